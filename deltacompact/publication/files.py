@@ -18,9 +18,9 @@ from deltacompact.base.errors import SchemaError
 from deltacompact.base.limits import READ_LIMITS
 from deltacompact.base.numbers import Ordinal
 from deltacompact.base.wording import text_of
-from deltacompact.iceberg.deletes.dead_rows import AskedFile
+from deltacompact.iceberg.deletes.dead_rows import FileScan
 from deltacompact.iceberg.deletes.matching import PATH_COLUMN, POSITION_COLUMN
-from deltacompact.iceberg.marks.tasks import DeadSource, DeleteFile, MarkTask, write_positions
+from deltacompact.iceberg.marks.tasks import DeleteFile, MarkTask, ScanToMark, write_positions
 from deltacompact.iceberg.table import locations
 from deltacompact.iceberg.table.content_files import Content, ContentFile
 from deltacompact.iceberg.table.parquet_files import StoredFile
@@ -93,7 +93,7 @@ class ListedFiles:
         path = f"{self._table.metadata.data_folder}/{deletes_name(dead_rows, uuid.uuid4().hex)}"
         stored = StoredFile(shown.location, shown.file.rows, shown.file.bytes, 0)
         task = MarkTask(
-            (DeleteFile((DeadSource(AskedFile(Ordinal(0), stored), positions),), path),), "zstd", READ_LIMITS
+            (DeleteFile((ScanToMark(FileScan(Ordinal(0), stored), positions),), path),), "zstd", READ_LIMITS
         )
         (written,) = write_positions(self._iceberg_store, task)
         # The bounds are exact: readers skip a delete file by the path in them.

@@ -22,7 +22,7 @@ from deltacompact.base.numbers import Ordinal
 from deltacompact.base.settings import Settings
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.iceberg.deletes.matching import PATH_COLUMN, POSITION_COLUMN, Deletes, FileScanTask
-from deltacompact.iceberg.marks.marking import Mark, Marker, ToMark
+from deltacompact.iceberg.marks.marking import FileToMark, Mark, Marker
 from deltacompact.iceberg.marks.standing import MarkedHead, Standing
 from deltacompact.iceberg.marks.tasks import LiveBitmap
 from deltacompact.iceberg.running import Tasks
@@ -43,8 +43,8 @@ def marker(folder: Path, version: int = 2, granularity: str | None = None, task_
     return Marker(Tasks(LocalStore(folder), LocalExecutor(chosen)), metadata, chosen, "5c-")
 
 
-def to_mark(entry: Entry, dead: set[int], former: Deletes | None = None) -> ToMark:
-    return ToMark(FileScanTask(entry, former or Deletes()), np.array(sorted(dead), np.int64))
+def to_mark(entry: Entry, dead: set[int], former: Deletes | None = None) -> FileToMark:
+    return FileToMark(FileScanTask(entry, former or Deletes()), np.array(sorted(dead), np.int64))
 
 
 def in_file(mark: Mark) -> list[tuple[str, int]]:

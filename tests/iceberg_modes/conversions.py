@@ -14,7 +14,7 @@ from iceberg_lake import SETTINGS, sorted_rows
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.iceberg.deletes.matching import DeleteIndex, FileScanTask
 from deltacompact.iceberg.marks.finding import Sizes
-from deltacompact.iceberg.marks.marking import Marker, ToMark
+from deltacompact.iceberg.marks.marking import FileToMark, Marker
 from deltacompact.iceberg.running import Tasks
 from deltacompact.iceberg.table import deletion_vectors, locations
 from deltacompact.iceberg.table.content_files import Content
@@ -128,7 +128,7 @@ def delete_by_vector(lake, path, dead):
     former = DeleteIndex(now).applying_to(entry)
     store = locations.store_of(now.metadata.location, {})
     marker = Marker(Tasks(store, LocalExecutor(SETTINGS)), now.metadata, SETTINGS, "other-")
-    (mark,) = marker.marks([ToMark(FileScanTask(entry, former), np.array(dead, np.int64))])
+    (mark,) = marker.marks([FileToMark(FileScanTask(entry, former), np.array(dead, np.int64))])
     gone = former.vector.file if former.vector else None
     neighbours = [one.file for one in now.deletes if gone and one.file.path == gone.path and one.file.key != gone.key]
     lake.commit(table, [mark.file, *neighbours], gone=[gone.path] if gone else [])

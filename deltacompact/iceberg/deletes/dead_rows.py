@@ -81,8 +81,8 @@ class Vector:
 
 
 @dataclass(frozen=True, slots=True)
-class AskedFile:
-    """A data file, and what may delete rows of it: key sets by number, position-delete files, a vector.
+class FileScan:
+    """A file scan task as a worker carries it out. Equality deletes are key sets here, by number.
 
     `fills` are values that its rows have without the file's having them, `constants` those of its partition.
     `names` find columns without ids.
@@ -112,10 +112,10 @@ class AskedFile:
 class DeadRowsTask:
     """Finds the dead rows of some files. Their live bitmaps go to `masks_path`.
 
-    `looked_up` are files of numbers of rows that a key index knows to be dead: batch `group` is about these sources.
+    `looked_up` are files of numbers of rows that a key index knows to be dead: batch `group` is about these scans.
     """
 
-    sources: tuple[AskedFile, ...]
+    scans: tuple[FileScan, ...]
     key_sets: tuple[tuple[int, KeySet], ...]
     columns: pa.Schema
     masks_path: str
@@ -126,8 +126,8 @@ class DeadRowsTask:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A data file, ready to be read, and its rows: live ones, and dead ones by cause (one cause a row)."""
+class ScannedFile:
+    """What a scan found: the data file, ready to be read, and its rows: live, or dead by one cause each."""
 
     ordinal: Ordinal
     file: DataFile
@@ -136,47 +136,47 @@ class Found:
     dead_by_key: int
 
 
-def find_dead_rows(store: ObjectStore, task: DeadRowsTask) -> list[Found]:
+def find_dead_rows(store: ObjectStore, task: DeadRowsTask) -> list[ScannedFile]:
     """Write the live bitmaps. Raises InputError naming a bad file, CorruptionError for a position beyond the end."""
-    by_path = positions_by_path(store, task.sources, task.reading)
-    asked = []
-    dead_of_each = dead_positions(store, task.sources, by_path)
-    for source, file, dead in zip(task.sources, _described(store, task), dead_of_each, strict=True):
+    by_path = positions_by_path(store, task.scans, task.reading)
+    under_way = []
+    dead_of_each = dead_positions(store, task.scans, by_path)
+    for scan, file, dead in zip(task.scans, _described(store, task), dead_of_each, strict=True):
         lives = np.ones(file.rows, bool)
-        kill(lives, dead, source)
-        asked.append(_Asked(source, file, lives, file.rows - int(lives.sum())))
+        kill(lives, dead, scan)
+        under_way.append(_Scanning(scan, file, lives, file.rows - int(lives.sum())))
     for numbers in read_batch(store, task.looked_up, task.group, 8):
-        _kill_looked_up(asked, numbers.view(np.int64).reshape(-1))
-    of_key_set: dict[int, list[_Asked]] = defaultdict(list)
-    for one in asked:
-        for number in one.source.key_sets:
+        _kill_looked_up(under_way, numbers.view(np.int64).reshape(-1))
+    of_key_set: dict[int, list[_Scanning]] = defaultdict(list)
+    for one in under_way:
+        for number in one.scan.key_sets:
             of_key_set[number].append(one)
     _kill_by_keys(store, of_key_set, task)
-    write_masks(store, task.masks_path, {one.source.ordinal: one.mask for one in asked})
-    return [one.found for one in asked]
+    write_masks(store, task.masks_path, {one.scan.ordinal: one.mask for one in under_way})
+    return [one.scanned for one in under_way]
 
 
 def _described(store: ObjectStore, task: DeadRowsTask) -> Iterator[DataFile]:
     """The files as their footers say; without columns, those that stay closed."""
-    wanted = [source.wanted(task.columns) for source in task.sources]
-    to_open = (one for one, source in zip(wanted, task.sources, strict=True) if source.is_opened)
+    wanted = [scan.wanted(task.columns) for scan in task.scans]
+    to_open = (one for one, scan in zip(wanted, task.scans, strict=True) if scan.is_opened)
     opened = described_each(store, to_open, task.reading)
-    for one, source in zip(wanted, task.sources, strict=True):
-        yield next(opened) if source.is_opened else one.part.file
+    for one, scan in zip(wanted, task.scans, strict=True):
+        yield next(opened) if scan.is_opened else one.part.file
 
 
-def _kill_looked_up(asked: Sequence[_Asked], numbers: npt.NDArray[np.int64]) -> None:
-    for one in asked:
-        first = one.source.first_row
+def _kill_looked_up(scans: Sequence[_Scanning], numbers: npt.NDArray[np.int64]) -> None:
+    for one in scans:
+        first = one.scan.first_row
         start, stop = np.searchsorted(numbers, [first, first + len(one.lives)])
         one.lives[numbers[start:stop] - first] = False
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """A data file, which of its rows live, and how many are dead by position."""
+class _Scanning:
+    """A scan under way: the data file, which of its rows live, and how many are dead by position."""
 
-    source: AskedFile
+    scan: FileScan
     file: DataFile
     lives: npt.NDArray[np.bool_]
     dead_by_position: int
@@ -186,23 +186,23 @@ class _Asked:
         return np.packbits(self.lives, bitorder="little")
 
     @property
-    def found(self) -> Found:
+    def scanned(self) -> ScannedFile:
         live_rows = int(self.lives.sum())
         dead_by_key = self.file.rows - self.dead_by_position - live_rows
-        return Found(self.source.ordinal, self.file, live_rows, self.dead_by_position, dead_by_key)
+        return ScannedFile(self.scan.ordinal, self.file, live_rows, self.dead_by_position, dead_by_key)
 
 
 # Positions
 
 
 def dead_positions(
-    store: ObjectStore, sources: Iterable[AskedFile], by_path: Mapping[str, list[npt.NDArray[np.int64]]]
+    store: ObjectStore, scans: Iterable[FileScan], by_path: Mapping[str, list[npt.NDArray[np.int64]]]
 ) -> Iterator[list[npt.NDArray[np.int64]]]:
     """Of each file, the rows that its vector or its position deletes name, maybe several times."""
-    for source, blob in begun_ahead(sources, lambda source: (source, _blob(store, source.vector))):
-        dead = list(by_path[source.stored.path]) if source.positions else []
-        if source.vector is not None:
-            dead.append(deletion_vectors.positions(blob(), source.vector.path).astype(np.int64))
+    for scan, blob in begun_ahead(scans, lambda scan: (scan, _blob(store, scan.vector))):
+        dead = list(by_path[scan.stored.path]) if scan.positions else []
+        if scan.vector is not None:
+            dead.append(deletion_vectors.positions(blob(), scan.vector.path).astype(np.int64))
         yield dead
 
 
@@ -222,23 +222,23 @@ def _blob(store: ObjectStore, vector: Vector | None) -> Callable[[], bytes]:
     return read
 
 
-def kill(lives: npt.NDArray[np.bool_], dead: Iterable[npt.NDArray[np.int64]], source: AskedFile) -> None:
+def kill(lives: npt.NDArray[np.bool_], dead: Iterable[npt.NDArray[np.int64]], scan: FileScan) -> None:
     """Mark rows as dead in `lives`. Raises CorruptionError for a position beyond the end."""
     for rows in dead:
         if len(rows) and (rows.max() >= len(lives) or rows.min() < 0):
             raise CorruptionError(
-                f"{source.stored.path} has {len(lives)} rows, but row {rows.max()} is deleted by position"
+                f"{scan.stored.path} has {len(lives)} rows, but row {rows.max()} is deleted by position"
             )
         lives[rows] = False
 
 
 def positions_by_path(
-    store: ObjectStore, sources: Sequence[AskedFile], reading: ReadLimits
+    store: ObjectStore, scans: Sequence[FileScan], reading: ReadLimits
 ) -> dict[str, list[npt.NDArray[np.int64]]]:
     """The deleted positions of these files, by path. Each position-delete file is read once."""
-    wanted = {source.stored.path for source in sources if source.positions}
+    wanted = {scan.stored.path for scan in scans if scan.positions}
     paths = pa.array(sorted(wanted), pa.large_string())
-    files = dict.fromkeys(file for source in sources for file in source.positions)
+    files = dict.fromkeys(file for scan in scans for file in scan.positions)
     found: dict[str, list[npt.NDArray[np.int64]]] = defaultdict(list)
     to_read = (Wanted(stored, _POSITIONS, _NEEDED, names=_NAMES) for stored in files)
     for opened in opened_each(store, to_read, reading):
@@ -281,12 +281,12 @@ class _Piece:
     """The digests of some rows of a file, for a key set: the first of them is row `start`."""
 
     key_set: int
-    asked: _Asked
+    of: _Scanning
     start: int
     digests: npt.NDArray[np.uint8]
 
 
-def _kill_by_keys(store: ObjectStore, of_key_set: Mapping[int, Sequence[_Asked]], task: DeadRowsTask) -> None:
+def _kill_by_keys(store: ObjectStore, of_key_set: Mapping[int, Sequence[_Scanning]], task: DeadRowsTask) -> None:
     """Ask each key set for the rows of its files. A partition has its own, so there may be thousands of small ones:
     their keys, and the files, are fetched ahead."""
     small = read_buckets(store, (key_set.buckets[0] for _, key_set in task.key_sets if len(key_set.buckets) == 1))
@@ -306,9 +306,9 @@ def _kill_by_key(pieces: Iterable[_Piece], keys: _Keys, rows_at_once: int) -> No
         del batch  # before the next one is read
 
 
-def _pieces(store: ObjectStore, of_key_set: Mapping[int, Sequence[_Asked]], task: DeadRowsTask) -> Iterator[_Piece]:
+def _pieces(store: ObjectStore, of_key_set: Mapping[int, Sequence[_Scanning]], task: DeadRowsTask) -> Iterator[_Piece]:
     """The rows that each key set is asked for, in the order of the task's key sets."""
-    places: list[tuple[int, _Asked, int]] = []
+    places: list[tuple[int, _Scanning, int]] = []
     wanted: list[AskedRows] = []
     for number, key_set in task.key_sets:
         for one in of_key_set.get(number, ()):
@@ -317,14 +317,14 @@ def _pieces(store: ObjectStore, of_key_set: Mapping[int, Sequence[_Asked]], task
                 places.append((number, one, start))
                 wanted.append((file, key_set.columns, (start, min(file.rows, start + task.rows_at_once))))
     for (number, one, start), slices in zip(places, tables_each(store, wanted, task.reading), strict=True):
-        path = one.source.stored.path
+        path = one.scan.stored.path
         yield _Piece(number, one, start, np.concatenate([digests(table, table.schema, path) for _, table in slices]))
 
 
 def _kill_pieces(pieces: Sequence[_Piece], keys: _Keys) -> None:
     asked = as_arrow(np.concatenate([piece.digests for piece in pieces]))
     sizes = [len(piece.digests) for piece in pieces]
-    written = np.repeat(np.array([piece.asked.source.stored.sequence_number for piece in pieces], np.int64), sizes)
+    written = np.repeat(np.array([piece.of.scan.stored.sequence_number for piece in pieces], np.int64), sizes)
     are_dead = np.zeros(len(asked), bool)
     buckets = buckets_of(prefixes(asked), keys.bucket_count) if keys.bucket_count > 1 else None
     for bucket in range(keys.bucket_count):
@@ -333,7 +333,7 @@ def _kill_pieces(pieces: Sequence[_Piece], keys: _Keys) -> None:
         dead = _deleted(ours, keys.bucket(bucket), written if rows is None else written[rows])
         are_dead[dead if rows is None else rows[dead]] = True
     for piece, of_piece in zip(pieces, np.split(are_dead, np.cumsum(sizes)[:-1]), strict=True):
-        piece.asked.lives[piece.start : piece.start + len(of_piece)] &= ~of_piece
+        piece.of.lives[piece.start : piece.start + len(of_piece)] &= ~of_piece
 
 
 def _deleted(asked: pa.Array, keys: pa.Table, written: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -350,6 +350,6 @@ def _deleted(asked: pa.Array, keys: pa.Table, written: npt.NDArray[np.int64]) ->
     return newer
 
 
-def in_pieces(sources: Sequence[AskedFile], rows_max: int) -> list[tuple[AskedFile, ...]]:
+def in_pieces(scans: Sequence[FileScan], rows_max: int) -> list[tuple[FileScan, ...]]:
     """Files in tasks of about so many rows."""
-    return [tuple(piece) for piece in batched(sources, lambda source: source.stored.rows, rows_max)]
+    return [tuple(piece) for piece in batched(scans, lambda scan: scan.stored.rows, rows_max)]

@@ -43,8 +43,8 @@ class UnknownFormatError(IndexUnusableError):
 
 
 @dataclass(frozen=True, slots=True)
-class IndexedFile:
-    """A data file as its manifest entry names it. A file that differs in any of these is another one."""
+class FileIdentity:
+    """By what an index knows a data file again: a file that differs in any of these is another one."""
 
     path: str
     rows: int
@@ -52,7 +52,7 @@ class IndexedFile:
     partition: str
 
     @classmethod
-    def of(cls, entry: Entry) -> IndexedFile:
+    def of(cls, entry: Entry) -> FileIdentity:
         file = entry.file
         partition = hashlib.sha256(repr((file.spec_id, file.partition)).encode()).hexdigest()[:16]
         return cls(file.path, file.rows, file.file_bytes, partition)
@@ -70,7 +70,7 @@ class RunFile:
 class IndexRun:
     """Entries of some data files: each file goes on where the one before ends. Entries have numbers of `data`."""
 
-    data: tuple[IndexedFile, ...]
+    data: tuple[FileIdentity, ...]
     files: tuple[RunFile, ...]
     order: Order
 
@@ -90,7 +90,7 @@ class KeyIndex:
     """When it was written, by the clock of the store."""
 
     @property
-    def data(self) -> Iterator[IndexedFile]:
+    def data(self) -> Iterator[FileIdentity]:
         for run in self.runs:
             yield from run.data
 
@@ -166,7 +166,7 @@ def _body(data: bytes, path: str) -> dict[str, Any]:
 def _run(run: dict[str, Any], folder: str, path: str) -> IndexRun:
     if run["encoding"]["encoding_version"] > ENCODING_VERSION:
         raise UnknownFormatError(f"{path} has a newer key encoding")
-    data = tuple(IndexedFile(*file) for file in run["data"])
+    data = tuple(FileIdentity(*file) for file in run["data"])
     files = tuple(
         RunFile(IndexFile(_path(name, folder), rows, size, tuple(crc32s)), tuple(fences))
         for name, rows, size, crc32s, fences in run["files"]

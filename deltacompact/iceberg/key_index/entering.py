@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from deltacompact.base.errors import StoreError
 from deltacompact.base.limits import ReadLimits
-from deltacompact.iceberg.deletes.dead_rows import AskedFile
+from deltacompact.iceberg.deletes.dead_rows import FileScan
 from deltacompact.iceberg.deletes.ranges import prefixes_of, read_batch, write_by_bucket
 from deltacompact.iceberg.key_index.blocks import of_bucket
 from deltacompact.iceberg.key_index.document import IndexUnusableError, RunFile
@@ -46,7 +46,7 @@ class Entering(Protocol):
 class IndexedPiece:
     """Some rows of a data file, and its number in the run."""
 
-    source: AskedFile
+    scan: FileScan
     number: int
     rows: tuple[int, int]
 
@@ -67,11 +67,11 @@ def enter(store: ObjectStore, task: EnterTask) -> None:
     """Raises InputError naming a file that is missing or damaged."""
     parts = []
     wanted = task.entering.columns
-    files = (piece.source.wanted(task.columns) for piece in task.pieces)
+    files = (piece.scan.wanted(task.columns) for piece in task.pieces)
     for piece, opened in zip(task.pieces, opened_each(store, files, task.reading), strict=True):
         for first, table in opened.tables(wanted, piece.rows):
             rows = np.arange(first, first + table.num_rows, dtype=np.uint64)
-            parts.append(task.entering.entries(table, rows, piece.number, piece.source.stored.path))
+            parts.append(task.entering.entries(table, rows, piece.number, piece.scan.stored.path))
     write_by_bucket(store, task.path, parts, task.entering.order.entry_bytes, task.buckets)
 
 
@@ -130,16 +130,16 @@ def numbered(entries: Entries, numbers: npt.NDArray[np.int64]) -> tuple[npt.NDAr
     return found[kept], entries[kept]
 
 
-def pieces_of(numbered_sources: Sequence[tuple[int, AskedFile]], rows_max: int) -> list[tuple[IndexedPiece, ...]]:
+def pieces_of(numbered_scans: Sequence[tuple[int, FileScan]], rows_max: int) -> list[tuple[IndexedPiece, ...]]:
     """Files, or parts of them, in tasks of at most so many rows."""
     tasks: list[tuple[IndexedPiece, ...]] = []
     task: list[IndexedPiece] = []
     room = rows_max
-    for number, source in numbered_sources:
+    for number, scan in numbered_scans:
         start = 0
-        while start < source.stored.rows:
-            stop = min(source.stored.rows, start + room)
-            task.append(IndexedPiece(source, number, (start, stop)))
+        while start < scan.stored.rows:
+            stop = min(scan.stored.rows, start + room)
+            task.append(IndexedPiece(scan, number, (start, stop)))
             room -= stop - start
             start = stop
             if not room:

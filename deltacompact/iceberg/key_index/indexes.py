@@ -21,10 +21,10 @@ import pyarrow as pa
 from deltacompact.base.errors import DeltaCompactError, InputError
 from deltacompact.base.limits import Limits
 from deltacompact.base.wording import counted, text_of
-from deltacompact.iceberg.deletes.dead_rows import AskedFile
+from deltacompact.iceberg.deletes.dead_rows import FileScan
 from deltacompact.iceberg.key_index import storing
 from deltacompact.iceberg.key_index.document import (
-    IndexedFile,
+    FileIdentity,
     IndexRun,
     IndexUnusableError,
     KeyIndex,
@@ -76,7 +76,7 @@ class KeyIndexes:
     """
 
     tasks: Tasks
-    live: frozenset[IndexedFile]
+    live: frozenset[FileIdentity]
     limits: Limits
     folder: str
     notes: list[str]
@@ -93,7 +93,7 @@ class KeyIndexes:
         block_entries: int = BLOCK_ENTRIES,
     ) -> KeyIndexes:
         """The indexes of a table whose branch has these data files."""
-        return cls(tasks, frozenset(map(IndexedFile.of, data)), limits, folder, notes, block_entries)
+        return cls(tasks, frozenset(map(FileIdentity.of, data)), limits, folder, notes, block_entries)
 
     def using(self, terms: Terms, use: Callable[[KeyIndex], R]) -> R | None:
         """What `use` makes of the index. None: it cannot be used."""
@@ -116,7 +116,7 @@ class KeyIndexes:
         self,
         index: KeyIndex,
         entering: Entering,
-        asked: Sequence[tuple[IndexedFile, AskedFile]],
+        asked: Sequence[tuple[FileIdentity, FileScan]],
         columns: pa.Schema,
     ) -> KeyIndex:
         """The index with all these files. Those that it does not have are read, and the next generation has them.
@@ -127,7 +127,7 @@ class KeyIndexes:
         if twice := next((file for file, count in counts.items() if count > 1), None):
             raise InputError(f"the table has {twice.path} twice")
         known = frozenset(index.data)
-        new = [(file, _by_itself(source)) for file, source in asked if file not in known]
+        new = [(file, _by_itself(scan)) for file, scan in asked if file not in known]
         read = f"{len(new):,} of {counted(len(asked), 'data file')}"
         self.notes.append(f"key index: {read} {'was' if len(new) == 1 else 'were'} read")
         if not new:
@@ -147,7 +147,7 @@ class KeyIndexes:
         self,
         terms: Terms,
         entering: Entering,
-        new: Sequence[tuple[IndexedFile, AskedFile]],
+        new: Sequence[tuple[FileIdentity, FileScan]],
         merged: Sequence[IndexRun],
         columns: pa.Schema,
     ) -> IndexRun:
@@ -171,7 +171,7 @@ class KeyIndexes:
             EnterTask(
                 pieces, entering, columns, buckets, f"{self.folder}entered-{name}-{number}.arrow", self.limits.reading
             )
-            for number, pieces in enumerate(pieces_of([(n, source) for n, (_, source) in enumerate(new)], rows_max))
+            for number, pieces in enumerate(pieces_of([(n, scan) for n, (_, scan) in enumerate(new)], rows_max))
         ]
         self.tasks.run(enter, entries)
         entered = tuple(task.path for task in entries)
@@ -225,7 +225,7 @@ class KeyIndexes:
         self.notes.append(f"key index: {text_of(error)}; the data files are read instead")
 
 
-def _by_itself(source: AskedFile) -> AskedFile:
+def _by_itself(scan: FileScan) -> FileScan:
     """The file without what the table says about its rows: an entry depends on nothing but the file."""
     lineage: tuple[Any, ...] = (ROW_ID.name, LAST_UPDATED.name)
-    return replace(source, fills=tuple(fill for fill in source.fills if fill.column.name not in lineage))
+    return replace(scan, fills=tuple(fill for fill in scan.fills if fill.column.name not in lineage))

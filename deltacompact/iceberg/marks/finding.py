@@ -26,17 +26,17 @@ from deltacompact.base.model import Fill
 from deltacompact.base.numbers import Ordinal
 from deltacompact.iceberg.deletes.dead_rows import (
     ROWS_AT_ONCE,
-    AskedFile,
     DeadRowsTask,
-    Found,
+    FileScan,
     KeySet,
+    ScannedFile,
     Vector,
     find_dead_rows,
     in_pieces,
 )
 from deltacompact.iceberg.deletes.delete_keys import DeleteKeysTask, write_delete_keys
 from deltacompact.iceberg.deletes.matching import FileScanTask
-from deltacompact.iceberg.key_index.document import IndexedFile, KeyIndex
+from deltacompact.iceberg.key_index.document import FileIdentity, KeyIndex
 from deltacompact.iceberg.key_index.indexes import BLOCK_ENTRIES, KeyIndexes
 from deltacompact.iceberg.key_index.lookup import AskedFiles, AskedRun, DeletedBy, LookupTask, look_up
 from deltacompact.iceberg.key_index.terms import terms_of
@@ -73,7 +73,7 @@ class Sizes:
 class DeadRows:
     """What was found of each file, in the order in which they were asked, and where the bitmap of each ordinal lies."""
 
-    files: tuple[Found, ...]
+    files: tuple[ScannedFile, ...]
     masks_of: dict[int, str]
 
 
@@ -103,24 +103,22 @@ class Finder:
         `closed`: files, by path, of which nobody needs more than the rows; with an index, they are not opened.
         """
         key_sets = self._key_sets(asked)
-        sources = [self._source(Ordinal(number), one, key_sets.of_path) for number, one in enumerate(asked)]
-        starts = np.cumsum([0, *(source.stored.rows for source in sources)], dtype=np.int64)
-        sources = [replace(source, first_row=int(start)) for source, start in zip(sources, starts[:-1], strict=True)]
-        pieces = self._pieces(sources)
+        scans = [self._scan(Ordinal(number), one, key_sets.of_path) for number, one in enumerate(asked)]
+        starts = np.cumsum([0, *(scan.stored.rows for scan in scans)], dtype=np.int64)
+        scans = [replace(scan, first_row=int(start)) for scan, start in zip(scans, starts[:-1], strict=True)]
+        pieces = self._pieces(scans)
         looked_up: list[str] = []
         for ids, numbers in key_sets.by_ids.items():
-            paths = self._looked_up(ids, numbers, asked, sources, key_sets, pieces)
+            paths = self._looked_up(ids, numbers, asked, scans, key_sets, pieces)
             if paths is not None:
                 looked_up += paths
                 others = set(key_sets.by_number) - set(numbers)
-                sources = [
-                    replace(source, key_sets=tuple(number for number in source.key_sets if number in others))
-                    for source in sources
+                scans = [
+                    replace(scan, key_sets=tuple(number for number in scan.key_sets if number in others))
+                    for scan in scans
                 ]
-        sources = [
-            replace(source, is_opened=bool(source.key_sets) or source.stored.path not in closed) for source in sources
-        ]
-        return self._dead_rows(sources, key_sets.by_number, pieces, tuple(looked_up))
+        scans = [replace(scan, is_opened=bool(scan.key_sets) or scan.stored.path not in closed) for scan in scans]
+        return self._dead_rows(scans, key_sets.by_number, pieces, tuple(looked_up))
 
     # Delete keys
 
@@ -168,24 +166,24 @@ class Finder:
         ids: tuple[int, ...],
         numbers: Sequence[int],
         asked: Sequence[FileScanTask],
-        sources: Sequence[AskedFile],
+        scans: Sequence[FileScan],
         key_sets: _KeySets,
-        pieces: Sequence[tuple[AskedFile, ...]],
+        pieces: Sequence[tuple[FileScan, ...]],
     ) -> list[str] | None:
         """Files of the dead rows that these key sets have, from the key index. None: it cannot be used."""
         if self.indexes is None:
             return None
         indexes, wanted = self.indexes, frozenset(numbers)
         members = [
-            (IndexedFile.of(one.entry), source)
-            for one, source in zip(asked, sources, strict=True)
-            if wanted & set(source.key_sets)
+            (FileIdentity.of(one.entry), scan)
+            for one, scan in zip(asked, scans, strict=True)
+            if wanted & set(scan.key_sets)
         ]
         files = dict(members)
-        pairs = [number * len(sources) + s.ordinal for s in files.values() for number in wanted & set(s.key_sets)]
+        pairs = [number * len(scans) + s.ordinal for s in files.values() for number in wanted & set(s.key_sets)]
         of_all = AskedFiles(
-            np.array([source.stored.sequence_number for source in sources], np.int64),
-            np.array([*(source.first_row for source in sources), sum(s.stored.rows for s in sources)], np.int64),
+            np.array([scan.stored.sequence_number for scan in scans], np.int64),
+            np.array([*(scan.first_row for scan in scans), sum(s.stored.rows for s in scans)], np.int64),
             np.array(sorted(pairs), np.int64),
             tuple(range(piece[0].ordinal, piece[-1].ordinal + 1) for piece in pieces),
         )
@@ -223,15 +221,15 @@ class Finder:
 
     # Dead rows
 
-    def _source(self, ordinal: Ordinal, asked: FileScanTask, set_of: dict[str, int]) -> AskedFile:
+    def _scan(self, ordinal: Ordinal, asked: FileScanTask, set_of: dict[str, int]) -> FileScan:
         key_sets = tuple(sorted({set_of[entry.file.path] for entry in asked.deletes.equality}))
         return replace(self.file(asked), ordinal=ordinal, key_sets=key_sets)
 
-    def file(self, asked: FileScanTask) -> AskedFile:
+    def file(self, asked: FileScanTask) -> FileScan:
         """The file as tasks read it, whatever equality deletes apply to it."""
-        source = source_of(Ordinal(0), asked)
+        scan = scan_of(Ordinal(0), asked)
         return replace(
-            source,
+            scan,
             unfillable=self._unfillable(asked.entry.file),
             fills=self._fills(asked.entry),
             names=self._names,
@@ -274,23 +272,23 @@ class Finder:
         columns = self.metadata.schema
         return with_lineage(columns) if has_lineage(self.metadata) else columns
 
-    def _pieces(self, sources: Sequence[AskedFile]) -> list[tuple[AskedFile, ...]]:
+    def _pieces(self, scans: Sequence[FileScan]) -> list[tuple[FileScan, ...]]:
         """The files of each task that finds dead rows."""
-        rows = sum(source.stored.rows for source in sources)
+        rows = sum(scan.stored.rows for scan in scans)
         share = max(self.limits.task_rows_min, math.ceil(rows / max(1, self.tasks.slots * 2)))
-        return in_pieces(sources, min(share, 2 * self.sizes.rows_at_once))
+        return in_pieces(scans, min(share, 2 * self.sizes.rows_at_once))
 
     def _dead_rows(
         self,
-        sources: Sequence[AskedFile],
+        scans: Sequence[FileScan],
         key_sets: dict[int, KeySet],
-        pieces: Sequence[tuple[AskedFile, ...]],
+        pieces: Sequence[tuple[FileScan, ...]],
         looked_up: tuple[str, ...],
     ) -> DeadRows:
         tasks: list[DeadRowsTask] = []
         for number, members in enumerate(pieces):
-            piece = tuple(sources[source.ordinal] for source in members)
-            needed = sorted({key_set for source in piece for key_set in source.key_sets})
+            piece = tuple(scans[scan.ordinal] for scan in members)
+            needed = sorted({key_set for scan in piece for key_set in scan.key_sets})
             tasks.append(
                 DeadRowsTask(
                     piece,
@@ -303,16 +301,16 @@ class Finder:
                     number,
                 )
             )
-        found: dict[int, Found] = {}
+        found: dict[int, ScannedFile] = {}
         masks_of: dict[int, str] = {}
         for task, of_task in zip(tasks, self.tasks.run(find_dead_rows, tasks), strict=True):
             for file in of_task:
                 found[file.ordinal] = file
                 masks_of[file.ordinal] = task.masks_path
-        return DeadRows(tuple(found[source.ordinal] for source in sources), masks_of)
+        return DeadRows(tuple(found[scan.ordinal] for scan in scans), masks_of)
 
 
-def source_of(ordinal: Ordinal, asked: FileScanTask) -> AskedFile:
+def scan_of(ordinal: Ordinal, asked: FileScanTask) -> FileScan:
     """The file as tasks know it, with its position deletes and its vector, without keys."""
     vector = None
     if asked.deletes.vector is not None:
@@ -321,7 +319,7 @@ def source_of(ordinal: Ordinal, asked: FileScanTask) -> AskedFile:
             raise CorruptionError(f"{file.path}: its manifest does not say where the deletion vector lies")
         vector = Vector(file.path, file.content_offset, file.content_size)
     positions = tuple(stored(entry) for entry in asked.deletes.positions)
-    return AskedFile(ordinal, stored(asked.entry), positions=positions, vector=vector)
+    return FileScan(ordinal, stored(asked.entry), positions=positions, vector=vector)
 
 
 def stored(entry: Entry) -> StoredFile:

@@ -21,12 +21,12 @@ from deltacompact.base.batching import batched
 from deltacompact.base.numbers import Ordinal
 from deltacompact.base.settings import Settings
 from deltacompact.iceberg.deletes.matching import PATH_COLUMN, POSITION_COLUMN, FileScanTask
-from deltacompact.iceberg.marks.finding import source_of
+from deltacompact.iceberg.marks.finding import scan_of
 from deltacompact.iceberg.marks.tasks import (
     DeadRowsIn,
-    DeadSource,
     DeleteFile,
     MarkTask,
+    ScanToMark,
     WrittenDeletes,
     WrittenRows,
     write_positions,
@@ -47,8 +47,8 @@ ROWS_PER_TASK = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class ToMark:
-    """A data file with the deletes that it had when its dead rows were found, and these rows.
+class FileToMark:
+    """A file scan task as it was when its dead rows were found, and these rows.
 
     The dead rows may include rows that its deletes by position name already. Its equality deletes do not matter.
     """
@@ -57,7 +57,7 @@ class ToMark:
     dead: DeadRowsIn
 
 
-Group = tuple[ToMark, ...]
+Group = tuple[FileToMark, ...]
 """Data files whose dead rows go to one delete file."""
 
 
@@ -82,31 +82,31 @@ class Marker:
     settings: Settings
     name: str
 
-    def marks(self, dead: Sequence[ToMark]) -> list[Mark]:
+    def marks(self, dead: Sequence[FileToMark]) -> list[Mark]:
         """The delete files for these dead rows. A data file whose rows are all deleted already is in none of them."""
         if self.metadata.format_version >= VECTORS_SINCE:
             return self._vectors(dead)
         return self._position_deletes(dead)
 
-    def _position_deletes(self, dead: Sequence[ToMark]) -> list[Mark]:
+    def _position_deletes(self, dead: Sequence[FileToMark]) -> list[Mark]:
         if self.metadata.properties.get("write.delete.granularity", "file").lower() == "partition":
             groups = _by_partition(dead)
         else:
             groups = [(one,) for one in dead]
         marks: list[Mark] = []
         for group, path, written in self._written(write_positions, list(self._shares(groups)), "-deletes.parquet"):
-            named = [(one, rows) for one, rows in zip(group, written.sources, strict=True) if rows.rows]
+            named = [(one, rows) for one, rows in zip(group, written.rows_of_each, strict=True) if rows.rows]
             if named:
                 file = _position_file(path, written, named)
                 marks.append(Mark(file, tuple(one.task for one, _ in named), file.rows))
         return marks
 
-    def _vectors(self, dead: Sequence[ToMark]) -> list[Mark]:
+    def _vectors(self, dead: Sequence[FileToMark]) -> list[Mark]:
         groups = [(tuple(one for (one,) in share),) for share in self._shares([(one,) for one in dead])]
         return [
             Mark(_vector_file(path, written, one, rows), (one.task,), rows.new_rows)
             for group, path, written in self._written(write_vectors, groups, "-deletes.puffin")
-            for one, rows in zip(group, written.sources, strict=True)
+            for one, rows in zip(group, written.rows_of_each, strict=True)
             if rows.rows
         ]
 
@@ -128,7 +128,7 @@ class Marker:
             MarkTask(
                 tuple(
                     DeleteFile(
-                        tuple(_dead_source(one) for one in group),
+                        tuple(_on_worker(one) for one in group),
                         f"{self.metadata.data_folder}/{self.name}{uuid.uuid4().hex}{suffix}",
                     )
                     for group in share
@@ -143,17 +143,17 @@ class Marker:
                 yield group, file.path, written
 
 
-def _dead_source(one: ToMark) -> DeadSource:
-    return DeadSource(source_of(Ordinal(0), one.task), one.dead)
+def _on_worker(one: FileToMark) -> ScanToMark:
+    return ScanToMark(scan_of(Ordinal(0), one.task), one.dead)
 
 
 def _rows_of(group: Group) -> int:
     return sum(one.task.entry.file.rows for one in group)
 
 
-def _by_partition(dead: Sequence[ToMark]) -> list[Group]:
+def _by_partition(dead: Sequence[FileToMark]) -> list[Group]:
     """Data files that share a delete file, each group in the order of paths."""
-    scopes: dict[Scope, list[ToMark]] = defaultdict(list)
+    scopes: dict[Scope, list[FileToMark]] = defaultdict(list)
     for one in sorted(dead, key=lambda one: one.task.entry.file.path.encode()):
         scopes[scope_of(one.task.entry)].append(one)
     return [
@@ -163,7 +163,7 @@ def _by_partition(dead: Sequence[ToMark]) -> list[Group]:
     ]
 
 
-def _position_file(path: str, written: WrittenDeletes, named: Sequence[tuple[ToMark, WrittenRows]]) -> ContentFile:
+def _position_file(path: str, written: WrittenDeletes, named: Sequence[tuple[FileToMark, WrittenRows]]) -> ContentFile:
     """The file as a manifest lists it, with exact bounds: readers skip it by the paths (rule 21)."""
     data = [one.task.entry.file for one, _ in named]
     rows = sum(of_file.rows for _, of_file in named)
@@ -184,7 +184,7 @@ def _position_file(path: str, written: WrittenDeletes, named: Sequence[tuple[ToM
     )
 
 
-def _vector_file(path: str, written: WrittenDeletes, one: ToMark, rows: WrittenRows) -> ContentFile:
+def _vector_file(path: str, written: WrittenDeletes, one: FileToMark, rows: WrittenRows) -> ContentFile:
     data = one.task.entry.file
     return ContentFile(
         Content.POSITION_DELETES,

@@ -22,7 +22,7 @@ from deltacompact.base.limits import ReadLimits
 from deltacompact.base.model import ContentType
 from deltacompact.base.numbers import Ordinal
 from deltacompact.base.partitions import side_by_side
-from deltacompact.iceberg.deletes.dead_rows import AskedFile, dead_positions, kill, positions_by_path
+from deltacompact.iceberg.deletes.dead_rows import FileScan, dead_positions, kill, positions_by_path
 from deltacompact.iceberg.deletes.matching import PATH_COLUMN, POSITION_COLUMN
 from deltacompact.iceberg.table import deletion_vectors, locations
 from deltacompact.iceberg.table.locations import readable
@@ -58,18 +58,18 @@ DeadRowsIn = LiveBitmap | npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class DeadSource:
-    """A data file with its former position deletes or vector, and its dead rows."""
+class ScanToMark:
+    """A `FileToMark` as a worker has it: the scan knows its former position deletes or its vector."""
 
-    source: AskedFile
+    scan: FileScan
     dead: DeadRowsIn
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteFile:
-    """Data files whose dead rows go to one file at `path`. It is not written if none of them is newly dead."""
+    """Data files whose dead rows go to one file at `path`. It is not written if no row is newly dead."""
 
-    sources: tuple[DeadSource, ...]
+    scans: tuple[ScanToMark, ...]
     path: str
 
 
@@ -103,11 +103,11 @@ class WrittenDeletes:
     """A file of deletes: its size, and what it has of each data file, in their order. Size 0: there is no file."""
 
     file_bytes: int
-    sources: tuple[WrittenRows, ...]
+    rows_of_each: tuple[WrittenRows, ...]
 
 
 def write_positions(store: ObjectStore, task: MarkTask) -> list[WrittenDeletes]:
-    """Write position-delete files, in the order of path and position. Their sources are in the order of paths.
+    """Write position-delete files, in the order of path and position. The scans of a file are in the order of paths.
 
     Small files take as long as the store takes to confirm them, so several are written at a time.
     """
@@ -117,25 +117,25 @@ def write_positions(store: ObjectStore, task: MarkTask) -> list[WrittenDeletes]:
         return _write_positions(store, file, former, task.codec)
 
     # the rows of the data files are held in memory
-    batches = batched(task.files, _rows_of_sources, _ROWS_OF_WRITES_AT_ONCE, _WRITES_AT_ONCE)
+    batches = batched(task.files, _rows_of_scans, _ROWS_OF_WRITES_AT_ONCE, _WRITES_AT_ONCE)
     return [written for batch in batches for written in side_by_side(batch, write, len(batch))]
 
 
-def _rows_of_sources(file: DeleteFile) -> int:
-    return sum(one.source.stored.rows for one in file.sources)
+def _rows_of_scans(file: DeleteFile) -> int:
+    return sum(one.scan.stored.rows for one in file.scans)
 
 
 def _write_positions(store: ObjectStore, file: DeleteFile, former: _Former, codec: str) -> WrittenDeletes:
-    found = [(now[~before[now]], one.source) for one, before, now in former.dead_rows(file)]
+    found = [(now[~before[now]], one.scan) for one, before, now in former.dead_rows(file)]
     written = tuple(_rows(rows, len(rows)) for rows, _ in found)
     if not any(rows.rows for rows in written):
         return WrittenDeletes(0, written)
     options = WriteOptions(ContentType.PARQUET, codec)
     with writing.writer(store, readable(file.path), POSITIONS, options) as out:
-        for rows, source in found:
+        for rows, scan in found:
             for start in range(0, len(rows), _ROWS_AT_ONCE):
                 piece = rows[start : start + _ROWS_AT_ONCE]
-                paths = pa.repeat(pa.scalar(source.stored.path, pa.string()), len(piece))
+                paths = pa.repeat(pa.scalar(scan.stored.path, pa.string()), len(piece))
                 out.write(pa.Table.from_arrays([paths, pa.array(piece)], schema=POSITIONS))
     return WrittenDeletes(out.bytes, written)
 
@@ -157,7 +157,7 @@ def _write_vectors(store: ObjectStore, file: DeleteFile, former: _Former) -> Wri
         dead[now] = True
         rows = np.flatnonzero(dead)
         blob = deletion_vectors.blob_of(rows.astype(np.uint64))
-        vectors.append(VectorBlob(one.source.stored.path, blob, len(rows)))
+        vectors.append(VectorBlob(one.scan.stored.path, blob, len(rows)))
         counts.append(_rows(rows, new_rows))
     if not vectors:
         return WrittenDeletes(0, tuple(counts))
@@ -179,22 +179,22 @@ class _Former:
     """What was deleted by position before. Each position-delete file is read once for a task."""
 
     def __init__(self, store: ObjectStore, task: MarkTask) -> None:
-        sources = [one.source for file in task.files for one in file.sources]
+        scans = [one.scan for file in task.files for one in file.scans]
         self._store = store
-        self._by_path = positions_by_path(store, sources, task.reading)
+        self._by_path = positions_by_path(store, scans, task.reading)
         self._masks = _Masks(store)
 
-    def dead_rows(self, file: DeleteFile) -> Iterator[tuple[DeadSource, npt.NDArray[np.bool_], npt.NDArray[np.int64]]]:
+    def dead_rows(self, file: DeleteFile) -> Iterator[tuple[ScanToMark, npt.NDArray[np.bool_], npt.NDArray[np.int64]]]:
         """Of each data file: which rows were dead before, and the positions that are dead now, in order."""
-        dead_of_each = dead_positions(self._store, (one.source for one in file.sources), self._by_path)
-        for one, dead in zip(file.sources, dead_of_each, strict=True):
-            lives = np.ones(one.source.stored.rows, bool)
-            kill(lives, dead, one.source)
+        dead_of_each = dead_positions(self._store, (one.scan for one in file.scans), self._by_path)
+        for one, dead in zip(file.scans, dead_of_each, strict=True):
+            lives = np.ones(one.scan.stored.rows, bool)
+            kill(lives, dead, one.scan)
             yield one, ~lives, _positions_of(one, self._masks)
 
 
-def _positions_of(one: DeadSource, masks: _Masks) -> npt.NDArray[np.int64]:
-    stored = one.source.stored
+def _positions_of(one: ScanToMark, masks: _Masks) -> npt.NDArray[np.int64]:
+    stored = one.scan.stored
     if isinstance(one.dead, LiveBitmap):
         return np.flatnonzero(~live_mask(masks.of(one.dead), stored.rows))
     positions = np.unique(one.dead)

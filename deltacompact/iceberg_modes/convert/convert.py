@@ -17,7 +17,7 @@ from deltacompact.iceberg.commit.committer import Committed
 from deltacompact.iceberg.deletes.matching import Deletes, FileScanTask
 from deltacompact.iceberg.key_index.indexes import KeyIndexes, is_enabled
 from deltacompact.iceberg.marks.finding import Finder
-from deltacompact.iceberg.marks.marking import Mark, Marker, ToMark
+from deltacompact.iceberg.marks.marking import FileToMark, Mark, Marker
 from deltacompact.iceberg.marks.tasks import LiveBitmap
 from deltacompact.iceberg.running import Tasks
 from deltacompact.iceberg.table.metadata import TableMetadata
@@ -147,14 +147,14 @@ class Converting(Work[ConvertPlan, AskedGroup, tuple[AskedGroup, list[Mark]], Co
         return [f"{files}: other commits deleted rows by position, again and again"]
 
 
-def _dead(finder: Finder, asked: Sequence[FileScanTask]) -> Iterator[ToMark]:
+def _dead(finder: Finder, asked: Sequence[FileScanTask]) -> Iterator[FileToMark]:
     """The data files in which equality deletes hit rows."""
     by_key = [FileScanTask(one.entry, Deletes(one.deletes.equality)) for one in asked]
     found = finder.find(by_key, closed=frozenset(one.entry.file.path for one in asked))
     for one, of_file in zip(asked, found.files, strict=True):
         if of_file.dead_by_key:
             bitmap = LiveBitmap(found.masks_of[of_file.ordinal], of_file.ordinal)
-            yield ToMark(one, bitmap)
+            yield FileToMark(one, bitmap)
 
 
 def _of_keys(metadata: TableMetadata, plan: ConvertPlan) -> TableMetadata:

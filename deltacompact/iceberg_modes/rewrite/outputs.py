@@ -25,7 +25,7 @@ from deltacompact.base.model import ContentType, Partition
 from deltacompact.base.numbers import ChainFileNumber
 from deltacompact.base.settings import Settings, check_codec
 from deltacompact.executors.executor import Executor
-from deltacompact.iceberg.deletes.dead_rows import Found
+from deltacompact.iceberg.deletes.dead_rows import ScannedFile
 from deltacompact.iceberg.marks.finding import Finder, Sizes
 from deltacompact.iceberg.running import Tasks
 from deltacompact.iceberg.table.content_files import Content, ContentFile, PartitionTuple
@@ -140,7 +140,7 @@ class Outputs:
         columns = self._metadata.schema
         return with_lineage(columns) if group.has_lineage else columns
 
-    def _written_bytes(self, groups: Sequence[FileGroup], by_group: Sequence[Sequence[Found]]) -> list[int]:
+    def _written_bytes(self, groups: Sequence[FileGroup], by_group: Sequence[Sequence[ScannedFile]]) -> list[int]:
         """About the bytes that the live rows of each group will have. Groups that may need two files are sampled."""
         sizes = [sum(_live_bytes(member) for member in members) for members in by_group]
         large = [number for number, size in enumerate(sizes) if size > self._plan.options.target_file_bytes // 2]
@@ -154,7 +154,7 @@ class Outputs:
         return sizes
 
     def _outputs(
-        self, group: FileGroup, members: Sequence[Found], masks_of: Mapping[int, str], size: int, folder: str
+        self, group: FileGroup, members: Sequence[ScannedFile], masks_of: Mapping[int, str], size: int, folder: str
     ) -> Iterator[_Output]:
         """The outputs of a group: the live rows of each partition in the order of its files, divided evenly."""
         rows = sum(member.live_rows for member in members)
@@ -195,7 +195,7 @@ class Outputs:
         return _Output(task, f"{self._metadata.data_folder}/{name}", partition)
 
     def _divided(
-        self, group: FileGroup, members: Sequence[Found], masks_of: Mapping[int, str], path: str
+        self, group: FileGroup, members: Sequence[ScannedFile], masks_of: Mapping[int, str], path: str
     ) -> tuple[list[tuple[PartitionTuple | None, list[LiveRange]]], dict[int, str]]:
         """The live rows of a group by partition, as they lie in runs, and where the bitmap of the runs lies."""
         by = partition_columns(self._metadata.specs[group.spec_id], self._metadata.columns)
@@ -256,7 +256,7 @@ def _advising() -> Iterator[None]:
         raise type(error)(f"{error}; nothing of it was rewritten: {advice}") from error
 
 
-def _rewritten(group: FileGroup, members: Sequence[Found], outputs: Sequence[ContentFile]) -> Rewritten:
+def _rewritten(group: FileGroup, members: Sequence[ScannedFile], outputs: Sequence[ContentFile]) -> Rewritten:
     """The group with its outputs, once all of its rows are accounted for."""
     by_position = sum(member.dead_by_position for member in members)
     by_key = sum(member.dead_by_key for member in members)
@@ -273,12 +273,12 @@ def _first(numbered: tuple[int, ContentFile]) -> int:
     return numbered[0]
 
 
-def _with(member: Found, columns: pa.Schema) -> Found:
+def _with(member: ScannedFile, columns: pa.Schema) -> ScannedFile:
     """The same file with other columns."""
     return replace(member, file=field_ids.matched(member.file, columns))
 
 
-def _live_bytes(member: Found) -> int:
+def _live_bytes(member: ScannedFile) -> int:
     """The stored bytes of the live rows, if all rows are alike."""
     return member.file.bytes * member.live_rows // max(1, member.file.rows)
 

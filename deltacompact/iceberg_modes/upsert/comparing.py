@@ -27,8 +27,8 @@ from deltacompact.base.limits import Limits
 from deltacompact.base.model import DataFile, DeletionVector, OperationType, TableKeys
 from deltacompact.base.numbers import Ordinal
 from deltacompact.executors.executor import Executor
-from deltacompact.iceberg.deletes.dead_rows import Found
-from deltacompact.iceberg.key_index.document import IndexedFile, IndexUnusableError, KeyIndex
+from deltacompact.iceberg.deletes.dead_rows import ScannedFile
+from deltacompact.iceberg.key_index.document import FileIdentity, IndexUnusableError, KeyIndex
 from deltacompact.iceberg.key_index.indexes import KeyIndexes
 from deltacompact.iceberg.key_index.order import Order
 from deltacompact.iceberg.marks.finding import Finder, Sizes
@@ -41,7 +41,7 @@ from deltacompact.iceberg_modes.upsert.indexing import ComparedRun, IndexedRows,
 from deltacompact.iceberg_modes.upsert.plan import UpsertPlan
 from deltacompact.iceberg_modes.upsert.scattering import (
     KEY_SPACE,
-    Compared,
+    KeySpaceSlice,
     Scattered,
     ScatterTask,
     scatter,
@@ -111,7 +111,7 @@ class KeyComparison:
 
     def _compared(self, index: KeyIndex | None) -> list[ComparedFile]:
         known = frozenset(index.data if index else ())
-        closed = {one.entry.file.path for one in self._plan.inputs if IndexedFile.of(one.entry) in known}
+        closed = {one.entry.file.path for one in self._plan.inputs if FileIdentity.of(one.entry) in known}
         asked = self._plan.inputs
         dead = self._finder.find(asked, frozenset(closed))
         files = [_without_dead(found, dead.masks_of[found.ordinal]) for found in dead.files]
@@ -142,7 +142,7 @@ class KeyComparison:
         """The entries of the inputs' live rows from the index, in so many buckets."""
         assert self._indexes is not None
         inputs, known = self._plan.inputs, frozenset(index.data)
-        indexed = [IndexedFile.of(one.entry) for one in inputs]
+        indexed = [FileIdentity.of(one.entry) for one in inputs]
         new = [
             replace(file, deletions=None) for one, file in zip(indexed, files, strict=True) if one not in known
         ]  # all rows are entered, so all are measured
@@ -226,7 +226,7 @@ class KeyComparison:
         tasks = [
             ScatterTask(
                 tuple(
-                    Compared(
+                    KeySpaceSlice(
                         piece,
                         inputs[piece.ordinal].entry.sequence,
                         number_of[inputs[piece.ordinal].key_space],
@@ -297,7 +297,7 @@ def measured_files(store: ObjectStore, files: Sequence[DataFile], keys: TableKey
     return [measured_file(store, file, keys) for file in files]
 
 
-def _without_dead(found: Found, masks_path: str) -> DataFile:
+def _without_dead(found: ScannedFile, masks_path: str) -> DataFile:
     """The file, as the engine's readers skip its dead rows."""
     dead = found.file.rows - found.live_rows
     if not dead:

@@ -41,8 +41,8 @@ KEY_SPACE = KeyColumn("", KeyClass.INTEGER)
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
-    """A slice of a data file, its sequence number, and the number of its key space."""
+class KeySpaceSlice:
+    """A slice of a data file of one sequence number, and the number of its key space."""
 
     piece: SourceSlice
     sequence_number: int
@@ -57,7 +57,7 @@ class ScatterTask:
     operation    the column that marks deletes, by one of the values `deletes`. None: no row is a delete
     """
 
-    pieces: tuple[Compared, ...]
+    pieces: tuple[KeySpaceSlice, ...]
     order: Order
     columns: pa.Schema
     operation: str | None
@@ -95,7 +95,7 @@ def _packed(store: ObjectStore, task: ScatterTask) -> Iterator[Entries]:
                 yield _kernels.pack_entries(digests, sort_keys, one.piece.ordinal, flagged)
 
 
-def _digests(table: pa.Table, one: Compared, task: ScatterTask) -> npt.NDArray[np.uint8]:
+def _digests(table: pa.Table, one: KeySpaceSlice, task: ScatterTask) -> npt.NDArray[np.uint8]:
     path = one.piece.file.path
     encoding = task.order.encoding
     for column in encoding.key_columns:
@@ -106,7 +106,7 @@ def _digests(table: pa.Table, one: Compared, task: ScatterTask) -> npt.NDArray[n
     return encoding.digests(table, path)
 
 
-def _sort_keys(table: pa.Table, one: Compared, task: ScatterTask) -> npt.NDArray[np.uint8]:
+def _sort_keys(table: pa.Table, one: KeySpaceSlice, task: ScatterTask) -> npt.NDArray[np.uint8]:
     by_columns = task.order.encoding.sort_keys(table, one.piece.file.path)
     if not task.order.has_sequence:
         return by_columns

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 from deltacompact.iceberg.commit.committer import Committed, Committer
 from deltacompact.iceberg.key_index.indexes import KeyIndexes, is_enabled
-from deltacompact.iceberg.marks.marking import Mark, Marker, ToMark
+from deltacompact.iceberg.marks.marking import FileToMark, Mark, Marker
 from deltacompact.iceberg.marks.tasks import LiveBitmap
 from deltacompact.iceberg.running import Tasks
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
@@ -115,7 +115,7 @@ class Upserting(Work[UpsertPlan, SpaceGroup, tuple[SpaceGroup, MarkedSpace], Ups
 def _marked_spaces(spaces: Sequence[ComparedSpace], marker: Marker) -> list[MarkedSpace]:
     """Each key space with the marks of its dead rows."""
     dead = [
-        ToMark(one.task, LiveBitmap(one.file.masks_path, one.file.ordinal))
+        FileToMark(one.task, LiveBitmap(one.file.masks_path, one.file.ordinal))
         for space in spaces
         for one in space.inputs
         if one.file.masks_path is not None
