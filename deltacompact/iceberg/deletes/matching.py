@@ -58,7 +58,10 @@ class Deletes:
 
 @dataclass(frozen=True, slots=True)
 class FileScanTask:
-    """A data file, and the deletes that may apply to it: what has to be read to know its live rows."""
+    """A data file, and the deletes that may apply to it: what has to be read to know its live rows.
+
+    A worker carries it out as a `FileScan`, and what that finds is a `ScannedFile`.
+    """
 
     entry: Entry
     deletes: Deletes
