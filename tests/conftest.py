@@ -58,15 +58,20 @@ ONE_PROCESS = ("spark", "ray_cluster")
 """Fixtures that take so long to start that one of the two processes has all tests of each."""
 
 
-@pytest.hookimpl(tryfirst=True)  # before xdist looks for the groups
-def pytest_collection_modifyitems(items):
-    """Mark tests by their fixtures, and put first what takes long: what is left at the end fits in anywhere."""
-    for item in items:
-        if STARTS_PROCESSES & set(item.fixturenames):
-            item.add_marker(pytest.mark.processes)
-        if not is_quick(item):  # real leases and servers on a busy machine: tried once more, and shown as RERUN
-            item.add_marker(pytest.mark.flaky(reruns=1))
-        item.add_marker(pytest.mark.xdist_group(group_of(item)))
+def pytest_itemcollected(item):
+    """Mark tests by their fixtures: before xdist looks for the groups, which it does first of all with a collection."""
+    if STARTS_PROCESSES & set(item.fixturenames):
+        item.add_marker(pytest.mark.processes)
+    if not is_quick(item):  # real leases and servers on a busy machine: tried once more, and shown as RERUN
+        item.add_marker(pytest.mark.flaky(reruns=1))
+    item.add_marker(pytest.mark.xdist_group(group_of(item)))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config, items):
+    """Put first what takes long: what is left at the end fits in anywhere."""
+    if getattr(config.option, "loadgroup", False) and not all("@" in item.nodeid for item in items):
+        raise pytest.UsageError("pytest-xdist has put the tests into no groups: each process would start Spark and Ray")
     items.sort(
         key=lambda item: ("spark" not in item.fixturenames, "ray_cluster" not in item.fixturenames, is_quick(item))
     )

@@ -18,6 +18,7 @@ from typing import Any
 import click
 
 from deltacompact.base.errors import DeltaCompactError, Interrupted
+from deltacompact.base.without_pandas import forgo_pandas
 from deltacompact.base.wording import error_document, one_line
 from deltacompact.cli.answers import Failed, say_json
 from deltacompact.cli.console import warnings_on_stderr, write_ascii_where_utf8_is_not_read
@@ -39,6 +40,7 @@ class Program:
 
     def main(self, context: object = None) -> None:
         """The entry point of the process: `run` with its arguments."""
+        forgo_pandas()
         write_ascii_where_utf8_is_not_read()
         try:
             status = self.run(sys.argv[1:], context)

@@ -6,3 +6,7 @@ producer.py       a table of deltas for the demo
 validate.py       the independent judge: history.py, frames.py, comparable.py, digests.py, fold.py, index_frame.py
 iceberg.py        the same of Iceberg tables, with what jars.py loads from Maven
 """
+
+from deltacompact.base.without_pandas import allow_pandas
+
+allow_pandas()

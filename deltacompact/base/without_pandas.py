@@ -1,0 +1,31 @@
+"""Programs of ours do without pandas, which pyarrow would import.
+
+    pyarrow.array([1])     looks whether its argument is of pandas: imports pandas, 0.2 to 0.4 s of CPU a process
+    forgo_pandas()         in a process of our own, where nobody has a frame: the look finds nothing
+    allow_pandas()         before PySpark is imported, which needs it
+
+Nothing is done in a process of somebody else: there `append` takes frames, and users have tasks of their own.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from types import ModuleType
+
+
+class _NoPandas(MetaPathFinder):
+    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError("this process does without pandas", name=name)
+
+
+def forgo_pandas() -> None:
+    """From now on `import pandas` raises ModuleNotFoundError in this process, unless it has been imported before."""
+    sys.meta_path.insert(0, _NoPandas())
+
+
+def allow_pandas() -> None:
+    """From now on `import pandas` does what it always does: PySpark asks for it."""
+    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _NoPandas)]
