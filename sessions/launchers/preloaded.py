@@ -4,6 +4,6 @@ from deltacompact.base.without_pandas import forgo_pandas
 
 forgo_pandas()
 
-import deltacompact.compact  # noqa: E402, F401
+import deltacompact.compact  # noqa: E402
 import deltacompact.executors.local  # noqa: E402, F401
 import sessions.runner.group  # noqa: E402, F401
