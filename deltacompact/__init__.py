@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from deltacompact.delta_streams.versions import retract, rollback
     from deltacompact.iceberg_modes.convert.convert import ConvertResult
     from deltacompact.iceberg_modes.maintain.maintain import MaintainResult
+    from deltacompact.iceberg_modes.result import ModeResult
     from deltacompact.iceberg_modes.rewrite.result import RewriteResult
     from deltacompact.iceberg_modes.upsert.upsert import UpsertResult
     from deltacompact.maintenance.check import check
@@ -65,6 +66,7 @@ __all__ = [
     "InputError",
     "Interrupted",
     "MaintainResult",
+    "ModeResult",
     "NotFoundError",
     "OperationType",
     "OutcomeUnknownError",
@@ -97,6 +99,7 @@ _MODULES = {
     "iceberg_modes.upsert.upsert": ("UpsertResult",),
     "iceberg_modes.maintain.maintain": ("MaintainResult",),
     "iceberg_modes.rewrite.result": ("RewriteResult",),
+    "iceberg_modes.result": ("ModeResult",),
     "catalog.opening": ("open_catalog",),
     "publication.publication": ("PublicationResult",),
     "compact": ("compact",),

@@ -7,7 +7,7 @@ a table of an Iceberg catalog    rewrite, convert or upsert, as `mode` says
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from deltacompact.base import expect
 from deltacompact.base.errors import InputError
@@ -23,9 +23,7 @@ from deltacompact.tabular.formats import suffix_of
 
 if TYPE_CHECKING:  # importing PyIceberg takes a second
     from deltacompact.catalog.iceberg import IcebergCatalog
-    from deltacompact.iceberg_modes.convert.convert import ConvertResult
-    from deltacompact.iceberg_modes.rewrite.result import RewriteResult
-    from deltacompact.iceberg_modes.upsert.upsert import UpsertResult
+    from deltacompact.iceberg_modes.result import ModeResult
 
 
 @overload
@@ -33,39 +31,13 @@ def compact(
     source_table_id: str,
     *,
     delta_catalog_client: IcebergCatalog,
-    mode: Literal["rewrite"] = "rewrite",
+    mode: str | None = None,
     options: Mapping[str, Any] | None = None,
     branch: str = "main",
     settings: Settings | None = None,
     event_sinks: Sequence[EventSink] = (),
     attempt: str | None = None,
-) -> RewriteResult: ...
-
-
-@overload
-def compact(
-    source_table_id: str,
-    *,
-    delta_catalog_client: IcebergCatalog,
-    mode: Literal["convert"],
-    options: Mapping[str, Any] | None = None,
-    branch: str = "main",
-    settings: Settings | None = None,
-    attempt: str | None = None,
-) -> ConvertResult: ...
-
-
-@overload
-def compact(
-    source_table_id: str,
-    *,
-    delta_catalog_client: IcebergCatalog,
-    mode: Literal["upsert"],
-    options: Mapping[str, Any] | None = None,
-    branch: str = "main",
-    settings: Settings | None = None,
-    attempt: str | None = None,
-) -> UpsertResult: ...
+) -> ModeResult: ...
 
 
 @overload
@@ -111,7 +83,7 @@ def compact(
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
     branch: str = "main",
-) -> CompactionResult | RewriteResult | ConvertResult | UpsertResult:
+) -> CompactionResult | ModeResult:
     """Fold the deltas of a table into compacted files with one live row per primary key (paper, compaction job runs).
 
         primary_keys, sort_keys           needed if the table declares none and was never compacted
@@ -136,7 +108,8 @@ def compact(
     A session's error is in its result; if every session fails, the first error is raised. Raises InputError for bad
     arguments, before any work.
 
-    Of the other arguments, only `settings`, `event_sinks` and `attempt` apply to an Iceberg table. There the name of an
+    Of the other arguments, only `settings`, `event_sinks` and `attempt` apply to an Iceberg table. Its result is a
+    ModeResult: that of `IcebergCatalog.rewrite`, `convert` or `upsert`, whose types say more. There the name of an
     attempt ends in numbers ("run-1/3/2"). The summary of each snapshot has it, and once a later attempt has committed,
     the earlier one commits no more.
     """
@@ -179,12 +152,11 @@ def _compact_iceberg(
     branch: str,
     settings: Settings | None,
     event_sinks: Sequence[EventSink],
-) -> RewriteResult | ConvertResult | UpsertResult:
+) -> ModeResult:
     chosen = mode_named(mode)
     settings = Settings() if settings is None else expect.instance("settings", settings, Settings)
     emit = fan_out([expect.callable_("event_sinks", sink) for sink in expect.several("event_sinks", event_sinks)])
-    result: RewriteResult | ConvertResult | UpsertResult
-    result = catalog.run(chosen, table_id, options, branch, settings, emit=emit)
+    result: ModeResult = catalog.run(chosen, table_id, options, branch, settings, emit=emit)
     return result
 
 

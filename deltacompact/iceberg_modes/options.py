@@ -17,7 +17,7 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any, TypeVar
 
 from deltacompact.base import expect
 from deltacompact.base.errors import InputError
@@ -25,13 +25,19 @@ from deltacompact.base.model import Direction, SortKey
 from deltacompact.base.spans import span_s
 from deltacompact.base.wording import unknown_option
 
+Options = TypeVar("Options")
 
-class Kind(Protocol):
+
+class Kind:
     """What values an option takes."""
 
     def read(self, name: str, value: Any) -> Any:
         """The value. Raises InputError naming the option."""
-        ...
+        raise NotImplementedError
+
+    def stored(self, value: Any) -> Any:
+        """The value that a plan has as JSON: `asdict` of the options has made it plain."""
+        return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +95,24 @@ def chosen_values(options: Any, chosen: Mapping[str, Any]) -> dict[str, Any]:
     return values
 
 
+def stored_options(kind: type[Options], stored: Mapping[str, Any]) -> Options:
+    """The options that a plan names by their fields. Those that it does not know yet have their defaults.
+
+    Raises InputError for an option of a newer version.
+    """
+    known = declared(kind)
+    if unknown := sorted(stored.keys() - known.keys()):
+        raise InputError(
+            f"the plan has the option {unknown[0]!r}, which is newer than this version: update deltacompact"
+        )
+    return kind(**{name: value if value is None else known[name].kind.stored(value) for name, value in stored.items()})
+
+
 # Kinds
 
 
 @dataclass(frozen=True, slots=True)
-class Whole:
+class Whole(Kind):
     """A whole number. A value that may be a property's is not called an option's."""
 
     least: int = 1
@@ -109,7 +128,7 @@ class Whole:
 
 
 @dataclass(frozen=True, slots=True)
-class Flag:
+class Flag(Kind):
     """true or false."""
 
     def read(self, name: str, value: Any) -> bool:
@@ -119,7 +138,7 @@ class Flag:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class Share(Kind):
     """A share of a whole."""
 
     def read(self, name: str, value: Any) -> float:
@@ -133,7 +152,7 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class OneOf:
+class OneOf(Kind):
     """One of some words."""
 
     words: type[enum.StrEnum]
@@ -144,9 +163,12 @@ class OneOf:
         except ValueError:
             raise InputError(f"option {name}: {value!r} is none of {', '.join(self.words)}") from None
 
+    def stored(self, value: Any) -> Any:
+        return self.words(value)
+
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class Text(Kind):
     """A text that is not empty."""
 
     def read(self, name: str, value: Any) -> str:
@@ -154,7 +176,7 @@ class Text:
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnName:
+class ColumnName(Kind):
     """The name of a column."""
 
     def read(self, name: str, value: Any) -> str:
@@ -164,15 +186,18 @@ class ColumnName:
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class Listed(Kind):
     """A list, or its items in a text with commas. No item comes twice."""
 
     def read(self, name: str, value: Any) -> tuple[str, ...]:
         return _without_repeats(name, _listed(name, value))
 
+    def stored(self, value: Any) -> tuple[str, ...]:
+        return tuple(value)
+
 
 @dataclass(frozen=True, slots=True)
-class SortKeys:
+class SortKeys(Kind):
     """The same of columns, each with `asc` or `desc` behind it, or neither."""
 
     def read(self, name: str, value: Any) -> tuple[SortKey, ...]:
@@ -180,9 +205,12 @@ class SortKeys:
         _without_repeats(name, tuple(key.name for key in keys))
         return keys
 
+    def stored(self, value: Any) -> tuple[SortKey, ...]:
+        return tuple(SortKey.of((key["name"], key["direction"])) for key in value)
+
 
 @dataclass(frozen=True, slots=True)
-class Age:
+class Age(Kind):
     """A span ("36h") or a moment ("2026-11-01T00:00:00Z"). The value is a span in seconds, or the moment."""
 
     def read(self, name: str, value: Any) -> float | datetime:

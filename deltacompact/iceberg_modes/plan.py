@@ -3,18 +3,33 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from deltacompact.iceberg.deletes.matching import FileScanTask
+
+Task = TypeVar("Task", bound=FileScanTask)
 
 
-class PlannedGroup(Protocol):
-    """What is written together, and committed or given up together. Rows and bytes are those of its data files."""
+@dataclass(frozen=True, slots=True)
+class ScanTaskGroup(Generic[Task]):
+    """File scan tasks that are worked off together, and committed or given up together."""
+
+    number: int
+    inputs: tuple[Task, ...]
 
     @property
-    def number(self) -> int: ...
+    def paths(self) -> frozenset[str]:
+        return frozenset(source.entry.file.path for source in self.inputs)
+
     @property
-    def rows(self) -> int: ...
+    def rows(self) -> int:
+        """Rows of the files, deleted ones included."""
+        return sum(source.entry.file.rows for source in self.inputs)
+
     @property
-    def bytes(self) -> int: ...
+    def bytes(self) -> int:
+        """About the stored bytes that are read."""
+        return sum(source.entry.file.file_bytes for source in self.inputs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +49,11 @@ class ModePlan:
 
         @property
         def groups(self) -> tuple[Any, ...]:
-            """Of PlannedGroup."""
+            """Of ScanTaskGroup."""
+
+        @property
+        def inputs(self) -> tuple[Any, ...]:
+            """The file scan tasks of all groups."""
 
         @property
         def nothing_to_do(self) -> str | None:

@@ -13,12 +13,12 @@ file has runs of numbers: [7, 500] are the deletes 7 to 506. Their manifest entr
 from __future__ import annotations
 
 import bisect
-import hashlib
+import enum
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -26,10 +26,13 @@ from deltacompact.base.errors import ConflictError, InputError
 from deltacompact.iceberg.deletes.matching import Deletes, FileScanTask, distinct
 from deltacompact.iceberg.table.content_files import Content, ContentFile, Entry, Status, canonical
 from deltacompact.iceberg.table.table_state import TableState
-from deltacompact.iceberg_modes.plan import ModePlan
+from deltacompact.iceberg_modes.plan import ModePlan, ScanTaskGroup, Task
+from deltacompact.storage.checksummed import is_whole, with_checksum
 
 PLAN_FORMAT = 1
 
+Plan = TypeVar("Plan", bound=ModePlan)
+Reason = TypeVar("Reason", bound=enum.StrEnum)
 Key = tuple[str, int | None]
 """The path of a delete file, and the offset of a deletion vector in it."""
 
@@ -44,13 +47,43 @@ def enveloped(plan: ModePlan, body: dict[str, Any]) -> dict[str, Any]:
         "sequence_number": plan.sequence_number,
         "options": asdict(plan.options),
     }
-    whole = heading | body
-    return {"format": PLAN_FORMAT, "kind": f"iceberg {plan.mode} plan", "sha256": checksum(whole), "plan": whole}
+    return with_checksum("plan", heading | body, format=PLAN_FORMAT, kind=f"iceberg {plan.mode} plan")
+
+
+def groups_document(
+    groups: Sequence[ScanTaskGroup[Task]],
+    of_group: Callable[[Any], dict[str, Any]],
+    of_input: Callable[[Task], dict[str, Any]],
+) -> dict[str, Any]:
+    """The groups with their data files, and the deletes that these name. A mode says more of each group and file."""
+    numbered = NumberedDeletes(source for group in groups for source in group.inputs)
+    return {
+        "deletes": [list(key) for key in numbered.keys],
+        "groups": [
+            of_group(group)
+            | {"inputs": [source_document(source, numbered) | of_input(source) for source in group.inputs]}
+            for group in groups
+        ],
+    }
+
+
+def stays_document(stays: Iterable[tuple[enum.StrEnum, int]]) -> dict[str, int]:
+    """How many files stay for which reason."""
+    return {reason.value: count for reason, count in stays}
+
+
+def stays_of(body: Mapping[str, Any], reason: type[Reason]) -> tuple[tuple[Reason, int], ...]:
+    return tuple((reason(word), count) for word, count in body["stays"].items())
 
 
 def heading_of(body: Mapping[str, Any]) -> tuple[str, str, str, int | None, int]:
     """What a document says of the branch, as `TableState.heading` does."""
     return body["table"], body["uuid"], body["branch"], body["snapshot_id"], body["sequence_number"]
+
+
+def as_planned(plan: Plan, body: Mapping[str, Any], **own: Any) -> Plan:
+    """A plan that was made again for the files of a document, as of the snapshot for which that was made."""
+    return replace(plan, snapshot_id=body["snapshot_id"], sequence_number=body["sequence_number"], **own)
 
 
 def opened(text: str | bytes, mode: str, state: TableState) -> Mapping[str, Any]:
@@ -65,7 +98,7 @@ def opened(text: str | bytes, mode: str, state: TableState) -> Mapping[str, Any]
     if document.get("format") != PLAN_FORMAT:
         raise InputError(f"the plan has format {document.get('format')!r}, not {PLAN_FORMAT}: update deltacompact")
     body: Any = document.get("plan")
-    if document.get("sha256") != checksum(body):
+    if not is_whole(document, "plan"):
         raise InputError("the plan is damaged: its SHA-256 differs")
     if (body["uuid"], body["branch"]) != (state.metadata.uuid, state.branch):
         raise InputError(f"the plan is of branch {body['branch']!r} of table {body['table']!r} ({body['uuid']})")
@@ -76,11 +109,6 @@ def opened(text: str | bytes, mode: str, state: TableState) -> Mapping[str, Any]
 def mode_of(document: Mapping[str, Any]) -> str:
     """The mode whose plan a document is."""
     return str(document["kind"]).removeprefix("iceberg ").removesuffix(" plan")
-
-
-def checksum(body: Any) -> str:
-    """SHA-256 of the plan in one canonical form."""
-    return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def plain(value: Any) -> Any:
@@ -143,6 +171,11 @@ def source_document(source: FileScanTask, numbered: NumberedDeletes) -> dict[str
 def input_paths(group: Mapping[str, Any]) -> frozenset[str]:
     """The data files of a group of a document."""
     return frozenset(source["path"] for source in group["inputs"])
+
+
+def all_input_paths(body: Mapping[str, Any]) -> frozenset[str]:
+    """The data files of all groups of a document."""
+    return frozenset[str]().union(*map(input_paths, body["groups"]))
 
 
 def stale(path: str) -> ConflictError:

@@ -27,7 +27,7 @@ from deltacompact.iceberg_modes.journal.left_behind import Left
 from deltacompact.iceberg_modes.journal.resume import Resumption
 from deltacompact.iceberg_modes.journal.signs_of_life import Signs
 from deltacompact.iceberg_modes.mode import Mode, Plan, Result
-from deltacompact.iceberg_modes.plan import PlannedGroup
+from deltacompact.iceberg_modes.plan import ScanTaskGroup
 from deltacompact.planning.plan import Capacity
 
 
@@ -44,7 +44,7 @@ class OutcomeOfGroups(Protocol):
     def group_count(self) -> int: ...
 
 
-Group = TypeVar("Group", bound=PlannedGroup)
+Group = TypeVar("Group", bound=ScanTaskGroup[Any])
 Written = TypeVar("Written")
 Outcome = TypeVar("Outcome", bound=OutcomeOfGroups)
 

@@ -42,7 +42,6 @@ from deltacompact.iceberg_modes.convert.mode import CONVERT
 from deltacompact.iceberg_modes.convert.options import convert_options
 from deltacompact.iceberg_modes.driver import ModeRun
 from deltacompact.iceberg_modes.maintain.maintain import Maintain
-from deltacompact.iceberg_modes.plan_envelope import checksum
 from deltacompact.iceberg_modes.upsert import plan as plans
 from deltacompact.iceberg_modes.upsert import plan_document as upsert_document
 from deltacompact.iceberg_modes.upsert.comparing import KeyComparison
@@ -50,6 +49,7 @@ from deltacompact.iceberg_modes.upsert.mode import UPSERT
 from deltacompact.iceberg_modes.upsert.options import upsert_options
 from deltacompact.iceberg_modes.upsert.plan import plan_of_files
 from deltacompact.index.live_bitmaps import read_masks
+from deltacompact.storage.checksummed import checksum
 from deltacompact.storage.local import LocalStore
 
 T = "ns.t"

@@ -112,12 +112,12 @@ def test_a_plan_of_the_version_before_names_decimals_as_bytes(lake):
     text = plan_to_json(plan)
     body = json.loads(text)["plan"]
     assert sorted(map(str, (group["partition"][0] for group in body["groups"]))) == ["-150", "150", "None"]
-    from deltacompact.iceberg_modes import plan_envelope
+    from deltacompact.storage.checksummed import checksum
 
     for group in body["groups"]:
         (value,) = group["partition"]
         group["partition"] = [None if value is None else {"hex": value.to_bytes(4, "big", signed=True).hex()}]
-    old = json.loads(text) | {"plan": body, "sha256": plan_envelope.checksum(body)}
+    old = json.loads(text) | {"plan": body, "sha256": checksum(body)}
     assert plan_from_json(json.dumps(old), lake.state(T)) == plan
 
 

@@ -218,7 +218,7 @@ def test_rule_08_a_delete_stays_while_it_applies_to_a_file_that_was_not_asked():
     a, b, e = data("a", 3, ids=(1, 9)), data("b", 3, ids=(5, 6)), equality("e", 5, ids=(4, 5))
     f = equality("f", 5, ids=(1, 2))
     plan = plan_conversion(state(a, e, f), ConvertOptions())
-    propose = ProposeConversion(plan.delete_paths, Converted(plan.asked, ()))
+    propose = ProposeConversion(plan.delete_paths, Converted(plan.inputs, ()))
     assert propose(state(a, e, f)).removed == (e, f)
     assert propose(state(a, b, e, f)).removed == (f,)
     assert propose(state(a, data("b", 5, ids=(5, 6)), e, f)).removed == (e, f)

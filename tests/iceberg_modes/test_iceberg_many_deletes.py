@@ -92,7 +92,7 @@ def test_a_delete_that_is_gone_or_new_costs_no_more():
 @pytest.mark.parametrize("settled", [0, FILES // 2, FILES])
 def test_a_conversion_of_many_deletes_can_be_committed_before_the_head_moves(settled):
     plan, now = plan_conversion(table(), ConvertOptions()), head()
-    attempt = ProposeConversion(plan.delete_paths, Converted(plan.asked[:settled], ()))
+    attempt = ProposeConversion(plan.delete_paths, Converted(plan.inputs[:settled], ()))
     assert within(calls(lambda: attempt(now)))
     assert attempt(now).outcome.removed == (DELETES if settled == FILES else 0)
 

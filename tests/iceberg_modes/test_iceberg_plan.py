@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pyarrow as pa
 import pytest
@@ -15,17 +15,18 @@ from plan_json import plan_to_json
 
 from deltacompact.base.errors import ConflictError, InputError
 from deltacompact.iceberg_modes.convert.expected import expected as expected_conversion
-from deltacompact.iceberg_modes.convert.options import ConvertOptions
+from deltacompact.iceberg_modes.convert.options import ConvertOptions, convert_options
 from deltacompact.iceberg_modes.convert.plan import plan_conversion
-from deltacompact.iceberg_modes.plan_envelope import checksum
+from deltacompact.iceberg_modes.options import stored_options
 from deltacompact.iceberg_modes.rewrite.expected import expected
 from deltacompact.iceberg_modes.rewrite.options import JobOrder, rewrite_options
 from deltacompact.iceberg_modes.rewrite.plan import RewriteReason, expected_output_files, plan_rewrite
 from deltacompact.iceberg_modes.rewrite.plan_document import plan_document, plan_from_json
 from deltacompact.iceberg_modes.upsert.expected import expected as expected_upsert
-from deltacompact.iceberg_modes.upsert.options import Reach, UpsertOptions
+from deltacompact.iceberg_modes.upsert.options import Reach, UpsertOptions, upsert_options
 from deltacompact.iceberg_modes.upsert.plan import plan_upsert
 from deltacompact.planning.throughput import capacity_of
+from deltacompact.storage.checksummed import checksum
 
 UPSERTED = pa.schema([pa.field("id", pa.int64(), metadata={"PARQUET:field_id": "1"})])
 SIZES = {"target-file-size-bytes": "1000"}
@@ -268,6 +269,27 @@ def test_a_plan_of_another_table_or_a_newer_release_is_refused():
     with pytest.raises(InputError, match="the plan has format 2, not 1"):
         plan_from_json(json.dumps(document | {"format": 2}), state(*FILES))
     assert document["sha256"] == checksum(document["plan"])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        rewrite_options({"rewrite-job-order": "bytes-desc", "delete-ratio-threshold": "0.5", "where": "id > 1"}, {}),
+        convert_options({"max-files-to-convert": 7, "key-index": True}),
+        upsert_options({}),
+        upsert_options(
+            {"key-columns": "a,b", "sort-columns": "c desc,d", "operation-column": "op", "scope": "partition"}
+        ),
+    ],
+    ids=["rewrite", "convert", "upsert", "upsert by columns"],
+)
+def test_options_survive_json(options):
+    stored = json.loads(json.dumps(asdict(options)))
+    assert stored_options(type(options), stored) == options
+    older = {name: value for name, value in stored.items() if value is not None}
+    assert stored_options(type(options), older) == options
+    with pytest.raises(InputError, match="the plan has the option 'newer', which is newer than this version"):
+        stored_options(type(options), stored | {"newer": None})
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"kind": "compaction plan"}'])

@@ -4,14 +4,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from deltacompact.iceberg.commit.proposal import REPLACE, Proposal, addition
+from deltacompact.iceberg.deletes.matching import Deletes, FileScanTask
 from deltacompact.iceberg.table import locations
-from deltacompact.iceberg.table.content_files import Entry
 from deltacompact.iceberg_modes.expected import spread
 from deltacompact.iceberg_modes.journal.journal import WrittenGroup, name_of_files
 from deltacompact.iceberg_modes.mode import Mode
-from deltacompact.iceberg_modes.options import WHOLE, chosen_values, option
-from deltacompact.iceberg_modes.plan import ModePlan
-from deltacompact.iceberg_modes.plan_envelope import enveloped, input_paths, opened
+from deltacompact.iceberg_modes.options import WHOLE, chosen_values, option, stored_options
+from deltacompact.iceberg_modes.plan import ModePlan, ScanTaskGroup
+from deltacompact.iceberg_modes.plan_envelope import all_input_paths, enveloped, groups_document, input_paths, opened
 from deltacompact.iceberg_modes.result import ModeResult
 from deltacompact.iceberg_modes.steps import Steps, Work
 from deltacompact.planning.throughput import FIRST_RATES
@@ -23,31 +23,25 @@ class CopyOptions:
 
 
 @dataclass(frozen=True)
-class CopyGroup:
-    number: int
-    entry: Entry
-    rows = bytes = 1
-
-
-@dataclass(frozen=True)
 class CopyPlan(ModePlan):
-    groups: tuple[CopyGroup, ...]
+    groups: tuple[ScanTaskGroup, ...]
     mode = "copy"
     nothing_to_do = None
 
 
 def plan_copies(state, options, paths=None):
     entries = [entry for entry in state.data if paths is None or entry.file.path in paths]
-    return CopyPlan(*state.heading, options, tuple(CopyGroup(*one) for one in enumerate(entries[: options.most])))
+    tasks = [FileScanTask(entry, Deletes()) for entry in entries[: options.most]]
+    return CopyPlan(*state.heading, options, tuple(ScanTaskGroup(number, (one,)) for number, one in enumerate(tasks)))
 
 
 def document(plan):
-    return enveloped(plan, {"groups": [{"inputs": [{"path": group.entry.file.path}]} for group in plan.groups]})
+    return enveloped(plan, groups_document(plan.groups, lambda group: {}, lambda source: {}))
 
 
 def approved(text, state, left, done):
     body = opened(text, "copy", state)
-    return plan_copies(state, CopyOptions(**body["options"]), frozenset().union(*map(input_paths, body["groups"])))
+    return plan_copies(state, stored_options(CopyOptions, body["options"]), all_input_paths(body))
 
 
 class Copies(tuple):
@@ -78,14 +72,15 @@ class Copying(Work):
     def written(self, groups, session, folder):
         for group in groups:
             path = f"{self.table.metadata.data_folder}/{name_of_files(session)}{group.number}.parquet"
-            locations.put(self.table.store, path, locations.fetched(self.table.store, group.entry.file.path))
-            yield [(group, replace(group.entry.file, path=path))]
+            file = group.inputs[0].entry.file
+            locations.put(self.table.store, path, locations.fetched(self.table.store, file.path))
+            yield [(group, replace(file, path=path))]
 
     def record(self, written):
         return WrittenGroup(written[0].number, (written[1],))
 
     def propose(self, groups, written):
-        return partial(proposal, [(group.entry.file.path, file) for group, file in written])
+        return partial(proposal, [(*group.paths, file) for group, file in written])
 
     def count(self, done, groups):
         self.result.count(done)

@@ -2,7 +2,8 @@
 
 open_catalog("./lake") -> DeltaStreamCatalog          compact(…) -> CompactionResult
 IcebergCatalog.at("iceberg://prod"), open_catalog(a loaded catalog) -> IcebergCatalog
-                                                      compact(…) -> RewriteResult, ConvertResult, UpsertResult by mode
+                                                      compact(…) -> ModeResult, of every mode
+                                                      rewrite, convert, upsert -> a result of its own
 """
 
 from typing import assert_type
@@ -17,6 +18,7 @@ from deltacompact import (
     Delta,
     DeltaStreamCatalog,
     IcebergCatalog,
+    ModeResult,
     RewriteResult,
     Settings,
     UpsertResult,
@@ -40,7 +42,12 @@ print(lake.read("visits", columns=["id"], filter=[("updated", ">", 1)]).num_rows
 
 prod = IcebergCatalog.at("iceberg://prod")
 assert_type(open_catalog(load_catalog("prod")), IcebergCatalog)
-assert_type(compact("db.orders", delta_catalog_client=prod, options={"min-input-files": 2}), RewriteResult)
-assert_type(compact("db.orders", delta_catalog_client=prod, mode="convert"), ConvertResult)
-assert_type(compact("db.events", delta_catalog_client=prod, mode="upsert", branch="audit"), UpsertResult)
+done = compact("db.events", delta_catalog_client=prod, mode="upsert", options={"key-columns": "id"}, branch="audit")
+assert_type(done, ModeResult)
+print(done.snapshots, done.nothing_to_do, done.refused, done.notes)
+if isinstance(done, UpsertResult):
+    print(done.rows_superseded)
+assert_type(prod.rewrite("db.orders", {"min-input-files": 2}), RewriteResult)
+assert_type(prod.convert("db.orders"), ConvertResult)
+assert_type(prod.upsert("db.events", {"key-columns": "id"}), UpsertResult)
 prod.maintain("db.orders", expire_snapshots=True, dry_run=True)

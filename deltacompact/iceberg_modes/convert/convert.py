@@ -117,7 +117,7 @@ class Converting(Work[ConvertPlan, AskedGroup, tuple[AskedGroup, list[Mark]], Co
         finder = Finder(tasks, _of_keys(metadata, self.plan), settings.limits, self.call.sizes, folder, indexes)
         marker = Marker(tasks, metadata, settings, name_of_files(session))
         for group in groups:
-            yield [(group, marker.marks(list(_dead(finder, group.asked))))]
+            yield [(group, marker.marks(list(_dead(finder, group.inputs))))]
 
     def record(self, written: tuple[AskedGroup, list[Mark]]) -> WrittenGroup:
         group, marks = written
@@ -126,7 +126,7 @@ class Converting(Work[ConvertPlan, AskedGroup, tuple[AskedGroup, list[Mark]], Co
     def propose(
         self, groups: Sequence[AskedGroup], written: Sequence[tuple[AskedGroup, list[Mark]]]
     ) -> ProposeConversion:
-        asked = tuple(one for group in groups for one in group.asked)
+        asked = tuple(one for group in groups for one in group.inputs)
         marks = tuple(mark for _, of_group in written for mark in of_group)
         return ProposeConversion(self.plan.delete_paths, Converted(asked, marks, self.settled))
 
@@ -134,7 +134,7 @@ class Converting(Work[ConvertPlan, AskedGroup, tuple[AskedGroup, list[Mark]], Co
         self.settled = done.outcome.settled
         self.touched += done.outcome.touched
         self.result.count(done)
-        self.result.data_files_asked += sum(len(group.asked) for group in groups)
+        self.result.data_files_asked += sum(len(group.inputs) for group in groups)
         self.result.rows_asked += sum(group.rows for group in groups)
 
     def again(self, state: TableState) -> ConvertPlan:

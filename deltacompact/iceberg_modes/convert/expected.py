@@ -14,8 +14,8 @@ from deltacompact.planning.throughput import FIRST_RATES, Rates
 
 def expected(plan: ConvertPlan, capacity: Capacity, rates: Rates = FIRST_RATES) -> Expected:
     """Each group asks its data files. Keys and marks are shared work."""
-    deletes = deletes_of(plan.asked)
+    deletes = deletes_of(plan.inputs)
     keys = deleted_keys(deletes)
-    asked_s = [finding_s(0, asked_rows(group.asked), rates) for group in plan.groups]
+    asked_s = [finding_s(0, asked_rows(group.inputs), rates) for group in plan.groups]
     shared_s = finding_s(keys, 0, rates) + keys * rates.write_row_s
-    return spread(asked_s, shared_s, len(deletes) + 2 * len(plan.asked), capacity, rates)
+    return spread(asked_s, shared_s, len(deletes) + 2 * len(plan.inputs), capacity, rates)

@@ -28,7 +28,7 @@ from deltacompact.iceberg.table.content_files import Content, ContentFile, Entry
 from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg.table.table_state import Scope, TableState, scope_of
 from deltacompact.iceberg_modes.convert.options import NAME, ConvertOptions
-from deltacompact.iceberg_modes.plan import ModePlan
+from deltacompact.iceberg_modes.plan import ModePlan, ScanTaskGroup
 
 VERSIONS = (2, 3)
 """Format versions that have delete files, as far as we know them."""
@@ -56,22 +56,16 @@ class Conversion:
 
 
 @dataclass(frozen=True, slots=True)
-class AskedGroup:
+class AskedGroup(ScanTaskGroup[FileScanTask]):
     """Data files whose dead rows are committed together. `key_ids` are the columns that are read of them."""
 
-    number: int
-    asked: tuple[FileScanTask, ...]
     key_ids: frozenset[int]
 
     @property
-    def rows(self) -> int:
-        return sum(one.entry.file.rows for one in self.asked)
-
-    @property
     def bytes(self) -> int:
-        """About the stored bytes that are read: those of the key columns, where they are known."""
+        """Those of the key columns, where they are known."""
         ids = self.key_ids
-        sizes = [(one.entry.file.column_sizes, one.entry.file.file_bytes) for one in self.asked]
+        sizes = [(one.entry.file.column_sizes, one.entry.file.file_bytes) for one in self.inputs]
         return sum(sum(of[number] for number in ids) if ids <= of.keys() else whole for of, whole in sizes)
 
 
@@ -86,7 +80,7 @@ class ConvertPlan(ModePlan):
     mode: ClassVar[str] = NAME
     options: ConvertOptions
     conversions: tuple[Conversion, ...]
-    asked: tuple[FileScanTask, ...]
+    inputs: tuple[FileScanTask, ...]
     not_opened: int
     stays: tuple[tuple[ConvertReason, int], ...]
 
@@ -111,9 +105,9 @@ class ConvertPlan(ModePlan):
 
     def _groups(self) -> Iterator[AskedGroup]:
         count = self.options.max_commits if self.options.partial_progress else 1
-        share = max(1, math.ceil(len(self.asked) / count))
-        for number, start in enumerate(range(0, max(1, len(self.asked)), share)):
-            yield AskedGroup(number, self.asked[start : start + share], self.key_ids)
+        share = max(1, math.ceil(len(self.inputs) / count))
+        for number, start in enumerate(range(0, max(1, len(self.inputs)), share)):
+            yield AskedGroup(number, self.inputs[start : start + share], self.key_ids)
 
     @property
     def nothing_to_do(self) -> str | None:

@@ -14,30 +14,34 @@ more makes the plan stale. A data file that is gone need not be asked.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from deltacompact.iceberg.table.table_state import TableState
 from deltacompact.iceberg_modes import plan_envelope
 from deltacompact.iceberg_modes.convert.options import NAME, ConvertOptions
-from deltacompact.iceberg_modes.convert.plan import AskedGroup, Conversion, ConvertPlan, ConvertReason, plan_conversion
+from deltacompact.iceberg_modes.convert.plan import Conversion, ConvertPlan, ConvertReason, plan_conversion
+from deltacompact.iceberg_modes.options import stored_options
 from deltacompact.iceberg_modes.plan_envelope import (
-    NumberedDeletes,
-    input_paths,
-    source_document,
+    all_input_paths,
+    as_planned,
+    groups_document,
     stale,
+    stays_document,
+    stays_of,
 )
 
 
 def plan_document(plan: ConvertPlan) -> dict[str, Any]:
     """The document, with its checksum."""
-    numbered = NumberedDeletes(plan.asked)
     body = {
         "equality_deletes": [_conversion(one) for one in plan.conversions],
-        "deletes": [list(key) for key in numbered.keys],
-        "groups": [_group(group, numbered) for group in plan.groups],
+        **groups_document(
+            plan.groups,
+            lambda group: {"rows": group.rows, "bytes": group.bytes},
+            lambda source: {"rows": source.entry.file.rows},
+        ),
         "not_opened": plan.not_opened,
-        "stays": {reason.value: count for reason, count in plan.stays},
+        "stays": stays_document(plan.stays),
     }
     return plan_envelope.enveloped(plan, body)
 
@@ -52,15 +56,9 @@ def plan_from_json(text: str | bytes, state: TableState, done: frozenset[str] = 
     live = {entry.file.path for entry in state.deletes}
     if gone := next((one["path"] for one in body["equality_deletes"] if one["path"] not in live | done), None):
         raise stale(gone)
-    data = frozenset[str]().union(*map(input_paths, body["groups"]))
-    found = plan_conversion(state, ConvertOptions(**body["options"]), deletes, data)
-    return replace(
-        found,
-        snapshot_id=body["snapshot_id"],
-        sequence_number=body["sequence_number"],
-        not_opened=body["not_opened"],
-        stays=tuple((ConvertReason(reason), count) for reason, count in body["stays"].items()),
-    )
+    options = stored_options(ConvertOptions, body["options"])
+    found = plan_conversion(state, options, deletes, all_input_paths(body))
+    return as_planned(found, body, not_opened=body["not_opened"], stays=stays_of(body, ConvertReason))
 
 
 def equality_paths(body: Mapping[str, Any]) -> frozenset[str]:
@@ -75,8 +73,3 @@ def _conversion(one: Conversion) -> dict[str, Any]:
         "rows": one.entry.file.rows,
         "data_files": one.data_files,
     }
-
-
-def _group(group: AskedGroup, numbered: NumberedDeletes) -> dict[str, Any]:
-    inputs = [source_document(one, numbered) | {"rows": one.entry.file.rows} for one in group.asked]
-    return {"rows": group.rows, "bytes": group.bytes, "inputs": inputs}

@@ -24,14 +24,14 @@ def plan_lines(plan: ConvertPlan) -> list[str]:
     lines = []
     if applying:
         keys = counted(sum(conversion.entry.file.rows for conversion in applying), "row")
-        rows = counted(sum(conversion.entry.file.rows for conversion in plan.asked), "row")
-        files = counted(len(plan.asked), "data file")
+        rows = counted(sum(conversion.entry.file.rows for conversion in plan.inputs), "row")
+        files = counted(len(plan.inputs), "data file")
         lines.append(f"{counted(len(applying), _DELETES)} with {keys}: may apply to {files} with {rows}")
     if useless := len(plan.conversions) - len(applying):
         lines.append(f"{counted(useless, _DELETES)}: no data file can have such keys")
-    for group in plan.groups if plan.asked else ():
+    for group in plan.groups if plan.inputs else ():
         size = f"{counted(group.rows, 'row')}, {group.bytes:,} bytes of keys"
-        files = counted(len(group.asked), "data file")
+        files = counted(len(group.inputs), "data file")
         lines.append(f"commit {group.number + 1} of {len(plan.groups)}: {files} with {size}")
     lines.append(f"not opened: {counted(plan.not_opened, 'data file')}")
     stay = [f"stay: {counted(count, _DELETES)}, {reason.value.replace('_', ' ')}" for reason, count in plan.stays]

@@ -29,7 +29,8 @@ from deltacompact.base.errors import ConflictError, CorruptionError, NotFoundErr
 from deltacompact.iceberg.table import locations
 from deltacompact.iceberg.table.content_files import Content, ContentFile
 from deltacompact.iceberg_modes.journal.signs_of_life import Holder
-from deltacompact.iceberg_modes.plan_envelope import checksum, mode_of, plain, value_of
+from deltacompact.iceberg_modes.plan_envelope import mode_of, plain, value_of
+from deltacompact.storage.checksummed import is_whole, with_checksum
 from deltacompact.storage.identity import file_name
 from deltacompact.storage.objects import ObjectStore
 
@@ -287,14 +288,14 @@ def _is_there(store: ObjectStore, path: str) -> bool:
 
 
 def _sealed(body: Mapping[str, Any]) -> bytes:
-    return json.dumps({"format": 1, "sha256": checksum(body), "body": body}).encode()
+    return json.dumps(with_checksum("body", body, format=1)).encode()
 
 
 def _opened(store: ObjectStore, path: str) -> dict[str, Any]:
     try:
         document = json.loads(store.get(path))
         body: dict[str, Any] = document["body"]
-        if document["format"] != 1 or document["sha256"] != checksum(body):
+        if document["format"] != 1 or not is_whole(document, "body"):
             raise ValueError("its SHA-256 differs")
     except (ValueError, KeyError, TypeError) as error:
         raise UntrustedError(f"{path} is damaged: {error}") from error

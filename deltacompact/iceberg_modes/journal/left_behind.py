@@ -20,7 +20,7 @@ from deltacompact.iceberg.table.table_state import TableState
 from deltacompact.iceberg_modes.journal import journal as journals
 from deltacompact.iceberg_modes.journal.journal import FOLDER, Planned, UntrustedError
 from deltacompact.iceberg_modes.journal.signs_of_life import Signs
-from deltacompact.iceberg_modes.plan_envelope import input_paths
+from deltacompact.iceberg_modes.plan_envelope import all_input_paths
 from deltacompact.storage.objects import ObjectStat, ObjectStore
 
 _CLOCK = "clock-"
@@ -43,7 +43,7 @@ class LeftSession:
     @property
     def files(self) -> frozenset[str]:
         """The data files that it plans."""
-        return frozenset[str]().union(*map(input_paths, self.plan.body["groups"]))
+        return all_input_paths(self.plan.body)
 
 
 @dataclass(frozen=True, slots=True)

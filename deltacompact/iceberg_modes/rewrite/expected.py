@@ -16,11 +16,10 @@ from deltacompact.planning.throughput import DECODED, FIRST_RATES, Rates
 
 def expected(plan: RewritePlan, capacity: Capacity, rates: Rates = FIRST_RATES) -> Expected:
     """Tasks spread over the slots, but no output is divided: the largest one takes as long as it takes."""
-    inputs = [source for group in plan.groups for source in group.inputs]
-    deletes = deletes_of(inputs)
+    deletes = deletes_of(plan.inputs)
     written_s = [_written_s(group, rates) for group in plan.groups]
     tasks = len(deletes) + sum(len(group.inputs) + group.output_files for group in plan.groups)
-    evenly = spread(written_s, finding_s(deleted_keys(deletes), asked_rows(inputs), rates), tasks, capacity, rates)
+    evenly = spread(written_s, finding_s(deleted_keys(deletes), asked_rows(plan.inputs), rates), tasks, capacity, rates)
     largest_s = max((one / group.output_files for one, group in zip(written_s, plan.groups, strict=True)), default=0.0)
     return replace(evenly, seconds=evenly.seconds + max(0.0, largest_s - sum(written_s) / capacity.slots))
 

@@ -32,7 +32,7 @@ from deltacompact.iceberg.table.content_files import ContentFile, Entry, Partiti
 from deltacompact.iceberg.table.pyiceberg_door.transforms import partition_columns
 from deltacompact.iceberg.table.row_lineage import LAST_UPDATED, ROW_ID, has_lineage
 from deltacompact.iceberg.table.table_state import TableState, scope_of
-from deltacompact.iceberg_modes.plan import ModePlan
+from deltacompact.iceberg_modes.plan import ModePlan, ScanTaskGroup
 from deltacompact.iceberg_modes.rewrite.options import NAME, JobOrder, RewriteOptions
 
 
@@ -72,32 +72,17 @@ class RewriteTask(FileScanTask):
 
 
 @dataclass(frozen=True, slots=True)
-class FileGroup:
+class FileGroup(ScanTaskGroup[RewriteTask]):
     """Files that are rewritten together, into about `output_files` files of one partition. None: of several."""
 
-    number: int
     spec_id: int
     partition: PartitionTuple | None
-    inputs: tuple[RewriteTask, ...]
     output_files: int
-
-    @property
-    def paths(self) -> frozenset[str]:
-        return frozenset(source.entry.file.path for source in self.inputs)
 
     @property
     def has_lineage(self) -> bool:
         """Whether the rows have ids. All files of a group have a first row id, or none has (rule 22)."""
         return self.inputs[0].entry.file.first_row_id is not None
-
-    @property
-    def bytes(self) -> int:
-        return sum(source.entry.file.file_bytes for source in self.inputs)
-
-    @property
-    def rows(self) -> int:
-        """Rows of the files, deleted ones included."""
-        return sum(source.entry.file.rows for source in self.inputs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +100,10 @@ class RewritePlan(ModePlan):
     def of(self, groups: Iterable[FileGroup]) -> RewritePlan:
         """The plan with these groups only, numbered anew."""
         return replace(self, groups=tuple(replace(group, number=number) for number, group in enumerate(groups)))
+
+    @property
+    def inputs(self) -> tuple[RewriteTask, ...]:
+        return tuple(source for group in self.groups for source in group.inputs)
 
     @property
     def nothing_to_do(self) -> str | None:
@@ -290,7 +279,7 @@ def _group(number: int, scope: _Target, members: Sequence[RewriteTask], options:
     """The oldest rows come first: outputs have one sequence number, so only the order of rows says which are newer."""
     size = sum(source.entry.file.file_bytes for source in members)
     oldest_first = sorted(members, key=lambda source: (source.entry.sequence, source.entry.file.path.encode()))
-    return FileGroup(number, *scope, tuple(oldest_first), expected_output_files(size, options))
+    return FileGroup(number, tuple(oldest_first), *scope, expected_output_files(size, options))
 
 
 def _packed(inputs: Sequence[RewriteTask], options: RewriteOptions) -> Iterator[list[RewriteTask]]:

@@ -21,29 +21,29 @@ from deltacompact.iceberg.table.content_files import Spec
 from deltacompact.iceberg.table.partition_values import compared_tuple
 from deltacompact.iceberg.table.table_state import TableState
 from deltacompact.iceberg_modes import plan_envelope
+from deltacompact.iceberg_modes.options import stored_options
 from deltacompact.iceberg_modes.plan_envelope import (
     NamedFiles,
-    NumberedDeletes,
+    groups_document,
     input_paths,
     plain,
-    source_document,
+    stays_document,
+    stays_of,
     value_of,
 )
-from deltacompact.iceberg_modes.rewrite.options import NAME, JobOrder, RewriteOptions
+from deltacompact.iceberg_modes.rewrite.options import NAME, RewriteOptions
 from deltacompact.iceberg_modes.rewrite.plan import FileGroup, RewritePlan, RewriteReason, RewriteTask
 
 
 def plan_document(plan: RewritePlan) -> dict[str, Any]:
     """The document, with its checksum."""
-    numbered = NumberedDeletes(source for group in plan.groups for source in group.inputs)
     options = asdict(plan.options)
     if not plan.options.merge_uncompared:
         del options["merge_uncompared"]  # versions that do not know it can read the plan
     body = {
         "options": options,
-        "deletes": [list(key) for key in numbered.keys],
-        "groups": [_group(group, numbered) for group in plan.groups],
-        "stays": {reason.value: count for reason, count in plan.stays},
+        **groups_document(plan.groups, _group, lambda source: {"reason": source.reason.value}),
+        "stays": stays_document(plan.stays),
     }
     return plan_envelope.enveloped(plan, body)
 
@@ -61,24 +61,22 @@ def plan_from_json(text: str | bytes, state: TableState, done: frozenset[str] = 
 
 def plan_of_body(body: Mapping[str, Any], state: TableState, numbers: Iterable[int]) -> RewritePlan:
     """The plan with these groups only. Raises ConflictError if one of them is stale."""
-    options = RewriteOptions(**body["options"] | {"job_order": JobOrder(body["options"]["job_order"])})
     files = NamedFiles(state, body["deletes"])
     return RewritePlan(
         *plan_envelope.heading_of(body),
-        options,
+        stored_options(RewriteOptions, body["options"]),
         tuple(_group_of(files, state.metadata.specs, number, body["groups"][number]) for number in numbers),
-        tuple((RewriteReason(reason), count) for reason, count in body["stays"].items()),
+        stays_of(body, RewriteReason),
     )
 
 
-def _group(group: FileGroup, numbered: NumberedDeletes) -> dict[str, Any]:
+def _group(group: FileGroup) -> dict[str, Any]:
     return {
         "spec_id": group.spec_id,
         "partition": None if group.partition is None else [plain(value) for value in group.partition],
         "output_files": group.output_files,
         "bytes": group.bytes,
         "rows": group.rows,
-        "inputs": [source_document(source, numbered) | {"reason": source.reason.value} for source in group.inputs],
     }
 
 
@@ -87,4 +85,4 @@ def _group_of(files: NamedFiles, specs: Mapping[int, Spec], number: int, group: 
     partition = group["partition"]
     if partition is not None:
         partition = compared_tuple(tuple(value_of(value) for value in partition), specs[group["spec_id"]])
-    return FileGroup(number, group["spec_id"], partition, inputs, group["output_files"])
+    return FileGroup(number, inputs, group["spec_id"], partition, group["output_files"])

@@ -107,7 +107,7 @@ def _name(group: FileGroup) -> str:
 
 def _reads(plan: Callable[[], RewritePlan], state: Callable[[], TableState]) -> Reads:
     """The files that are written anew."""
-    inputs = [source for group in plan().groups for source in group.inputs]
+    inputs = plan().inputs
     return Reads(inputs, sum(source.reason is RewriteReason.TOO_SMALL for source in inputs), writes_inputs=True)
 
 

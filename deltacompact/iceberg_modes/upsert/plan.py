@@ -27,7 +27,7 @@ from deltacompact.iceberg.deletes.readable import check_markable, check_readable
 from deltacompact.iceberg.settled import Settled, has_merged_commits, settled
 from deltacompact.iceberg.table.content_files import Entry
 from deltacompact.iceberg.table.table_state import Scope, TableState, scope_of
-from deltacompact.iceberg_modes.plan import ModePlan
+from deltacompact.iceberg_modes.plan import ModePlan, ScanTaskGroup
 from deltacompact.iceberg_modes.upsert.columns import UpsertColumns, upsert_columns
 from deltacompact.iceberg_modes.upsert.options import NAME, Reach, UpsertOptions
 
@@ -58,21 +58,10 @@ class UpsertTask(FileScanTask):
 
 
 @dataclass(frozen=True, slots=True)
-class SpaceGroup:
-    """The files of one key space: they are compared with each other, and committed or given up together."""
+class SpaceGroup(ScanTaskGroup[UpsertTask]):
+    """The files of one key space: they are compared with each other."""
 
-    number: int
     key_space: KeySpace
-    inputs: tuple[UpsertTask, ...]
-
-    @property
-    def rows(self) -> int:
-        """Rows of the files, dead ones included."""
-        return sum(source.entry.file.rows for source in self.inputs)
-
-    @property
-    def bytes(self) -> int:
-        return sum(source.entry.file.file_bytes for source in self.inputs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +102,7 @@ class UpsertPlan(ModePlan):
         found: dict[KeySpace, list[UpsertTask]] = defaultdict(list)
         for source in self.inputs:
             found[source.key_space].append(source)
-        return tuple(SpaceGroup(number, space, tuple(inputs)) for number, (space, inputs) in enumerate(found.items()))
+        return tuple(SpaceGroup(number, tuple(inputs), space) for number, (space, inputs) in enumerate(found.items()))
 
     @property
     def nothing_to_do(self) -> str | None:

@@ -15,19 +15,18 @@ left to the next run. A file that is not there any more makes the plan stale.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from deltacompact.base.errors import ConflictError
-from deltacompact.base.model import SortKey
 from deltacompact.iceberg.table.table_state import TableState
 from deltacompact.iceberg_modes import plan_envelope
+from deltacompact.iceberg_modes.options import stored_options
 from deltacompact.iceberg_modes.plan_envelope import (
     NamedFiles,
-    NumberedDeletes,
-    input_paths,
+    all_input_paths,
+    as_planned,
+    groups_document,
     plain,
-    source_document,
     stale,
     value_of,
 )
@@ -45,15 +44,13 @@ from deltacompact.iceberg_modes.upsert.plan import (
 
 def plan_document(plan: UpsertPlan) -> dict[str, Any]:
     """The document, with its checksum."""
-    numbered = NumberedDeletes(plan.inputs)
     body = {
         "format_version": plan.format_version,
         "compared_by": plan.words,
         "recorded": plan.recorded,
         "reach": plan.reach.value,
         "through": plan.through,
-        "deletes": [list(key) for key in numbered.keys],
-        "groups": [_group(group, numbered) for group in plan.groups],
+        **groups_document(plan.groups, _group, lambda source: {"reason": source.reason.value}),
         "settled_files": plan.settled_files,
     }
     return plan_envelope.enveloped(plan, body)
@@ -65,20 +62,14 @@ def plan_from_json(text: str | bytes, state: TableState) -> UpsertPlan:
     Raises InputError if it is no plan, is damaged, or is of another table, and ConflictError if it is stale.
     """
     body = plan_envelope.opened(text, NAME, state)
-    paths = frozenset[str]().union(*map(input_paths, body["groups"]))
-    plan = plan_of_files(state, _options(body["options"]), paths)
+    paths = all_input_paths(body)
+    plan = plan_of_files(state, stored_options(UpsertOptions, body["options"]), paths)
     there = {source.entry.file.path for source in plan.inputs}
     if gone := next(iter(sorted(paths - there)), None):
         raise stale(gone)
     if plan.words != body["compared_by"]:
         raise ConflictError(f"the plan is stale: it compares by {body['compared_by']}, now that is {plan.words}")
-    return replace(
-        plan,
-        snapshot_id=body["snapshot_id"],
-        sequence_number=body["sequence_number"],
-        through=body["through"],
-        settled_files=body["settled_files"],
-    )
+    return as_planned(plan, body, through=body["through"], settled_files=body["settled_files"])
 
 
 def plan_of_body(body: Mapping[str, Any], state: TableState, columns: UpsertColumns) -> UpsertPlan:
@@ -91,7 +82,7 @@ def plan_of_body(body: Mapping[str, Any], state: TableState, columns: UpsertColu
     ]
     return UpsertPlan(
         *plan_envelope.heading_of(body),
-        _options(body["options"]),
+        stored_options(UpsertOptions, body["options"]),
         body["format_version"],
         columns,
         Reach(body["reach"]),
@@ -102,26 +93,13 @@ def plan_of_body(body: Mapping[str, Any], state: TableState, columns: UpsertColu
     )
 
 
-def _group(group: SpaceGroup, numbered: NumberedDeletes) -> dict[str, Any]:
+def _group(group: SpaceGroup) -> dict[str, Any]:
     return {
         "key_space": group.key_space and [group.key_space[0], [plain(value) for value in group.key_space[1]]],
         "rows": group.rows,
         "bytes": group.bytes,
-        "inputs": [source_document(source, numbered) | {"reason": source.reason.value} for source in group.inputs],
     }
 
 
 def _key_space_of(document: Any) -> KeySpace:
     return document and (document[0], tuple(value_of(value) for value in document[1]))
-
-
-def _options(options: Mapping[str, Any]) -> UpsertOptions:
-    return UpsertOptions(
-        tuple(options["key_columns"]),
-        tuple(SortKey.of((key["name"], key["direction"])) for key in options["sort_columns"]),
-        options["operation_column"],
-        tuple(options["delete_values"]),
-        None if options["reach"] is None else Reach(options["reach"]),
-        options["trusts_row_order"],
-        options.get("key_index"),
-    )
