@@ -57,10 +57,12 @@ def read(
 
 
 def _rows(reader: Any, limit: int | None) -> Iterator[dict[str, Any]]:
+    from deltacompact.cli.printed_values import printed_rows
+
     if limit == 0:
         return
     for batch in reader:
-        yield from batch.slice(0, limit).to_pylist()
+        yield from printed_rows(batch.slice(0, limit))
         limit = None if limit is None else limit - min(limit, batch.num_rows)
         if limit == 0:
             return
