@@ -18,7 +18,8 @@ from deltacompact.cli.words import NOTHING_HELD, Shown, named, size
 from deltacompact.executors.choose import Foreseen, foresee
 from deltacompact.job import PartitionWork, Request, plan_work, prepare
 from deltacompact.planning.plan import CompactionPlan
-from deltacompact.planning.throughput import FIRST_RATES, CompactionWork, predict
+from deltacompact.planning.throughput import driver_s
+from deltacompact.planning.work import expected_s, work_of_plan
 from deltacompact.table.ports import NothingToDo
 
 if TYPE_CHECKING:
@@ -63,10 +64,17 @@ def _plan_document(decided: CompactionPlan, foreseen: Foreseen) -> dict[str, Any
         "planned_peak_memory_bytes": decided.planned_peak_bytes,
         "planned_peak_space_bytes": decided.planned_space_bytes,
         "executor": foreseen.executor,
-        "expected_s": round(predict(CompactionWork.of(decided), foreseen.capacity, FIRST_RATES).seconds, 1),
+        "expected_s": round(_expected_s(decided, foreseen), 1),
         "capacity": {**dataclasses.asdict(foreseen.capacity), "assumed": foreseen.assumed},
         "files": forecast_documents(decided),
     }
+
+
+def _expected_s(decided: CompactionPlan, foreseen: Foreseen) -> float:
+    """What a dispatcher expects, too, before it has learned anything."""
+    rows, capacity = decided.input.delta_rows + decided.base_rows, foreseen.capacity
+    driver = 0.0 if foreseen.executor == "local" else driver_s(rows, capacity)
+    return expected_s(work_of_plan(decided, capacity.slots, driver))
 
 
 def print_plans(out: Console, reports: list[dict[str, Any]]) -> None:

@@ -1,7 +1,7 @@
-"""How long a plan is expected to take, and what it costs: pure, by the rates of planning/throughput.py.
+"""How long a plan is expected to take, and what it costs: pure, by the rates of planning/work.py.
 
     plan       40 M rows to ask, 2 M deleted keys       on 8 slots
-    expected   9 s, 55 core-seconds; at 0.05 USD for a core and hour: 0.0008 USD
+    expected   3 s, 25 core-seconds; at 0.05 USD for a core and hour: 0.0004 USD
 
 A start, not a promise: the rates are those of one machine, and waiting for a store is not in them.
 """
@@ -16,7 +16,7 @@ from deltacompact.iceberg.deletes.matching import FileScanTask
 from deltacompact.iceberg.table.content_files import Content, ContentFile
 from deltacompact.planning.plan import Capacity
 from deltacompact.planning.sizing import DRIVER_TASK_S
-from deltacompact.planning.throughput import Rates
+from deltacompact.planning.work import FIRST_RATES
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +33,12 @@ class Expected:
         return self.core_seconds / 3600 * per_core_hour
 
 
-def spread(groups_s: Sequence[float], shared_s: float, tasks: int, capacity: Capacity, rates: Rates) -> Expected:
+def spread(groups_s: Sequence[float], shared_s: float, tasks: int, capacity: Capacity) -> Expected:
     """Work that is divided over all slots: the core-seconds of each group, and those that groups share."""
     if not groups_s:
         return Expected(0.0, 0.0, (), capacity.slots)
     core_seconds = shared_s + math.fsum(groups_s)
-    seconds = rates.session_s + core_seconds / capacity.slots + tasks * DRIVER_TASK_S
+    seconds = FIRST_RATES["session"] + core_seconds / capacity.slots + tasks * DRIVER_TASK_S
     return Expected(seconds, core_seconds, tuple(groups_s), capacity.slots)
 
 
@@ -56,6 +56,11 @@ def asked_rows(sources: Iterable[FileScanTask]) -> int:
     return sum(source.entry.file.rows for source in sources if source.deletes.equality)
 
 
-def finding_s(keys: int, rows: int, rates: Rates) -> float:
-    """Core-seconds that it takes to digest deleted keys, and to ask rows for theirs."""
-    return keys * rates.hash_row_s + rows * (rates.hash_row_s + rates.dedupe_row_s)
+def hashed_s(rows: int) -> float:
+    """Core-seconds that it takes to digest keys, and to look them up or fold them."""
+    return rows * FIRST_RATES["delta_row"]
+
+
+def written_s(rows: int, size: int = 0) -> float:
+    """Core-seconds that it takes to write rows of so many stored bytes."""
+    return rows * FIRST_RATES["base_row"] + size * FIRST_RATES["base_byte"]

@@ -106,7 +106,7 @@ class DecidedFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Forecast:
+class FileForecast:
     """The decision if no row of the file dies, and the decision if one does (None: it is the same)."""
 
     unhurt: FileDecision
@@ -118,11 +118,11 @@ def decide_files(plan: CompactionPlan, live: npt.NDArray[np.int64]) -> tuple[Fil
     return _with_small_merged(plan, live, [_alone(plan, source, int(live[source.ordinal])) for source in plan.sources])
 
 
-def forecast(plan: CompactionPlan) -> tuple[Forecast, ...]:
+def forecast(plan: CompactionPlan) -> tuple[FileForecast, ...]:
     """A forecast for each source, before the fold."""
     every_row = np.array([_live_before(source) for source in plan.sources], np.int64)
     return tuple(
-        Forecast(decision, _if_a_row_dies(plan, source, decision))
+        FileForecast(decision, _if_a_row_dies(plan, source, decision))
         for source, decision in zip(plan.sources, decide_files(plan, every_row), strict=True)
     )
 

@@ -5,24 +5,21 @@
     capacity   one node of 8 CPUs and 64 GiB
     predict    -> 2.8 s: writing 2.0, pointers 0.3, the driver …; 1 hash bucket, 1 round, 13 tasks
 
-FIRST_RATES are those of one machine, so a prediction is a start, not a promise: stragglers and waiting for a store are
-not in it. Sessions of the control plane learn their own rates, and take from here what a driver does.
+It is for clusters that nobody has here, with rates of measured runs (benchmarks/rates.py). What `plan` and the control
+plane expect, work.py says; they take from here what a driver does.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from deltacompact.base.limits import LIMITS, Limits
-from deltacompact.base.model import OperationType
 from deltacompact.index.keys import DIGEST_BYTES, POINTER_BYTES
 from deltacompact.planning import sizing
-from deltacompact.planning.plan import Capacity, CompactionPlan
-
-DECODED = 4
-"""Decoded bytes for each stored byte of a file whose decoded size is not known."""
+from deltacompact.planning.plan import Capacity
 
 READ_BYTES = 128 << 20
 """Bytes of the row groups that a task decodes: four of 32 MiB."""
@@ -46,10 +43,6 @@ class Rates:
     write_row_s: float
     write_byte_s: float
     session_s: float = 0.0
-
-
-FIRST_RATES = Rates(1.5e-7, 2.4e-7, 5e-8, 3e-7, 1.6e-9, 0.5)
-"""Rates before anything was measured, rounded from a machine of 2 cores with a local disk. A start, not a promise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,23 +72,6 @@ class CompactionWork:
     def full(cls, rows: int, row_bytes: float, files: int = 10, hash_buckets: int = 0) -> CompactionWork:
         """The first compaction of a table: all rows come in deltas, with so many decoded bytes each."""
         return cls(rows, 0, rows, rows * row_bytes, files=files, hash_buckets=hash_buckets)
-
-    @classmethod
-    def of(cls, plan: CompactionPlan) -> CompactionWork:
-        """The most work that a plan may cause: before the fold, any base file might have to be rewritten."""
-        files = [source.file for source in plan.sources if source.operation is OperationType.UPSERT]
-        deltas = [source.file.rows for source in plan.sources if not source.in_base]
-        decoded = sum(DECODED * file.bytes if file.decoded_bytes is None else file.decoded_bytes for file in files)
-        return cls(
-            sum(deltas),
-            0 if plan.changes_only else plan.base_rows,
-            sum(file.rows for file in files),
-            decoded,
-            len(plan.rounds),
-            len(deltas),
-            plan.hash_bucket_count,
-            plan.encoding.entry_bytes,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,3 +134,23 @@ def _rounds(work: CompactionWork, capacity: Capacity) -> int:
     """As many rounds as the object store makes necessary. A round has at least one whole file."""
     per_round = sizing.round_rows_max(capacity.object_store_bytes, work.entry_bytes)
     return max(1, min(work.files, math.ceil(work.delta_rows / per_round)))
+
+
+_DRIVER_ALONE = Rates(0.0, 0.0, 0.0, 0.0, 0.0)
+_STEP = 2**0.5
+
+
+@functools.lru_cache(maxsize=65_536)
+def driver_s(rows: int, capacity: Capacity) -> float:
+    """Seconds of the driver in a full compaction of so many rows: tasks, objects, and what tasks are told of.
+
+    The number of tasks jumps where rows make another wave or round, and may fall there. Planning wants more rows never
+    to take less, so this is the greatest value over a ladder of sizes up to the next step above `rows`.
+    """
+    size, most = 1_000_000.0, 0.0
+    while True:
+        work = CompactionWork.full(int(size), 0.0, files=1_000_000)
+        most = max(most, predict(work, capacity, _DRIVER_ALONE).driver_s)
+        if size >= rows:
+            return most
+        size *= _STEP

@@ -10,22 +10,18 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from deltacompact.base.errors import NotFoundError
-from deltacompact.base.model import ContentType, OperationType, Partition
+from deltacompact.base.model import Partition
 from deltacompact.catalog.delta_streams import DeltaStreamCatalog
 from deltacompact.job import CompactionJob, PartitionWork, Request, plan_work, prepare
-from deltacompact.planning.decisions import FileAction, decide_files
-from deltacompact.planning.plan import Capacity, CompactionPlan
+from deltacompact.planning.plan import Capacity
 from deltacompact.planning.sizing import FIGURE_MEMORY_BYTES
+from deltacompact.planning.statistics import PartitionStatistics, statistics_of
 from deltacompact.table.ports import NothingToDo
-from sessions.planning.statistics import IndexStatistics, PartitionStatistics
 
 READERS = 16
 """Partitions that are looked at at a time: their logs are small objects, and waiting for them is all it takes."""
 
-_TEXT = (ContentType.CSV, ContentType.JSON)
 _ANY_CAPACITY = Capacity(1, FIGURE_MEMORY_BYTES, FIGURE_MEMORY_BYTES)
 """The engine plans for some machine; what is taken from its plan does not depend on which."""
 
@@ -73,45 +69,3 @@ def _gathered(job: CompactionJob, work: PartitionWork) -> Gathered:
         return Gathered(partition, statistics_of(plan_work(job, work, work.found, _ANY_CAPACITY)))
     except Exception as error:  # one bad partition does not end the planning of all
         return Gathered(partition, error=error)
-
-
-def statistics_of(plan: CompactionPlan) -> PartitionStatistics:
-    """The statistics in the engine's plan. They do not depend on the machine that it is for."""
-    base = [source.file for source in plan.sources if source.in_base]
-    deltas = [source for source in plan.sources if not source.in_base]
-    files = [source.file for source in deltas]
-    return PartitionStatistics(
-        table_id=plan.input.source_table_id,
-        partition=dict(plan.input.partition.values),
-        delta_file_rows=tuple(file.rows for file in files),
-        delta_bytes=sum(file.bytes for file in files),
-        text_bytes=sum(file.bytes for file in files if file.content_type in _TEXT),
-        kept_bytes=_kept_bytes(plan),
-        delete_rows=sum(source.file.rows for source in deltas if source.operation is OperationType.DELETE),
-        base_small_files=sum(plan.is_small(file.rows, file.bytes) for file in base),
-        base_rows=sum(file.rows for file in base),
-        base_bytes=sum(file.bytes for file in base),
-        entry_bytes=plan.encoding.entry_bytes,
-        read_bytes=plan.read_bytes,
-        index=_index_of(plan),
-    )
-
-
-def _kept_bytes(plan: CompactionPlan) -> int:
-    """The bytes of delta files that would stay as they are if no row died."""
-    everything = np.array([source.file.live_rows for source in plan.sources], np.int64)
-    kept = {decision.ordinal for decision in decide_files(plan, everything) if decision.action is FileAction.KEEP}
-    return sum(source.file.bytes for source in plan.sources if source.ordinal in kept and not source.in_base)
-
-
-def _index_of(plan: CompactionPlan) -> IndexStatistics | None:
-    manifest = plan.base_manifest
-    if manifest is None:
-        return None
-    return IndexStatistics(
-        manifest.hash_bucket_count,
-        tuple(manifest.run_entries(run) for run in range(len(manifest.runs))),
-        manifest.entries,
-        sum(relocation.mask_bytes for relocation in manifest.relocations),
-        plan.input.owned and plan.tombstone_retention is None and manifest.encoding == plan.encoding,
-    )

@@ -14,9 +14,9 @@ from functools import partial
 
 from pydantic import TypeAdapter
 
+from deltacompact.planning.work import TERMS
 from sessions.base.model import JobRunSession, SessionState
 from sessions.planning.rates import Expectation, Observation, PoolRates, expectation
-from sessions.planning.work import TERMS
 from sessions.records.learned import LearnedRecord
 from sessions.records.swapping import SwappedRecords
 

@@ -19,6 +19,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from deltacompact.planning import sizing
+from deltacompact.planning.statistics import PartitionStatistics
+from deltacompact.planning.throughput import capacity_of, driver_s
+from deltacompact.planning.work import STAGE_OF, TERMS, Folding, WorkTerms, work_of
 from sessions.base.model import Choice, SessionPlan
 from sessions.planning.grouping import Groupable, grouped
 from sessions.planning.prices import LOCAL, Offer
@@ -26,8 +29,6 @@ from sessions.planning.rates import BUFFER, Expectation
 from sessions.planning.reasons import PlanReason
 from sessions.planning.refine import makespan
 from sessions.planning.sizes import Resources, SessionSizes, sizes_of
-from sessions.planning.statistics import PartitionStatistics
-from sessions.planning.work import STAGE_OF, TERMS, WorkTerms, work_of
 
 DAY_S = 86_400.0
 NODES = (*range(1, 17), 18, 20, 23, 26, 30, 35, 40, 46, 53, 61, 70, 81, 93, 107, 110, 123, 141, 162, 186, 214, 250)
@@ -174,8 +175,16 @@ def _candidate(
         sizes = sizes_of(partition, on, wish.hash_buckets, wish.rows_per_round)
         if fits := sizes.peak_task_bytes <= on.memory_per_task_bytes:
             break
-    work = work_of(partition, sizes, on)
+    folding = Folding(sizes.hash_buckets, sizes.rounds, sizes.adds_run, sizes.rehash)
+    work = work_of(partition, folding, on.slots, _driver_s(partition.delta_rows + partition.base_rows, on))
     return Candidate(offer, nodes, on, sizes, work, expectation.seconds(work, partition.stream), fits)
+
+
+def _driver_s(rows: int, on: Resources) -> float:
+    """Seconds of the driver. Handing out a task costs nothing within one process."""
+    if on.shared_process:
+        return 0.0
+    return driver_s(rows, capacity_of(on.nodes, on.slots // on.nodes, on.node_memory_bytes))
 
 
 def resources_of(offer: Offer, nodes: int) -> Iterator[Resources]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from deltacompact import DeltaStreamCatalog
 from deltacompact.base.settings import Settings
 from deltacompact.catalog.opening import is_iceberg_catalog, open_catalog
+from deltacompact.planning.statistics import PartitionStatistics
 from sessions.base.model import SessionPlan
 from sessions.documents.instruction import Instruction
 from sessions.documents.request import request_of
@@ -23,7 +24,6 @@ from sessions.planning.learning import RateStore
 from sessions.planning.plan import Situation, Wish, plan_job_run
 from sessions.planning.prices import Offer
 from sessions.planning.starts import StartStore
-from sessions.planning.statistics import PartitionStatistics
 
 if TYPE_CHECKING:  # importing PyIceberg takes a second
     from deltacompact.catalog.iceberg import IcebergCatalog

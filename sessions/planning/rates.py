@@ -19,25 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from deltacompact.planning.work import BASE_TERMS, DELTA_TERMS, FIRST_RATES, TERMS, Vector, WorkTerms
 from sessions.base.model import Estimate
-from sessions.planning.work import BASE_TERMS, DELTA_TERMS, TERMS, Vector, WorkTerms
-
-SHIPPED: Mapping[str, float] = {
-    "session": 0.05,
-    "delta_file": 0.004,
-    "delta_row": 6e-7,
-    "delta_byte": 4e-9,
-    "text_byte": 1e-8,
-    "index_row": 1e-8,
-    "merged_row": 8e-8,
-    "base_row": 2.5e-7,
-    "base_byte": 3e-9,
-    "object": 0.001,
-    "rehashed_row": 2e-7,
-    "driver": 1.0,
-}
-"""Seconds of a session and of the driver, core seconds of the other terms: measured on the machine of the README, whose
-runs they expect within a factor of 1.5."""
 
 BUFFER = 1.10
 """The paper's: a session adheres to its expected SLA as long as it takes no more than a tenth longer."""
@@ -83,7 +66,7 @@ _SHIPPED_SPREAD_WEIGHT = 4.0
 """How wrong the shipped rates are taken to be at first (log), and how many sessions that opinion weighs."""
 
 _SHIPPED_RESIDUALS = _SHIPPED_SPREAD * np.linspace(-1, 1, 21)
-_SHIPPED = np.array([SHIPPED[term] for term in TERMS])
+_SHIPPED = np.array([FIRST_RATES[term] for term in TERMS])
 _IS_BASE = np.array([term in BASE_TERMS for term in TERMS])
 _IS_DELTA = np.array([term in DELTA_TERMS for term in TERMS])
 _NONE = np.zeros(0)

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from deltacompact.base.limits import LIMITS
 from deltacompact.iceberg.marks.finding import KEYS_PER_BUCKET
 from deltacompact.planning import sizing
+from deltacompact.planning.statistics import PartitionStatistics
 from sessions.base.model import Choice
 from sessions.planning.reasons import PlanReason
-from sessions.planning.statistics import BranchStatistics, PartitionStatistics
+from sessions.planning.statistics import BranchStatistics
 
 _KEY_BYTES = 100
 """Of a deleted key in a task that asks data files for it."""

@@ -15,7 +15,8 @@ from deltacompact.base.settings import Options
 from deltacompact.job import Request, plan_work, prepare
 from deltacompact.planning.plan import Capacity, CompactionPlan
 from deltacompact.planning.sizing import GIB
-from deltacompact.planning.throughput import FIRST_RATES, CompactionWork, capacity_of, predict
+from deltacompact.planning.throughput import CompactionWork, Rates, capacity_of, predict
+from deltacompact.planning.work import expected_s, work_of_plan
 from deltacompact.storage.memory import MemoryStore
 
 TIB = 1 << 40
@@ -30,17 +31,10 @@ def test_twice_the_rows_take_twice_as_long() -> None:
 
 
 def test_the_example_of_the_module() -> None:
-    found = predict(CompactionWork(1_200_000, 0, 40_000_000, 40_000_000 * 60), capacity_of(1, 8, 64 * GIB), FIRST_RATES)
+    rates = Rates(1.5e-7, 2.4e-7, 5e-8, 3e-7, 1.6e-9, 0.5)
+    found = predict(CompactionWork(1_200_000, 0, 40_000_000, 40_000_000 * 60), capacity_of(1, 8, 64 * GIB), rates)
     assert [round(seconds, 2) for seconds in (found.seconds, *found.stages_s.values())] == [2.8, 0.02, 0.04, 0.25, 1.98]
     assert (found.hash_buckets, found.rounds, found.tasks) == (1, 1, 13)
-
-
-def test_the_first_rates_are_those_of_the_benchmarks() -> None:
-    """0.27 M to 2.2 M rows a second and core, wide to narrow."""
-    narrow, wide = (
-        predict(CompactionWork.full(4_000_000, row_bytes), HERE, FIRST_RATES).seconds for row_bytes in (60, 1_100)
-    )
-    assert 0.27e6 < 4e6 / wide / HERE.slots < 4e6 / narrow / HERE.slots < 2.2e6
 
 
 def test_rounds_come_from_the_object_store_and_buckets_from_the_figure_of_the_paper() -> None:
@@ -97,13 +91,12 @@ def test_the_work_of_a_plan_is_the_most_that_it_may_come_to() -> None:
     catalog.create_table("t", primary_keys=["k"])
     for start in (0, 50):
         catalog.append("t", pa.table({"k": range(start, start + 50), "v": ["x" * 100] * 50}))
-    first = CompactionWork.of(planned(catalog, rows_per_round=50))
-    assert (first.delta_rows, first.merged_entries, first.written_rows) == (100, 0, 100)
-    assert (first.rounds, first.files, first.hash_buckets, first.entry_bytes) == (2, 2, 1, 32)
-    assert 100 * 108 <= first.written_bytes < 100 * 200
+    first = work_of_plan(planned(catalog, rows_per_round=50), 1, 0.0)
+    assert (first.delta_file, first.delta_row, first.base_row) == (2, 100, 0)
+    assert (first.merged_row, first.object) == (200, 1), "two rounds, one hash bucket"
     compact("t", delta_catalog_client=catalog, settings=LOCAL)
     catalog.append("t", pa.table({"k": [7]}), operation="delete")
-    change = CompactionWork.of(planned(catalog))
-    assert (change.delta_rows, change.merged_entries) == (1, 0), "the index gets a run"
-    assert change.written_rows == 100, "any base file may have lost a row; a delete is not written"
-    assert predict(change, HERE, RATES).seconds < predict(first, HERE, RATES).seconds
+    change = work_of_plan(planned(catalog), 1, 0.5)
+    assert (change.delta_row, change.merged_row, change.driver) == (1, 0, 0.5), "the index gets a run"
+    assert change.base_row == 100, "any base file may have lost a row"
+    assert expected_s(change) > 0.5 + expected_s(first) / 2

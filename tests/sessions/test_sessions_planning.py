@@ -8,13 +8,19 @@ from itertools import pairwise
 from pathlib import Path
 
 import hypothesis.strategies as st
+import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 
-from deltacompact import Settings, compact, open_catalog
+from deltacompact import DeltaStreamCatalog, Settings, compact, open_catalog
 from deltacompact.base.errors import InputError, NotFoundError
+from deltacompact.base.settings import Options
+from deltacompact.cli.plan_report import plan_report
 from deltacompact.job import Request
 from deltacompact.planning import sizing
+from deltacompact.planning.statistics import IndexStatistics, PartitionStatistics
+from deltacompact.planning.work import TERMS
 from deltacompact.storage.memory import MemoryStore
 from sessions.base.model import JobRunSession, Outcome, SessionPlan, SessionState
 from sessions.documents.instruction import of_values
@@ -27,8 +33,6 @@ from sessions.planning.prices import DEFAULT, NodeType, Offer, offers_here, offe
 from sessions.planning.rates import BUFFER
 from sessions.planning.reasons import PlanReason, Wait
 from sessions.planning.starts import StartStore
-from sessions.planning.statistics import IndexStatistics, PartitionStatistics
-from sessions.planning.work import TERMS
 from sessions.records.swapping import SwappedRecords
 
 GIB = sizing.GIB
@@ -96,6 +100,21 @@ def reason(plan: SessionPlan, what: str) -> str:
     (choice,) = [choice for choice in plan.choices if choice.what == what]
     assert choice.text
     return choice.reason
+
+
+def test_plan_and_a_dispatcher_that_has_learned_nothing_expect_the_same() -> None:
+    catalog = DeltaStreamCatalog(MemoryStore())
+    catalog.create_table("t", primary_keys=["k"])
+    settings = Settings(executor="local", local_threads=2)
+    request = Request("t", options=Options.of(settings))
+    for first, rows in ((0, 1_000_000), (600_000, 800_000), (7, 1)):  # a first compaction, a merge, a run
+        catalog.append("t", pa.table({"k": np.arange(first, first + rows)}))
+        (found,) = gather(catalog, request)
+        assert found.statistics is not None
+        (report,) = plan_report(catalog, request).document
+        dispatcher = planned(found.statistics, situation=Situation(HERE[:1], {}))
+        assert report["expected_s"] == pytest.approx(dispatcher.expected.seconds, abs=0.05)
+        compact("t", delta_catalog_client=catalog, settings=settings)
 
 
 @given(statistics(), offers(), st.data())

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from deltacompact.planning.statistics import IndexStatistics, PartitionStatistics
+from deltacompact.planning.work import FIRST_RATES, TERMS, WorkTerms
 from deltacompact.storage.memory import MemoryStore
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.storage.opening import open_store
@@ -22,14 +24,11 @@ from sessions.planning.prices import offers_here
 from sessions.planning.rates import (
     OBSERVATIONS_MAX,
     OBSERVATIONS_OF_A_TABLE_MAX,
-    SHIPPED,
     Expectation,
     Observation,
     PoolRates,
     expectation,
 )
-from sessions.planning.statistics import IndexStatistics, PartitionStatistics
-from sessions.planning.work import TERMS, WorkTerms
 from sessions.records.swapping import SwappedRecords
 
 NARROW = WorkTerms(2, 100_000, 3e6, 0, 1e6, 5e5, 2e6, 3e7, 8)
@@ -60,7 +59,7 @@ def test_nothing_known_is_the_shipped_rates() -> None:
     fresh = expectation(PoolRates())
     for work in WORKS:
         estimate = fresh.of(work)
-        assert estimate.seconds == pytest.approx(float(work.vector @ np.array([SHIPPED[term] for term in TERMS])))
+        assert estimate.seconds == pytest.approx(float(work.vector @ np.array([FIRST_RATES[term] for term in TERMS])))
         assert estimate.low_s < 0.85 * estimate.seconds and estimate.high_s > 1.15 * estimate.seconds
 
 
@@ -105,8 +104,8 @@ def test_each_term_has_a_rate_of_its_own() -> None:
         took = dear.seconds(work) * math.exp(0.05 * dice.standard_normal())
         known = known.learned([Observation(str(number), f"t{number}", tuple(work.vector), took, took, number)])
     learned = dict(zip(TERMS, expectation(known).rates, strict=True))
-    assert 3.5 < learned["base_byte"] / SHIPPED["base_byte"] < 6
-    assert learned["base_row"] / SHIPPED["base_row"] < 3.5
+    assert 3.5 < learned["base_byte"] / FIRST_RATES["base_byte"] < 6
+    assert learned["base_row"] / FIRST_RATES["base_row"] < 3.5
     for work in WORKS:
         assert expectation(known).seconds(work) == pytest.approx(dear.seconds(work), rel=0.15)
 

@@ -14,7 +14,6 @@ from deltacompact.iceberg_modes.plan import ModePlan, ScanTaskGroup
 from deltacompact.iceberg_modes.plan_envelope import all_input_paths, enveloped, groups_document, input_paths, opened
 from deltacompact.iceberg_modes.result import ModeResult
 from deltacompact.iceberg_modes.steps import Steps, Work
-from deltacompact.planning.throughput import FIRST_RATES
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,7 @@ STEPS = Steps(
     result=lambda call, plan: CopyResult(plan.table_id, call.branch),
     work=Copying,
     resume=lambda dead, plan: resumption,
-    expected=lambda plan, capacity: spread([1.0], 0.0, 1, capacity, FIRST_RATES),
+    expected=lambda plan, capacity: spread([1.0], 0.0, 1, capacity),
     plan_lines=lambda plan: [f"copy {len(plan.groups)} files"],
     result_lines=lambda result: [f"snapshots {result.snapshots}"],
 )

@@ -7,15 +7,22 @@ expected   about 1 s; marks are as many rows as there are deleted keys, at the m
 from __future__ import annotations
 
 from deltacompact.iceberg_modes.convert.plan import ConvertPlan
-from deltacompact.iceberg_modes.expected import Expected, asked_rows, deleted_keys, deletes_of, finding_s, spread
+from deltacompact.iceberg_modes.expected import (
+    Expected,
+    asked_rows,
+    deleted_keys,
+    deletes_of,
+    hashed_s,
+    spread,
+    written_s,
+)
 from deltacompact.planning.plan import Capacity
-from deltacompact.planning.throughput import FIRST_RATES, Rates
 
 
-def expected(plan: ConvertPlan, capacity: Capacity, rates: Rates = FIRST_RATES) -> Expected:
+def expected(plan: ConvertPlan, capacity: Capacity) -> Expected:
     """Each group asks its data files. Keys and marks are shared work."""
     deletes = deletes_of(plan.inputs)
     keys = deleted_keys(deletes)
-    asked_s = [finding_s(0, asked_rows(group.inputs), rates) for group in plan.groups]
-    shared_s = finding_s(keys, 0, rates) + keys * rates.write_row_s
-    return spread(asked_s, shared_s, len(deletes) + 2 * len(plan.inputs), capacity, rates)
+    asked_s = [hashed_s(asked_rows(group.inputs)) for group in plan.groups]
+    shared_s = hashed_s(keys) + written_s(keys)
+    return spread(asked_s, shared_s, len(deletes) + 2 * len(plan.inputs), capacity)

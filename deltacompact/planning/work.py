@@ -1,8 +1,10 @@
-"""The work of a session in the terms that rates are learned for: pure arithmetic.
+"""The work of a session in terms, and what each term takes: the one arithmetic of seconds. Pure.
 
     4,000,000 base rows of 130 MB, 12 deltas of 240,000 rows, on 2 slots
     delta_file 6 · delta_row 240,000 · index_row 2,120,000 · base_row 4,000,000 · base_byte 130,000,000 · object 6 · …
     x rates    core seconds of one file, row, byte, ...      ->  1.9 s
+
+`plan` takes FIRST_RATES; the control plane begins with them, and learns those of its own machines and tables.
 
 A term is divided by the slots, as far as it can be: one task has at least a million rows to hash, and writes one file.
 Every term grows with the data and shrinks with the slots, so more data never takes less and more slots never more.
@@ -11,6 +13,7 @@ Every term grows with the data and shrinks with the slots, so more data never ta
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,9 +21,8 @@ import numpy.typing as npt
 
 from deltacompact.base.limits import LIMITS
 from deltacompact.planning import sizing
-from sessions.planning.sizes import Resources, SessionSizes
-from sessions.planning.statistics import PartitionStatistics
-from sessions.planning.throughput import driver_s
+from deltacompact.planning.plan import CompactionPlan
+from deltacompact.planning.statistics import PartitionStatistics, statistics_of
 
 ROWS_PER_FILE = 4_000_000
 """The default of rows_per_compacted_file: what one task of materialize writes at most."""
@@ -44,6 +46,23 @@ TERMS = (
     "driver",  # a second of the driver of a cluster
 )
 """What rates are for, one each."""
+
+FIRST_RATES: Mapping[str, float] = {
+    "session": 0.05,
+    "delta_file": 0.004,
+    "delta_row": 6e-7,
+    "delta_byte": 4e-9,
+    "text_byte": 1e-8,
+    "index_row": 1e-8,
+    "merged_row": 8e-8,
+    "base_row": 2.5e-7,
+    "base_byte": 3e-9,
+    "object": 0.001,
+    "rehashed_row": 2e-7,
+    "driver": 1.0,
+}
+"""Seconds of a session and of the driver, core seconds of the other terms: measured on the machine of the README, whose
+runs they expect within a factor of 1.5. A start, not a promise: waiting for a store is not in them."""
 
 BASE_TERMS = ("base_row", "base_byte")
 DELTA_TERMS = ("delta_row", "delta_byte")
@@ -90,27 +109,37 @@ class WorkTerms:
         return np.array([getattr(self, term) for term in TERMS], np.float64)
 
 
-def work_of(given: PartitionStatistics, sizes: SessionSizes, on: Resources) -> WorkTerms:
+@dataclass(frozen=True, slots=True)
+class Folding:
+    """How a session folds. `adds_run`: the index gets a run instead of being merged."""
+
+    hash_buckets: int
+    rounds: int
+    adds_run: bool
+    rehash: bool
+
+
+def work_of(given: PartitionStatistics, folding: Folding, slots: int, driver_s: float) -> WorkTerms:
     """Every base file is taken to be written anew; where a table's deltas touch few of them, its rates learn it."""
     deltas, entries = given.delta_rows, given.index.entries if given.index else 0
     runs = len(given.index.runs) if given.index else 0
     # The index is searched where a run is added, else merged: in rounds once more after 1, 3, 7, … of them. Files were
     # rewritten with each run above the first, so pointers are relocated as often.
     renewed = (RENEWED_SHARE + RELOCATED_SHARE * max(0, runs - 1)) * entries
-    merged = 0.0 if sizes.adds_run else (1.0 + math.log2(sizes.rounds)) * (entries + deltas) + renewed
+    merged = 0.0 if folding.adds_run else (1.0 + math.log2(folding.rounds)) * (entries + deltas) + renewed
     file_rows, file_bytes = ROWS_PER_FILE, sizing.TARGET_FILE_BYTES_MIN
     return WorkTerms(
-        delta_file=_shared(given.delta_files, on.slots, 1),
-        delta_row=_shared(deltas, on.slots, LIMITS.task_rows_min),
-        delta_byte=_shared(given.delta_bytes - given.kept_bytes, on.slots, file_bytes),
-        text_byte=_shared(given.text_bytes, on.slots, file_bytes),
-        index_row=_shared(entries + deltas, on.slots, LIMITS.small_rows_per_bucket),
-        merged_row=_shared(merged, on.slots, LIMITS.small_rows_per_bucket),
-        base_row=_shared(given.base_rows, on.slots, file_rows),
-        base_byte=_shared(given.base_bytes, on.slots, file_bytes),
-        object=float(sizes.hash_buckets * (1 + runs)) / on.slots,
-        rehashed_row=_shared(entries, on.slots, LIMITS.small_rows_per_bucket) if sizes.rehash else 0.0,
-        driver=_driver_s(deltas + given.base_rows, on),
+        delta_file=_shared(given.delta_files, slots, 1),
+        delta_row=_shared(deltas, slots, LIMITS.task_rows_min),
+        delta_byte=_shared(given.delta_bytes - given.kept_bytes, slots, file_bytes),
+        text_byte=_shared(given.text_bytes, slots, file_bytes),
+        index_row=_shared(entries + deltas, slots, LIMITS.small_rows_per_bucket),
+        merged_row=_shared(merged, slots, LIMITS.small_rows_per_bucket),
+        base_row=_shared(given.base_rows, slots, file_rows),
+        base_byte=_shared(given.base_bytes, slots, file_bytes),
+        object=float(folding.hash_buckets * (1 + runs)) / slots,
+        rehashed_row=_shared(entries, slots, LIMITS.small_rows_per_bucket) if folding.rehash else 0.0,
+        driver=driver_s,
     )
 
 
@@ -119,6 +148,12 @@ def _shared(amount: float, slots: int, piece: float) -> float:
     return max(amount / slots, min(amount, piece))
 
 
-def _driver_s(rows: int, on: Resources) -> float:
-    """Seconds of the driver. Handing out a task costs nothing within one process."""
-    return 0.0 if on.shared_process else driver_s(rows, on.nodes, on.slots // on.nodes, on.node_memory_bytes)
+def work_of_plan(plan: CompactionPlan, slots: int, driver_s: float) -> WorkTerms:
+    """The most work that a plan may cause."""
+    folding = Folding(plan.hash_bucket_count, len(plan.rounds), plan.changes_only, plan.rehash)
+    return work_of(statistics_of(plan), folding, slots, driver_s)
+
+
+def expected_s(work: WorkTerms) -> float:
+    """What the work is expected to take where nothing was learned."""
+    return math.fsum(getattr(work, term) * FIRST_RATES[term] for term in TERMS)
