@@ -2,6 +2,7 @@
 
 sizes 3 3 3 9 1, at most 6        [3 3] [3] [9] [1]        a larger item is a batch of its own
 the same, at most 1 item each     [3] [3] [3] [9] [1]
+divided, exactly 6                [3 3] [3 3] [6] [1]      a larger item is divided: here the last but one
 """
 
 from __future__ import annotations
@@ -27,3 +28,21 @@ def batched(
         size += item_size
     if batch:
         yield batch
+
+
+def divided(sizes: Iterable[int], size: int) -> Iterator[list[tuple[int, int, int]]]:
+    """Shares of exactly `size`, but for the last one: parts of items, as the item's place and a half-open range."""
+    share: list[tuple[int, int, int]] = []
+    room = size
+    for place, whole in enumerate(sizes):
+        start = 0
+        while start < whole:
+            stop = min(whole, start + room)
+            share.append((place, start, stop))
+            room -= stop - start
+            start = stop
+            if not room:
+                yield share
+                share, room = [], size
+    if share:
+        yield share

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stores import InterceptedStore
 
-from deltacompact.base.batching import batched
+from deltacompact.base.batching import batched, divided
 from deltacompact.base.errors import StoreError
 from deltacompact.storage.checksummed import is_whole, with_checksum
 from deltacompact.storage.memory import MemoryStore
@@ -90,3 +90,12 @@ def test_batches_keep_order_and_are_as_large_as_they_may_be(sizes: list[int], mo
         assert count is None or len(batch) <= count
     for batch, after in pairwise(batches):
         assert sum(batch) + after[0] > most or len(batch) == count
+
+
+@given(st.lists(st.integers(0, 30)), st.integers(1, 20))
+def test_shares_have_all_of_each_item_in_order(sizes: list[int], most: int) -> None:
+    shares = list(divided(sizes, most))
+    cells = [(place, cell) for share in shares for place, start, stop in share for cell in range(start, stop)]
+    assert cells == [(place, cell) for place, size in enumerate(sizes) for cell in range(size)]
+    assert all(sum(stop - start for _, start, stop in share) == most for share in shares[:-1])
+    assert all(start < stop for share in shares for _, start, stop in share)

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from deltacompact.base.batching import divided
 from deltacompact.base.errors import StoreError
 from deltacompact.base.limits import ReadLimits
 from deltacompact.iceberg.deletes.dead_rows import FileScan
@@ -130,19 +131,9 @@ def numbered(entries: Entries, numbers: npt.NDArray[np.int64]) -> tuple[npt.NDAr
     return found[kept], entries[kept]
 
 
-def pieces_of(numbered_scans: Sequence[tuple[int, FileScan]], rows_max: int) -> list[tuple[IndexedPiece, ...]]:
-    """Files, or parts of them, in tasks of at most so many rows."""
-    tasks: list[tuple[IndexedPiece, ...]] = []
-    task: list[IndexedPiece] = []
-    room = rows_max
-    for number, scan in numbered_scans:
-        start = 0
-        while start < scan.stored.rows:
-            stop = min(scan.stored.rows, start + room)
-            task.append(IndexedPiece(scan, number, (start, stop)))
-            room -= stop - start
-            start = stop
-            if not room:
-                tasks.append(tuple(task))
-                task, room = [], rows_max
-    return [*tasks, tuple(task)] if task else tasks
+def pieces_of(scans: Sequence[FileScan], rows_max: int) -> list[tuple[IndexedPiece, ...]]:
+    """Files, or parts of them, in tasks of so many rows. A file has its place as number."""
+    return [
+        tuple(IndexedPiece(scans[place], place, (start, stop)) for place, start, stop in share)
+        for share in divided((scan.stored.rows for scan in scans), rows_max)
+    ]

@@ -171,7 +171,7 @@ class KeyIndexes:
             EnterTask(
                 pieces, entering, columns, buckets, f"{self.folder}entered-{name}-{number}.arrow", self.limits.reading
             )
-            for number, pieces in enumerate(pieces_of([(n, scan) for n, (_, scan) in enumerate(new)], rows_max))
+            for number, pieces in enumerate(pieces_of([scan for _, scan in new], rows_max))
         ]
         self.tasks.run(enter, entries)
         entered = tuple(task.path for task in entries)

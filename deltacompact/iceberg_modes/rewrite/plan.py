@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from deltacompact.base.batching import batched
 from deltacompact.base.errors import InputError
 from deltacompact.base.wording import counted
 from deltacompact.iceberg.deletes.matching import DeleteIndex, Deletes, FileScanTask, only_path
@@ -284,17 +285,7 @@ def _group(number: int, scope: _Target, members: Sequence[RewriteTask], options:
 
 def _packed(inputs: Sequence[RewriteTask], options: RewriteOptions) -> Iterator[list[RewriteTask]]:
     """Bins up to the largest group, in the order of the files."""
-    members: list[RewriteTask] = []
-    size = 0
-    for source in inputs:
-        is_full = options.max_group_files is not None and len(members) >= options.max_group_files
-        if members and (is_full or size + source.entry.file.file_bytes > options.max_group_bytes):
-            yield members
-            members, size = [], 0
-        members.append(source)
-        size += source.entry.file.file_bytes
-    if members:
-        yield members
+    return batched(inputs, lambda one: one.entry.file.file_bytes, options.max_group_bytes, options.max_group_files)
 
 
 def _in_order(bins: list[list[RewriteTask]], order: JobOrder) -> list[list[RewriteTask]]:

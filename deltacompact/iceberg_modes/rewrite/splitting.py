@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from deltacompact.base.batching import batched, divided
 from deltacompact.base.limits import ReadLimits
 from deltacompact.base.model import ContentType, DataFile
 from deltacompact.base.numbers import UNNUMBERED, Ordinal
@@ -44,21 +45,9 @@ class Slice:
 
 
 def in_slices(whole: Sequence[Slice], rows_max: int) -> Iterator[tuple[Slice, ...]]:
-    """Files, in their order, in tasks of about so many rows. A larger file is divided."""
-    task: list[Slice] = []
-    room = rows_max
-    for piece in whole:
-        start, end = piece.rows
-        while start < end:
-            stop = min(end, start + room)
-            task.append(replace(piece, rows=(start, stop)))
-            room -= stop - start
-            start = stop
-            if not room:
-                yield tuple(task)
-                task, room = [], rows_max
-    if task:
-        yield tuple(task)
+    """Files, in their order, in tasks of so many rows. A larger file is divided."""
+    for share in divided((one.file.rows for one in whole), rows_max):
+        yield tuple(Slice(whole[place].file, whole[place].ordinal, (start, stop)) for place, start, stop in share)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,21 +82,17 @@ def _loads(store: ObjectStore, task: SplitTask) -> Iterator[pa.Table]:
     masks: Masks = {}
     for of_path in read_each_masks(store, task.masks_paths, task.reading):
         masks |= of_path
-    waiting: list[pa.Table] = []
-    size = 0
+    for waiting in batched(_live(store, task, masks), lambda rows: rows.nbytes, task.run_bytes):
+        yield pa.concat_tables(waiting)
+
+
+def _live(store: ObjectStore, task: SplitTask, masks: Masks) -> Iterator[pa.Table]:
     for piece in task.slices:
         lives = live_mask(masks[piece.ordinal], piece.file.rows)
         for first, table in tables(store, piece.file, task.columns, piece.rows, task.reading):
             wanted = lives[first : first + table.num_rows]
-            live = table if wanted.all() else table.filter(pa.array(wanted))
-            if waiting and size + live.nbytes > task.run_bytes:
-                yield pa.concat_tables(waiting)
-                waiting, size = [], 0
-            if live.num_rows:
-                waiting.append(live)
-                size += live.nbytes
-    if waiting:
-        yield pa.concat_tables(waiting)
+            if wanted.any():
+                yield table if wanted.all() else table.filter(pa.array(wanted))
 
 
 def _written(store: ObjectStore, task: SplitTask, number: int, rows: pa.Table) -> Run:

@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from deltacompact.base.batching import batched
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.limits import Limits
 from deltacompact.base.model import DataFile, DeletionVector, OperationType, TableKeys
@@ -256,7 +257,9 @@ class KeyComparison:
         """Consecutive files whose rows a gathering task can hold."""
         memory = self._executor.capacity.memory_per_task_bytes * sizing.POINTERS_SHARE_OF_MEMORY
         rows_max = max(self._limits.task_rows_min, int(memory / GATHERED_ROW_BYTES))
-        return tuple(_consecutive(first_rows, rows_max))
+        rows = np.diff(first_rows).tolist()
+        batches = batched(range(len(rows)), rows.__getitem__, rows_max)
+        return tuple(range(batch[0], batch[-1] + 1) for batch in batches)
 
     def _summed(self, folded: Sequence[FoldedBucket]) -> list[ComparedFile]:
         live = np.sum([bucket.live for bucket in folded], axis=0)
@@ -303,14 +306,3 @@ def _without_dead(found: ScannedFile, masks_path: str) -> DataFile:
     if not dead:
         return found.file
     return replace(found.file, deletions=DeletionVector(dead, masks_path, found.ordinal))
-
-
-def _consecutive(first_rows: npt.NDArray[np.int64], rows_max: int) -> Iterator[range]:
-    start = 0
-    files = len(first_rows) - 1
-    for ordinal in range(files):
-        if ordinal > start and first_rows[ordinal + 1] - first_rows[start] > rows_max:
-            yield range(start, ordinal)
-            start = ordinal
-    if files:
-        yield range(start, files)
