@@ -3,6 +3,7 @@
 day=1995-04-03: 3 deltas since version 4-a1…
   1,000 rows of 3 deltas into 8,000 compacted, 1 round, 8 hash buckets, executor local
   needs at the peak 420.0 MiB of memory a task (of 6.0 GiB), 12.3 MiB more space
+  expected: 0.1 s on 2 slots
 """
 
 from __future__ import annotations
@@ -102,6 +103,8 @@ def print_plans(out: Console, reports: list[dict[str, Any]]) -> None:
             f"(of {size(report['capacity']['memory_per_task_bytes'])}), "
             f"{size(report['planned_peak_space_bytes'])} more space"
         )
+        slots = counted(report["capacity"]["slots"], "slot")
+        out.print(f"  expected: {report['expected_s']:,.1f} s on {slots}")
         if report["capacity"]["assumed"]:
             out.print(f"  the capacity is assumed: {report['capacity']['assumed']}")
         for line in forecast_lines(report["files"]):
