@@ -12,6 +12,6 @@ journal          sessions of any mode               what they plan and wrote; si
 options          how a mode declares its options
 plan_envelope    what plans have in common as JSON
 expected         how long a plan is expected to take
-result           what all results count
+result, words    what all results count, and say
 watching         counts and sizes of a branch, for triggers
 """

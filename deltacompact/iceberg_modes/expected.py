@@ -9,11 +9,13 @@ A start, not a promise: the rates are those of one machine, and waiting for a st
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from deltacompact.iceberg.deletes.matching import FileScanTask
 from deltacompact.iceberg.table.content_files import Content, ContentFile
+from deltacompact.iceberg_modes.plan import ModePlan
 from deltacompact.planning.plan import Capacity
 from deltacompact.planning.sizing import DRIVER_TASK_S
 from deltacompact.planning.work import FIRST_RATES
@@ -33,27 +35,23 @@ class Expected:
         return self.core_seconds / 3600 * per_core_hour
 
 
-def spread(groups_s: Sequence[float], shared_s: float, tasks: int, capacity: Capacity) -> Expected:
-    """Work that is divided over all slots: the core-seconds of each group, and those that groups share."""
+def expected(
+    plan: ModePlan, capacity: Capacity, group_s: Callable[[Any], float] = lambda group: 0.0, shared_s: float = 0.0
+) -> Expected:
+    """Deleted keys are digested, and rows are asked for theirs; what else a mode does with a group, or for all of them.
+
+    The work is divided over all slots.
+    """
+    inputs = [source for group in plan.groups for source in group.inputs]
+    deletes = _deletes_of(inputs)
+    groups_s = tuple(hashed_s(_asked_rows(group.inputs)) + group_s(group) for group in plan.groups)
     if not groups_s:
         return Expected(0.0, 0.0, (), capacity.slots)
-    core_seconds = shared_s + math.fsum(groups_s)
+    keys = sum(file.rows for file in deletes if file.content is Content.EQUALITY_DELETES)
+    core_seconds = hashed_s(keys) + shared_s + math.fsum(groups_s)
+    tasks = len(deletes) + 2 * len(inputs)
     seconds = FIRST_RATES["session"] + core_seconds / capacity.slots + tasks * DRIVER_TASK_S
-    return Expected(seconds, core_seconds, tuple(groups_s), capacity.slots)
-
-
-def deletes_of(sources: Iterable[FileScanTask]) -> list[ContentFile]:
-    """The delete files that may apply to data files, each once."""
-    return list({entry.file.key: entry.file for source in sources for entry in source.deletes.all}.values())
-
-
-def deleted_keys(deletes: Iterable[ContentFile]) -> int:
-    return sum(file.rows for file in deletes if file.content is Content.EQUALITY_DELETES)
-
-
-def asked_rows(sources: Iterable[FileScanTask]) -> int:
-    """Rows whose keys are looked up among the deleted ones."""
-    return sum(source.entry.file.rows for source in sources if source.deletes.equality)
+    return Expected(seconds, core_seconds, groups_s, capacity.slots)
 
 
 def hashed_s(rows: int) -> float:
@@ -64,3 +62,13 @@ def hashed_s(rows: int) -> float:
 def written_s(rows: int, size: int = 0) -> float:
     """Core-seconds that it takes to write rows of so many stored bytes."""
     return rows * FIRST_RATES["base_row"] + size * FIRST_RATES["base_byte"]
+
+
+def _deletes_of(sources: Iterable[FileScanTask]) -> list[ContentFile]:
+    """The delete files that may apply to data files, each once."""
+    return list({entry.file.key: entry.file for source in sources for entry in source.deletes.all}.values())
+
+
+def _asked_rows(sources: Iterable[FileScanTask]) -> int:
+    """Rows whose keys are looked up among the deleted ones."""
+    return sum(source.entry.file.rows for source in sources if source.deletes.equality)

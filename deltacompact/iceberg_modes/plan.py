@@ -52,10 +52,6 @@ class ModePlan:
             """Of ScanTaskGroup."""
 
         @property
-        def inputs(self) -> tuple[Any, ...]:
-            """The file scan tasks of all groups."""
-
-        @property
         def nothing_to_do(self) -> str | None:
             """Why there are no groups; None: there are some."""
 

@@ -6,10 +6,8 @@ b.parquet, 4 rows, live bitmap 1101     data file b.parquet, with the counts and
 
 from __future__ import annotations
 
-import struct
 import uuid
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -19,7 +17,7 @@ from deltacompact.base.limits import READ_LIMITS
 from deltacompact.base.numbers import Ordinal
 from deltacompact.base.wording import text_of
 from deltacompact.iceberg.deletes.dead_rows import FileScan
-from deltacompact.iceberg.deletes.matching import PATH_COLUMN, POSITION_COLUMN
+from deltacompact.iceberg.marks.marking import position_file
 from deltacompact.iceberg.marks.tasks import DeleteFile, MarkTask, ScanToMark, write_positions
 from deltacompact.iceberg.table import locations
 from deltacompact.iceberg.table.content_files import Content, ContentFile
@@ -78,7 +76,7 @@ class ListedFiles:
         with files.opened(self._store, shown.file) as source:
             footer = files.described_parquet(source, shown.file).metadata
         _refuse_field_ids(footer, shown.file.path)
-        listed = self._content(Content.DATA, shown.location, shown, shown.file.rows, shown.file.bytes)
+        listed = self._content(shown)
         try:
             return self._table.with_metrics(listed, footer)
         except KeyError as error:
@@ -96,27 +94,12 @@ class ListedFiles:
             (DeleteFile((ScanToMark(FileScan(Ordinal(0), stored), positions),), path),), "zstd", READ_LIMITS
         )
         (written,) = write_positions(self._iceberg_store, task)
-        # The bounds are exact: readers skip a delete file by the path in them.
-        only, rows = shown.location.encode(), len(positions)
-        first, last = (struct.pack("<q", int(position)) for position in (positions[0], positions[-1]))
-        return self._content(
-            Content.POSITION_DELETES,
-            path,
-            shown,
-            rows,
-            written.file_bytes,
-            value_counts={PATH_COLUMN: rows, POSITION_COLUMN: rows},
-            null_value_counts={PATH_COLUMN: 0, POSITION_COLUMN: 0},
-            lower_bounds={PATH_COLUMN: only, POSITION_COLUMN: first},
-            upper_bounds={PATH_COLUMN: only, POSITION_COLUMN: last},
-            referenced_data_file=shown.location,
-        )
+        (rows,) = written.rows_of_each
+        return position_file(path, written.file_bytes, [(self._content(shown), rows)])
 
-    def _content(
-        self, content: Content, path: str, shown: ShownFile, rows: int, size: int, **others: Any
-    ) -> ContentFile:
-        spec = self._table.metadata.default_spec_id
-        return ContentFile(content, path, "PARQUET", spec, shown.partition, rows, size, **others)
+    def _content(self, shown: ShownFile) -> ContentFile:
+        spec, file = self._table.metadata.default_spec_id, shown.file
+        return ContentFile(Content.DATA, shown.location, "PARQUET", spec, shown.partition, file.rows, file.bytes)
 
 
 def _refuse_field_ids(footer: pq.FileMetaData, path: str) -> None:

@@ -14,15 +14,13 @@ from hypothesis import strategies as st
 from plan_json import plan_to_json
 
 from deltacompact.base.errors import ConflictError, InputError
-from deltacompact.iceberg_modes.convert.expected import expected as expected_conversion
 from deltacompact.iceberg_modes.convert.options import ConvertOptions, convert_options
 from deltacompact.iceberg_modes.convert.plan import plan_conversion
+from deltacompact.iceberg_modes.modes import mode_named
 from deltacompact.iceberg_modes.options import stored_options
-from deltacompact.iceberg_modes.rewrite.expected import expected
 from deltacompact.iceberg_modes.rewrite.options import JobOrder, rewrite_options
 from deltacompact.iceberg_modes.rewrite.plan import RewriteReason, expected_output_files, plan_rewrite
 from deltacompact.iceberg_modes.rewrite.plan_document import plan_document, plan_from_json
-from deltacompact.iceberg_modes.upsert.expected import expected as expected_upsert
 from deltacompact.iceberg_modes.upsert.options import Reach, UpsertOptions, upsert_options
 from deltacompact.iceberg_modes.upsert.plan import plan_upsert
 from deltacompact.planning.throughput import capacity_of
@@ -201,6 +199,10 @@ def test_bad_options_are_refused_in_one_line(name, value, message):
 # What it is expected to take
 
 
+def expected(planned, capacity):
+    return mode_named(planned.mode).steps().expected(planned, capacity)
+
+
 def test_the_expected_seconds_follow_rows_and_deleted_keys_and_slots():
     files = [data(name, 1, day=3, size=10**9, rows=10**7) for name in "abcd"]
     one, four = capacity_of(1, 1, 16 << 30), capacity_of(1, 4, 16 << 30)
@@ -303,11 +305,11 @@ def test_a_conversion_costs_what_the_rows_that_are_asked_cost():
     files = [data(name, 1, ids=(1, 9), rows=10**7) for name in "abcd"] + [data("e", 1, ids=(50, 60), rows=10**9)]
     progress = ConvertOptions(partial_progress=True, max_commits=2)
     planned = plan_conversion(state(*files, equality("d", 2, ids=(1, 9))), progress)
-    alone = expected_conversion(planned, one)
+    alone = expected(planned, one)
     assert len(alone.group_core_seconds) == 2
     assert alone.core_seconds == pytest.approx(sum(alone.group_core_seconds), rel=0.01)
-    assert expected_conversion(planned, four).seconds < alone.seconds / 2
-    assert expected_conversion(plan_conversion(state(*files), progress), one).seconds == 0.0
+    assert expected(planned, four).seconds < alone.seconds / 2
+    assert expected(plan_conversion(state(*files), progress), one).seconds == 0.0
 
 
 def test_an_upsert_costs_what_the_rows_that_are_compared_cost():
@@ -316,8 +318,8 @@ def test_an_upsert_costs_what_the_rows_that_are_compared_cost():
     made = state(*files)
     made = dataclasses.replace(made, metadata=dataclasses.replace(made.metadata, schema=UPSERTED))
     planned = plan_upsert(made, UpsertOptions(("id",), reach=Reach.PARTITION))
-    alone = expected_upsert(planned, one)
+    alone = expected(planned, one)
     assert len(alone.group_core_seconds) == 2
     assert alone.core_seconds == pytest.approx(sum(alone.group_core_seconds))
-    assert expected_upsert(planned, four).seconds < alone.seconds / 2
-    assert expected_upsert(plan_upsert(made, planned.options, frozenset()), one).seconds == 0.0
+    assert expected(planned, four).seconds < alone.seconds / 2
+    assert expected(plan_upsert(made, planned.options, frozenset()), one).seconds == 0.0

@@ -6,7 +6,7 @@ from functools import partial
 from deltacompact.iceberg.commit.proposal import REPLACE, Proposal, addition
 from deltacompact.iceberg.deletes.matching import Deletes, FileScanTask
 from deltacompact.iceberg.table import locations
-from deltacompact.iceberg_modes.expected import spread
+from deltacompact.iceberg_modes.expected import expected
 from deltacompact.iceberg_modes.journal.journal import WrittenGroup, name_of_files
 from deltacompact.iceberg_modes.mode import Mode
 from deltacompact.iceberg_modes.options import WHOLE, chosen_values, option, stored_options
@@ -92,7 +92,7 @@ STEPS = Steps(
     result=lambda call, plan: CopyResult(plan.table_id, call.branch),
     work=Copying,
     resume=lambda dead, plan: resumption,
-    expected=lambda plan, capacity: spread([1.0], 0.0, 1, capacity),
+    expected=lambda plan, capacity: expected(plan, capacity, lambda group: 1.0),
     plan_lines=lambda plan: [f"copy {len(plan.groups)} files"],
     result_lines=lambda result: [f"snapshots {result.snapshots}"],
 )

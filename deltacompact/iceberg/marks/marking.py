@@ -97,7 +97,8 @@ class Marker:
         for group, path, written in self._written(write_positions, list(self._shares(groups)), "-deletes.parquet"):
             named = [(one, rows) for one, rows in zip(group, written.rows_of_each, strict=True) if rows.rows]
             if named:
-                file = _position_file(path, written, named)
+                data = [(one.task.entry.file, rows) for one, rows in named]
+                file = position_file(path, written.file_bytes, data)
                 marks.append(Mark(file, tuple(one.task for one, _ in named), file.rows))
         return marks
 
@@ -163,9 +164,12 @@ def _by_partition(dead: Sequence[FileToMark]) -> list[Group]:
     ]
 
 
-def _position_file(path: str, written: WrittenDeletes, named: Sequence[tuple[FileToMark, WrittenRows]]) -> ContentFile:
-    """The file as a manifest lists it, with exact bounds: readers skip it by the paths (rule 21)."""
-    data = [one.task.entry.file for one, _ in named]
+def position_file(path: str, file_bytes: int, named: Sequence[tuple[ContentFile, WrittenRows]]) -> ContentFile:
+    """The file as a manifest lists it, with exact bounds: readers skip it by the paths (rule 21).
+
+    `named`: the data files of which it names rows, in the order of their paths.
+    """
+    data = [file for file, _ in named]
     rows = sum(of_file.rows for _, of_file in named)
     bounds = [(of_file.first_row, of_file.last_row) for _, of_file in named]
     return ContentFile(
@@ -175,7 +179,7 @@ def _position_file(path: str, written: WrittenDeletes, named: Sequence[tuple[Fil
         data[0].spec_id,
         data[0].partition,
         rows,
-        written.file_bytes,
+        file_bytes,
         value_counts={PATH_COLUMN: rows, POSITION_COLUMN: rows},
         null_value_counts={PATH_COLUMN: 0, POSITION_COLUMN: 0},
         lower_bounds={PATH_COLUMN: data[0].path.encode(), POSITION_COLUMN: _long(min(low for low, _ in bounds))},

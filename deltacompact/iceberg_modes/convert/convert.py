@@ -23,18 +23,19 @@ from deltacompact.iceberg.running import Tasks
 from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg.table.parquet_files import by_field_id
 from deltacompact.iceberg.table.table_state import TableState
-from deltacompact.iceberg_modes.convert.expected import expected
 from deltacompact.iceberg_modes.convert.options import NAME, ConvertOptions
 from deltacompact.iceberg_modes.convert.plan import AskedGroup, ConvertPlan, plan_conversion
 from deltacompact.iceberg_modes.convert.plan_document import equality_paths, plan_document, plan_from_json
 from deltacompact.iceberg_modes.convert.proposals import Converted, ConvertOutcome, ProposeConversion
 from deltacompact.iceberg_modes.convert.resumption import resume_conversion
 from deltacompact.iceberg_modes.convert.words import plan_lines, result_lines
+from deltacompact.iceberg_modes.expected import Expected, expected, written_s
 from deltacompact.iceberg_modes.journal.journal import WrittenGroup, name_of_files
 from deltacompact.iceberg_modes.journal.left_behind import Left
 from deltacompact.iceberg_modes.journal.recorded_marks import record_of
 from deltacompact.iceberg_modes.result import ModeResult
 from deltacompact.iceberg_modes.steps import Call, Reads, Steps, Work, with_deletes
+from deltacompact.planning.plan import Capacity
 
 
 @dataclass(slots=True)
@@ -168,6 +169,12 @@ def _reads(plan: Callable[[], ConvertPlan], state: Callable[[], TableState]) -> 
     return Reads([source for source in with_deletes(state()) if source.deletes.equality])
 
 
+def _expected(plan: ConvertPlan, capacity: Capacity) -> Expected:
+    """Marks are as many rows as there are deleted keys, at the most."""
+    keys = sum(one.entry.file.rows for one in plan.conversions if one.data_files)
+    return expected(plan, capacity, shared_s=written_s(keys))
+
+
 STEPS = Steps(
     plan=_planned,
     approved=_approved,
@@ -175,7 +182,7 @@ STEPS = Steps(
     result=lambda call, plan: ConvertResult(plan.table_id, call.branch),
     work=Converting,
     resume=lambda dead, plan: resume_conversion,
-    expected=expected,
+    expected=_expected,
     reads=_reads,
     plan_lines=plan_lines,
     result_lines=result_lines,

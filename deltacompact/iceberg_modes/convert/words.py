@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from deltacompact.base.wording import counted
+from deltacompact.iceberg_modes.words import snapshots_of, stay_lines, whole_result
 
 if TYPE_CHECKING:
     from deltacompact.iceberg_modes.convert.convert import ConvertResult
@@ -34,25 +35,19 @@ def plan_lines(plan: ConvertPlan) -> list[str]:
         files = counted(len(group.inputs), "data file")
         lines.append(f"commit {group.number + 1} of {len(plan.groups)}: {files} with {size}")
     lines.append(f"not opened: {counted(plan.not_opened, 'data file')}")
-    stay = [f"stay: {counted(count, _DELETES)}, {reason.value.replace('_', ' ')}" for reason, count in plan.stays]
-    return [*lines, *stay]
+    return [*lines, *stay_lines(plan.stays, _DELETES)]
 
 
 def result_lines(result: ConvertResult) -> list[str]:
-    if result.nothing_to_do:
-        return [f"nothing to do: {result.nothing_to_do}", *result.notes]
-    snapshots = ", ".join(str(number) for number in result.snapshots) or "none"
     removed = counted(result.equality_deletes_removed, _DELETES)
     written = counted(result.delete_files_written, "delete file")
     files = counted(result.data_files_asked, "data file")
     lines = [
-        f"{removed} -> {written} with {counted(result.rows_marked, 'row')}, snapshot {snapshots}",
+        f"{removed} -> {written} with {counted(result.rows_marked, 'row')}, snapshot {snapshots_of(result)}",
         f"keys of {files} with {counted(result.rows_asked, 'row')} were looked up",
     ]
     if result.delete_files_superseded:
         lines.append(f"superseded: {counted(result.delete_files_superseded, 'delete file')}")
     if result.equality_deletes_left:
         lines.append(f"stay: {counted(result.equality_deletes_left, _DELETES)}, other commits came meanwhile")
-    if result.resumed:
-        lines.append(f"{counted(result.resumed, 'group')} written by an earlier run")
-    return [*lines, *(f"not converted: {line}" for line in result.refused), *result.notes]
+    return whole_result(result, lines, "not converted")

@@ -8,26 +8,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from deltacompact.iceberg_modes.expected import (
-    Expected,
-    asked_rows,
-    deleted_keys,
-    deletes_of,
-    hashed_s,
-    spread,
-    written_s,
-)
+from deltacompact.iceberg_modes import expected as of_modes
+from deltacompact.iceberg_modes.expected import Expected, written_s
 from deltacompact.iceberg_modes.rewrite.plan import FileGroup, RewritePlan
 from deltacompact.planning.plan import Capacity
 
 
 def expected(plan: RewritePlan, capacity: Capacity) -> Expected:
     """Tasks spread over the slots, but no output is divided: the largest one takes as long as it takes."""
-    deletes = deletes_of(plan.inputs)
+    evenly = of_modes.expected(plan, capacity, _written_s)
     groups_s = [_written_s(group) for group in plan.groups]
-    tasks = len(deletes) + sum(len(group.inputs) + group.output_files for group in plan.groups)
-    hashed = hashed_s(deleted_keys(deletes) + asked_rows(plan.inputs))
-    evenly = spread(groups_s, hashed, tasks, capacity)
     largest_s = max((one / group.output_files for one, group in zip(groups_s, plan.groups, strict=True)), default=0.0)
     return replace(evenly, seconds=evenly.seconds + max(0.0, largest_s - sum(groups_s) / capacity.slots))
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from deltacompact.base.wording import counted, reasons_in_words
+from deltacompact.iceberg_modes.words import snapshots_of, stay_lines, whole_result
 
 if TYPE_CHECKING:
     from deltacompact.iceberg_modes.rewrite.plan import RewritePlan
@@ -27,23 +28,15 @@ def plan_lines(plan: RewritePlan) -> list[str]:
         if group.partition is None:
             into += f" or more, divided by partition spec {group.spec_id}"
         lines.append(f"{where}{counted(len(group.inputs), 'file')} ({why}), {size} -> {into}")
-    return [
-        *lines,
-        *(f"stay: {counted(count, 'file')}, {reason.value.replace('_', ' ')}" for reason, count in plan.stays),
-    ]
+    return [*lines, *stay_lines(plan.stays, "file")]
 
 
 def result_lines(result: RewriteResult) -> list[str]:
-    if result.nothing_to_do:
-        return [f"nothing to do: {result.nothing_to_do}", *result.notes]
-    snapshots = ", ".join(str(number) for number in result.snapshots)
     files = f"{counted(result.files_in, 'file')} -> {counted(result.files_out, 'file')}"
     dead = f"{result.dead_by_position:,} deleted by position + {result.dead_by_key:,} deleted by key"
     removed = counted(result.delete_files_removed, "delete file")
-    return [
-        f"{files}, {result.bytes_in:,} -> {result.bytes_out:,} bytes, snapshot {snapshots}",
+    lines = [
+        f"{files}, {result.bytes_in:,} -> {result.bytes_out:,} bytes, snapshot {snapshots_of(result)}",
         f"{counted(result.rows_in, 'row')} = {result.rows_out:,} live + {dead}; {removed} removed",
-        *([f"{counted(result.resumed, 'group')} written by an earlier run"] if result.resumed else []),
-        *(f"not rewritten: {line}" for line in result.refused),
-        *result.notes,
     ]
+    return whole_result(result, lines, "not rewritten")

@@ -23,12 +23,12 @@ from deltacompact.iceberg.marks.tasks import LiveBitmap
 from deltacompact.iceberg.running import Tasks
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import StateReader, TableState
+from deltacompact.iceberg_modes.expected import expected, hashed_s
 from deltacompact.iceberg_modes.journal.journal import Planned, WrittenGroup, name_of_files
 from deltacompact.iceberg_modes.journal.resume import Resumption
 from deltacompact.iceberg_modes.result import ModeResult
 from deltacompact.iceberg_modes.steps import Call, Steps, Work
 from deltacompact.iceberg_modes.upsert.comparing import KeyComparison
-from deltacompact.iceberg_modes.upsert.expected import expected
 from deltacompact.iceberg_modes.upsert.plan import KeySpace, SpaceGroup, UpsertPlan, plan_upsert
 from deltacompact.iceberg_modes.upsert.plan_document import plan_document, plan_from_json
 from deltacompact.iceberg_modes.upsert.proposals import MarkedSpace, ProposeMemory, ProposeUpsert, UpsertOutcome
@@ -154,7 +154,7 @@ STEPS = Steps(
     result=lambda call, plan: UpsertResult(plan.table_id, call.branch, compared_by=plan.words),
     work=Upserting,
     resume=_resume,
-    expected=expected,
+    expected=lambda plan, capacity: expected(plan, capacity, lambda group: hashed_s(group.rows)),
     plan_lines=plan_lines,
     result_lines=result_lines,
     nothing_found="no two rows have the same key, and none deletes one",

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from deltacompact.base.wording import counted, reasons_in_words
+from deltacompact.iceberg_modes.words import snapshots_of, whole_result
 
 if TYPE_CHECKING:
     from deltacompact.iceberg_modes.upsert.plan import UpsertPlan
@@ -33,17 +34,12 @@ def plan_lines(plan: UpsertPlan) -> list[str]:
 
 
 def result_lines(result: UpsertResult) -> list[str]:
-    if result.nothing_to_do:
-        return [f"nothing to do: {result.nothing_to_do}", *result.notes]
     parts = f"{counted(result.keys, 'key')} + {result.rows_superseded:,} superseded + {result.rows_deleting:,} deleting"
     added = counted(result.delete_files_added, "delete file")
-    snapshots = ", ".join(str(number) for number in result.snapshots)
     lines = [
         f"{counted(result.rows_compared, 'row')} of {counted(result.files, 'file')} = {parts} rows",
-        f"marked in {counted(result.files_marked, 'file')}: {added}, snapshot {snapshots}",
+        f"marked in {counted(result.files_marked, 'file')}: {added}, snapshot {snapshots_of(result)}",
     ]
     if result.delete_files_removed:
         lines.append(f"superseded: {counted(result.delete_files_removed, 'delete file')}")
-    if result.resumed:
-        lines.append(f"{counted(result.resumed, 'group')} written by an earlier run")
-    return [*lines, *(f"not marked: {line}" for line in result.refused), *result.notes]
+    return whole_result(result, lines, "not marked")

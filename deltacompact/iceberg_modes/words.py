@@ -1,0 +1,31 @@
+"""What plan and compact print of every mode: what stays and why, what was given up, notes.
+
+nothing to do: 3 files: the right size, few deletes
+12 files -> 1 file, …                                        a mode's own lines
+1 group written by an earlier run
+not rewritten: 2 files of partition (3,): other commits touched them
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Sequence
+
+from deltacompact.base.wording import counted
+from deltacompact.iceberg_modes.result import ModeResult
+
+
+def whole_result(result: ModeResult, own: Sequence[str], refused: str) -> list[str]:
+    """The lines of a result. `refused`: how those begin that say what was given up."""
+    if result.nothing_to_do:
+        return [f"nothing to do: {result.nothing_to_do}", *result.notes]
+    earlier = [f"{counted(result.resumed, 'group')} written by an earlier run"] if result.resumed else []
+    return [*own, *earlier, *(f"{refused}: {line}" for line in result.refused), *result.notes]
+
+
+def snapshots_of(result: ModeResult) -> str:
+    return ", ".join(map(str, result.snapshots)) or "none"
+
+
+def stay_lines(stays: Iterable[tuple[enum.StrEnum, int]], noun: str) -> list[str]:
+    return [f"stay: {counted(count, noun)}, {reason.value.replace('_', ' ')}" for reason, count in stays]
