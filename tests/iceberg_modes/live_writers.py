@@ -3,6 +3,7 @@
 writing(lake, table_id)     another writer that commits all the time
 Racing                      another writer that commits once, before our first commit reaches the catalog
 LostReply                   a catalog whose replies to commits are lost, before or after they are carried out
+Busy                        a catalog in which somebody else is faster
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterator
 
 from iceberg_lake import Lake
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.exceptions import CommitStateUnknownException
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 
 EVERY_S = 0.15
 
@@ -101,4 +102,25 @@ class LostReply(SqlCatalog):
 def losing(lake: Lake, carried_out: bool, answers_again: bool = True) -> LostReply:
     catalog = LostReply(lake.name, uri=f"sqlite:///{lake.database}", warehouse=lake.warehouse)
     catalog.carried_out, catalog.answers_again = carried_out, answers_again
+    return catalog
+
+
+class Busy(SqlCatalog):
+    """Somebody else is faster, so many times."""
+
+    others = 0
+
+    def commit_table(self, table, requirements, updates):
+        self.others -= 1
+        if self.others >= 0:
+            raise CommitFailedException("somebody was faster")
+        return super().commit_table(table, requirements, updates)
+
+
+def busy(lake: Lake, table_id: str, others: int) -> Busy:
+    """A commit that fails is not tried again."""
+    with lake.catalog.load_table(table_id).transaction() as change:
+        change.set_properties({"commit.retry.num-retries": "0"})
+    catalog = Busy(lake.name, uri=f"sqlite:///{lake.database}", warehouse=lake.warehouse)
+    catalog.others = others
     return catalog

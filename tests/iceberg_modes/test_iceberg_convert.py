@@ -30,10 +30,8 @@ from hand_made_tables import data, equality, state
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from iceberg_lake import SETTINGS, Lake
-from live_writers import writing
+from live_writers import losing, writing
 from plan_json import plan_to_json
-from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.exceptions import CommitStateUnknownException
 from version_3 import add_column
 
 import deltacompact
@@ -617,31 +615,11 @@ def test_random_histories_keep_the_rows_of_an_oracle(
 # Unknown outcomes, and ends before the commit
 
 
-class LosesReplies(SqlCatalog):
-    """Its first reply is lost after the commit was carried out. `is_silent`: after that it does not answer at all."""
-
-    asked = 0
-    is_silent = False
-
-    def commit_table(self, table, requirements, updates):
-        self.asked += 1
-        done = super().commit_table(table, requirements, updates)
-        if self.asked > 1:
-            return done
-        if self.is_silent:
-            self.load_table = self._silent
-        raise CommitStateUnknownException("502 Bad Gateway")
-
-    def _silent(self, identifier):
-        raise ConnectionError("no route to host")
-
-
 @pytest.mark.parametrize("is_silent", [False, True])
 def test_rule_20_an_unknown_commit_deletes_nothing(lake, is_silent):
     table_of(lake, [1, 2])
     lake.delete_by_key(T, {"id": [1]})
-    catalog = LosesReplies(lake.name, uri=f"sqlite:///{lake.database}", warehouse=lake.warehouse)
-    catalog.is_silent = is_silent
+    catalog = losing(lake, carried_out=True, answers_again=not is_silent)
     if is_silent:
         with pytest.raises(OutcomeUnknownError, match="did not say whether snapshot"):
             convert(lake, catalog=catalog)

@@ -15,9 +15,8 @@ from conversions import convert, delete_by_vector, kinds
 from dead_sessions import Death, Died, dying, journals
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import rule, run_state_machine_as_test
+from live_writers import busy, losing
 from plan_json import plan_to_json
-from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 from upsert_oracle import prepared, refusing_lost_order, upsert, visible
 from upsert_writers import Writers, WritersOfVersion3, rows, table, view
 
@@ -272,24 +271,6 @@ def test_marks_of_which_a_file_is_missing_or_cut_short_are_written_again(lake, w
     assert Storage(lake).orphans() == []
 
 
-class Silent(SqlCatalog):
-    """Says nothing about commits, which it carries out or not."""
-
-    carried_out = True
-    silent = False
-
-    def commit_table(self, table, requirements, updates):
-        if self.carried_out:
-            super().commit_table(table, requirements, updates)
-        self.silent = True
-        raise CommitStateUnknownException("502 Bad Gateway")
-
-    def load_table(self, identifier):
-        if self.silent:
-            raise ConnectionError("no route to host")
-        return super().load_table(identifier)
-
-
 @pytest.mark.parametrize("carried_out", [True, False])
 @pytest.mark.parametrize("mode", ["convert", "upsert"])
 def test_rule_20_an_unknown_commit_is_resolved_by_the_next_run(tmp_path, work, carried_out, mode):
@@ -298,9 +279,7 @@ def test_rule_20_an_unknown_commit_is_resolved_by_the_next_run(tmp_path, work, c
     lake.append(T, rows((1, "b")))
     lake.delete_by_key(T, {"id": [2]})
     run = (lambda: upsert(lake, key_columns="id")) if mode == "upsert" else lambda: convert(lake)
-    named = lake.catalog
-    lake.catalog = Silent(lake.name, uri=f"sqlite:///{lake.database}", warehouse=lake.warehouse)
-    lake.catalog.carried_out = carried_out
+    named, lake.catalog = lake.catalog, losing(lake, carried_out, answers_again=False)
     with pytest.raises(OutcomeUnknownError, match="did not say whether snapshot"):
         run()
     lake.catalog = named
@@ -514,26 +493,9 @@ def test_a_conversion_that_was_taken_for_dead_commits_and_deletes_nothing(lake):
 # Partial progress, plans and `where`
 
 
-def busy(lake, count):
-    """A catalog in which somebody else is faster, so many times."""
-
-    class Busy(SqlCatalog):
-        asked = 0
-
-        def commit_table(self, table, requirements, updates):
-            self.asked += 1
-            if self.asked <= count:
-                raise CommitFailedException("somebody was faster")
-            return super().commit_table(table, requirements, updates)
-
-    with lake.catalog.load_table(T).transaction() as change:
-        change.set_properties({"commit.retry.num-retries": "0"})
-    return Busy(lake.name, uri=f"sqlite:///{lake.database}", warehouse=lake.warehouse)
-
-
 def test_commits_that_fail_leave_their_marks_for_the_next_run(lake, work):
     dead_by_key(lake)
-    result = convert(lake, catalog=busy(lake, 1), max_commits=2)
+    result = convert(lake, catalog=busy(lake, T, 1), max_commits=2)
     assert (len(result.snapshots), len(result.refused)) == (1, 1)
     assert result.notes == ["1 of 2 groups written and not committed; compact again: it commits them"]
     assert kinds(lake)["equality_deletes"] == 1
@@ -542,7 +504,7 @@ def test_commits_that_fail_leave_their_marks_for_the_next_run(lake, work):
     assert ids(lake) == [2, 4]
     lake.delete_by_key(T, {"id": [2, 4]})
     with pytest.raises(ConflictError, match="other commits came first"):
-        convert(lake, catalog=busy(lake, 1), max_commits=2, max_failed_commits=0)
+        convert(lake, catalog=busy(lake, T, 1), max_commits=2, max_failed_commits=0)
     assert convert(lake).resumed == 1
     assert ids(lake) == []
     assert Storage(lake).orphans() == []
