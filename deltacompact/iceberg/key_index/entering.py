@@ -8,7 +8,7 @@ All rows are entered, dead or alive: an entry depends on its file alone. A bucke
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -22,7 +22,7 @@ from deltacompact.base.limits import ReadLimits
 from deltacompact.iceberg.deletes.dead_rows import FileScan
 from deltacompact.iceberg.deletes.ranges import prefixes_of, read_batch, write_by_bucket
 from deltacompact.iceberg.key_index.blocks import of_bucket
-from deltacompact.iceberg.key_index.document import IndexUnusableError, RunFile
+from deltacompact.iceberg.key_index.document import FileIdentity, IndexRun, IndexUnusableError, RunFile
 from deltacompact.iceberg.key_index.order import Order
 from deltacompact.iceberg.table.parquet_files import opened_each
 from deltacompact.index.entries import Entries, fields, none
@@ -77,12 +77,16 @@ def enter(store: ObjectStore, task: EnterTask) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class MergedRun:
-    """A run that becomes part of another: the number there of each of its data files. -1: the file is gone."""
+class NumberedRun:
+    """A run as a task reads it: the number that each of its data files has there. -1: nobody asks for its rows."""
 
     files: tuple[RunFile, ...]
     order: Order
     numbers: npt.NDArray[np.int64]
+
+    @classmethod
+    def of(cls, run: IndexRun, numbers: Mapping[FileIdentity, int]) -> NumberedRun:
+        return cls(run.files, run.order, np.array([numbers.get(file, -1) for file in run.data], np.int64))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +96,7 @@ class RangeTask:
     bucket: int
     buckets: int
     entered: tuple[str, ...]
-    merged: tuple[MergedRun, ...]
+    merged: tuple[NumberedRun, ...]
     order: Order
     path: str
     block_entries: int

@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-import numpy as np
 import pyarrow as pa
 
 from deltacompact.base.errors import DeltaCompactError, InputError
@@ -33,7 +32,7 @@ from deltacompact.iceberg.key_index.document import (
 from deltacompact.iceberg.key_index.entering import (
     Entering,
     EnterTask,
-    MergedRun,
+    NumberedRun,
     RangeTask,
     enter,
     pieces_of,
@@ -155,11 +154,9 @@ class KeyIndexes:
         data = [file for file, _ in new]
         merges = []
         for old in merged:
-            numbers = []
-            for file in old.data:
-                numbers.append(len(data) if file in self.live else -1)
-                data += [file] if file in self.live else []
-            merges.append(MergedRun(old.files, old.order, np.array(numbers, np.int64)))
+            kept = [file for file in old.data if file in self.live]
+            merges.append(NumberedRun.of(old, {file: number for number, file in enumerate(kept, len(data))}))
+            data += kept
         order, capacity = entering.order, self.tasks.executor.capacity
         rows, new_rows = sum(file.rows for file in data), sum(file.rows for file, _ in new)
         memory = capacity.memory_per_task_bytes

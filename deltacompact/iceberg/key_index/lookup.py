@@ -23,8 +23,8 @@ import pyarrow.compute as pc
 from deltacompact import _kernels
 from deltacompact.iceberg.deletes.delete_keys import as_arrow, digests, prefixes, read_buckets
 from deltacompact.iceberg.key_index.blocks import of_prefixes
-from deltacompact.iceberg.key_index.document import IndexUnusableError, RunFile
-from deltacompact.iceberg.key_index.entering import numbered
+from deltacompact.iceberg.key_index.document import IndexUnusableError
+from deltacompact.iceberg.key_index.entering import NumberedRun, numbered
 from deltacompact.iceberg.key_index.order import Order
 from deltacompact.index import entries as packed
 from deltacompact.index.entries import Entries, fields
@@ -49,14 +49,6 @@ class DeletedBy:
         return _kernels.pack_entries(
             digests(table, self.columns, path), np.empty((len(rows), 0), np.uint8), number, rows
         )
-
-
-@dataclass(frozen=True, slots=True)
-class AskedRun:
-    """The files of a run, and the ordinal of each of its data files; -1 for a data file that the plan does not ask."""
-
-    files: tuple[RunFile, ...]
-    ordinals: npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +79,7 @@ class LookupTask:
     """Looks up the keys in these files, by key set. The numbers of dead rows go to `path`."""
 
     keys: tuple[tuple[int, tuple[str, ...]], ...]
-    runs: tuple[AskedRun, ...]
+    runs: tuple[NumberedRun, ...]
     asked: AskedFiles
     path: str
 
@@ -125,8 +117,8 @@ def _dead(
         for block in of_prefixes(store, run.files, PLAIN.entry_bytes, wanted_prefixes):
             found = pc.index_in(as_arrow(packed.digests(block)), value_set=distinct)
             hit = np.asarray(pc.is_valid(found))
-            ordinals, entries = numbered(block[hit], run.ordinals)
-            wanted = run.ordinals[fields(block[hit])["file"]] >= 0
+            ordinals, entries = numbered(block[hit], run.numbers)
+            wanted = run.numbers[fields(block[hit])["file"]] >= 0
             digest = np.asarray(found.drop_null())[wanted]
             # a digest may be in several key sets: each of them is asked
             row = np.repeat(np.arange(len(digest)), counts[digest])

@@ -37,8 +37,9 @@ from deltacompact.iceberg.deletes.dead_rows import (
 from deltacompact.iceberg.deletes.delete_keys import DeleteKeysTask, write_delete_keys
 from deltacompact.iceberg.deletes.matching import FileScanTask
 from deltacompact.iceberg.key_index.document import FileIdentity, KeyIndex
+from deltacompact.iceberg.key_index.entering import NumberedRun
 from deltacompact.iceberg.key_index.indexes import BLOCK_ENTRIES, KeyIndexes
-from deltacompact.iceberg.key_index.lookup import AskedFiles, AskedRun, DeletedBy, LookupTask, look_up
+from deltacompact.iceberg.key_index.lookup import AskedFiles, DeletedBy, LookupTask, look_up
 from deltacompact.iceberg.key_index.terms import terms_of
 from deltacompact.iceberg.running import Tasks
 from deltacompact.iceberg.table.content_files import ContentFile, Entry
@@ -191,13 +192,8 @@ class Finder:
 
         def use(index: KeyIndex) -> list[str]:
             full = indexes.covering(index, DeletedBy(self._key_columns(ids)), members, self.columns)
-            runs = tuple(
-                AskedRun(
-                    run.files,
-                    np.array([files[file].ordinal if file in files else -1 for file in run.data], np.int64),
-                )
-                for run in full.runs
-            )
+            ordinals = {file: int(scan.ordinal) for file, scan in files.items()}
+            runs = tuple(NumberedRun.of(run, ordinals) for run in full.runs)
             name = uuid.uuid4().hex
             tasks = [
                 LookupTask(

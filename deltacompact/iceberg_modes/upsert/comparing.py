@@ -30,6 +30,7 @@ from deltacompact.base.numbers import Ordinal
 from deltacompact.executors.executor import Executor
 from deltacompact.iceberg.deletes.dead_rows import ScannedFile
 from deltacompact.iceberg.key_index.document import FileIdentity, IndexUnusableError, KeyIndex
+from deltacompact.iceberg.key_index.entering import NumberedRun
 from deltacompact.iceberg.key_index.indexes import KeyIndexes
 from deltacompact.iceberg.key_index.order import Order
 from deltacompact.iceberg.marks.finding import Finder, Sizes
@@ -38,7 +39,7 @@ from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg.table.row_lineage import LAST_UPDATED, has_lineage
 from deltacompact.iceberg_modes.upsert.folding import FoldedBucket, FoldTask, fold_bucket
 from deltacompact.iceberg_modes.upsert.gathering import GatherTask, gather
-from deltacompact.iceberg_modes.upsert.indexing import ComparedRun, IndexedRows, entered_rows, index_terms
+from deltacompact.iceberg_modes.upsert.indexing import IndexedRows, entered_rows, index_terms
 from deltacompact.iceberg_modes.upsert.plan import UpsertPlan
 from deltacompact.iceberg_modes.upsert.scattering import (
     KEY_SPACE,
@@ -159,10 +160,7 @@ class KeyComparison:
         order = entering.order
         buckets = self._indexes.buckets(sum(run.rows for run in full.runs), order)
         entries = IndexedRows(
-            tuple(
-                ComparedRun(run.files, run.order, np.array([ordinals.get(file, -1) for file in run.data], np.int64))
-                for run in full.runs
-            ),
+            tuple(NumberedRun.of(run, ordinals) for run in full.runs),
             order,
             buckets,
             np.array([one.entry.sequence for one in inputs], np.int64),

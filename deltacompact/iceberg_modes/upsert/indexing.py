@@ -25,8 +25,8 @@ from deltacompact.base.errors import InputError
 from deltacompact.base.model import ContentType, DataFile, OperationType, TableKeys
 from deltacompact.base.numbers import UNNUMBERED
 from deltacompact.iceberg.key_index.blocks import of_bucket
-from deltacompact.iceberg.key_index.document import IndexUnusableError, KeyIndex, RunFile
-from deltacompact.iceberg.key_index.entering import numbered
+from deltacompact.iceberg.key_index.document import IndexUnusableError, KeyIndex
+from deltacompact.iceberg.key_index.entering import NumberedRun, numbered
 from deltacompact.iceberg.key_index.order import Order, sequence_bytes, sequences_of
 from deltacompact.iceberg.key_index.terms import Terms, terms_of
 from deltacompact.iceberg.table.metadata import TableMetadata
@@ -120,15 +120,6 @@ def _written_by(table: pa.Table) -> npt.NDArray[np.int64]:
 
 
 @dataclass(frozen=True, slots=True)
-class ComparedRun:
-    """The files of a run, and the ordinal of the input that each of its data files is. -1: it is none."""
-
-    files: tuple[RunFile, ...]
-    order: Order
-    ordinals: npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
 class IndexedRows:
     """The live rows of the inputs, by bucket, from an index.
 
@@ -137,7 +128,7 @@ class IndexedRows:
     masks                    files of live bitmaps, and the inputs with dead rows that have theirs there
     """
 
-    runs: tuple[ComparedRun, ...]
+    runs: tuple[NumberedRun, ...]
     order: Order
     bucket_count: int
     sequences: npt.NDArray[np.int64]
@@ -154,9 +145,9 @@ class IndexedRows:
         numbers = self.first_rows[found["file"]] + (found["row"] & ~DELETE_BIT).astype(np.int64)
         return [entries[np.argsort(numbers, kind="stable")]]
 
-    def _of_run(self, store: ObjectStore, run: ComparedRun, bucket: int, bits: _LiveBits) -> Entries:
+    def _of_run(self, store: ObjectStore, run: NumberedRun, bucket: int, bits: _LiveBits) -> Entries:
         stored = of_bucket(store, run.files, run.order.entry_bytes, bucket, self.bucket_count)
-        ordinals, entries = numbered(stored, run.ordinals)
+        ordinals, entries = numbered(stored, run.numbers)
         flagged = fields(entries)["row"]
         rows = (flagged & ~(DELETE_BIT | KEYLESS_BIT)).astype(np.int64)
         if (rows >= np.diff(self.first_rows)[ordinals]).any():
