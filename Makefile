@@ -17,6 +17,8 @@ RUST := $(CRATE)/Cargo.toml $(CRATE)/Cargo.lock $(shell find $(CRATE)/src -name 
 DEVELOP := $(BIN)/maturin develop --release --quiet --extras test,bench,sessions
 # Two processes: one has all tests of Spark, one all of Ray, and what is left goes to whoever is free, module by module.
 PYTEST := $(BIN)/pytest --numprocesses 2 --dist loadgroup --no-loadscope-reorder
+# Images of Python set it. The tests start hundreds of processes, and each would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 export PIP_QUIET := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
