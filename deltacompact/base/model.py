@@ -384,6 +384,60 @@ class Delta:
         return sum(file.bytes for file in self.files)
 
 
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """What an append of change events, or of rows of several partitions, has committed: one commit a partition.
+
+    `commits` has the deltas of each partition: deletes come before upserts. None: there was no row.
+    """
+
+    commits: tuple[tuple[Partition, tuple[Delta, ...]], ...] = ()
+
+    @property
+    def deltas(self) -> tuple[Delta, ...]:
+        return tuple(delta for _, deltas in self.commits for delta in deltas)
+
+    @property
+    def files(self) -> tuple[DataFile, ...]:
+        return tuple(file for delta in self.deltas for file in delta.files)
+
+    @property
+    def committed(self) -> bool:
+        """Whether this call committed a delta. False: earlier calls committed all, or there was no row."""
+        return any(delta.committed for delta in self.deltas)
+
+    @property
+    def skipped(self) -> str | None:
+        """Why nothing was committed; None where something was."""
+        return None if self.committed else next((delta.skipped for delta in self.deltas), "there is no row")
+
+    @property
+    def position(self) -> int | None:
+        """The greatest stream position."""
+        return max((delta.position for delta in self.deltas), default=None)
+
+    @property
+    def rows(self) -> int:
+        """Rows of upserts and deletes. Events that others in their batch supersede are not written."""
+        return sum(delta.rows for delta in self.deltas)
+
+    @property
+    def bytes(self) -> int:
+        return sum(delta.bytes for delta in self.deltas)
+
+    @property
+    def new_columns(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for delta in self.deltas for name in delta.new_columns))
+
+    @property
+    def null_keys(self) -> dict[str, int]:
+        return null_keys(self.deltas)
+
+    def rows_of(self, operation: OperationType) -> int:
+        """Rows of one operation."""
+        return sum(delta.rows for delta in self.deltas if delta.operation is operation)
+
+
 def null_keys(deltas: Iterable[Delta]) -> dict[str, int]:
     """The rows with null in each key column, in all files where they were counted."""
     counts: dict[str, int] = {}

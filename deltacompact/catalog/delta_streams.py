@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 import pyarrow as pa
 
@@ -22,6 +22,7 @@ from deltacompact.base.errors import (
     InputError,
 )
 from deltacompact.base.model import (
+    Appended,
     ContentType,
     DataFile,
     Delta,
@@ -31,6 +32,7 @@ from deltacompact.base.model import (
     TableKeys,
     Token,
 )
+from deltacompact.delta_streams.appending.changes import ChangesWriter, change_options
 from deltacompact.delta_streams.appending.positions import checked_position
 from deltacompact.delta_streams.appending.stream_writer import CommitTerms, StreamWriter
 from deltacompact.delta_streams.log.state import StreamState
@@ -62,6 +64,16 @@ def open_catalog(uri: str | os.PathLike[str] | None = None, *, s3: S3Settings | 
     return DeltaStreamCatalog(open_store(uri, s3))
 
 
+class ChangeEventOptions(TypedDict, total=False):
+    """What rows say of themselves, for `append` and `append_files`."""
+
+    operation_column: str | None
+    upsert_values: Sequence[Any] | None
+    delete_values: Sequence[Any] | None
+    partition_by: Sequence[str] | str | None
+    format: str | None
+
+
 class DeltaStreamCatalog(Streams):
     """Tables of partition streams below the root of a store. Safe to use from several threads and processes."""
 
@@ -77,6 +89,7 @@ class DeltaStreamCatalog(Streams):
 
     # Writing
 
+    @overload
     def append(
         self,
         table_id: str,
@@ -88,7 +101,38 @@ class DeltaStreamCatalog(Streams):
         *,
         force_position: bool = False,
         schema_mode: SchemaMode | str | None = None,
-    ) -> Delta:
+    ) -> Delta: ...
+    @overload
+    def append(
+        self,
+        table_id: str,
+        tables: Any,
+        partition: Mapping[str, Any] | Partition | None = None,
+        operation: str = "upsert",
+        stream_position: int | None = None,
+        token: TokenLike = None,
+        *,
+        force_position: bool = False,
+        schema_mode: SchemaMode | str | None = None,
+        **changes: Unpack[ChangeEventOptions],
+    ) -> Appended: ...
+    def append(
+        self,
+        table_id: str,
+        tables: Any,
+        partition: Mapping[str, Any] | Partition | None = None,
+        operation: str = "upsert",
+        stream_position: int | None = None,
+        token: TokenLike = None,
+        *,
+        operation_column: str | None = None,
+        upsert_values: Sequence[Any] | None = None,
+        delete_values: Sequence[Any] | None = None,
+        partition_by: Sequence[str] | str | None = None,
+        format: str | None = None,
+        force_position: bool = False,
+        schema_mode: SchemaMode | str | None = None,
+    ) -> Delta | Appended:
         """Commit one delta. `tables` is any object with rows (see incoming.py), or a list of them: one file each.
 
         Returns the delta; its `committed` says whether this call committed it. `token` is a name, or a producer and
@@ -98,11 +142,21 @@ class DeltaStreamCatalog(Streams):
         without `force_position`. Raises SchemaError where the rows do not fit the stream, or bring new columns under
         `schema_mode` "fixed" (default: the table's). The delta's `new_columns` and `null_keys` say what an eye should
         see.
+
+        Change events: `operation_column` names the column in which each row says its operation, by `upsert_values` and
+        `delete_values`; `format` is "debezium", "maxwell" or "dms". The order of the rows counts, or the table's sort
+        keys: one commit has the deletes and then the upserts that are left. `partition_by` names partition keys whose
+        values are in the rows (default: those that `partition` does not have); each partition has a commit of its own,
+        with the token. Then an Appended is returned. Raises InputError naming the row, before anything is committed.
         """
         terms = self._terms(stream_position, 1, token, force_position, schema_mode)
+        given = (partition, operation, operation_column, upsert_values, delete_values, partition_by, format)
+        if (changes := self._changes(table_id, terms, *given)) is not None:
+            return changes.append(tables)
         writer, kind, keys = self._appending(table_id, partition, operation)
         return writer.append(tables, kind, keys, terms)
 
+    @overload
     def append_files(
         self,
         table_id: str,
@@ -116,14 +170,50 @@ class DeltaStreamCatalog(Streams):
         content_type: ContentType | None = None,
         force_position: bool = False,
         schema_mode: SchemaMode | str | None = None,
-    ) -> Delta:
+    ) -> Delta: ...
+    @overload
+    def append_files(
+        self,
+        table_id: str,
+        sources: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
+        partition: Mapping[str, Any] | Partition | None = None,
+        operation: str = "upsert",
+        stream_position: int | None = None,
+        token: TokenLike = None,
+        *,
+        reference: bool = False,
+        content_type: ContentType | None = None,
+        force_position: bool = False,
+        schema_mode: SchemaMode | str | None = None,
+        **changes: Unpack[ChangeEventOptions],
+    ) -> Appended: ...
+    def append_files(
+        self,
+        table_id: str,
+        sources: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
+        partition: Mapping[str, Any] | Partition | None = None,
+        operation: str = "upsert",
+        stream_position: int | None = None,
+        token: TokenLike = None,
+        *,
+        reference: bool = False,
+        content_type: ContentType | None = None,
+        operation_column: str | None = None,
+        upsert_values: Sequence[Any] | None = None,
+        delete_values: Sequence[Any] | None = None,
+        partition_by: Sequence[str] | str | None = None,
+        format: str | None = None,
+        force_position: bool = False,
+        schema_mode: SchemaMode | str | None = None,
+    ) -> Delta | Appended:
         """Commit files as one delta: copied into the catalog, or with `reference` left in place.
 
         `sources` are local paths or URIs, or one of them. Raises what `append` raises, and InputError for a file that
         cannot be read.
 
         CSV and JSON columns take the types of the stream's schema. A file that is left in place must not change:
-        readers refuse a changed file.
+        readers refuse a changed file. Change events and rows of several partitions are as in `append`: the files are
+        read and written anew.
         """
         one = isinstance(sources, (str, os.PathLike))
         paths = [
@@ -132,6 +222,14 @@ class DeltaStreamCatalog(Streams):
         if not paths:
             raise InputError("there is nothing to append: name at least one file")
         terms = self._terms(stream_position, 1, token, force_position, schema_mode)
+        given = (partition, operation, operation_column, upsert_values, delete_values, partition_by, format)
+        if (changes := self._changes(table_id, terms, *given)) is not None:
+            if reference:
+                raise InputError(
+                    "files that stay where they are (reference, --reference) belong to one partition and have one "
+                    "operation: name the partition, or leave reference out"
+                )
+            return changes.append_files(paths, content_type)
         writer, kind, keys = self._appending(table_id, partition, operation)
         return writer.append_files(paths, kind, keys, terms, reference, content_type)
 
@@ -226,6 +324,21 @@ class DeltaStreamCatalog(Streams):
         return target
 
     # Inside
+
+    def _changes(
+        self,
+        table_id: str,
+        terms: CommitTerms,
+        partition: Mapping[str, Any] | Partition | None,
+        *given: Any,
+    ) -> ChangesWriter | None:
+        """The writer of rows that say their operation or partition; None: they have one operation and partition."""
+        if (options := change_options(self.declared(table_id), partition, *given)) is None:
+            return None
+        table = self.table(table_id)
+        if table.source_table_id is not None:
+            raise is_destination(table_id, table.source_table_id)
+        return ChangesWriter(self, table, lambda chosen: self._writer(table_id, chosen), options, terms)
 
     def _appending(
         self, table_id: str, partition: Mapping[str, Any] | Partition | None, operation: str

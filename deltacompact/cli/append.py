@@ -1,9 +1,10 @@
-"""append: commits files as a delta."""
+"""append: commits files as a delta, or the change events in them as one commit a partition."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -20,6 +21,7 @@ from deltacompact.cli.arguments import (
 )
 
 if TYPE_CHECKING:
+    from deltacompact.base.model import Appended, Delta
     from deltacompact.catalog.delta_streams import DeltaStreamCatalog
 
 
@@ -45,6 +47,21 @@ if TYPE_CHECKING:
     help="Number of this batch, where --token names a producer. A later batch has a greater number.",
 )
 @schema_mode_option("Whether this append may add columns: merge or fixed. Default: the table's schema mode.")
+@click.option("--operation-column", metavar="NAME", help="Change events: the column that says what each row does.")
+@click.option("--upsert-values", metavar="A,B", help="Values of the operation column that mean an upsert.")
+@click.option("--delete-values", metavar="A,B", help="Values of the operation column that mean a delete.")
+@click.option(
+    "--format",
+    "format_",
+    type=click.Choice(["debezium", "maxwell", "dms"]),
+    help="Change events: what wrote the files. It says where operation and row are.",
+)
+@click.option(
+    "--partition-by",
+    multiple=True,
+    metavar="NAME",
+    help="A partition key whose values are in the rows. Default: those that --partition does not give.",
+)
 @click.option("--reference", is_flag=True, help="Do not copy the files. They must stay where they are, unchanged.")
 @json_option
 def append(
@@ -58,22 +75,33 @@ def append(
     token: str | None,
     token_sequence: int | None,
     schema_mode: str | None,
+    operation_column: str | None,
+    upsert_values: str | None,
+    delete_values: str | None,
+    format_: str | None,
+    partition_by: Sequence[str],
     reference: bool,
     as_json: bool,
 ) -> None:
     """Commit files as one delta.
 
     FILE is a file, a directory, a glob (in quotes) or an S3 prefix that ends with /. Files are .parquet, .feather,
-    .arrow, .orc, .csv or .jsonl; text may be compressed as .gz, .bz2 or .zst. A directory or prefix stands for all its
-    data files, in byte order of their paths. Names that begin with . or _ are skipped.
+    .arrow, .orc, .csv, .tsv or .jsonl; text may be compressed as .gz, .bz2 or .zst. A directory or prefix stands for
+    all its data files, in byte order of their paths. Names that begin with . or _ are skipped.
 
     The answer names columns that the partition did not have before, which --schema-mode fixed refuses, and counts rows
     with null in a key column. A column without a name is refused.
 
+    Change events (--operation-column, --format) and rows of several partitions are read and written anew: one commit a
+    partition, which has the deletes and the upserts that are left.
+
     \b
     deltacompact append ./lake orders monday.parquet --partition day=1995-04-03
     deltacompact append ./lake orders gone.parquet --partition day=1995-04-03 --operation delete
+    deltacompact append ./lake orders cdc/ --format debezium --token batch-7
+    deltacompact append ./lake orders cdc.csv.gz --operation-column op --delete-values D,X
     """
+    from deltacompact.base.model import Appended
     from deltacompact.cli.console import err
     from deltacompact.cli.words import noticed
     from deltacompact.delta_streams.appending.sources import sources
@@ -83,7 +111,7 @@ def append(
     found = sources(catalog.store, files)
     for path, why in found.left_out:
         err.print(f"left out {path}: {why}", markup=False)
-    delta = catalog.append_files(
+    delta: Delta | Appended = catalog.append_files(
         table,
         found.files,
         pairs(partition),
@@ -93,7 +121,15 @@ def append(
         reference=reference,
         force_position=force_position,
         schema_mode=schema_mode,
+        operation_column=operation_column,
+        upsert_values=_listed(upsert_values),
+        delete_values=_listed(delete_values),
+        partition_by=partition_by or None,
+        format=format_,
     )
+    left_out = [{"path": path, "why": why} for path, why in found.left_out]
+    if isinstance(delta, Appended):
+        return answer(as_json, {**_document(delta), "left_out": left_out}, *_in_words(delta))
     committed = f"{operation} of {counted(delta.rows, 'row')} in {counted(len(delta.files), 'file')}"
     answer(
         as_json,
@@ -106,8 +142,54 @@ def append(
             "skipped": delta.skipped,
             "new_columns": list(delta.new_columns),
             "null_keys": delta.null_keys,
-            "left_out": [{"path": path, "why": why} for path, why in found.left_out],
+            "left_out": left_out,
         },
         f"skipped: {delta.skipped}" if delta.skipped else f"{committed} at position {delta.position}",
         *([] if delta.skipped else noticed(delta.new_columns, delta.null_keys)),
     )
+
+
+def _listed(values: str | None) -> list[str] | None:
+    return None if values is None else values.split(",")
+
+
+def _document(appended: Appended) -> dict[str, Any]:
+    return {
+        "partitions": [
+            {
+                "partition": dict(partition.values),
+                "committed": deltas[0].committed,
+                "skipped": deltas[0].skipped,
+                "deltas": [
+                    {"position": delta.position, "operation": str(delta.operation), "rows": delta.rows}
+                    for delta in deltas
+                ],
+            }
+            for partition, deltas in appended.commits
+        ],
+        "files": len(appended.files),
+        "rows": appended.rows,
+        "bytes": appended.bytes,
+        "committed": appended.committed,
+        "skipped": appended.skipped,
+        "new_columns": list(appended.new_columns),
+        "null_keys": appended.null_keys,
+    }
+
+
+def _in_words(appended: Appended) -> list[str]:
+    """Totals first: there may be thousands of partitions."""
+    from deltacompact.base.model import OperationType
+    from deltacompact.cli.words import noticed
+
+    if not appended.committed:
+        return [f"skipped: {appended.skipped}"]
+    fresh = replace(appended, commits=tuple(one for one in appended.commits if one[1][0].committed))
+    skipped = len(appended.commits) - len(fresh.commits)
+    rows = [(kind, fresh.rows_of(kind)) for kind in OperationType if fresh.rows_of(kind)]
+    told = " and ".join(f"{kind} of {counted(count, 'row')}" for kind, count in rows)
+    where = f"{counted(len(fresh.files), 'file')} at position {fresh.position}"
+    if any(partition.values for partition, _ in fresh.commits):
+        where = f"{counted(len(fresh.files), 'file')} of {counted(len(fresh.commits), 'partition')}"
+    known = [f"skipped: {counted(skipped, 'partition')} had the token already"] if skipped else []
+    return [f"{told} in {where}", *known, *noticed(fresh.new_columns, fresh.null_keys)]

@@ -18,6 +18,7 @@ EXTENSIONS = {
     ".ipc": ContentType.FEATHER,
     ".orc": ContentType.ORC,
     ".csv": ContentType.CSV,
+    ".tsv": ContentType.CSV,
     ".json": ContentType.JSON,
     ".jsonl": ContentType.JSON,
     ".ndjson": ContentType.JSON,
@@ -41,6 +42,11 @@ def content_type_of(path: str) -> ContentType:
         known = f"{', '.join(EXTENSIONS)}; text also with {', '.join(COMPRESSIONS)}"
         raise InputError(f"{path}: unknown extension {extension + compression!r} (known: {known})")
     return content_type
+
+
+def delimiter_of(path: str) -> str:
+    """What separates the fields of a CSV file. Its name says it, as it says how the file is compressed."""
+    return "\t" if extensions(path)[0] == ".tsv" else ","
 
 
 def stored_suffix(path: str) -> str:

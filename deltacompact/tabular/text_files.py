@@ -1,6 +1,7 @@
 """Rows of CSV and of JSON lines, compressed or not.
 
 id,day                     CSV with a header line; the table's schema gives the types of the columns that it has
+id<tab>day                 the same in a file that is called .tsv
 {"id": 1, "day": null}     one JSON object a line; a column is there if any object names it
 {"day": null}              so this file has no column id, whatever the table has
 """
@@ -18,9 +19,9 @@ from deltacompact.base.errors import InputError
 from deltacompact.base.model import ContentType
 from deltacompact.tabular import parquet_read, schemas
 from deltacompact.tabular.conversion import is_list
-from deltacompact.tabular.formats import COMPRESSIONS, extensions
+from deltacompact.tabular.formats import COMPRESSIONS, delimiter_of, extensions
 
-_TEXT_BLOCK_BYTES = 16 << 20
+TEXT_BLOCK_BYTES = 16 << 20
 _HEAD_BYTES = 4 << 10
 _CSV_NULLS = ["", "#N/A", "#N/A N/A", "#NA", "N/A", "NA", "NULL", "n/a", "null"]
 """Nulls without quotes. pyarrow's own list includes NaN, but NaN is a number: its key differs from null's."""
@@ -39,7 +40,7 @@ def read_text(
     types = {field.name: schemas.stored_type(field.type) for field in known or ()}
     if columns is None:  # a column without any value yet has no type yet, so let the parser find one
         types = {name: type_ for name, type_ in types.items() if not pa.types.is_null(type_)}
-    plain = {name: _parsed_type(type_, content_type) for name, type_ in types.items()}
+    plain = {name: parsed_type(type_, content_type) for name, type_ in types.items()}
     table = (_csv if content_type is ContentType.CSV else _json)(text, plain, columns)
     changed = {
         number: (pa.field(name, types[name]), schemas.cast(table.column(number), types[name], "text", name))
@@ -48,6 +49,14 @@ def read_text(
     }
     table = schemas.with_columns(table, changed)
     return table if columns is None else table.select(columns)
+
+
+def whole_text(source: pa.NativeFile, path: str) -> bytes:
+    """The decompressed text of a file."""
+    if not parquet_read.is_near(source):
+        source = pa.BufferReader(source.read_buffer())
+    with _Text(source, path).opened() as text:
+        return bytes(text.read())
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +94,8 @@ def _csv(text: _Text, types: dict[str, pa.DataType], columns: list[str] | None) 
     )
     return pa.csv.read_csv(
         text.opened(),
-        read_options=pa.csv.ReadOptions(block_size=_TEXT_BLOCK_BYTES),
-        parse_options=pa.csv.ParseOptions(newlines_in_values=True),
+        read_options=pa.csv.ReadOptions(block_size=TEXT_BLOCK_BYTES),
+        parse_options=pa.csv.ParseOptions(newlines_in_values=True, delimiter=delimiter_of(text.path)),
         convert_options=convert,
     )
 
@@ -114,22 +123,22 @@ def _json(text: _Text, types: dict[str, pa.DataType], columns: list[str] | None)
 def _parsed(text: _Text, types: dict[str, pa.DataType], unexpected: str) -> pa.Table:
     return pa.json.read_json(
         text.opened(),
-        read_options=pa.json.ReadOptions(block_size=_TEXT_BLOCK_BYTES),
+        read_options=pa.json.ReadOptions(block_size=TEXT_BLOCK_BYTES),
         parse_options=pa.json.ParseOptions(
             explicit_schema=pa.schema(list(types.items())), unexpected_field_behavior=unexpected
         ),
     )
 
 
-def _parsed_type(type_: pa.DataType, content_type: ContentType) -> pa.DataType:
+def parsed_type(type_: pa.DataType, content_type: ContentType) -> pa.DataType:
     """The type that the text parser produces. The column is cast to the schema's own type afterwards."""
     type_ = schemas.plain_type(type_)
     if pa.types.is_float16(type_):
         return pa.float32()
     if content_type is ContentType.JSON and is_list(type_):
-        return pa.list_(_parsed_type(type_.value_type, content_type))
+        return pa.list_(parsed_type(type_.value_type, content_type))
     if content_type is ContentType.JSON and pa.types.is_struct(type_):
-        return pa.struct([(field.name, _parsed_type(field.type, content_type)) for field in type_])
+        return pa.struct([(field.name, parsed_type(field.type, content_type)) for field in type_])
     as_text = pa.types.is_date(type_) or pa.types.is_time(type_)
     if pa.types.is_large_string(type_) or (as_text and content_type is ContentType.JSON):
         return pa.string()

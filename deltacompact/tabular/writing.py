@@ -27,15 +27,16 @@ from deltacompact.storage.opening import open_object
 from deltacompact.tabular import schemas
 from deltacompact.tabular.damage import SHOWN_CHARACTERS
 from deltacompact.tabular.files import read
-from deltacompact.tabular.formats import not_written, suffix_of
+from deltacompact.tabular.formats import delimiter_of, not_written, suffix_of
 from deltacompact.tabular.row_groups import DEFAULT_CODEC, RowGroups, WriteOptions, parquet_writer
 
 
 class TableWriter(RowGroups):
     """Writes row groups to a file of any format. After `close`, `bytes` is the size of the file."""
 
-    def __init__(self, sink: IO[bytes], schema: pa.Schema, options: WriteOptions) -> None:
+    def __init__(self, sink: IO[bytes], schema: pa.Schema, options: WriteOptions, delimiter: str = ",") -> None:
         super().__init__(schema, options)
+        self._delimiter = delimiter
         self.bytes = 0
         self._sink = sink
         self._file: Any = None
@@ -54,7 +55,9 @@ class TableWriter(RowGroups):
                 f"CSV cannot hold a null in a table of one column, {table.column_names[0]!r}: a blank line"
             )
         if self._file is None:
-            self._file = _open_writer(self._sink, self._schema, self._options, self._dictionaries_in or [])
+            self._file = _open_writer(
+                self._sink, self._schema, self._options, self._dictionaries_in or [], self._delimiter
+            )
         if self._options.content_type is ContentType.PARQUET:
             self._file.write_table(table, row_group_size=max(1, table.num_rows))
         elif self._options.content_type is ContentType.FEATHER:
@@ -108,7 +111,9 @@ def _for_orc(table: pa.Table) -> pa.Table:
     return schemas.with_columns(table, changed)
 
 
-def _open_writer(sink: IO[bytes], schema: pa.Schema, options: WriteOptions, dictionaries_in: list[str]) -> Any:
+def _open_writer(
+    sink: IO[bytes], schema: pa.Schema, options: WriteOptions, dictionaries_in: list[str], delimiter: str
+) -> Any:
     codec = options.codec or DEFAULT_CODEC
     match options.content_type:
         case ContentType.PARQUET:
@@ -119,7 +124,7 @@ def _open_writer(sink: IO[bytes], schema: pa.Schema, options: WriteOptions, dict
         case ContentType.ORC:
             return pa.orc.ORCWriter(sink, compression=codec.upper() if codec != "none" else "UNCOMPRESSED")
         case ContentType.CSV:
-            return pa.csv.CSVWriter(sink, schema)
+            return pa.csv.CSVWriter(sink, schema, write_options=pa.csv.WriteOptions(delimiter=delimiter))
         case _:
             raise not_written(options.content_type)
 
@@ -154,7 +159,9 @@ def writer(
     store: ObjectStore, path: str, schema: pa.Schema, options: WriteOptions
 ) -> contextlib.AbstractContextManager[TableWriter]:
     """A writer of tables."""
-    return written(store, path, options.content_type, lambda sink: TableWriter(sink, schema, options))
+    return written(
+        store, path, options.content_type, lambda sink: TableWriter(sink, schema, options, delimiter_of(path))
+    )
 
 
 def write_table(store: ObjectStore, path: str, table: pa.Table, options: WriteOptions) -> DataFile:

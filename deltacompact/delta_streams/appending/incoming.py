@@ -54,13 +54,13 @@ def incoming(tables: Any) -> Iterator[Rows]:
 
     Raises InputError for an object without rows, and for two columns of one name.
     """
-    if (only := _rows(tables, "the appended table")) is not None:
+    if (only := rows_of(tables, "the appended table")) is not None:
         yield only
         return
     if isinstance(tables, (str, bytes, Mapping)) or not isinstance(tables, Iterable):
         raise InputError(f"{_ACCEPTED}, not {_kind(tables)}{_hint(tables)}")
     for number, item in enumerate(tables, 1):
-        rows = _rows(item, f"appended table {number}")
+        rows = rows_of(item, f"appended table {number}")
         if rows is None:
             raise InputError(f"{_ACCEPTED}; item {number} of the list is {_kind(item)}{_hint(item)}")
         yield rows
@@ -117,7 +117,7 @@ def key_columns(keys: TableKeys | None, partition: Partition) -> list[str]:
     return [name for name in keys.primary if name not in partition.names] if keys else []
 
 
-def _rows(source: Any, name: str) -> Rows | None:
+def rows_of(source: Any, name: str) -> Rows | None:
     """The rows of an object; None where it is not an object with rows."""
     if isinstance(source, pa.Table):
         schema, tables = source.schema, _tables([source], name)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 import os
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -88,8 +88,8 @@ class StreamWriter:
     def append(self, tables: Any, operation: OperationType, keys: TableKeys | None, terms: CommitTerms) -> Delta:
         """Write rows, a file for each table, and commit them as one delta."""
         begun_s = self._catalog.clock()
-        if (known := self._committed_by(terms.token, operation)) is not None:
-            return known
+        if (known := self.committed_by(terms.token, (operation,))) is not None:
+            return known[0]
         written = (self._written(rows, operation, keys) for rows in incoming(tables))
         return self._commit_taken(operation, written, terms, begun_s)
 
@@ -104,9 +104,9 @@ class StreamWriter:
     ) -> Delta:
         """Commit files as one delta: copies, or with `reference` the files themselves."""
         begun_s = self._catalog.clock()
-        if (known := self._committed_by(terms.token, operation)) is not None:
-            return known
-        types = self._known_types()
+        if (known := self.committed_by(terms.token, (operation,))) is not None:
+            return known[0]
+        types = self.known_types()
         inspected = [
             self._inspected(source, content_type, types, keys, reference) for source in _distinct_names(sources)
         ]
@@ -114,6 +114,31 @@ class StreamWriter:
         # All files have passed the check before the first copy.
         taken = iter(inspected) if reference else (self._copied(file, types, keys) for file in inspected)
         return self._commit_taken(operation, taken, terms, begun_s)
+
+    def write(self, rows: Rows, operation: OperationType, keys: TableKeys | None) -> DataFile:
+        """Write rows as one file, for `commit_files`. Raises SchemaError where they do not fit the stream."""
+        return self._written(rows, operation, keys)
+
+    def check(self, deltas: Deltas, terms: CommitTerms, called: Mapping[str, str]) -> None:
+        """Raise SchemaError for written files that the stream, as it is now, would refuse. `called`: as below."""
+        log = self._catalog.log(self._table_id, self._partition)
+        state = log.active() if log.exists() else None
+        with _calling([file for _, files in deltas for file in files], called):
+            self._new_columns(self._check_fits(deltas, state), state, terms.schema_mode)
+
+    def commit_files(
+        self, deltas: Deltas, terms: CommitTerms, begun_s: float, called: Mapping[str, str] | None = None
+    ) -> tuple[Delta, ...]:
+        """Commit written or copied files. Deletes them where they are refused, and where another process was first.
+
+        `called` has the names of files for messages, by path.
+        """
+        files = [file for _, files in deltas for file in files]
+        with _calling(files, called), self._discarding(files, InputError):  # after another error the log may name them
+            committed = self.commit(deltas, terms, begun_s)
+        if not committed[0].committed:  # another process has committed the token since this one read the log
+            self.discard(files)
+        return committed
 
     def commit(self, deltas: Deltas, terms: CommitTerms, begun_s: float | None) -> tuple[Delta, ...]:
         """Put one entry for all deltas; try again after each lost slot. A known token commits nothing."""
@@ -249,11 +274,7 @@ class StreamWriter:
         with self._discarding(files, BaseException):
             for file in taken:
                 files.append(file)
-        with _calling(files), self._discarding(files, InputError):  # after another error the log may name them
-            delta = self.commit([(operation, files)], terms, begun_s)[0]
-        if not delta.committed:  # another process has committed the token since this one read the log
-            self._discard(files)
-        return delta
+        return self.commit_files([(operation, files)], terms, begun_s)[0]
 
     @contextlib.contextmanager
     def _discarding(self, files: Sequence[DataFile], refusal: type[BaseException]) -> Iterator[None]:
@@ -261,24 +282,33 @@ class StreamWriter:
         try:
             yield
         except refusal:
-            self._discard(files)
+            self.discard(files)
             raise
 
-    def _discard(self, files: Sequence[DataFile]) -> None:
+    def discard(self, files: Sequence[DataFile]) -> None:
+        """Delete those of the files that the table owns, and that no log names."""
         with contextlib.suppress(DeltaCompactError):  # a vacuum deletes what stays
             self._store.delete([file.path for file in files if file.managed])
 
     # What the stream holds
 
-    def _committed_by(self, token: Token | None, operation: OperationType) -> Delta | None:
-        """The delta that the token committed before; None: write the data. This saves writing known data."""
+    def knows(self, token: Token | None) -> bool:
+        """Whether a commit with this token is in the log."""
+        log = self._catalog.log(self._table_id, self._partition)
+        return token is not None and log.exists() and log.recent().known(token) is not None
+
+    def committed_by(self, token: Token | None, kinds: tuple[OperationType, ...]) -> tuple[Delta, ...] | None:
+        """The deltas that the token committed before; None: write the data. This saves writing known data.
+
+        Raises InputError where the token stands for other operations.
+        """
         log = self._catalog.log(self._table_id, self._partition)
         if token is None or not log.exists():
             return None
         known = log.recent().known(token)
-        return None if known is None else _skipped(self._table_id, token, known, (operation,))[0]
+        return None if known is None else _skipped(self._table_id, token, known, kinds)
 
-    def _known_types(self) -> pa.Schema | None:
+    def known_types(self) -> pa.Schema | None:
         """The types for the columns of a text file."""
         log = self._catalog.log(self._table_id, self._partition)
         return self._shape(log.active()).columns if log.exists() else None
@@ -304,7 +334,7 @@ class StreamWriter:
         return replace(file, schema=pa.schema([field for field in file.schema if field.name not in names]))
 
     def _new_columns(
-        self, deltas: Deltas, state: StreamState, mode: SchemaMode | None
+        self, deltas: Deltas, state: StreamState | None, mode: SchemaMode | None
     ) -> dict[OperationType, tuple[str, ...]]:
         """The columns that upserts add to a stream that has others. Raises SchemaError for those that may not be added.
 
@@ -314,7 +344,7 @@ class StreamWriter:
         checked: pa.Schema | None = None
         is_fixed = (mode or table.schema_mode) is SchemaMode.FIXED
         declared = {*table.partition_keys, *(table.keys.columns if table.keys else ())}
-        known = self._columns_of_another_partition() if is_fixed and not len(columns) else columns
+        known = self.columns_of_another_partition() if is_fixed and not len(columns) else columns
         for file in (file for kind, files in deltas if kind is OperationType.UPSERT for file in files):
             if file.schema == checked:
                 continue
@@ -334,9 +364,9 @@ class StreamWriter:
         except SchemaError:
             if len(known) or not self._partition.names:
                 raise
-            check_names(file.schema.names, file.path, self._columns_of_another_partition().names)
+            check_names(file.schema.names, file.path, self.columns_of_another_partition().names)
 
-    def _columns_of_another_partition(self) -> pa.Schema:
+    def columns_of_another_partition(self) -> pa.Schema:
         """The columns of the table's last partition besides this one; none where there is no other."""
         paths, keys = TablePaths.of(self._table_id), self._catalog.declared(self._table_id).partition_keys
         marks = [paths.partition_of(stat.path, keys) for stat in self._store.list(paths.partitions)] if keys else []
@@ -431,18 +461,19 @@ def _distinct_names(sources: Sequence[str]) -> list[str]:
 
 
 @contextlib.contextmanager
-def _calling(files: Sequence[DataFile]) -> Iterator[None]:
+def _calling(files: Sequence[DataFile], called: Mapping[str, str] | None = None) -> Iterator[None]:
     """Let errors name the files as the caller does."""
     try:
         yield
     except SchemaError as error:
-        raise SchemaError(_as_called(str(error), files)) from error
+        raise SchemaError(_as_called(str(error), files, called or {})) from error
 
 
-def _as_called(text: str, files: Sequence[DataFile]) -> str:
+def _as_called(text: str, files: Sequence[DataFile], called: Mapping[str, str]) -> str:
     """The text of an error with the caller's names of the files instead of their paths, which are deleted."""
     for number, file in enumerate(files, 1):
-        text = text.replace(file.path, file.name or (f"appended table {number}" if files[1:] else "the appended table"))
+        name = called.get(file.path) or file.name
+        text = text.replace(file.path, name or (f"appended table {number}" if files[1:] else "the appended table"))
     return text
 
 

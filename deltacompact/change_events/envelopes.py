@@ -1,0 +1,271 @@
+"""Envelopes: messages that hold the row before and after a change.
+
+    op  before           after             source
+    c   null             {id 1, v a}       {lsn 10}        upsert  id 1, v a, lsn 10
+    u   {id 1, v a}      {id 2, v a}       {lsn 11}        delete  id 1, lsn 11, and then upsert  id 2, v a, lsn 11
+    d   {id 2, v null}   null              {lsn 12}        delete  id 2, lsn 12
+    null in all fields                                     a tombstone of Kafka: says nothing new
+
+An update that changes the key, or moves the row to another partition, also deletes the row where it was. A sort key of
+the table that the rows lack comes from the message: `ts_ms` from the envelope, `lsn` or any other name from `source`,
+`source_ts_ms` from there too. Debezium's own flattening puts two underscores in front: both spellings are known. Where
+the rows have the sort key, deletes have none, and remove their key whatever its sort key: the old row's value is not
+the time of its delete, and PostgreSQL may have written 0 for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltacompact.base.errors import InputError
+from deltacompact.base.model import TableKeys
+from deltacompact.base.wording import columns_shown
+from deltacompact.change_events.events import Events, Indices, Origin, Placed
+from deltacompact.change_events.formats import Envelope
+from deltacompact.tabular import schemas
+
+TOMBSTONE = "__tombstone__"
+"""The field of what stands for a message `null`."""
+PAYLOAD = "payload"
+"""Where the message is if its schema comes with it."""
+_UNAVAILABLE = ("__debezium_unavailable_value", "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==")
+"""What Debezium writes for a large PostgreSQL value that did not change and that the log does not have; as bytes."""
+Mask = npt.NDArray[np.bool_]
+
+
+def unwrapped(messages: pa.Table, envelope: Envelope, origin: Origin, keys: TableKeys, routed: Sequence[str]) -> Events:
+    """The rows of the messages. `routed` are the partition columns that the rows must have.
+
+    Raises InputError naming the message that has no operation, no row, or no key.
+    """
+    messages, numbers = _without_tombstones(messages, envelope)
+    origin = origin.of(numbers)
+    _check_envelope(messages, envelope, origin)
+    identity = tuple(dict.fromkeys((*keys.primary, *routed)))
+    rows = _Rows(messages, envelope, origin, keys, identity)
+    deletes = rows.deletes()
+    gone, told = np.flatnonzero(deletes), np.flatnonzero(~deletes & ~rows.ignored())
+    left = rows.moved(told)
+    parts = [Placed(rows.left(left), left * 2), Placed(rows.gone(gone), gone * 2 + 1)]
+    return Events(origin.name, Placed(rows.after(told), told * 2 + 1), _in_order(parts))
+
+
+def _without_tombstones(messages: pa.Table, envelope: Envelope) -> tuple[pa.Table, Indices]:
+    """The messages that say something, out of the schema wrapper, and where each one stands."""
+    messages = messages.combine_chunks()
+    kept = np.ones(messages.num_rows, bool)
+    if TOMBSTONE in messages.column_names:
+        kept &= np.asarray(messages[TOMBSTONE].is_null())
+    if PAYLOAD in messages.column_names and envelope.operations.column not in messages.column_names:
+        wrapped = messages[PAYLOAD]
+        kept &= np.asarray(wrapped.is_valid())
+        messages = _fields(wrapped)
+    elif set(envelope.names) <= set(messages.column_names):  # frames have no null rows, but rows of nulls
+        kept &= ~np.logical_and.reduce([np.asarray(messages[name].is_null()) for name in messages.column_names])
+    return messages.filter(pa.array(kept)), np.flatnonzero(kept)
+
+
+def _check_envelope(messages: pa.Table, envelope: Envelope, origin: Origin) -> None:
+    for name in (envelope.operations.column, envelope.after, envelope.deleted):
+        if name not in messages.column_names and messages.num_rows:
+            raise InputError(
+                f"{origin.name}: the messages have no field {name!r} ({columns_shown(messages.column_names)}): they "
+                "are not of this format; of flattened events, name the operation_column (--operation-column)"
+            )
+
+
+class _Rows:
+    """The rows inside of messages. `identity` are the columns that say which row it is, and where."""
+
+    def __init__(
+        self, messages: pa.Table, envelope: Envelope, origin: Origin, keys: TableKeys, identity: Sequence[str]
+    ) -> None:
+        self._messages = messages
+        self._envelope = envelope
+        self._origin = origin
+        self._keys = keys
+        self._identity = identity
+
+    def _operation(self) -> pa.ChunkedArray:
+        return self._messages[self._envelope.operations.column]
+
+    def ignored(self) -> Mask:
+        """Messages that do nothing to rows."""
+        if not self._messages.num_rows or not self._envelope.ignored:
+            return np.zeros(self._messages.num_rows, bool)
+        return np.asarray(pc.is_in(self._operation(), value_set=pa.array(self._envelope.ignored)))
+
+    def deletes(self) -> Mask:
+        """Deletes. Raises InputError for an operation that is refused, and for one that nobody knows."""
+        if not self._messages.num_rows:
+            return np.zeros(0, bool)
+        operation = self._operation()
+        for value, why in self._envelope.refused.items():
+            found = np.flatnonzero(np.asarray(pc.fill_null(pc.equal(operation.cast(pa.string()), value), False)))
+            if len(found):
+                raise InputError(f"{self._origin.row(int(found[0]))}: operation {value!r} is refused: {why}")
+        ignored = self.ignored()
+        told = pc.if_else(pa.array(ignored), self._envelope.operations.upsert_values[0], operation.cast(pa.string()))
+        return self._envelope.operations.deletes(told, self._origin)
+
+    def after(self, places: Indices) -> pa.Table:
+        """The new rows, with the sort keys that only the messages have. Raises InputError for one without a key."""
+        rows = self._of(places, self._envelope.after)
+        self._check_keys(rows, places, self._envelope.after)
+        self._check_available(rows, places)
+        return self._with_sort_keys(rows, places)
+
+    def gone(self, places: Indices) -> pa.Table:
+        """Key, sort and partition columns of the rows that these messages delete."""
+        rows = self._of(places, self._envelope.deleted)
+        self._check_keys(rows, places, self._envelope.deleted)
+        return self._dead(rows, places)
+
+    def left(self, places: Indices) -> pa.Table:
+        """The same of rows where these updates found them; what the old row does not say is as in the new one."""
+        if not len(places):
+            return pa.table({})
+        before, after = self._of(places, self._envelope.before), self._of(places, self._envelope.after)
+        columns = {name: after[name] for name in self._identity}
+        for name in self._identity:
+            if name in before.column_names:
+                columns[name] = pc.coalesce(before[name].cast(after[name].type), after[name])
+        return self._dead(pa.table(columns), places)
+
+    def _dead(self, rows: pa.Table, places: Indices) -> pa.Table:
+        rows = rows.select([name for name in rows.column_names if name in self._identity])
+        return self._with_sort_keys(rows, places) if self._sorts_by_messages else rows
+
+    @property
+    def _sorts_by_messages(self) -> bool:
+        """Whether no sort key is a field of the rows, and the messages have all."""
+        fields = {*self._field_names(self._envelope.after), *self._field_names(self._envelope.deleted)}
+        return all(key.name not in fields and any(self._told(key.name)) for key in self._keys.sort)
+
+    def _field_names(self, field: str) -> list[str]:
+        type_ = self._messages[field].type if field in self._messages.column_names else pa.null()
+        return [child.name for child in type_] if pa.types.is_struct(type_) else []
+
+    def moved(self, places: Indices) -> Indices:
+        """The updates whose row had another key, or was in another partition."""
+        if self._envelope.before not in self._messages.column_names or not len(places):
+            return places[:0]
+        column = self._messages[self._envelope.before]
+        if not pa.types.is_struct(column.type):
+            return places[:0]
+        before, after = _fields(column), _fields(self._messages[self._envelope.after])
+        has_moved = np.zeros(self._messages.num_rows, bool)
+        for name in self._identity:
+            if name in before.column_names and name in after.column_names and not pa.types.is_null(before[name].type):
+                old, new = schemas.plain(before[name]), schemas.plain(after[name])
+                differ = pc.not_equal(old, new.cast(old.type) if old.type != new.type else new)
+                has_moved |= np.asarray(pc.fill_null(differ, False))
+        return places[has_moved[places]]
+
+    def _of(self, places: Indices, field: str) -> pa.Table:
+        """The rows in a field of these messages. Raises InputError where there is none."""
+        column = self._messages[field].take(pa.array(places)) if field in self._messages.column_names else None
+        if not len(places):
+            empty = column is None or not pa.types.is_struct(column.type)
+            return pa.table({}) if empty else _fields(column)
+        if column is None or not pa.types.is_struct(column.type) or column.null_count:
+            missing = 0 if column is None else int(np.argmax(np.asarray(column.is_null())))
+            if column is not None and not column.null_count:
+                raise InputError(f"{self._origin.name}: field {field!r} is {column.type}, it must hold rows")
+            operation = self._operation()[int(places[missing])].as_py()
+            hint = (
+                ": without it nobody knows which row is gone (PostgreSQL: set REPLICA IDENTITY)"
+                if field == "before"
+                else ""
+            )
+            raise InputError(
+                f"{self._origin.row(int(places[missing]))}: operation {operation!r} has no row in {field!r}{hint}"
+            )
+        return _fields(column)
+
+    def _check_keys(self, rows: pa.Table, places: Indices, field: str) -> None:
+        for name in self._identity if len(places) else ():
+            what = "a key" if name in self._keys.primary else "a partition key"
+            if name not in rows.column_names:
+                raise InputError(
+                    f"{self._origin.row(int(places[0]))}: {field!r} has no field {name!r}, {what} of the table "
+                    f"(fields: {', '.join(rows.column_names)}){_advice(what, name)}"
+                )
+            if rows[name].null_count:
+                index = int(np.argmax(np.asarray(rows[name].is_null())))
+                raise InputError(
+                    f"{self._origin.row(int(places[index]))}: field {name!r} in {field!r}, {what} of the table, is null"
+                    f"{_advice(what, name)}"
+                )
+
+    def _check_available(self, rows: pa.Table, places: Indices) -> None:
+        for name in rows.column_names:
+            if not schemas.is_string(rows[name].type):
+                continue
+            found = pc.is_in(rows[name], value_set=pa.array(_UNAVAILABLE, rows[name].type))
+            if pc.any(found).as_py():
+                index = int(np.argmax(np.asarray(found)))
+                raise InputError(
+                    f"{self._origin.row(int(places[index]))}: column {name!r} is {_UNAVAILABLE[0]}: PostgreSQL did not "
+                    "say its value, and an upsert replaces the whole row: set REPLICA IDENTITY FULL on the source table"
+                )
+
+    def _with_sort_keys(self, rows: pa.Table, places: Indices) -> pa.Table:
+        """The rows with those sort keys of the table that they lack, from the messages."""
+        for key in self._keys.sort:
+            if key.name in rows.column_names or not len(places):
+                continue
+            found = next(self._told(key.name), None)
+            if found is None:
+                raise InputError(
+                    f"{self._origin.name}: sort key {key.name!r} is neither a field of the rows nor of the messages "
+                    f"({columns_shown(self._messages.column_names)})"
+                )
+            values = found.take(pa.array(places))
+            if values.null_count:
+                index = int(np.argmax(np.asarray(values.is_null())))
+                raise InputError(f"{self._origin.row(int(places[index]))}: the message has no {key.name!r}, a sort key")
+            rows = rows.append_column(key.name, values)
+        return rows
+
+    def _told(self, name: str) -> Iterator[pa.ChunkedArray]:
+        """What the messages say under a name."""
+        bare = name.removeprefix("__")
+        if bare in self._messages.column_names:
+            yield self._messages[bare]
+        source = self._envelope.source
+        if source in self._messages.column_names and pa.types.is_struct(self._messages[source].type):
+            details = _fields(self._messages[source])
+            for known in (bare, bare.removeprefix(f"{source}_")):
+                if known in details.column_names:
+                    yield details[known]
+
+
+def _advice(what: str, name: str) -> str:
+    if what == "a partition key":
+        return f": give its value in partition (--partition {name}=VALUE), or set REPLICA IDENTITY FULL at the source"
+    return ""
+
+
+def _fields(column: pa.ChunkedArray) -> pa.Table:
+    """The fields of structs as columns. Those of a null struct are null."""
+    if isinstance(column, pa.Array):
+        column = pa.chunked_array([column])
+    return pa.table(dict(zip([f.name for f in column.type], column.flatten(), strict=True)))
+
+
+def _in_order(parts: Sequence[Placed]) -> Placed:
+    """Rows of two kinds by their places."""
+    named = [placed for placed in parts if placed.rows.num_rows]
+    if len(named) < 2:
+        return named[0] if named else parts[-1]
+    first, other = named[0].rows, named[1].rows
+    places = np.concatenate([placed.places for placed in named])
+    order = np.argsort(places, kind="stable")
+    rows = pa.concat_tables([first, other.select(first.column_names).cast(first.schema)])
+    return Placed(rows.take(pa.array(order)), places[order])

@@ -1,0 +1,67 @@
+"""Formats of change events: what Debezium, Maxwell and AWS DMS call things, by their documentation.
+
+debezium   {"op": "u", "before": {…} or null, "after": {…}, "source": {"lsn": 24023128, …}, "ts_ms": 1714000000142}
+maxwell    {"type": "update", "data": {…}, "old": {what changed}, "ts": 1477053234, "xid": 23396, …}
+dms        Op,id,name                                  a column of files, no envelope
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from deltacompact.base.errors import InputError
+from deltacompact.change_events.operations import Operations
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """The fields of a message. `deleted` has the row that a delete names, `before` what an update replaced, or a part.
+
+    `ignored` operations do nothing to rows; `refused` ones come with what to do about them.
+    """
+
+    operations: Operations
+    after: str
+    before: str
+    deleted: str
+    ignored: tuple[str, ...] = ()
+    refused: dict[str, str] = field(default_factory=dict)
+    source: str | None = None
+    """A field with details, such as the log's position."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((self.operations.column, self.before, self.after)))
+
+
+_RESTATE = "it empties the table: restate the partitions (catalog.restate), and append the events behind it"
+_DDL = "it changes the table's schema: leave such messages out, new columns come with the rows"
+
+FORMATS: dict[str, Envelope | Operations] = {
+    "debezium": Envelope(
+        Operations("op", ("c", "r", "u"), ("d",), ""),
+        after="after",
+        before="before",
+        deleted="before",
+        refused={"t": _RESTATE},
+        source="source",
+    ),
+    "maxwell": Envelope(
+        Operations("type", ("insert", "update", "bootstrap-insert"), ("delete",), ""),
+        after="data",
+        before="old",
+        deleted="data",
+        ignored=("bootstrap-start", "bootstrap-complete"),
+        refused=dict.fromkeys(
+            ("table-create", "table-alter", "table-drop", "database-create", "database-alter", "database-drop"), _DDL
+        ),
+    ),
+    "dms": Operations("Op", ("I", "U"), ("D",), ""),
+}
+
+
+def format_of(name: str) -> Envelope | Operations:
+    """The format. Raises InputError for another name."""
+    if name not in FORMATS:
+        raise InputError(f"format {name!r} is none of {', '.join(FORMATS)}")
+    return FORMATS[name]

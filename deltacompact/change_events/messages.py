@@ -1,0 +1,121 @@
+"""Messages as lines of JSON, as Kafka Connect writes them: one message a line, with or without its schema.
+
+    {"op": "c", "after": {"id": 1}, …}                          a message
+    {"schema": {…}, "payload": {"op": "c", …}}                  the same with its schema, which is cut off
+    null                                                        a tombstone
+
+The types of the rows' fields come from the stream, where it knows them.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json
+
+from deltacompact.base.errors import InputError
+from deltacompact.base.model import ContentType
+from deltacompact.base.wording import text_of
+from deltacompact.change_events.envelopes import PAYLOAD, TOMBSTONE
+from deltacompact.change_events.events import Origin
+from deltacompact.change_events.formats import Envelope
+from deltacompact.tabular import schemas
+from deltacompact.tabular.text_files import TEXT_BLOCK_BYTES, parsed_type
+
+_WITH_SCHEMA = rb'^\s*\{\s*"schema"\s*:.*?"payload"\s*:'
+_SHOWN = 80
+
+
+def read_messages(text: bytes, name: str, envelope: Envelope, known: pa.Schema | None) -> tuple[pa.Table, Origin]:
+    """The messages as rows, and the line of each. Raises InputError naming the line that is no JSON object."""
+    text = text.removeprefix(codecs.BOM_UTF8)
+    lines = pc.split_pattern(pa.array([text], pa.large_binary()), pattern=b"\n").values
+    said = pc.invert(pc.match_substring_regex(lines, pattern=r"^\s*$"))
+    origin = Origin(name, np.flatnonzero(np.asarray(said)) + 1, "line")
+    lines = lines.filter(said)
+    if not len(lines):
+        return pa.table({}), origin
+    lines = pc.replace_substring_regex(lines, pattern=rb"^\s*null\s*$", replacement=b'{"%s":true}' % TOMBSTONE.encode())
+    lines = pc.replace_substring_regex(lines, pattern=_WITH_SCHEMA, replacement=b'{"payload":', max_replacements=1)
+    plain = _joined(lines)
+    try:
+        found = _parsed(plain, None)
+        stored = _stored(found.schema, envelope, known)
+        if stored is None:
+            return found, origin
+        typed = _parsed(plain, pa.schema([(field.name, parsed_type(field.type, ContentType.JSON)) for field in stored]))
+        return _in_types(typed, stored, name), origin
+    except pa.ArrowInvalid as error:
+        raise _unparsable(text, origin, error) from error
+
+
+def _joined(lines: pa.Array) -> pa.Buffer:
+    ended = pc.binary_join_element_wise(lines, pa.scalar(b"", pa.large_binary()), pa.scalar(b"\n", pa.large_binary()))
+    offsets = np.frombuffer(ended.buffers()[1], np.int64)[ended.offset : ended.offset + len(ended) + 1]
+    return ended.buffers()[2].slice(offsets[0], offsets[-1] - offsets[0])
+
+
+def _parsed(text: pa.Buffer, types: pa.Schema | None) -> pa.Table:
+    return pa.json.read_json(
+        pa.BufferReader(text),
+        read_options=pa.json.ReadOptions(block_size=TEXT_BLOCK_BYTES),
+        parse_options=pa.json.ParseOptions(explicit_schema=types, unexpected_field_behavior="infer"),
+    )
+
+
+def _in_types(table: pa.Table, stored: pa.Schema, name: str) -> pa.Table:
+    changed = {
+        table.schema.get_field_index(field.name): (
+            field,
+            schemas.cast(table[field.name], field.type, name, field.name),
+        )
+        for field in stored
+    }
+    return schemas.with_columns(table, changed)
+
+
+def _stored(found: pa.Schema, envelope: Envelope, known: pa.Schema | None) -> pa.Schema | None:
+    """The columns of messages, with the stream's types for those fields of rows that it knows; None: it knows none."""
+    if not known:
+        return None
+    if PAYLOAD in found.names and envelope.operations.column not in found.names:
+        inner = found.field(PAYLOAD)
+        if not pa.types.is_struct(inner.type):
+            return None
+        stored = [inner.with_type(pa.struct([_typed(field, envelope, known) for field in inner.type]))]
+    else:
+        stored = [_typed(field, envelope, known) for field in found if field.name in envelope.names]
+    return pa.schema(stored) if any(found.field(field.name) != field for field in stored) else None
+
+
+def _typed(field: pa.Field, envelope: Envelope, known: pa.Schema) -> pa.Field:
+    """A field of messages; one that holds rows with the stream's types."""
+    if field.name not in (envelope.before, envelope.after) or not pa.types.is_struct(field.type):
+        return field
+    types = {column.name: schemas.stored_type(column.type) for column in known if not pa.types.is_null(column.type)}
+    return field.with_type(pa.struct([child.with_type(types.get(child.name, child.type)) for child in field.type]))
+
+
+def _unparsable(text: bytes, origin: Origin, error: pa.ArrowInvalid) -> InputError:
+    """The error that names the first line that is no JSON object; if all are, what the parser said."""
+    lines: Sequence[bytes] = text.split(b"\n")
+    assert origin.numbers is not None
+    for number in origin.numbers:
+        line = lines[number - 1]
+        try:
+            message = json.loads(line)
+        except ValueError as why:
+            return InputError(f"{origin.name}, line {number:,} is no JSON ({why}): {_start(line)}")
+        if not isinstance(message, dict) and message is not None:
+            return InputError(f"{origin.name}, line {number:,} is no JSON object: {_start(line)}")
+    return InputError(f"{origin.name} cannot be read: {text_of(error)}")
+
+
+def _start(line: bytes) -> str:
+    shown = line.decode(errors="replace").strip()
+    return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"

@@ -1,0 +1,87 @@
+"""Rows by their partition columns. Each value becomes the text that names its partition.
+
+day          id                      day=2026-11-01    id 1, 3
+2026-11-01   1                       day=2026-11-02    id 2
+2026-11-02   2
+2026-11-01   3
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltacompact.base.errors import InputError, SchemaError
+from deltacompact.base.model import partition_text
+from deltacompact.base.wording import columns_shown
+from deltacompact.change_events.events import Events, Indices, Origin, Placed
+from deltacompact.tabular import schemas
+
+Values = tuple[tuple[str, str | None], ...]
+"""Names and values of partition columns."""
+
+
+def by_partition(events: Events, names: Sequence[str]) -> Iterator[tuple[dict[str, str | None], Events]]:
+    """The events of each partition, in the order of the partitions' values."""
+    if not names:
+        yield {}, events
+        return
+    parts: dict[Values, tuple[Placed, Placed]] = {}
+    nothing = tuple(Placed(placed.rows.slice(0, 0), placed.places[:0]) for placed in (events.upserts, events.deletes))
+    for number, placed in enumerate((events.upserts, events.deletes)):
+        for values, rows, indices in divided(placed.rows, names):
+            known = parts.get(values, nothing)
+            part = Placed(rows, placed.places[indices])
+            parts[values] = (part, known[1]) if number == 0 else (known[0], part)
+    for values, (upserts, deletes) in sorted(parts.items(), key=lambda item: [value or "" for _, value in item[0]]):
+        yield dict(values), Events(events.name, upserts, deletes)
+
+
+def divided(table: pa.Table, names: Sequence[str]) -> Iterator[tuple[Values, pa.Table, Indices]]:
+    """The rows of each combination of values, in their order, and where they stand in the table."""
+    if not table.num_rows:
+        return
+    combined, codes, texts = np.zeros(table.num_rows, np.int64), [], []
+    for name in names:
+        column = schemas.plain(table[name])
+        encoded = pc.dictionary_encode(column, null_encoding="encode").combine_chunks()
+        codes.append(np.asarray(encoded.indices))
+        texts.append([_text(value, pa.field(name, column.type)) for value in encoded.dictionary])
+        combined = combined * len(texts[-1]) + codes[-1]
+    _, number_of, counts = np.unique(combined, return_inverse=True, return_counts=True)
+    order, ends = np.argsort(number_of, kind="stable"), np.cumsum(counts)
+    rows = table if len(ends) == 1 else table.take(pa.array(order))
+    for start, end in zip([0, *ends[:-1]], ends, strict=True):
+        first = order[start]
+        values = tuple((name, text[code[first]]) for name, text, code in zip(names, texts, codes, strict=True))
+        yield values, rows.slice(start, end - start), order[start:end]
+
+
+def check_partition_columns(table: pa.Table, names: Sequence[str], origin: Origin) -> None:
+    """Raise InputError for a partition column that is missing or has a null."""
+    for name in names:
+        if name not in table.column_names:
+            raise InputError(
+                f"{origin.name}: partition key {name!r} is no column of the rows "
+                f"({columns_shown(table.column_names)}): give its value in partition (--partition {name}=VALUE)"
+            )
+        if table[name].null_count:
+            index = int(np.argmax(np.asarray(table[name].is_null())))
+            raise InputError(
+                f"{origin.row(index)}: partition column {name!r} is null: correct the row, or append such rows apart, "
+                f"with partition={{{name!r}: None}} (--partition {name})"
+            )
+
+
+def _text(value: pa.Scalar, field: pa.Field) -> str | None:
+    """A partition value's text, from which every reader gets the value back."""
+    text = partition_text(value)
+    try:
+        if text is None or schemas.partition_scalar(text, field).equals(value):
+            return text
+    except SchemaError:
+        pass
+    raise InputError(f"partition column {field.name!r}: {field.type} values cannot name partitions")

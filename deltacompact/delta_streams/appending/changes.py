@@ -1,0 +1,300 @@
+"""Appends of change events, and of rows of many partitions: one commit a partition.
+
+    op  day   id             day=1   delete data/9a….parquet  id 2          position 41
+    c   1     1                      upsert data/5c….parquet  id 1          position 42
+    d   1     2              day=2   upsert data/e1….parquet  id 3          position 41
+    u   2     3
+
+All rows are read, checked and written before the first commit, so a bad row commits nothing. Each partition's log knows
+the token of its commit: after a crash between two commits the same call again commits the rest, and skips the others.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+
+from deltacompact.base import expect
+from deltacompact.base.errors import ConflictError, DeltaCompactError, InputError
+from deltacompact.base.model import Appended, ContentType, DataFile, Delta, OperationType, Partition, Table
+from deltacompact.base.partitions import all_done, done_for_each
+from deltacompact.change_events.envelopes import unwrapped
+from deltacompact.change_events.events import Events, Origin, all_places, joined
+from deltacompact.change_events.formats import Envelope, format_of
+from deltacompact.change_events.last_events import last_events
+from deltacompact.change_events.messages import read_messages
+from deltacompact.change_events.operations import Operations
+from deltacompact.change_events.partitions import by_partition, check_partition_columns
+from deltacompact.delta_streams.appending.incoming import incoming, rows_of
+from deltacompact.delta_streams.appending.sources import canonical_name
+from deltacompact.delta_streams.appending.stream_writer import CommitTerms, StreamWriter
+from deltacompact.storage.identity import is_uri
+from deltacompact.storage.opening import as_uri, open_object
+from deltacompact.tabular import files, formats, schemas
+from deltacompact.tabular.damage import naming
+from deltacompact.tabular.text_files import whole_text
+
+if TYPE_CHECKING:
+    from deltacompact.delta_streams.streams import Streams
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeOptions:
+    """What rows say of themselves: their operation, by a column or an envelope, and their partition, by `routed`.
+
+    Without `says_operation` all rows have `operation`. `fixed` has the partition values that the caller gives.
+    """
+
+    operation: OperationType = OperationType.UPSERT
+    says_operation: Operations | Envelope | None = None
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    routed: tuple[str, ...] = ()
+
+
+def change_options(
+    table: Table,
+    partition: Mapping[str, Any] | Partition | None,
+    operation: str,
+    operation_column: str | None,
+    upsert_values: Sequence[Any] | None,
+    delete_values: Sequence[Any] | None,
+    partition_by: Sequence[str] | str | None,
+    format_: str | None,
+) -> ChangeOptions | None:
+    """The options; None for rows of one partition and one operation. Raises InputError naming options that clash."""
+    says = _says_operation(operation, operation_column, upsert_values, delete_values, format_)
+    fixed = dict(partition.values) if isinstance(partition, Partition) else partition
+    if fixed is not None and not isinstance(fixed, Mapping):
+        return None  # Partition.of says what is wrong
+    routed = tuple(name for name in table.partition_keys if name not in (fixed or {}))
+    _check_partition_by(table, partition_by, fixed or {}, routed)
+    if says is None and not routed:
+        return None
+    if says is not None and table.keys is None:
+        raise InputError(
+            f"table {table.table_id!r} has no keys yet, which tell the last event of a row: create it with primary "
+            "keys (--primary-key)"
+        )
+    Partition.of(table.partition_keys, {**dict.fromkeys(routed), **(fixed or {})})
+    try:
+        kind = OperationType(str(operation).lower())
+    except ValueError:
+        raise InputError(f"operation {operation!r} is neither 'upsert' nor 'delete'") from None
+    return ChangeOptions(kind, says, fixed or {}, routed)
+
+
+def _says_operation(
+    operation: str,
+    column: str | None,
+    upsert_values: Sequence[Any] | None,
+    delete_values: Sequence[Any] | None,
+    format_: str | None,
+) -> Operations | Envelope | None:
+    if column is None and (upsert_values is not None or delete_values is not None):
+        raise InputError("upsert_values and delete_values: name the operation_column that has them")
+    if column is not None and format_ is not None:
+        raise InputError(f"operation_column and format exclude each other: {format_} says where the operation is")
+    if (column or format_) is not None and str(operation).lower() != OperationType.UPSERT:
+        raise InputError(f"operation {operation!r}: each row says its own, by operation_column or format")
+    if format_ is not None:
+        return format_of(expect.text("format", format_))
+    return None if column is None else Operations.of(column, upsert_values, delete_values)
+
+
+def _check_partition_by(
+    table: Table, partition_by: Sequence[str] | str | None, fixed: Mapping[str, Any], routed: Sequence[str]
+) -> None:
+    if partition_by is None:
+        return
+    named = expect.names("partition_by", partition_by)
+    for name in named:
+        if name not in table.partition_keys:
+            known = ", ".join(table.partition_keys) or "none"
+            raise InputError(f"partition_by: {name!r} is no partition key (the table's partition keys: {known})")
+        if name in fixed:
+            raise InputError(f"partition_by: partition key {name!r} has a value in partition, too")
+    for name in routed:
+        if name not in named:
+            raise InputError(f"partition key {name!r} is neither in partition_by nor in partition")
+
+
+@dataclass(slots=True)
+class _Part:
+    """What is written of one partition. `is_known`: its log knows the token, so nothing is written."""
+
+    partition: Partition
+    writer: StreamWriter
+    is_known: bool
+    deltas: list[tuple[OperationType, list[DataFile]]] = field(default_factory=list)
+    called: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def files(self) -> list[DataFile]:
+        return [file for _, files in self.deltas for file in files]
+
+    def add(self, kind: OperationType, file: DataFile | None, name: str) -> None:
+        """One more file, behind the others. Neighbours of one operation are one delta."""
+        if not self.deltas or self.deltas[-1][0] is not kind:
+            self.deltas.append((kind, []))
+        if file is not None:
+            self.deltas[-1][1].append(file)
+            self.called[file.path] = name
+
+
+class ChangesWriter:
+    """Writes one batch of change events to the partitions of a table."""
+
+    def __init__(
+        self,
+        catalog: Streams,
+        table: Table,
+        writer_of: Callable[[Partition], StreamWriter],
+        options: ChangeOptions,
+        terms: CommitTerms,
+    ) -> None:
+        self._catalog = catalog
+        self._table = table
+        self._writer_of = writer_of
+        self._options = options
+        self._terms = terms
+        self._begun_s = catalog.clock()
+        self._parts: dict[Partition, _Part] = {}
+
+    def append(self, tables: Any) -> Appended:
+        """Commit the rows. Raises InputError, before anything is committed, naming table and row."""
+        return self._append(self._events(table, origin) for table, origin in _numbered(tables))
+
+    def append_files(self, sources: Sequence[str], content_type: ContentType | None) -> Appended:
+        """Commit the rows of files. Raises InputError, before anything is committed, naming file and row or line."""
+        distinct = {canonical_name(source): source for source in sources}
+        known = self._known_types()
+        return self._append(
+            self._events(table, origin)
+            for source in distinct.values()
+            for table, origin in self._read(source, content_type, known)
+        )
+
+    def _append(self, batches: Iterable[Events]) -> Appended:
+        try:
+            for events in joined(batches):
+                self._write(events)
+            all_done([part for part in self._parts.values() if not part.is_known], self._check, self._catalog.at_once)
+        except BaseException:
+            for part in self._parts.values():
+                part.writer.discard(part.files)
+            raise
+        return Appended(tuple(self._committed(sorted(self._parts.values(), key=lambda part: str(part.partition)))))
+
+    # Reading
+
+    def _events(self, table: pa.Table, origin: Origin) -> Events:
+        options, keys = self._options, self._table.keys
+        table = schemas.computable(table, origin.name)
+        files.check_columns(table.schema, origin.name)
+        if isinstance(options.says_operation, Envelope):
+            assert keys is not None
+            return unwrapped(table, options.says_operation, origin, keys, options.routed)
+        check_partition_columns(table, options.routed, origin)
+        if options.says_operation is not None:
+            assert keys is not None
+            return options.says_operation.events(table, origin, keys, self._table.partition_keys)
+        rows, nothing = all_places(table), all_places(table.slice(0, 0))
+        is_upsert = options.operation is OperationType.UPSERT
+        return Events(origin.name, rows if is_upsert else nothing, nothing if is_upsert else rows)
+
+    def _read(
+        self, source: str, content_type: ContentType | None, known: pa.Schema | None
+    ) -> Iterator[tuple[pa.Table, Origin]]:
+        uri = source if is_uri(source) else as_uri(os.path.abspath(source))
+        format_, says = content_type or formats.content_type_of(source), self._options.says_operation
+        if isinstance(says, Envelope) and format_ is ContentType.JSON:
+            store, path = open_object(self._catalog.store, uri)
+            with naming(source), store.open(path) as opened:
+                text = whole_text(opened, source)
+            yield read_messages(text, source, says, known)
+            return
+        file = files.inspect(self._catalog.store, uri, format_, known, managed=False)
+        for first, table in files.read(self._catalog.store, file):
+            yield table, _origin(source, first, table)
+
+    def _known_types(self) -> pa.Schema | None:
+        """The types for the columns of text files: those of the partition, or of the table's last one."""
+        if not self._options.routed:
+            return self._writer_of(self._partition({})).known_types()
+        return StreamWriter(self._catalog, self._table.table_id, Partition()).columns_of_another_partition()
+
+    # Writing
+
+    def _partition(self, values: Mapping[str, str | None]) -> Partition:
+        return Partition.of(self._table.partition_keys, {**self._options.fixed, **values})
+
+    def _write(self, events: Events) -> None:
+        work = []
+        for values, here in by_partition(events, self._options.routed):
+            partition = self._partition(values)
+            if here.count and partition not in self._parts:
+                self._parts[partition] = _Part(partition, self._writer_of(partition), False)
+                work.append((self._parts[partition], here, True))
+            elif here.count:
+                work.append((self._parts[partition], here, False))
+        all_done(work, lambda one: self._write_part(*one), self._catalog.at_once)
+
+    def _write_part(self, part: _Part, events: Events, is_new: bool) -> None:
+        if is_new:
+            part.is_known = part.writer.knows(self._terms.token)
+        keys = self._table.keys
+        says = self._options.says_operation is not None
+        if says:
+            assert keys is not None
+            schemas.check_partition_values(events.deletes.rows, part.partition, events.name)
+            events = last_events(events, keys, self._table.partition_keys)
+        for kind, rows in ((OperationType.DELETE, events.deletes.rows), (OperationType.UPSERT, events.upserts.rows)):
+            if not rows.num_rows:
+                continue
+            if says and kind is OperationType.DELETE:
+                rows = rows.drop_columns([name for name in rows.column_names if name in part.partition.names])
+            given = None if part.is_known else rows_of(rows, events.name)
+            part.add(kind, part.writer.write(given, kind, keys) if given else None, events.name)
+
+    def _check(self, part: _Part) -> None:
+        part.writer.check(part.deltas, self._terms, part.called)
+
+    # Committing
+
+    def _committed(self, parts: Sequence[_Part]) -> list[tuple[Partition, tuple[Delta, ...]]]:
+        done, errors = done_for_each(parts, self._commit, self._catalog.at_once)
+        if not errors:
+            return done
+        part, error = errors[0]
+        if not done or not isinstance(error, DeltaCompactError):
+            raise error
+        again = "repeat the append with the same token" if self._terms.token else "append their rows again"
+        raise type(error)(
+            f"partition {part.partition}: {error} ({len(done):,} of {len(parts):,} partitions are committed; for the "
+            f"others {again})"
+        ) from error
+
+    def _commit(self, part: _Part) -> tuple[Partition, tuple[Delta, ...]]:
+        if not part.is_known:
+            return part.partition, part.writer.commit_files(part.deltas, self._terms, self._begun_s, part.called)
+        known = part.writer.committed_by(self._terms.token, tuple(kind for kind, _ in part.deltas))
+        if known is None:
+            raise ConflictError(f"partition {part.partition}: the log forgot token {self._terms.token}: append again")
+        return part.partition, known
+
+
+def _numbered(tables: Any) -> Iterator[tuple[pa.Table, Origin]]:
+    for rows in incoming(tables):
+        first = 0
+        for table in rows.tables:
+            yield table, _origin(rows.name, first, table)
+            first += table.num_rows
+
+
+def _origin(name: str, first: int, table: pa.Table) -> Origin:
+    return Origin(name, np.arange(first + 1, first + 1 + table.num_rows) if first else None)
