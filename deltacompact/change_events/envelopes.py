@@ -71,7 +71,7 @@ def _without_tombstones(messages: pa.Table, envelope: Envelope) -> tuple[pa.Tabl
 
 
 def _check_envelope(messages: pa.Table, envelope: Envelope, origin: Origin) -> None:
-    for name in (envelope.operations.column, envelope.after, envelope.deleted):
+    for name in (envelope.operations.column, envelope.after):
         if name not in messages.column_names and messages.num_rows:
             raise InputError(
                 f"{origin.name}: the messages have no field {name!r} ({columns_shown(messages.column_names)}): they "

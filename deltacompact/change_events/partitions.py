@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltacompact.base.errors import InputError, SchemaError
+from deltacompact.base.errors import InputError
 from deltacompact.base.model import partition_text
 from deltacompact.base.wording import columns_shown
 from deltacompact.change_events.events import Events, Indices, Origin, Placed
@@ -78,10 +78,10 @@ def check_partition_columns(table: pa.Table, names: Sequence[str], origin: Origi
 
 def _text(value: pa.Scalar, field: pa.Field) -> str | None:
     """A partition value's text, from which every reader gets the value back."""
-    text = partition_text(value)
     try:
+        text = partition_text(value)
         if text is None or schemas.partition_scalar(text, field).equals(value):
             return text
-    except SchemaError:
+    except InputError:
         pass
     raise InputError(f"partition column {field.name!r}: {field.type} values cannot name partitions")

@@ -27,9 +27,11 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
-from deltacompact.base.errors import InputError, SchemaError
-from deltacompact.base.model import DataFile, FarValues, OperationType, Partition, Token, partition_text
+from deltacompact.base.model import DataFile, FarValues, OperationType, Partition, Token
 from deltacompact.base.numbers import UNNUMBERED
+from deltacompact.change_events.events import Origin
+from deltacompact.change_events.operations import Operations
+from deltacompact.change_events.partitions import divided
 from deltacompact.delta_streams.appending.incoming import key_columns
 from deltacompact.delta_streams.paths import TablePaths
 from deltacompact.index.sort_widths import longest_values
@@ -44,10 +46,7 @@ _log = logging.getLogger(__name__)
 OPEN_FILES_MAX = 64
 """Files that a task holds open at a time; beyond that the one longest unused is finished."""
 
-_OPERATIONS = {
-    **dict.fromkeys(("upsert", "insert", "update", "u", "i", "c", "r"), OperationType.UPSERT),
-    **dict.fromkeys(("delete", "d"), OperationType.DELETE),
-}
+_OPERATIONS = Operations("the operation column", advice=": correct it")
 _QUERY_ID = "sql.streaming.queryId"
 
 Kind = tuple[Partition, OperationType]
@@ -123,46 +122,19 @@ def _routed(target: WriteTarget, table: pa.Table) -> Iterator[tuple[Kind, pa.Tab
 
 
 def _deletes(column: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
-    """Which rows are deletes."""
-    encoded = column.combine_chunks().dictionary_encode(null_encoding="encode")
-    kinds = []
-    for value in encoded.dictionary.to_pylist():
-        kind = _OPERATIONS.get(str(value).strip().lower()) if value is not None else None
-        if kind is None:
-            raise InputError(f"operation {value!r} is none of {', '.join(_OPERATIONS)}")
-        kinds.append(kind is OperationType.DELETE)
-    deletes: npt.NDArray[np.bool_] = np.array(kinds, bool)[np.asarray(encoded.indices)]
-    return deletes
+    """Which rows are deletes. Case and blanks around a value do not count."""
+    told = pc.utf8_lower(pc.utf8_trim_whitespace(column.cast(pa.string())))
+    return _OPERATIONS.deletes(told, Origin("the written rows"))
 
 
 def _by_partition(target: WriteTarget, table: pa.Table) -> Iterator[tuple[Partition, pa.Table]]:
     """Rows by partition; within one, in their order."""
-    fixed = dict(target.fixed)
+    fixed, keys = dict(target.fixed), target.table.partition_keys
     if not target.routed:
-        yield Partition.of(target.table.partition_keys, fixed), table
+        yield Partition.of(keys, fixed), table
         return
-    codes, texts = [], []
-    for name in target.routed:
-        encoded = pc.dictionary_encode(table[name], null_encoding="encode").combine_chunks()
-        codes.append(np.asarray(encoded.indices))
-        texts.append([_text(value, table.schema.field(name)) for value in encoded.dictionary])
-    combined = np.stack(codes, axis=1)
-    for combination in np.unique(combined, axis=0):
-        values = {name: texts[number][combination[number]] for number, name in enumerate(target.routed)}
-        here = (combined == combination).all(axis=1)
-        partition = Partition.of(target.table.partition_keys, fixed | values)
-        yield partition, table if here.all() else table.filter(pa.array(here))
-
-
-def _text(value: pa.Scalar, field: pa.Field) -> str | None:
-    """A partition value's text, from which every reader gets the value back."""
-    text = partition_text(value)
-    try:
-        if text is None or schemas.partition_scalar(text, field).equals(value):
-            return text
-    except SchemaError:
-        pass
-    raise InputError(f"partition column {field.name!r}: {field.type} values cannot name partitions")
+    for values, rows, _ in divided(table, target.routed):
+        yield Partition.of(keys, fixed | dict(values)), rows
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""A batch of change events folds to what its rows fold to one by one, whatever their order, sort keys and partitions."""
+"""A batch of change events folds to what its rows fold to one by one, whatever order, sort keys and partitions."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def oracle_of(batches, sort_keys, day):
     return sorted(row["place"] for row in oracle.rows())
 
 
-@settings(max_examples=examples(150))
+@settings(max_examples=examples(80))
 @given(
     batches=st.lists(EVENTS, min_size=1, max_size=3),
     sort_keys=SORT_KEYS,

@@ -14,11 +14,10 @@ from typing import Any
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import SortKey
+from deltacompact.change_events.values import DELETE_VALUES
 from deltacompact.iceberg_modes.options import FLAG, ColumnName, Listed, OneOf, SortKeys, chosen_values, option
 
 NAME = "upsert"
-DELETE_VALUES = ("D", "d", "delete", "DELETE")
-"""What Debezium, Kafka Connect and most others write where a row says that its key is deleted."""
 
 
 class Reach(enum.StrEnum):

@@ -1,0 +1,290 @@
+"""Messages of Debezium and Maxwell as their documentation shows them, and of a database that changes."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from budgets import examples
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tables import problems
+
+from deltacompact import DeltaStreamCatalog, InputError, open_catalog
+from deltacompact.storage.memory import MemoryStore
+
+SCHEMA = {
+    "type": "struct",
+    "fields": [
+        {
+            "type": "struct",
+            "fields": [
+                {"type": "int32", "optional": False, "default": 0, "field": "id"},
+                {"type": "string", "optional": True, "default": '"payload":{', "field": "name"},
+            ],
+            "optional": True,
+            "name": "dbserver1.inventory.customers.Value",
+            "field": "after",
+        },
+        {"type": "string", "optional": False, "field": "op"},
+    ],
+    "optional": False,
+    "name": "dbserver1.inventory.customers.Envelope",
+}
+SOURCE = {"version": "3.0.5.Final", "connector": "postgresql", "db": "inventory", "table": "customers", "xmin": None}
+
+
+def message(op, before, after, lsn, ts_ms=1714000000142):
+    source = SOURCE | {"lsn": lsn, "ts_ms": ts_ms - 100, "snapshot": "last" if op == "r" else "false"}
+    return {"before": before, "after": after, "source": source, "op": op, "ts_ms": ts_ms, "transaction": None}
+
+
+ANN, BOB = {"id": 1, "name": "Ann", "day": "2026-11-01"}, {"id": 2, "name": "Bob", "day": "2026-11-01"}
+MESSAGES = [
+    message("r", None, ANN, 10),
+    message("c", None, BOB, 11),
+    message("u", None, ANN | {"name": "Anna"}, 12),
+    message("d", {"id": 2, "name": "", "day": None}, None, 13),
+    None,
+    message("u", BOB | {"id": 3}, BOB | {"id": 4}, 14),
+]
+HELD = [(1, "Anna", 12), (4, "Bob", 14)]
+
+
+def written(path, messages, *, with_schema=False, between="\n"):
+    if with_schema:
+        messages = [message and {"schema": SCHEMA, "payload": message} for message in messages]
+    text = between.join(json.dumps(message) for message in messages)
+    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+    return path
+
+
+@pytest.fixture
+def catalog(tmp_path):
+    catalog = open_catalog(tmp_path / "lake")
+    catalog.create_table("t", primary_keys=["id"], sort_keys=["lsn"])
+    return catalog
+
+
+def held(catalog):
+    return sorted((row["id"], row["name"], row["lsn"]) for row in catalog.read("t").to_pylist())
+
+
+@pytest.mark.parametrize("with_schema", [False, True])
+@pytest.mark.parametrize(("name", "between"), [("a.json", "\n"), ("a.jsonl.gz", "\r\n\n \n")])
+def test_debezium_files(catalog, tmp_path, name, between, with_schema):
+    path = written(tmp_path / name, MESSAGES, with_schema=with_schema, between=between)
+    appended = catalog.append_files("t", path, format="debezium")
+    assert [(delta.operation, delta.rows) for delta in appended.deltas] == [("delete", 2), ("upsert", 2)]
+    assert held(catalog) == HELD
+    catalog.append_files("t", path, format="debezium")  # the same again: nothing changes
+    assert held(catalog) == HELD
+    written(tmp_path / "late.json", [message("u", None, BOB, 12)])  # before the delete at 13
+    catalog.append_files("t", tmp_path / "late.json", format="debezium")
+    assert held(catalog) == HELD
+
+
+def frames():
+    said = [message for message in MESSAGES if message]
+    return {
+        "Arrow": pa.Table.from_pylist(said),
+        "pandas": pd.DataFrame(said),
+        "with a tombstone": pa.Table.from_pylist([said[0], dict.fromkeys(said[0]), *said[1:]]),
+        "with schema": pa.Table.from_pylist([{"schema": None, "payload": message} for message in MESSAGES]),
+    }
+
+
+@pytest.mark.parametrize("form", list(frames()))
+def test_debezium_frames(catalog, form):
+    catalog.append("t", frames()[form], format="debezium")
+    assert held(catalog) == HELD
+
+
+def test_debezium_parquet(catalog, tmp_path):
+    pq.write_table(frames()["Arrow"], tmp_path / "a.parquet")
+    catalog.append_files("t", tmp_path / "a.parquet", format="debezium")
+    assert held(catalog) == HELD
+
+
+@pytest.mark.parametrize("name", ["lsn", "__lsn", "ts_ms", "__source_ts_ms", "source_ts_ms"])
+def test_sort_keys_come_from_the_message(name):
+    catalog = DeltaStreamCatalog(MemoryStore())
+    catalog.create_table("t", primary_keys=["id"], sort_keys=[name])
+    catalog.append("t", pa.Table.from_pylist([message("c", None, ANN, 7, 1000)]), format="debezium")
+    expected = {"lsn": 7, "__lsn": 7, "ts_ms": 1000}.get(name, 900)
+    assert catalog.read("t")[name].to_pylist() == [expected]
+    catalog.append("t", pa.Table.from_pylist([message("d", {"id": 1}, None, 6, 999)]), format="debezium")  # late
+    assert catalog.read("t").num_rows == 1
+    catalog.append("t", pa.Table.from_pylist([message("d", {"id": 1}, None, 8, 1001)]), format="debezium")
+    assert catalog.read("t").num_rows == 0
+
+
+def test_a_delete_does_not_trust_the_old_rows_own_sort_key():
+    catalog = DeltaStreamCatalog(MemoryStore())
+    catalog.create_table("t", primary_keys=["id"], sort_keys=["updated"])
+    catalog.append("t", pa.Table.from_pylist([message("c", None, ANN | {"updated": 5}, 1)]), format="debezium")
+    gone = message("d", {"id": 1, "name": "", "day": "", "updated": 0}, None, 2)  # PostgreSQL had the key only
+    catalog.append("t", pa.Table.from_pylist([gone]), format="debezium")
+    assert catalog.read("t").num_rows == 0
+
+
+def test_json_takes_the_types_of_the_stream(tmp_path):
+    catalog = open_catalog(tmp_path / "lake")
+    catalog.create_table("t", primary_keys=["id"])
+    types = pa.schema([("id", pa.int32()), ("name", pa.large_string()), ("born", pa.date32()), ("paid", pa.float64())])
+    catalog.append("t", pa.table({"id": [9], "name": ["Eve"], "born": [None], "paid": [0.5]}, schema=types))
+    rows = [{"id": 1, "name": "2026-01-01T00:00:00", "born": "1990-02-03", "paid": 2}]
+    messages = [message("c", None, row, 1) for row in rows]
+    for name, with_schema in (("a.json", False), ("b.json", True)):
+        path = written(tmp_path / name, messages, with_schema=with_schema)
+        catalog.append_files("t", path, format="debezium", schema_mode="fixed")
+        delta = catalog.state("t", catalog.partitions("t")[0]).deltas[-1]
+        assert delta.files[0].schema == types
+    assert str(catalog.read("t", filter=[("id", "=", 1)])["born"][0]) == "1990-02-03"
+
+
+@settings(max_examples=examples(60))
+@given(
+    steps=st.lists(
+        st.tuples(st.sampled_from("cud"), st.integers(1, 4), st.integers(1, 4), st.sampled_from(["1", "2"])),
+        max_size=20,
+    ),
+    cut=st.integers(0, 20),
+    sorted_=st.booleans(),
+    partitioned=st.booleans(),
+    maxwell=st.booleans(),
+    shuffled=st.randoms(use_true_random=False),
+)
+def test_a_database_and_its_messages(tmp_path_factory, steps, cut, sorted_, partitioned, maxwell, shuffled):
+    """Rows change, change their key, and move between partitions; the table holds what the database holds."""
+    rows, messages = dict[int, dict](), list[dict | None]()
+    for place, (step, old, new, day) in enumerate(steps):
+        lsn, row = place + 1, {"id": new, "day": day, "v": place}
+        before = rows.get(old)
+        if step == "c" and new not in rows:
+            messages.append(said(maxwell, "c", None, row, lsn))
+            rows[new] = row
+        elif step == "u" and before and (new == old or new not in rows):
+            messages.append(said(maxwell, "u", before, row, lsn))
+            del rows[old]
+            rows[new] = row
+        elif step == "d" and before:
+            messages += [said(maxwell, "d", before, None, lsn), None]
+            del rows[old]
+    catalog = DeltaStreamCatalog(MemoryStore())
+    catalog.create_table("t", ["day"] if partitioned else [], ["id"], ["lsn"] if sorted_ else [])
+    folder = tmp_path_factory.mktemp("cdc")
+    parts = [written(folder / "a.json", messages[:cut]), written(folder / "b.json", messages[cut:])]
+    if sorted_:
+        shuffled.shuffle(parts)
+    format_ = "maxwell" if maxwell else "debezium"
+    for path in parts:
+        catalog.append_files("t", path, format=format_)
+    found = catalog.read("t").to_pylist() if catalog.partitions("t") else []
+    expected = sorted((row["id"], row["day"], row["v"]) for row in rows.values())
+    assert sorted((row["id"], row["day"], row["v"]) for row in found) == expected
+    assert not problems(catalog, "t")
+
+
+def said(maxwell, op, before, after, lsn):
+    if not maxwell:
+        return message(op, before, after, lsn)
+    what = {"database": "test", "table": "e", "ts": 1477053217, "xid": 23396, "lsn": lsn}
+    if op == "u":
+        old = {name: value for name, value in before.items() if value != after[name]}
+        return what | {"type": "update", "data": after, "old": old}
+    return what | {"type": {"c": "insert", "d": "delete"}[op], "data": after or before}
+
+
+def test_maxwell_bootstraps(tmp_path):
+    catalog = open_catalog(tmp_path / "lake")
+    catalog.create_table("t", primary_keys=["id"])
+    whole = {"database": "test", "table": "e", "ts": 1450557744}
+    messages = [
+        whole | {"type": "bootstrap-start", "data": {}},
+        whole | {"type": "bootstrap-insert", "data": {"id": 1, "m": 4.5}},
+        whole | {"type": "bootstrap-complete", "data": {}},
+    ]
+    appended = catalog.append_files("t", written(tmp_path / "a.json", messages), format="maxwell")
+    assert [(delta.operation, delta.rows) for delta in appended.deltas] == [("upsert", 1)]
+    assert catalog.read("t").to_pylist() == [{"id": 1, "m": 4.5}]
+    written(tmp_path / "b.json", [whole | {"type": "table-alter", "def": {}, "data": {}}])
+    with pytest.raises(InputError, match=r"b.json, line 1: operation 'table-alter' is refused: it changes the table's"):
+        catalog.append_files("t", tmp_path / "b.json", format="maxwell")
+
+
+GOOD = json.dumps(message("c", None, ANN, 1))
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ([GOOD, "", '{"op": "c", "after"'], "a.json, line 3 is no JSON ("),
+        ([GOOD, "[1]"], "a.json, line 2 is no JSON object: [1]"),
+        ([GOOD, "7"], "a.json, line 2 is no JSON object: 7"),
+        (
+            [GOOD, "null", message("x", None, ANN, 2)],
+            "a.json, line 3: operation 'x' is neither an upsert (c, r, u)",
+        ),
+        ([GOOD, {"after": ANN}], "a.json, line 2: operation None is neither"),
+        (
+            [GOOD, message("t", None, None, 2)],
+            "a.json, line 2: operation 't' is refused: it empties the table",
+        ),
+        ([{"id": 1, "__op": "c"}], "a.json: the messages have no field 'op' (columns: id, __op): they are not of this"),
+        (
+            [GOOD, message("d", None, None, 2)],
+            "a.json, line 2: operation 'd' has no row in 'before': without it",
+        ),
+        ([GOOD, message("u", ANN, None, 2)], "a.json, line 2: operation 'u' has no row in 'after'"),
+        (
+            [message("c", None, {"name": "Ann"}, 1)],
+            "line 1: 'after' has no field 'id', a key of the table (fields",
+        ),
+        (
+            [GOOD, message("c", None, {"id": None}, 1)],
+            "a.json, line 2: field 'id' in 'after', a key of the table",
+        ),
+        ([GOOD, message("d", {"name": "Ann"}, None, 1)], "a.json, line 2: 'before' has no field 'id', a key of"),
+        ([GOOD, message("u", None, ANN, None)], "a.json, line 2: the message has no 'lsn', a sort key"),
+        ([{"op": "c", "after": ANN}], "a.json: sort key 'lsn' is neither a field of the rows nor of the messages"),
+        (
+            [GOOD, message("u", None, ANN | {"name": "__debezium_unavailable_value"}, 3)],
+            "a.json, line 2: column 'name' is __debezium_unavailable_value: PostgreSQL did not say its value, and an",
+        ),
+        (
+            [GOOD, message("c", None, ANN | {"name": 7}, 2)],
+            "a.json cannot be read: JSON parse error: Column(/after/name)",
+        ),
+    ],
+)
+def test_bad_messages_are_named_and_commit_nothing(catalog, tmp_path, lines, said):
+    objects = {stat.path for stat in catalog.store.list("")}
+    lines = [line if isinstance(line, str) else json.dumps(line) for line in lines]
+    (tmp_path / "a.json").write_text("\n".join(lines))
+    with pytest.raises(InputError) as error:
+        catalog.append_files("t", tmp_path / "a.json", format="debezium")
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+    assert {stat.path for stat in catalog.store.list("")} == objects
+
+
+def test_a_delete_without_its_partition_is_named(tmp_path):
+    catalog = open_catalog(tmp_path / "lake")
+    catalog.create_table("t", ["day"], ["id"])
+    path = written(tmp_path / "a.json", [message("c", None, ANN, 1), message("d", {"id": 1, "day": None}, None, 2)])
+    with pytest.raises(InputError, match=r"line 2: field 'day' in 'before', a partition key of the table, is null"):
+        catalog.append_files("t", path, format="debezium")
+    assert catalog.append_files("t", path, {"day": "2026-11-01"}, format="debezium").rows == 1
+
+
+@pytest.mark.parametrize("text", ["", "\n\n", "null\nnull\n"])
+def test_files_without_messages(catalog, tmp_path, text):
+    (tmp_path / "a.json").write_text(text)
+    appended = catalog.append_files("t", tmp_path / "a.json", format="debezium")
+    assert (appended.committed, appended.commits, appended.position) == (False, (), None)
+    assert appended.skipped == "there is no row"

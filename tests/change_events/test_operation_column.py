@@ -1,0 +1,161 @@
+"""The operation column of frames and files: which values mean what, and what is refused."""
+
+from __future__ import annotations
+
+import bz2
+import json
+
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+from deltacompact import DeltaStreamCatalog, InputError, cli, open_catalog
+from deltacompact.iceberg_modes.upsert.options import UpsertOptions
+from deltacompact.storage.memory import MemoryStore
+
+
+@pytest.fixture
+def catalog():
+    catalog = DeltaStreamCatalog(MemoryStore())
+    catalog.create_table("t", primary_keys=["id"])
+    catalog.append("t", pa.table({"id": [1, 2, 3]}))
+    return catalog
+
+
+def ids(catalog):
+    return sorted(catalog.read("t")["id"].to_pylist())
+
+
+@pytest.mark.parametrize("value", UpsertOptions().delete_values)
+def test_what_deletes_in_an_iceberg_table_deletes_here(catalog, value):
+    catalog.append("t", pa.table({"op": [value, "u"], "id": [1, 4]}), operation_column="op")
+    assert ids(catalog) == [2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("values", "given"),
+    [
+        (["X", "I"], {"delete_values": ["X"]}),
+        (["X", "I"], {"delete_values": "X"}),
+        (["I", "D"], {"upsert_values": ["D"], "delete_values": ["I"]}),
+        (["I", "D"], {"delete_values": ["I"], "upsert_values": ("D",)}),
+        ([3, 1], {"upsert_values": [1, 2], "delete_values": [3]}),
+        ([3, 1], {"upsert_values": ["1", "2"], "delete_values": ["3"]}),  # as a command line gives them
+        ([True, False], {"upsert_values": [False], "delete_values": [True]}),
+        (pd.Categorical(["D", "I"]), {}),
+        (["C", "D"], {"delete_values": ["C"], "upsert_values": ["D"]}),
+    ],
+)
+def test_values(catalog, values, given):
+    if given and list(values) == ["I", "D"]:
+        values = list(values)
+    catalog.append("t", pd.DataFrame({"op": values, "id": [1, 4]}), operation_column="op", **given)
+    assert ids(catalog) == [2, 3, 4]
+
+
+def test_frames_of_polars(catalog):
+    catalog.append("t", pl.DataFrame({"op": ["D", "I"], "id": [1, 4]}), operation_column="op")
+    assert ids(catalog) == [2, 3, 4]
+    assert catalog.read("t").column_names == ["id"]
+
+
+@pytest.mark.parametrize(
+    ("frame", "given", "said"),
+    [
+        ({"op": ["I", "X"], "id": [1, 2]}, {}, "the appended table, row 2: operation 'X' is neither an upsert (I, U,"),
+        ({"op": ["I", None], "id": [1, 2]}, {}, "row 2: operation None is neither"),
+        ({"op": [1], "id": [1]}, {}, "operation column 'op' is int64, and I, U, C,"),
+        ({"id": [1]}, {}, "operation column 'op' is missing (columns: id): name the column"),
+        ({"op": ["I"]}, {}, "key column 'id' is missing (columns: none)"),
+        ({"op": ["D"], "v": [1]}, {}, "key column 'id' is missing"),
+        ({"op": ["I"], "id": [1]}, {"operation": "delete"}, "operation 'delete': each row says its own"),
+        ({"op": ["I"], "id": [1]}, {"format": "dms"}, "operation_column and format exclude each other"),
+        ({"op": ["I"], "id": [1]}, {"upsert_values": ["A"], "delete_values": ["A"]}, "operation 'A' is both in"),
+        ({"op": ["I"], "id": ["x"]}, {}, "key column 'id' is string, a string, but in the table it is an integer"),
+    ],
+)
+def test_what_is_refused_commits_nothing(catalog, frame, given, said):
+    objects = {stat.path for stat in catalog.store.list("")}
+    with pytest.raises(InputError) as error:
+        catalog.append("t", pa.table(frame), operation_column="op", **given)
+    assert said in str(error.value)
+    assert "\n" not in str(error.value)
+    assert {stat.path for stat in catalog.store.list("")} == objects
+
+
+def test_rows_of_later_tables_and_batches_are_counted_on(catalog):
+    batches = pa.table({"op": ["I", "I", "X"], "id": [1, 2, 3]}).to_reader(max_chunksize=1)
+    with pytest.raises(InputError, match=r"^the appended table, row 3: operation 'X'"):
+        catalog.append("t", batches, operation_column="op")
+    with pytest.raises(InputError, match=r"^appended table 2, row 1: operation 'X'"):
+        catalog.append(
+            "t", [pa.table({"op": ["I"], "id": [1]}), pa.table({"op": ["X"], "id": [1]})], operation_column="op"
+        )
+
+
+def test_options_that_miss_each_other(catalog):
+    with pytest.raises(InputError, match="name the operation_column that has them"):
+        catalog.append("t", pa.table({"id": [1]}), delete_values=["D"])
+    with pytest.raises(InputError, match="format 'kafka' is none of debezium, maxwell, dms"):
+        catalog.append("t", pa.table({"id": [1]}), format="kafka")
+    catalog.create_table("young")
+    with pytest.raises(InputError, match=r"table 'young' has no keys yet.*--primary-key"):
+        catalog.append("young", pa.table({"op": ["I"], "id": [1]}), operation_column="op")
+
+
+def test_a_destination_takes_no_change_events(catalog):
+    catalog.create_table("other", primary_keys=["id"])
+    catalog.declare_source("other", "t")
+    with pytest.raises(InputError, match="destination"):
+        catalog.append("other", pa.table({"op": ["I"], "id": [1]}), operation_column="op")
+
+
+DMS = "Op,id,name,ts\nI,101,Smith,1\nU,101,Smyth,2\nI,102,Bob,3\nD,102,Bob,4\n"
+
+
+def test_dms_files_on_the_command_line(tmp_path, capsys):
+    (tmp_path / "a.csv").write_text(DMS)
+    (tmp_path / "b.tsv.bz2").write_bytes(bz2.compress(DMS.replace(",", "\t").encode()))
+    lake = str(tmp_path / "lake")
+    assert cli.run(["create", lake, "t", "--primary-key", "id", "--sort-key", "ts"]) == 0
+    for name in ("a.csv", "b.tsv.bz2"):
+        capsys.readouterr()
+        assert cli.run(["append", lake, "t", str(tmp_path / name), "--format", "dms", "--token", name]) == 0
+        assert capsys.readouterr().out.startswith("upsert of 1 row and delete of 1 row in 2 files at position ")
+        assert open_catalog(lake).read("t").to_pylist() == [{"id": 101, "name": "Smyth", "ts": 2}]
+    assert cli.run(["append", lake, "t", str(tmp_path / "a.csv"), "--format", "dms", "--token", "a.csv", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["committed"], document["partitions"][0]["committed"]) == (False, False)
+    assert [delta["operation"] for delta in document["partitions"][0]["deltas"]] == ["delete", "upsert"]
+    (tmp_path / "full.csv").write_text("id,name,ts\n103,Eve,5\n")
+    capsys.readouterr()
+    assert cli.run(["append", lake, "t", str(tmp_path / "full.csv"), "--format", "dms"]) == 2
+    assert "full.csv: operation column 'Op' is missing (columns: id, name, ts)" in capsys.readouterr().err
+    assert cli.run(["append", lake, "t", str(tmp_path / "a.csv"), "--format", "dms", "--reference"]) == 2
+
+
+def test_operations_and_partitions_on_the_command_line(tmp_path, capsys):
+    (tmp_path / "a.jsonl").write_text('{"what": 1, "day": "1", "id": 1}\n{"what": 2, "day": "2", "id": 1}\n')
+    lake = str(tmp_path / "lake")
+    assert cli.run(["create", lake, "t", "--primary-key", "id", "--partition-key", "day"]) == 0
+    capsys.readouterr()
+    told = ["--operation-column", "what", "--upsert-values", "1,3", "--delete-values", "2", "--partition-by", "day"]
+    assert cli.run(["append", lake, "t", str(tmp_path / "a.jsonl"), *told, "--token", "x"]) == 0
+    assert capsys.readouterr().out == "upsert of 1 row and delete of 1 row in 2 files of 2 partitions\n"
+    assert cli.run(["append", lake, "t", str(tmp_path / "a.jsonl"), *told, "--token", "x"]) == 0
+    assert capsys.readouterr().out.startswith("skipped: token 'x' known since position ")
+    assert cli.run(["append", lake, "t", str(tmp_path / "a.jsonl"), *told[:-1], "id"]) == 2
+    assert "'id' is no partition key (the table's partition keys: day)" in capsys.readouterr().err
+
+
+def test_tab_separated_text(tmp_path):
+    catalog = open_catalog(tmp_path / "lake")
+    catalog.create_table("t", primary_keys=["id"])
+    (tmp_path / "a.tsv").write_text('id\tname\n1\t"a,\tb"\n2\t\n')
+    delta = catalog.append_files("t", tmp_path / "a.tsv")
+    assert delta.files[0].path.endswith(".tsv")
+    assert catalog.append_files("t", tmp_path / "a.tsv", reference=True).rows == 2
+    assert catalog.read("t").to_pylist() == [{"id": 1, "name": "a,\tb"}, {"id": 2, "name": None}]
+    assert cli.run(["export", str(tmp_path / "lake"), "t", str(tmp_path / "out.tsv")]) == 0
+    assert (tmp_path / "out.tsv").read_text() == '"id"\t"name"\n1\t"a,\tb"\n2\t\n'
