@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     )
     from deltacompact.base.model import (
         PARTITION_STREAM_POS_VIRTUAL_COL_NAME,
+        Appended,
         ContentType,
         DataFile,
         Delta,
@@ -53,6 +54,7 @@ __version__ = "0.2.0"
 
 __all__ = [
     "PARTITION_STREAM_POS_VIRTUAL_COL_NAME",
+    "Appended",
     "CompactionResult",
     "ConflictError",
     "ContentType",
@@ -106,6 +108,7 @@ _MODULES = {
     "results": ("CompactionResult", "SessionResult"),
     "base.model": (
         "PARTITION_STREAM_POS_VIRTUAL_COL_NAME",
+        "Appended",
         "ContentType",
         "DataFile",
         "Delta",

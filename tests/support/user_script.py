@@ -13,6 +13,7 @@ from pyiceberg.catalog import load_catalog
 
 import deltacompact
 from deltacompact import (
+    Appended,
     CompactionResult,
     ConvertResult,
     Delta,
@@ -32,6 +33,8 @@ lake.create_table(
     "visits", partition_keys=["day"], primary_keys=["id"], sort_keys=["updated", ("version", "descending")]
 )
 assert_type(lake.append("visits", pa.table({"id": [1]}), partition={"day": None}, token=("etl", 7)), Delta)
+assert_type(lake.append("visits", pa.table({"id": [1]}), token=("etl", 8), operation_column="op"), Appended)
+assert_type(lake.append_files("visits", "cdc.json", format="debezium", partition_by="day"), Appended)
 lake.append_files("visits", "monday.csv", {"day": "2026-11-20"}, reference=True)
 result = compact("visits", delta_catalog_client=lake, settings=Settings(executor="local"))
 assert_type(result, CompactionResult)

@@ -1,6 +1,7 @@
 """Appending: rows or files become a delta at the end of a stream.
 
 stream_writer     data first, then the entry; start here
+changes           change events, and rows of many partitions
 incoming          rows from any library that speaks Arrow
 sources           files that a command line names
 shape             which files fit the stream                far          values that a wider type does not hold
