@@ -227,16 +227,6 @@ def keys():
     return TableKeys.of(["id"])
 
 
-@pytest.fixture
-def run(tmp_path, capfd):
-    def call(command, *arguments, status=0):
-        assert cli.run([command, str(tmp_path / "lake"), *map(str, arguments)]) == status
-        told = capfd.readouterr()
-        return told.out + told.err
-
-    return call
-
-
 @pytest.mark.parametrize("command", ["read", "plan", "compact", "check", "export"])
 def test_every_command_names_the_delta_that_blocks_and_the_way_out(tmp_path, run, command):
     blocked(tmp_path, run)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from deltacompact import DeltaStreamCatalog, SchemaError, Settings, cli, compact, open_catalog
+from deltacompact import DeltaStreamCatalog, SchemaError, Settings, compact, open_catalog
 from deltacompact.base.errors import ConflictError, InputError
 from deltacompact.base.events import ColumnsAdded
 from deltacompact.base.model import SchemaMode
@@ -30,16 +30,6 @@ def lake(**declared) -> DeltaStreamCatalog:
     catalog = DeltaStreamCatalog(MemoryStore())
     catalog.create_table("t", primary_keys=["id"], **declared)
     return catalog
-
-
-@pytest.fixture
-def run(tmp_path, capfd):
-    def call(command, *arguments, status=0):
-        assert cli.run([command, str(tmp_path / "lake"), *map(str, arguments)]) == status
-        told = capfd.readouterr()
-        return told.out + told.err
-
-    return call
 
 
 def written(folder: Path, table: pa.Table, name: str = "given.parquet") -> Path:
