@@ -65,7 +65,7 @@ def expire(lake, catalog=None):
 
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch):
-    monkeypatch.setattr(heads.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(heads, "LOOK_AGAIN_AFTER_S", 0)
 
 
 # Signs of tables among the files

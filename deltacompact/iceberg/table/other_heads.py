@@ -33,6 +33,8 @@ from deltacompact.storage.objects import ObjectStat, ObjectStore
 
 LOOKS = 3
 """So often the table is loaded again, until a file that it does not remember is blamed."""
+LOOK_AGAIN_AFTER_S = 0.5
+"""The second look comes after so long, the third one after twice as long."""
 
 Listed = tuple[ObjectStore, Iterable[ObjectStat]]
 """A folder's store, and what is in it."""
@@ -60,7 +62,7 @@ def other_heads(
     found: tuple[OtherHead, ...] = ()
     for look in range(LOOKS):
         if look:
-            wait(look / 2)
+            wait(look * LOOK_AGAIN_AFTER_S)
             table = table.reloaded()
         found = tuple(_unknown(table.metadata, folders))
         if not any(head.is_newer for head in found):
