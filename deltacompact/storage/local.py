@@ -77,7 +77,7 @@ class LocalStore:
     def list(self, prefix: str, start_after: str = "") -> Iterator[ObjectStat]:
         directory = self.root / prefix.rpartition("/")[0]
         found = []
-        for folder, folders, names in os.walk(directory):
+        for folder, folders, names in os.walk(directory, onerror=self._unlisted):
             if self.UNFINISHED in folders:
                 folders.remove(self.UNFINISHED)
             relative = Path(folder).relative_to(self.root).as_posix()
@@ -87,6 +87,11 @@ class LocalStore:
             if path.startswith(prefix) and path > start_after:
                 with contextlib.suppress(NotFoundError):
                     yield self.stat(path)
+
+    def _unlisted(self, error: OSError) -> None:
+        """A folder that is gone holds nothing. One that cannot be opened may hold what is in use."""
+        with contextlib.suppress(NotFoundError), self._reading(error.filename):
+            raise error
 
     def folders(self) -> Iterator[str]:
         if self.root.is_dir():
