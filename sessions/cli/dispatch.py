@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from sessions.records.state_store import StateStore
 
 _LOG = logging.getLogger("sessions")
+_PROGRAM = ("sessions.cli",)
+"""The process of a group imports the program that started it, in a tenth of a second of CPU."""
 _ICEBERG = ("deltacompact.catalog.iceberg",)
 """What sessions on Iceberg tables import besides, in more than a second of CPU."""
 _MEMORY_SHARE = 0.8
@@ -232,7 +234,7 @@ def dispatcher_of(
     records = SwappedRecords(state.store)
     rates, starts = RateStore(records), StartStore(records)
     offers = (*offers_here(cpus, memory), *ours.offers)
-    here = LocalLauncher(logs_folder, run_group, _ICEBERG if allowed.has_iceberg else ())
+    here = LocalLauncher(logs_folder, run_group, (*_PROGRAM, *(_ICEBERG if allowed.has_iceberg else ())))
     means = Means(
         Planner(rates, starts, offers, sessions_max, ours.prices_dated, lambda: admission.busy_slots),
         Launchers({"local": here, **ours.in_background}, here.ready),

@@ -369,13 +369,12 @@ class Dispatcher:
     # Renew and say
 
     def _renew_for_ever(self) -> None:
-        while True:
+        while not self._gone.wait(min(_TICK_S, self._settings.lease_s / 20)):
             with self._lock:
                 holdings = list(self._holding.values())
             for holding in holdings:
                 if not holding.held.lost and time.monotonic() - holding.renewed_s >= self._settings.lease_s / 3:
                     self._renew(holding)
-            time.sleep(min(_TICK_S, self._settings.lease_s / 20))
 
     @staticmethod
     def _renew(holding: _Holding) -> None:
