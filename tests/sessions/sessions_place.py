@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import pyarrow as pa
+from holding import Hold
 from sessions_processes import dispatching, until
 
 import deltacompact
 from sessions.queues.opening import open_queue
 from sessions.records.state_store import StateStore
 
-SLOW = {"executor": "local", "local_threads": 1, "read_mb_per_s": 0.004}
-"""A session on a table of `slow_table` takes some seconds, all of them before anything is published."""
+SLOW = {"executor": "local", "local_threads": 1, "read_mb_per_s": 0.01}
+"""A session on a table of 2,000 rows takes two or three seconds, all of them before anything is published."""
 
 
 class Place:
@@ -24,6 +26,7 @@ class Place:
         self.queue = queue or str(folder / "queue")
         self.state_uri = state or str(folder / "state")
         self.catalog = deltacompact.open_catalog(self.lake)
+        self.hold = Hold(folder)
         self.dispatchers = 0
 
     @property
@@ -42,10 +45,11 @@ class Place:
         document = {"version": 1, "catalog": self.lake, "source_table_id": table_id, "job_run_id": job_run_id, **fields}
         open_queue(self.queue).send(json.dumps(document), table_id)
 
-    def dispatcher(self, *options, **named):
+    def dispatcher(self, *options, held=None, **named):
         self.dispatchers += 1
         log = self.folder / f"dispatcher-{self.dispatchers}.log"
-        return dispatching(self.queue, self.state_uri, log, *options, **named)
+        prepare = partial(self.hold.put, *held) if held else None
+        return dispatching(self.queue, self.state_uri, log, *options, prepare=prepare, **named)
 
     def run(self, job_run_id):
         return self.state.job_run(job_run_id).value
@@ -53,13 +57,6 @@ class Place:
     def session(self, job_run_id):
         (session,) = self.state.sessions(job_run_id)
         return session
-
-    def is_under_way(self, job_run_id):
-        """Whether the engine has begun, so that the base is fixed and there is something to publish."""
-        try:
-            return self.session(job_run_id).engine_session_id
-        except (deltacompact.NotFoundError, ValueError):
-            return False
 
     def ended(self, job_run_id, timeout_s=60.0):
         def found():

@@ -13,13 +13,12 @@ import os
 import re
 import signal
 import socket
-import subprocess
-import sys
 import textwrap
 import threading
 import time
 import urllib.request
 import uuid
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 import boto3
@@ -27,8 +26,10 @@ import cfnlint
 import pytest
 import yaml
 from botocore.config import Config
+from sessions_processes import forked
 
 from sessions.aws.task_token import HEARTBEAT_S, HEARTBEAT_TIMEOUT_S, TaskToken
+from sessions.cli import run
 from sessions.records.state_store import StateStore
 
 pytestmark = pytest.mark.processes
@@ -36,6 +37,8 @@ pytestmark = pytest.mark.processes
 DEPLOY = Path(__file__).parents[2] / "deploy" / "aws"
 MACHINE = DEPLOY / "dispatchers.asl.json"
 TEMPLATE = DEPLOY / "dispatchers.yaml"
+HEARTBEATS_S = 4
+"""Here, for the 300 of the deployment."""
 _DEFINITION = "      Definition:\n"
 
 
@@ -113,7 +116,7 @@ class Nodes:
         self.bucket = bucket
         self.folder = folder
         self.ec2, self.s3 = boto3.client("ec2"), boto3.client("s3")
-        self.processes: dict[str, subprocess.Popen[str]] = {}
+        self.processes: dict[str, ForkServerProcess] = {}
         self.subnets: dict[str, str] = {}
         self.unplugged: set[str] = set()
         self.before = set(self.instances())
@@ -137,22 +140,19 @@ class Nodes:
             if not running and name in self.processes and name not in self.unplugged:
                 self.processes[name].kill()
 
-    def started(self, token: str) -> subprocess.Popen[str]:
+    def started(self, token: str) -> ForkServerProcess:
         # it gives itself up after five heartbeats, when the state machine does: the ratio of the deployment
-        command = [sys.executable, "-m", "sessions", "dispatch", "--heartbeat", "2"]
+        command = ["dispatch", "--heartbeat", str(HEARTBEATS_S / 5)]
         command += ["--queue", str(self.folder / "queue"), "--state", str(self.folder / "state")]
-        environment = {**os.environ, "DELTACOMPACT_TASK_TOKEN": token}
-        return subprocess.Popen(
-            command, env=environment, cwd=DEPLOY.parent.parent, stderr=subprocess.DEVNULL, text=True
-        )
+        return forked(run, command, log=self.folder / "log", DELTACOMPACT_TASK_TOKEN=token)
 
     def alive(self) -> list[str]:
-        return [name for name, process in self.processes.items() if process.poll() is None]
+        return [name for name, process in self.processes.items() if process.is_alive()]
 
     def close(self) -> None:
         for process in self.processes.values():
             process.kill()
-            process.wait()
+            process.join()
 
 
 @pytest.fixture
@@ -173,11 +173,11 @@ def step_functions(moto_endpoint, monkeypatch):
     monkeypatch.setattr(StateTaskServiceSfn, "_normalise_parameters", as_boto3_spells_them)
     monkeypatch.setenv("MOTO_PORT", moto_endpoint.rpartition(":")[2])
     monkeypatch.delenv("AWS_ENDPOINT_URL_S3", raising=False)  # state machines read the S3 beside them
-    for run in (True, False):
-        body = json.dumps({"stepfunctions": {"execute_state_machine": run}}).encode()
+    for really in (True, False):
+        body = json.dumps({"stepfunctions": {"execute_state_machine": really}}).encode()
         request = urllib.request.Request(f"{moto_endpoint}/moto-api/config", body, {"Content-Type": "application/json"})
         urllib.request.urlopen(request).close()
-        if run:
+        if really:
             yield boto3.client("stepfunctions")
 
 
@@ -186,7 +186,7 @@ def eventually(happened, nodes: Nodes, seconds: float = 90.0) -> None:
     while not happened():
         assert time.monotonic() < until, "it did not happen"
         nodes.follow()
-        time.sleep(0.2)
+        time.sleep(0.05)
 
 
 def state_machine(step_functions, bucket: str, launches: int) -> str:
@@ -201,7 +201,7 @@ def state_machine(step_functions, bucket: str, launches: int) -> str:
         "${LaunchTemplate}": template,
         "${StateBucket}": bucket,
         "${StatePrefix}": "prod/",
-        '"HeartbeatSeconds": 300': '"HeartbeatSeconds": 10',  # of which a process takes a few to start
+        '"HeartbeatSeconds": 300': f'"HeartbeatSeconds": {HEARTBEATS_S}',
         '"NumericGreaterThanEquals": 12': f'"NumericGreaterThanEquals": {launches}',
     }.items():
         assert told in definition
@@ -214,6 +214,7 @@ def state_machine(step_functions, bucket: str, launches: int) -> str:
 
 
 def test_a_silent_dispatcher_is_replaced_and_the_machine_continues_as_new(step_functions, tmp_path):
+    forked(int, log=tmp_path / "log").join()  # from now on a process starts in no time
     bucket = f"state-{uuid.uuid4().hex[:8]}"
     boto3.client("s3").create_bucket(Bucket=bucket)
     machine = state_machine(step_functions, bucket, launches=2)
@@ -227,16 +228,16 @@ def test_a_silent_dispatcher_is_replaced_and_the_machine_continues_as_new(step_f
         eventually(lambda: len(list(StateStore(str(tmp_path / "state")).dispatchers())) == 2, nodes)
 
         nodes.unplugged.add(silent)  # EC2 says that it is terminated, and yet it will wake up
-        nodes.processes[silent].send_signal(signal.SIGSTOP)
+        os.kill(nodes.processes[silent].pid, signal.SIGSTOP)
         eventually(lambda: len(nodes.alive()) == 3, nodes)
         assert nodes.instances()[silent]["State"]["Name"] == "terminated"
         assert nodes.instances()[steady]["State"]["Name"] == "running"
         (replacement,) = set(nodes.alive()) - {steady, silent}
         assert nodes.subnets[replacement] == first
 
-        nodes.processes[silent].send_signal(signal.SIGCONT)
+        os.kill(nodes.processes[silent].pid, signal.SIGCONT)
         eventually(lambda: silent not in nodes.alive(), nodes)  # it was told that it was given up, and ends itself
-        assert nodes.processes[silent].returncode == -signal.SIGKILL
+        assert nodes.processes[silent].exitcode == -signal.SIGKILL
 
         nodes.processes[replacement].terminate()  # it ends in order; the slot's second launch was its last one here
         executions = lambda: step_functions.list_executions(stateMachineArn=machine)["executions"]  # noqa: E731

@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import psutil
 import pytest
+from holding import RUNS
 from sessions_place import SLOW, Place
 from sessions_processes import chain, resume, suspend, until
 from sqs_pair import sqs_queues
@@ -29,7 +33,10 @@ def place(tmp_path):
 
 
 def test_job_runs_from_submit_to_status(place, capsys):
-    """On a laptop: directory queue, local state; documents, duplicates and dead letters; --drain ends."""
+    """On a laptop: directory queue, local state; documents, duplicates and dead letters; --drain ends.
+
+    The dispatcher is the program as users start it, with its own pace.
+    """
     place.table("orders", partitions=("a", "b"))
     place.table("items")
     document = place.folder / "job.json"
@@ -47,9 +54,16 @@ def test_job_runs_from_submit_to_status(place, capsys):
     place.submit("orders", "nightly", desired_sla=1)
     place.submit("orders", "elsewhere", catalog="/etc")
     open_queue(place.queue).send('{"version": 1, "partitions": 7}')
-    with place.dispatcher("--drain", "--allow", place.lake, "--max-sessions", "1") as dispatcher:
-        assert dispatcher.wait(120) == 1, dispatcher.log.read_text()
-    assert "3 job runs failed" in dispatcher.log.read_text(), "schedulers see it"
+    command = [sys.executable, "-m", "sessions", "dispatch", "--queue", place.queue, "--state", place.state_uri]
+    dispatched = subprocess.run(
+        [*command, "--drain", "--allow", place.lake, "--max-sessions", "1"],
+        cwd=Path(__file__).parents[2],
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=120,
+    )
+    assert dispatched.returncode == 1, dispatched.stderr
+    assert "3 job runs failed" in dispatched.stderr, "schedulers see it"
     assert run(["status", "--state", place.state_uri, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     states = {run["id"]: run["state"] for run in told["job_runs"]}
@@ -89,15 +103,15 @@ def test_job_runs_from_submit_to_status(place, capsys):
 
 
 def test_many_small_partitions_share_a_process(place):
-    days = [f"d{number:03d}" for number in range(60)]
+    days = [f"d{number:03d}" for number in range(30)]
     place.table("orders", partitions=days)
     place.submit("orders", "many")
     with place.dispatcher("--drain") as dispatcher:
         assert dispatcher.wait(120) == 0
     sessions = list(place.state.sessions("many"))
-    assert {session.state for session in sessions} == {SessionState.SUCCEEDED} and len(sessions) == 60
+    assert {session.state for session in sessions} == {SessionState.SUCCEEDED} and len(sessions) == 30
     groups = {session.plan.group for session in sessions}
-    assert len(groups) <= 6, "a start is shared by ten times its work at least"
+    assert len(groups) <= 3, "a start is shared by ten times its work at least"
     assert len(list((place.folder / "state" / "logs").iterdir())) == len(groups)
 
 
@@ -105,7 +119,7 @@ def test_on_sqs_and_s3(s3_catalog_uri, tmp_path):
     """Two dispatchers, one of which is killed."""
     url, _ = sqs_queues()
     place = Place(tmp_path, s3_catalog_uri, url, s3_catalog_uri.replace("/tables", "/state"))
-    for number in range(6):
+    for number in range(4):
         place.table(f"t{number}")
         place.submit(f"t{number}", f"run-{number}")
         place.submit(f"t{number}", f"run-{number}")
@@ -117,8 +131,8 @@ def test_on_sqs_and_s3(s3_catalog_uri, tmp_path):
         assert second.wait(150) == 0, second.log.read_text()
         assert "without --allow" not in second.log.read_text()
     runs = {run.id: run.state for run in place.state.job_runs()}
-    assert runs == {f"run-{number}": JobRunState.SUCCEEDED for number in range(6)}
-    assert all(len(chain(place.catalog, f"t{number}")) == 2 for number in range(6))
+    assert runs == {f"run-{number}": JobRunState.SUCCEEDED for number in range(4)}
+    assert all(len(chain(place.catalog, f"t{number}")) == 2 for number in range(4))
     assert [letter.field for letter in open_queue(url).dead_letters()] == ["priority"]
     assert open_queue(url).depth().is_empty
 
@@ -128,10 +142,10 @@ def test_on_sqs_and_s3(s3_catalog_uri, tmp_path):
 
 @pytest.mark.parametrize("who", ["dispatcher and session", "session"])
 def test_what_was_suspended_beyond_its_lease_publishes_nothing_when_it_wakes(place, who):
-    place.table("orders", rows=2000)
-    place.submit("orders", "run-1", settings=SLOW)
-    with place.dispatcher() as first:
-        until(lambda: place.is_under_way("run-1"), "the session runs")
+    place.table("orders")
+    place.submit("orders", "run-1")
+    with place.dispatcher(held=RUNS) as first:
+        until(place.hold.reached, "the session runs")
         runners = first.runners()
         assert len(runners) == 1
         stopped = first.everything() if who == "dispatcher and session" else runners
@@ -142,6 +156,7 @@ def test_what_was_suspended_beyond_its_lease_publishes_nothing_when_it_wakes(pla
         with place.dispatcher() as second:
             until(lambda: place.run("run-1").lease.epoch == 2, "the lease is taken over")
             until(lambda: place.session("run-1").epoch == 2, "the first attempt is fenced off")
+            place.hold.release()
             resume(stopped)
             until(lambda: not any(psutil.pid_exists(runner.pid) for runner in runners), "the first session ends")
             versions = chain(place.catalog, "orders")
@@ -161,13 +176,15 @@ def test_what_was_suspended_beyond_its_lease_publishes_nothing_when_it_wakes(pla
 
 def test_a_dispatcher_that_is_suspended_without_its_session_wakes_up_to_find_it_done(place):
     """The session sees that it was superseded and ends, or it ended in time: it is published once."""
-    place.table("orders", rows=2000)
-    place.submit("orders", "run-1", settings=SLOW)
-    with place.dispatcher() as first:
-        until(lambda: place.is_under_way("run-1"), "the session runs")
+    place.table("orders")
+    place.submit("orders", "run-1")
+    with place.dispatcher(held=RUNS) as first:
+        until(place.hold.reached, "the session runs")
         own = [psutil.Process(first.pid)]
         suspend(own)
         with place.dispatcher("--drain") as second:
+            until(lambda: place.run("run-1").lease.epoch == 2, "the lease is taken over")
+            place.hold.release()
             assert second.wait(100) == 0
         resume(own)
         assert place.run("run-1").state is JobRunState.SUCCEEDED
@@ -181,10 +198,10 @@ def test_a_dispatcher_that_is_suspended_without_its_session_wakes_up_to_find_it_
 
 
 def test_a_session_that_is_killed_is_tried_again_and_resumes(place):
-    place.table("orders", rows=2000)
-    place.submit("orders", "run-1", settings=SLOW)
-    with place.dispatcher() as dispatcher:
-        until(lambda: place.is_under_way("run-1"), "the session runs")
+    place.table("orders")
+    place.submit("orders", "run-1")
+    with place.dispatcher(held=RUNS) as dispatcher:
+        until(place.hold.reached, "the session runs")
         engine_session = place.session("run-1").engine_session_id
         os.kill(dispatcher.runners()[0].pid, signal.SIGKILL)
         done = place.ended("run-1")
@@ -196,10 +213,10 @@ def test_a_session_that_is_killed_is_tried_again_and_resumes(place):
 
 
 def test_a_session_that_hangs_is_ended_and_tried_again(place):
-    place.table("orders", rows=2000)
-    place.submit("orders", "run-1", settings=SLOW)
-    with place.dispatcher("--stall", "5") as dispatcher:
-        until(lambda: place.is_under_way("run-1"), "the session runs")
+    place.table("orders")
+    place.submit("orders", "run-1")
+    with place.dispatcher("--stall", "5", held=RUNS) as dispatcher:
+        until(place.hold.reached, "the session runs")
         (runner,) = dispatcher.runners()
         suspend([runner])
         until(lambda: not psutil.pid_exists(runner.pid), "it is ended though it cannot hear SIGTERM")
@@ -227,14 +244,16 @@ def test_a_session_that_fails_again_and_again_fails_its_job_run(place):
 
 
 def test_a_dispatcher_that_is_told_to_stop_lets_sessions_end_and_gives_the_rest_back(place):
-    place.table("orders", rows=2000)
+    place.table("orders")
     place.table("items")
-    place.submit("orders", "run-1", settings=SLOW)
-    with place.dispatcher("--max-sessions", "1", lease_s=60) as first:
-        until(lambda: place.is_under_way("run-1"), "the session runs")
+    place.submit("orders", "run-1")
+    with place.dispatcher("--max-sessions", "1", lease_s=60, held=RUNS) as first:
+        until(place.hold.reached, "the session runs")
         place.submit("items", "run-2")
         until(lambda: any(run.id == "run-2" and run.lease for run in place.state.job_runs()), "the next one waits")
         first.process.terminate()
+        until(lambda: "stopping" in first.log.read_text(), "it is told")
+        place.hold.release()
         assert first.wait(60) == 0, first.log.read_text()
     assert place.run("run-1").state is JobRunState.SUCCEEDED
     assert place.run("run-2").state is not JobRunState.SUCCEEDED
@@ -246,13 +265,13 @@ def test_a_dispatcher_that_is_told_to_stop_lets_sessions_end_and_gives_the_rest_
 
 
 def test_a_second_signal_ends_sessions_at_once_and_another_dispatcher_resumes(place):
-    place.table("orders", rows=2000)
-    place.submit("orders", "run-1", settings={**SLOW, "read_mb_per_s": 0.001})
-    with place.dispatcher(lease_s=60) as first:
-        until(lambda: place.is_under_way("run-1"), "the session runs")
+    place.table("orders")
+    place.submit("orders", "run-1")
+    with place.dispatcher(lease_s=60, held=RUNS) as first:
+        until(place.hold.reached, "the session runs")
         runners = first.runners()
         first.process.terminate()
-        time.sleep(0.5)
+        until(lambda: "stopping" in first.log.read_text(), "it is told")
         first.process.terminate()
         assert first.wait(20) == 0
         assert not any(psutil.pid_exists(runner.pid) for runner in runners)

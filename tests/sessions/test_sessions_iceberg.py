@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import os
 import signal
-import sqlite3
 import time
 from collections import Counter
+from functools import partial
 
 import jsonschema
 import psutil
 import pyarrow as pa
 import pytest
+from holding import COMMITS, Hold
 from iceberg_lake import Lake
-from pyiceberg.exceptions import CommitFailedException
 from sessions_processes import dispatching, resume, suspend, until
 from sqs_pair import sqs_queues
 
@@ -42,14 +42,14 @@ pytestmark = pytest.mark.processes
 T = "ns.t"
 LOCAL = {"executor": "local", "local_threads": 1}
 DELETED = {"delete-file-threshold": 1}
-MANY = 40
-SLOW = {
+MANY = 6
+ONE_BY_ONE = {
     **DELETED,
     "max-file-group-input-files": 1,
     "partial-progress.enabled": True,
     "partial-progress.max-commits": MANY,
 }
-"""One commit for each of many files takes some seconds."""
+"""One commit for each of many files."""
 
 
 class Place:
@@ -60,6 +60,7 @@ class Place:
         self.lake = Lake(folder, "prod")
         self.queue = queue or str(folder / "queue")
         self.state_uri = str(folder / "state")
+        self.hold = Hold(folder)
         self.uri = "iceberg://prod"
         self.dispatchers = 0
         self.configuration = {
@@ -89,11 +90,12 @@ class Place:
         document = self.document(table_id, job_run_id=job_run_id, **fields)
         open_queue(self.queue).send(json.dumps(document), table_id)
 
-    def dispatcher(self, *options, **named):
+    def dispatcher(self, *options, held=None):
         self.dispatchers += 1
         log = self.folder / f"dispatcher-{self.dispatchers}.log"
-        allowed = ("--allow", self.uri)
-        return dispatching(self.queue, self.state_uri, log, *allowed, *options, **named, **self.configuration)
+        options = ("--allow", self.uri, *options)
+        prepare = partial(self.hold.put, *held) if held else None
+        return dispatching(self.queue, self.state_uri, log, *options, prepare=prepare, **self.configuration)
 
     def drain(self, *options, exit_status=0):
         with self.dispatcher("--drain", *options) as dispatcher:
@@ -105,12 +107,6 @@ class Place:
     def session(self, job_run_id):
         (session,) = self.state.sessions(job_run_id)
         return session
-
-    def is_running(self, job_run_id):
-        try:
-            return self.session(job_run_id).state is SessionState.RUNNING
-        except (deltacompact.NotFoundError, ValueError):
-            return False
 
     def ended(self, job_run_id, timeout_s=90.0):
         def found():
@@ -238,7 +234,7 @@ def _check_learned(place):
 def test_on_sqs_with_a_dispatcher_that_is_killed(moto_endpoint, tmp_path):
     url, _ = sqs_queues()
     place = Place(tmp_path, url)
-    live = {table: place.filled(table) for table in ("ns.a", "ns.b", "ns.c")}
+    live = {table: place.filled(table, files=2) for table in ("ns.a", "ns.b")}
     for table in live:
         for _ in range(2):
             place.submit(f"of-{table}", table, options=DELETED)
@@ -260,16 +256,17 @@ def test_job_runs_on_one_branch_come_one_after_another_and_branches_side_by_side
     place.filled(files=MANY, rows=20)
     table = place.lake.catalog.load_table(T)
     table.manage_snapshots().create_branch(table.current_snapshot().snapshot_id, "audit").commit()
-    place.submit("first", options=SLOW)
-    with place.dispatcher("--max-sessions", "2") as dispatcher:
-        until(lambda: place.is_running("first"), "the first one runs")
-        place.submit("second", options=SLOW)
+    place.submit("first", options=ONE_BY_ONE)
+    with place.dispatcher("--max-sessions", "2", held=COMMITS) as dispatcher:
+        until(place.hold.reached, "the first one runs")
+        place.submit("second", options=ONE_BY_ONE)
         place.submit("of-audit", branch="audit", options=DELETED)
         place.ended("of-audit")
         assert not place.run("first").state.ended, "another branch waits for nobody"
         assert place.run("second").state is JobRunState.ACCEPTED, "the same branch waits"
+        place.hold.release()
         assert place.ended("first").state is place.ended("second").state is JobRunState.SUCCEEDED
-        assert dispatcher.process.poll() is None
+        assert dispatcher.process.is_alive()
     assert place.session("second").state is SessionState.NOTHING_TO_DO
     assert Counter(place.committed()) == {"first/1/1": MANY, "of-audit/1/1": 1}
 
@@ -280,9 +277,9 @@ def test_job_runs_on_one_branch_come_one_after_another_and_branches_side_by_side
 def test_a_runner_that_is_killed_is_tried_again_and_the_rows_are_right(place):
     """What it had committed stays, and is a part of the result."""
     live = place.filled(files=MANY, rows=20)
-    place.submit("run-1", options=SLOW)
-    with place.dispatcher() as dispatcher:
-        until(lambda: len(place.committed()) >= 3, "some groups are committed")
+    place.submit("run-1", options=ONE_BY_ONE)
+    with place.dispatcher(held=COMMITS) as dispatcher:
+        until(place.hold.reached, "some groups are committed")
         (runner,) = dispatcher.runners()
         os.kill(runner.pid, signal.SIGKILL)
         done = place.ended("run-1")
@@ -299,17 +296,18 @@ def test_a_runner_that_is_killed_is_tried_again_and_the_rows_are_right(place):
 def test_what_was_suspended_beyond_its_lease_commits_nothing_after_its_successor(place):
     """Its dispatcher is killed, another one takes over and commits; then the first attempt wakes up."""
     live = place.filled(files=MANY, rows=20)
-    place.submit("run-1", options=SLOW)
-    with place.dispatcher() as first:
-        until(lambda: len(place.committed()) >= 3, "some groups are committed")
+    place.submit("run-1", options=ONE_BY_ONE)
+    with place.dispatcher(held=COMMITS) as first:
+        until(place.hold.reached, "some groups are committed")
         runners = first.runners()
-        _suspend_outside_of_the_catalog(place, runners)
+        suspend(runners)
         first.kill()
         with place.dispatcher("--drain") as second:
             assert second.wait(120) == 0, second.log.read_text()
         committed = place.committed()
         assert place.run("run-1").takeovers == 1 and Counter(committed).total() == MANY
         assert set(committed) == {"run-1/1/1", "run-1/2/2"}
+        place.hold.release()
         resume(runners)
         until(lambda: not any(psutil.pid_exists(runner.pid) for runner in runners), "it ends")
     assert place.committed() == committed and place.ids() == live
@@ -333,16 +331,17 @@ def test_what_an_attempt_committed_before_it_died_is_the_result_of_the_job_run(p
 
 def test_writers_go_on_while_a_job_run_works(place):
     live = place.filled(files=MANY, rows=20)
-    place.submit("run-1", options=SLOW)
-    with place.dispatcher("--drain") as dispatcher:
-        until(lambda: len(place.committed()) >= 3, "some groups are committed")
-        _again(lambda: place.lake.append(T, [{"id": 5000, "v": "late"}]))
-        _again(lambda: place.lake.delete_by_key(T, {"id": [5]}))
+    place.submit("run-1", options=ONE_BY_ONE)
+    with place.dispatcher("--drain", held=COMMITS) as dispatcher:
+        until(place.hold.reached, "some groups are committed")
+        place.lake.append(T, [{"id": 5000, "v": "late"}])
+        place.lake.delete_by_key(T, {"id": [5, 20 * MANY - 1]})
+        place.hold.release()
         assert dispatcher.wait(120) == 0, dispatcher.log.read_text()
     assert place.run("run-1").state is JobRunState.SUCCEEDED
     place.submit("run-2", options={"rewrite-all": True})
     place.drain()
-    assert place.ids() == sorted({*live, 5000} - {5}), "the delete that came meanwhile kept applying"
+    assert place.ids() == sorted({*live, 5000} - {5, 20 * MANY - 1}), "the delete that came meanwhile kept applying"
 
 
 # --- attempts, in one process --------------------------------------------------------------------------------------
@@ -465,35 +464,6 @@ def test_a_signal_in_a_commit_deletes_no_file_of_it(place, monkeypatch):
         place.lake.rewrite(T, delete_file_threshold=1)
     monkeypatch.undo()
     assert place.ids() == live
-
-
-def _suspend_outside_of_the_catalog(place, runners):
-    """Whoever sleeps inside of a transaction of sqlite locks everybody else out."""
-
-    def asleep():
-        suspend(runners)
-        database = sqlite3.connect(place.lake.database, timeout=0, isolation_level=None)
-        try:
-            database.execute("BEGIN EXCLUSIVE")
-            database.execute("ROLLBACK")
-            return True
-        except sqlite3.OperationalError:
-            resume(runners)
-            return False
-        finally:
-            database.close()
-
-    until(asleep, "it sleeps")
-
-
-def _again(write):
-    """A writer without retries of its own tries again where the job run was faster."""
-    for _ in range(50):
-        try:
-            return write()
-        except (ConflictError, CommitFailedException):
-            continue
-    raise AssertionError("the writer never came through")
 
 
 def _once(act):

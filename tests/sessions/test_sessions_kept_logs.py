@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import time
 
 import pyarrow as pa
 import pytest
 from sessions_processes import dispatching, until
+from small_groups import killed, talking
 from stores import InterceptedStore
 
 import deltacompact
@@ -28,19 +27,6 @@ pytestmark = pytest.mark.processes
 
 GROUP = "run-1.3.g0.1.1"
 PATH = f"logs/{GROUP}.log"
-
-
-def killed(state_uri: str, job_run_id: str, group: str, epoch: int) -> int:
-    print("the last that it said", flush=True)
-    os.kill(os.getpid(), signal.SIGKILL)
-    return 0
-
-
-def talking(state_uri: str, job_run_id: str, group: str, epoch: int) -> int:
-    print("x" * 100_000, flush=True)
-    print("it goes on", flush=True)
-    while True:
-        time.sleep(0.05)
 
 
 def launched(folder, run, id_: str = GROUP, launcher: str = "local") -> Launchers:
@@ -112,7 +98,7 @@ def test_on_s3_status_names_the_log_of_a_failed_session_and_expiry_takes_it_away
     open_queue(str(tmp_path / "queue")).send(json.dumps(document))
     uri = f"s3://{s3_bucket}/state"
     with dispatching(str(tmp_path / "queue"), uri, tmp_path / "log", "--drain") as dispatcher:
-        dispatcher.process.wait(60)
+        assert dispatcher.wait(60) == 1
     assert cli.run(["status", "--state", uri, "--job-run", "run-1"]) == 1
     said = "".join(capsys.readouterr().out.split())
     state = StateStore(uri)

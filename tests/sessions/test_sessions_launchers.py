@@ -9,6 +9,7 @@ import pytest
 from kube_api import KubeApi
 from kube_groups import OPTIONS, PRICES, STATE, api, group, launcher  # noqa: F401
 from sessions_processes import until
+from small_groups import ended_well
 
 from deltacompact.base.errors import InputError
 from sessions.cli.clusters import Clusters
@@ -21,11 +22,6 @@ from sessions.launchers.tools import cluster_name
 pytestmark = pytest.mark.processes
 
 TEMPLATE = str(Path(__file__).parents[2] / "cluster.yaml")
-
-
-def ended_well(state_uri: str, job_run_id: str, group_name: str, epoch: int) -> int:
-    print(f"{job_run_id} {group_name} {epoch}")
-    return 0
 
 
 def test_each_group_goes_to_the_launcher_of_its_plan(

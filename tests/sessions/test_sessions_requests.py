@@ -91,6 +91,11 @@ def dispatched(counted, tmp_path):
     yield dispatcher, courier
     dispatcher.stop()
     thread.join(30)
+    until(lambda: not {"_renew_for_ever", "_reap_for_ever", "say"} & _threads(), "its threads end")
+
+
+def _threads():
+    return {thread.name for thread in threading.enumerate()}
 
 
 def job_run_of(tmp_path, name):

@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from holding import RUNS
 from hypothesis import given
 from hypothesis import strategies as st
-from sessions_place import SLOW, Place
+from sessions_place import Place
 from sessions_processes import chain, until
 from sessions_records import NOW_S, job_run
 
@@ -90,11 +91,11 @@ def place(tmp_path):
 
 
 def test_the_second_job_run_on_a_stream_begins_when_the_first_has_ended(place, capsys):
-    place.table("orders", rows=2000)
+    place.table("orders")
     place.table("items")
-    place.submit("orders", "run-1", settings=SLOW)
-    with place.dispatcher("--max-sessions", "2") as dispatcher:
-        until(lambda: place.is_under_way("run-1"), "the first one runs")
+    place.submit("orders", "run-1", settings={"executor": "local", "local_threads": 1})  # a CPU is left
+    with place.dispatcher("--max-sessions", "2", held=RUNS) as dispatcher:
+        until(place.hold.reached, "the first one runs")
         place.submit("orders", "run-2")
         place.submit("items", "run-3")
         assert place.ended("run-3").state is JobRunState.SUCCEEDED, "another table waits for nobody"
@@ -105,6 +106,7 @@ def test_the_second_job_run_on_a_stream_begins_when_the_first_has_ended(place, c
         assert run(["status", "--state", place.state_uri, "--json"]) == 0
         told = {run["id"]: run["waits"] for run in json.loads(capsys.readouterr().out)["job_runs"]}
         assert told["run-1"] is None and told["run-2"]["reason"] == "stream"
+        place.hold.release()
         first, second = place.ended("run-1"), place.ended("run-2")
         assert "run-2 waits: run-1" in dispatcher.log.read_text()
     assert first.state is second.state is JobRunState.SUCCEEDED
