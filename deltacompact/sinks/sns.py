@@ -40,7 +40,7 @@ class TopicArn:
         parts = re.fullmatch(TOPIC_ARN, arn) if isinstance(arn, str) else None
         if parts is None:
             shown = arn[:_SHOWN_CHARACTERS_MAX] if isinstance(arn, str) else arn
-            raise InputError(f"SNS topic {shown!r} is not an ARN like arn:aws:sns:eu-west-1:123456789012:events")
+            raise InputError(f"SNS topic {shown!a} is not an ARN like arn:aws:sns:eu-west-1:123456789012:events")
         return cls(arn, parts[1], parts[2] is not None)
 
 

@@ -99,6 +99,10 @@ def test_good_documents_are_accepted_by_schema_and_validator(document):
     assert values_of(parse(json.dumps(values))) == values
 
 
+def test_what_a_document_quotes_is_told_in_ascii():
+    assert "'\\xa1' is not an ARN" in str(refused({**GOOD, "sns_event_topic_arn": "\xa1"}))
+
+
 @settings(max_examples=examples(400))
 @given(good_documents, st.data())
 def test_schema_and_validator_refuse_the_same_broken_documents(document, data):
