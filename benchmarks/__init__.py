@@ -13,7 +13,8 @@ grids.py            tables of cells, on the screen and in Markdown
 report.py plots.py  report.md, report.json, PNGs, and the table on the screen
 memory.py           a table that is larger than the object store given to it
 matrix/             the paper's figures: job runs over input size, hash buckets and vCPUs, here or on EC2
-prediction.py       what the measured rates come to on clusters that nobody has here, by planning/throughput.py
+throughput.py       how long a session takes on a cluster that nobody has here, from measured rates
+prediction.py       what the measured rates come to there, beside the paper's figures
 console.py          what every command needs: a folder, somebody to tell, options that are lists of names
 s3/                 the same work on S3: a proxy with latency and faults, requests, dollars
 iceberg/            Iceberg tables with deletes, beside Spark and iceberg-zamboni

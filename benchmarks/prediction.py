@@ -1,4 +1,4 @@
-"""The model of planning/throughput.py beside the paper's figures, and beside the runs that its rates come from.
+"""The model of throughput.py beside the paper's figures, and beside the runs that its rates come from.
 
 report.json of `run`      its full runs of deltacompact on Ray
 report.json of `local`    and of `ec2`: every job run that succeeded
@@ -19,8 +19,9 @@ from typing import Any
 from benchmarks.grids import Grid
 from benchmarks.matrix.points import JobRun
 from benchmarks.rates import MeasuredRun, Network, NetworkRun, behind, network_of, rates_of
+from benchmarks.throughput import Rates, predict
 from deltacompact.planning import sizing
-from deltacompact.planning.throughput import CompactionWork, Rates, capacity_of, predict
+from deltacompact.planning.driver_work import CompactionWork, capacity_of
 from sessions.planning.prices import Prices
 
 TIB = 1 << 40

@@ -1,4 +1,4 @@
-"""Rates of planning/throughput.py from measured runs, and what a store behind a network adds to its predictions.
+"""Rates of throughput.py from measured runs, and what a store behind a network adds to its predictions.
 
 runs       10 M rows of 60 bytes in 4.2 s, 2 M rows of 1,100 bytes in 3.9 s, on 2 cores
 rates_of   -> medians of seconds a row by stage; for writing, a line through the runs: seconds a row and a byte
@@ -14,7 +14,8 @@ from statistics import median
 
 import numpy as np
 
-from deltacompact.planning.throughput import CompactionWork, Prediction, Rates
+from benchmarks.throughput import Prediction, Rates
+from deltacompact.planning.driver_work import CompactionWork
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,8 @@ from deltacompact.cli.decisions import forecast_documents, forecast_lines
 from deltacompact.cli.words import NOTHING_HELD, Shown, named, size
 from deltacompact.executors.choose import Foreseen, foresee
 from deltacompact.job import PartitionWork, Request, plan_work, prepare
+from deltacompact.planning.driver_work import driver_s
 from deltacompact.planning.plan import CompactionPlan
-from deltacompact.planning.throughput import driver_s
 from deltacompact.planning.work import expected_s, work_of_plan
 from deltacompact.table.ports import NothingToDo
 

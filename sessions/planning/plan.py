@@ -19,8 +19,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from deltacompact.planning import sizing
+from deltacompact.planning.driver_work import capacity_of, driver_s
 from deltacompact.planning.statistics import PartitionStatistics
-from deltacompact.planning.throughput import capacity_of, driver_s
 from deltacompact.planning.work import STAGE_OF, TERMS, Folding, WorkTerms, work_of
 from sessions.base.model import Choice, SessionPlan
 from sessions.planning.grouping import Groupable, grouped

@@ -8,8 +8,9 @@ import pytest
 from measured_runs import AT_ONCE, BYTES_PER_S, CPU_RATIO, LATENCY_S, RATES, measured, on_a_network
 
 from benchmarks.rates import Network, behind, network_of, rates_of
+from benchmarks.throughput import predict
+from deltacompact.planning.driver_work import CompactionWork, capacity_of
 from deltacompact.planning.sizing import GIB
-from deltacompact.planning.throughput import CompactionWork, capacity_of, predict
 
 HERE = capacity_of(1, 2, 16 * GIB)
 

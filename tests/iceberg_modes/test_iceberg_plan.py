@@ -23,7 +23,7 @@ from deltacompact.iceberg_modes.rewrite.plan import RewriteReason, expected_outp
 from deltacompact.iceberg_modes.rewrite.plan_document import plan_document, plan_from_json
 from deltacompact.iceberg_modes.upsert.options import Reach, UpsertOptions, upsert_options
 from deltacompact.iceberg_modes.upsert.plan import plan_upsert
-from deltacompact.planning.throughput import capacity_of
+from deltacompact.planning.driver_work import capacity_of
 from deltacompact.storage.checksummed import checksum
 
 UPSERTED = pa.schema([pa.field("id", pa.int64(), metadata={"PARQUET:field_id": "1"})])

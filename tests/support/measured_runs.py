@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.rates import MeasuredRun, NetworkRun
-from deltacompact.planning.throughput import Rates
+from benchmarks.throughput import Rates
 
 RATES = Rates(1e-7, 2e-7, 1e-7, 4e-7, 1e-9, 0.5)
 LATENCY_S, BYTES_PER_S, AT_ONCE, CPU_RATIO = 0.03, 90e6, 8, 1.25

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from measured_runs import RATES
 
-from deltacompact import DeltaStreamCatalog, Settings, compact
-from deltacompact.base.settings import Options
-from deltacompact.job import Request, plan_work, prepare
-from deltacompact.planning.plan import Capacity, CompactionPlan
+from benchmarks.throughput import Rates, predict
+from deltacompact import Settings
+from deltacompact.planning.driver_work import CompactionWork, capacity_of
+from deltacompact.planning.plan import Capacity
 from deltacompact.planning.sizing import GIB
-from deltacompact.planning.throughput import CompactionWork, Rates, capacity_of, predict
-from deltacompact.planning.work import expected_s, work_of_plan
-from deltacompact.storage.memory import MemoryStore
 
 TIB = 1 << 40
 HERE = capacity_of(1, 2, 16 * GIB)
@@ -79,24 +75,3 @@ def test_more_to_write_takes_longer_and_more_slots_work_faster(work: CompactionW
     twice = predict(work, dataclasses.replace(here, slots=2 * cpus), RATES)
     for stage, seconds in predict(work, here, RATES).stages_s.items():
         assert twice.stages_s[stage] == pytest.approx(seconds / 2)
-
-
-def planned(catalog: DeltaStreamCatalog, **options: int) -> CompactionPlan:
-    job = prepare(catalog, Request("t", options=Options(**options)))  # type: ignore[arg-type]
-    return plan_work(job, job.work[0], job.snapshots[0], HERE)
-
-
-def test_the_work_of_a_plan_is_the_most_that_it_may_come_to() -> None:
-    catalog = DeltaStreamCatalog(MemoryStore())
-    catalog.create_table("t", primary_keys=["k"])
-    for start in (0, 50):
-        catalog.append("t", pa.table({"k": range(start, start + 50), "v": ["x" * 100] * 50}))
-    first = work_of_plan(planned(catalog, rows_per_round=50), 1, 0.0)
-    assert (first.delta_file, first.delta_row, first.base_row) == (2, 100, 0)
-    assert (first.merged_row, first.object) == (200, 1), "two rounds, one hash bucket"
-    compact("t", delta_catalog_client=catalog, settings=LOCAL)
-    catalog.append("t", pa.table({"k": [7]}), operation="delete")
-    change = work_of_plan(planned(catalog), 1, 0.5)
-    assert (change.delta_row, change.merged_row, change.driver) == (1, 0, 0.5), "the index gets a run"
-    assert change.base_row == 100, "any base file may have lost a row"
-    assert expected_s(change) > 0.5 + expected_s(first) / 2

@@ -1,48 +1,20 @@
-"""Predicts how long a session takes on a cluster, from measured rates and the sizes that sizing.py plans.
+"""What the driver of a cluster does for a session, and how long that takes: tasks, objects, what tasks are told of.
 
-    rates      seconds of one core: for each row by stage, and for each written byte
-    work       1.2 M rows in the deltas, 40 M rows of 60 bytes to write, 1 round
-    capacity   one node of 8 CPUs and 64 GiB
-    predict    -> 2.8 s: writing 2.0, pointers 0.3, the driver …; 1 hash bucket, 1 round, 13 tasks
-
-It is for clusters that nobody has here, with rates of measured runs (benchmarks/rates.py). What `plan` and the control
-plane expect, work.py says; they take from here what a driver does.
+work       1.2 M rows in the deltas, 40 M rows to write
+capacity   one node of 8 CPUs and 64 GiB
+handed     1 hash bucket, 1 round, 13 tasks, …; 0.1 s of the driver
 """
 
 from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from deltacompact.base.limits import LIMITS, Limits
 from deltacompact.index.keys import DIGEST_BYTES, POINTER_BYTES
 from deltacompact.planning import sizing
 from deltacompact.planning.plan import Capacity
-
-READ_BYTES = 128 << 20
-"""Bytes of the row groups that a task decodes: four of 32 MiB."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rates:
-    """Seconds of one core for each row or byte.
-
-    hash_row_s       for a delta row in step 1
-    dedupe_row_s     for folding an entry once
-    pointer_row_s    for a written row in pointer assignment
-    write_row_s      for a written row and its index entry,
-    write_byte_s     and for each of its decoded bytes
-    session_s        wall-clock seconds of the driver between stages, once for a session
-    """
-
-    hash_row_s: float
-    dedupe_row_s: float
-    pointer_row_s: float
-    write_row_s: float
-    write_byte_s: float
-    session_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,21 +47,16 @@ class CompactionWork:
 
 
 @dataclass(frozen=True, slots=True)
-class Prediction:
-    """Wall-clock seconds of a session, and their parts.
+class Handed:
+    """What a driver hands out, and its seconds for that. `objects` are those that tasks return."""
 
-    `stages_s` are the seconds of the tasks, `driver_s` the driver's seconds for tasks and objects. `task_bytes` is the
-    planned memory of the largest task.
-    """
-
-    seconds: float
-    stages_s: Mapping[str, float]
-    driver_s: float
     hash_buckets: int
     rounds: int
+    round_rows: int
+    task_rows: int
     tasks: int
     objects: int
-    task_bytes: int
+    driver_s: float
 
 
 def capacity_of(nodes: int, cpus: int, memory_bytes: int) -> Capacity:
@@ -98,8 +65,8 @@ def capacity_of(nodes: int, cpus: int, memory_bytes: int) -> Capacity:
     return Capacity(nodes * cpus, heap // cpus, store * nodes, (cpus,) * nodes)
 
 
-def predict(work: CompactionWork, capacity: Capacity, rates: Rates, limits: Limits = LIMITS) -> Prediction:
-    """Predict the seconds of a session. Tasks spread evenly over the slots; the driver's time for them is added."""
+def handed_out(work: CompactionWork, capacity: Capacity, limits: Limits = LIMITS) -> Handed:
+    """The tasks of a session, as sizing.py plans them."""
     rows, entry_bytes, memory = work.delta_rows, work.entry_bytes, capacity.memory_per_task_bytes
     nodes, slots = len(capacity.node_slots), capacity.slots
     entries = rows + work.merged_entries
@@ -116,18 +83,7 @@ def predict(work: CompactionWork, capacity: Capacity, rates: Rates, limits: Limi
     arguments = rounds * hash_tasks * groups + 2 * last_groups * source_groups
     tasks = rounds * (hash_tasks + groups) + 2 * last_groups + source_groups
     driver_s = tasks * sizing.DRIVER_TASK_S + objects * sizing.DRIVER_OBJECT_S + arguments * sizing.DRIVER_ARGUMENT_S
-    # The runs of rounds are merged after 1, 3, 7, … rounds, so an entry is folded and written once more for each merge.
-    folded = entries * (1 + math.log2(rounds))
-    stages_s = {
-        "hash_bucket": rows * rates.hash_row_s / slots,
-        "dedupe": folded * rates.dedupe_row_s / slots,
-        "assign_pointers": work.written_rows * rates.pointer_row_s / slots,
-        "write": (work.written_rows * rates.write_row_s + work.written_bytes * rates.write_byte_s) / slots,
-    }
-    seconds = rates.session_s + sum(stages_s.values()) + driver_s
-    bucket_rows = math.ceil(round_rows / buckets)
-    peak = sizing.peak_task_bytes(task_rows, bucket_rows, entry_bytes, READ_BYTES, limits)
-    return Prediction(seconds, stages_s, driver_s, buckets, rounds, tasks, objects, peak)
+    return Handed(buckets, rounds, round_rows, task_rows, tasks, objects, driver_s)
 
 
 def _rounds(work: CompactionWork, capacity: Capacity) -> int:
@@ -136,7 +92,6 @@ def _rounds(work: CompactionWork, capacity: Capacity) -> int:
     return max(1, min(work.files, math.ceil(work.delta_rows / per_round)))
 
 
-_DRIVER_ALONE = Rates(0.0, 0.0, 0.0, 0.0, 0.0)
 _STEP = 2**0.5
 
 
@@ -150,7 +105,7 @@ def driver_s(rows: int, capacity: Capacity) -> float:
     size, most = 1_000_000.0, 0.0
     while True:
         work = CompactionWork.full(int(size), 0.0, files=1_000_000)
-        most = max(most, predict(work, capacity, _DRIVER_ALONE).driver_s)
+        most = max(most, handed_out(work, capacity).driver_s)
         if size >= rows:
             return most
         size *= _STEP
