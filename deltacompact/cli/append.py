@@ -92,8 +92,8 @@ def append(
     The answer names columns that the partition did not have before, which --schema-mode fixed refuses, and counts rows
     with null in a key column. A column without a name is refused.
 
-    Change events (--operation-column, --format) and rows of several partitions are read and written anew: one commit a
-    partition, which has the deletes and the upserts that are left.
+    Change events (--operation-column, --format), also in .avro files, and rows of several partitions are read and
+    written anew: one commit a partition, which has the deletes and the upserts that are left.
 
     \b
     deltacompact append ./lake orders monday.parquet --partition day=1995-04-03
@@ -108,7 +108,7 @@ def append(
 
     if token is None and token_sequence is not None:
         raise InputError("--token-sequence counts the batches of a producer: name it with --token")
-    found = sources(catalog.store, files)
+    found = sources(catalog.store, files, of_events=bool(format_ or operation_column))
     for path, why in found.left_out:
         err.print(f"left out {path}: {why}", markup=False)
     delta: Delta | Appended = catalog.append_files(

@@ -5,7 +5,7 @@ parquet_read      in batches that fit the memory                        text_fil
 prefetch          the next batch while this one is used                 damage        errors name the file
 schemas           one schema for many files                             conversion    casts that change no value
 field_ids         columns by Iceberg's ids                              fills         values that a file lacks
-writing           any format but JSON
+writing           any format but JSON                                   avro_files    change events are read from them
 row_groups        tables become row groups                              row_bytes     how large they are
 far_values        values that a wider type does not hold                far_files     of files that nobody measured
 null_counts       rows without a key                                    whole_days    dates have no time of day

@@ -44,6 +44,11 @@ def content_type_of(path: str) -> ContentType:
     return content_type
 
 
+def is_avro(path: str) -> bool:
+    """Whether it is an Avro file: change events come in them, a table holds none."""
+    return extensions(path) == (".avro", "")
+
+
 def delimiter_of(path: str) -> str:
     """What separates the fields of a CSV file. Its name says it, as it says how the file is compressed."""
     return "\t" if extensions(path)[0] == ".tsv" else ","

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import decimal
 import gzip
 import json
 
+import fastavro
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tables import problems
 
-from deltacompact import DeltaStreamCatalog, InputError, open_catalog
+from deltacompact import DeltaStreamCatalog, InputError, cli, open_catalog
 from deltacompact.storage.memory import MemoryStore
 
 SCHEMA = {
@@ -108,6 +110,60 @@ def test_debezium_parquet(catalog, tmp_path):
     pq.write_table(frames()["Arrow"], tmp_path / "a.parquet")
     catalog.append_files("t", tmp_path / "a.parquet", format="debezium")
     assert held(catalog) == HELD
+
+
+ROW = {
+    "type": "record",
+    "name": "Value",
+    "namespace": "shop.customers",
+    "fields": [
+        {"name": "id", "type": "int"},
+        {"name": "name", "type": ["null", "string"]},
+        {"name": "day", "type": ["null", {"type": "int", "connect.name": "io.debezium.time.Date"}]},
+        {"name": "paid", "type": ["null", {"type": "bytes", "logicalType": "decimal", "precision": 5, "scale": 2}]},
+        {"name": "tags", "type": {"type": "map", "values": "string"}},
+    ],
+}
+ENVELOPE = {
+    "type": "record",
+    "name": "Envelope",
+    "fields": [
+        {"name": "before", "type": ["null", ROW]},
+        {"name": "after", "type": ["null", "shop.customers.Value"]},
+        {"name": "source", "type": {"type": "record", "name": "Source", "fields": [{"name": "lsn", "type": "long"}]}},
+        {"name": "op", "type": "string"},
+        {"name": "ts_ms", "type": ["null", "long"]},
+    ],
+}
+
+
+def test_debezium_avro(catalog, tmp_path, capsys):
+    more = {"day": 7, "paid": decimal.Decimal("1.50"), "tags": {"a": "b"}}
+    rows = [
+        message | {field: message[field] and message[field] | more for field in ("before", "after")}
+        for message in MESSAGES
+        if message
+    ]
+    (tmp_path / "topic").mkdir()
+    with open(tmp_path / "topic" / "t+0+0.avro", "wb") as file:
+        fastavro.writer(file, ENVELOPE, rows)
+    told = ["append", str(tmp_path / "lake"), "t", str(tmp_path / "topic"), "--format", "debezium"]
+    assert cli.run(told) == 0
+    assert held(catalog) == HELD
+    types = {field.name: str(field.type) for field in catalog.read("t").schema}
+    assert types == {
+        "id": "int32",
+        "name": "string",
+        "day": "int32",
+        "paid": "decimal128(5, 2)",
+        "tags": "map<string, string>",
+        "lsn": "int64",
+    }
+    assert cli.run(told[:-2]) == 2  # without a format, there is no data file
+    (tmp_path / "topic" / "t+0+0.avro").write_bytes(b"Obj\1no")
+    capsys.readouterr()
+    assert cli.run(told) == 2
+    assert "t+0+0.avro cannot be read as Avro: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["lsn", "__lsn", "ts_ms", "__source_ts_ms", "source_ts_ms"])
@@ -288,3 +344,19 @@ def test_files_without_messages(catalog, tmp_path, text):
     appended = catalog.append_files("t", tmp_path / "a.json", format="debezium")
     assert (appended.committed, appended.commits, appended.position) == (False, (), None)
     assert appended.skipped == "there is no row"
+
+
+@pytest.mark.parametrize(
+    ("schema", "said"),
+    [
+        ("string", "a.avro: the Avro file must hold records"),
+        ({"type": "record", "name": "R", "fields": [{"name": "op", "type": ["string", "int"]}]}, "'op' is a union of"),
+    ],
+)
+def test_avro_files_that_hold_no_messages(catalog, tmp_path, schema, said):
+    with open(tmp_path / "a.avro", "wb") as file:
+        fastavro.writer(file, schema, ["c"] if schema == "string" else [{"op": "c"}])
+    with pytest.raises(InputError, match=said):
+        catalog.append_files("t", tmp_path / "a.avro", format="debezium")
+    with pytest.raises(InputError, match=r"unknown extension '.avro'"):
+        catalog.append_files("t", tmp_path / "a.avro")

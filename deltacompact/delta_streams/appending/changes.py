@@ -36,6 +36,7 @@ from deltacompact.delta_streams.appending.stream_writer import CommitTerms, Stre
 from deltacompact.storage.identity import is_uri
 from deltacompact.storage.opening import as_uri, open_object
 from deltacompact.tabular import files, formats, schemas
+from deltacompact.tabular.avro_files import read_avro
 from deltacompact.tabular.damage import naming
 from deltacompact.tabular.text_files import whole_text
 
@@ -198,7 +199,8 @@ class ChangesWriter:
         files.check_columns(table.schema, origin.name)
         if isinstance(options.says_operation, Envelope):
             assert keys is not None
-            return unwrapped(table, options.says_operation, origin, keys, options.routed)
+            with naming(origin.name):
+                return unwrapped(table, options.says_operation, origin, keys, options.routed)
         check_partition_columns(table, options.routed, origin)
         if options.says_operation is not None:
             assert keys is not None
@@ -211,7 +213,13 @@ class ChangesWriter:
         self, source: str, content_type: ContentType | None, known: pa.Schema | None
     ) -> Iterator[tuple[pa.Table, Origin]]:
         uri = source if is_uri(source) else as_uri(os.path.abspath(source))
-        format_, says = content_type or formats.content_type_of(source), self._options.says_operation
+        says = self._options.says_operation
+        if says is not None and formats.is_avro(source):
+            store, path = open_object(self._catalog.store, uri)
+            with naming(source), store.open(path) as opened:
+                yield read_avro(opened, source), Origin(source)
+            return
+        format_ = content_type or formats.content_type_of(source)
         if isinstance(says, Envelope) and format_ is ContentType.JSON:
             store, path = open_object(self._catalog.store, uri)
             with naming(source), store.open(path) as opened:

@@ -23,7 +23,7 @@ from deltacompact.base.wording import counted
 from deltacompact.storage.identity import is_uri
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.storage.opening import open_object, uri_parts
-from deltacompact.tabular.formats import content_type_of
+from deltacompact.tabular.formats import content_type_of, is_avro
 
 _MAGIC = "*?["
 
@@ -36,8 +36,11 @@ class Sources:
     left_out: tuple[tuple[str, str], ...] = ()
 
 
-def sources(store: ObjectStore, names: Sequence[str]) -> Sources:
-    """The files that these names stand for. Raises InputError for a name without a data file."""
+def sources(store: ObjectStore, names: Sequence[str], of_events: bool = False) -> Sources:
+    """The files that these names stand for. Raises InputError for a name without a data file.
+
+    `of_events`: change events, which may come in Avro files.
+    """
     files: dict[str, str] = {}
     left_out: list[tuple[str, str]] = []
     for name in names:
@@ -47,7 +50,7 @@ def sources(store: ObjectStore, names: Sequence[str]) -> Sources:
                 raise NotFoundError(f"{name} does not exist")
             chosen = [name]
         else:
-            chosen, skipped = _data_files(found)
+            chosen, skipped = _data_files(found, of_events)
             left_out += skipped
             if not chosen:
                 what = "matches" if _is_glob(name) else "holds"
@@ -154,23 +157,24 @@ def _fits(parts: Sequence[str], patterns: Sequence[str]) -> bool:
     return bool(parts) and fnmatch.fnmatchcase(parts[0], patterns[0]) and _fits(parts[1:], patterns[1:])
 
 
-def _data_files(found: Sequence[_FoundPath]) -> tuple[list[str], list[tuple[str, str]]]:
+def _data_files(found: Sequence[_FoundPath], of_events: bool) -> tuple[list[str], list[tuple[str, str]]]:
     """Data files, and the other files with the reason."""
     chosen, skipped = [], []
     for candidate in found:
-        if why := _skipped(candidate):
+        if why := _skipped(candidate, of_events):
             skipped.append((candidate.path, why))
         else:
             chosen.append(candidate.path)
     return chosen, skipped
 
 
-def _skipped(found: _FoundPath) -> str | None:
+def _skipped(found: _FoundPath, of_events: bool) -> str | None:
     """Why a path is not a data file; None: it is."""
     if any(part.startswith((".", "_")) for part in found.inner.split("/")):
         return "its name begins with . or _"
     try:
-        content_type_of(found.path)
+        if not (of_events and is_avro(found.path)):
+            content_type_of(found.path)
     except InputError:
         return "its extension is not that of a data file"
     if not is_uri(found.path) and not os.path.isfile(found.path):

@@ -1,0 +1,102 @@
+"""Rows of Avro files (object containers), as Kafka Connect writes change events. Tables hold no Avro files.
+
+    {"type": "record", "fields": [{"name": "op", "type": "string"}, {"name": "after", "type": ["null", Value]}]}
+    ->  op string, after struct<…>
+
+The types of the columns come from the file's schema. fastavro decodes logical types (dates, decimals, …).
+"""
+
+from __future__ import annotations
+
+import io
+from typing import IO, Any
+
+import pyarrow as pa
+
+from deltacompact.base.errors import DeltaCompactError, InputError
+from deltacompact.base.wording import text_of
+
+_PRIMITIVE = {
+    "null": pa.null(),
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "bytes": pa.binary(),
+    "string": pa.string(),
+    "enum": pa.string(),
+}
+_LOGICAL = {
+    "date": pa.date32(),
+    "time-millis": pa.time64("us"),
+    "time-micros": pa.time64("us"),
+    "timestamp-millis": pa.timestamp("ms", "UTC"),
+    "timestamp-micros": pa.timestamp("us", "UTC"),
+    "local-timestamp-millis": pa.timestamp("ms"),
+    "local-timestamp-micros": pa.timestamp("us"),
+}
+
+
+def read_avro(source: IO[bytes], path: str) -> pa.Table:
+    """All rows. Raises InputError naming the file that is no Avro file, or the field whose type has no column."""
+    import fastavro
+
+    data = source.read()
+    try:
+        reader = fastavro.reader(io.BytesIO(data))
+        known = dict[str, pa.DataType]()
+        record = _record(fastavro.parse_schema(reader.writer_schema), path)  # names in full, also where they are used
+        schema = pa.schema([_field(field, known, path) for field in record["fields"]])
+        return pa.Table.from_pylist(list(reader), schema)
+    except DeltaCompactError:
+        raise
+    except Exception as error:  # of broken bytes, fastavro raises what its decoder stumbles over: SystemError, too
+        raise InputError(f"{path} cannot be read as Avro: {text_of(error)[:200]}") from error
+
+
+def _record(schema: Any, path: str) -> Any:
+    if not isinstance(schema, dict) or schema.get("type") != "record":
+        raise InputError(f"{path}: the Avro file must hold records")
+    return schema
+
+
+def _field(field: Any, known: dict[str, pa.DataType], path: str) -> pa.Field:
+    return pa.field(field["name"], _type(field["type"], known, f"{path}: field {field['name']!r}"))
+
+
+def _type(schema: Any, known: dict[str, pa.DataType], path: str) -> pa.DataType:
+    """The column's type. `known` has the types that were named before: Avro defines a record at its first use."""
+    if isinstance(schema, list):
+        branches = [branch for branch in schema if branch != "null"]
+        if len(branches) != 1:
+            raise InputError(f"{path} is a union of several types, which no column has")
+        return _type(branches[0], known, path)
+    if isinstance(schema, str):
+        if schema not in known and schema not in _PRIMITIVE:
+            raise InputError(f"{path} has the Avro type {schema!r}, which no column has")
+        return known.get(schema) or _PRIMITIVE[schema]
+    type_ = _composed(schema, known, path)
+    if "name" in schema:
+        known[schema["name"]] = type_
+    return type_
+
+
+def _composed(schema: Any, known: dict[str, pa.DataType], path: str) -> pa.DataType:
+    match schema["type"], schema.get("logicalType"):
+        case _, "decimal":
+            return pa.decimal128(schema["precision"], schema.get("scale", 0))
+        case _, logical if logical in _LOGICAL:
+            return _LOGICAL[logical]
+        case "record", _:
+            return pa.struct([_field(field, known, path) for field in schema["fields"]])
+        case "array", _:
+            return pa.list_(_type(schema["items"], known, path))
+        case "map", _:
+            return pa.map_(pa.string(), _type(schema["values"], known, path))
+        case "fixed", _:
+            return pa.binary(schema["size"])
+        case "enum", _:
+            return pa.string()
+        case inner, _:
+            return _type(inner, known, path)
