@@ -96,16 +96,15 @@ def chosen_values(options: Any, chosen: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def stored_options(kind: type[Options], stored: Mapping[str, Any]) -> Options:
-    """The options that a plan names by their fields. Those that it does not know yet have their defaults.
+    """The options that a plan names by their fields. Those that the plan does not know yet have their defaults.
 
-    Raises InputError for an option of a newer version.
+    Raises InputError for an option of a newer version, unless it was not chosen.
     """
     known = declared(kind)
-    if unknown := sorted(stored.keys() - known.keys()):
-        raise InputError(
-            f"the plan has the option {unknown[0]!r}, which is newer than this version: update deltacompact"
-        )
-    return kind(**{name: value if value is None else known[name].kind.stored(value) for name, value in stored.items()})
+    if newer := sorted(name for name, value in stored.items() if name not in known and value is not None):
+        raise InputError(f"the plan has the option {newer[0]!r}, which is newer than this version: update deltacompact")
+    ours = {name: value for name, value in stored.items() if name in known}
+    return kind(**{name: value if value is None else known[name].kind.stored(value) for name, value in ours.items()})
 
 
 # Kinds
