@@ -34,6 +34,7 @@ _SHOWN = 80
 def read_messages(text: bytes, name: str, envelope: Envelope, known: pa.Schema | None) -> tuple[pa.Table, Origin]:
     """The messages as rows, and the line of each. Raises InputError naming the line that is no JSON object."""
     text = text.removeprefix(codecs.BOM_UTF8)
+    _check_utf_8(text, name)
     lines = pc.split_pattern(pa.array([text], pa.large_binary()), pattern=b"\n").values
     said = pc.invert(pc.match_substring_regex(lines, pattern=r"^\s*$"))
     origin = Origin(name, np.flatnonzero(np.asarray(said)) + 1, "line")
@@ -45,6 +46,8 @@ def read_messages(text: bytes, name: str, envelope: Envelope, known: pa.Schema |
     plain = _joined(lines)
     try:
         found = _parsed(plain, None)
+        if found.num_rows != len(lines):
+            raise pa.ArrowInvalid("some line has several messages")
         stored = _stored(found.schema, envelope, known)
         if stored is None:
             return found, origin
@@ -99,6 +102,15 @@ def _typed(field: pa.Field, envelope: Envelope, known: pa.Schema) -> pa.Field:
         return field
     types = {column.name: schemas.stored_type(column.type) for column in known if not pa.types.is_null(column.type)}
     return field.with_type(pa.struct([child.with_type(types.get(child.name, child.type)) for child in field.type]))
+
+
+def _check_utf_8(text: bytes, name: str) -> None:
+    """Arrow's parser takes any bytes for text, which other readers would refuse later."""
+    try:
+        codecs.utf_8_decode(text, "strict", True)
+    except UnicodeDecodeError as error:
+        number = text.count(b"\n", 0, error.start) + 1
+        raise InputError(f"{name}, line {number:,} is not UTF-8: byte 0x{text[error.start]:02x}") from None
 
 
 def _unparsable(text: bytes, origin: Origin, error: pa.ArrowInvalid) -> InputError:

@@ -281,6 +281,9 @@ GOOD = json.dumps(message("c", None, ANN, 1))
     [
         ([GOOD, "", '{"op": "c", "after"'], "a.json, line 3 is no JSON ("),
         ([GOOD, "[1]"], "a.json, line 2 is no JSON object: [1]"),
+        ([GOOD, f"{GOOD} {GOOD}"], "a.json, line 2 is no JSON (Extra data"),
+        ([f"{GOOD} {GOOD}"], "a.json, line 1 is no JSON (Extra data"),
+        ([GOOD, "null", GOOD.replace("Ann", "\xff")], "a.json, line 3 is not UTF-8: byte 0xff"),
         ([GOOD, "7"], "a.json, line 2 is no JSON object: 7"),
         (
             [GOOD, "null", message("x", None, ANN, 2)],
@@ -321,7 +324,7 @@ GOOD = json.dumps(message("c", None, ANN, 1))
 def test_bad_messages_are_named_and_commit_nothing(catalog, tmp_path, lines, said):
     objects = {stat.path for stat in catalog.store.list("")}
     lines = [line if isinstance(line, str) else json.dumps(line) for line in lines]
-    (tmp_path / "a.json").write_text("\n".join(lines))
+    (tmp_path / "a.json").write_text("\n".join(lines), "latin-1")
     with pytest.raises(InputError) as error:
         catalog.append_files("t", tmp_path / "a.json", format="debezium")
     assert said in str(error.value)

@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from deltacompact import DeltaStreamCatalog, InputError, cli, open_catalog
+from deltacompact import DeltaStreamCatalog, InputError, Settings, cli, compact, open_catalog
 from deltacompact.iceberg_modes.upsert.options import UpsertOptions
 from deltacompact.storage.memory import MemoryStore
 
@@ -69,6 +69,7 @@ def test_frames_of_polars(catalog):
         ({"id": [1]}, {}, "operation column 'op' is missing (columns: id): name the column"),
         ({"op": ["I"]}, {}, "key column 'id' is missing (columns: none)"),
         ({"op": ["D"], "v": [1]}, {}, "key column 'id' is missing"),
+        ({"op": ["I"], "id": [1]}, {"operation_column": "id"}, "operation column 'id' is a key of table 't'"),
         ({"op": ["I"], "id": [1]}, {"operation": "delete"}, "operation 'delete': each row says its own"),
         ({"op": ["I"], "id": [1]}, {"format": "dms"}, "operation_column and format exclude each other"),
         ({"op": ["I"], "id": [1]}, {"upsert_values": ["A"], "delete_values": ["A"]}, "operation 'A' is both in"),
@@ -78,7 +79,7 @@ def test_frames_of_polars(catalog):
 def test_what_is_refused_commits_nothing(catalog, frame, given, said):
     objects = {stat.path for stat in catalog.store.list("")}
     with pytest.raises(InputError) as error:
-        catalog.append("t", pa.table(frame), operation_column="op", **given)
+        catalog.append("t", pa.table(frame), **{"operation_column": "op", **given})
     assert said in str(error.value)
     assert "\n" not in str(error.value)
     assert {stat.path for stat in catalog.store.list("")} == objects
@@ -159,3 +160,15 @@ def test_tab_separated_text(tmp_path):
     assert catalog.read("t").to_pylist() == [{"id": 1, "name": "a,\tb"}, {"id": 2, "name": None}]
     assert cli.run(["export", str(tmp_path / "lake"), "t", str(tmp_path / "out.tsv")]) == 0
     assert (tmp_path / "out.tsv").read_text() == '"id"\t"name"\n1\t"a,\tb"\n2\t\n'
+
+
+def test_a_key_that_is_the_partition():
+    catalog = DeltaStreamCatalog(MemoryStore())
+    catalog.create_table("t", ["day"], ["day"])
+    catalog.append("t", pa.table({"day": ["a", "b"], "x": [1, 2]}))
+    catalog.append(
+        "t", pa.table({"op": ["I", "D", "D"], "day": ["a", "a", "b"], "x": [3, 4, 5]}), operation_column="op"
+    )
+    assert catalog.read("t").num_rows == 0
+    compact("t", delta_catalog_client=catalog, settings=Settings(executor="local"))
+    assert catalog.read("t").num_rows == 0

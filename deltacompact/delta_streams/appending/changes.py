@@ -81,6 +81,9 @@ def change_options(
             f"table {table.table_id!r} has no keys yet, which tell the last event of a row: create it with primary "
             "keys (--primary-key)"
         )
+    declared = {*table.partition_keys, *(table.keys.columns if table.keys else ())}
+    if isinstance(says, Operations) and says.column in declared:
+        raise InputError(f"operation column {says.column!r} is a key of table {table.table_id!r}")
     Partition.of(table.partition_keys, {**dict.fromkeys(routed), **(fixed or {})})
     try:
         kind = OperationType(str(operation).lower())
@@ -256,16 +259,13 @@ class ChangesWriter:
         if is_new:
             part.is_known = part.writer.knows(self._terms.token)
         keys = self._table.keys
-        says = self._options.says_operation is not None
-        if says:
+        if self._options.says_operation is not None:
             assert keys is not None
             schemas.check_partition_values(events.deletes.rows, part.partition, events.name)
             events = last_events(events, keys, self._table.partition_keys)
         for kind, rows in ((OperationType.DELETE, events.deletes.rows), (OperationType.UPSERT, events.upserts.rows)):
             if not rows.num_rows:
                 continue
-            if says and kind is OperationType.DELETE:
-                rows = rows.drop_columns([name for name in rows.column_names if name in part.partition.names])
             given = None if part.is_known else rows_of(rows, events.name)
             part.add(kind, part.writer.write(given, kind, keys) if given else None, events.name)
 
