@@ -78,7 +78,7 @@ def compact_job(catalog: DeltaStreamCatalog, request: Request, sinks: Sequence[E
 
 
 def _shown(catalog: DeltaStreamCatalog, job: CompactionJob) -> PublicationResult | None:
-    """Let the Iceberg table that the destination is published to show what it has now; None: it is not published."""
+    """Let the table that the destination is published to show what it has now; None: it is not published."""
     if job.publication is None:
         return None
     from deltacompact.publication.publication import show_compacted
@@ -161,7 +161,7 @@ class PartitionWork:
 class CompactionJob:
     """A prepared compaction job run: its work by partition, of which so many are read at a time.
 
-    `waits`: the store is behind a network. `publication`: the Iceberg table that shows the destination's rows.
+    `waits`: the store is behind a network. `publication`: the other table that shows the destination's rows.
     """
 
     source_table_id: str
@@ -193,7 +193,7 @@ def prepare(catalog: DeltaStreamCatalog, request: Request) -> CompactionJob:
     destination = request.destination_table_id or source_table_id
     publication = _publication(catalog, destination, destination == source_table_id)
     if publication is not None:
-        options = _for_iceberg(options, destination)
+        options = _for_publication(options, destination)
     source = catalog.declared(source_table_id)
     chosen = _partitions(catalog, source_table_id, request.partitions)
     keys = _keys(source, request.primary_keys, request.sort_keys)
@@ -223,12 +223,11 @@ def _publication(catalog: DeltaStreamCatalog, table_id: str, in_place: bool) -> 
         return None
 
 
-def _for_iceberg(options: Options, table_id: str) -> Options:
+def _for_publication(options: Options, table_id: str) -> Options:
     """The options for a table that is published. Delta files never stay: their columns may have foreign field ids."""
     if options.content_type is not ContentType.PARQUET:
         raise InputError(
-            f"table {table_id!r} is published as Iceberg: compacted files must be Parquet, "
-            f"not {options.content_type.name}"
+            f"table {table_id!r} is published: compacted files must be Parquet, not {options.content_type.name}"
         )
     return replace(options, limits=replace(options.limits, delta_kept_bytes_min=INT64_MAX))
 

@@ -70,7 +70,7 @@ class SessionResult:
 
 @dataclass(frozen=True, slots=True)
 class CompactionResult:
-    """One SessionResult for each partition. `publication`: what became of it in the Iceberg table that shows the rows.
+    """One SessionResult for each partition. `publication`: what became of it in the table that shows the rows.
 
     An error in `publication` is no error of the compaction: the next run repairs it.
     """

@@ -294,11 +294,13 @@ class DeltaStreamCatalog(Streams):
     def publish(
         self, table_id: str, to: str | None = None, partition: Mapping[str, Any] | Partition | None = None
     ) -> PublicationResult:
-        """Show the compacted rows in an Iceberg table: `to` ("iceberg://NAME/ns.table"), or the one declared before.
+        """Show the compacted rows in an Iceberg or a Delta table: `to`, or the one declared before.
+
+        `to` is "iceberg://NAME/ns.table", "delta:///PATH" or "delta://s3://BUCKET/PATH".
 
         From then on every compaction does so. A call without `to` repairs what a crash or a catalog that did not
-        answer has left undone. Raises InputError, before anything is declared, if the rows or the Iceberg table do not
-        fit, and what reading or committing raises.
+        answer has left undone. Raises InputError, before anything is declared, if the rows or that table do not fit,
+        and what reading or committing raises.
         """
         from deltacompact.publication.publication import publish
 
@@ -315,9 +317,9 @@ class DeltaStreamCatalog(Streams):
         return live_files(self, table_id, partition)
 
     def stop_publishing(self, table_id: str) -> str | None:
-        """Declare that the table is published no more. Returns the Iceberg table that stays as it is, if there is one.
+        """Declare that the table is published no more. Returns the Iceberg or Delta table that stays as it is, if any.
 
-        Nothing protects the files that the Iceberg table refers to from a vacuum any more: drop it.
+        Nothing protects the files that it refers to from a vacuum any more: drop it.
         """
         target = self.publication(table_id)
         self.declare_publication(table_id, None)

@@ -109,8 +109,8 @@ def export(
 @click.command()
 @catalog_argument
 @table_argument
-@click.option("--to", metavar="URI", help="The Iceberg table to show the rows in: iceberg://NAME/ns.table.")
-@click.option("--stop", is_flag=True, help="Publish no more. The Iceberg table stays as it is; drop it yourself.")
+@click.option("--to", metavar="URI", help="The table to show the rows in: iceberg://NAME/ns.table or delta://PATH.")
+@click.option("--stop", is_flag=True, help="Publish no more. The published table stays as it is; drop it yourself.")
 @partition_option
 @json_option
 def publish(
@@ -118,18 +118,19 @@ def publish(
 ) -> None:
     """Show the compacted rows to other engines.
 
-    With --to they are shown in an Iceberg table, which every later compaction brings up to date. Without it the command
-    writes lists of their files: a Hive symlink manifest and plain lists. Repeat it after each compaction. Do not glob
-    the table's folders instead: deltas, deletes and the files of older versions lie there, too.
+    With --to they are shown in an Iceberg or a Delta table, which every later compaction brings up to date. Without it
+    the command writes lists of their files: a Hive symlink manifest and plain lists. Repeat it after each compaction.
+    Do not glob the table's folders instead: deltas, deletes and the files of older versions lie there, too.
 
     \b
     deltacompact publish ./lake orders --to iceberg://prod/db.orders
-    deltacompact publish ./lake orders             repair what a crash left undone; without an Iceberg table: lists
+    deltacompact publish ./lake clicks --to delta://s3://lake/clicks
+    deltacompact publish ./lake orders             repair what a crash left undone; of a table without --to: lists
     deltacompact publish ./lake orders --stop
     """
     if stop:
         if to is not None or partition:
-            raise InputError("--stop is for the table as a whole, and names no Iceberg table")
+            raise InputError("--stop is for the table as a whole, and names no other")
         return _stop_publishing(catalog, table, as_json)
     if to is not None or catalog.publication(table) is not None:
         return _show(catalog, table, to, one_partition(catalog, table, partition), as_json)
@@ -139,7 +140,7 @@ def publish(
 def _stop_publishing(catalog: DeltaStreamCatalog, table: str, as_json: bool) -> None:
     target = catalog.stop_publishing(table)
     if target is None:
-        answer(as_json, {"table": table, "stopped": None}, f"{table} is not published as Iceberg: nothing to do")
+        answer(as_json, {"table": table, "stopped": None}, f"{table} is not published: nothing to do")
     else:
         lines = f"{table} is published no more; {target} stays as it is, until a vacuum deletes its files: drop it"
         answer(as_json, {"table": table, "stopped": target}, lines)

@@ -57,7 +57,7 @@ def print_result(out: Console, result: CompactionResult) -> None:
 
 
 def publication_document(result: PublicationResult) -> dict[str, Any]:
-    """What a run has changed in an Iceberg table, as JSON values."""
+    """What a run has changed in the published table, as JSON values."""
     document = {f.name: getattr(result, f.name) for f in dataclasses.fields(result)}
     return document | {"error": None if result.error is None else one_line(result.error)}
 
@@ -69,8 +69,9 @@ def publication_words(result: PublicationResult) -> str:
     left_out = f"; {counted(result.deltas_left_out, 'delta')} not compacted yet" if result.deltas_left_out else ""
     if result.snapshot is None:
         return f"{result.target}: nothing to change{left_out}"
+    commit = "version" if result.target.startswith("delta:") else "snapshot"
     return (
-        f"{result.target}: snapshot {result.snapshot}, {counted(result.files_added, 'file')} added, "
+        f"{result.target}: {commit} {result.snapshot}, {counted(result.files_added, 'file')} added, "
         f"{result.files_removed:,} removed, {counted(result.dead_row_files_added, 'file')} of dead rows{left_out}"
     )
 

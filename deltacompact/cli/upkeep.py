@@ -225,8 +225,8 @@ def vacuum(
 ) -> None:
     """Delete files that nothing reaches any more.
 
-    Run it once a day, and never twice at once for one table. Of a table that is published as Iceberg, it expires old
-    snapshots of the Iceberg table first.
+    Run it once a day, and never twice at once for one table. Of a published table, it forgets old snapshots of the
+    Iceberg table, or old versions of the Delta table, first.
 
     \b
     deltacompact vacuum ./lake orders --dry-run

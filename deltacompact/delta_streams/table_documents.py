@@ -1,7 +1,7 @@
 """The objects that describe a table: table.json, keys.json and source.json.
 
 orders/table.json     {"format":1,"table_id":"orders","partition_keys":["day"],"keys":null,…}
-                      …,"publication":"iceberg://prod/db.orders"}      of a table that is published as Iceberg
+                      …,"publication":"iceberg://prod/db.orders"}      of a table that is published
                       …,"schema_mode":"fixed"}                         of a table to which no append adds columns
 orders/keys.json      {"format":1,"primary_keys":["id"],"sort_keys":[["version","ascending"]]}
 flat/source.json      {"format":1,"source_table_id":"orders"}

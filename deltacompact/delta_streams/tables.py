@@ -3,7 +3,7 @@
 orders/table.json     partition keys, keys, retention of tombstones          create_table
 orders/keys.json      the keys, where the first compaction declared them     declare_keys
 orders/source.json    whose destination the table is, or that it has streams of its own
-table.json again      the Iceberg table that shows the rows                  declare_publication
+table.json again      the other table that shows the rows                    declare_publication
                       whether appends may add columns                        declare_schema_mode
 """
 
@@ -137,14 +137,14 @@ class Tables:
             raise NotFoundError(f"table {table_id!r} does not exist in {self.where}") from None
 
     def publication(self, table_id: str) -> str | None:
-        """The Iceberg table that the table is published to today: "iceberg://prod/db.orders". Raises NotFoundError."""
+        """The table that it is published to today: "iceberg://prod/db.orders", "delta:///out". Raises NotFoundError."""
         declared = table_from(table_id, self._table_document(table_id))
         known = self._tables.get(table_id, declared)
         self._tables[table_id] = replace(known, publication=declared.publication)
         return declared.publication
 
     def declare_publication(self, table_id: str, target: str | None) -> None:
-        """Record the Iceberg table that shows the compacted rows from now on, or (None) that there is none.
+        """Record the table that shows the compacted rows from now on, or (None) that there is none.
 
         This fact in table.json may change, so table.json is written anew; the last writer wins.
         """

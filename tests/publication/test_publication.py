@@ -18,8 +18,8 @@ from deltacompact.base.errors import InputError, NotFoundError, SchemaError, Sto
 from deltacompact.delta_streams.versions import rollback, versions
 from deltacompact.iceberg.table.content_files import Content
 from deltacompact.maintenance.vacuum.vacuum import vacuum
-from deltacompact.publication import held
-from deltacompact.publication.held import held_files
+from deltacompact.publication.iceberg import target
+from deltacompact.publication.iceberg.held import held_files
 
 ICEBERG = f"ns.{T}"
 
@@ -439,7 +439,7 @@ def test_other_formats_are_refused_once_it_is_published(orders):
     orders.append([{"id": 1}])
     orders.compact()
     orders.publish()
-    with pytest.raises(InputError, match="is published as Iceberg: compacted files must be Parquet, not ORC"):
+    with pytest.raises(InputError, match="is published: compacted files must be Parquet, not ORC"):
         orders.compact(compacted_file_content_type="orc")
 
 
@@ -581,7 +581,7 @@ def test_the_command_vacuum_looks_at_the_iceberg_table_once_for_all_partitions(b
         looks.append(arguments)
         return held_files(*arguments)
 
-    monkeypatch.setattr(held, "held_files", counted)
+    monkeypatch.setattr(target, "held_files", counted)
     assert cli.run(["vacuum", str(by_day.folder), T, "--older-than-hours", "0", "--force"]) == 0
     assert len(looks) == 1
     assert by_day.snapshots() == 1

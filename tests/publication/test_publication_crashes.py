@@ -11,6 +11,7 @@ import uuid
 
 import pyarrow as pa
 import pytest
+from dying import Crash, Dying, changed
 from iceberg_lake import Lake
 from publications import LOCAL, Publications, T, configure, plain
 from pyiceberg.catalog.sql import SqlCatalog
@@ -22,51 +23,11 @@ from deltacompact.iceberg.table import locations
 from deltacompact.maintenance.vacuum.vacuum import vacuum
 from deltacompact.storage.local import LocalStore
 
-
-class Crash(BaseException):
-    """The process dies here: nothing may catch it, and nothing that it still does has an effect."""
-
-
-class Dying:
-    """Counts operations, and dies at one of them: before it takes effect, or after."""
-
-    def __init__(self, monkeypatch, at=None, after=False):
-        self.operations = []
-        self._at, self._after = at, after
-        self._dead = False
-        self._lock = threading.Lock()
-        for name in ("get", "put", "put_if_absent", "delete"):
-            monkeypatch.setattr(LocalStore, name, self._around(name, getattr(LocalStore, name)))
-        for name in ("load_table", "commit_table"):
-            monkeypatch.setattr(SqlCatalog, name, self._around(name, getattr(SqlCatalog, name)))
-        for name in ("put", "discard"):
-            monkeypatch.setattr(locations, name, self._around(f"iceberg {name}", getattr(locations, name)))
-
-    def _around(self, name, act):
-        def operation(*arguments, **others):
-            with self._lock:
-                if self._dead:
-                    raise Crash
-                number = len(self.operations)
-                self.operations.append(name)
-                if number == self._at:
-                    self._dead = True
-            if number != self._at:
-                return act(*arguments, **others)
-            if self._after:
-                act(*arguments, **others)
-            raise Crash
-
-        return operation
-
-
-def changed(published):
-    """A published table with a delta to fold: some rows die, some come."""
-    published.append([{"id": number, "v": 0} for number in range(20)])
-    published.compact()
-    published.publish()
-    published.append([{"id": 1, "v": 1}, {"id": 30, "v": 1}])
-    published.append([{"id": 2}], "delete")
+COUNTED = [
+    (LocalStore, ("get", "put", "put_if_absent", "delete")),
+    (SqlCatalog, ("load_table", "commit_table")),
+    (locations, ("put", "discard")),
+]
 
 
 @pytest.fixture
@@ -93,7 +54,7 @@ def test_a_run_that_dies_at_any_operation_is_repaired_by_the_next(tmp_path, monk
     with monkeypatch.context() as patch:
         published = next(fresh)
         published.catalog = published.opened()
-        whole = Dying(patch)
+        whole = Dying(patch, COUNTED)
         published.compact()
     assert whole.operations.count("commit_table") == 1
     first = max(number for number, name in enumerate(whole.operations) if name == "put_if_absent")
@@ -104,7 +65,7 @@ def test_a_run_that_dies_at_any_operation_is_repaired_by_the_next(tmp_path, monk
             published.catalog = published.opened()
             before = published.shown()
             with monkeypatch.context() as patch:
-                dying = Dying(patch, at, after)
+                dying = Dying(patch, COUNTED, at, after)
                 with pytest.raises((Crash, Interrupted)):  # a commit that is broken off says so
                     published.compact()
             published.catalog = published.opened()
@@ -129,7 +90,7 @@ def test_a_first_publication_that_dies_at_any_operation_is_repaired_by_the_next(
         published.append([{"id": 1}])
         published.compact()
         published.catalog = published.opened()
-        whole = Dying(patch)
+        whole = Dying(patch, COUNTED)
         published.publish()
     for at in range(len(whole.operations)):
         for after in (False, True):
@@ -140,7 +101,7 @@ def test_a_first_publication_that_dies_at_any_operation_is_repaired_by_the_next(
             published.compact()
             published.catalog = published.opened()
             with monkeypatch.context() as patch:
-                Dying(patch, at, after)
+                Dying(patch, COUNTED, at, after)
                 with pytest.raises((Crash, Interrupted)):  # a commit that is broken off says so
                     published.publish()
             published.catalog = published.opened()

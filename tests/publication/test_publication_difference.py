@@ -9,11 +9,15 @@ from hand_made_tables import data, equality, positions, state, vector
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import ContentType, DataFile, DeletionVector
 from deltacompact.base.numbers import ChainFileNumber, Ordinal
-from deltacompact.publication.columns import joined, shown_columns
-from deltacompact.publication.difference import ShownFile, deletes_name, difference
-from deltacompact.publication.target import PublicationTarget
+from deltacompact.publication.columns import joined
+from deltacompact.publication.iceberg.columns import shown_columns
+from deltacompact.publication.iceberg.difference import deletes_name, difference
+from deltacompact.publication.iceberg.target import IcebergTarget
+from deltacompact.publication.port import ShownFile, Source
+from deltacompact.storage.memory import MemoryStore
 
 WHERE = "s3://lake/tables/"
+SOURCE = Source(MemoryStore(), WHERE, "orders", (), 0.0)
 MONDAY, TUESDAY = "orders/day=1", "orders/day=2"
 
 
@@ -47,24 +51,24 @@ def streams(*files, stream=MONDAY):
 def test_files_are_told_apart_by_their_paths():
     a, b, c = (wanted(MONDAY, name) for name in "abc")
     head = state(data(a.location, 1), data(b.location, 1))
-    found = difference(head, WHERE, streams(b, c))
+    found = difference(head, SOURCE, streams(b, c))
     assert names(found.removed) == [a.location]
     assert (found.data, found.dead) == ((c,), ())
-    settled = difference(state(data(b.location, 1), data(c.location, 2)), WHERE, streams(b, c))
+    settled = difference(state(data(b.location, 1), data(c.location, 2)), SOURCE, streams(b, c))
     assert (settled.removed, settled.data, settled.dead) == ((), (), ())
 
 
 def test_dead_rows_are_replaced_where_the_vector_changed_and_go_with_their_file():
     before, after, other = wanted(MONDAY, "a", "m1"), wanted(MONDAY, "a", "m2"), wanted(MONDAY, "b", "m1")
     head = state(data(before.location, 1), data(other.location, 1), dead(before), dead(other))
-    changed = difference(head, WHERE, streams(after, other))
+    changed = difference(head, SOURCE, streams(after, other))
     assert names(changed.removed) == names([dead(before)])
     assert (changed.data, changed.dead) == ((), (after,))
-    lives = difference(head, WHERE, streams(wanted(MONDAY, "a"), other))
+    lives = difference(head, SOURCE, streams(wanted(MONDAY, "a"), other))
     assert names(lives.removed) == names([dead(before)])
-    gone = difference(head, WHERE, streams(other))
+    gone = difference(head, SOURCE, streams(other))
     assert names(gone.removed) == [before.location, *names([dead(before)])]
-    same = difference(head, WHERE, streams(before, other))
+    same = difference(head, SOURCE, streams(before, other))
     assert (same.removed, same.data, same.dead) == ((), (), ())
 
 
@@ -72,7 +76,7 @@ def test_partitions_that_nobody_asked_about_stay_and_empty_ones_are_emptied():
     monday, tuesday = wanted(MONDAY, "a", "m1"), wanted(TUESDAY, "a", "m1")
     assert monday.dead_rows != tuesday.dead_rows
     head = state(data(monday.location, 1), data(tuesday.location, 1), dead(monday), dead(tuesday))
-    found = difference(head, WHERE, {TUESDAY: {}})
+    found = difference(head, SOURCE, {TUESDAY: {}})
     assert names(found.removed) == [tuesday.location, *names([dead(tuesday)])]
     assert found.data == ()
 
@@ -96,7 +100,7 @@ OURS = wanted(MONDAY, "a", "m1")
 def test_files_of_others_are_named(foreign):
     head = state(data(OURS.location, 1), foreign)
     with pytest.raises(InputError, match="has files of others"):
-        difference(head, WHERE, streams(OURS))
+        difference(head, SOURCE, streams(OURS))
 
 
 def test_columns_widen_only_as_the_streams_do():
@@ -109,8 +113,8 @@ def test_columns_widen_only_as_the_streams_do():
 
 
 def test_targets():
-    assert str(PublicationTarget.of("iceberg://prod/lake.eu.orders")) == "iceberg://prod/lake.eu.orders"
-    assert PublicationTarget.of("iceberg://prod/db.a b") == PublicationTarget("prod", "db.a b")
+    assert str(IcebergTarget.of("iceberg://prod/lake.eu.orders")) == "iceberg://prod/lake.eu.orders"
+    assert IcebergTarget.of("iceberg://prod/db.a b") == IcebergTarget("prod", "db.a b")
     for uri in ("", "prod/db.t", "iceberg:///db.t", "iceberg://prod/t", "iceberg://prod/db.", "iceberg://prod/.t"):
         with pytest.raises(InputError):
-            PublicationTarget.of(uri)
+            IcebergTarget.of(uri)

@@ -2,96 +2,30 @@
 
 from __future__ import annotations
 
-import contextlib
 import tempfile
 import uuid
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from budgets import examples
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from iceberg_lake import Lake
+from publication_histories import NO_SHRINK, carry_out, died, rows, steps
 from publications import LOCAL, Publications, T, configure
 
 import deltacompact
-from deltacompact.base.errors import InputError
-from deltacompact.delta_streams.versions import retract, rollback
 from deltacompact.maintenance.vacuum.vacuum import vacuum
 from deltacompact.publication import publication
-from deltacompact.publication.publication import PublicationResult, show_compacted
+from deltacompact.publication.publication import show_compacted
 
-NO_SHRINK = (Phase.explicit, Phase.reuse, Phase.generate)
-DAYS = st.sampled_from(["a", "b/1", None])
-IDS = st.lists(st.integers(0, 12), min_size=1, max_size=8, unique=True)
-STEPS = st.one_of(
-    st.tuples(st.just("upsert"), DAYS, IDS, st.sampled_from(["plain", "wide", "more", "nested", "day"])),
-    st.tuples(st.just("delete"), DAYS, IDS),
-    st.tuples(st.just("compact"), st.booleans()),
-    st.tuples(st.just("compact one"), DAYS),
-    st.tuples(st.just("compact unseen")),
-    st.tuples(st.just("roll back"), DAYS, st.integers(0, 3)),
-    st.tuples(st.just("restate"), DAYS, IDS),
-    st.tuples(st.just("retract"), DAYS),
-    st.tuples(st.just("publish")),
-    st.tuples(st.just("vacuum")),
-)
-
-
-def rows(ids, shape, day, number):
-    """Rows in one of the shapes that a schema goes through."""
-    columns = {"id": pa.array(ids, pa.int64() if shape == "wide" else pa.int32()), "n": pa.array([number] * len(ids))}
-    if shape == "more":
-        columns["text"] = pa.array([f"{number}-{id_}" for id_ in ids])
-    if shape == "nested":
-        columns["deep"] = pa.array([{"x": [id_], "y": str(number)} for id_ in ids])
-    if shape == "day":
-        columns["day"] = pa.array([day] * len(ids), pa.string())
-    return pa.table(columns)
-
-
-def died(catalog, table_id, target, partitions):
-    """Stands for a process that dies after the switch, before it comes to the Iceberg table."""
-    return PublicationResult(table_id, target)
-
-
-def carry_out(published, number, step):
-    """One step. What the history does not allow (nothing to roll back to) is no step."""
-    catalog = published.catalog
-    match step:
-        case ("upsert", day, ids, shape):
-            published.append(rows(ids, shape, day, number), day=day)
-        case ("delete", day, ids):
-            published.append(pa.table({"id": pa.array(ids, pa.int32())}), "delete", day=day)
-        case ("compact", purge):
-            published.compact(purge=purge)
-        case ("compact one", day):
-            with contextlib.suppress(InputError):
-                published.compact(partitions=[{"day": day}])
-        case ("compact unseen",):
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(publication, "show_compacted", died)
-                published.compact()
-        case ("roll back", day, version):
-            with contextlib.suppress(InputError):
-                rollback(catalog, T, str(version), {"day": day})
-        case ("restate", day, ids):
-            catalog.restate(T, rows(ids, "plain", day, number), {"day": day})
-        case ("retract", day):
-            with contextlib.suppress(InputError, IndexError):
-                partition = catalog.partition(T, {"day": day})
-                retract(catalog, T, catalog.state(T, partition).deltas[-1].position, partition)
-        case ("publish",):
-            catalog.publish(T)
-        case ("vacuum",):
-            vacuum(catalog, T, age_min_s=0, force=True)
+STEPS = steps(["plain", "wide", "more", "nested", "day"])
 
 
 @pytest.mark.slow
 @settings(max_examples=examples(12), deadline=None, suppress_health_check=list(HealthCheck), phases=NO_SHRINK)
 @given(st.lists(STEPS, min_size=4, max_size=14))
-def test_the_publication_has_the_rows_of_the_table_after_every_compaction(steps):
+def test_the_publication_has_the_rows_of_the_table_after_every_compaction(history):
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         lake = Lake(Path(folder), f"lake{uuid.uuid4().hex[:8]}")
         configure(lake, patch)
@@ -99,7 +33,7 @@ def test_the_publication_has_the_rows_of_the_table_after_every_compaction(steps)
         published.append(rows([1, 2, 3, 4, 5, 6, 7], "plain", "a", 0), day="a")
         published.compact()
         published.publish()
-        for number, step in enumerate(steps, 1):
+        for number, step in enumerate(history, 1):
             carry_out(published, number, step)
             if step[0] == "compact":
                 assert published.shown() == published.compacted()

@@ -1,7 +1,7 @@
 """What the partitions of a vacuum share: the time of now, and the files that a published table's snapshots refer to.
 
 A vacuum keeps those files, whatever the log says. Several partitions are vacuumed at a time and share one answer. The
-store's clock is asked, and the Iceberg table is read, when something could be deleted, and only then.
+store's clock is asked, and the published table is read, when something could be deleted, and only then.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from deltacompact.storage.store_clock import agreed_now_s
 
 
 class Held:
-    """Asks for the time and reads the Iceberg table once, for all partitions of a vacuum.
+    """Asks for the time and reads the published table once, for all partitions of a vacuum.
 
     `now_s` is the moment from which ages are counted; None: now.
     """
@@ -38,7 +38,7 @@ class Held:
             return self._now_s
 
     def names(self) -> frozenset[str]:
-        """The names of the files, each of which the stream gave once. Raises where the Iceberg table cannot be read."""
+        """The names of the files, each given once by the stream. Raises where the published table cannot be read."""
         with self._lock:
             if self._known is None:
                 target = self._catalog.publication(self._table_id)
@@ -46,7 +46,7 @@ class Held:
             return self._known
 
     def _read(self, target: str) -> frozenset[str]:
-        from deltacompact.publication.held import held_files
+        from deltacompact.publication.targets import target_of
 
         now_s = self._catalog.clock() if self._now_s is None else self._now_s
-        return held_files(target, now_s - self._age_min_s, self._dry_run)
+        return target_of(target).held_files(self._catalog.store, now_s - self._age_min_s, self._dry_run)

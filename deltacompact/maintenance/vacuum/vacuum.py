@@ -94,8 +94,8 @@ def vacuum(
     none is running. Raises CorruptionError, and deletes nothing of the partition, where the stored objects contradict
     each other.
 
-    If the table is published to an Iceberg table, that one's snapshots older than `age_min_s` are expired first, and
-    files of the others stay. Nothing is deleted where the Iceberg table cannot be read. Several calls may share what
+    If the table is published, the snapshots or versions of that other table older than `age_min_s` are expired first,
+    and files of the others stay. Nothing is deleted where that table cannot be read. Several calls may share what
     they know of it (`held`).
     """
     expect.number("age_min_s", age_min_s)

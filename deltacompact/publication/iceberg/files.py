@@ -24,8 +24,9 @@ from deltacompact.iceberg.table.content_files import Content, ContentFile
 from deltacompact.iceberg.table.parquet_files import StoredFile
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.index.live_bitmaps import LiveBits, live_mask
-from deltacompact.publication.columns import shown_columns
-from deltacompact.publication.difference import ShownFile, deletes_name
+from deltacompact.publication.iceberg.columns import partition_tuple, shown_columns
+from deltacompact.publication.iceberg.difference import deletes_name
+from deltacompact.publication.port import ShownFile
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import field_ids, files
 
@@ -99,7 +100,8 @@ class ListedFiles:
 
     def _content(self, shown: ShownFile) -> ContentFile:
         spec, file = self._table.metadata.default_spec_id, shown.file
-        return ContentFile(Content.DATA, shown.location, "PARQUET", spec, shown.partition, file.rows, file.bytes)
+        partition = partition_tuple(shown.partition)
+        return ContentFile(Content.DATA, shown.location, "PARQUET", spec, partition, file.rows, file.bytes)
 
 
 def _refuse_field_ids(footer: pq.FileMetaData, path: str) -> None:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from deltacompact.base.errors import InputError, NotFoundError
 from deltacompact.iceberg.table import locations, manifests
@@ -23,19 +24,17 @@ from deltacompact.iceberg.table.content_files import Content, Status
 from deltacompact.iceberg.table.metadata import Snapshot, TableMetadata
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import StateReader
-from deltacompact.publication.target import PublicationTarget
 from deltacompact.storage.identity import file_name
 
 
-def held_files(target: str, old_s: float, dry_run: bool) -> frozenset[str]:
+def held_files(catalog: Any, table_id: str, old_s: float, dry_run: bool) -> frozenset[str]:
     """Expire snapshots that were made before `old_s` (seconds), and return the names of the data files of the others.
 
-    Raises InputError where the Iceberg table is not there, and what its catalog raises: then nobody knows what may be
-    deleted.
+    `catalog` is PyIceberg's. Raises InputError where the Iceberg table is not there, and what its catalog raises: then
+    nobody knows what may be deleted.
     """
-    named = PublicationTarget.of(target)
     try:
-        table = IcebergTable.load(named.open(), named.table_id)
+        table = IcebergTable.load(catalog, table_id)
     except NotFoundError as error:
         raise InputError(
             f"{error}, to which the table is published: `publish` creates it again, `publish --stop` ends it "

@@ -10,36 +10,17 @@ a digest that is in the name of their delete file. So a crash leaves nothing to 
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from deltacompact.base.errors import InputError
-from deltacompact.base.model import DataFile
-from deltacompact.delta_streams.paths import stream_root_of
 from deltacompact.iceberg.deletes.matching import only_path
-from deltacompact.iceberg.table.content_files import Content, ContentFile, Entry, PartitionTuple
+from deltacompact.iceberg.table.content_files import Content, ContentFile, Entry
 from deltacompact.iceberg.table.table_state import TableState
+from deltacompact.publication.port import ShownFile, Source, foreign
 
 _OUR_DELETES = re.compile(r"deltacompact-(?P<digest>[0-9a-f]{32})-[0-9a-f]{32}\.parquet")
-
-
-@dataclass(frozen=True, slots=True)
-class ShownFile:
-    """A file of a version, where readers of the Iceberg table find it, and its partition there."""
-
-    location: str
-    file: DataFile
-    partition: PartitionTuple
-
-    @property
-    def dead_rows(self) -> str | None:
-        """Identifies the deletion vector of the file; None: all its rows live."""
-        if (deletions := self.file.deletions) is None:
-            return None
-        text = f"{self.location}\n{deletions.masks_path}\n{deletions.ordinal}"
-        return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,24 +37,24 @@ def deletes_name(dead_rows: str, unique: str) -> str:
     return f"deltacompact-{dead_rows}-{unique}.parquet"
 
 
-def difference(head: TableState, where: str, streams: Mapping[str, Mapping[str, ShownFile]]) -> Difference:
+def difference(head: TableState, source: Source, streams: Mapping[str, Mapping[str, ShownFile]]) -> Difference:
     """What is missing or too much on the head, of the streams that are asked about.
 
-    `where` is the location of the delta catalog, `streams` has the wanted files by stream folder and location. Raises
-    InputError where the head has a file that no stream of the table has brought.
+    `streams` has the wanted files by stream folder and location. Raises InputError where the head has a file that no
+    stream of the table has brought.
     """
     removed: list[Entry] = []
     data: set[str] = set()
     dead: set[str] = set()
     for entry in head.data:
         path = entry.file.path
-        wanted = streams.get(_stream_of(head, entry.file, where, path))
+        wanted = streams.get(_stream_of(head, entry.file, source, path))
         if wanted is not None and path not in wanted:
             removed.append(entry)
         data.add(path)
     for entry in head.deletes:
         path, known = _named_by(head, entry.file)
-        wanted = streams.get(_stream_of(head, entry.file, where, path))
+        wanted = streams.get(_stream_of(head, entry.file, source, path))
         if wanted is not None and (path not in wanted or wanted[path].dead_rows != known):
             removed.append(entry)
         dead.add(known)
@@ -85,9 +66,9 @@ def difference(head: TableState, where: str, streams: Mapping[str, Mapping[str, 
     )
 
 
-def _stream_of(head: TableState, file: ContentFile, where: str, data_path: str) -> str:
+def _stream_of(head: TableState, file: ContentFile, source: Source, data_path: str) -> str:
     """The folder of the stream that a data file belongs to."""
-    stream = stream_root_of(data_path.removeprefix(where)) if data_path.startswith(where) else None
+    stream = source.stream_of(data_path)
     if stream is None:
         raise _foreign(head, file)
     return stream
@@ -103,7 +84,4 @@ def _named_by(head: TableState, file: ContentFile) -> tuple[str, str]:
 
 
 def _foreign(head: TableState, file: ContentFile) -> InputError:
-    return InputError(
-        f"Iceberg table {head.metadata.table_id!r} has files of others ({file.path}): a publication needs a table of "
-        "its own, to which nobody else writes"
-    )
+    return foreign(f"Iceberg table {head.metadata.table_id!r}", file.path)

@@ -1,0 +1,95 @@
+"""The lines of a commit (PROTOCOL.md, "Actions").
+
+{"commitInfo": …}                                                   unique: tells whose commit a version is
+{"protocol": …}   {"metaData": …}                                   where they change
+{"txn": {"appId": "file:///lake/orders/day=1", "version": 4}}       version 4 of this stream is shown from here on
+{"remove": {"path": "file:///lake/…", "deletionVector": …}}         names the vector that the file was added with
+{"add": {"path": "file:///lake/…", "deletionVector": …}}
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import uuid
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.parse import quote
+
+from deltacompact.base.errors import SchemaError
+from deltacompact.publication.delta.difference import DEAD_ROWS
+from deltacompact.publication.delta.log import Action
+from deltacompact.publication.port import ShownFile, Value
+
+_ENGINE = "deltacompact"
+
+
+def commit_lines(actions: Iterable[Action]) -> bytes:
+    return b"".join(json.dumps(action, separators=(",", ":")).encode() + b"\n" for action in actions)
+
+
+def commit_info(now_ms: int) -> Action:
+    info = {"timestamp": now_ms, "operation": "WRITE", "operationParameters": {"mode": "Overwrite"}}
+    return {"commitInfo": info | {"isBlindAppend": False, "engineInfo": _ENGINE, "txnId": str(uuid.uuid4())}}
+
+
+def metadata_with(
+    known: Action, schema_string: str, keys: Iterable[str], properties: Mapping[str, str], now_ms: int
+) -> dict[str, Any]:
+    """The metadata that was there, with these columns and properties."""
+    fresh = {"id": str(uuid.uuid4()), "format": {"provider": "parquet", "options": {}}, "createdTime": now_ms}
+    configuration = {**(known.get("configuration") or {}), **properties}
+    told = {"schemaString": schema_string, "partitionColumns": list(keys), "configuration": configuration}
+    return fresh | dict(known) | told
+
+
+def transaction(application: str, version: int, now_ms: int) -> Action:
+    return {"txn": {"appId": application, "version": version, "lastUpdated": now_ms}}
+
+
+def add(
+    file: ShownFile, keys: Iterable[str], statistics: str, vector: Mapping[str, Any] | None, now_ms: int
+) -> dict[str, Any]:
+    """Percent signs are escaped once more: the names of partitions' folders have some."""
+    added: dict[str, Any] = {
+        "path": quote(file.location, safe="/:=!"),
+        "partitionValues": partition_texts(file, keys),
+        "size": file.file.bytes,
+        "modificationTime": now_ms,
+        "dataChange": True,
+        "stats": statistics,
+    }
+    if vector is not None:
+        added |= {"deletionVector": dict(vector), "tags": {DEAD_ROWS: file.dead_rows}}
+    return {"add": added}
+
+
+def remove(file: Action, now_ms: int) -> dict[str, Any]:
+    """It names the file's deletion vector: without it, readers would keep the file (and its rows twice)."""
+    removed = {
+        "path": file["path"],
+        "deletionTimestamp": now_ms,
+        "dataChange": True,
+        "extendedFileMetadata": True,
+        "partitionValues": file["partitionValues"],
+        "size": file["size"],
+    }
+    vector = file.get("deletionVector")
+    return {"remove": removed | ({} if vector is None else {"deletionVector": vector})}
+
+
+def partition_texts(file: ShownFile, keys: Iterable[str]) -> dict[str, str | None]:
+    """PROTOCOL.md, "Partition Value Serialization". Raises SchemaError for an empty text, which would become null."""
+    texts = {key: _text(value) for key, value in zip(keys, file.partition, strict=True)}
+    if "" in texts.values():
+        key = next(key for key, text in texts.items() if text == "")
+        raise SchemaError(f"partition key {key!r} has an empty text, which Delta Lake cannot tell from null")
+    return texts
+
+
+def _text(value: Value) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value.isoformat() if isinstance(value, datetime.date) else str(value)

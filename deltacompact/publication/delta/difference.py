@@ -1,0 +1,80 @@
+"""Which files a commit removes and adds, so that a table shows what versions of streams have. Pure.
+
+    shown now      a, b with vector b1               of stream day=1; c of stream day=2
+    version        a with dead rows a1, b with b2    of stream day=1
+    difference     removed a, b with b1              added a with a1, b with b2           c stays: nobody asked
+
+Dead rows are told apart by a digest, which is a tag of the added file. So a crash leaves nothing to remember: the next
+run compares again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from deltacompact.publication.delta.log import Action, Head, location_of
+from deltacompact.publication.port import ShownFile, Source, foreign
+
+DEAD_ROWS = "deltacompact.dead_rows"
+"""The tag of a file with a deletion vector of ours."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Logical files to remove and to add, and the streams that they are of."""
+
+    removed: Mapping[str, Action]
+    added: Mapping[str, ShownFile]
+    streams: frozenset[str]
+
+    @cached_property
+    def gone(self) -> int:
+        """The data files that are shown no more."""
+        return len(self.removed.keys() - self.added.keys())
+
+    @cached_property
+    def new(self) -> int:
+        """The data files that were not shown yet."""
+        return len(self.added.keys() - self.removed.keys())
+
+    @property
+    def vectors(self) -> int:
+        return sum(file.dead_rows is not None for file in self.added.values())
+
+
+def difference(
+    head: Head, folder: str, name: str, source: Source, streams: Mapping[str, Mapping[str, ShownFile]]
+) -> Difference:
+    """What is missing or too much on the head, of the streams that are asked about. By location.
+
+    `folder` is the table's, with a slash at its end; `streams` has the wanted files by stream folder and location.
+    Raises InputError where the head has a file, or a deletion vector, that no publication has brought.
+    """
+    removed: dict[str, Action] = {}
+    shown: set[str] = set()
+    changed: set[str] = set()
+    for file in head.added.values():
+        location = location_of(file, folder)
+        stream, dead_rows = source.stream_of(location), _dead_rows(file)
+        if stream is None or (file.get("deletionVector") and dead_rows is None):
+            raise foreign(name, location)
+        if (wanted := streams.get(stream)) is None:
+            continue
+        if location in wanted and wanted[location].dead_rows == dead_rows:
+            shown.add(location)
+        else:
+            removed[location] = file
+            changed.add(stream)
+    added: dict[str, ShownFile] = {}
+    for stream, files in streams.items():
+        missing = {location: file for location, file in files.items() if location not in shown}
+        added |= missing
+        changed |= {stream} if missing else set()
+    return Difference(removed, added, frozenset(changed))
+
+
+def _dead_rows(file: Action) -> str | None:
+    """Which dead rows of ours a file is shown without."""
+    return (file.get("tags") or {}).get(DEAD_ROWS) if file.get("deletionVector") else None

@@ -1,0 +1,94 @@
+"""A Delta table as the target of a publication, by its folder.
+
+delta:///exports/orders              a folder of a disk; delta://exports/orders is one below the working directory
+delta://s3://lake/exports/orders     a folder of a bucket
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+from urllib.parse import unquote
+
+import pyarrow as pa
+
+from deltacompact.base.errors import InputError, NotFoundError
+from deltacompact.publication.delta import columns
+from deltacompact.publication.delta.held import held_files
+from deltacompact.publication.delta.table import ShownDeltaTable
+from deltacompact.publication.port import Source
+from deltacompact.storage.identity import identity_of_uri, is_uri
+from deltacompact.storage.objects import ObjectStore
+from deltacompact.storage.opening import open_store
+
+DELTA = "delta://"
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaTarget:
+    """A folder: the absolute path of a local one, or s3://bucket/prefix."""
+
+    place: str
+    kind: ClassVar[str] = "Delta"
+
+    @classmethod
+    def of(cls, uri: str) -> DeltaTarget:
+        """Raises InputError for anything but delta:// and a path, or s3:// with a bucket and a prefix."""
+        place = uri.removeprefix(DELTA)
+        if place.startswith("file://"):
+            place = unquote(place.removeprefix("file://"))
+        named = _is_folder_of_bucket(place) if is_uri(place) else bool(place.strip("/"))
+        if not named or set(place) & set("?#"):
+            raise InputError(f"{uri!r} does not name a folder: delta:///PATH, or delta://s3://BUCKET/PATH")
+        return cls(place.rstrip("/") if is_uri(place) else os.path.abspath(place))
+
+    def __str__(self) -> str:
+        return f"{DELTA}{self.place}"
+
+    @property
+    def folder(self) -> str:
+        """The URI, with a slash at its end; percent signs in it are literal."""
+        return f"{self.place if is_uri(self.place) else f'file://{self.place}'}/"
+
+    def shown_columns(self, schema: pa.Schema, where: str) -> pa.Schema:
+        return columns.shown_columns(schema, where)
+
+    def open(self, source: Source) -> ShownDeltaTable:
+        """Raises InputError for a folder in which a VACUUM of Delta would find files of ours."""
+        self._refuse_our_folders(source)
+        return ShownDeltaTable(self._store(source.store), self.folder, source)
+
+    def held_files(self, store: ObjectStore, old_s: float, dry_run: bool) -> frozenset[str]:
+        return held_files(self._store(store), self.folder, old_s, dry_run)
+
+    def _store(self, beside: ObjectStore) -> ObjectStore:
+        return open_store(self.place, getattr(beside, "settings", None))
+
+    def _refuse_our_folders(self, source: Source) -> None:
+        catalog, ours = _identity(source.where), _identity(self.folder)
+        inside = ours.removeprefix(catalog).split("/")[0] if ours.startswith(catalog) else None
+        if catalog.startswith(ours) or (inside is not None and _is_table(source.store, inside)):
+            raise InputError(
+                f"{self.place} has files of the delta catalog {source.where}, which a VACUUM of Delta Lake would "
+                "delete: publish to a folder of its own"
+            )
+
+
+def _is_folder_of_bucket(place: str) -> bool:
+    bucket, _, prefix = place.removeprefix("s3://").partition("/")
+    return place.startswith("s3://") and bool(bucket and prefix) and not is_uri(prefix)
+
+
+def _identity(folder: str) -> str:
+    uri = folder if folder.startswith("s3://") else Path(folder.removeprefix("file://")).as_uri()
+    return identity_of_uri(uri).rstrip("/") + "/"
+
+
+def _is_table(store: ObjectStore, folder: str) -> bool:
+    try:
+        store.stat(f"{folder}/table.json")
+    except NotFoundError:
+        return False
+    return True

@@ -1,0 +1,78 @@
+"""Deletion vectors as Delta has them (PROTOCOL.md, "Deletion Vector Format").
+
+    deletion_vector_1f….bin      01 · size (4 bytes, big endian) · D1 D3 39 64 · 64-bit roaring bitmap · CRC-32 · …
+                                 offset 1 of the file
+
+The frame of one vector is that of Iceberg's, byte for byte. All vectors of a commit lie in one file in the table's
+folder, named by a UUID ("u"): Trino reads neither inline vectors nor absolute paths.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+_B85 = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz!#$%&()*+-;<=>?@^_`{|}~"
+_Z85 = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
+_TO_Z85, _FROM_Z85 = bytes.maketrans(_B85, _Z85), bytes.maketrans(_Z85, _B85)
+_UUID_CHARACTERS = 20
+_VERSION = b"\x01"
+_AROUND = 8
+"""Bytes of a blob that are not the bitmap and its magic: the size before, the CRC-32 behind."""
+
+PREFIX = "deletion_vector_"
+"""The names of vector files begin so."""
+_NAME = re.compile(PREFIX + r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.bin")
+
+Descriptor = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """The dead rows of a file: the framed bitmap, and how many they are."""
+
+    blob: bytes
+    rows: int
+
+
+def vector_file(vectors: Sequence[Vector], unique: uuid.UUID) -> tuple[str, bytes, list[dict[str, Any]]]:
+    """The name and the bytes of a file with these vectors, and the descriptor of each."""
+    data, descriptors = bytearray(_VERSION), []
+    named = base64.b85encode(unique.bytes).translate(_TO_Z85).decode()
+    for vector in vectors:
+        descriptors.append(
+            {
+                "storageType": "u",
+                "pathOrInlineDv": named,
+                "offset": len(data),
+                "sizeInBytes": len(vector.blob) - _AROUND,
+                "cardinality": vector.rows,
+            }
+        )
+        data += vector.blob
+    return f"{PREFIX}{unique}.bin", bytes(data), descriptors
+
+
+def file_of(descriptor: Descriptor) -> str | None:
+    """The name of the file in the table's folder that has a vector; None: it lies elsewhere, or in the log."""
+    named = descriptor["pathOrInlineDv"]
+    if descriptor["storageType"] != "u" or len(named) != _UUID_CHARACTERS:
+        return None
+    return f"{PREFIX}{uuid.UUID(bytes=base64.b85decode(named.encode().translate(_FROM_Z85)))}.bin"
+
+
+def is_vector_file(name: str) -> bool:
+    """Whether an object of the table's folder has a name that we give."""
+    return bool(_NAME.fullmatch(name))
+
+
+def unique_id(descriptor: Descriptor | None) -> str | None:
+    """Tells the vectors of a file apart ("Derived Fields")."""
+    if descriptor is None:
+        return None
+    offset = descriptor.get("offset")
+    return f"{descriptor['storageType']}{descriptor['pathOrInlineDv']}" + ("" if offset is None else f"@{offset}")

@@ -1,0 +1,146 @@
+"""An Iceberg table that shows compacted rows: it is checked, created, given columns, and gets one snapshot for a run.
+
+head            a, b, c
+wanted          a, b, d     ->  one snapshot that adds d and removes c
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from deltacompact.base.errors import InputError, NotFoundError, OutcomeUnknownError
+from deltacompact.iceberg.commit.committer import Committer
+from deltacompact.iceberg.commit.proposal import APPEND, DELETE, OVERWRITE, Proposal, addition
+from deltacompact.iceberg.table.content_files import Content
+from deltacompact.iceberg.table.metadata import MAIN, PUBLICATION
+from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.iceberg.table.table_state import StateReader, TableState
+from deltacompact.publication.columns import refuse_required
+from deltacompact.publication.iceberg.columns import shown_columns
+from deltacompact.publication.iceberg.difference import Difference, difference
+from deltacompact.publication.iceberg.files import ListedFiles
+from deltacompact.publication.port import Shown, ShownFile, Source, Wanted
+
+_FORMAT_VERSION = 2
+
+
+class ShownIcebergTable:
+    """The Iceberg table of one run. `catalog` is PyIceberg's."""
+
+    def __init__(self, catalog: Any, table_id: str, source: Source) -> None:
+        self._catalog = catalog
+        self._table_id = table_id
+        self._source = source
+        self._name = f"Iceberg table {table_id!r}"
+        self._table = self._found()
+        self._files: ListedFiles | None = None
+
+    @property
+    def columns(self) -> pa.Schema | None:
+        return None if self._table is None else shown_columns(self._table.metadata.schema, self._name)
+
+    def prepare(self, columns: pa.Schema) -> None:
+        """The Iceberg table gets them now: it is created, or a commit of its own adds them."""
+        if self._table is None:
+            version = {"format-version": str(_FORMAT_VERSION)}
+            properties = self._properties | version
+            IcebergTable.create(self._catalog, self._table_id, columns, self._source.keys, properties)
+            self._table = self._found()  # somebody else may have created it
+            assert self._table is not None
+        known = self._table.metadata.properties
+        settled = (self._properties.items() | known.items()) == known.items()
+        if not (settled and columns.equals(self.columns)):
+            self._table = self._table.with_columns(columns, self._properties)
+
+    def check(self, files: Sequence[ShownFile]) -> None:
+        self._listed.data(tuple(files))
+
+    def show(self, wanted: Callable[[], Wanted]) -> Shown:
+        assert self._table is not None
+        files, store = self._listed, self._table.store
+        committer = Committer(store, StateReader(store), MAIN, f"publication-{uuid.uuid4().hex[:8]}")
+
+        def propose(head: TableState) -> Proposal[_Proposed]:
+            """What is missing on this head. It reads the streams again, after the head."""
+            now = wanted()
+            found = difference(head, self._source, now.streams)
+            data, dead = files.data(found.data), files.dead(found.dead)
+            added = tuple(addition(file) for file in (*data, *dead))
+            return Proposal(_operation(found), found.removed, added, _Proposed(found, now.deltas_left_out))
+
+        try:
+            done = committer.commit(self._table, propose)
+        except OutcomeUnknownError:
+            raise  # the snapshot may be there, so its files stay
+        except Exception:
+            files.discard()
+            raise
+        found = done.outcome.found
+        files.discard(kept=found.dead)
+        return Shown(
+            done.snapshot.snapshot_id if done.snapshot else None,
+            len(found.data),
+            sum(entry.file.content is Content.DATA for entry in found.removed),
+            len(found.dead),
+            done.outcome.deltas_left_out,
+        )
+
+    @property
+    def _listed(self) -> ListedFiles:
+        assert self._table is not None
+        if self._files is None:
+            self._files = ListedFiles(self._source.store, self._table.store, self._table)
+        return self._files
+
+    @property
+    def _properties(self) -> dict[str, str]:
+        """Whoever expires snapshots or drops the table must not delete the compacted files: they are the stream's."""
+        return {PUBLICATION: self._source.shows, "gc.enabled": "false"}
+
+    def _found(self) -> IcebergTable | None:
+        try:
+            table = IcebergTable.load(self._catalog, self._table_id)
+        except NotFoundError:
+            return None
+        self._check(table)
+        return table
+
+    def _check(self, table: IcebergTable) -> None:
+        """Raise InputError for an Iceberg table that cannot show these rows, or that is somebody else's."""
+        metadata, name, keys = table.metadata, self._name, self._source.keys
+        if metadata.format_version != _FORMAT_VERSION:
+            raise InputError(
+                f"{name} has format version {metadata.format_version}: publications have version {_FORMAT_VERSION}"
+            )
+        shows = metadata.properties.get(PUBLICATION)
+        if shows not in (None, self._source.shows):
+            raise InputError(f"{name} shows {shows}, not {self._source.shows}: a publication needs a table of its own")
+        if shows is None and metadata.branch(MAIN) is not None:
+            raise InputError(f"{name} has rows of its own: a publication needs a new or empty table")
+        spec = metadata.specs[metadata.default_spec_id]
+        names = {number: column.field.name for number, column in metadata.columns.items()}
+        fields = [(names.get(part.source_id, "a column that is gone"), part.transform) for part in spec.fields]
+        if fields != [(key, "identity") for key in keys]:
+            by = ", ".join(f"{transform}({column})" for column, transform in fields) or "nothing"
+            raise InputError(f"{name} is partitioned by {by}, the delta table by {list(keys)}")
+        refuse_required(metadata.schema, name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Proposed:
+    """What an attempt would change, and the deltas that were not compacted then."""
+
+    found: Difference
+    deltas_left_out: int
+
+
+def _operation(found: Difference) -> str:
+    """The word for the snapshot in the spec. Only one without delete files may be an append."""
+    if found.dead or (found.data and found.removed):
+        return OVERWRITE
+    return DELETE if found.removed else APPEND

@@ -1,0 +1,141 @@
+"""What a publication asks of a target, be it an Iceberg or a Delta table.
+
+    target = target_of("delta:///exports/orders")
+    table = target.open(source)           the table that is there; refuses one that is not ours
+    table.columns                         its columns; None: it is not there yet
+    table.prepare(columns)                it is to have these columns
+    table.show(wanted)                    one commit: adds what is missing, removes what is too much
+
+`wanted` reads the streams. A table calls it after it has read its own head, and commits on that head only. So no commit
+shows an older version than an earlier one did.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+
+from deltacompact.base.errors import InputError
+from deltacompact.base.model import DataFile
+from deltacompact.delta_streams.paths import stream_root_of
+from deltacompact.storage.objects import ObjectStore
+
+Value = str | int | bool | datetime.date | None
+"""A partition's value in the type of its column."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The delta table whose rows are shown. `where` is the location of its catalog, `root` the table's folder there.
+
+    `now_s` is the time of the run, in seconds.
+    """
+
+    store: ObjectStore
+    where: str
+    root: str
+    keys: tuple[str, ...]
+    now_s: float
+
+    @property
+    def shows(self) -> str:
+        """Identifies the delta table, in a property of the table that shows it."""
+        return f"{self.where}{self.root}"
+
+    def stream_of(self, location: str) -> str | None:
+        """The folder of the stream that a data file belongs to; None: it is no file of this catalog."""
+        below = location.removeprefix(self.where)
+        return stream_root_of(below) if location.startswith(self.where) else None
+
+
+@dataclass(frozen=True, slots=True)
+class ShownFile:
+    """A file of a version, where readers of the table find it, and the values of its partition."""
+
+    location: str
+    file: DataFile
+    partition: tuple[Value, ...]
+
+    @property
+    def dead_rows(self) -> str | None:
+        """Identifies the deletion vector of the file; None: all its rows live."""
+        if (deletions := self.file.deletions) is None:
+            return None
+        text = f"{self.location}\n{deletions.masks_path}\n{deletions.ordinal}"
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to be shown now, by stream folder: files by location, and the numbers of the versions that have them.
+
+    `deltas_left_out` are not compacted yet.
+    """
+
+    streams: Mapping[str, Mapping[str, ShownFile]]
+    versions: Mapping[str, int]
+    deltas_left_out: int
+
+    @property
+    def files(self) -> tuple[ShownFile, ...]:
+        return tuple(file for files in self.streams.values() for file in files.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a commit has changed. `snapshot` is the snapshot's id or the version of the table; None: no commit."""
+
+    snapshot: int | None
+    files_added: int
+    files_removed: int
+    dead_row_files_added: int
+    deltas_left_out: int
+
+
+class PublishedTable(Protocol):
+    """The table of a target, as one run has found it."""
+
+    @property
+    def columns(self) -> pa.Schema | None:
+        """Its columns in their types; None: it is not there. Raises InputError for a table that cannot be ours."""
+
+    def prepare(self, columns: pa.Schema) -> None:
+        """From the next commit on, the table has all these columns."""
+
+    def check(self, files: Sequence[ShownFile]) -> None:
+        """Raise SchemaError for files that readers of the table would misread."""
+
+    def show(self, wanted: Callable[[], Wanted]) -> Shown:
+        """Make one commit with the difference. Raises InputError where others have put files into the table."""
+
+
+class PublicationTarget(Protocol):
+    """Where a table is published. As text it is the URI that was declared."""
+
+    @property
+    def kind(self) -> str:
+        """The name of its format, for people."""
+
+    def shown_columns(self, schema: pa.Schema, where: str) -> pa.Schema:
+        """The columns in the types of the target. Raises SchemaError naming the column that it has no type for."""
+
+    def open(self, source: Source) -> PublishedTable: ...
+
+    def held_files(self, store: ObjectStore, old_s: float, dry_run: bool) -> frozenset[str]:
+        """The names of the data files that readers of the table may still need, and forget what is older.
+
+        `store` is the catalog's. What the table shows no more since `old_s` (seconds) is forgotten. Raises InputError
+        where the table is not there: then nobody knows what may be deleted.
+        """
+
+
+def foreign(table: str, path: str) -> InputError:
+    """For a table into which somebody else has put a file."""
+    return InputError(
+        f"{table} has files of others ({path}): a publication needs a table of its own, to which nobody else writes"
+    )

@@ -1,0 +1,538 @@
+"""A delta table that is published as Delta Lake: what delta-rs reads there is what was compacted."""
+
+from __future__ import annotations
+
+import datetime
+import json
+
+import deltalake
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pytest
+from delta_publications import DeltaPublications
+from publications import WIDE, T
+
+from deltacompact import cli
+from deltacompact.base.errors import CorruptionError, InputError, SchemaError
+from deltacompact.delta_streams.versions import rollback
+from deltacompact.maintenance.vacuum.vacuum import vacuum
+
+LOG = "_delta_log"
+
+
+@pytest.fixture
+def orders(tmp_path):
+    return DeltaPublications(tmp_path, name="dé lta%20")
+
+
+@pytest.fixture
+def by_day(tmp_path):
+    return DeltaPublications(tmp_path, ["day"])
+
+
+def changed(published, rows=20):
+    """A published table with a delta to fold: some rows die, some come."""
+    published.append([{"id": number, "v": 0} for number in range(rows)])
+    published.compact()
+    published.publish()
+    published.append([{"id": 1, "v": 1}, {"id": rows + 10, "v": 1}])
+    published.append([{"id": 2}], "delete")
+
+
+def test_each_compaction_is_one_commit_with_the_compacted_files_by_reference(orders):
+    orders.append([{"id": number, "v": "a"} for number in range(20)])
+    orders.compact()
+    assert orders.publish().snapshot == 0
+    assert orders.actions("protocol") == [{"minReaderVersion": 1, "minWriterVersion": 2}]
+    orders.append([{"id": 50, "v": "b"}])
+    assert orders.compact(purge=True).publication.snapshot == 1
+    assert not (orders.actions("protocol") or orders.actions("metaData"))
+    assert orders.shown() == orders.compacted()
+    assert not list(orders.out.rglob("*.parquet"))
+    assert orders.catalog.publish(T).snapshot is None
+    assert len(orders.commits()) == 2
+
+
+def test_dead_rows_are_deletion_vectors_and_a_removal_names_the_one_it_removes(orders):
+    """trino#31253: a removal that does not name the vector leaves the file, and its rows are there twice."""
+    changed(orders)
+    result = orders.compact().publication
+    assert (result.files_removed, result.dead_row_files_added) == (0, 1)
+    assert orders.actions("protocol")[0]["readerFeatures"] == ["deletionVectors"]
+    (vector,) = [added["deletionVector"] for added in orders.actions("add") if "deletionVector" in added]
+    assert (vector["storageType"], vector["cardinality"]) == ("u", 2)
+    statistics = [json.loads(added["stats"]) for added in orders.actions("add") if "deletionVector" in added]
+    assert [(one["numRecords"], one["tightBounds"]) for one in statistics] == [(20, False)]
+    assert orders.shown() == orders.compacted()
+    orders.append([{"id": 3}], "delete")
+    orders.compact()
+    assert [removed.get("deletionVector") for removed in orders.actions("remove")] == [vector]
+    assert orders.shown() == orders.compacted()
+    orders.compact(purge=True)
+    orders.append([{"id": 4}], "delete")
+    orders.compact(purge=True)
+    assert orders.shown() == orders.compacted()
+    assert len(orders.shown()) == 20 + 1 - 3
+
+
+@pytest.mark.parametrize("rows", [8_192, 8_193, 100_000])
+def test_vectors_meet_their_rows_however_many_there_are(orders, rows):
+    """delta-rs#4475 (8,193 rows), #4572 (100,000 rows), #4700 (dead rows by position): rows of a file have no order."""
+    order = np.random.default_rng(5).permutation(rows)
+    orders.append(pa.table({"id": order, "n": np.arange(rows)}))
+    orders.compact()
+    orders.publish()
+    dead = np.unique([0, 1, 4_095, 4_096, 8_190, 8_191, rows - 1, *range(0, rows, 997)])
+    orders.append(pa.table({"id": order[dead]}), "delete")
+    orders.compact()
+    assert orders.actions("add")[0]["deletionVector"]["cardinality"] == len(dead)
+    shown = orders.by_delta("select count(*) as n, sum(id) as ids, sum(n) as ns from t").to_pylist()
+    kept = orders.catalog.read(T).to_pydict()
+    assert shown == [{"n": rows - len(dead), "ids": sum(kept["id"]), "ns": sum(kept["n"])}]
+
+
+def test_checkpoints_bring_no_row_back(orders):
+    """delta-rs#3047: 4,000 rows became 12,000 after a checkpoint and two compactions."""
+    orders.append([{"id": number, "v": 0} for number in range(400)])
+    orders.compact()
+    orders.publish()
+    for number in range(23):
+        orders.append([{"id": number, "v": number}])
+        orders.compact(purge=number % 3 == 0)
+        if number == 12:
+            for old in sorted((orders.out / LOG).glob("*.json"))[:10]:
+                old.unlink()
+        assert orders.by_delta("select count(*) as n from t").to_pylist() == [{"n": 400}]
+    assert len(list((orders.out / LOG).glob("*.checkpoint.parquet"))) == 2
+    assert json.loads((orders.out / LOG / "_last_checkpoint").read_text())["version"] == 20
+    assert orders.shown() == orders.compacted()
+    for version in (10, 15, 20, 23):
+        assert orders.by_delta("select count(*) as n from t", version).to_pylist() == [{"n": 400}]
+    deltalake.DeltaTable(str(orders.out)).create_checkpoint()
+    orders.append([{"id": 1000}])
+    orders.compact()
+    assert len(orders.shown()) == 401
+
+
+@pytest.mark.parametrize("hint", [None, b"{", b'{"version":99,"size":3}', b"[]"])
+def test_a_hint_that_is_gone_or_wrong_only_costs_a_listing(orders, hint):
+    changed(orders)
+    for number in range(12):
+        orders.append([{"id": 100 + number}])
+        orders.compact()
+    (orders.out / LOG / "_last_checkpoint").unlink()
+    if hint is not None:
+        (orders.out / LOG / "_last_checkpoint").write_bytes(hint)
+    orders.append([{"id": 77}])
+    assert orders.compact().publication.error is None
+    (orders.out / LOG / "_last_checkpoint").unlink(missing_ok=True)
+    assert orders.shown() == orders.compacted()
+
+
+def test_a_log_with_a_hole_is_not_continued(orders):
+    changed(orders)
+    orders.compact()
+    orders.append([{"id": 5}], "delete")
+    orders.compact()
+    (orders.out / LOG / f"{1:020d}.json").unlink()
+    with pytest.raises(CorruptionError, match="commit 1 is missing"):
+        orders.catalog.publish(T)
+    with pytest.raises(CorruptionError, match="commit 1 is missing"):
+        vacuum(orders.catalog, T, age_min_s=0, force=True)
+
+
+def test_types_are_read_as_they_were_written(orders):
+    columns = {name: values for name, values in WIDE.items() if name != "clock"}
+    orders.append(pa.table({"id": [1, 2], **columns}))
+    orders.compact()
+    orders.publish()
+    fields = {field.name: field.type for field in deltalake.DeltaTable(str(orders.out)).schema().fields}
+    assert [str(fields[name].type) for name in ("tiny", "small", "whole")] == ["byte", "short", "integer"]
+    assert orders.actions("protocol")[0]["writerFeatures"] == ["timestampNtz"]
+    orders.catalog.publish(T)
+    assert orders.shown() == orders.compacted()
+
+
+@pytest.mark.parametrize(
+    "values, words",
+    [
+        (pa.array([1], pa.uint64()), "column 'bad' is an uint64, and Delta Lake has no unsigned integers"),
+        (pa.array([1], pa.timestamp("ns")), "column 'bad' is a timestamp.ns., and Delta Lake has microseconds"),
+        (pa.array([1], pa.time64("us")), "column 'bad' is a time64.us., which Delta Lake does not have"),
+        (pa.array([None]), "column 'bad' is a null, because no row has had a value in it yet"),
+        (pa.array([{"a b": 1}]), "column 'bad', 'a b': Delta Lake allows none of"),
+        (pa.array([{"a": 1, "A": 2}]), "columns 'a' and 'A' are one column for Delta Lake"),
+    ],
+)
+def test_what_delta_lacks_is_refused_by_column_before_anything_is_declared(orders, values, words):
+    orders.append(pa.table({"id": [1], "bad": values}))
+    orders.compact()
+    with pytest.raises(SchemaError, match=words):
+        orders.publish()
+    assert orders.catalog.publication(T) is None
+    assert not orders.out.exists() or not list(orders.out.rglob("*.json"))
+
+
+def test_columns_are_added(orders):
+    changed(orders)
+    orders.append(pa.table({"id": [30], "w": [{"a": 1}]}))
+    orders.compact()
+    orders.append(pa.table({"id": [31], "w": [{"b": "x", "a": 2}]}))
+    orders.compact()
+    assert orders.shown() == orders.compacted()
+
+
+def test_a_wider_type_is_in_the_history_of_its_column(orders):
+    orders.append(pa.table({"id": pa.array([1], pa.int32()), "deep": [{"x": pa.scalar(1, pa.int16()).as_py()}]}))
+    orders.append(pa.table({"id": pa.array([2], pa.int32()), "n": pa.array([[1]], pa.list_(pa.int8()))}))
+    orders.compact()
+    orders.publish()
+    orders.append(pa.table({"id": pa.array([3], pa.int64()), "n": pa.array([[1]], pa.list_(pa.int16()))}))
+    orders.compact()
+    orders.append(pa.table({"id": pa.array([4], pa.int64()), "n": pa.array([[1]], pa.list_(pa.int32()))}))
+    orders.compact()
+    (protocol,) = orders.actions("protocol", 1)
+    assert "typeWidening" in protocol["readerFeatures"]
+    fields = {field["name"]: field for field in json.loads(orders.actions("metaData")[0]["schemaString"])["fields"]}
+    assert fields["id"]["metadata"] == {"delta.typeChanges": [{"fromType": "integer", "toType": "long"}]}
+    changes = fields["n"]["metadata"]["delta.typeChanges"]
+    assert {"fromType": "byte", "toType": "short", "fieldPath": "element"} in changes
+    assert {"fromType": "short", "toType": "integer", "fieldPath": "element"} in changes
+    assert orders.catalog.publish(T).snapshot is None
+
+
+def test_a_decimal_that_becomes_too_wide_is_named(by_day):
+    """Neither partition is too wide by itself."""
+    for day, type_ in (("a", pa.decimal128(38, 0)), ("b", pa.decimal128(38, 10))):
+        by_day.append(pa.table({"id": [1], "price": pa.array([1], type_)}), day=day)
+    by_day.compact()
+    with pytest.raises(SchemaError, match="column 'price' is"):
+        by_day.publish()
+    assert by_day.catalog.publication(T) is None
+
+
+def test_a_type_that_delta_cannot_have_stops_the_publication_and_not_the_compaction(orders):
+    changed(orders)
+    orders.append(pa.table({"id": [40], "bad": pa.array([1], pa.uint8())}))
+    result = orders.compact()
+    assert "column 'bad' is an uint8" in str(result.publication.error)
+    assert not result.errors
+
+
+@pytest.mark.parametrize(
+    "type_, values, texts",
+    [
+        (pa.string(), ["a b%2F/é=", "null", None], ["a b%2F/é=", "null", None]),
+        (pa.int32(), [5, -7, None], ["5", "-7", None]),
+        (pa.bool_(), [True, False, None], ["true", "false", None]),
+        (pa.date32(), [datetime.date(2024, 2, 29), None], ["2024-02-29", None]),
+    ],
+)
+def test_values_of_partitions_are_texts_in_the_log(by_day, type_, values, texts):
+    for number, value in enumerate(values):
+        by_day.append(pa.table({"id": [number], "day": pa.array([value], type_)}), day=value)
+    by_day.compact()
+    by_day.publish()
+    assert {added["partitionValues"]["day"] for added in by_day.actions("add")} == set(texts)
+    read = sorted(by_day.by_delta().to_pylist(), key=lambda row: row["id"])
+    assert [row["day"] for row in read] == values
+
+
+def test_an_empty_text_is_no_value_of_a_partition(by_day):
+    by_day.append([{"id": 1}], day="")
+    by_day.compact()
+    with pytest.raises(SchemaError, match="partition key 'day' has an empty text, which Delta Lake cannot tell"):
+        by_day.publish()
+    assert by_day.catalog.publication(T) is None
+
+
+# Statistics
+
+
+def published_with(orders, **columns):
+    orders.append(pa.table({"id": range(len(next(iter(columns.values())))), **columns}))
+    orders.compact()
+    orders.publish()
+    return orders.statistics()
+
+
+def test_no_bound_leaves_out_nan(orders):
+    found = published_with(orders, v=[0.5, float("nan"), None], w=pa.array([1.5, 2.5, float("nan")], pa.float32()))
+    assert found["minValues"] == {"id": 0}
+    assert found["nullCount"] == {"id": 0, "v": 1, "w": 0}
+    assert orders.by_delta("select id from t where isnan(v)").to_pylist() == [{"id": 1}]
+
+
+@pytest.mark.parametrize(
+    "text, upper",
+    [
+        ("z" * 32, "z" * 32),
+        ("z" * 33, "z" * 31 + "{"),
+        ("a" * 31 + "\U0010ffff" + "b", "a" * 30 + "b"),
+        ("\U0010ffff" * 33, None),
+        ("a" * 31 + "\ud7ff" + "b", "a" * 31 + "\ue000"),
+        ("é" * 40, "é" * 31 + "ê"),
+    ],
+)
+def test_the_greatest_text_is_rounded_up_where_it_is_shortened(orders, text, upper):
+    found = published_with(orders, v=[text, None])
+    assert found["maxValues"].get("v") == upper
+    assert found["minValues"]["v"] == text[:32]
+    assert orders.by_delta(f"select id from t where v >= '{text}'").num_rows == 1
+
+
+def test_times_are_rounded_to_milliseconds_outwards_and_far_ones_have_no_bound(orders):
+    at = datetime.datetime(2024, 1, 1, 1, 2, 3, 123_999)
+    days = [datetime.date(2024, 1, 1), None]
+    found = published_with(
+        orders,
+        naive=[at, at],
+        utc=pa.array([at, at], pa.timestamp("us", "UTC")),
+        day=days,
+        far=pa.array([10**18, 0], pa.timestamp("us")),
+        far_day=pa.array([10**7, 0], pa.date32()),
+    )
+    assert found["minValues"] == {
+        "id": 0,
+        "naive": "2024-01-01T01:02:03.123",
+        "utc": "2024-01-01T01:02:03.123Z",
+        "day": "2024-01-01",
+    }
+    assert found["maxValues"] == {
+        "id": 1,
+        "naive": "2024-01-01T01:02:03.124",
+        "utc": "2024-01-01T01:02:03.124Z",
+        "day": "2024-01-01",
+    }
+    sql = "select id from t where naive >= timestamp '2024-01-01 01:02:03.123999'"
+    assert orders.by_delta(sql).num_rows == 2
+
+
+# What happens to the stream
+
+
+def test_rollback_restatement_and_all_rows_deleted_are_followed(orders):
+    changed(orders)
+    orders.compact()
+    rollback(orders.catalog, T, "1")
+    orders.catalog.publish(T)
+    assert len(orders.shown()) == 20
+    orders.catalog.restate(T, pa.table({"id": [1, 2]}))
+    orders.catalog.publish(T)
+    assert len(orders.shown()) == 20  # the former rows stay until it is compacted
+    orders.compact()
+    assert orders.shown() == orders.compacted() == [{"id": 1}, {"id": 2}]
+    orders.append([{"id": 1}, {"id": 2}], "delete")
+    orders.compact()
+    assert orders.shown() == []
+    assert orders.catalog.publish(T).snapshot is None
+
+
+def test_what_is_declared_before_the_first_compaction_is_created_by_it(orders):
+    assert orders.publish().snapshot is None
+    assert not list(orders.out.rglob("*.json"))
+    orders.append([{"id": 1}])
+    assert orders.compact().publication.snapshot == 0
+    assert orders.shown() == orders.compacted()
+
+
+def test_each_version_of_a_stream_lands_in_one_commit(by_day):
+    for number in range(3):
+        for day in "ab":
+            by_day.append([{"id": number}], day=day)
+        by_day.compact()
+        by_day.publish()
+        by_day.publish()
+    landed = [(one["appId"], one["version"]) for commit in range(3) for one in by_day.actions("txn", commit)]
+    assert len(by_day.commits()) == 3
+    assert len(landed) == len(set(landed)) == 6
+    root = f"{by_day.catalog.location}{T}/day=a"
+    assert [version for application, version in landed if application == root] == [1, 2, 3]
+
+
+# Readers
+
+
+def test_polars_reads_what_delta_rs_gives_it(orders):
+    changed(orders)
+    orders.compact()
+    assert sorted(pl.DataFrame(orders.by_delta("select id from t"))["id"]) == sorted(
+        row["id"] for row in orders.compacted()
+    )
+
+
+# Targets, and what others do
+
+
+def test_other_targets_are_refused_in_one_line(orders):
+    for uri in ("delta://", "delta:///", "delta://s3://", "delta://s3://bucket", "delta://gs://b/t", "delta:///a?b"):
+        with pytest.raises(InputError, match="does not name a folder: delta:///PATH, or delta://s3://BUCKET/PATH"):
+            orders.catalog.publish(T, uri)
+    with pytest.raises(InputError, match=r"iceberg://NAME/namespace.table, or delta://PATH"):
+        orders.catalog.publish(T, "hudi://x")
+    assert orders.catalog.publication(T) is None
+
+
+def test_a_folder_that_has_files_of_the_catalog_is_refused(orders):
+    """VACUUM of Delta Lake deletes whatever it does not know in its folder."""
+    orders.append([{"id": 1}])
+    orders.compact()
+    for folder in (orders.folder, orders.folder / T, orders.folder / T / "data", orders.folder.parent):
+        with pytest.raises(InputError, match="which a VACUUM of Delta Lake would delete"):
+            orders.catalog.publish(T, f"delta://{folder}")
+    assert orders.catalog.publish(T, f"delta://{orders.folder}/../out/./").snapshot == 0
+    assert orders.catalog.publication(T) == orders.uri
+
+
+def test_tables_of_others_are_refused(orders):
+    orders.append([{"id": 1}])
+    orders.compact()
+    deltalake.write_deltalake(str(orders.out), pa.table({"id": [1]}))
+    with pytest.raises(InputError, match="is there already and is no publication: name a new or empty folder"):
+        orders.publish()
+    orders.catalog.create_table("other", [], ["id"])
+    orders.catalog.publish(T, f"delta://{orders.out}2")
+    with pytest.raises(InputError, match="a publication needs a table of its own"):
+        orders.catalog.publish("other", f"delta://{orders.out}2")
+
+
+def inserted(published):
+    table = deltalake.DeltaTable(str(published.out))
+    deltalake.write_deltalake(table, pa.table({"id": [900], "v": [1]}), mode="append")
+
+
+def optimized(published):
+    """As OPTIMIZE does it (delta-rs itself fails on files outside of the table's folder)."""
+    (ours,) = published.actions("add")
+    published.put({"remove": ours}, {"add": ours | {"path": "part-1.parquet", "dataChange": False}})
+
+
+@pytest.mark.parametrize("act", [inserted, optimized])
+def test_files_that_others_add_are_named_and_nothing_is_removed(orders, act):
+    """feldera#7061: an OPTIMIZE corrupts a table. Here it is seen, and no row is lost."""
+    orders.append([{"id": each, "v": 0} for each in range(9)])
+    orders.compact()
+    orders.publish()
+    before = orders.compacted()
+    act(orders)
+    commits = len(orders.commits())
+    orders.append([{"id": 77}])
+    error = orders.compact().publication.error
+    assert isinstance(error, InputError)
+    assert f"has files of others (file://{orders.out}/part-" in str(error)
+    assert len(orders.commits()) == commits
+    assert [row for row in orders.compacted() if row["id"] != 77] == before
+
+
+def test_a_vector_of_somebody_else_is_named(orders):
+    changed(orders)
+    orders.compact()
+    (added, *_) = [one for one in orders.actions("add") if "deletionVector" in one]
+    orders.put({"remove": added}, {"add": {**added, "tags": {}}})
+    with pytest.raises(InputError, match="has files of others"):
+        orders.catalog.publish(T)
+
+
+@pytest.mark.parametrize(
+    "protocol, properties, words",
+    [
+        ({"minReaderVersion": 2, "minWriterVersion": 5}, {}, "has reader version 2 and writer version 5"),
+        (
+            {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": [], "writerFeatures": ["rowTracking"]},
+            {},
+            "has the feature 'rowTracking', which publications do not write",
+        ),
+        ({}, {"delta.columnMapping.mode": "name"}, "has column mapping"),
+        ({}, {"delta.appendOnly": "true"}, "is append-only"),
+    ],
+)
+def test_features_that_others_switch_on_are_named(orders, protocol, properties, words):
+    changed(orders)
+    metadata = orders.actions("metaData")[0]
+    configured = {"metaData": metadata | {"configuration": metadata["configuration"] | properties}}
+    orders.put(*([{"protocol": protocol}] if protocol else []), configured)
+    assert words in str(orders.compact().publication.error)
+
+
+def test_a_vacuum_of_delta_deletes_none_of_our_files(orders):
+    changed(orders)
+    orders.compact(purge=True)
+    table = deltalake.DeltaTable(str(orders.out))
+    table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False, full=True)
+    assert orders.catalog.read(T).num_rows == 20
+    assert orders.shown() == orders.compacted()
+    orders.append([{"id": 5}], "delete")
+    assert orders.compact().publication.error is None
+    assert orders.shown() == orders.compacted()
+
+
+def test_two_tables_cannot_share_a_delta_table(orders):
+    changed(orders)
+    orders.catalog.create_table("other", [], ["id"])
+    with pytest.raises(InputError, match="a publication needs a table of its own"):
+        orders.catalog.publish("other", orders.uri)
+
+
+# Vacuum
+
+
+def test_vacuum_keeps_what_readers_may_need_and_forgets_the_rest(orders):
+    changed(orders)
+    for _ in range(12):
+        orders.append([{"id": 1}])
+        orders.compact(purge=True)
+    versions = len(orders.commits())
+    files = {path.name for path in orders.folder.rglob("*.parquet")}
+    vacuum(orders.catalog, T, age_min_s=4 * 86_400)
+    assert len(orders.commits()) == versions
+    assert {path.name for path in orders.folder.rglob("*.parquet")} == files
+    vacuum(orders.catalog, T, age_min_s=0, force=True, dry_run=True)
+    assert len(orders.commits()) == versions
+    vacuum(orders.catalog, T, age_min_s=0, force=True)
+    assert len(orders.commits()) == versions - 10
+    assert {path.name for path in orders.folder.rglob("*.parquet")} < files
+    assert orders.shown() == orders.compacted()
+    orders.append([{"id": 5}], "delete")
+    orders.compact()
+    assert orders.shown() == orders.compacted()
+    assert len(list(orders.out.glob("deletion_vector_*"))) == 1
+
+
+def test_vacuum_keeps_what_a_publication_that_is_behind_still_shows(orders, monkeypatch):
+    changed(orders)
+    with monkeypatch.context() as patch:
+        patch.setattr("deltacompact.publication.publication.target_of", None)
+        orders.compact(purge=True)
+    before = orders.shown()
+    vacuum(orders.catalog, T, age_min_s=0, force=True)
+    assert orders.shown() == before != orders.compacted()
+    orders.catalog.publish(T)
+    assert orders.shown() == orders.compacted()
+
+
+def test_vacuum_deletes_nothing_where_the_delta_table_is_gone(orders):
+    changed(orders)
+    orders.compact(purge=True)
+    orders.out.rename(orders.out.with_name("moved"))
+    files = sorted(orders.folder.rglob("*.parquet"))
+    with pytest.raises(InputError, match=r"is not there: `publish` creates it again, `publish --stop` ends it"):
+        vacuum(orders.catalog, T, age_min_s=0, force=True)
+    assert sorted(orders.folder.rglob("*.parquet")) == files
+    assert orders.catalog.publish(T).snapshot == 0
+    assert orders.shown() == orders.compacted()
+
+
+def test_the_command_line_declares_repairs_and_stops(orders, capsys):
+    changed(DeltaPublications(orders.folder.parent, name="unused"))
+    orders.append([{"id": 1}])
+    orders.compact()
+    lake, target = str(orders.folder), f"{orders.uri}2"
+    assert cli.run(["publish", lake, T, "--to", target]) == 0
+    assert f"{target}: version 0, 1 file added, 0 removed" in capsys.readouterr().out
+    assert cli.run(["publish", lake, T]) == 0
+    assert f"{target}: nothing to change" in capsys.readouterr().out
+    assert cli.run(["publish", lake, T, "--stop"]) == 0
+    assert f"published no more; {target} stays as it is" in capsys.readouterr().out.replace("\n", " ")
+    assert cli.run(["publish", lake, T, "--to", "delta://"]) == 2
+    assert "does not name a folder" in capsys.readouterr().err

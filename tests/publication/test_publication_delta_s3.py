@@ -1,0 +1,33 @@
+"""A table on S3 that is published as Delta on S3: commits are put if absent there, too."""
+
+from __future__ import annotations
+
+import deltalake
+import pyarrow as pa
+from publications import LOCAL, T, plain
+
+import deltacompact
+from deltacompact.maintenance.vacuum.vacuum import vacuum
+
+
+def by_delta(uri, endpoint):
+    options = {"AWS_ENDPOINT_URL": endpoint, "AWS_ALLOW_HTTP": "true"}
+    table = deltalake.DeltaTable(uri, storage_options=options)
+    return plain(pa.table(deltalake.QueryBuilder().register("t", table).execute("select * from t")).to_pylist())
+
+
+def test_two_publishers_on_s3_lose_nothing(s3_catalog_uri, s3_endpoint):
+    catalogs = [deltacompact.open_catalog(s3_catalog_uri) for _ in range(2)]
+    catalogs[0].create_table(T, ["day"], ["id"])
+    target = f"{s3_catalog_uri.rstrip('/')}-out"
+    catalogs[0].append(T, pa.table({"id": range(20)}), {"day": "a b%/é"})
+    deltacompact.compact(T, delta_catalog_client=catalogs[0], settings=LOCAL)
+    assert catalogs[0].publish(T, f"delta://{target}").snapshot == 0
+    for number, catalog in enumerate(catalogs):
+        catalog.append(T, pa.table({"id": [number]}), {"day": "a b%/é"}, "delete")
+        result = deltacompact.compact(T, delta_catalog_client=catalog, settings=LOCAL)
+        assert (result.publication.error, result.publication.snapshot) == (None, number + 1)
+    assert by_delta(target, s3_endpoint) == plain([{"id": id_, "day": "a b%/é"} for id_ in range(2, 20)])
+    vacuum(catalogs[0], T, age_min_s=0, force=True)
+    assert len(by_delta(target, s3_endpoint)) == 18
+    assert catalogs[1].publish(T).snapshot is None
