@@ -130,6 +130,7 @@ class World:
             lambda held, asked, **named: real(held, asked, self.open_catalog, **named),
         )
         monkeypatch.setattr(job_run_work, "_ROUND_EVERY_S", 0.0)
+        monkeypatch.setattr(job_run_work, "_WORTH_GIVING_BACK_S", -1.0)  # it waits by the clock of this world alone
 
     def asked(self, kind, path, act):
         if self.error is not None:
@@ -235,7 +236,6 @@ def test_a_session_outlives_what_passes_and_says_why_it_waits(world, monkeypatch
     """Minutes of 503, or one ExpiredToken, in the middle of a session: no try is counted as a failure."""
     world.append(1)
     world.submit()
-    monkeypatch.setattr(job_run_work, "_WORTH_GIVING_BACK_S", -1.0)
     world.work_session_fails = error
     real = GroupRun._compacted
 
@@ -261,7 +261,6 @@ def test_a_session_outlives_what_passes_and_says_why_it_waits(world, monkeypatch
     assert world.run.state is JobRunState.SUCCEEDED
 
 
-@pytest.mark.slow
 def test_a_session_whose_trouble_never_passes_fails_with_it(world, monkeypatch):
     world.append(1)
     world.submit()
@@ -276,7 +275,6 @@ def test_a_session_whose_trouble_never_passes_fails_with_it(world, monkeypatch):
     assert not world.run.error.endswith(": ")
 
 
-@pytest.mark.slow
 def test_a_cluster_that_cannot_be_brought_up_is_waited_for_and_named(world):
     world.append(1)
     world.submit()
@@ -285,7 +283,6 @@ def test_a_cluster_that_cannot_be_brought_up_is_waited_for_and_named(world):
     assert {cause for cause, _ in reasons} == {Cause.LAUNCH} and "VcpuLimitExceeded" in world.run.error
 
 
-@pytest.mark.slow
 def test_an_attempt_that_cannot_be_fenced_off_is_not_followed_by_another(world):
     """The catalog falls silent after a session began, and its dispatcher dies: nothing is launched until it answers."""
     world.append(1)
