@@ -27,6 +27,7 @@ from deltacompact.base.errors import DeltaCompactError, InputError, SchemaError
 from deltacompact.base.limits import READ_LIMITS, ReadLimits
 from deltacompact.base.model import ContentType, DataFile, FarValues, Partition
 from deltacompact.base.numbers import UNNUMBERED
+from deltacompact.base.wording import text_of
 from deltacompact.storage.fetched_file import FILES_AHEAD, FetchedFile, Range, ReadAhead, announce
 from deltacompact.storage.objects import Fetches, ObjectStore
 from deltacompact.storage.opening import open_object
@@ -149,6 +150,7 @@ def _described(
         case _:
             table = read_text(source, path, content_type, known, None)
             check_columns(table.schema, path)
+            _check_text(table)
             if partition:
                 schemas.check_partition_values(table, partition, path)
             far, nulls = far_values.of_table(table), null_counts.of_table(table, keys)
@@ -175,6 +177,15 @@ def _described(
         nulls = null_counts.merged(part for _, part in of_parts) if nulls is None else nulls
     far = () if far is None and not ranged else far
     return _Described(schema, rows, decoded_bytes, far, () if nulls is None and not counted else nulls)
+
+
+def _check_text(table: pa.Table) -> None:
+    """Refuse text that is not UTF-8: Arrow's parser of JSON takes any bytes, and nobody could read the rows."""
+    for name in table.column_names:
+        try:
+            table[name].validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise InputError(f"column {name!r}: {text_of(error)}") from error
 
 
 def check_columns(schema: pa.Schema, path: str) -> None:

@@ -377,3 +377,10 @@ def test_what_reads_for_spark_reads_compressed_text_and_refuses_changed_files(tm
     path.write_bytes(gzip.compress(CSV + b"3,c\n"))
     with pytest.raises(InputError, match="was changed since it was appended"):
         list(piece_rows(catalog, piece, file.schema))
+
+
+def test_json_that_is_not_utf_8_is_refused(catalog, tmp_path):
+    (tmp_path / "a.json").write_bytes(b'{"id":1,"v":"\xff"}\n')
+    with pytest.raises(InputError, match=r"a.json: column 'v': .*UTF8"):
+        catalog.append_files("t", tmp_path / "a.json")
+    assert not catalog.partitions("t")
