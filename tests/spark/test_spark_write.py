@@ -187,6 +187,7 @@ def test_partition_option():
     assert parse_partition('{"a": null, "b": "x,y", "c": 5}') == {"a": None, "b": "x,y", "c": "5"}
 
 
+@pytest.mark.processes
 def test_java_is_asked_for_by_name(monkeypatch, tmp_path):
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     with pytest.raises(InputError, match="Spark needs Java, which was not found: install Java 17"):
