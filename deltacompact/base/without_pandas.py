@@ -4,7 +4,8 @@
     forgo_pandas()         in a process of our own, where nobody has a frame: the look finds nothing
     allow_pandas()         before PySpark is imported, which needs it
 
-Nothing is done in a process of somebody else: there `append` takes frames, and users have tasks of their own.
+Nothing is done in a process of somebody else: there `append` takes frames, and users have tasks of their own. Nor in
+processes that import the main program of somebody else, as those of a fork server do.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from types import ModuleType
 
 class _NoPandas(MetaPathFinder):
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
+        """Raises where others return None, which would mean: look elsewhere."""
         if name == "pandas":
             raise ModuleNotFoundError("this process does without pandas", name=name)
 

@@ -163,7 +163,12 @@ class OneOf(Kind):
             raise InputError(f"option {name}: {value!r} is none of {', '.join(self.words)}") from None
 
     def stored(self, value: Any) -> Any:
-        return self.words(value)
+        try:
+            return self.words(value)
+        except ValueError:
+            raise InputError(
+                f"the plan says {value!r}, which is newer than this version: update deltacompact"
+            ) from None
 
 
 @dataclass(frozen=True, slots=True)

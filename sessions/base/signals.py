@@ -21,5 +21,6 @@ def handled(act: Callable[[], object] | None, numbers: tuple[signal.Signals, ...
     handler = signal.SIG_IGN if act is None else lambda *_: act()
     with ExitStack() as former:
         for number in numbers:
-            former.callback(signal.signal, number, signal.signal(number, handler))
+            before = signal.signal(number, handler)
+            former.callback(signal.signal, number, signal.SIG_DFL if before is None else before)  # None: set in C
         yield

@@ -34,7 +34,9 @@ from sessions.launchers.launcher import GroupSpec, GroupState, GroupStatus
 RunGroup = Callable[[str, str, str, int], int]
 """State, job run, group, epoch -> exit status. A function of a module, by which the new process finds it."""
 
-_PRELOADED = "sessions.launchers.preloaded"
+_PRELOADED = ["sessions.runner.group", "deltacompact.compact", "deltacompact.executors.local", "pandas"]
+"""pandas: pyarrow imports it with its first array, in 0.2 s. It is not forgone here: a new process imports the main
+program that started it, and that may be somebody else's."""
 _TERMINATED_WITHIN_S = 5.0
 _DESCRIPTORS_TO_START = 12
 """A socket, two pipes and their copies; the fork server's, where it has to be started anew."""
@@ -52,7 +54,7 @@ class LocalLauncher:
         self._run = run
         logs.mkdir(parents=True, exist_ok=True)
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload([_PRELOADED, *preloaded])
+        self._context.set_forkserver_preload([*_PRELOADED, *preloaded])
         forkserver.ensure_running()  # it imports while the first job run is planned
         self._groups: dict[str, ForkServerProcess | GroupStatus] = {}
         self._dying: list[ForkServerProcess] = []

@@ -295,6 +295,11 @@ def test_options_survive_json(options):
     assert stored_options(type(options), stored | {"newer": None}) == options
 
 
+def test_a_word_of_a_newer_version_is_refused_by_name():
+    with pytest.raises(InputError, match="the plan says 'by-heat', which is newer than this version"):
+        stored_options(RewriteOptions, {"job_order": "by-heat"})
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"kind": "compaction plan"}'])
 def test_other_documents_are_no_plans(text):
     with pytest.raises(InputError, match="this is not an Iceberg rewrite plan"):

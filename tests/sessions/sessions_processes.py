@@ -32,7 +32,8 @@ _SERVER = forkserver.ForkServer()
 """Apart from the one of dispatchers that run in this process."""
 _SERVER.set_forkserver_preload(
     [
-        "sessions.launchers.preloaded",
+        "sessions.runner.group",
+        "deltacompact.executors.local",
         "deltacompact.catalog.iceberg",
         "sessions.cli.watched",
         "sessions.cli.waiting",

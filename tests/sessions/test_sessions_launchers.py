@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -82,3 +85,34 @@ def test_clusters_are_what_the_options_say(tmp_path: Path) -> None:
 def test_options_that_do_not_fit_together_are_refused(tmp_path: Path, options: dict[str, object], said: str) -> None:
     with pytest.raises(InputError, match=said):
         _ = Clusters(**{"max_workers": 8, "state_uri": STATE, "folder": tmp_path, **options}).offers  # type: ignore
+
+
+EMBEDDING = """
+import pathlib, sys, time
+import pandas
+from kube_groups import group
+from sessions.launchers.launcher import GroupState
+from sessions.launchers.local import LocalLauncher
+from small_groups import ended_well
+
+if __name__ == "__main__":
+    launcher, spec = LocalLauncher(pathlib.Path(sys.argv[1]), ended_well), group("run-1.3.g2.1")
+    launcher.launch(spec)
+    while (told := launcher.status(spec.id)).state is GroupState.RUNNING:
+        time.sleep(0.05)
+    print(told.exit_status, launcher.logs(spec.id))
+    launcher.close()
+"""
+
+
+def test_a_program_of_somebody_else_that_imports_pandas_runs_groups(tmp_path: Path) -> None:
+    """A new process imports the program that started it."""
+    program = tmp_path / "embedding.py"
+    program.write_text(EMBEDDING)
+    here = Path(__file__).parent
+    path = os.pathsep.join(map(str, (here, here.parent / "support", here.parents[1])))
+    command = [sys.executable, str(program), str(tmp_path / "logs")]
+    environment = os.environ | {"PYTHONPATH": path}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("0 run-1"), done.stdout
