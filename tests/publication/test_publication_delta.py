@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import shutil
 
 import deltalake
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 from delta_publications import DeltaPublications
 from publications import WIDE, T
 
+import deltacompact
 from deltacompact import cli
 from deltacompact.base.errors import CorruptionError, InputError, SchemaError
 from deltacompact.delta_streams.versions import rollback
@@ -383,6 +385,26 @@ def test_a_folder_that_has_files_of_the_catalog_is_refused(orders):
             orders.catalog.publish(T, f"delta://{folder}")
     assert orders.catalog.publish(T, f"delta://{orders.folder}/../out/./").snapshot == 0
     assert orders.catalog.publication(T) == orders.uri
+
+
+@pytest.mark.parametrize("inner", ["", "/deep"])
+def test_a_folder_that_has_files_of_others_is_refused(orders, inner):
+    """Such as another catalog. A publisher that died leaves its probe and vectors, another may be writing the log."""
+    orders.append([{"id": 1}])
+    orders.compact()
+    other = deltacompact.open_catalog(f"{orders.out}{inner}")
+    other.create_table("b", primary_keys=["id"])
+    other.append("b", pa.table({"id": [1]}))
+    with pytest.raises(InputError, match=r"VACUUM of Delta Lake would delete, such as \S+: name a new or empty folder"):
+        orders.publish()
+    assert orders.catalog.publication(T) is None
+    assert not (orders.out / LOG).exists()
+    shutil.rmtree(orders.out)
+    (orders.out / LOG).mkdir(parents=True)
+    (orders.out / LOG / "_staged").write_text("")
+    (orders.out / ".put-if-absent").write_text("")
+    (orders.out / "deletion_vector_00000000-0000-0000-0000-000000000000.bin").write_bytes(b"")
+    assert orders.publish().snapshot == 0
 
 
 def test_tables_of_others_are_refused(orders):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import deltalake
 import pyarrow as pa
+import pytest
 from publications import LOCAL, T, plain
 
 import deltacompact
+from deltacompact import InputError
 from deltacompact.maintenance.vacuum.vacuum import vacuum
 
 
@@ -20,6 +22,11 @@ def test_two_publishers_on_s3_lose_nothing(s3_catalog_uri, s3_endpoint):
     catalogs = [deltacompact.open_catalog(s3_catalog_uri) for _ in range(2)]
     catalogs[0].create_table(T, ["day"], ["id"])
     target = f"{s3_catalog_uri.rstrip('/')}-out"
+    other = deltacompact.open_catalog(f"{target}/b")
+    other.create_table("b", primary_keys=["id"])
+    with pytest.raises(InputError, match=r"would delete, such as \S+: name a new or empty folder"):
+        catalogs[0].publish(T, f"delta://{target}")
+    target += "-2"
     catalogs[0].append(T, pa.table({"id": range(20)}), {"day": "a b%/é"})
     deltacompact.compact(T, delta_catalog_client=catalogs[0], settings=LOCAL)
     assert catalogs[0].publish(T, f"delta://{target}").snapshot == 0

@@ -19,7 +19,7 @@ import pyarrow as pa
 from deltacompact.base.errors import ConflictError, InputError, OutcomeUnknownError
 from deltacompact.base.wording import one_line
 from deltacompact.publication.columns import joined, refuse_required
-from deltacompact.publication.delta import actions, checkpoints, log, protocol
+from deltacompact.publication.delta import actions, checkpoints, log, protocol, vectors
 from deltacompact.publication.delta.columns import refuse_alike, shown_columns
 from deltacompact.publication.delta.difference import Difference, difference
 from deltacompact.publication.delta.files import ListedFiles
@@ -28,7 +28,7 @@ from deltacompact.publication.delta.schema import columns_of, schema_string
 from deltacompact.publication.delta.statistics import statistics_of
 from deltacompact.publication.port import Shown, ShownFile, Source, Wanted
 from deltacompact.storage.certain_put import Effect, put_certainly
-from deltacompact.storage.objects import ObjectStore, refuse_overwriting
+from deltacompact.storage.objects import PROBE, ObjectStore, refuse_overwriting
 
 PUBLICATION = "deltacompact.publication"
 """The property that names the delta table whose rows are shown."""
@@ -52,6 +52,8 @@ class ShownDeltaTable:
         self._now_ms = int(source.now_s * 1000)
         self._prepared = pa.schema([])
         self._found = self._head()
+        if self._found is None:
+            refuse_others(store, self._name)
 
     @property
     def columns(self) -> pa.Schema | None:
@@ -188,6 +190,21 @@ class ShownDeltaTable:
         path = log.checkpoint_path(head.version)
         self._store.put_if_absent(path, checkpoints.checkpoint_file(kept))
         self._store.put(log.LAST_CHECKPOINT, json.dumps({"version": head.version, "size": len(kept)}).encode())
+
+
+def refuse_others(store: ObjectStore, name: str) -> None:
+    """Raise InputError for a folder without a Delta table in which there is something: a VACUUM would delete it.
+
+    The log may just be written by another publisher. The probe and vectors may be left of one that died.
+    """
+    for stat in store.list(""):
+        is_marker = not stat.path or stat.path.endswith("/")  # consoles make such objects for folders
+        is_ours = stat.path == PROBE or stat.path.startswith(log.FOLDER) or vectors.is_vector_file(stat.path)
+        if not (is_marker or is_ours):
+            raise InputError(
+                f"{name} is not there, and its folder has other files, which a VACUUM of Delta Lake would delete, such "
+                f"as {stat.path}: name a new or empty folder"
+            )
 
 
 def checkpoint_actions(head: Head, since_ms: int) -> list[Action]:
