@@ -50,7 +50,7 @@ def is_avro(path: str) -> bool:
 
 
 def delimiter_of(path: str) -> str:
-    """What separates the fields of a CSV file. Its name says it, as it says how the file is compressed."""
+    """What separates the fields of a CSV file by its name, which also says how the file is compressed."""
     return "\t" if extensions(path)[0] == ".tsv" else ","
 
 

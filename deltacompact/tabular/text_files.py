@@ -1,7 +1,7 @@
 """Rows of CSV and of JSON lines, compressed or not.
 
 id,day                     CSV with a header line; the table's schema gives the types of the columns that it has
-id<tab>day                 the same in a file that is called .tsv
+id<tab>day                 the same in a file that is called .tsv, unless only commas are there: once it was CSV
 {"id": 1, "day": null}     one JSON object a line; a column is there if any object names it
 {"day": null}              so this file has no column id, whatever the table has
 """
@@ -9,6 +9,7 @@ id<tab>day                 the same in a file that is called .tsv
 from __future__ import annotations
 
 import codecs
+import re
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -23,6 +24,7 @@ from deltacompact.tabular.formats import COMPRESSIONS, delimiter_of, extensions
 
 TEXT_BLOCK_BYTES = 16 << 20
 _HEAD_BYTES = 4 << 10
+_QUOTED = re.compile(r'"[^"]*"')
 _CSV_NULLS = ["", "#N/A", "#N/A N/A", "#NA", "N/A", "NA", "NULL", "n/a", "null"]
 """Nulls without quotes. pyarrow's own list includes NaN, but NaN is a number: its key differs from null's."""
 
@@ -73,6 +75,22 @@ class _Text:
         stream = self.source.get_stream(0, size)
         return stream if codec is None or size == 0 else pa.CompressedInputStream(stream, codec)
 
+    def delimiter(self) -> str:
+        """What separates the fields. The name says it, unless the header line of a .tsv has commas and no tab."""
+        named = delimiter_of(self.path)
+        if named == ",":
+            return named
+        header = _QUOTED.sub("", self._header().decode(errors="replace"))
+        return "," if "," in header and named not in header else named
+
+    def _header(self) -> bytes:
+        """The first line that is not blank."""
+        with self.opened() as text:
+            head = b""
+            while b"\n" not in head.strip() and (more := bytes(text.read(_HEAD_BYTES))):
+                head += more
+        return head.strip().partition(b"\n")[0]
+
     def begins_with(self) -> bytes:
         """The first byte that is not blank; empty where there is none."""
         with self.opened() as text:
@@ -95,7 +113,7 @@ def _csv(text: _Text, types: dict[str, pa.DataType], columns: list[str] | None) 
     return pa.csv.read_csv(
         text.opened(),
         read_options=pa.csv.ReadOptions(block_size=TEXT_BLOCK_BYTES),
-        parse_options=pa.csv.ParseOptions(newlines_in_values=True, delimiter=delimiter_of(text.path)),
+        parse_options=pa.csv.ParseOptions(newlines_in_values=True, delimiter=text.delimiter()),
         convert_options=convert,
     )
 

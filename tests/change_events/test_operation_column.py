@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from deltacompact import DeltaStreamCatalog, InputError, Settings, cli, compact, open_catalog
+from deltacompact import ContentType, DeltaStreamCatalog, InputError, Settings, cli, compact, open_catalog
 from deltacompact.iceberg_modes.upsert.options import UpsertOptions
 from deltacompact.storage.memory import MemoryStore
 
@@ -160,6 +160,25 @@ def test_tab_separated_text(tmp_path):
     assert catalog.read("t").to_pylist() == [{"id": 1, "name": "a,\tb"}, {"id": 2, "name": None}]
     assert cli.run(["export", str(tmp_path / "lake"), "t", str(tmp_path / "out.tsv")]) == 0
     assert (tmp_path / "out.tsv").read_text() == '"id"\t"name"\n1\t"a,\tb"\n2\t\n'
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        ("id,v\n1,a\n2,b\n", [{"id": 1, "v": "a"}, {"id": 2, "v": "b"}]),
+        ('\n"id","v"\r\n1,"a\t"\r\n', [{"id": 1, "v": "a\t"}]),
+        (f"id,{'v' * 9_000}\n1,a\n", [{"id": 1, "v" * 9_000: "a"}]),
+        ("id\ta,b\n1\tc,d\n", [{"id": 1, "a,b": "c,d"}]),
+        ('id\n"1,5"\n', [{"id": "1,5"}]),
+    ],
+)
+def test_commas_in_a_file_that_is_called_tsv(tmp_path, text, rows):
+    """Versions before read .tsv files with commas, and committed them so: they stay readable."""
+    catalog = open_catalog(tmp_path / "lake")
+    catalog.create_table("t", primary_keys=["id"])
+    (tmp_path / "a.tsv").write_text(text)
+    catalog.append_files("t", tmp_path / "a.tsv", content_type=ContentType.CSV)
+    assert catalog.read("t").to_pylist() == rows
 
 
 def test_a_key_that_is_the_partition():
