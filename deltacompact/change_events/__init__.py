@@ -5,7 +5,7 @@ operations    which rows are deletes: the values of an operation column     valu
 last_events   what of a batch counts: at most a delete and an upsert a key
 partitions    rows by their partition columns
 envelopes     Debezium, Maxwell: rows inside of messages                    formats    which fields they have
-messages      lines of JSON with messages
+messages      lines of JSON with messages                       unavailable   values that the source did not say
 
 Nothing here knows a catalog: delta_streams/appending/changes.py writes and commits.
 """

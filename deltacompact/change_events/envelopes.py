@@ -27,14 +27,13 @@ from deltacompact.base.model import TableKeys
 from deltacompact.base.wording import columns_shown
 from deltacompact.change_events.events import Events, Indices, Origin, Placed
 from deltacompact.change_events.formats import Envelope
+from deltacompact.change_events.unavailable import check_available
 from deltacompact.tabular import schemas
 
 TOMBSTONE = "__tombstone__"
 """The field of what stands for a message `null`."""
 PAYLOAD = "payload"
 """Where the message is if its schema comes with it."""
-_UNAVAILABLE = ("__debezium_unavailable_value", "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==")
-"""What Debezium writes for a large PostgreSQL value that did not change and that the log does not have; as bytes."""
 Mask = npt.NDArray[np.bool_]
 
 
@@ -117,7 +116,7 @@ class _Rows:
         """The new rows, with the sort keys that only the messages have. Raises InputError for one without a key."""
         rows = self._of(places, self._envelope.after)
         self._check_keys(rows, places, self._envelope.after)
-        self._check_available(rows, places)
+        check_available(rows, self._origin.of(places))
         return self._with_sort_keys(rows, places)
 
     def gone(self, places: Indices) -> pa.Table:
@@ -201,18 +200,6 @@ class _Rows:
                 raise InputError(
                     f"{self._origin.row(int(places[index]))}: field {name!r} in {field!r}, {what} of the table, is null"
                     f"{_advice(what, name)}"
-                )
-
-    def _check_available(self, rows: pa.Table, places: Indices) -> None:
-        for name in rows.column_names:
-            if not schemas.is_string(rows[name].type):
-                continue
-            found = pc.is_in(rows[name], value_set=pa.array(_UNAVAILABLE, rows[name].type))
-            if pc.any(found).as_py():
-                index = int(np.argmax(np.asarray(found)))
-                raise InputError(
-                    f"{self._origin.row(int(places[index]))}: column {name!r} is {_UNAVAILABLE[0]}: PostgreSQL did not "
-                    "say its value, and an upsert replaces the whole row: set REPLICA IDENTITY FULL on the source table"
                 )
 
     def _with_sort_keys(self, rows: pa.Table, places: Indices) -> pa.Table:

@@ -20,6 +20,7 @@ from deltacompact.base.errors import InputError
 from deltacompact.base.model import TableKeys
 from deltacompact.base.wording import columns_shown
 from deltacompact.change_events.events import Events, Origin, Placed
+from deltacompact.change_events.unavailable import check_available
 from deltacompact.change_events.values import DELETE_VALUES, UPSERT_VALUES
 from deltacompact.tabular import schemas
 
@@ -51,7 +52,8 @@ class Operations:
     def events(self, table: pa.Table, origin: Origin, keys: TableKeys, partition_keys: Sequence[str]) -> Events:
         """The rows without the operation column. Deletes keep key, sort and partition columns.
 
-        Raises InputError where the column is missing, and naming value and row that have no meaning.
+        Raises InputError where the column is missing, naming value and row that have no meaning, or a value that is
+        not available.
         """
         if self.column not in table.column_names:
             raise InputError(
@@ -61,7 +63,9 @@ class Operations:
         deletes = self.deletes(table[self.column], origin)
         rows = table.drop_columns([self.column])
         needed = [name for name in rows.column_names if name in (*keys.columns, *partition_keys)]
-        return Events(origin.name, _placed(rows, ~deletes), _placed(rows.select(needed), deletes))
+        upserts = _placed(rows, ~deletes)
+        check_available(upserts.rows, origin.of(upserts.places))
+        return Events(origin.name, upserts, _placed(rows.select(needed), deletes))
 
     def deletes(self, column: pa.ChunkedArray, origin: Origin) -> np.ndarray[Any, np.dtype[np.bool_]]:
         """Which rows are deletes. Raises InputError as above."""

@@ -1,0 +1,69 @@
+"""Values that PostgreSQL did not say: Debezium writes a placeholder for a large value that did not change.
+
+    name     __debezium_unavailable_value                        refused: an upsert replaces the whole row
+    tags     [__debezium_unavailable_value]                      the same in lists, maps and structs
+    photo    the same bytes, or their text in base64 or in hex, as `binary.handling.mode` has them
+
+Each column is looked at once, at every depth.
+"""
+
+from __future__ import annotations
+
+import base64
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltacompact.base.errors import InputError
+from deltacompact.change_events.events import Indices, Origin
+from deltacompact.tabular import schemas
+from deltacompact.tabular.conversion import is_list
+
+PLACEHOLDER = "__debezium_unavailable_value"
+_BYTES = PLACEHOLDER.encode()
+_SPELLINGS = pa.array([_BYTES, base64.b64encode(_BYTES), _BYTES.hex().encode()], pa.large_binary())
+
+
+def check_available(rows: pa.Table, origin: Origin) -> None:
+    """Raises InputError naming the row and column that has the placeholder, whole or inside of its value."""
+    for name, column in zip(rows.column_names, rows.columns, strict=True):
+        if _may_have_text(column.type) and (row := _first(column)) is not None:
+            raise InputError(
+                f"{origin.row(row)}: column {name!r} is {PLACEHOLDER}: PostgreSQL did not say its value, and an upsert "
+                "replaces the whole row: set REPLICA IDENTITY FULL on the source table"
+            )
+
+
+def _first(column: pa.ChunkedArray) -> int | None:
+    before = 0
+    for chunk in column.chunks:
+        if len(found := _rows_with_it(chunk)):
+            return before + int(found.min())
+        before += len(chunk)
+    return None
+
+
+def _may_have_text(type_: pa.DataType) -> bool:
+    if schemas.is_string(type_) or schemas.is_binary(type_):
+        return True
+    if pa.types.is_dictionary(type_):
+        return _may_have_text(type_.value_type)
+    return any(_may_have_text(type_.field(number).type) for number in range(type_.num_fields))
+
+
+def _rows_with_it(column: pa.Array) -> Indices:
+    """The places of the values that are the placeholder, or have it inside."""
+    type_ = column.type
+    if schemas.is_string(type_) or schemas.is_binary(type_):
+        return np.flatnonzero(np.asarray(pc.is_in(column.cast(pa.large_binary()), value_set=_SPELLINGS)))
+    if pa.types.is_dictionary(type_):
+        return _rows_with_it(column.dictionary_decode())
+    if pa.types.is_map(type_):  # as a list of its entries: Arrow's list functions end the process for maps
+        return _rows_with_it(column.cast(pa.list_(pa.struct([("key", type_.key_type), ("value", type_.item_type)]))))
+    if is_list(type_):
+        parents = np.asarray(pc.list_parent_indices(column))
+        return parents[_rows_with_it(pc.list_flatten(column))]
+    if pa.types.is_struct(type_):
+        return np.concatenate([np.zeros(0, np.int64), *map(_rows_with_it, column.flatten())])
+    return np.zeros(0, np.int64)
