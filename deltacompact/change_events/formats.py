@@ -2,7 +2,7 @@
 
 debezium   {"op": "u", "before": {…} or null, "after": {…}, "source": {"lsn": 24023128, …}, "ts_ms": 1714000000142}
 maxwell    {"type": "update", "data": {…}, "old": {what changed}, "ts": 1477053234, "xid": 23396, …}
-dms        Op,id,name                                  a column of files, no envelope
+dms        Op,id,name                                  a column of files, no envelope; LOAD00000001.csv comes first
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ FORMATS: dict[str, Envelope | Operations] = {
             ("table-create", "table-alter", "table-drop", "database-create", "database-alter", "database-drop"), _DDL
         ),
     ),
-    "dms": Operations("Op", ("I", "U"), ("D",), ""),
+    "dms": Operations("Op", ("I", "U"), ("D",), "", full_load="LOAD"),
 }
 
 

@@ -7,7 +7,7 @@ code   1 2 3                   upsert_values 1 2, delete_values 3: read as the c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from deltacompact.base.wording import columns_shown
 from deltacompact.change_events.events import Events, Origin, Placed
 from deltacompact.change_events.unavailable import check_available
 from deltacompact.change_events.values import DELETE_VALUES, UPSERT_VALUES
+from deltacompact.storage.identity import file_name
 from deltacompact.tabular import schemas
 
 
@@ -33,6 +34,8 @@ class Operations:
     upsert_values: tuple[Any, ...] = UPSERT_VALUES
     delete_values: tuple[Any, ...] = DELETE_VALUES
     advice: str = ": correct it, or name it in upsert_values or delete_values (--upsert-values, --delete-values)"
+    full_load: str | None = None
+    """How the names of files begin that hold the table as it was before all other files."""
 
     @classmethod
     def of(cls, column: str, upsert_values: Sequence[Any] | None, delete_values: Sequence[Any] | None) -> Operations:
@@ -48,6 +51,11 @@ class Operations:
         elif both:
             raise InputError(f"operation {both[0]!r} is both in upsert_values and in delete_values")
         return cls(expect.text("operation_column", column), upserts, deletes)
+
+    def in_order(self, files: Iterable[str]) -> list[str]:
+        """The files as given, but those of a full load first."""
+        load = self.full_load
+        return sorted(files, key=lambda file: load is not None and not file_name(file).startswith(load))
 
     def events(self, table: pa.Table, origin: Origin, keys: TableKeys, partition_keys: Sequence[str]) -> Events:
         """The rows without the operation column. Deletes keep key, sort and partition columns.

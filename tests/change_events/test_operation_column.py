@@ -136,6 +136,20 @@ def test_dms_files_on_the_command_line(tmp_path, capsys):
     assert cli.run(["append", lake, "t", str(tmp_path / "a.csv"), "--format", "dms", "--reference"]) == 2
 
 
+def test_a_full_load_of_dms_comes_before_the_changes(tmp_path):
+    """By their names it would come after them."""
+    (tmp_path / "dms" / "2024").mkdir(parents=True)
+    (tmp_path / "dms" / "LOAD00000001.csv").write_text("Op,id,v\nI,1,a\nI,2,b\nI,3,c\n")
+    (tmp_path / "dms" / "LOAD00000002.csv").write_text("Op,id,v\nI,4,d\n")
+    (tmp_path / "dms" / "2024" / "20240101-000000000.csv").write_text("Op,id,v\nD,1,a\nU,2,B\nU,3,x\n")
+    (tmp_path / "dms" / "2024" / "20240101-000000001.csv").write_text("Op,id,v\nU,3,C\n")
+    lake = str(tmp_path / "lake")
+    assert cli.run(["create", lake, "t", "--primary-key", "id"]) == 0
+    assert cli.run(["append", lake, "t", str(tmp_path / "dms"), "--format", "dms"]) == 0
+    held = {row["id"]: row["v"] for row in open_catalog(lake).read("t").to_pylist()}
+    assert held == {2: "B", 3: "C", 4: "d"}
+
+
 def test_operations_and_partitions_on_the_command_line(tmp_path, capsys):
     (tmp_path / "a.jsonl").write_text('{"what": 1, "day": "1", "id": 1}\n{"what": 2, "day": "2", "id": 1}\n')
     lake = str(tmp_path / "lake")

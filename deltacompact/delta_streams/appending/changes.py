@@ -175,6 +175,9 @@ class ChangesWriter:
 
     def append_files(self, sources: Sequence[str], content_type: ContentType | None) -> Appended:
         """Commit the rows of files. Raises InputError, before anything is committed, naming file and row or line."""
+        says = self._options.says_operation
+        if isinstance(says, Operations):
+            sources = says.in_order(sources)
         distinct = {canonical_name(source): source for source in sources}
         known = self._known_types()
         return self._append(
