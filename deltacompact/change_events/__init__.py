@@ -3,7 +3,7 @@
 events        upserts and deletes with their places; start here
 operations    which rows are deletes: the values of an operation column     values     the values by default
 last_events   what of a batch counts: at most a delete and an upsert a key
-partitions    rows by their partition columns
+partitions    rows by their partition columns                              routes     which partition a value means
 envelopes     Debezium, Maxwell: rows inside of messages                    formats    which fields they have
 messages      lines of JSON with messages                       unavailable   values that the source did not say
 

@@ -31,8 +31,13 @@ _WITH_SCHEMA = rb'^\s*\{\s*"schema"\s*:.*?"payload"\s*:'
 _SHOWN = 80
 
 
-def read_messages(text: bytes, name: str, envelope: Envelope, known: pa.Schema | None) -> tuple[pa.Table, Origin]:
-    """The messages as rows, and the line of each. Raises InputError naming the line that is no JSON object."""
+def read_messages(
+    text: bytes, name: str, envelope: Envelope, known: pa.Schema | None, texts: Sequence[str] = ()
+) -> tuple[pa.Table, Origin]:
+    """The messages as rows, and the line of each. Raises InputError naming the line that is no JSON object.
+
+    The parser takes texts for times where it can; the fields `texts` of rows stay texts.
+    """
     text = text.removeprefix(codecs.BOM_UTF8)
     _check_utf_8(text, name)
     lines = pc.split_pattern(pa.array([text], pa.large_binary()), pattern=b"\n").values
@@ -48,7 +53,7 @@ def read_messages(text: bytes, name: str, envelope: Envelope, known: pa.Schema |
         found = _parsed(plain, None)
         if found.num_rows != len(lines):
             raise pa.ArrowInvalid("some line has several messages")
-        stored = _stored(found.schema, envelope, known)
+        stored = _stored(found.schema, envelope, known, texts)
         if stored is None:
             return found, origin
         typed = _parsed(plain, pa.schema([(field.name, parsed_type(field.type, ContentType.JSON)) for field in stored]))
@@ -82,25 +87,28 @@ def _in_types(table: pa.Table, stored: pa.Schema, name: str) -> pa.Table:
     return schemas.with_columns(table, changed)
 
 
-def _stored(found: pa.Schema, envelope: Envelope, known: pa.Schema | None) -> pa.Schema | None:
+def _stored(found: pa.Schema, envelope: Envelope, known: pa.Schema | None, texts: Sequence[str]) -> pa.Schema | None:
     """The columns of messages, with the stream's types for those fields of rows that it knows; None: it knows none."""
-    if not known:
+    if not known and not texts:
         return None
+    known = known or pa.schema([])
     if PAYLOAD in found.names and envelope.operations.column not in found.names:
         inner = found.field(PAYLOAD)
         if not pa.types.is_struct(inner.type):
             return None
-        stored = [inner.with_type(pa.struct([_typed(field, envelope, known) for field in inner.type]))]
+        stored = [inner.with_type(pa.struct([_typed(field, envelope, known, texts) for field in inner.type]))]
     else:
-        stored = [_typed(field, envelope, known) for field in found if field.name in envelope.names]
+        stored = [_typed(field, envelope, known, texts) for field in found if field.name in envelope.names]
     return pa.schema(stored) if any(found.field(field.name) != field for field in stored) else None
 
 
-def _typed(field: pa.Field, envelope: Envelope, known: pa.Schema) -> pa.Field:
+def _typed(field: pa.Field, envelope: Envelope, known: pa.Schema, texts: Sequence[str]) -> pa.Field:
     """A field of messages; one that holds rows with the stream's types."""
     if field.name not in (envelope.before, envelope.after) or not pa.types.is_struct(field.type):
         return field
     types = {column.name: schemas.stored_type(column.type) for column in known if not pa.types.is_null(column.type)}
+    guessed = [child.name for child in field.type if pa.types.is_timestamp(child.type)]
+    types |= dict.fromkeys([name for name in texts if name in guessed], pa.string())
     return field.with_type(pa.struct([child.with_type(types.get(child.name, child.type)) for child in field.type]))
 
 

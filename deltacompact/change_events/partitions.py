@@ -15,24 +15,27 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltacompact.base.errors import InputError
-from deltacompact.base.model import partition_text
 from deltacompact.base.wording import columns_shown
 from deltacompact.change_events.events import Events, Indices, Origin, Placed
+from deltacompact.change_events.routes import Routes
 from deltacompact.tabular import schemas
 
 Values = tuple[tuple[str, str | None], ...]
 """Names and values of partition columns."""
 
 
-def by_partition(events: Events, names: Sequence[str]) -> Iterator[tuple[dict[str, str | None], Events]]:
-    """The events of each partition, in the order of the partitions' values."""
+def by_partition(
+    events: Events, names: Sequence[str], routes: Routes
+) -> Iterator[tuple[dict[str, str | None], Events]]:
+    """The events of each partition, in the order of the partitions' values. Raises InputError as `routes` does."""
     if not names:
         yield {}, events
         return
+    events = routes.typed(events, names)
     parts: dict[Values, tuple[Placed, Placed]] = {}
     nothing = tuple(Placed(placed.rows.slice(0, 0), placed.places[:0]) for placed in (events.upserts, events.deletes))
     for number, placed in enumerate((events.upserts, events.deletes)):
-        for values, rows, indices in divided(placed.rows, names):
+        for values, rows, indices in divided(placed.rows, names, routes):
             known = parts.get(values, nothing)
             part = Placed(rows, placed.places[indices])
             parts[values] = (part, known[1]) if number == 0 else (known[0], part)
@@ -40,16 +43,19 @@ def by_partition(events: Events, names: Sequence[str]) -> Iterator[tuple[dict[st
         yield dict(values), Events(events.name, upserts, deletes)
 
 
-def divided(table: pa.Table, names: Sequence[str]) -> Iterator[tuple[Values, pa.Table, Indices]]:
+def divided(
+    table: pa.Table, names: Sequence[str], routes: Routes | None = None
+) -> Iterator[tuple[Values, pa.Table, Indices]]:
     """The rows of each combination of values, in their order, and where they stand in the table."""
     if not table.num_rows:
         return
+    routes = routes or Routes({}, {})
     combined, codes, texts = np.zeros(table.num_rows, np.int64), [], []
     for name in names:
         column = schemas.plain(table[name])
         encoded = pc.dictionary_encode(column, null_encoding="encode").combine_chunks()
         codes.append(np.asarray(encoded.indices))
-        texts.append([_text(value, pa.field(name, column.type)) for value in encoded.dictionary])
+        texts.append(routes.texts(encoded.dictionary, name))
         combined = combined * len(texts[-1]) + codes[-1]
     _, number_of, counts = np.unique(combined, return_inverse=True, return_counts=True)
     order, ends = np.argsort(number_of, kind="stable"), np.cumsum(counts)
@@ -74,14 +80,3 @@ def check_partition_columns(table: pa.Table, names: Sequence[str], origin: Origi
                 f"{origin.row(index)}: partition column {name!r} is null: correct the row, or append such rows apart, "
                 f"with partition={{{name!r}: None}} (--partition {name})"
             )
-
-
-def _text(value: pa.Scalar, field: pa.Field) -> str | None:
-    """A partition value's text, from which every reader gets the value back."""
-    try:
-        text = partition_text(value)
-        if text is None or schemas.partition_scalar(text, field).equals(value):
-            return text
-    except InputError:
-        pass
-    raise InputError(f"partition column {field.name!r}: {field.type} values cannot name partitions")

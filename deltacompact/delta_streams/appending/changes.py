@@ -31,6 +31,7 @@ from deltacompact.change_events.messages import read_messages
 from deltacompact.change_events.operations import Operations
 from deltacompact.change_events.partitions import by_partition, check_partition_columns
 from deltacompact.delta_streams.appending.incoming import incoming, rows_of
+from deltacompact.delta_streams.appending.known_partitions import KnownPartitions, known_partitions
 from deltacompact.delta_streams.appending.sources import canonical_name
 from deltacompact.delta_streams.appending.stream_writer import CommitTerms, StreamWriter
 from deltacompact.storage.identity import is_uri
@@ -168,6 +169,7 @@ class ChangesWriter:
         self._terms = terms
         self._begun_s = catalog.clock()
         self._parts: dict[Partition, _Part] = {}
+        self._known: KnownPartitions | None = None
 
     def append(self, tables: Any) -> Appended:
         """Commit the rows. Raises InputError, before anything is committed, naming table and row."""
@@ -230,9 +232,12 @@ class ChangesWriter:
             store, path = open_object(self._catalog.store, uri)
             with naming(source), store.open(path) as opened:
                 text = whole_text(opened, source)
-            yield read_messages(text, source, says, known)
+            yield read_messages(text, source, says, known, self._known_of_table().untyped)
             return
         file = files.inspect(self._catalog.store, uri, format_, known, managed=False)
+        if names := self._known_of_table().texts_of(file):
+            known = pa.schema([*(known or ()), *((name, pa.string()) for name in names)])
+            file = files.inspect(self._catalog.store, uri, format_, known, managed=False)
         for first, table in files.read(self._catalog.store, file):
             yield table, _origin(source, first, table)
 
@@ -240,7 +245,13 @@ class ChangesWriter:
         """The types for the columns of text files: those of the partition, or of the table's last one."""
         if not self._options.routed:
             return self._writer_of(self._partition({})).known_types()
-        return StreamWriter(self._catalog, self._table.table_id, Partition()).columns_of_another_partition()
+        return self._known_of_table().columns
+
+    def _known_of_table(self) -> KnownPartitions:
+        if self._known is None:
+            writer = StreamWriter(self._catalog, self._table.table_id, Partition())
+            self._known = known_partitions(writer, self._options.routed)
+        return self._known
 
     # Writing
 
@@ -249,7 +260,7 @@ class ChangesWriter:
 
     def _write(self, events: Events) -> None:
         work = []
-        for values, here in by_partition(events, self._options.routed):
+        for values, here in by_partition(events, self._options.routed, self._known_of_table().routes):
             partition = self._partition(values)
             if here.count and partition not in self._parts:
                 self._parts[partition] = _Part(partition, self._writer_of(partition), False)

@@ -368,16 +368,21 @@ class StreamWriter:
 
     def columns_of_another_partition(self) -> pa.Schema:
         """The columns of the table's last partition besides this one; none where there is no other."""
+        return next(self.columns_of_partitions(self.other_partitions()), pa.schema([]))
+
+    def other_partitions(self) -> list[Partition]:
+        """The table's partitions besides this one, the last first, by one listing."""
         paths, keys = TablePaths.of(self._table_id), self._catalog.declared(self._table_id).partition_keys
         marks = [paths.partition_of(stat.path, keys) for stat in self._store.list(paths.partitions)] if keys else []
-        for partition in reversed(marks):
-            if partition in (None, self._partition):
-                continue
+        return [partition for partition in reversed(marks) if partition not in (None, self._partition)]
+
+    def columns_of_partitions(self, partitions: Sequence[Partition]) -> Iterator[pa.Schema]:
+        """The columns of those partitions that have upserts, lazily: each one costs requests."""
+        for partition in partitions:
             if (log := self._catalog.log(self._table_id, partition)).exists():
                 other = StreamWriter(self._catalog, self._table_id, partition)
                 if len(columns := other._shape(log.active()).rows):
-                    return columns
-        return pa.schema([])
+                    yield columns
 
     def _measured(self, file: DataFile) -> DataFile:
         """The file with the longest values of its sort columns, and its far values: reads what is not known."""

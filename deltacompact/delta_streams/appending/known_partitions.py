@@ -1,0 +1,63 @@
+"""What a table's partitions say of the columns that route rows: their types, and the texts in use.
+
+partitions by one listing       files have       types: day int64      texts: day 01, 02; region eu
+day=02/region=eu                no day
+day=01/region=eu                day int64
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import pyarrow as pa
+
+from deltacompact.base.model import ContentType, DataFile
+from deltacompact.change_events.routes import Routes
+from deltacompact.delta_streams.appending.stream_writer import StreamWriter
+from deltacompact.tabular import schemas
+
+_PARTITIONS_ASKED = 8
+"""Of so many partitions the files are asked for the types: each costs requests, and a table may have thousands."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPartitions:
+    """The columns of the last partition, with the routed columns of earlier ones where it lacks them."""
+
+    columns: pa.Schema
+    routes: Routes
+    untyped: tuple[str, ...]
+    """The routed columns that no partition has in its files."""
+
+    def texts_of(self, file: DataFile) -> list[str]:
+        """The columns of a text file that must be read again as strings: a parser guessed what their text means."""
+        guesses = {name: file.schema.field(name).type for name in self.untyped if name in file.schema.names}
+        if file.content_type is ContentType.CSV:
+            return [name for name, type_ in guesses.items() if type_ != pa.string()]
+        if file.content_type is ContentType.JSON:
+            return [name for name, type_ in guesses.items() if pa.types.is_timestamp(type_)]
+        return []
+
+
+NOTHING_KNOWN = KnownPartitions(pa.schema([]), Routes({}, {}), ())
+
+
+def known_partitions(writer: StreamWriter, routed: Sequence[str]) -> KnownPartitions:
+    """The table's partitions. `writer` is that of no partition."""
+    if not routed:
+        return NOTHING_KNOWN
+    partitions = writer.other_partitions()
+    columns, types = pa.schema([]), dict[str, pa.DataType]()
+    for number, found in enumerate(writer.columns_of_partitions(list(islice(partitions, _PARTITIONS_ASKED)))):
+        columns = columns if number else found
+        for field in found:
+            if field.name in routed and field.name not in types and not pa.types.is_null(field.type):
+                types[field.name] = schemas.plain_type(field.type)
+        if len(types) == len(routed):
+            break
+    texts = {name: [text for p in partitions if (text := dict(p.values)[name]) is not None] for name in routed}
+    more = [pa.field(name, type_) for name, type_ in types.items() if name not in columns.names]
+    untyped = tuple(name for name in routed if name not in types)
+    return KnownPartitions(pa.schema([*columns, *more]), Routes(types, texts), untyped)
