@@ -15,7 +15,7 @@ the time of its delete, and PostgreSQL may have written 0 for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,8 @@ from deltacompact.base.model import TableKeys
 from deltacompact.base.wording import columns_shown
 from deltacompact.change_events.events import Events, Indices, Origin, Placed
 from deltacompact.change_events.formats import Envelope
+from deltacompact.change_events.partitions import check_fixed
+from deltacompact.change_events.source_tables import SourceTable
 from deltacompact.change_events.unavailable import check_available
 from deltacompact.tabular import schemas
 
@@ -37,24 +39,36 @@ PAYLOAD = "payload"
 Mask = npt.NDArray[np.bool_]
 
 
-def unwrapped(messages: pa.Table, envelope: Envelope, origin: Origin, keys: TableKeys, routed: Sequence[str]) -> Events:
-    """The rows of the messages. `routed` are the partition columns that the rows must have.
+def unwrapped(
+    messages: pa.Table,
+    envelope: Envelope,
+    origin: Origin,
+    keys: TableKeys,
+    routed: Sequence[str],
+    fixed: Mapping[str, str | None],
+    source: SourceTable,
+) -> Events:
+    """The rows of the messages. `routed` are the partition columns that the rows must have, `fixed` has the others.
 
-    Raises InputError naming the message that has no operation, no row, or no key.
+    Raises InputError naming the message that has no operation, no row, or no key, or that is of another partition, or
+    of another table than those before.
     """
-    messages, numbers = _without_tombstones(messages, envelope)
+    messages, numbers = _without_tombstones(messages, envelope, origin)
     origin = origin.of(numbers)
     _check_envelope(messages, envelope, origin)
     identity = tuple(dict.fromkeys((*keys.primary, *routed)))
     rows = _Rows(messages, envelope, origin, keys, identity)
     deletes = rows.deletes()
+    source.check(rows.details(), envelope.table, ~rows.ignored(), origin)
     gone, told = np.flatnonzero(deletes), np.flatnonzero(~deletes & ~rows.ignored())
+    check_fixed(rows.found(gone, envelope.deleted), fixed, origin.of(gone), envelope.deleted)
+    check_fixed(rows.found(told, envelope.before), fixed, origin.of(told), envelope.before)
     left = rows.moved(told)
     parts = [Placed(rows.left(left), left * 2), Placed(rows.gone(gone), gone * 2 + 1)]
     return Events(origin.name, Placed(rows.after(told), told * 2 + 1), _in_order(parts))
 
 
-def _without_tombstones(messages: pa.Table, envelope: Envelope) -> tuple[pa.Table, Indices]:
+def _without_tombstones(messages: pa.Table, envelope: Envelope, origin: Origin) -> tuple[pa.Table, Indices]:
     """The messages that say something, out of the schema wrapper, and where each one stands."""
     messages = messages.combine_chunks()
     kept = np.ones(messages.num_rows, bool)
@@ -63,6 +77,10 @@ def _without_tombstones(messages: pa.Table, envelope: Envelope) -> tuple[pa.Tabl
     if PAYLOAD in messages.column_names and envelope.operations.column not in messages.column_names:
         wrapped = messages[PAYLOAD]
         kept &= np.asarray(wrapped.is_valid())
+        if not kept.any():
+            return messages.slice(0, 0), np.flatnonzero(kept)
+        if not pa.types.is_struct(wrapped.type):
+            raise InputError(f"{origin.name}: field {PAYLOAD!r} is {wrapped.type}, it must hold messages")
         messages = _fields(wrapped)
     elif set(envelope.names) <= set(messages.column_names):  # frames have no null rows, but rows of nulls
         kept &= ~np.logical_and.reduce([np.asarray(messages[name].is_null()) for name in messages.column_names])
@@ -70,12 +88,16 @@ def _without_tombstones(messages: pa.Table, envelope: Envelope) -> tuple[pa.Tabl
 
 
 def _check_envelope(messages: pa.Table, envelope: Envelope, origin: Origin) -> None:
-    for name in (envelope.operations.column, envelope.after):
-        if name not in messages.column_names and messages.num_rows:
-            raise InputError(
-                f"{origin.name}: the messages have no field {name!r} ({columns_shown(messages.column_names)}): they "
-                "are not of this format; of flattened events, name the operation_column (--operation-column)"
-            )
+    column, names = envelope.operations.column, messages.column_names
+    missing = [name for name in (column, envelope.after) if name not in names]
+    if missing == [envelope.after]:  # messages that do nothing to rows have none
+        known = pc.is_in(messages[column].cast(pa.string()), value_set=pa.array(envelope.ignored, pa.string()))
+        missing = [] if pc.all(known).as_py() else missing
+    if missing and messages.num_rows:
+        raise InputError(
+            f"{origin.name}: the messages have no field {missing[0]!r} ({columns_shown(names)}): they are not of this "
+            "format; of flattened events, name the operation_column (--operation-column)"
+        )
 
 
 class _Rows:
@@ -154,10 +176,10 @@ class _Rows:
         """The updates whose row had another key, or was in another partition."""
         if self._envelope.before not in self._messages.column_names or not len(places):
             return places[:0]
-        column = self._messages[self._envelope.before]
-        if not pa.types.is_struct(column.type):
+        column, new_rows = self._messages[self._envelope.before], self._messages[self._envelope.after]
+        if not pa.types.is_struct(column.type) or not pa.types.is_struct(new_rows.type):
             return places[:0]
-        before, after = _fields(column), _fields(self._messages[self._envelope.after])
+        before, after = _fields(column), _fields(new_rows)
         has_moved = np.zeros(self._messages.num_rows, bool)
         for name in self._identity:
             if name in before.column_names and name in after.column_names and not pa.types.is_null(before[name].type):
@@ -165,6 +187,17 @@ class _Rows:
                 differ = pc.not_equal(old, new.cast(old.type) if old.type != new.type else new)
                 has_moved |= np.asarray(pc.fill_null(differ, False))
         return places[has_moved[places]]
+
+    def found(self, places: Indices, field: str) -> pa.Table:
+        """What a field of these messages says of rows. Where it has no row, all is null."""
+        return _fields(self._messages[field].take(pa.array(places))) if self._field_names(field) else pa.table({})
+
+    def details(self) -> pa.Table:
+        """The fields that say where the messages come from."""
+        source = self._envelope.source
+        if source is None:
+            return self._messages
+        return _fields(self._messages[source]) if self._field_names(source) else pa.table({})
 
     def _of(self, places: Indices, field: str) -> pa.Table:
         """The rows in a field of these messages. Raises InputError where there is none."""
@@ -225,10 +258,9 @@ class _Rows:
         bare = name.removeprefix("__")
         if bare in self._messages.column_names:
             yield self._messages[bare]
-        source = self._envelope.source
-        if source in self._messages.column_names and pa.types.is_struct(self._messages[source].type):
-            details = _fields(self._messages[source])
-            for known in (bare, bare.removeprefix(f"{source}_")):
+        if self._envelope.source is not None:
+            details = self.details()
+            for known in (bare, bare.removeprefix(f"{self._envelope.source}_")):
                 if known in details.column_names:
                     yield details[known]
 

@@ -28,6 +28,8 @@ class Envelope:
     refused: dict[str, str] = field(default_factory=dict)
     source: str | None = None
     """A field with details, such as the log's position."""
+    table: tuple[str, ...] = ("table",)
+    """What names the source's table: fields of `source`, or else of the message."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -43,14 +45,17 @@ FORMATS: dict[str, Envelope | Operations] = {
         after="after",
         before="before",
         deleted="before",
+        ignored=("m",),
         refused={"t": _RESTATE},
         source="source",
+        table=("db", "schema", "table"),
     ),
     "maxwell": Envelope(
         Operations("type", ("insert", "update", "bootstrap-insert"), ("delete",), ""),
         after="data",
         before="old",
         deleted="data",
+        table=("database", "table"),
         ignored=("bootstrap-start", "bootstrap-complete"),
         refused=dict.fromkeys(
             ("table-create", "table-alter", "table-drop", "database-create", "database-alter", "database-drop"), _DDL

@@ -8,13 +8,13 @@ day          id                      day=2026-11-01    id 1, 3
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from deltacompact.base.errors import InputError
+from deltacompact.base.errors import InputError, SchemaError
 from deltacompact.base.wording import columns_shown
 from deltacompact.change_events.events import Events, Indices, Origin, Placed
 from deltacompact.change_events.routes import Routes
@@ -79,4 +79,23 @@ def check_partition_columns(table: pa.Table, names: Sequence[str], origin: Origi
             raise InputError(
                 f"{origin.row(index)}: partition column {name!r} is null: correct the row, or append such rows apart, "
                 f"with partition={{{name!r}: None}} (--partition {name})"
+            )
+
+
+def check_fixed(rows: pa.Table, fixed: Mapping[str, str | None], origin: Origin, field: str) -> None:
+    """Raise InputError for a row that a message found in another partition than that of the append."""
+    for name, text in fixed.items():
+        if name not in rows.column_names or not rows.num_rows or pa.types.is_null(rows[name].type):
+            continue
+        column = schemas.plain(rows[name])
+        try:
+            expected = schemas.partition_scalar(text, pa.field(name, column.type))
+            differ = pc.not_equal(column, expected) if expected.is_valid else column.is_valid()
+        except SchemaError:
+            differ = column.is_valid()
+        if found := np.flatnonzero(np.asarray(pc.fill_null(differ, False))).tolist():
+            raise InputError(
+                f"{origin.row(found[0])}: field {name!r} in {field!r} is {column[found[0]].as_py()!r}, but the append "
+                f"names partition {name}={text}: leave partition out, and each row finds its own (PostgreSQL tells it "
+                "with REPLICA IDENTITY FULL)"
             )

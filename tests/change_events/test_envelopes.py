@@ -363,3 +363,89 @@ def test_avro_files_that_hold_no_messages(catalog, tmp_path, schema, said):
         catalog.append_files("t", tmp_path / "a.avro", format="debezium")
     with pytest.raises(InputError, match=r"unknown extension '.avro'"):
         catalog.append_files("t", tmp_path / "a.avro")
+
+
+@pytest.mark.parametrize(
+    ("messages", "said"),
+    [
+        ([message("d", {"id": 1, "r": "b"}, None, 3)], "line 1: field 'r' in 'before' is 'b', but the append names"),
+        (
+            [message("c", None, {"id": 2, "r": "a"}, 2), message("u", {"id": 1, "r": "b"}, {"id": 1, "r": "a"}, 3)],
+            "line 2: field 'r' in 'before' is 'b', but the append names partition r=a: leave partition out",
+        ),
+    ],
+)
+def test_messages_of_another_partition_than_that_of_the_append_are_refused(tmp_path, messages, said):
+    catalog = open_catalog(tmp_path / "lake")
+    catalog.create_table("t", ["r"], ["id"])
+    catalog.append("t", pa.table({"id": [1, 1], "r": ["a", "b"]}))
+    path = written(tmp_path / "a.json", messages)
+    with pytest.raises(InputError) as error:
+        catalog.append_files("t", path, {"r": "a"}, format="debezium")
+    assert said in str(error.value)
+    assert catalog.read("t").num_rows == 2
+    for unsaid in ({}, {"r": None}, {"r": "a"}):
+        written(path, [message("d", {"id": 1} | unsaid, None, 3)])
+        catalog.append_files("t", path, {"r": "a"}, format="debezium")
+        assert catalog.read("t")["r"].to_pylist() == ["b"]
+
+
+def of_table(table, **more):
+    return message("c", None, ANN, 1) | {"source": SOURCE | {"lsn": 1, "table": table, **more}}
+
+
+def of_maxwell(type_, table):
+    return {"database": "d", "table": table, "type": type_, "data": {"id": 1, "lsn": 1}}
+
+
+@pytest.mark.parametrize(
+    ("format_", "files", "said"),
+    [
+        (
+            "maxwell",
+            [[of_maxwell("insert", "t"), of_maxwell("delete", "other")]],
+            "0.json, line 2: the message is of source table d.other, but {}0.json, line 1 is of d.t: append the",
+        ),
+        (
+            "debezium",
+            [[of_table("t", schema="s"), None, of_table("t", schema="r")]],
+            "0.json, line 3: the message is of source table inventory.r.t, but {}0.json, line 1 is of inventory.s.t",
+        ),
+        (
+            "debezium",
+            [[of_table(None), of_table("t")], [of_table("t"), of_table("u")]],
+            "1.json, line 2: the message is of source table inventory.u, but {}0.json, line 2 is of inventory.t",
+        ),
+    ],
+)
+def test_messages_of_two_tables_are_refused(catalog, tmp_path, format_, files, said):
+    paths = [written(tmp_path / f"{number}.json", messages) for number, messages in enumerate(files)]
+    with pytest.raises(InputError) as error:
+        catalog.append_files("t", paths, format=format_)
+    assert said.format(f"{tmp_path}/") in str(error.value)
+    assert not catalog.partitions("t")
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ([{"payload": "x"}], "a.json: field 'payload' is string, it must hold messages"),
+        ([message("u", {"id": 1}, "x", 1)], "a.json: field 'after' is string, it must hold rows"),
+        ([message("d", "x", None, 1)], "a.json: field 'before' is string, it must hold rows"),
+        ([message("c", {"id": 1}, 7, 1)], "a.json: field 'after' is int64, it must hold rows"),
+    ],
+)
+def test_fields_that_hold_no_rows_are_named(catalog, tmp_path, lines, said):
+    with pytest.raises(InputError) as error:
+        catalog.append_files("t", written(tmp_path / "a.json", lines), format="debezium")
+    assert said in str(error.value)
+
+
+def test_logical_messages_of_postgresql_do_nothing(catalog, tmp_path):
+    logical = {"op": "m", "ts_ms": 1, "source": SOURCE | {"table": ""}, "message": {"prefix": "p", "content": "YQ=="}}
+    path = written(tmp_path / "a.json", [logical])
+    assert catalog.append_files("t", path, format="debezium").skipped == "there is no row"
+    catalog.append_files("t", written(path, [message("c", None, ANN, 1), logical]), format="debezium")
+    assert held(catalog) == [(1, "Ann", 1)]
+    catalog.append_files("t", written(path, [{"payload": None}]), format="debezium")
+    assert held(catalog) == [(1, "Ann", 1)]

@@ -30,6 +30,7 @@ from deltacompact.change_events.last_events import last_events
 from deltacompact.change_events.messages import read_messages
 from deltacompact.change_events.operations import Operations
 from deltacompact.change_events.partitions import by_partition, check_partition_columns
+from deltacompact.change_events.source_tables import SourceTable
 from deltacompact.delta_streams.appending.incoming import incoming, rows_of
 from deltacompact.delta_streams.appending.known_partitions import KnownPartitions, known_partitions
 from deltacompact.delta_streams.appending.sources import canonical_name
@@ -170,6 +171,7 @@ class ChangesWriter:
         self._begun_s = catalog.clock()
         self._parts: dict[Partition, _Part] = {}
         self._known: KnownPartitions | None = None
+        self._source = SourceTable()
 
     def append(self, tables: Any) -> Appended:
         """Commit the rows. Raises InputError, before anything is committed, naming table and row."""
@@ -208,7 +210,9 @@ class ChangesWriter:
         if isinstance(options.says_operation, Envelope):
             assert keys is not None
             with naming(origin.name):
-                return unwrapped(table, options.says_operation, origin, keys, options.routed)
+                return unwrapped(
+                    table, options.says_operation, origin, keys, options.routed, self._fixed(), self._source
+                )
         check_partition_columns(table, options.routed, origin)
         if options.says_operation is not None:
             assert keys is not None
@@ -254,6 +258,11 @@ class ChangesWriter:
         return self._known
 
     # Writing
+
+    def _fixed(self) -> dict[str, str | None]:
+        """The partition values that the caller gives, as texts."""
+        values = self._partition(dict.fromkeys(self._options.routed)).values
+        return {name: text for name, text in values if name not in self._options.routed}
 
     def _partition(self, values: Mapping[str, str | None]) -> Partition:
         return Partition.of(self._table.partition_keys, {**self._options.fixed, **values})

@@ -1,0 +1,45 @@
+"""One batch has messages of one source table: a topic with several tables would put all their rows into ours.
+
+database  table   type               line 2 is refused: of d.other, where line 1 is of d.t
+d         t       insert
+d         other   delete
+null      null    …                  says nothing of its table
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltacompact.base.errors import InputError
+from deltacompact.change_events.events import Origin
+
+
+class SourceTable:
+    """The table that the messages of a batch are of, from the first message that says it."""
+
+    def __init__(self) -> None:
+        self._known: tuple[str, str] | None = None
+
+    def check(self, fields: pa.Table, names: tuple[str, ...], which: npt.NDArray[np.bool_], origin: Origin) -> None:
+        """Raise InputError naming the first message of another table. `names`: what names a table, itself last."""
+        if names[-1] not in fields.column_names or pa.types.is_null(fields[names[-1]].type):
+            return
+        parts = [fields[name].cast(pa.string()) for name in names if name in fields.column_names]
+        told = pc.binary_join_element_wise(*parts, ".", null_handling="skip")
+        told = pc.if_else(pc.and_(pa.array(which), pc.is_valid(parts[-1])), told, None)
+        if self._known is None and told.null_count < len(told):
+            first = int(np.argmax(np.asarray(told.is_valid())))
+            self._known = told[first].as_py(), origin.row(first)
+        if self._known is None:
+            return
+        known, where = self._known
+        others = np.flatnonzero(np.asarray(pc.fill_null(pc.not_equal(told, known), False)))
+        if len(others):
+            index = int(others[0])
+            raise InputError(
+                f"{origin.row(index)}: the message is of source table {told[index].as_py()}, but {where} is of {known}"
+                ": append the messages of each source table apart (a file or topic for each)"
+            )
