@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import codecs
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -19,12 +19,13 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from deltacompact.base.errors import InputError
-from deltacompact.base.model import ContentType
+from deltacompact.base.model import ContentType, TableKeys
 from deltacompact.base.wording import text_of
 from deltacompact.change_events.envelopes import PAYLOAD, TOMBSTONE
 from deltacompact.change_events.events import Origin
 from deltacompact.change_events.formats import Envelope
 from deltacompact.tabular import schemas
+from deltacompact.tabular.inferred_numbers import inexact_row, is_known, refused
 from deltacompact.tabular.text_files import TEXT_BLOCK_BYTES, parsed_type
 
 _WITH_SCHEMA = rb'^\s*\{\s*"schema"\s*:.*?"payload"\s*:'
@@ -32,11 +33,17 @@ _SHOWN = 80
 
 
 def read_messages(
-    text: bytes, name: str, envelope: Envelope, known: pa.Schema | None, texts: Sequence[str] = ()
+    text: bytes,
+    name: str,
+    envelope: Envelope,
+    known: pa.Schema | None,
+    keys: TableKeys,
+    texts: Sequence[str] = (),
 ) -> tuple[pa.Table, Origin]:
-    """The messages as rows, and the line of each. Raises InputError naming the line that is no JSON object.
+    """The messages as rows, and the line of each.
 
-    The parser takes texts for times where it can; the fields `texts` of rows stay texts.
+    The parser takes texts for times where it can; the fields `texts` of rows stay texts. Raises InputError naming the
+    line that is no JSON object, or has a key that is not exact.
     """
     text = text.removeprefix(codecs.BOM_UTF8)
     _check_utf_8(text, name)
@@ -53,6 +60,7 @@ def read_messages(
         found = _parsed(plain, None)
         if found.num_rows != len(lines):
             raise pa.ArrowInvalid("some line has several messages")
+        _check_keys(found, envelope, known, keys, origin)
         stored = _stored(found.schema, envelope, known, texts)
         if stored is None:
             return found, origin
@@ -110,6 +118,27 @@ def _typed(field: pa.Field, envelope: Envelope, known: pa.Schema, texts: Sequenc
     guessed = [child.name for child in field.type if pa.types.is_timestamp(child.type)]
     types |= dict.fromkeys([name for name in texts if name in guessed], pa.string())
     return field.with_type(pa.struct([child.with_type(types.get(child.name, child.type)) for child in field.type]))
+
+
+def _check_keys(found: pa.Table, envelope: Envelope, known: pa.Schema | None, keys: TableKeys, origin: Origin) -> None:
+    """Raise InputError for keys in rows, or sort keys in messages, whose numbers Arrow cannot hold exactly."""
+    told = {key.name.removeprefix("__") for key in keys.sort}
+    names = {*keys.columns, *told, *(name.removeprefix("source_") for name in told)}
+    for path, column in _leaves(found):
+        is_typed = (envelope.before in path or envelope.after in path) and is_known(known, path[-1])
+        if path[-1] in names and not is_typed and (row := inexact_row(column)) is not None:
+            raise refused(origin.row(row), path[-1])
+
+
+def _leaves(table: pa.Table, *above: str) -> Iterator[tuple[tuple[str, ...], pa.ChunkedArray]]:
+    """Path and values of all fields that are no structs themselves."""
+    for field, column in zip(table.schema, table.columns, strict=True):
+        if pa.types.is_struct(field.type):
+            yield from _leaves(
+                pa.table(column.flatten(), names=[inner.name for inner in field.type]), *above, field.name
+            )
+        else:
+            yield (*above, field.name), column
 
 
 def _check_utf_8(text: bytes, name: str) -> None:

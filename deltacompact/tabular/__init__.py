@@ -9,6 +9,7 @@ writing           any format but JSON                                   avro_fil
 row_groups        tables become row groups                              row_bytes     how large they are
 far_values        values that a wider type does not hold                far_files     of files that nobody measured
 null_counts       rows without a key                                    whole_days    dates have no time of day
-row_group_copy    whole row groups as encoded bytes             known_pages   those that are known to decode
-stamps            has a file changed since it was appended?             allocator     Arrow's memory
+inferred_numbers  keys of text files that doubles would make one        allocator     Arrow's memory
+row_group_copy    whole row groups as encoded bytes                     known_pages   those that are known to decode
+stamps            has a file changed since it was appended?
 """

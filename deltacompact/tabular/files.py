@@ -31,7 +31,7 @@ from deltacompact.base.wording import text_of
 from deltacompact.storage.fetched_file import FILES_AHEAD, FetchedFile, Range, ReadAhead, announce
 from deltacompact.storage.objects import Fetches, ObjectStore
 from deltacompact.storage.opening import open_object
-from deltacompact.tabular import far_values, field_ids, null_counts, parquet_read, schemas, stamps
+from deltacompact.tabular import far_values, field_ids, inferred_numbers, null_counts, parquet_read, schemas, stamps
 from deltacompact.tabular.damage import naming
 from deltacompact.tabular.fills import filled
 from deltacompact.tabular.formats import UNTYPED
@@ -51,14 +51,15 @@ def inspect(
     managed: bool = True,
     hashed: bool = False,
     keys: Sequence[str] = (),
+    exact: Iterable[str] = (),
     decoded: bool = False,
 ) -> DataFile:
     """Schema, rows and bytes of a file (number 0). `known` gives types to columns of CSV and JSON.
 
-    Nulls are counted in the columns `keys`. With `partition`, the file's partition columns are checked against its
-    values. A file that is not managed gets a stamp. With `hashed`, the stamp has all that later readers need; the file
-    must not change meanwhile. With `decoded`, all rows of a file that is near are decoded, but for Parquet pages that
-    are known to decode.
+    Nulls are counted in the columns `keys`. Text must not have numbers in `exact` that are not exact. With `partition`,
+    the file's partition columns are checked against its values. A file that is not managed gets a stamp. With `hashed`,
+    the stamp has all that later readers need; the file must not change meanwhile. With `decoded`, all rows of a file
+    that is near are decoded, but for Parquet pages that are known to decode.
     """
     file_store, name = open_object(store, path)
     with naming(path):
@@ -67,7 +68,7 @@ def inspect(
             stat = stamps.stat_of(file_store, name, source) if before is None else before
             if hashed and content_type in UNTYPED and not parquet_read.is_near(source):
                 source = pa.BufferReader(source.read_buffer())  # download once, to parse and to hash
-            found = _described(source, path, content_type, known, partition, keys)
+            found = _described(source, path, content_type, known, partition, keys, exact)
             file = DataFile(UNNUMBERED, path, content_type, found.rows, stat.bytes, found.schema)
             decodes = content_type in UNTYPED or _decodes(source, file, decoded)
             to_hash = source if hashed and (stat.etag is None or content_type in UNTYPED) else None
@@ -132,6 +133,7 @@ def _described(
     known: pa.Schema | None,
     partition: Partition | None,
     keys: Sequence[str],
+    exact: Iterable[str],
 ) -> _Described:
     decoded_bytes, parquet, far, nulls = None, None, None, None
     match content_type:
@@ -151,6 +153,7 @@ def _described(
             table = read_text(source, path, content_type, known, None)
             check_columns(table.schema, path)
             _check_text(table)
+            inferred_numbers.check_keys(table, known, exact, path)
             if partition:
                 schemas.check_partition_values(table, partition, path)
             far, nulls = far_values.of_table(table), null_counts.of_table(table, keys)

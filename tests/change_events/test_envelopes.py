@@ -316,6 +316,11 @@ GOOD = json.dumps(message("c", None, ANN, 1))
             "a.json, line 2: column 'name' is __debezium_unavailable_value: PostgreSQL did not say its value, and an",
         ),
         (
+            [message("c", None, ANN | {"id": 2**53}, 2), message("c", None, ANN | {"id": 2**64 - 1}, 3)],
+            "a.json, line 1: key column 'id' was inferred as double",
+        ),
+        ([GOOD, message("d", ANN, None, 2**64 - 1)], "a.json, line 2: key column 'lsn' was inferred as double"),
+        (
             [GOOD, message("c", None, ANN | {"name": 7}, 2)],
             "a.json cannot be read: JSON parse error: Column(/after/name)",
         ),

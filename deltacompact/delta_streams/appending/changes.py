@@ -225,7 +225,7 @@ class ChangesWriter:
         self, source: str, content_type: ContentType | None, known: pa.Schema | None
     ) -> Iterator[tuple[pa.Table, Origin]]:
         uri = source if is_uri(source) else as_uri(os.path.abspath(source))
-        says = self._options.says_operation
+        says, keys = self._options.says_operation, self._table.keys
         if says is not None and formats.is_avro(source):
             store, path = open_object(self._catalog.store, uri)
             with naming(source), store.open(path) as opened:
@@ -236,12 +236,14 @@ class ChangesWriter:
             store, path = open_object(self._catalog.store, uri)
             with naming(source), store.open(path) as opened:
                 text = whole_text(opened, source)
-            yield read_messages(text, source, says, known, self._known_of_table().untyped)
+            assert keys is not None
+            yield read_messages(text, source, says, known, keys, self._known_of_table().untyped)
             return
-        file = files.inspect(self._catalog.store, uri, format_, known, managed=False)
+        exact = keys.columns if keys else ()
+        file = files.inspect(self._catalog.store, uri, format_, known, managed=False, exact=exact)
         if names := self._known_of_table().texts_of(file):
             known = pa.schema([*(known or ()), *((name, pa.string()) for name in names)])
-            file = files.inspect(self._catalog.store, uri, format_, known, managed=False)
+            file = files.inspect(self._catalog.store, uri, format_, known, managed=False, exact=exact)
         for first, table in files.read(self._catalog.store, file):
             yield table, _origin(source, first, table)
 

@@ -241,6 +241,7 @@ class StreamWriter:
             managed=False,
             hashed=reference,
             keys=digested,
+            exact=keys.columns if keys else (),
             decoded=True,
         )
         if keys is None:
@@ -260,7 +261,14 @@ class StreamWriter:
             try:
                 digested = key_columns(keys, self._partition)
                 described = tabular.inspect(
-                    self._store, path, source.content_type, types, self._partition, keys=digested, decoded=True
+                    self._store,
+                    path,
+                    source.content_type,
+                    types,
+                    self._partition,
+                    keys=digested,
+                    exact=keys.columns if keys else (),
+                    decoded=True,
                 )
                 return measured_file(self._store, replace(described, name=name), keys)
             except InputError as error:

@@ -1,0 +1,50 @@
+"""Whole numbers beyond int64 in text, which Arrow reads as doubles, would become one key: they are refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from deltacompact import InputError, open_catalog
+
+FAR = [9007199254740993, 9007199254740992, 18446744073709551615]
+SAID = "row 1: key column '{}' was inferred as double, .* so rows would be lost: write them as texts"
+
+
+@pytest.fixture
+def catalog(tmp_path):
+    catalog = open_catalog(tmp_path / "lake")
+    catalog.create_table("t", primary_keys=["id"], sort_keys=["at"])
+    return catalog
+
+
+def lines(rows):
+    return "\n".join(json.dumps(row) for row in rows)
+
+
+@pytest.mark.parametrize("options", [{}, {"operation_column": "op"}, {"reference": True}])
+@pytest.mark.parametrize("far", ["id", "at"])
+@pytest.mark.parametrize("name", ["a.json", "a.csv"])
+def test_keys_beyond_int64_are_refused(catalog, tmp_path, name, far, options):
+    rows = [{"op": "c", "id": 1, "at": 1, "v": number} | {far: number} for number in FAR]
+    as_csv = "\n".join(["op,id,at,v", *(",".join(map(str, row.values())) for row in rows)])
+    (tmp_path / name).write_text(as_csv if name == "a.csv" else lines(rows))
+    with pytest.raises(InputError, match=SAID.format(far)):
+        catalog.append_files("t", tmp_path / name, **options)
+
+
+def test_other_numbers_are_read(catalog, tmp_path):
+    """int64 whole, doubles below 2^53, and any number in a column that is no key."""
+    rows = [{"id": 2**63 - 1 - n, "at": n + 0.5, "v": number} for n, number in enumerate(FAR)]
+    (tmp_path / "a.json").write_text(lines(rows))
+    catalog.append_files("t", tmp_path / "a.json")
+    assert {row["id"] for row in catalog.read("t").to_pylist()} == {row["id"] for row in rows}
+
+
+def test_what_is_known_as_int64_has_its_limits(catalog, tmp_path):
+    (tmp_path / "a.json").write_text(lines([{"id": 1, "at": 1}]))
+    catalog.append_files("t", tmp_path / "a.json")
+    (tmp_path / "b.json").write_text(lines([{"id": FAR[-1], "at": 1}]))
+    with pytest.raises(InputError, match="cannot be read"):
+        catalog.append_files("t", tmp_path / "b.json")
