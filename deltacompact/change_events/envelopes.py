@@ -10,12 +10,13 @@ An update that changes the key, or moves the row to another partition, also dele
 the table that the rows lack comes from the message: `ts_ms` from the envelope, `lsn` or any other name from `source`,
 `source_ts_ms` from there too. Debezium's own flattening puts two underscores in front: both spellings are known. Where
 the rows have the sort key, deletes have none, and remove their key whatever its sort key: the old row's value is not
-the time of its delete, and PostgreSQL may have written 0 for it.
+the time of its delete, and PostgreSQL may have written 0 for it. Where all that a batch says of rows are the keys of
+deletes, `ts_ms` may be either: only `__ts_ms` and positions of a log are certain.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -57,7 +58,7 @@ def unwrapped(
     origin = origin.of(numbers)
     _check_envelope(messages, envelope, origin)
     identity = tuple(dict.fromkeys((*keys.primary, *routed)))
-    rows = _Rows(messages, envelope, origin, keys, identity)
+    rows = _Rows(messages, envelope, origin, keys, identity, {*identity, *fixed})
     deletes = rows.deletes()
     source.check(rows.details(), envelope.table, ~rows.ignored(), origin)
     gone, told = np.flatnonzero(deletes), np.flatnonzero(~deletes & ~rows.ignored())
@@ -101,16 +102,26 @@ def _check_envelope(messages: pa.Table, envelope: Envelope, origin: Origin) -> N
 
 
 class _Rows:
-    """The rows inside of messages. `identity` are the columns that say which row it is, and where."""
+    """The rows inside of messages. `identity` are the columns that say which row it is, and where.
+
+    `declared` are all keys of the table but the sort keys.
+    """
 
     def __init__(
-        self, messages: pa.Table, envelope: Envelope, origin: Origin, keys: TableKeys, identity: Sequence[str]
+        self,
+        messages: pa.Table,
+        envelope: Envelope,
+        origin: Origin,
+        keys: TableKeys,
+        identity: Sequence[str],
+        declared: Collection[str],
     ) -> None:
         self._messages = messages
         self._envelope = envelope
         self._origin = origin
         self._keys = keys
         self._identity = identity
+        self._declared = declared
 
     def _operation(self) -> pa.ChunkedArray:
         return self._messages[self._envelope.operations.column]
@@ -145,6 +156,8 @@ class _Rows:
         """Key, sort and partition columns of the rows that these messages delete."""
         rows = self._of(places, self._envelope.deleted)
         self._check_keys(rows, places, self._envelope.deleted)
+        if len(places) and self._sorts_by_messages:
+            self._check_certain(places)
         return self._dead(rows, places)
 
     def left(self, places: Indices) -> pa.Table:
@@ -167,6 +180,19 @@ class _Rows:
         """Whether no sort key is a field of the rows, and the messages have all."""
         fields = {*self._field_names(self._envelope.after), *self._field_names(self._envelope.deleted)}
         return all(key.name not in fields and any(self._told(key.name)) for key in self._keys.sort)
+
+    def _check_certain(self, places: Indices) -> None:
+        """Raise InputError where a delete's row has keys only, and the sort key may be a field of the whole rows."""
+        envelope = self._envelope
+        if self._field_names(envelope.after) or {*self._field_names(envelope.deleted)} - {*self._declared}:
+            return  # a whole row, without the sort key
+        for name in [key.name for key in self._keys.sort if key.name not in envelope.positions]:
+            if not name.startswith("__"):
+                raise InputError(
+                    f"{self._origin.row(int(places[0]))}: {envelope.deleted!r} has the key only, so it is not certain "
+                    f"whether sort key {name!r} is a field of the rows or of the messages: call that of the messages "
+                    f"{'__' + name!r} in the table, or set REPLICA IDENTITY FULL at the source"
+                )
 
     def _field_names(self, field: str) -> list[str]:
         type_ = self._messages[field].type if field in self._messages.column_names else pa.null()
@@ -255,6 +281,8 @@ class _Rows:
 
     def _told(self, name: str) -> Iterator[pa.ChunkedArray]:
         """What the messages say under a name."""
+        if name in self._envelope.descriptive:
+            return
         bare = name.removeprefix("__")
         if bare in self._messages.column_names:
             yield self._messages[bare]

@@ -28,6 +28,10 @@ class Envelope:
     refused: dict[str, str] = field(default_factory=dict)
     source: str | None = None
     """A field with details, such as the log's position."""
+    positions: tuple[str, ...] = ()
+    """Fields of the message that no row has."""
+    descriptive: tuple[str, ...] = ()
+    """Fields of the message that are the same in all: a sort key of that name is one of the rows."""
     table: tuple[str, ...] = ("table",)
     """What names the source's table: fields of `source`, or else of the message."""
 
@@ -38,6 +42,7 @@ class Envelope:
 
 _RESTATE = "it empties the table: restate the partitions (catalog.restate), and append the events behind it"
 _DDL = "it changes the table's schema: leave such messages out, new columns come with the rows"
+_SOURCE_TIMES = ("source_ts_ms", "source_ts_us", "source_ts_ns")
 
 FORMATS: dict[str, Envelope | Operations] = {
     "debezium": Envelope(
@@ -48,6 +53,8 @@ FORMATS: dict[str, Envelope | Operations] = {
         ignored=("m",),
         refused={"t": _RESTATE},
         source="source",
+        positions=("lsn", "scn", "commit_scn", "change_lsn", "commit_lsn", *_SOURCE_TIMES),
+        descriptive=("version", "connector", "name", "db", "schema", "table", "snapshot"),
         table=("db", "schema", "table"),
     ),
     "maxwell": Envelope(

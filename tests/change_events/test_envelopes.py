@@ -173,9 +173,11 @@ def test_sort_keys_come_from_the_message(name):
     catalog.append("t", pa.Table.from_pylist([message("c", None, ANN, 7, 1000)]), format="debezium")
     expected = {"lsn": 7, "__lsn": 7, "ts_ms": 1000}.get(name, 900)
     assert catalog.read("t")[name].to_pylist() == [expected]
-    catalog.append("t", pa.Table.from_pylist([message("d", {"id": 1}, None, 6, 999)]), format="debezium")  # late
+    whole = dict.fromkeys(ANN) | {"id": 1}
+    catalog.append("t", pa.Table.from_pylist([message("d", whole, None, 6, 999)]), format="debezium")  # late
     assert catalog.read("t").num_rows == 1
-    catalog.append("t", pa.Table.from_pylist([message("d", {"id": 1}, None, 8, 1001)]), format="debezium")
+    gone = whole if name == "ts_ms" else {"id": 1}
+    catalog.append("t", pa.Table.from_pylist([message("d", gone, None, 8, 1001)]), format="debezium")
     assert catalog.read("t").num_rows == 0
 
 
@@ -454,3 +456,33 @@ def test_logical_messages_of_postgresql_do_nothing(catalog, tmp_path):
     assert held(catalog) == [(1, "Ann", 1)]
     catalog.append_files("t", written(path, [{"payload": None}]), format="debezium")
     assert held(catalog) == [(1, "Ann", 1)]
+
+
+@pytest.mark.parametrize("with_insert", [False, True])
+@pytest.mark.parametrize(
+    ("sort_key", "row", "gone", "is_certain"),
+    [
+        ("ts_ms", {"id": 1, "ts_ms": 5_000_000_000_000}, {"id": 1}, False),
+        ("ts_ms", {"id": 1, "ts_ms": 5_000_000_000_000}, {"id": 1, "ts_ms": None}, True),
+        ("ts_ms", {"id": 1, "v": 1}, {"id": 1}, False),
+        ("ts_ms", {"id": 1, "v": 1}, {"id": 1, "v": None}, True),
+        ("__ts_ms", {"id": 1}, {"id": 1}, True),
+        ("lsn", {"id": 1}, {"id": 1}, True),
+        ("source_ts_ms", {"id": 1}, {"id": 1}, True),
+        ("version", {"id": 1, "version": 7}, {"id": 1}, True),
+    ],
+)
+def test_deletes_alone_decide_as_those_with_an_insert(tmp_path, sort_key, row, gone, is_certain, with_insert):
+    catalog = open_catalog(tmp_path / "lake")
+    catalog.create_table("t", primary_keys=["id"], sort_keys=[sort_key])
+    catalog.append_files("t", written(tmp_path / "a.json", [message("c", None, row, 1)]), format="debezium")
+    events = [message("d", gone, None, 2, 1714000000143)]
+    if with_insert:
+        events.append(message("c", None, row | {"id": 2}, 3))
+    path = written(tmp_path / "b.json", events)
+    if is_certain or with_insert:
+        catalog.append_files("t", path, format="debezium")
+        assert catalog.read("t")["id"].to_pylist() == [2] * with_insert
+        return
+    with pytest.raises(InputError, match=r"b.json, line 1: 'before' has the key only.*call .* '__ts_ms' in the table"):
+        catalog.append_files("t", path, format="debezium")
