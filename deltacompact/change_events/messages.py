@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import re
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -28,7 +29,8 @@ from deltacompact.tabular import schemas
 from deltacompact.tabular.inferred_numbers import inexact_row, is_known, refused
 from deltacompact.tabular.text_files import TEXT_BLOCK_BYTES, parsed_type
 
-_WITH_SCHEMA = rb'^\s*\{\s*"schema"\s*:.*?"payload"\s*:'
+_WITH_SCHEMA = r'^\s*\{\s*"schema"\s*:\s*\{'
+_NEXT_FIELD = re.compile(r'\s*,\s*"([^"]*)"\s*:')
 _SHOWN = 80
 
 
@@ -54,8 +56,7 @@ def read_messages(
     if not len(lines):
         return pa.table({}), origin
     lines = pc.replace_substring_regex(lines, pattern=rb"^\s*null\s*$", replacement=b'{"%s":true}' % TOMBSTONE.encode())
-    lines = pc.replace_substring_regex(lines, pattern=_WITH_SCHEMA, replacement=b'{"payload":', max_replacements=1)
-    plain = _joined(lines)
+    plain = _joined(_without_schemas(lines))
     try:
         found = _parsed(plain, None)
         if found.num_rows != len(lines):
@@ -68,6 +69,30 @@ def read_messages(
         return _in_types(typed, stored, name), origin
     except pa.ArrowInvalid as error:
         raise _unparsable(text, origin, error) from error
+
+
+def _without_schemas(lines: pa.Array) -> pa.Array:
+    """The lines, whose schemas are cut off: few differ, and what stands before a payload is equal in many lines."""
+    waiting = pc.match_substring_regex(lines, pattern=_WITH_SCHEMA)
+    while pc.any(waiting).as_py():
+        start, next_field = _with_schema(lines[pc.index(waiting, True).as_py()].as_py())
+        alike = pc.and_(waiting, pc.starts_with(lines, pattern=start))
+        if next_field == PAYLOAD:
+            cut = pc.binary_replace_slice(lines, 0, len(start), b'{"payload":')
+            lines = pc.if_else(alike, cut, lines)
+        waiting = pc.and_not(waiting, alike)
+    return lines
+
+
+def _with_schema(line: bytes) -> tuple[bytes, str]:
+    """The line up to the value that follows the schema, and that field's name; or else the whole line."""
+    text = line.decode()
+    try:
+        _, end = json.JSONDecoder().raw_decode(text, text.index("{", text.index("{") + 1))
+    except ValueError:
+        return line, ""
+    found = _NEXT_FIELD.match(text, end)
+    return (text[: found.end()].encode(), found[1]) if found else (line, "")
 
 
 def _joined(lines: pa.Array) -> pa.Buffer:

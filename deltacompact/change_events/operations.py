@@ -79,6 +79,10 @@ class Operations:
         """Which rows are deletes. Raises InputError as above."""
         column = schemas.plain(column)
         upserts, deletes = (self._mask(column, values, origin) for values in (self.upsert_values, self.delete_values))
+        if (both := upserts & deletes).any():  # they may differ as given: "1" and 1
+            index = int(np.argmax(both))
+            said = f"operation {column[index].as_py()!r}"
+            raise InputError(f"{origin.row(index)}: {said} is both in upsert_values and in delete_values: name it once")
         if not (known := upserts | deletes).all():
             index = int(np.argmin(known))
             upserted, deleted = _shown(self.upsert_values), _shown(self.delete_values)

@@ -486,3 +486,24 @@ def test_deletes_alone_decide_as_those_with_an_insert(tmp_path, sort_key, row, g
         return
     with pytest.raises(InputError, match=r"b.json, line 1: 'before' has the key only.*call .* '__ts_ms' in the table"):
         catalog.append_files("t", path, format="debezium")
+
+
+def test_only_a_schema_is_cut_off(tmp_path):
+    catalog = open_catalog(tmp_path / "lake")
+    catalog.create_table("t", primary_keys=["id"])
+    inner = {"id": 1, "payload": {"a": 1}}
+    other = json.loads(json.dumps(SCHEMA).replace("inventory", "stöck")) | {"default": {"payload": "x"}}
+    messages = [
+        {"schema": "public", "op": "c", "before": None, "after": inner},
+        {"schema": SCHEMA, "payload": message("c", None, inner | {"id": 2}, 1)},
+        {"schema": other, "payload": message("c", None, inner | {"id": 3}, 1)},
+        {"schema": SCHEMA, "payload": message("c", None, inner | {"id": 4}, 1)},
+        {"schema": None, "payload": message("c", None, inner | {"id": 5}, 1)},
+    ]
+    for wrapped in (messages[:1], messages[1:]):
+        catalog.append_files("t", written(tmp_path / "a.json", wrapped), format="debezium")
+    assert sorted(catalog.read("t")["id"].to_pylist()) == [1, 2, 3, 4, 5]
+    path = written(tmp_path / "b.json", [messages[1], {"schema": {"a": 1}, "op": "c"}, {"schema": SCHEMA}])
+    path.write_text(path.read_text() + '{"schema": {"type"')
+    with pytest.raises(InputError, match=r"b.json, line 3 is no JSON|b.json, line 4 is no JSON"):
+        catalog.append_files("t", path, format="debezium")

@@ -73,6 +73,7 @@ def test_frames_of_polars(catalog):
         ({"op": ["I"], "id": [1]}, {"operation": "delete"}, "operation 'delete': each row says its own"),
         ({"op": ["I"], "id": [1]}, {"format": "dms"}, "operation_column and format exclude each other"),
         ({"op": ["I"], "id": [1]}, {"upsert_values": ["A"], "delete_values": ["A"]}, "operation 'A' is both in"),
+        ({"op": [2, 1], "id": [1, 2]}, {"upsert_values": ["1"], "delete_values": [2, 1]}, "row 2: operation 1 is both"),
         ({"op": ["I"], "id": ["x"]}, {}, "key column 'id' is string, a string, but in the table it is an integer"),
     ],
 )
