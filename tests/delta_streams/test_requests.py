@@ -231,6 +231,7 @@ def test_an_operation_keeps_its_bound(operation: Operation, measured: dict[str, 
     assert max(measured[operation.name].values()) <= operation.bound, measured[operation.name]
 
 
+@pytest.mark.slow
 def test_the_page_has_the_bounds_and_todays_numbers(measured: dict[str, dict[str, int]]) -> None:
     lines = ["| operation | at most | measured |", "|---|---|---|"]
     for operation in OPERATIONS:

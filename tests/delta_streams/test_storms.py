@@ -55,6 +55,7 @@ def row(writer: int, number: int) -> pa.Table:
     return pa.table({"k": [writer], "v": [number]})
 
 
+@pytest.mark.slow
 def test_hundreds_of_lost_slots_cost_a_few_puts_for_each_commit(latency_s):
     storm = Storm(30, commits=3)
     storm.simulation.run(latency_s, until=lambda: False)

@@ -255,6 +255,7 @@ def test_rule_22_files_with_and_without_row_ids_share_no_group():
     assert [group.has_lineage for group in plan.groups] == [False, True]
 
 
+@pytest.mark.slow
 def test_rule_22_row_groups_are_copied_once_their_lineage_is_stored(lake, monkeypatch):
     copied = []
 

@@ -219,6 +219,7 @@ interrupted = compactions(
 histories = st.lists(st.one_of(appends, deletes, changes, interrupted, interrupted), min_size=3, max_size=12)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(max(600, 10 * examples(25)))
 @settings(max_examples=examples(25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(history=histories)

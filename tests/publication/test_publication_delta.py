@@ -94,6 +94,7 @@ def test_vectors_meet_their_rows_however_many_there_are(orders, rows):
     assert shown == [{"n": rows - len(dead), "ids": sum(kept["id"]), "ns": sum(kept["n"])}]
 
 
+@pytest.mark.slow
 def test_checkpoints_bring_no_row_back(orders):
     """delta-rs#3047: 4,000 rows became 12,000 after a checkpoint and two compactions."""
     orders.append([{"id": number, "v": 0} for number in range(400)])

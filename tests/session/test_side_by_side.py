@@ -303,6 +303,7 @@ def test_a_bad_partition_costs_the_others_nothing_and_events_name_their_partitio
         assert of_day[0] is SessionStarted and of_day[-1] is SessionFinished and of_day.count(SessionFinished) == 1
 
 
+@pytest.mark.slow
 def test_ctrl_c_loses_nothing_and_names_what_was_published() -> None:
     """The signal comes while some sessions have published, some work and some wait."""
     sealed: list[str] = []

@@ -102,6 +102,7 @@ def reason(plan: SessionPlan, what: str) -> str:
     return choice.reason
 
 
+@pytest.mark.slow
 def test_plan_and_a_dispatcher_that_has_learned_nothing_expect_the_same() -> None:
     catalog = DeltaStreamCatalog(MemoryStore())
     catalog.create_table("t", primary_keys=["k"])

@@ -37,6 +37,7 @@ from deltacompact.storage.memory import MemoryStore
 # --- the properties --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @given(cases())
 @PROFILE
 def test_any_division_into_sessions_and_rounds_gives_the_oracles_rows(case: Case) -> None:
@@ -73,6 +74,7 @@ def test_sort_keys_compare_the_same_in_whatever_types_files_and_index_have_them(
     assert_any_division_gives_the_oracles_rows(case)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("direction", ["ascending", "descending"])
 @pytest.mark.parametrize("kind", SEVERAL_TYPES)
 def test_any_two_values_compare_alike_after_their_column_was_widened(kind: str, direction: str) -> None:

@@ -191,6 +191,7 @@ def keys_of_each_group(path: Path) -> Iterator[Any]:
         yield found.row_group(group).column(0)
 
 
+@pytest.mark.slow
 def test_long_runs_of_row_groups_are_copied_inside_the_store(tmp_path: Path) -> None:
     """The same file as one whose row groups travel through the task, and every engine reads it."""
     made = {}

@@ -127,6 +127,7 @@ def test_a_large_dictionary_is_written_without_decoding_all_rows() -> None:
     assert pa.total_allocated_bytes() - before < 100 * MIB
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("content_type", [ContentType.FEATHER, ContentType.ORC])
 def test_a_large_dictionary_is_written_to_other_formats(content_type: ContentType) -> None:
     """Decoded at once they would be 4 GB, more than a column of strings can hold in one piece."""
@@ -167,6 +168,7 @@ def test_batches_of_wide_rows_are_small(tmp_path: Path, statistics: bool) -> Non
     assert len(large) <= 1 and sum(large) <= (257 if statistics else 512) * MIB
 
 
+@pytest.mark.slow
 def test_strings_of_a_mebibyte_in_structs_are_read(tmp_path: Path) -> None:
     """More than 2 GiB of them in one batch are more than a nested column can hold."""
     rows = 2_200
