@@ -14,7 +14,7 @@ seal) has no effect.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import count
@@ -51,12 +51,13 @@ _attempts: ContextVar[list[_Attempt] | None] = ContextVar("attempts", default=No
 
 
 @contextlib.contextmanager
-def telling_interrupts() -> Iterator[None]:
+def telling_interrupts(summary: Callable[[int], str] | None = None) -> Iterator[None]:
     """Turn Ctrl-C in this block into Interrupted, which lists what the block has put so far.
 
-    If the block has put nothing yet, KeyboardInterrupt passes unchanged. Blocks nest: the outermost one raises.
+    If the block has put nothing yet, KeyboardInterrupt passes unchanged. Blocks nest: the outermost one raises. A
+    block with a `summary`, of how many puts took effect, raises itself: the summary stands for the list.
     """
-    if _attempts.get() is not None:
+    if summary is None and _attempts.get() is not None:
         yield
         return
     attempts: list[_Attempt] = []
@@ -67,7 +68,8 @@ def telling_interrupts() -> Iterator[None]:
         outcomes = [outcome for attempt in attempts if (outcome := _outcome(attempt))]
         if not outcomes:
             raise
-        raise Interrupted("; ".join(outcomes)) from None
+        took_effect = sum(attempt.won is True for attempt in attempts)
+        raise Interrupted("; ".join(outcomes) if summary is None else summary(took_effect)) from None
     finally:
         _attempts.reset(previous)
 
@@ -115,12 +117,12 @@ def _unknown(uri: str, effect: Effect | None, error: Exception | None) -> Except
 
 def _outcome(attempt: _Attempt) -> str | None:
     """The outcome of a put in words, for an interrupted command; None where another writer won the slot."""
-    won, effect = attempt.won, attempt.effect
-    if won is None:
+    effect = attempt.effect
+    if attempt.won is None:
         try:
-            won = attempt.store.get(attempt.path) == attempt.data
+            attempt.won = attempt.store.get(attempt.path) == attempt.data
         except NotFoundError:
             return f"{effect.subject} was not {effect.done} when last checked: {effect.advice}"
         except (Exception, KeyboardInterrupt):
             return f"{effect.subject} may or may not be {effect.done}: {effect.advice}"
-    return f"{effect.subject} is {effect.done}" if won else None
+    return f"{effect.subject} is {effect.done}" if attempt.won else None

@@ -13,9 +13,11 @@ from budgets import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import Oracle
+from stores import InterceptedStore
 from tables import problems
 
 from deltacompact import DeltaStreamCatalog, InputError, SchemaError, open_catalog
+from deltacompact.base.errors import DeltaCompactError, Interrupted, StoreError
 from deltacompact.base.model import Partition
 from deltacompact.change_events.partitions import divided
 from deltacompact.storage.memory import MemoryStore
@@ -202,3 +204,40 @@ def test_a_null_partition_is_named():
     delta = catalog.append("t", pa.table({"id": [1], "day": pa.nulls(1, pa.string())}), {"day": None})
     assert delta.rows == 1
     assert catalog.partitions("t") == [Partition((("day", None),))]
+
+
+@pytest.mark.parametrize("token", [None, ("cdc", 1)])
+@pytest.mark.parametrize(
+    ("error", "at"),
+    [
+        (StoreError("no answer"), f"t/day=3/stream/0/{1:020}.json"),
+        (KeyboardInterrupt(), f"t/day=3/stream/0/{1:020}.json"),
+        (RuntimeError("a bug"), "t/partitions/day=3"),
+    ],
+)
+def test_an_append_that_ends_between_two_commits_says_how_to_go_on(token, error, at):
+    """A later batch would go into the partitions that lack this one, so the repetition comes first."""
+    failing: list[bool] = []
+
+    def fail(kind, path, act):
+        if failing and kind == "put_if_absent" and path == at:
+            raise error
+        return act()
+
+    catalog = DeltaStreamCatalog(InterceptedStore(MemoryStore(), fail))
+    catalog.create_table("t", ["day"], ["id"])
+    failing.append(True)
+    frame = pa.table({"id": range(5), "day": list("12345")})
+    with pytest.raises((DeltaCompactError, Interrupted)) as raised:
+        catalog.append("t", frame, token=token)
+    said, again = str(raised.value), "repeat the append with the same token" if token else "append their rows again"
+    count = 2 if isinstance(error, KeyboardInterrupt) else 4
+    if isinstance(error, KeyboardInterrupt) and not token:  # who has no token must know which ones are committed
+        assert said.count("is committed") == 2
+    else:
+        assert f"{count} of 5 partitions are committed; for the others {again}, before any later batch" in said
+        assert said.startswith(f"{count} of" if isinstance(error, KeyboardInterrupt) else "partition day=3: ")
+    failing.clear()
+    if token:
+        assert catalog.append("t", frame, token=token).rows == 5
+        assert sorted(catalog.read("t")["id"].to_pylist()) == list(range(5))

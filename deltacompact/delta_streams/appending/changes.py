@@ -6,7 +6,7 @@
     u   2     3
 
 All rows are read, checked and written before the first commit, so a bad row commits nothing. Each partition's log knows
-the token of its commit: after a crash between two commits the same call again commits the rest, and skips the others.
+the token of its commit: after a crash between two commits the same call, before any later batch, commits the rest.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from deltacompact.base import expect
 from deltacompact.base.errors import ConflictError, DeltaCompactError, InputError
 from deltacompact.base.model import Appended, ContentType, DataFile, Delta, OperationType, Partition, Table
 from deltacompact.base.partitions import all_done, done_for_each
+from deltacompact.base.wording import one_line
 from deltacompact.change_events.envelopes import unwrapped
 from deltacompact.change_events.events import Events, Origin, all_places, joined
 from deltacompact.change_events.formats import Envelope, format_of
@@ -35,6 +36,7 @@ from deltacompact.delta_streams.appending.incoming import incoming, rows_of
 from deltacompact.delta_streams.appending.known_partitions import KnownPartitions, known_partitions
 from deltacompact.delta_streams.appending.sources import canonical_name
 from deltacompact.delta_streams.appending.stream_writer import CommitTerms, StreamWriter
+from deltacompact.storage.certain_put import telling_interrupts
 from deltacompact.storage.identity import is_uri
 from deltacompact.storage.opening import as_uri, open_object
 from deltacompact.tabular import files, formats, schemas
@@ -300,17 +302,22 @@ class ChangesWriter:
     # Committing
 
     def _committed(self, parts: Sequence[_Part]) -> list[tuple[Partition, tuple[Delta, ...]]]:
-        done, errors = done_for_each(parts, self._commit, self._catalog.at_once)
+        earlier = sum(part.is_known for part in parts)
+        # Without a token the user has to know each partition that is committed.
+        summary = (lambda count: self._told(earlier + count, parts)) if self._terms.token else None
+        with telling_interrupts(summary):
+            done, errors = done_for_each(parts, self._commit, self._catalog.at_once)
         if not errors:
             return done
         part, error = errors[0]
-        if not done or not isinstance(error, DeltaCompactError):
+        if not done:
             raise error
+        kind = type(error) if isinstance(error, DeltaCompactError) else DeltaCompactError
+        raise kind(f"partition {part.partition}: {one_line(error)} ({self._told(len(done), parts)})") from error
+
+    def _told(self, count: int, parts: Sequence[_Part]) -> str:
         again = "repeat the append with the same token" if self._terms.token else "append their rows again"
-        raise type(error)(
-            f"partition {part.partition}: {error} ({len(done):,} of {len(parts):,} partitions are committed; for the "
-            f"others {again})"
-        ) from error
+        return f"{count:,} of {len(parts):,} partitions are committed; for the others {again}, before any later batch"
 
     def _commit(self, part: _Part) -> tuple[Partition, tuple[Delta, ...]]:
         if not part.is_known:
