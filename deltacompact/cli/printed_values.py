@@ -42,7 +42,7 @@ def _values(column: pa.Array) -> list[Any]:
 def _has_nanoseconds(type_: pa.DataType) -> bool:
     if getattr(type_, "unit", None) == "ns":
         return True
-    if pa.types.is_dictionary(type_):
+    if pa.types.is_dictionary(type_) or pa.types.is_run_end_encoded(type_):
         return _has_nanoseconds(type_.value_type)
     return any(_has_nanoseconds(type_.field(number).type) for number in range(type_.num_fields))
 
@@ -53,7 +53,7 @@ def _value(scalar: pa.Scalar) -> Any:
         return None
     if isinstance(scalar, pa.ExtensionScalar):
         return _value(scalar.value)
-    if pa.types.is_dictionary(type_):
+    if pa.types.is_dictionary(type_) or pa.types.is_run_end_encoded(type_) or pa.types.is_union(type_):
         return _value(scalar.value)
     if pa.types.is_struct(type_):
         return {name: _value(scalar[number]) for number, name in enumerate(type_.names)}
@@ -78,9 +78,16 @@ def _timestamp(value: int, per_second: int, scalar: pa.Scalar) -> str:
     if scalar.type.tz is not None:
         offset_s = _offset_s(seconds, scalar.type.tz)
         seconds += offset_s
-        zone = f"{'-' if offset_s < 0 else '+'}{_two(abs(offset_s) // 3600)}:{_two(abs(offset_s) // 60 % 60)}"
+        zone = _zone(offset_s)
     days, second = divmod(seconds, _DAY_S)
     return f"{_date(days)} {_clock(second * per_second + fraction, per_second)}{zone}"
+
+
+def _zone(offset_s: int) -> str:
+    """As Python prints it: seconds only where there are some, as in Monrovia until 1972."""
+    size = abs(offset_s)
+    seconds = f":{_two(size % 60)}" if size % 60 else ""
+    return f"{'-' if offset_s < 0 else '+'}{_two(size // 3600)}:{_two(size // 60 % 60)}{seconds}"
 
 
 def _offset_s(seconds: int, zone: str) -> int:
