@@ -9,6 +9,7 @@ targets        the target that a URI names
 iceberg        a room: the publication as Iceberg
 delta          a room: the publication as Delta Lake
 columns        the columns of several streams, as one table
+shown_types    the walk through a type, to those that a target has
 port           what a publication asks of a target
 
 No other room knows both catalogs.

@@ -6,14 +6,13 @@ before one of them, or after it has taken effect. Another process repairs, and P
 
 from __future__ import annotations
 
-import threading
 import uuid
 
 import pyarrow as pa
 import pytest
 from dying import Crash, Dying, changed
 from iceberg_lake import Lake
-from publications import LOCAL, Publications, T, configure, plain
+from publications import LOCAL, Publications, T, configure, plain, runs_at_the_same_time
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
 
@@ -191,28 +190,7 @@ def test_no_run_shows_an_older_version_than_another_one_did(orders, monkeypatch)
 
 def test_runs_at_the_same_time_end_with_what_the_stream_has(orders):
     changed(orders)
-    errors = []
-
-    def run(number):
-        catalog = orders.opened()
-        try:
-            for round_ in range(3):
-                catalog.append(T, pa.table({"id": [100 * number + round_]}))
-                try:
-                    result = deltacompact.compact(T, delta_catalog_client=catalog, settings=LOCAL)
-                except deltacompact.ConflictError:
-                    continue
-                if result.publication.error:
-                    raise result.publication.error
-        except Exception as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=run, args=(number,)) for number in (1, 2, 3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not errors
+    runs_at_the_same_time(orders, (1, 2, 3))
     orders.catalog = orders.opened()
     orders.compact()
     assert orders.shown() == orders.compacted()

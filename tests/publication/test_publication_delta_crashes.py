@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from itertools import count
 
 import pyarrow as pa
 import pytest
 from delta_publications import DeltaPublications
 from dying import Crash, Dying, changed
-from publications import LOCAL, T, plain
+from publications import LOCAL, T, plain, runs_at_the_same_time
 
 import deltacompact
 from deltacompact.base.errors import Interrupted, OutcomeUnknownError, StoreError
@@ -167,28 +166,7 @@ def test_no_run_shows_an_older_version_than_another_one_did(orders, monkeypatch)
 
 
 def test_runs_at_the_same_time_end_with_what_the_stream_has(orders):
-    errors = []
-
-    def run(number):
-        catalog = orders.opened()
-        try:
-            for round_ in range(3):
-                catalog.append(T, pa.table({"id": [100 * number + round_]}))
-                try:
-                    result = deltacompact.compact(T, delta_catalog_client=catalog, settings=LOCAL)
-                except deltacompact.ConflictError:
-                    continue
-                if result.publication.error:
-                    raise result.publication.error
-        except Exception as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=run, args=(number,)) for number in (1, 2, 3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not errors
+    runs_at_the_same_time(orders, (1, 2, 3))
     orders.catalog = orders.opened()
     orders.compact()
     assert orders.shown() == orders.compacted()

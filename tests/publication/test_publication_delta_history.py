@@ -13,10 +13,8 @@ from budgets import examples
 from delta_publications import DeltaPublications
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from publication_histories import NO_SHRINK, carry_out, rows, steps
-from publications import T
+from publication_histories import NO_SHRINK, keeps_up, steps
 
-from deltacompact.maintenance.vacuum.vacuum import vacuum
 from deltacompact.publication.delta import table
 
 STEPS = steps(["plain", "more", "nested", "day"])
@@ -29,19 +27,7 @@ def test_delta_rs_reads_the_rows_of_the_table_after_every_compaction(history, be
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(table, "COMMITS_BETWEEN_CHECKPOINTS", between_checkpoints)
         published = DeltaPublications(Path(folder), ["day"])
-        published.append(rows([1, 2, 3, 4, 5, 6, 7], "plain", "a", 0), day="a")
-        published.compact()
-        published.publish()
-        for number, step in enumerate(history, 1):
-            carry_out(published, number, step)
-            if step[0] == "compact":
-                assert published.shown() == published.compacted()
-        result = published.compact()
-        assert result.publication.error is None
-        assert published.shown() == published.compacted()
-        assert published.catalog.publish(T).snapshot is None
-        vacuum(published.catalog, T, age_min_s=0, force=True)
-        assert published.shown() == published.compacted()
+        keeps_up(published, history)
         versions = [(one["txn"]["appId"], one["txn"]["version"]) for one in _all(published) if "txn" in one]
         assert len(versions) == len(set(versions))
 

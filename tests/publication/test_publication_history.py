@@ -11,11 +11,10 @@ from budgets import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from iceberg_lake import Lake
-from publication_histories import NO_SHRINK, carry_out, died, rows, steps
+from publication_histories import NO_SHRINK, died, keeps_up, steps
 from publications import LOCAL, Publications, T, configure
 
 import deltacompact
-from deltacompact.maintenance.vacuum.vacuum import vacuum
 from deltacompact.publication import publication
 from deltacompact.publication.publication import show_compacted
 
@@ -30,19 +29,7 @@ def test_the_publication_has_the_rows_of_the_table_after_every_compaction(histor
         lake = Lake(Path(folder), f"lake{uuid.uuid4().hex[:8]}")
         configure(lake, patch)
         published = Publications(lake, Path(folder) / "delta", ["day"])
-        published.append(rows([1, 2, 3, 4, 5, 6, 7], "plain", "a", 0), day="a")
-        published.compact()
-        published.publish()
-        for number, step in enumerate(history, 1):
-            carry_out(published, number, step)
-            if step[0] == "compact":
-                assert published.shown() == published.compacted()
-        result = published.compact()
-        assert result.publication.error is None
-        assert published.shown() == published.compacted()
-        assert published.catalog.publish(T).snapshot is None
-        vacuum(published.catalog, T, age_min_s=0, force=True)
-        assert published.shown() == published.compacted()
+        keeps_up(published, history)
 
 
 def test_a_settled_publication_asks_for_no_partition_in_vain(lake, tmp_path, monkeypatch):

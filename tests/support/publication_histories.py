@@ -86,3 +86,20 @@ def carry_out(published: Publications, number: int, step: tuple[Any, ...]) -> No
             catalog.publish(T)
         case ("vacuum",):
             vacuum(catalog, T, age_min_s=0, force=True)
+
+
+def keeps_up(published: Publications, history: Sequence[tuple[Any, ...]]) -> None:
+    """The publication has the rows of the table after each compaction of a history, and after a vacuum at its end."""
+    published.append(rows([1, 2, 3, 4, 5, 6, 7], "plain", "a", 0), day="a")
+    published.compact()
+    published.publish()
+    for number, step in enumerate(history, 1):
+        carry_out(published, number, step)
+        if step[0] == "compact":
+            assert published.shown() == published.compacted()
+    result = published.compact()
+    assert result.publication.error is None
+    assert published.shown() == published.compacted()
+    assert published.catalog.publish(T).snapshot is None
+    vacuum(published.catalog, T, age_min_s=0, force=True)
+    assert published.shown() == published.compacted()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import threading
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -115,3 +116,29 @@ class Publications:
 
 def plain(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted_rows([dict(sorted((k, v) for k, v in row.items() if v is not None)) for row in rows])
+
+
+def runs_at_the_same_time(published: Publications, numbers: Iterable[int]) -> None:
+    """Runs that append and compact beside each other: each ends well, or loses against another one."""
+    errors = []
+
+    def run(number: int) -> None:
+        catalog = published.opened()
+        try:
+            for round_ in range(3):
+                catalog.append(T, pa.table({"id": [100 * number + round_]}))
+                try:
+                    result = deltacompact.compact(T, delta_catalog_client=catalog, settings=LOCAL)
+                except deltacompact.ConflictError:
+                    continue
+                if result.publication.error:
+                    raise result.publication.error
+        except Exception as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in numbers]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
