@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import TableKeys
 from deltacompact.base.wording import columns_shown
-from deltacompact.change_events.events import Events, Indices, Origin, Placed
+from deltacompact.change_events.events import Events, Indices, Origin, Placed, first_null
 from deltacompact.change_events.formats import Envelope
 from deltacompact.change_events.partitions import check_fixed
 from deltacompact.change_events.source_tables import SourceTable
@@ -228,13 +228,11 @@ class _Rows:
     def _of(self, places: Indices, field: str) -> pa.Table:
         """The rows in a field of these messages. Raises InputError where there is none."""
         column = self._messages[field].take(pa.array(places)) if field in self._messages.column_names else None
+        holds_rows = column is not None and pa.types.is_struct(column.type)
         if not len(places):
-            empty = column is None or not pa.types.is_struct(column.type)
-            return pa.table({}) if empty else _fields(column)
-        if column is None or not pa.types.is_struct(column.type) or column.null_count:
-            missing = 0 if column is None else int(np.argmax(np.asarray(column.is_null())))
-            if column is not None and not column.null_count:
-                raise InputError(f"{self._origin.name}: field {field!r} is {column.type}, it must hold rows")
+            return _fields(column) if holds_rows else pa.table({})
+        missing = 0 if column is None else first_null(column)
+        if missing is not None:
             operation = self._operation()[int(places[missing])].as_py()
             hint = (
                 ": without it nobody knows which row is gone (PostgreSQL: set REPLICA IDENTITY)"
@@ -244,6 +242,8 @@ class _Rows:
             raise InputError(
                 f"{self._origin.row(int(places[missing]))}: operation {operation!r} has no row in {field!r}{hint}"
             )
+        if not holds_rows:
+            raise InputError(f"{self._origin.name}: field {field!r} is {self._messages[field].type}, it must hold rows")
         return _fields(column)
 
     def _check_keys(self, rows: pa.Table, places: Indices, field: str) -> None:
@@ -254,8 +254,7 @@ class _Rows:
                     f"{self._origin.row(int(places[0]))}: {field!r} has no field {name!r}, {what} of the table "
                     f"(fields: {', '.join(rows.column_names)}){_advice(what, name)}"
                 )
-            if rows[name].null_count:
-                index = int(np.argmax(np.asarray(rows[name].is_null())))
+            if (index := first_null(rows[name])) is not None:
                 raise InputError(
                     f"{self._origin.row(int(places[index]))}: field {name!r} in {field!r}, {what} of the table, is null"
                     f"{_advice(what, name)}"
@@ -273,8 +272,7 @@ class _Rows:
                     f"({columns_shown(self._messages.column_names)})"
                 )
             values = found.take(pa.array(places))
-            if values.null_count:
-                index = int(np.argmax(np.asarray(values.is_null())))
+            if (index := first_null(values)) is not None:
                 raise InputError(f"{self._origin.row(int(places[index]))}: the message has no {key.name!r}, a sort key")
             rows = rows.append_column(key.name, values)
         return rows

@@ -109,3 +109,8 @@ def _one(batch: Sequence[Events]) -> Events:
         return Placed(pa.concat_tables([p.rows for p in placed]), np.concatenate([p.places for p in placed]))
 
     return Events(batch[0].name, together(lambda events: events.upserts), together(lambda events: events.deletes))
+
+
+def first_null(column: pa.ChunkedArray) -> int | None:
+    """The first row that has no value."""
+    return int(np.argmax(np.asarray(column.is_null()))) if column.null_count else None

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from deltacompact.base.errors import InputError, SchemaError
 from deltacompact.base.wording import columns_shown
-from deltacompact.change_events.events import Events, Indices, Origin, Placed
+from deltacompact.change_events.events import Events, Indices, Origin, Placed, first_null
 from deltacompact.change_events.routes import Routes
 from deltacompact.tabular import schemas
 
@@ -74,8 +74,7 @@ def check_partition_columns(table: pa.Table, names: Sequence[str], origin: Origi
                 f"{origin.name}: partition key {name!r} is no column of the rows "
                 f"({columns_shown(table.column_names)}): give its value in partition (--partition {name}=VALUE)"
             )
-        if table[name].null_count:
-            index = int(np.argmax(np.asarray(table[name].is_null())))
+        if (index := first_null(table[name])) is not None:
             raise InputError(
                 f"{origin.row(index)}: partition column {name!r} is null: correct the row, or append such rows apart, "
                 f"with partition={{{name!r}: None}} (--partition {name})"
