@@ -12,6 +12,7 @@ receiver died, stays in leased/ until its time comes, and is received from there
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -51,6 +52,7 @@ class DirectoryQueue:
         self._visibility_s = visibility_s
         self._receives_max = receives_max
         self._clock = clock
+        self._sends = itertools.count()
         self.unreadable = Unreadable()
         for name in ("ready", "leased", "dead", "unfinished"):
             try:
@@ -75,7 +77,8 @@ class DirectoryQueue:
         return cls(folder, visibility_s)
 
     def send(self, body: str, group: str = "") -> str:
-        name = f"{int(self._clock() * 1000):014d}-{uuid.uuid4().hex}"
+        # What one process sends within a millisecond is received in the order in which it was sent.
+        name = f"{int(self._clock() * 1000):014d}-{next(self._sends):08x}{uuid.uuid4().hex[8:]}"
         self._write(self._folder / "ready" / f"{name}.0", _encoded(body))
         return name
 

@@ -290,6 +290,14 @@ def test_a_dead_letter_cannot_command_a_terminal(tmp_path, capsys):
         assert "\\x1b[31m" in printed and not {"\x1b", "\x07", "\u202e"} & set(printed)
 
 
+def test_what_is_sent_within_a_millisecond_is_received_in_its_order(tmp_path):
+    queue = DirectoryQueue(tmp_path, clock=lambda: 1_763_000_000.0)
+    bodies = [f"message {number}" for number in range(40)]
+    for body in bodies:
+        queue.send(body)
+    assert [message.body for message in queue.receive(40, 0)] == bodies
+
+
 def test_dead_letters_of_a_queue_that_is_not_there_make_no_queue(tmp_path, capsys):
     assert run(["dlq", "list", "--queue", str(tmp_path / "typo")]) == 2
     assert "there is no queue in" in capsys.readouterr().err and not (tmp_path / "typo").exists()
