@@ -108,6 +108,16 @@ def relisted(array: pa.Array, type_: pa.DataType, item: Convert) -> pa.Array:
     return make.from_arrays(offsets, items, type=type_, mask=null_mask(array))
 
 
+def with_own_nulls(array: pa.Array, type_: pa.DataType | None = None) -> pa.Array:
+    """The same values, where each child of a struct that is null is null itself, at any depth."""
+    if pa.types.is_struct(array.type):
+        children = [with_own_nulls(child) for child in array.flatten()]  # flattening gives them their parent's nulls
+        return pa.StructArray.from_arrays(children, fields=list(array.type), mask=null_mask(array))
+    if pa.types.is_map(array.type):
+        return remapped(array, array.type, with_own_nulls, with_own_nulls)
+    return relisted(array, array.type, with_own_nulls) if is_list(array.type) else array
+
+
 def null_mask(array: pa.Array) -> pa.Array | None:
     """True for each null. None: no value is null."""
     return array.is_null() if array.null_count else None

@@ -25,6 +25,7 @@ from deltacompact.storage.memory import MemoryStore
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.storage.opening import open_object
 from deltacompact.tabular import schemas
+from deltacompact.tabular.conversion import with_own_nulls
 from deltacompact.tabular.damage import SHOWN_CHARACTERS
 from deltacompact.tabular.files import read
 from deltacompact.tabular.formats import delimiter_of, not_written, suffix_of
@@ -91,8 +92,8 @@ def _for_orc(table: pa.Table) -> pa.Table:
     """The table in a form that Arrow's ORC writer writes correctly.
 
     Dictionaries are decoded; ORC makes its own. Nested columns are copied: the writer ignores the offset of a sliced
-    struct and would write the values of other rows. Timestamps must fit nanoseconds, because the reader returns
-    nanoseconds: year 9999 is refused here.
+    struct, and the nulls of a struct in another one, and would write the values of other rows. Timestamps must fit
+    nanoseconds, because the reader returns nanoseconds: year 9999 is refused here.
     """
     changed: dict[int, tuple[pa.Field, pa.ChunkedArray]] = {}
     for number, field in enumerate(table.schema):
@@ -100,7 +101,8 @@ def _for_orc(table: pa.Table) -> pa.Table:
         if pa.types.is_dictionary(field.type):
             changed[number] = field.with_type(field.type.value_type), column.cast(field.type.value_type)
         elif pa.types.is_nested(field.type):
-            changed[number] = field, column.take(pa.array(np.arange(table.num_rows)))
+            copied = column.take(pa.array(np.arange(table.num_rows)))
+            changed[number] = field, pa.chunked_array([with_own_nulls(chunk) for chunk in copied.chunks], field.type)
         elif pa.types.is_timestamp(field.type) or pa.types.is_date64(field.type):
             try:
                 column.cast(pa.timestamp("ns"))
