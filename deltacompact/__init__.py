@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from deltacompact.compact import compact
     from deltacompact.delta_streams.taking_out import retract_file
     from deltacompact.delta_streams.versions import retract, rollback
-    from deltacompact.iceberg_modes.convert.convert import ConvertResult
+    from deltacompact.iceberg_modes.convert.result import ConvertResult
     from deltacompact.iceberg_modes.maintain.maintain import MaintainResult
     from deltacompact.iceberg_modes.result import ModeResult
     from deltacompact.iceberg_modes.rewrite.result import RewriteResult
-    from deltacompact.iceberg_modes.upsert.upsert import UpsertResult
+    from deltacompact.iceberg_modes.upsert.result import UpsertResult
     from deltacompact.maintenance.check import check
     from deltacompact.maintenance.vacuum.vacuum import vacuum
     from deltacompact.publication.publication import PublicationResult
@@ -97,8 +97,8 @@ _MODULES = {
     "delta_streams.taking_out": ("retract_file",),
     "delta_streams.versions": ("retract", "rollback"),
     "catalog.iceberg": ("IcebergCatalog",),
-    "iceberg_modes.convert.convert": ("ConvertResult",),
-    "iceberg_modes.upsert.upsert": ("UpsertResult",),
+    "iceberg_modes.convert.result": ("ConvertResult",),
+    "iceberg_modes.upsert.result": ("UpsertResult",),
     "iceberg_modes.maintain.maintain": ("MaintainResult",),
     "iceberg_modes.rewrite.result": ("RewriteResult",),
     "iceberg_modes.result": ("ModeResult",),

@@ -26,7 +26,7 @@ from deltacompact.base.settings import DEFAULTS, Options
 from deltacompact.base.wording import one_line
 from deltacompact.catalog.delta_streams import DeltaStreamCatalog
 from deltacompact.delta_streams.destinations import check_destination
-from deltacompact.delta_streams.listing import idle_streams, keep_listing
+from deltacompact.delta_streams.idle_streams import idle_streams, keep_listing
 from deltacompact.delta_streams.partition import DeltaStreamPartition
 from deltacompact.delta_streams.table_documents import check_keys, no_keys_yet
 from deltacompact.executors.choose import capacities, executors_for, share_slots

@@ -25,9 +25,9 @@ from deltacompact.iceberg.comparison import Comparison, comparison
 from deltacompact.iceberg.table import pyiceberg_door
 from deltacompact.iceberg.table.metadata import MAIN, PUBLICATION, Snapshot
 from deltacompact.iceberg.table.table_state import StateReader, TableState
-from deltacompact.iceberg_modes.convert.convert import ConvertResult
 from deltacompact.iceberg_modes.convert.mode import CONVERT
 from deltacompact.iceberg_modes.convert.plan import ConvertPlan
+from deltacompact.iceberg_modes.convert.result import ConvertResult
 from deltacompact.iceberg_modes.driver import ModeRun
 from deltacompact.iceberg_modes.expected import Expected
 from deltacompact.iceberg_modes.maintain.maintain import Maintain, MaintainResult
@@ -39,7 +39,7 @@ from deltacompact.iceberg_modes.rewrite.result import RewriteResult
 from deltacompact.iceberg_modes.steps import no_sink
 from deltacompact.iceberg_modes.upsert.mode import UPSERT
 from deltacompact.iceberg_modes.upsert.plan import UpsertPlan
-from deltacompact.iceberg_modes.upsert.upsert import UpsertResult
+from deltacompact.iceberg_modes.upsert.result import UpsertResult
 from deltacompact.iceberg_modes.watching import WatchedBranch
 
 
@@ -197,7 +197,7 @@ class IcebergCatalog:
     ) -> ModeRun[Plan, Result]:
         table = self._compactable(table_id)
         chosen = mode.read_options(_named(options), table.metadata.properties)
-        return ModeRun(mode, table, branch, chosen, settings or Settings(), emit=emit)
+        return ModeRun(table, branch, chosen, settings or Settings(), emit=emit, mode=mode)
 
     def _compactable(self, table_id: str) -> pyiceberg_door.IcebergTable:
         """The table, unless its files belong to somebody else or nothing could be committed. Raises InputError."""

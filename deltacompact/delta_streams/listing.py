@@ -4,31 +4,19 @@
                             day=1995-04-04   version 2-77…, 7 entries, 3 deltas wait
                             … 998 others
 
-    LIST orders/ from day=1995-04-03/stream/4-a1…/…01.json on
-         day=1995-04-03/stream/4-a1…/…01.json         still the last entry: this stream is idle
-         day=1995-04-04/data/…   stream/2-77…/…06.json, …07.json       an entry came: open this stream
-         …                                            up to 1,000 keys in one request
-    LIST orders/ from the next stream on that the keys did not reach
-
-So a table with little in each partition costs a request for every 1,000 keys, and one with long logs and many files a
-request for each partition. Nothing depends on the listing for correctness: it is written by whoever found that too many
-streams were not as it says. A missing, stale or damaged one means that streams are opened one by one.
+Nothing depends on the listing for correctness: whoever finds that too many streams are not as it says writes it anew.
+A missing, stale or damaged one means that streams are opened one by one.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
-from bisect import bisect_left
-from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import astuple, dataclass
-from itertools import islice
 from typing import TYPE_CHECKING
 
 from deltacompact.base.errors import NotFoundError
 from deltacompact.base.model import FORMAT_VERSION, Partition
-from deltacompact.base.partitions import side_by_side
 from deltacompact.delta_streams.paths import GENESIS, TablePaths, is_version
 from deltacompact.storage.checksummed import checksum
 from deltacompact.storage.objects import ObjectStore
@@ -36,12 +24,6 @@ from deltacompact.table.ports import NothingToDo
 
 if TYPE_CHECKING:
     from deltacompact.delta_streams.log.state import StreamState
-    from deltacompact.delta_streams.streams import Streams
-
-_SHARE_MIN = 16
-"""Streams that one thread looks through: with fewer, a page of keys would be read in vain too often."""
-_STALE_SHARE = 1 / 64
-"""Of the streams of a table, so many must have turned out not to be as listed before somebody lists them anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,105 +57,22 @@ class ListedStream:
 Listing = dict[Partition, ListedStream]
 
 
-def read_listing(catalog: Streams, table_id: str) -> Listing:
-    """The listing of a table; empty where there is none, or it is damaged or of another table."""
+def read_listing(store: ObjectStore, table_id: str, keys: Sequence[str]) -> Listing:
+    """The listing of a table with these partition keys; empty where there is none, damaged, or of another one."""
     paths = TablePaths.of(table_id)
     try:
-        document = json.loads(catalog.store.get(paths.listing))
+        document = json.loads(store.get(paths.listing))
         streams = document["streams"]
         if document["format"] != FORMAT_VERSION or document["sha256"] != checksum([paths.root, streams]):
             return {}
-        keys = catalog.declared(table_id).partition_keys
         found = {Partition(tuple(zip(keys, values, strict=True))): ListedStream(*fields) for values, *fields in streams}
         return {partition: listed for partition, listed in found.items() if is_version(listed.version)}
     except (NotFoundError, ValueError, LookupError, TypeError):
         return {}
 
 
-def write_listing(catalog: Streams, table_id: str, listing: Listing) -> None:
+def write_listing(store: ObjectStore, table_id: str, listing: Listing) -> None:
     paths = TablePaths.of(table_id)
     streams = [[[value for _, value in partition.values], *astuple(stream)] for partition, stream in listing.items()]
     document = {"format": FORMAT_VERSION, "streams": streams, "sha256": checksum([paths.root, streams])}
-    catalog.store.put(paths.listing, json.dumps(document, separators=(",", ":")).encode())
-
-
-def idle_streams(
-    catalog: Streams, table_id: str, partitions: Sequence[Partition], purge: bool = False
-) -> dict[Partition, NothingToDo]:
-    """The partitions that need no compaction into the table itself, told without opening their streams.
-
-    The others may need one or not. A store on this machine has no listings: opening a stream takes no time there.
-    """
-    if len(partitions) < catalog.log_limits.streams_listed_min or not catalog.is_remote:
-        return {}
-    known = {**catalog.listing(table_id), **_remembered(catalog, table_id, partitions)}
-    asked = set(partitions)
-    idle = {partition: stream for partition, stream in known.items() if partition in asked and stream.is_idle(purge)}
-    unchanged = _unchanged(catalog, TablePaths.of(table_id), idle)
-    return {partition: idle[partition].nothing_to_do for partition in unchanged}
-
-
-def keep_listing(catalog: Streams, table_id: str, partitions: Sequence[Partition]) -> None:
-    """Write the listing anew where many of these streams, which this process has opened, are not as it says."""
-    if len(partitions) < catalog.log_limits.streams_listed_min or not catalog.is_remote:
-        return
-    listed, found = catalog.listing(table_id), _remembered(catalog, table_id, partitions)
-    stale = sum(listed.get(partition) != stream for partition, stream in found.items())
-    if stale > len(partitions) * _STALE_SHARE:
-        with contextlib.suppress(Exception):  # it only saves time; some readers may not write
-            listing = {**listed, **found}
-            write_listing(catalog, table_id, listing)
-            catalog.remember_listing(table_id, listing)
-
-
-def _remembered(catalog: Streams, table_id: str, partitions: Iterable[Partition]) -> Listing:
-    """The streams whose log this process has read."""
-    states = {partition: catalog.log(table_id, partition).remembered for partition in partitions}
-    return {partition: ListedStream.of(state) for partition, state in states.items() if state}
-
-
-# Which streams have no entry more
-
-
-@dataclass(frozen=True, slots=True)
-class _Tail:
-    """The last known entry of a stream, and the folder that the next one would appear in."""
-
-    partition: Partition
-    folder: str
-    last: str
-
-
-def _unchanged(catalog: Streams, paths: TablePaths, listing: Listing) -> set[Partition]:
-    """The streams to whose listed version no entry has come. Of the others, a few may be unchanged as well."""
-    tails = []
-    for partition, stream in listing.items():
-        stream_paths = paths.stream(partition)
-        last = stream_paths.entry(stream.version, stream.tail - 1)
-        tails.append(_Tail(partition, stream_paths.version(stream.version), last))
-    tails.sort(key=lambda tail: tail.last)
-    share = max(_SHARE_MIN, -(-len(tails) // catalog.at_once))
-    shares = [tails[first : first + share] for first in range(0, len(tails), share)]
-    page, root = catalog.log_limits.keys_in_a_page, f"{paths.root}/"
-    found = side_by_side(shares, lambda tails: _looked_through(catalog.store, root, tails, page), catalog.at_once)
-    return {partition for unchanged in found for partition in unchanged}
-
-
-def _looked_through(store: ObjectStore, root: str, tails: Sequence[_Tail], page_keys: int) -> list[Partition]:
-    """Go through a sorted share of the streams, a page of keys at a time."""
-    todo, found = deque(tails), list[Partition]()
-    while todo:
-        first = todo[0]
-        from_here = store.list(root, first.last.removesuffix(".json"))
-        page = [stat.path for stat in islice(from_here, page_keys)]
-        whole = len(page) < page_keys
-        while todo and (whole or f"{todo[0].folder}~" < page[-1]):  # "~" follows every name in the folder
-            tail = todo.popleft()
-            place = bisect_left(page, tail.last)
-            is_there = place < len(page) and page[place] == tail.last
-            is_last = place + 1 >= len(page) or not page[place + 1].startswith(tail.folder)
-            if is_there and is_last:
-                found.append(tail.partition)
-        if todo and todo[0] is first:
-            todo.popleft()  # more than a page has come: it is changed
-    return found
+    store.put(paths.listing, json.dumps(document, separators=(",", ":")).encode())

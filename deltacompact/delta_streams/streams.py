@@ -72,7 +72,7 @@ class Streams(Tables):
     def listing(self, table_id: str) -> Listing:
         """The listing of a table as this process first read it, or wrote it: see listing.py."""
         if table_id not in self._listings:
-            self._listings[table_id] = read_listing(self, table_id)
+            self._listings[table_id] = read_listing(self.store, table_id, self.declared(table_id).partition_keys)
         return self._listings[table_id]
 
     def remember_listing(self, table_id: str, listing: Listing) -> None:

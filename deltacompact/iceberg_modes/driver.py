@@ -9,7 +9,7 @@ session     written and committed              what others touched is planned ag
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from deltacompact.base.errors import ConflictError
 from deltacompact.base.events import ModeFinished, WaitingForSession
@@ -21,7 +21,7 @@ from deltacompact.iceberg.table.table_state import StateReader, TableState
 from deltacompact.iceberg_modes.journal.journal import Planned
 from deltacompact.iceberg_modes.journal.left_behind import Left, LeftSession, left_behind
 from deltacompact.iceberg_modes.journal.resume import Resumption, landed_inputs, resume
-from deltacompact.iceberg_modes.mode import Plan, Result
+from deltacompact.iceberg_modes.mode import Mode, Plan, Result
 from deltacompact.iceberg_modes.modes import known_mode
 from deltacompact.iceberg_modes.session import EVERYWHERE, Session
 from deltacompact.iceberg_modes.steps import Call
@@ -32,7 +32,9 @@ REDONE_MAX = 3
 
 @dataclass(frozen=True, slots=True)
 class ModeRun(Call[Plan, Result]):
-    """A call that is carried out."""
+    """A call of a mode, which is carried out."""
+
+    mode: Mode[Plan, Result] = field(kw_only=True)
 
     def plan(self) -> Plan:
         """The plan for the branch. Writes nothing."""

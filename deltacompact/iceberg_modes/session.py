@@ -71,7 +71,7 @@ class Session(Generic[Plan, Group, Written, Outcome, Result]):
         """Write and commit all groups. Raises Interrupted after Ctrl-C, which says what was written."""
         rows, size = sum(group.rows for group in self.groups), sum(group.bytes for group in self.groups)
         call, table_id = self.work.call, self.work.plan.table_id
-        call.emit(ModeStarted(table_id, EVERYWHERE, call.mode.name, len(self.groups), rows, size))
+        call.emit(ModeStarted(table_id, EVERYWHERE, self.work.plan.mode, len(self.groups), rows, size))
         with giving_signs(self.journal.session, self.journal.sign, call.signs) as stop_signs, session_memory():
             try:
                 self._commit_by_commit()

@@ -26,8 +26,8 @@ from deltacompact.iceberg_modes.journal.journal import Planned, WrittenGroup
 from deltacompact.iceberg_modes.journal.left_behind import Left
 from deltacompact.iceberg_modes.journal.resume import Resumption
 from deltacompact.iceberg_modes.journal.signs_of_life import Signs
-from deltacompact.iceberg_modes.mode import Mode, Plan, Result
-from deltacompact.iceberg_modes.plan import ScanTaskGroup
+from deltacompact.iceberg_modes.plan import ModePlan, ScanTaskGroup
+from deltacompact.iceberg_modes.result import ModeResult
 from deltacompact.planning.plan import Capacity
 
 
@@ -44,6 +44,8 @@ class OutcomeOfGroups(Protocol):
     def group_count(self) -> int: ...
 
 
+Plan = TypeVar("Plan", bound=ModePlan)
+Result = TypeVar("Result", bound=ModeResult)
 Group = TypeVar("Group", bound=ScanTaskGroup[Any])
 Written = TypeVar("Written")
 Outcome = TypeVar("Outcome", bound=OutcomeOfGroups)
@@ -51,9 +53,8 @@ Outcome = TypeVar("Outcome", bound=OutcomeOfGroups)
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[Plan, Result]):
-    """A mode, a branch of a table, the options, and how the work is run."""
+    """A branch of a table, the options, and how the work is run."""
 
-    mode: Mode[Plan, Result]
     table: IcebergTable
     branch: str
     options: Any

@@ -121,13 +121,13 @@ class Twice:
 
 def convert(lake, branch="main", settings=TINY, sizes=SMALL, **options):
     chosen = convert_options({"key-index": "true"} | {name.replace("_", "-"): value for name, value in options.items()})
-    return ModeRun(CONVERT, IcebergTable.load(lake.catalog, T), branch, chosen, settings, sizes).run()
+    return ModeRun(IcebergTable.load(lake.catalog, T), branch, chosen, settings, sizes, mode=CONVERT).run()
 
 
 def upsert(lake, settings=TINY, sizes=SMALL, **options):
     named = {name.replace("_", "-"): value for name, value in options.items()}
     chosen = upsert_options({"key-columns": "id", "key-index": "true"} | named)
-    return ModeRun(UPSERT, IcebergTable.load(lake.catalog, T), "main", chosen, settings, sizes).run()
+    return ModeRun(IcebergTable.load(lake.catalog, T), "main", chosen, settings, sizes, mode=UPSERT).run()
 
 
 def index_files(lake):

@@ -51,7 +51,7 @@ def prepared(lake, branch=MAIN, catalog=None, run=SETTINGS, sizes=TINY, before_c
     options = {names[name]: value for name, value in chosen.items()}
     if "max_commits" in chosen:
         options["partial-progress.enabled"] = True
-    return ModeRun(CONVERT, table, branch, convert_options(options), run, sizes, before_commit, **own)
+    return ModeRun(table, branch, convert_options(options), run, sizes, before_commit, **own, mode=CONVERT)
 
 
 def convert(lake, **others):

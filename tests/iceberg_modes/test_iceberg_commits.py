@@ -186,7 +186,9 @@ def test_a_commit_on_another_branch_meanwhile_costs_one_attempt(lake):
 def test_manifests_of_refused_attempts_are_deleted(lake):
     table_of(lake, [1, 2])
     named = racing(lake, lambda: lake.append(T, rows(500)))
-    ModeRun(REWRITE, IcebergTable.load(named, T), MAIN, rewrite_options({"rewrite-all": "true"}, {}), SETTINGS).run()
+    ModeRun(
+        IcebergTable.load(named, T), MAIN, rewrite_options({"rewrite-all": "true"}, {}), SETTINGS, mode=REWRITE
+    ).run()
     assert ids(lake) == [1, 2, 500]
     reachable = _reachable_metadata(lake)
     stored = {path.name for path in Path(lake.folder, "warehouse").rglob("*.avro")}
@@ -195,7 +197,7 @@ def test_manifests_of_refused_attempts_are_deleted(lake):
 
 def _rewrite_with(catalog):
     return ModeRun(
-        REWRITE, IcebergTable.load(catalog, T), MAIN, rewrite_options({"rewrite-all": "true"}, {}), SETTINGS
+        IcebergTable.load(catalog, T), MAIN, rewrite_options({"rewrite-all": "true"}, {}), SETTINGS, mode=REWRITE
     ).run()
 
 

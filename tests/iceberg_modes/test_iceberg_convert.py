@@ -111,7 +111,7 @@ def test_a_second_run_finds_nothing_to_do_and_says_why(lake):
     lake.create("ns.empty", COLUMNS)
     assert lake.state("ns.empty").snapshot is None
     assert IcebergTable.load(lake.catalog, "ns.empty")
-    empty = ModeRun(CONVERT, IcebergTable.load(lake.catalog, "ns.empty"), MAIN, ConvertOptions(), SETTINGS).run()
+    empty = ModeRun(IcebergTable.load(lake.catalog, "ns.empty"), MAIN, ConvertOptions(), SETTINGS, mode=CONVERT).run()
     assert empty.nothing_to_do == "the branch has no equality deletes"
 
 

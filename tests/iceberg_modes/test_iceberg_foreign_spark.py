@@ -41,7 +41,7 @@ def test_a_hive_layout_that_spark_added_reads_the_same_when_it_has_been_compacte
     lake.delete_by_key(T, {"id": [4], "kind": ["a b"]}, partition=(day, "a b"))
     before = spark_lake.rows(T)
     assert sorted(row["id"] for row in before) == [0, 1, 2, 3, 5]
-    ModeRun(CONVERT, IcebergTable.load(lake.catalog, T), MAIN, convert_options({}), SETTINGS).run()
+    ModeRun(IcebergTable.load(lake.catalog, T), MAIN, convert_options({}), SETTINGS, mode=CONVERT).run()
     result = lake.rewrite(T, rewrite_all=True)
     assert (result.files_in, result.dead_by_position) == (4, 1)
     with lake.catalog.load_table(T).transaction() as change:

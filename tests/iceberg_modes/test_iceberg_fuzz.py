@@ -175,7 +175,7 @@ class World:
                 self.lake.rewrite(T, branch, rewrite_all=True, **own)
             else:
                 table = IcebergTable.load(self.lake.catalog, T)
-                ModeRun(CONVERT, table, branch, convert_options({}), SETTINGS, **own).run()
+                ModeRun(table, branch, convert_options({}), SETTINGS, **own, mode=CONVERT).run()
         others()
         self.said.append(f"{branch}: {before} rows before")
 

@@ -39,7 +39,7 @@ def test_zero_and_minus_zero_are_two_partitions(lake, mode):
     if mode == "rewrite":
         lake.rewrite(T, rewrite_all=True)
     else:
-        ModeRun(CONVERT, IcebergTable.load(lake.catalog, T), "main", convert_options({})).run()
+        ModeRun(IcebergTable.load(lake.catalog, T), "main", convert_options({}), mode=CONVERT).run()
     assert [(row["id"], str(row["f"])) for row in lake.rows(T)] == [(1, "0.0"), (2, "-0.0"), (2, "0.0")]
     state = lake.state(T)
     assert sorted(str(entry.file.partition[0]) for entry in state.data) == ["-0.0", "0.0"]

@@ -87,7 +87,7 @@ class History:
             self.lake.rewrite(T, rewrite_all=True, before_commit=others)
         else:
             table = IcebergTable.load(self.lake.catalog, T)
-            ModeRun(CONVERT, table, "main", convert_options({}), SETTINGS, before_commit=others).run()
+            ModeRun(table, "main", convert_options({}), SETTINGS, before_commit=others, mode=CONVERT).run()
         others()  # where there was nothing to commit
 
     def do(self, kind: str) -> None:

@@ -62,7 +62,7 @@ def test_what_it_had_written_when_it_died_is_committed_by_the_next_call(lake, ca
 
     table = IcebergTable.load(lake.catalog, T)
     with pytest.raises(KeyboardInterrupt, match="3 of 3 groups written and not committed"):
-        ModeRun(COPY, table, "main", COPY.read_options({}, {}), SETTINGS, before_commit=die).run()
+        ModeRun(table, "main", COPY.read_options({}, {}), SETTINGS, before_commit=die, mode=COPY).run()
     assert copied(lake) == 0
     result = compact(catalog, mode=mode)
     assert copied(lake) == 3

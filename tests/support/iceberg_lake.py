@@ -259,7 +259,7 @@ class Lake:
         table = IcebergTable.load(self.catalog, table_id)
         own = {name: others.pop(name) for name in ("sizes", "before_commit", "emit", "signs") if name in others}
         chosen = {_iceberg_name(name): value for name, value in others.items()}
-        return ModeRun(REWRITE, table, branch, rewrite_options(chosen, table.metadata.properties), settings, **own)
+        return ModeRun(table, branch, rewrite_options(chosen, table.metadata.properties), settings, **own, mode=REWRITE)
 
     def store(self, table_id: str) -> ObjectStore:
         return locations.store_of(IcebergTable.load(self.catalog, table_id).metadata.location, {})

@@ -24,7 +24,7 @@ from deltacompact.iceberg.table.table_state import TableState, scope_of
 from deltacompact.iceberg_modes.driver import ModeRun
 from deltacompact.iceberg_modes.upsert.mode import UPSERT
 from deltacompact.iceberg_modes.upsert.options import upsert_options
-from deltacompact.iceberg_modes.upsert.upsert import UpsertResult
+from deltacompact.iceberg_modes.upsert.result import UpsertResult
 
 LAST_UPDATED = 2147483539
 """The column in which rows of version 3 may have a sequence number of their own."""
@@ -36,7 +36,7 @@ def prepared(lake: Lake, table_id: str = "ns.t", branch: str = "main", settings:
     """An upsert. Options are named with underscores: key_columns="id"."""
     own = {name: others.pop(name) for name in ("sizes", "before_commit") if name in others}
     options = upsert_options({name.replace("_", "-"): value for name, value in others.items()})
-    return ModeRun(UPSERT, IcebergTable.load(lake.catalog, table_id), branch, options, settings, **own)
+    return ModeRun(IcebergTable.load(lake.catalog, table_id), branch, options, settings, **own, mode=UPSERT)
 
 
 def upsert(lake: Lake, table_id: str = "ns.t", branch: str = "main", **others: Any) -> UpsertResult:

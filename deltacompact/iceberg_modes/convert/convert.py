@@ -27,47 +27,15 @@ from deltacompact.iceberg_modes.convert.options import NAME, ConvertOptions
 from deltacompact.iceberg_modes.convert.plan import AskedGroup, ConvertPlan, plan_conversion
 from deltacompact.iceberg_modes.convert.plan_document import equality_paths, plan_document, plan_from_json
 from deltacompact.iceberg_modes.convert.proposals import Converted, ConvertOutcome, ProposeConversion
+from deltacompact.iceberg_modes.convert.result import ConvertResult
 from deltacompact.iceberg_modes.convert.resumption import resume_conversion
 from deltacompact.iceberg_modes.convert.words import plan_lines, result_lines
 from deltacompact.iceberg_modes.expected import Expected, expected, written_s
 from deltacompact.iceberg_modes.journal.journal import WrittenGroup, name_of_files
 from deltacompact.iceberg_modes.journal.left_behind import Left
 from deltacompact.iceberg_modes.journal.recorded_marks import record_of
-from deltacompact.iceberg_modes.result import ModeResult
 from deltacompact.iceberg_modes.steps import Call, Reads, Steps, Work, with_deletes
 from deltacompact.planning.plan import Capacity
-
-
-@dataclass(slots=True)
-class ConvertResult(ModeResult):
-    """What a conversion did.
-
-    equality_deletes_removed    equality-delete files that are gone
-    equality_deletes_left       those that stay: they may apply to data files that came meanwhile, or that were given up
-    data_files_asked            data files whose keys were looked up, and their rows
-    rows_marked                 rows that are newly deleted by position
-    delete_files_written        position-delete files, or deletion vectors
-    delete_files_superseded     deletes by position whose rows are in a new deletion vector
-    """
-
-    equality_deletes_removed: int = 0
-    equality_deletes_left: int = 0
-    data_files_asked: int = 0
-    rows_asked: int = 0
-    rows_marked: int = 0
-    delete_files_written: int = 0
-    delete_files_superseded: int = 0
-
-    def count(self, done: Committed[ConvertOutcome]) -> None:
-        """Add what a commit brought."""
-        self.equality_deletes_left = done.outcome.left
-        if done.snapshot is None:
-            return
-        self.snapshots.append(done.snapshot.snapshot_id)
-        self.equality_deletes_removed += done.outcome.removed
-        self.rows_marked += sum(mark.new_rows for mark in done.outcome.marks)
-        self.delete_files_written += len(done.outcome.marks)
-        self.delete_files_superseded += done.outcome.superseded
 
 
 def _planned(call: Call[ConvertPlan, ConvertResult], state: TableState, left: Left) -> ConvertPlan:

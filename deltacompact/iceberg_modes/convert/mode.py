@@ -8,8 +8,8 @@ from deltacompact.iceberg_modes.convert.options import NAME, ConvertOptions, con
 from deltacompact.iceberg_modes.mode import Mode
 
 if TYPE_CHECKING:
-    from deltacompact.iceberg_modes.convert.convert import ConvertResult
     from deltacompact.iceberg_modes.convert.plan import ConvertPlan
+    from deltacompact.iceberg_modes.convert.result import ConvertResult
     from deltacompact.iceberg_modes.steps import Steps
 
 

@@ -14,8 +14,8 @@ from deltacompact.base.wording import counted
 from deltacompact.iceberg_modes.words import snapshots_of, stay_lines, whole_result
 
 if TYPE_CHECKING:
-    from deltacompact.iceberg_modes.convert.convert import ConvertResult
     from deltacompact.iceberg_modes.convert.plan import ConvertPlan
+    from deltacompact.iceberg_modes.convert.result import ConvertResult
 
 _DELETES = "equality-delete file"
 

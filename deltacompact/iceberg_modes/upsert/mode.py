@@ -10,7 +10,7 @@ from deltacompact.iceberg_modes.upsert.options import NAME, UpsertOptions, upser
 if TYPE_CHECKING:
     from deltacompact.iceberg_modes.steps import Steps
     from deltacompact.iceberg_modes.upsert.plan import UpsertPlan
-    from deltacompact.iceberg_modes.upsert.upsert import UpsertResult
+    from deltacompact.iceberg_modes.upsert.result import UpsertResult
 
 
 def _steps() -> Steps[UpsertPlan, UpsertResult]:

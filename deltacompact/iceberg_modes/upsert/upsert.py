@@ -26,50 +26,15 @@ from deltacompact.iceberg.table.table_state import StateReader, TableState
 from deltacompact.iceberg_modes.expected import expected, hashed_s
 from deltacompact.iceberg_modes.journal.journal import Planned, WrittenGroup, name_of_files
 from deltacompact.iceberg_modes.journal.resume import Resumption
-from deltacompact.iceberg_modes.result import ModeResult
 from deltacompact.iceberg_modes.steps import Call, Steps, Work
 from deltacompact.iceberg_modes.upsert.comparing import KeyComparison
 from deltacompact.iceberg_modes.upsert.plan import KeySpace, SpaceGroup, UpsertPlan, plan_upsert
 from deltacompact.iceberg_modes.upsert.plan_document import plan_document, plan_from_json
 from deltacompact.iceberg_modes.upsert.proposals import MarkedSpace, ProposeMemory, ProposeUpsert, UpsertOutcome
+from deltacompact.iceberg_modes.upsert.result import UpsertResult
 from deltacompact.iceberg_modes.upsert.resumption import is_by, record_of, resume_upsert
 from deltacompact.iceberg_modes.upsert.validation import ComparedSpace, compared_spaces
 from deltacompact.iceberg_modes.upsert.words import plan_lines, result_lines
-
-
-@dataclass(slots=True)
-class UpsertResult(ModeResult):
-    """What an upsert did. Rows that were compared = keys that live + superseded rows + rows that deleted their key.
-
-    `rows_superseded` includes rows of keys whose newest row is a delete.
-    """
-
-    compared_by: str = ""
-    files: int = 0
-    files_marked: int = 0
-    rows_compared: int = 0
-    keys: int = 0
-    rows_superseded: int = 0
-    rows_deleting: int = 0
-    delete_files_added: int = 0
-    delete_files_removed: int = 0
-
-    def count(self, done: Committed[UpsertOutcome]) -> None:
-        """Add what one commit did. A key space that is refused is counted when it is compared again."""
-        if done.snapshot is not None and done.outcome.paths:
-            self.snapshots.append(done.snapshot.snapshot_id)
-        elif done.snapshot is not None:
-            self.notes.append(f"snapshot {done.snapshot.snapshot_id} changes no file: it says what has been compared")
-        self.delete_files_removed += done.outcome.removed_deletes
-        for marked in done.outcome.spaces:
-            self.delete_files_added += len(marked.marks)
-            for one in marked.space.inputs:
-                self.files += 1
-                self.files_marked += one.file.dead > 0
-                self.rows_compared += one.file.live + one.file.dead
-                self.keys += one.file.live
-                self.rows_superseded += one.file.superseded
-                self.rows_deleting += one.file.deletes
 
 
 @dataclass(slots=True)

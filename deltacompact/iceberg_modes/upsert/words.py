@@ -16,7 +16,7 @@ from deltacompact.iceberg_modes.words import snapshots_of, whole_result
 
 if TYPE_CHECKING:
     from deltacompact.iceberg_modes.upsert.plan import UpsertPlan
-    from deltacompact.iceberg_modes.upsert.upsert import UpsertResult
+    from deltacompact.iceberg_modes.upsert.result import UpsertResult
 
 
 def plan_lines(plan: UpsertPlan) -> list[str]:
