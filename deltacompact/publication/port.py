@@ -71,7 +71,7 @@ class ShownFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ToShow:
     """What is to be shown now, by stream folder: files by location, and the numbers of the versions that have them.
 
     `deltas_left_out` are not compacted yet.
@@ -87,7 +87,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownCommit:
     """What a commit has changed. `snapshot` is the snapshot's id or the version of the table; None: no commit."""
 
     snapshot: int | None
@@ -110,7 +110,7 @@ class PublishedTable(Protocol):
     def check(self, files: Sequence[ShownFile]) -> None:
         """Raise SchemaError for files that readers of the table would misread."""
 
-    def show(self, wanted: Callable[[], Wanted]) -> Shown:
+    def show(self, wanted: Callable[[], ToShow]) -> ShownCommit:
         """Make one commit with the difference. Raises InputError where others have put files into the table."""
 
 

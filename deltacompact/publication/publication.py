@@ -33,7 +33,7 @@ from deltacompact.publication.columns import (
     refuse_widened,
     with_partition_keys,
 )
-from deltacompact.publication.port import PublicationTarget, PublishedTable, ShownFile, Source, Wanted
+from deltacompact.publication.port import PublicationTarget, PublishedTable, ShownFile, Source, ToShow
 from deltacompact.publication.targets import target_of
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ class _Publishing:
     def _columns(self, streams: Iterable[_Stream]) -> pa.Schema:
         return joined((stream.columns for stream in streams), f"table {self._table_id!r}")
 
-    def _wanted(self, columns: pa.Schema) -> Wanted:
+    def _wanted(self, columns: pa.Schema) -> ToShow:
         streams, _ = self._streams()
         if not joined([columns, self._columns(streams)], f"table {self._table_id!r}").equals(columns):
             raise _ColumnsChangedError
@@ -211,7 +211,7 @@ class _Publishing:
             shown = [ShownFile(self._where + file.path, file, values) for file in files]
             wanted[folder] = {file.location: file for file in shown}
             versions[folder] = int(stream.state.version.partition("-")[0])
-        return Wanted(wanted, versions, _waiting(streams))
+        return ToShow(wanted, versions, _waiting(streams))
 
 
 def _waiting(streams: Iterable[_Stream]) -> int:

@@ -28,7 +28,7 @@ from deltacompact.planning.plan import CompactionPlan, Round
 from deltacompact.session.compacted_files import compacted_files
 from deltacompact.session.last_round import LastRound, fold_last_round, resumed_last_round
 from deltacompact.session.records import PUBLISHED, SessionRecords, completion, session_id
-from deltacompact.session.rounds import Folding, before_the_rounds, fold_round, resumed_round
+from deltacompact.session.rounds import BetweenRounds, before_the_rounds, fold_round, resumed_round
 from deltacompact.session.stages import SessionMeasures, Stages
 from deltacompact.session.workbench import Workbench
 from deltacompact.steps.dedupe import FoldCounts
@@ -96,13 +96,13 @@ class CompactionSession:
         self._tell(FilesDecided, counted_reasons(last.outputs.decision.files))
         return self._publish(last, compacted_files(self._bench, last))
 
-    def _round(self, round_: Round, before: Folding) -> Folding:
+    def _round(self, round_: Round, before: BetweenRounds) -> BetweenRounds:
         self._check_before_resuming()
         resumed = resumed_round(self._bench, round_)
         self.rounds_resumed += resumed is not None
         return resumed or fold_round(self._bench, round_, before)
 
-    def _last_round(self, before: Folding) -> LastRound:
+    def _last_round(self, before: BetweenRounds) -> LastRound:
         self._check_before_resuming()
         resumed = resumed_last_round(self._bench)
         self.rounds_resumed += resumed is not None

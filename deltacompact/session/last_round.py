@@ -29,7 +29,7 @@ from deltacompact.planning.sizing import fits_exchange
 from deltacompact.session.all_to_all import gather, scatter
 from deltacompact.session.output_tasks import MasksOf, submit_output
 from deltacompact.session.records import completion, round_name, understood
-from deltacompact.session.rounds import Deduped, Folding, dedupe_round
+from deltacompact.session.rounds import BetweenRounds, Deduped, dedupe_round
 from deltacompact.session.workbench import Workbench
 from deltacompact.steps.assign_pointers import FoldedBuckets, IndexResult, IndexTask, assign, survivors, write_index
 from deltacompact.steps.dedupe import FoldCounts
@@ -50,7 +50,7 @@ class LastRound:
     under_way: Mapping[ChainFileNumber, SubmittedTask] = field(default_factory=dict)
 
 
-def fold_last_round(bench: Workbench, before: Folding) -> LastRound:
+def fold_last_round(bench: Workbench, before: BetweenRounds) -> LastRound:
     """Fold the remaining deltas, decide about each file, write the index, and record all of it."""
     round_ = bench.plan.rounds[-1]
     deduped = dedupe_round(bench, round_, before)

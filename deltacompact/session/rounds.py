@@ -42,7 +42,7 @@ from deltacompact.steps.shuffle import ParcelLayout
 
 
 @dataclass(frozen=True, slots=True)
-class Folding:
+class BetweenRounds:
     """A session between rounds: its index, the counts so far, and the number of live rows by ordinal."""
 
     index: BaseIndex
@@ -70,20 +70,20 @@ class Deduped:
         return replace(self, died=())
 
 
-def before_the_rounds(bench: Workbench) -> Folding:
+def before_the_rounds(bench: Workbench) -> BetweenRounds:
     """The table's index with its rows, rehashed where the plan says so."""
     plan, manifest = bench.plan, bench.plan.base_manifest
     live = np.array([source.file.live_rows if source.in_base else 0 for source in plan.sources], np.int64)
     if manifest is None:
-        return Folding(BaseIndex(empty_manifest(plan.encoding, plan.hash_bucket_count)), FoldCounts(), live)
+        return BetweenRounds(BaseIndex(empty_manifest(plan.encoding, plan.hash_bucket_count)), FoldCounts(), live)
     if plan.rehash and bench.records.earlier(round_name(1)) is None:
         manifest = _rehashed(bench, manifest)
-    return Folding(
+    return BetweenRounds(
         BaseIndex(manifest, plan.base_ordinals), FoldCounts(live=manifest.rows, tombstones=manifest.tombstones), live
     )
 
 
-def fold_round(bench: Workbench, round_: Round, before: Folding) -> Folding:
+def fold_round(bench: Workbench, round_: Round, before: BetweenRounds) -> BetweenRounds:
     """Fold the deltas of one round, and record the index with session ordinals."""
     deduped = dedupe_round(bench, round_, before)
     assert deduped.index is not None, "only the last round hands its entries over"
@@ -92,11 +92,11 @@ def fold_round(bench: Workbench, round_: Round, before: Folding) -> Folding:
     record = {**completion(bench.plan, round_, ref), **folded}
     stored = bench.records.put(round_name(round_.number), record)
     if stored == record:
-        return Folding(BaseIndex(deduped.index), deduped.counts, deduped.live)
+        return BetweenRounds(BaseIndex(deduped.index), deduped.counts, deduped.live)
     return _recorded(bench, round_, stored)
 
 
-def resumed_round(bench: Workbench, round_: Round) -> Folding | None:
+def resumed_round(bench: Workbench, round_: Round) -> BetweenRounds | None:
     """A round of an earlier attempt, if recorded. Raises UnresumableError where an object of its index is gone."""
     record = bench.records.earlier(round_name(round_.number))
     if record is None:
@@ -106,7 +106,7 @@ def resumed_round(bench: Workbench, round_: Round) -> Folding | None:
     return folding
 
 
-def dedupe_round(bench: Workbench, round_: Round, before: Folding) -> Deduped:
+def dedupe_round(bench: Workbench, round_: Round, before: BetweenRounds) -> Deduped:
     """Steps 1 and 2: hash the round's files, and fold their entries into the index."""
     plan, manifest = bench.plan, before.index.manifest
     method = fold_method(plan, round_, KnownIndex.of(manifest))
@@ -155,7 +155,7 @@ _DEDUPE: dict[FoldMethod, tuple[Callable[..., Any], int]] = {
 
 
 def _submit_dedupe(
-    bench: Workbench, round_: Round, method: FoldMethod, layout: ParcelLayout, before: Folding
+    bench: Workbench, round_: Round, method: FoldMethod, layout: ParcelLayout, before: BetweenRounds
 ) -> list[SubmittedTask]:
     """Submit hash bucket and dedupe; wait for the first only.
 
@@ -180,7 +180,7 @@ def _submit_dedupe(
 
 
 def _folded(
-    method: FoldMethod, before: Folding, results: Sequence[DedupeResult]
+    method: FoldMethod, before: BetweenRounds, results: Sequence[DedupeResult]
 ) -> tuple[FoldCounts, npt.NDArray[np.int64]]:
     """The counts of the session so far, and the number of live rows by ordinal."""
     of_round = sum((result.counts for result in results), FoldCounts())
@@ -200,12 +200,12 @@ def _check_conserved(plan: CompactionPlan, round_: Round, counts: FoldCounts, li
         raise CorruptionError(f"round {round_.number}: {base_rows} rows before, {counts}, {live_by_file} live by file")
 
 
-def _recorded(bench: Workbench, round_: Round, record: Mapping[str, Any]) -> Folding:
+def _recorded(bench: Workbench, round_: Round, record: Mapping[str, Any]) -> BetweenRounds:
     """A round as another attempt recorded it."""
     with understood(round_.number):
         ref = ObjectRef(**record["index_version"])
         counts, live = FoldCounts(**record["counts"]), np.array(record["live"], np.int64)
-    return Folding(BaseIndex(bench.own_manifest(ref)), counts, live)
+    return BetweenRounds(BaseIndex(bench.own_manifest(ref)), counts, live)
 
 
 def _rehashed(bench: Workbench, manifest: IndexManifest) -> IndexManifest:

@@ -28,7 +28,7 @@ from deltacompact.catalog.iceberg import IcebergCatalog
 from deltacompact.iceberg.table import manifests
 from deltacompact.iceberg.table.content_files import Entry, ManifestContent, Status
 from deltacompact.iceberg.table.metadata import Snapshot
-from deltacompact.iceberg.table.parquet_files import StoredFile, Wanted, described_each
+from deltacompact.iceberg.table.parquet_files import StoredFile, WantedFile, described_each
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.row_lineage import LAST_UPDATED, ROW_ID, lineage_of, with_lineage
 from deltacompact.iceberg_modes.rewrite import writing
@@ -239,7 +239,7 @@ def test_rule_22_a_file_with_stored_lineage_is_copied_and_one_with_nulls_is_not(
     agree, fills = {}, {}
     for entry in lake.state(T).data:
         stored = StoredFile(entry.file.path, entry.file.rows, entry.file.file_bytes, entry.sequence)
-        (file,) = described_each(lake.store(T), [Wanted(stored, columns, fills=lineage_of(entry))])
+        (file,) = described_each(lake.store(T), [WantedFile(stored, columns, fills=lineage_of(entry))])
         agree[entry.file.rows] = field_ids.agree(file, columns)
         fills[entry.file.rows, file.path] = [fill.column.name for fill in file.fills]
     both = [ROW_ID.name, LAST_UPDATED.name]

@@ -28,7 +28,7 @@ from pyiceberg.schema import Schema
 from deltacompact.base.limits import READ_LIMITS
 from deltacompact.base.numbers import Ordinal
 from deltacompact.base.settings import Settings
-from deltacompact.iceberg.deletes.dead_rows import DeadRowsTask, FileScan, Vector, find_dead_rows
+from deltacompact.iceberg.deletes.dead_rows import DeadRowsTask, FileScan, PuffinVector, find_dead_rows
 from deltacompact.iceberg.deletes.matching import PATH_COLUMN, POSITION_COLUMN, DeleteIndex
 from deltacompact.iceberg.table import locations, manifests
 from deltacompact.iceberg.table.content_files import Content, ContentFile, Entry, ManifestContent, Status
@@ -276,7 +276,7 @@ class Lake:
         found = []
         for number, entry in enumerate(state.data):
             vector = index.applying_to(entry).vector
-            where = vector and Vector(vector.file.path, vector.file.content_offset, vector.file.content_size)
+            where = vector and PuffinVector(vector.file.path, vector.file.content_offset, vector.file.content_size)
             stored = StoredFile(entry.file.path, entry.file.rows, entry.file.file_bytes, entry.sequence)
             scan = FileScan(Ordinal(number), stored, vector=where)
             columns, path = state.metadata.schema, f"live-{number}"

@@ -36,7 +36,7 @@ from deltacompact.iceberg.table.name_mapping import Mapped, Names
 from deltacompact.iceberg.table.parquet_files import (
     AskedRows,
     StoredFile,
-    Wanted,
+    WantedFile,
     described_each,
     opened_each,
     tables_each,
@@ -72,7 +72,7 @@ class KeySet:
 
 
 @dataclass(frozen=True, slots=True)
-class Vector:
+class PuffinVector:
     """A deletion vector: where it lies in a Puffin file."""
 
     path: str
@@ -95,7 +95,7 @@ class FileScan:
     stored: StoredFile
     key_sets: tuple[int, ...] = ()
     positions: tuple[StoredFile, ...] = ()
-    vector: Vector | None = None
+    vector: PuffinVector | None = None
     unfillable: tuple[tuple[int, str], ...] = ()
     fills: tuple[Fill, ...] = ()
     constants: tuple[Fill, ...] = ()
@@ -103,9 +103,9 @@ class FileScan:
     first_row: int = 0
     is_opened: bool = True
 
-    def wanted(self, columns: pa.Schema) -> Wanted:
+    def wanted(self, columns: pa.Schema) -> WantedFile:
         """The file, to be read with those of `columns` that it has or that are filled."""
-        return Wanted(self.stored, columns, dict(self.unfillable), self.fills, self.names, self.constants)
+        return WantedFile(self.stored, columns, dict(self.unfillable), self.fills, self.names, self.constants)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +206,7 @@ def dead_positions(
         yield dead
 
 
-def _blob(store: ObjectStore, vector: Vector | None) -> Callable[[], bytes]:
+def _blob(store: ObjectStore, vector: PuffinVector | None) -> Callable[[], bytes]:
     """What gives the bytes of a vector; of a remote one, which may lie beside thousands, they are requested now."""
     if vector is None:
         return bytes
@@ -240,7 +240,7 @@ def positions_by_path(
     paths = pa.array(sorted(wanted), pa.large_string())
     files = dict.fromkeys(file for scan in scans for file in scan.positions)
     found: dict[str, list[npt.NDArray[np.int64]]] = defaultdict(list)
-    to_read = (Wanted(stored, _POSITIONS, _NEEDED, names=_NAMES) for stored in files)
+    to_read = (WantedFile(stored, _POSITIONS, _NEEDED, names=_NAMES) for stored in files)
     for opened in opened_each(store, to_read, reading):
         for _, table in opened.tables(_POSITIONS):
             numbers = pc.index_in(table["file_path"], value_set=paths)

@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 from deltacompact.base.limits import ReadLimits
 from deltacompact.iceberg.deletes.ranges import Prefixes, buckets_of
 from deltacompact.iceberg.table.name_mapping import Names
-from deltacompact.iceberg.table.parquet_files import StoredFile, Wanted, opened_each
+from deltacompact.iceberg.table.parquet_files import StoredFile, WantedFile, opened_each
 from deltacompact.index.index_files import session_object
 from deltacompact.index.keys import DIGEST_BYTES, encoding_of
 from deltacompact.storage.fetched_file import ReadAhead, announce, begun_ahead
@@ -81,7 +81,7 @@ def _gathered(store: ObjectStore, task: DeleteKeysTask) -> Iterator[pa.Table]:
     """The keys of the files. Many small files make one table, so that little is written for each."""
     waiting: list[pa.Table] = []
     rows = 0
-    wanted = (Wanted(stored, task.columns, _needed(task.columns), names=task.names) for stored in task.files)
+    wanted = (WantedFile(stored, task.columns, _needed(task.columns), names=task.names) for stored in task.files)
     for stored, opened in zip(task.files, opened_each(store, wanted, task.reading), strict=True):
         for _, table in opened.tables(task.columns):
             found = digests(table, task.columns, stored.path)

@@ -29,8 +29,8 @@ from deltacompact.iceberg.deletes.dead_rows import (
     DeadRowsTask,
     FileScan,
     KeySet,
+    PuffinVector,
     ScannedFile,
-    Vector,
     find_dead_rows,
     in_pieces,
 )
@@ -313,7 +313,7 @@ def scan_of(ordinal: Ordinal, asked: FileScanTask) -> FileScan:
         file = asked.deletes.vector.file
         if file.content_offset is None or file.content_size is None:
             raise CorruptionError(f"{file.path}: its manifest does not say where the deletion vector lies")
-        vector = Vector(file.path, file.content_offset, file.content_size)
+        vector = PuffinVector(file.path, file.content_offset, file.content_size)
     positions = tuple(stored(entry) for entry in asked.deletes.positions)
     return FileScan(ordinal, stored(asked.entry), positions=positions, vector=vector)
 

@@ -41,7 +41,7 @@ class StoredFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedFile:
     """A file that is to be read, with those of `columns` that it has or that are filled.
 
     A fill counts where the file lacks the column, and one with nulls counts where it has nulls there. `constants` are
@@ -100,7 +100,9 @@ class OpenFile:
         return _aligned(file, self._reader.slices(), columns)
 
 
-def opened_each(store: ObjectStore, wanted: Iterable[Wanted], limits: ReadLimits = READ_LIMITS) -> Iterator[OpenFile]:
+def opened_each(
+    store: ObjectStore, wanted: Iterable[WantedFile], limits: ReadLimits = READ_LIMITS
+) -> Iterator[OpenFile]:
     """Each file, described and open until the next is taken. The first requests of the next files are under way then.
 
     Raises InputError or NotFoundError naming a file that is missing, damaged, or has neither field ids nor names.
@@ -112,7 +114,7 @@ def opened_each(store: ObjectStore, wanted: Iterable[Wanted], limits: ReadLimits
 
 
 def described_each(
-    store: ObjectStore, wanted: Iterable[Wanted], limits: ReadLimits = READ_LIMITS
+    store: ObjectStore, wanted: Iterable[WantedFile], limits: ReadLimits = READ_LIMITS
 ) -> Iterator[DataFile]:
     """Each file as its footer says; of small ones no more is fetched than of large ones."""
     footers = replace(limits, whole_bytes=limits.tail_bytes)

@@ -22,7 +22,7 @@ DEAD_ROWS = "deltacompact.dead_rows"
 
 
 @dataclass(frozen=True)
-class Difference:
+class DeltaDifference:
     """Logical files to remove and to add, and the streams that they are of."""
 
     removed: Mapping[str, Action]
@@ -46,7 +46,7 @@ class Difference:
 
 def difference(
     head: Head, folder: str, name: str, source: Source, streams: Mapping[str, Mapping[str, ShownFile]]
-) -> Difference:
+) -> DeltaDifference:
     """What is missing or too much on the head, of the streams that are asked about. By location.
 
     `folder` is the table's, with a slash at its end; `streams` has the wanted files by stream folder and location.
@@ -72,7 +72,7 @@ def difference(
         missing = {location: file for location, file in files.items() if location not in shown}
         added |= missing
         changed |= {stream} if missing else set()
-    return Difference(removed, added, frozenset(changed))
+    return DeltaDifference(removed, added, frozenset(changed))
 
 
 def _dead_rows(file: Action) -> str | None:

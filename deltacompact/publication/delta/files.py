@@ -15,7 +15,7 @@ from deltacompact.base.errors import SchemaError
 from deltacompact.iceberg.table.deletion_vectors import blob_of
 from deltacompact.index.live_bitmaps import LiveBits, live_mask
 from deltacompact.publication.delta.columns import shown_columns
-from deltacompact.publication.delta.vectors import Vector, file_of, vector_file
+from deltacompact.publication.delta.vectors import DeltaVector, file_of, vector_file
 from deltacompact.publication.port import ShownFile
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import files
@@ -23,7 +23,7 @@ from deltacompact.tabular import files
 _READS_AT_ONCE = 8
 
 
-class ListedFiles:
+class DeltaFiles:
     """`store` has the compacted files, `delta_store` is the Delta table's folder."""
 
     def __init__(self, store: ObjectStore, delta_store: ObjectStore) -> None:
@@ -72,8 +72,8 @@ class ListedFiles:
             )
         return footer
 
-    def _vector(self, shown: ShownFile) -> Vector:
+    def _vector(self, shown: ShownFile) -> DeltaVector:
         bits = self._live.of(shown.file)
         assert bits is not None, "a file with dead rows has a bitmap"
         positions = np.flatnonzero(~live_mask(bits, shown.file.rows)).astype(np.uint64)
-        return Vector(blob_of(positions), len(positions))
+        return DeltaVector(blob_of(positions), len(positions))

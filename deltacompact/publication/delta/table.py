@@ -21,12 +21,12 @@ from deltacompact.base.wording import one_line
 from deltacompact.publication.columns import joined, refuse_required
 from deltacompact.publication.delta import actions, checkpoints, log, protocol, vectors
 from deltacompact.publication.delta.columns import refuse_alike, shown_columns
-from deltacompact.publication.delta.difference import Difference, difference
-from deltacompact.publication.delta.files import ListedFiles
+from deltacompact.publication.delta.difference import DeltaDifference, difference
+from deltacompact.publication.delta.files import DeltaFiles
 from deltacompact.publication.delta.log import Action, Head
 from deltacompact.publication.delta.schema import columns_of, schema_string
 from deltacompact.publication.delta.statistics import statistics_of
-from deltacompact.publication.port import Shown, ShownFile, Source, Wanted
+from deltacompact.publication.port import ShownCommit, ShownFile, Source, ToShow
 from deltacompact.storage.certain_put import Effect, put_certainly
 from deltacompact.storage.objects import PROBE, ObjectStore, refuse_overwriting
 
@@ -48,7 +48,7 @@ class ShownDeltaTable:
         self._folder = folder
         self._source = source
         self._name = f"Delta table {folder}"
-        self._files = ListedFiles(source.store, store)
+        self._files = DeltaFiles(source.store, store)
         self._now_ms = int(source.now_s * 1000)
         self._prepared = pa.schema([])
         self._found = self._head()
@@ -69,7 +69,7 @@ class ShownDeltaTable:
         for file in files:
             actions.partition_texts(file, self._source.keys)
 
-    def show(self, wanted: Callable[[], Wanted]) -> Shown:
+    def show(self, wanted: Callable[[], ToShow]) -> ShownCommit:
         """Raises ConflictError where others are always faster, OutcomeUnknownError if the store does not tell."""
         try:
             return self._shown(wanted)
@@ -79,7 +79,7 @@ class ShownDeltaTable:
             self._files.discard()
             raise
 
-    def _shown(self, wanted: Callable[[], Wanted]) -> Shown:
+    def _shown(self, wanted: Callable[[], ToShow]) -> ShownCommit:
         for attempt in range(_ATTEMPTS_MAX):
             head = self._head() if attempt else self._found
             now = wanted()
@@ -87,12 +87,12 @@ class ShownDeltaTable:
             lines = self._lines(head, found, now)
             if not lines:
                 self._files.discard()
-                return Shown(None, 0, 0, 0, now.deltas_left_out)
+                return ShownCommit(None, 0, 0, 0, now.deltas_left_out)
             version = head.version + 1 if head else 0
             if self._committed(version, lines):
                 self._files.discard(kept=_vectors_in(lines))
                 self._checkpoint(head or Head(-1), version, lines)
-                return Shown(version, found.new, found.gone, found.vectors, now.deltas_left_out)
+                return ShownCommit(version, found.new, found.gone, found.vectors, now.deltas_left_out)
         raise ConflictError(f"{self._name} changes faster than it can be read: publish again")
 
     def _committed(self, version: int, lines: Sequence[Action]) -> bool:
@@ -106,7 +106,7 @@ class ShownDeltaTable:
 
     # What a commit has
 
-    def _lines(self, head: Head | None, found: Difference, now: Wanted) -> list[Action]:
+    def _lines(self, head: Head | None, found: DeltaDifference, now: ToShow) -> list[Action]:
         added = list(found.added.values())
         vectors = self._files.vectors(added)
         told = self._told(head, added, bool(vectors))

@@ -1,4 +1,4 @@
-"""Deletion vectors as Delta has them (PROTOCOL.md, "Deletion Vector Format").
+"""Deletion vectors as Delta has them (PROTOCOL.md, "Deletion DeltaVector Format").
 
     deletion_vector_1f….bin      01 · size (4 bytes, big endian) · D1 D3 39 64 · 64-bit roaring bitmap · CRC-32 · …
                                  offset 1 of the file
@@ -32,14 +32,14 @@ Descriptor = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Vector:
+class DeltaVector:
     """The dead rows of a file: the framed bitmap, and how many they are."""
 
     blob: bytes
     rows: int
 
 
-def vector_file(vectors: Sequence[Vector], unique: uuid.UUID) -> tuple[str, bytes, list[dict[str, Any]]]:
+def vector_file(vectors: Sequence[DeltaVector], unique: uuid.UUID) -> tuple[str, bytes, list[dict[str, Any]]]:
     """The name and the bytes of a file with these vectors, and the descriptor of each."""
     data, descriptors = bytearray(_VERSION), []
     named = base64.b85encode(unique.bytes).translate(_TO_Z85).decode()

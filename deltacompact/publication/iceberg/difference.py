@@ -24,7 +24,7 @@ _OUR_DELETES = re.compile(r"deltacompact-(?P<digest>[0-9a-f]{32})-[0-9a-f]{32}\.
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class IcebergDifference:
     """Entries to remove, data files to add, and data files whose dead rows are to be added."""
 
     removed: tuple[Entry, ...]
@@ -37,7 +37,7 @@ def deletes_name(dead_rows: str, unique: str) -> str:
     return f"deltacompact-{dead_rows}-{unique}.parquet"
 
 
-def difference(head: TableState, source: Source, streams: Mapping[str, Mapping[str, ShownFile]]) -> Difference:
+def difference(head: TableState, source: Source, streams: Mapping[str, Mapping[str, ShownFile]]) -> IcebergDifference:
     """What is missing or too much on the head, of the streams that are asked about.
 
     `streams` has the wanted files by stream folder and location. Raises InputError where the head has a file that no
@@ -59,7 +59,7 @@ def difference(head: TableState, source: Source, streams: Mapping[str, Mapping[s
             removed.append(entry)
         dead.add(known)
     files = [file for wanted in streams.values() for file in wanted.values()]
-    return Difference(
+    return IcebergDifference(
         tuple(removed),
         tuple(file for file in files if file.location not in data),
         tuple(file for file in files if file.dead_rows is not None and file.dead_rows not in dead),

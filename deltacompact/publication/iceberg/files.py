@@ -33,7 +33,7 @@ from deltacompact.tabular import field_ids, files
 READS_AT_ONCE = 8
 
 
-class ListedFiles:
+class IcebergFiles:
     """Describes each file once: an attempt that is repeated on another head reads and writes nothing again.
 
     `store` has the compacted files, `iceberg_store` the Iceberg table.

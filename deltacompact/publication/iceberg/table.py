@@ -22,9 +22,9 @@ from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import StateReader, TableState
 from deltacompact.publication.columns import refuse_required
 from deltacompact.publication.iceberg.columns import shown_columns
-from deltacompact.publication.iceberg.difference import Difference, difference
-from deltacompact.publication.iceberg.files import ListedFiles
-from deltacompact.publication.port import Shown, ShownFile, Source, Wanted
+from deltacompact.publication.iceberg.difference import IcebergDifference, difference
+from deltacompact.publication.iceberg.files import IcebergFiles
+from deltacompact.publication.port import ShownCommit, ShownFile, Source, ToShow
 
 _FORMAT_VERSION = 2
 
@@ -38,7 +38,7 @@ class ShownIcebergTable:
         self._source = source
         self._name = f"Iceberg table {table_id!r}"
         self._table = self._found()
-        self._files: ListedFiles | None = None
+        self._files: IcebergFiles | None = None
 
     @property
     def columns(self) -> pa.Schema | None:
@@ -60,7 +60,7 @@ class ShownIcebergTable:
     def check(self, files: Sequence[ShownFile]) -> None:
         self._listed.data(tuple(files))
 
-    def show(self, wanted: Callable[[], Wanted]) -> Shown:
+    def show(self, wanted: Callable[[], ToShow]) -> ShownCommit:
         assert self._table is not None
         files, store = self._listed, self._table.store
         committer = Committer(store, StateReader(store), MAIN, f"publication-{uuid.uuid4().hex[:8]}")
@@ -82,7 +82,7 @@ class ShownIcebergTable:
             raise
         found = done.outcome.found
         files.discard(kept=found.dead)
-        return Shown(
+        return ShownCommit(
             done.snapshot.snapshot_id if done.snapshot else None,
             len(found.data),
             sum(entry.file.content is Content.DATA for entry in found.removed),
@@ -91,10 +91,10 @@ class ShownIcebergTable:
         )
 
     @property
-    def _listed(self) -> ListedFiles:
+    def _listed(self) -> IcebergFiles:
         assert self._table is not None
         if self._files is None:
-            self._files = ListedFiles(self._source.store, self._table.store, self._table)
+            self._files = IcebergFiles(self._source.store, self._table.store, self._table)
         return self._files
 
     @property
@@ -135,11 +135,11 @@ class ShownIcebergTable:
 class _Proposed:
     """What an attempt would change, and the deltas that were not compacted then."""
 
-    found: Difference
+    found: IcebergDifference
     deltas_left_out: int
 
 
-def _operation(found: Difference) -> str:
+def _operation(found: IcebergDifference) -> str:
     """The word for the snapshot in the spec. Only one without delete files may be an append."""
     if found.dead or (found.data and found.removed):
         return OVERWRITE
