@@ -23,7 +23,7 @@ from deltacompact.iceberg.commit.attempts import committed_by
 from deltacompact.iceberg.commit.patience import Patience
 from deltacompact.iceberg.comparison import Comparison, comparison
 from deltacompact.iceberg.table import pyiceberg_door
-from deltacompact.iceberg.table.metadata import MAIN, PUBLICATION, Snapshot
+from deltacompact.iceberg.table.metadata import MAIN, PUBLICATION, Snapshot, TableMetadata
 from deltacompact.iceberg.table.table_state import StateReader, TableState
 from deltacompact.iceberg_modes.convert.mode import CONVERT
 from deltacompact.iceberg_modes.convert.plan import ConvertPlan
@@ -62,6 +62,19 @@ class IcebergCatalog:
     def properties(self) -> Mapping[str, str]:
         """As PyIceberg was configured: type, uri, warehouse, …"""
         return {name: str(value) for name, value in self._catalog.properties.items()}
+
+    def tables(self) -> list[str]:
+        """All tables, by `namespace.table`. Raises InputError where the catalog does not list them."""
+        return sorted(".".join(identifier) for identifier in pyiceberg_door.listed(self._catalog))
+
+    @property
+    def at_once(self) -> int:
+        """How many threads may ask the catalog."""
+        return pyiceberg_door.asked_at_once(self._catalog)
+
+    def metadata(self, table_id: str) -> TableMetadata:
+        """What the catalog says of a table, in one answer."""
+        return self._table(table_id).metadata
 
     def planned(
         self, mode: Mode[Plan, Result], table_id: str, options: Mapping[str, Any] | None = None, branch: str = MAIN

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
+import time
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +10,14 @@ import click
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import ContentType
-from deltacompact.base.settings import COUNT_MAX, DEFAULTS, EXECUTORS, HASH_BUCKETS_MAX, Options
+from deltacompact.base.settings import Options
 from deltacompact.cli import iceberg
 from deltacompact.cli.answers import Failed, say_json
-from deltacompact.cli.arguments import any_catalog_argument, json_option, partition_list, sort_keys_of, table_argument
+from deltacompact.cli.arguments import partition_list, sort_keys_of
+from deltacompact.cli.compaction_options import RATE, compaction_options
 from deltacompact.cli.iceberg import iceberg_options, refuse_iceberg_options
 from deltacompact.cli.iceberg_options import option_sections
+from deltacompact.cli.scale import detail_of
 from deltacompact.cli.sections import WithSections, delta_stream_option, iceberg_option
 from deltacompact.iceberg_modes.modes import names
 
@@ -25,161 +26,12 @@ if TYPE_CHECKING:
     from deltacompact.catalog.iceberg import IcebergCatalog
     from deltacompact.job import Request
 
-RATE = click.FloatRange(min=0, min_open=True)
-COUNT = click.IntRange(1, COUNT_MAX)
-
-
-def field_option(
-    flag: str, name: str, option: Callable[..., Any] = delta_stream_option, **shown: Any
-) -> Callable[..., Any]:
-    """An option for a field of Options, with the field's default."""
-    default = getattr(DEFAULTS, name)
-    made: Callable[..., Any] = option(flag, name, default=default, show_default=default is not None, **shown)
-    return made
-
-
-def compaction_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that plan and compact share."""
-    options = (
-        any_catalog_argument,
-        table_argument,
-        field_option(
-            "--executor",
-            "executor",
-            click.option,
-            type=click.Choice(EXECUTORS),
-            help="local: in this process; ray: on a Ray cluster; auto: on Ray if the input is large.",
-        ),
-        field_option(
-            "--ray-cpus",
-            "ray_cpus",
-            click.option,
-            type=click.IntRange(min=1),
-            metavar="N",
-            help="Wait until the Ray cluster has N CPUs, 10 minutes at most.",
-        ),
-        field_option(
-            "--concurrent-tasks",
-            "concurrent_tasks",
-            click.option,
-            type=click.IntRange(min=1),
-            metavar="N",
-            help="Most tasks at a time. Default: one for each CPU.",
-        ),
-        field_option(
-            "--read-mb-per-s",
-            "read_mb_per_s",
-            click.option,
-            type=RATE,
-            metavar="MB",
-            help="Most megabytes that all tasks together read in a second. Default: no limit.",
-        ),
-        field_option(
-            "--write-mb-per-s",
-            "write_mb_per_s",
-            click.option,
-            type=RATE,
-            metavar="MB",
-            help="Most megabytes that all tasks together write in a second. Default: no limit.",
-        ),
-        field_option(
-            "--requests-per-s",
-            "requests_per_s",
-            click.option,
-            type=RATE,
-            metavar="N",
-            help="Most requests that all tasks together send to the store in a second. Default: no limit.",
-        ),
-        field_option(
-            "--compression",
-            "compression",
-            click.option,
-            metavar="CODEC",
-            help="Codec of written files: zstd, snappy, gzip, lz4, brotli or none. Default: that of the files whose "
-            "rows are written, or of the Iceberg table; else zstd.",
-        ),
-        json_option,
-        delta_stream_option(
-            "--primary-key",
-            multiple=True,
-            metavar="NAME",
-            help="Primary key column; repeat for a composite key. Needed where the table declares none.",
-        ),
-        delta_stream_option(
-            "--sort-key",
-            multiple=True,
-            metavar="NAME[:descending]",
-            help="Of two rows of a key, the one with the greater value is kept; repeat in order. Default: the table's.",
-        ),
-        delta_stream_option("--destination", metavar="TABLE", help="Write to another table. Default: in place."),
-        delta_stream_option(
-            "--partition",
-            "partition",
-            multiple=True,
-            metavar="NAME=VALUE",
-            help="Only this partition; a repeated NAME begins another one. Default: all partitions.",
-        ),
-        field_option(
-            "--partitions-at-once",
-            "partitions_at_once",
-            type=click.IntRange(min=1),
-            metavar="N",
-            help="Most partitions at a time. Default: as many as memory admits.",
-        ),
-        field_option(
-            "--hash-buckets",
-            "hash_bucket_count",
-            type=click.IntRange(1, HASH_BUCKETS_MAX),
-            metavar="N",
-            help="Hash buckets of the index. Default: by the number of rows.",
-        ),
-        field_option(
-            "--rows-per-round",
-            "rows_per_round",
-            type=COUNT,
-            metavar="N",
-            help="Delta rows that are folded in one round. Default: what memory allows.",
-        ),
-        field_option(
-            "--rows-per-file",
-            "rows_per_compacted_file",
-            type=COUNT,
-            metavar="N",
-            help="Most rows of a compacted file.",
-        ),
-        field_option(
-            "--target-file-bytes",
-            "target_file_bytes",
-            type=COUNT,
-            metavar="N",
-            help="About the largest size of a compacted file. Default: 256 to 512 MiB, by the partition's size.",
-        ),
-        field_option(
-            "--rewrite-dead-fraction",
-            "rewrite_dead_fraction",
-            type=click.FloatRange(0, 1),
-            metavar="SHARE",
-            help="A compacted file with a smaller share of dead rows stays, with a deletion vector.",
-        ),
-        field_option(
-            "--purge", "purge", is_flag=True, help="Rewrite every file that has dead rows. Run vacuum afterwards."
-        ),
-        delta_stream_option(
-            "--content-type",
-            type=click.Choice(["parquet", "feather", "orc", "csv"]),
-            default=DEFAULTS.content_type.name.lower(),
-            show_default=True,
-            help="Format of compacted files.",
-        ),
-    )
-    return functools.reduce(lambda wrapped, option: option(wrapped), reversed(options), command)
-
 
 @click.command(cls=WithSections, says=lambda: option_sections(names()))
 @compaction_options
 @iceberg_options
 @iceberg_option("--out", metavar="PLAN.json", help="Write the plan to a file, for compact --from-plan.")
-@iceberg_option("--usd-per-core-hour", type=RATE, metavar="USD", help="Say what the plan is expected to cost.")
+@click.option("--usd-per-core-hour", type=RATE, metavar="USD", help="Say what the plan is expected to cost.")
 def plan(catalog: DeltaStreamCatalog | IcebergCatalog, table: str, **options: Any) -> None:
     """Say what a compaction would do, why, and what it needs. Changes nothing.
 
@@ -195,11 +47,11 @@ def plan(catalog: DeltaStreamCatalog | IcebergCatalog, table: str, **options: An
     from deltacompact.cli.console import out
     from deltacompact.cli.plan_report import plan_report, print_plans
 
-    shown = plan_report(catalog, _request(table, options))
+    shown = plan_report(catalog, _request(table, options), options["usd_per_core_hour"])
     if options["as_json"]:
         say_json(shown.document)
     else:
-        print_plans(out, shown.document)
+        print_plans(out, shown, detail_of(options))
     if shown.errors:
         raise Failed(shown.errors[0])
 
@@ -241,7 +93,7 @@ def compact(
     from deltacompact.compact import topic_sinks
     from deltacompact.job import compact_job
 
-    as_json = options["as_json"]
+    as_json, began = options["as_json"], time.perf_counter()
     request = _request(table, options)
     with progress(Console(stderr=True, quiet=True, markup=False) if as_json else err) as sink:
         try:
@@ -253,7 +105,7 @@ def compact(
     if as_json:
         say_json(result_document(result))
     else:
-        print_result(out, result)
+        print_result(out, result, time.perf_counter() - began, detail_of(options))
     if result.errors:
         raise Failed(result.errors[0])
 

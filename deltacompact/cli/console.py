@@ -12,7 +12,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,11 +24,21 @@ def __getattr__(name: str) -> Console:
     """Make `out` and `err` at their first use: importing rich takes longer than --help may take."""
     if name not in ("out", "err"):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = console = _console(stderr=name == "err")
+    return console
+
+
+def _console(stderr: bool) -> Console:
+    """A console that prints names as they are, but no control characters in them."""
     from rich.console import Console
 
-    console = Console(stderr=name == "err", highlight=False, markup=False, emoji=False, soft_wrap=True)
-    globals()[name] = console
-    return console
+    from deltacompact.cli.words import printable
+
+    class Printable(Console):
+        def print(self, *objects: Any, **how: Any) -> None:
+            super().print(*(printable(one) if isinstance(one, str) else one for one in objects), **how)
+
+    return Printable(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
 def write_ascii_where_utf8_is_not_read() -> None:

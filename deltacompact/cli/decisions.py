@@ -17,7 +17,7 @@ from deltacompact.planning.decisions import DecidedFile, FileAction, FileDecisio
 from deltacompact.planning.plan import CompactionPlan, SourceFile
 
 FILES_SHOWN_MAX = 40
-"""A plan with more files prints one line for all files with the same decision."""
+"""Plans with more files print one line for all files with the same decision, unless each is asked for."""
 
 _DONE = {
     FileAction.KEEP: "kept",
@@ -39,9 +39,9 @@ def forecast_documents(plan: CompactionPlan) -> list[dict[str, Any]]:
     ]
 
 
-def forecast_lines(files: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """A line for each file; for many files, a line for all files with the same decision."""
-    if len(files) <= FILES_SHOWN_MAX:
+def forecast_lines(files: Sequence[dict[str, Any]], each: bool) -> Iterator[str]:
+    """A line for each file, or a line for all files with the same decision."""
+    if each:
         for file in files:
             position = "" if file["position"] is None else f" at {file['position']}"
             yield f"{file['path']}  {counted(file['rows'], 'row')}  {file['kind']}{position}: {_expected(file)}"

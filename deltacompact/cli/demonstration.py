@@ -13,6 +13,7 @@ from deltacompact.base.settings import Settings
 from deltacompact.catalog.delta_streams import open_catalog
 from deltacompact.cli.progress import progress
 from deltacompact.cli.result_report import print_result
+from deltacompact.cli.scale import Detail
 from deltacompact.compact import compact
 from deltacompact.results import CompactionResult
 
@@ -48,7 +49,7 @@ def run_demo(
                 TABLE, delta_catalog_client=catalog, settings=Settings(executor=executor), event_sinks=[sink]
             )
         seconds[f"{executor} compacts"] = time.perf_counter() - began
-        print_result(out, result)
+        print_result(out, result, seconds[f"{executor} compacts"], Detail())
 
         began = time.perf_counter()
         reports = validate(catalog, TABLE, spark)

@@ -24,7 +24,6 @@ from click.core import ParameterSource
 from deltacompact.base.errors import InputError
 from deltacompact.base.settings import Settings
 from deltacompact.base.wording import counted
-from deltacompact.cli import iceberg_table
 from deltacompact.cli.answers import answer
 from deltacompact.cli.arguments import iceberg_catalog_argument, json_option, table_argument
 from deltacompact.cli.iceberg_options import option_sections
@@ -87,10 +86,26 @@ def refuse_delta_stream_options() -> None:
         raise InputError(f"{flag} is for delta streams{advice}")
 
 
-def print_table(catalog: IcebergCatalog, table: str, branch: str, as_json: bool) -> None:
-    """What a branch of the table is made of."""
-    found = iceberg_table.branch_contents(catalog.state(table, branch))
-    answer(as_json, dataclasses.asdict(found), *iceberg_table.lines(found))
+def show(catalog: IcebergCatalog, table: str | None, options: dict[str, Any]) -> None:
+    """The tables of a catalog; or what a branch of a table is made of, its snapshots, its files."""
+    from deltacompact.cli import iceberg_catalog, iceberg_table
+
+    branch, as_json = options["branch"], options["as_json"]
+    if table is None:
+        if options["snapshots"]:
+            raise click.UsageError("--snapshots needs a TABLE: namespace.table")
+        return iceberg_catalog.print_tables(catalog, as_json)
+    if options["snapshots"]:
+        found = iceberg_table.snapshots(catalog.state(table, branch))
+        shown = found if options["verbose"] else found[: iceberg_table.SNAPSHOTS_SHOWN]
+        return answer(as_json, found, *iceberg_table.snapshot_lines(shown, len(found)))
+    state = catalog.state(table, branch)
+    contents = iceberg_table.branch_contents(state)
+    document, lines = dataclasses.asdict(contents), iceberg_table.lines(contents)
+    if options["files"]:
+        files = iceberg_table.files(state)
+        document, lines = document | {"files": files}, [*lines, *iceberg_table.file_lines(files)]
+    answer(as_json, document, *lines)
 
 
 def print_plan(catalog: IcebergCatalog, table: str, options: dict[str, Any]) -> None:

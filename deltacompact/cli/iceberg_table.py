@@ -1,19 +1,23 @@
-"""show for a table of an Iceberg catalog: what a branch is made of.
+"""show for a table of an Iceberg catalog: what a branch is made of, its snapshots, its files.
 
 db.orders: format version 2; branches and tags: main
 branch main: snapshot 7757497569257380734, 2 manifests
   6 data files, 7,176 bytes, 6 rows
   3 delete files: 2 of equality, 1 of positions; 0 deletion vectors; 20 rows in all of them
+  last compaction 2026-11-22 00:56 UTC; last commit 2026-11-22 01:10 UTC
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from deltacompact.base.wording import counted
+from deltacompact.cli.words import moment
 
 if TYPE_CHECKING:
+    from deltacompact.iceberg.table.content_files import Entry
     from deltacompact.iceberg.table.table_state import TableState
 
 
@@ -34,10 +38,13 @@ class BranchContents:
     position_delete_files: int
     deletion_vectors: int
     delete_rows: int
+    committed_s: float | None = None
+    compacted_s: float | None = None
 
 
 def branch_contents(state: TableState) -> BranchContents:
     from deltacompact.iceberg.table.content_files import Content
+    from deltacompact.iceberg_modes.watching import compacted_s
 
     data, deletes = [entry.file for entry in state.data], [entry.file for entry in state.deletes]
     equality = sum(file.content is Content.EQUALITY_DELETES for file in deletes)
@@ -56,6 +63,8 @@ def branch_contents(state: TableState) -> BranchContents:
         len(deletes) - equality - vectors,
         vectors,
         sum(file.rows for file in deletes),
+        state.snapshot.timestamp_ms / 1000 if state.snapshot else None,
+        compacted_s(state.metadata, state.snapshot),
     )
 
 
@@ -69,4 +78,80 @@ def lines(found: BranchContents) -> list[str]:
         f"branch {found.branch}: snapshot {found.snapshot_id or 'none'}, {counted(found.manifests, 'manifest')}",
         f"  {counted(found.data_files, 'data file')}, {found.data_bytes:,} bytes, {counted(found.data_rows, 'row')}",
         f"  {counted(delete_files, 'delete file')}: {kinds}; {marks}",
+        f"  last compaction {_moment(found.compacted_s)}; last commit {_moment(found.committed_s)}",
+    ]
+
+
+def _moment(seconds: float | None) -> str:
+    return "none" if seconds is None else moment(seconds)
+
+
+SNAPSHOTS_SHOWN = 20
+_FACTS = ("added-data-files", "deleted-data-files", "added-delete-files", "removed-delete-files", "total-records")
+"""What is shown of a snapshot's summary, if its writer has said it."""
+
+
+def snapshots(state: TableState) -> list[dict[str, Any]]:
+    """The snapshots of a branch, the newest first, as far as they have not been expired."""
+    refs = state.metadata.refs
+    return [
+        {
+            "snapshot_id": snapshot.snapshot_id,
+            "committed_s": snapshot.timestamp_ms / 1000,
+            "sequence_number": snapshot.sequence_number,
+            "operation": snapshot.summary.get("operation"),
+            "by_deltacompact": snapshot.is_ours,
+            "refs": sorted(name for name, ref in refs.items() if ref.snapshot_id == snapshot.snapshot_id),
+            "summary": dict(snapshot.summary),
+        }
+        for snapshot in state.metadata.ancestors(state.snapshot)
+    ]
+
+
+def snapshot_lines(shown: Sequence[dict[str, Any]], count: int) -> list[str]:
+    """A line for each of them, and how many older ones there are."""
+    if not shown:
+        return ["no snapshots: nothing was committed yet"]
+    more = [f"and {counted(count - len(shown), 'older snapshot')}: --verbose prints all"] if len(shown) < count else []
+    return [*map(_snapshot_line, shown), *more]
+
+
+def _snapshot_line(snapshot: dict[str, Any]) -> str:
+    summary = snapshot["summary"]
+    facts = ", ".join(f"{summary[name]} {name.replace('-', ' ')}" for name in _FACTS if name in summary)
+    ours = ", by deltacompact" if snapshot["by_deltacompact"] else ""
+    refs = f" ({', '.join(snapshot['refs'])})" if snapshot["refs"] else ""
+    operation = snapshot["operation"] or "unknown operation"
+    return (
+        f"{snapshot['snapshot_id']}  {moment(snapshot['committed_s'])}  {operation}{ours}{refs}: {facts or 'no counts'}"
+    )
+
+
+def files(state: TableState) -> list[dict[str, Any]]:
+    """The live files of a branch. `deletes`: how many delete files may apply to a data file."""
+    from deltacompact.iceberg.deletes.matching import DeleteIndex
+
+    index = DeleteIndex(state)
+    data = [{**_file(entry), "deletes": len(index.applying_to(entry).all)} for entry in state.data]
+    return data + [_file(entry) for entry in state.deletes]
+
+
+def _file(entry: Entry) -> dict[str, Any]:
+    file = entry.file
+    kind = "deletion vector" if file.is_deletion_vector else file.content.name.lower().replace("_", " ")
+    return {
+        "path": file.path,
+        "content": kind,
+        "rows": file.rows,
+        "bytes": file.file_bytes,
+        "sequence_number": entry.sequence,
+        "partition": str(file.partition) if file.partition else None,
+    }
+
+
+def file_lines(files: Iterable[dict[str, Any]]) -> list[str]:
+    return [
+        f"  {file['content']} {file['path']}  {counted(file['rows'], 'row')}, {file['bytes']:,} bytes"
+        + (f", {counted(file['deletes'], 'delete file')} may apply" if file.get("deletes") else "")
+        for file in files
     ]

@@ -1,6 +1,11 @@
-"""The report of `plan`: partition by partition, what a compaction would do and what it would need.
+"""The report of `plan`: what a compaction would do, of all partitions together and of each, and what it would need.
 
-day=1995-04-03: 3 deltas since version 4-a1…
+orders: 3,000 partitions: 12 to compact, 2,987 with nothing to do, 1 failed
+  compacted: 3,400 files, 8,000,000 rows, 1.1 GiB, 12,000 dead rows (0.1 %)
+  waiting: 14 deltas, 300,000 rows, 20.1 MiB; 14 for less than an hour, since 2026-11-22 01:10 UTC
+  expected: 3.1 s on 2 slots, 0.3 s of them to start; 5.2 core-seconds, 0.0001 USD
+
+day=1995-04-03: 3 deltas since the last compaction
   1,000 rows of 3 deltas into 8,000 compacted, 1 round, 8 hash buckets, executor local
   needs at the peak 420.0 MiB of memory a task (of 6.0 GiB), 12.3 MiB more space
   expected: 0.1 s on 2 slots
@@ -9,47 +14,99 @@ day=1995-04-03: 3 deltas since version 4-a1…
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from deltacompact.base.partitions import side_by_side
 from deltacompact.base.wording import counted, error_document
 from deltacompact.catalog.delta_streams import DeltaStreamCatalog
-from deltacompact.cli.decisions import forecast_documents, forecast_lines
-from deltacompact.cli.words import NOTHING_HELD, Shown, named, size
+from deltacompact.cli.decisions import FILES_SHOWN_MAX, forecast_documents, forecast_lines
+from deltacompact.cli.scale import WORST, Detail, worst_lines
+from deltacompact.cli.sizes import added, compacted_words, read_through, sizes_document, waiting_words
+from deltacompact.cli.words import NOTHING_HELD, Shown, minute, named, size
+from deltacompact.delta_streams.sizes import StreamSizes, sizes_of_parts
 from deltacompact.executors.choose import Foreseen, foresee
-from deltacompact.job import PartitionWork, Request, plan_work, prepare
+from deltacompact.job import CompactionJob, PartitionWork, Request, plan_work, prepare
 from deltacompact.planning.driver_work import driver_s
+from deltacompact.planning.lanes import Lane, sessions_at_once
 from deltacompact.planning.plan import CompactionPlan
-from deltacompact.planning.work import expected_s, work_of_plan
+from deltacompact.planning.work import START_S, expected_s, together_s, work_of_plan
 from deltacompact.table.ports import NothingToDo
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+Report = dict[str, Any]
 
-def plan_report(catalog: DeltaStreamCatalog, request: Request) -> Shown:
+
+@dataclass(frozen=True, slots=True)
+class SessionSeconds:
+    """What a session takes by itself, and on one slot. A dispatcher that has learned nothing yet expects the same."""
+
+    alone: float
+    core: float
+
+    @classmethod
+    def of(cls, decided: CompactionPlan, foreseen: Foreseen) -> SessionSeconds:
+        rows, capacity = decided.input.delta_rows + decided.base_rows, foreseen.capacity
+        driver = 0.0 if foreseen.executor == "local" else driver_s(rows, capacity)
+        return cls(*(expected_s(work_of_plan(decided, slots, driver)) for slots in (capacity.slots, 1)))
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTotal:
+    """What all sessions together are expected to take: seconds, `start_s` of them to start; and one core's seconds."""
+
+    table: str
+    seconds: float
+    start_s: float
+    core_seconds: float
+    slots: int
+    usd: float | None = None
+
+    @property
+    def words(self) -> str:
+        cost = "" if self.usd is None else f", {self.usd:.4f} USD"
+        wall = f"{self.seconds:,.1f} s on {counted(self.slots, 'slot')}, {self.start_s:,.1f} s of them to start"
+        return f"expected: {wall}; {self.core_seconds:,.1f} core-seconds{cost}"
+
+
+def plan_report(catalog: DeltaStreamCatalog, request: Request, usd_per_core_hour: float | None = None) -> Shown:
     """The plan of a compaction, partition by partition. Writes nothing and starts no cluster."""
     job = prepare(catalog, request)
-    lanes = job.lanes
+    lanes, now_s = job.lanes, catalog.clock()
     foreseen = {lane: foresee(request.options, lane) for lane in set(lanes.values())}
 
-    def planned(work: PartitionWork) -> tuple[dict[str, Any], list[Exception]]:
-        about: dict[str, Any] = {"table": job.source_table_id, "partition": dict(work.partition.values)}
+    def planned(work: PartitionWork) -> tuple[Report, Exception | None, SessionSeconds | None]:
+        about: Report = {"table": job.source_table_id, "partition": dict(work.partition.values)}
         try:
             if isinstance(work.found, Exception):
                 raise work.found
             if isinstance(work.found, NothingToDo):
-                return about | {"nothing_to_do": work.found.reason}, []
+                return about | {"nothing_to_do": work.found.reason}, None, None
             there = foreseen[lanes[work.partition]]
-            return about | _plan_document(plan_work(job, work, work.found, there.capacity), there), []
+            decided = plan_work(job, work, work.found, there.capacity)
+            sizes = sizes_document(_sizes(catalog, decided), now_s)
+            seconds = SessionSeconds.of(decided, there)
+            return about | _plan_document(decided, there, seconds) | {"sizes": sizes}, None, seconds
         except Exception as error:
-            return about | {"error": error_document(error)}, [error]
+            return about | {"error": error_document(error)}, error, None
 
     plans = side_by_side(job.work, planned, job.at_once)
-    return Shown([about for about, _ in plans], tuple(error for _, errors in plans for error in errors))
+    total = _total(job, [seconds for _, _, seconds in plans], foreseen, usd_per_core_hour)
+    errors = tuple(error for _, error, _ in plans if error is not None)
+    return Shown([about for about, _, _ in plans], errors, total)
 
 
-def _plan_document(decided: CompactionPlan, foreseen: Foreseen) -> dict[str, Any]:
+def _sizes(catalog: DeltaStreamCatalog, decided: CompactionPlan) -> StreamSizes:
+    """What the plan folds. The log was read a moment ago, so it knows without a request when deltas were committed."""
+    snapshot = decided.input
+    state = catalog.log(snapshot.source_table_id, snapshot.partition).remembered
+    return sizes_of_parts(snapshot.base, snapshot.deltas, state.commits if state else ())
+
+
+def _plan_document(decided: CompactionPlan, foreseen: Foreseen, seconds: SessionSeconds) -> Report:
     snapshot = decided.input
     return {
         "why": snapshot.why,
@@ -65,47 +122,139 @@ def _plan_document(decided: CompactionPlan, foreseen: Foreseen) -> dict[str, Any
         "planned_peak_memory_bytes": decided.planned_peak_bytes,
         "planned_peak_space_bytes": decided.planned_space_bytes,
         "executor": foreseen.executor,
-        "expected_s": round(_expected_s(decided, foreseen), 1),
+        "expected_s": round(seconds.alone, 1),
+        "expected_core_s": round(seconds.core, 3),
         "capacity": {**dataclasses.asdict(foreseen.capacity), "assumed": foreseen.assumed},
         "files": forecast_documents(decided),
     }
 
 
-def _expected_s(decided: CompactionPlan, foreseen: Foreseen) -> float:
-    """What a dispatcher expects, too, before it has learned anything."""
-    rows, capacity = decided.input.delta_rows + decided.base_rows, foreseen.capacity
-    driver = 0.0 if foreseen.executor == "local" else driver_s(rows, capacity)
-    return expected_s(work_of_plan(decided, capacity.slots, driver))
+def _total(
+    job: CompactionJob,
+    sessions: Sequence[SessionSeconds | None],
+    foreseen: Mapping[Lane, Foreseen],
+    usd_per_core_hour: float | None,
+) -> PlannedTotal:
+    """All sessions: those of a lane side by side as far as they run so, and the lanes one after the other."""
+    seconds, lane_of = 0.0, job.lanes
+    lanes = [lane_of.get(work.partition) for work in job.work]
+    for lane, there in foreseen.items():
+        of_lane = [(one.alone, one.core) for one, its in zip(sessions, lanes, strict=True) if one and its is lane]
+        at_once = sessions_at_once(lane, job.terms.options, job.waits)
+        seconds += together_s(of_lane, there.capacity.slots, at_once == 1)
+    core_seconds = sum(one.core for one in sessions if one)
+    no_ray = any(there.executor == "ray" and there.assumed for there in foreseen.values())
+    start_s = START_S["own_ray" if no_ray else "process"]
+    slots = max((there.capacity.slots for there in foreseen.values()), default=1)
+    usd = None if usd_per_core_hour is None else core_seconds / 3600 * usd_per_core_hour
+    return PlannedTotal(job.source_table_id, seconds + start_s, start_s, core_seconds, slots, usd)
 
 
-def print_plans(out: Console, reports: list[dict[str, Any]]) -> None:
+def _is_planned(report: Report) -> bool:
+    return "why" in report
+
+
+def print_plans(out: Console, shown: Shown, detail: Detail) -> None:
+    """Totals, and as much of each partition as the detail says."""
+    reports: list[Report] = shown.document
     if not reports:
         out.print(NOTHING_HELD)
-    for report in reports:
-        name = named(report["partition"])
+        return
+    if len(reports) > 1:
+        for line in _total_lines(reports, shown.total):
+            out.print(line)
+    todo = [report for report in reports if "nothing_to_do" not in report]
+    if detail.is_screenful(len(reports)):
+        _print_worst(out, todo, detail)
+        return
+    chosen = detail.chosen(reports if detail.verbose or len(reports) <= WORST else todo, _badness)
+    files = sum(len(report.get("files", ())) for report in chosen)
+    for report in chosen:
+        _print_plan(out, report, detail.files or files <= FILES_SHOWN_MAX)
+    if len(reports) == 1 and todo and shown.total.usd is not None:
+        out.print(f"  {shown.total.words}")
+    for line in detail.rest(len(todo), "partition"):
+        out.print(line)
+
+
+def _total_lines(reports: Sequence[Report], total: PlannedTotal) -> Iterator[str]:
+    planned = [report for report in reports if _is_planned(report)]
+    failed = sum("error" in report for report in reports)
+    said = [f"{len(planned):,} to compact"]
+    said += [f"{idle:,} with nothing to do"] if (idle := len(reports) - len(planned) - failed) else []
+    said += [f"{failed:,} failed"] if failed else []
+    yield f"{total.table}: {counted(len(reports), 'partition')}: {', '.join(said)}"
+    if planned:
+        sizes = added(report["sizes"] for report in planned)
+        yield f"  compacted: {compacted_words(sizes)}"
+        yield f"  {waiting_words(sizes)}"
+        yield f"  {total.words}"
+        yield f"  needs {size(sum(report['planned_peak_space_bytes'] for report in planned))} more space at most"
+
+
+def _badness(report: Report) -> tuple[bool, float, int]:
+    """Failures first, then what takes longest, then what readers go through in vain."""
+    sizes = report.get("sizes")
+    return "error" in report, report.get("expected_core_s", 0.0), read_through(sizes) if sizes else 0
+
+
+def _print_worst(out: Console, reports: Sequence[Report], detail: Detail) -> None:
+    worst = detail.chosen(reports, _badness)
+    for report in worst:
         if "error" in report:
-            out.print(f"{name}: failed: {report['error']['message']}", style="red")
-            continue
-        if "nothing_to_do" in report:
-            out.print(f"{name}: nothing to do: {report['nothing_to_do']}")
-            continue
-        out.print(f"{name}: {report['why']}")
-        out.print(
-            f"  {counted(report['delta_rows'], 'row')} of {counted(report['deltas'], 'delta')} "
-            f"into {report['base_rows']:,} compacted, "
-            f"{counted(len(report['rounds']), 'round')}, {counted(report['hash_buckets'], 'hash bucket')}, "
-            f"executor {report['executor']}"
-        )
-        if report["rehash"]:
-            out.print("  the index is rehashed first")
-        out.print(
-            f"  needs at the peak {size(report['planned_peak_memory_bytes'])} of memory a task "
-            f"(of {size(report['capacity']['memory_per_task_bytes'])}), "
-            f"{size(report['planned_peak_space_bytes'])} more space"
-        )
-        slots = counted(report["capacity"]["slots"], "slot")
-        out.print(f"  expected: {report['expected_s']:,.1f} s on {slots}")
-        if report["capacity"]["assumed"]:
-            out.print(f"  the capacity is assumed: {report['capacity']['assumed']}")
-        for line in forecast_lines(report["files"]):
-            out.print(f"  {line}", markup=False)
+            _print_plan(out, report, False)
+    planned = [report for report in worst if _is_planned(report)]
+    if planned:
+        head = ("seconds", "deltas", "rows", "bytes", "dead rows", "oldest (UTC)", "partition")
+        for line in worst_lines(head, list(map(_cells, planned))):
+            out.print(line)
+    for line in detail.rest(len(reports), "partition"):
+        out.print(line)
+
+
+def _cells(report: Report) -> tuple[str, ...]:
+    sizes = report["sizes"]
+    return (
+        f"{report['expected_s']:,.1f}",
+        f"{sizes['deltas']:,}",
+        f"{sizes['delta_rows']:,}",
+        size(sizes["delta_bytes"]),
+        f"{sizes['dead_rows']:,}",
+        "-" if sizes["oldest_delta_s"] is None else minute(sizes["oldest_delta_s"]),
+        named(report["partition"]),
+    )
+
+
+def _print_plan(out: Console, report: Report, files: bool) -> None:
+    """All that is known of one partition."""
+    name = named(report["partition"])
+    if "error" in report:
+        out.print(f"{name}: failed: {report['error']['message']}", style="red")
+        return
+    if "nothing_to_do" in report:
+        out.print(f"{name}: nothing to do: {report['nothing_to_do']}")
+        return
+    out.print(f"{name}: {report['why']}")
+    for line in _plan_lines(report):
+        out.print(f"  {line}")
+    for line in forecast_lines(report["files"], files):
+        out.print(f"  {line}")
+
+
+def _plan_lines(report: Report) -> Iterator[str]:
+    yield (
+        f"{counted(report['delta_rows'], 'row')} of {counted(report['deltas'], 'delta')} "
+        f"into {report['base_rows']:,} compacted, "
+        f"{counted(len(report['rounds']), 'round')}, {counted(report['hash_buckets'], 'hash bucket')}, "
+        f"executor {report['executor']}"
+    )
+    if report["rehash"]:
+        yield "the index is rehashed first"
+    yield (
+        f"needs at the peak {size(report['planned_peak_memory_bytes'])} of memory a task "
+        f"(of {size(report['capacity']['memory_per_task_bytes'])}), "
+        f"{size(report['planned_peak_space_bytes'])} more space"
+    )
+    yield f"expected: {report['expected_s']:,.1f} s on {counted(report['capacity']['slots'], 'slot')}"
+    if report["capacity"]["assumed"]:
+        yield f"the capacity is assumed: {report['capacity']['assumed']}"

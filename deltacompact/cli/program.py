@@ -22,6 +22,7 @@ from deltacompact.base.without_pandas import forgo_pandas
 from deltacompact.base.wording import error_document, one_line
 from deltacompact.cli.answers import Failed, say_json
 from deltacompact.cli.console import warnings_on_stderr, write_ascii_where_utf8_is_not_read
+from deltacompact.cli.words import printable
 
 _INTERRUPTED = 130
 
@@ -94,7 +95,7 @@ class Program:
         return error.exit_status if isinstance(error, DeltaCompactError) else 1
 
     def _say(self, text: str) -> None:
-        click.secho(f"{self.name}: {text}", file=sys.stderr, fg="red")
+        click.secho(printable(f"{self.name}: {text}"), file=sys.stderr, fg="red")
 
 
 def _write_nowhere() -> None:

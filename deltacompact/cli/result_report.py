@@ -1,12 +1,20 @@
-"""The reports of `compact`, `publish` and `vacuum`: what was done, as JSON values and as text."""
+"""The reports of `compact`, `publish` and `vacuum`: what was done, as JSON values and as text.
+
+day=1995-04-03: 1,000 rows in, 990 live, 8 superseded, 2 deleted by 2 delete rows
+  …
+Done: 12 partitions of 3,000 compacted, 2,988 with nothing to do; 300,000 rows in, 290,000 live, 10,000 dead; …
+"""
 
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from deltacompact.base.wording import counted, error_document, one_line
 from deltacompact.cli.decisions import decided_documents, decided_words
+from deltacompact.cli.scale import WORST, Detail, worst_lines
 from deltacompact.cli.words import NOTHING_HELD, named, noticed, size
 from deltacompact.maintenance.vacuum.vacuum import VacuumResult
 from deltacompact.results import CompactionResult, SessionResult
@@ -34,26 +42,105 @@ def result_document(result: CompactionResult) -> dict[str, Any]:
     }
 
 
-def print_result(out: Console, result: CompactionResult) -> None:
-    if not result.sessions:
+def print_result(out: Console, result: CompactionResult, seconds: float, detail: Detail) -> None:
+    """What was done with each partition, or with the worst of many. Then one line says it all."""
+    sessions = result.sessions
+    if not sessions:
         out.print(NOTHING_HELD)
-    for session in result.sessions:
-        out.print(f"{named(session.partition)}: {_outcome(session)}", markup=False)
-        if session.version is not None:
-            stages = ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in session.seconds.items())
-            out.print(
-                f"  files {session.files_before} -> {session.files_after} ({decided_words(session.decisions)}), "
-                f"{size(session.bytes_in)} -> {size(session.bytes_out)}, "
-                f"{counted(session.rounds, 'round')} on {session.executor}"
-            )
-            out.print(
-                f"  seconds: {stages}; memory of a process: planned {size(session.planned_peak_bytes)}, "
-                f"measured {size(session.measured_peak_bytes)}{_spilled(session)}"
-            )
-            for line in noticed(session.new_columns, session.null_keys):
-                out.print(f"  {line}", markup=False)
+        return
+    worked = [session for session in sessions if session.nothing_to_do is None]
+    if detail.is_screenful(len(sessions)):
+        _print_totals(out, result.source_table_id, sessions)
+        _print_worst(out, worked, detail)
+    else:
+        shown = sessions if detail.verbose or len(sessions) <= WORST else worked
+        for session in detail.chosen(shown, _badness):
+            _print_session(out, session, detail.files)
+        for line in detail.rest(len(shown), "partition"):
+            out.print(line)
     if result.publication is not None:
-        out.print(publication_words(result.publication), markup=False)
+        out.print(publication_words(result.publication))
+    if worked:
+        out.print(done_line(sessions, seconds))
+
+
+def done_line(sessions: Sequence[SessionResult], seconds: float) -> str:
+    """All sessions in one line, the last one of a run. What one partition has done is said above it."""
+    if len(sessions) == 1:
+        return f"{'Failed' if sessions[0].error else 'Done'}: {seconds:,.1f} s"
+    failed = sum(session.error is not None for session in sessions)
+    idle = sum(session.nothing_to_do is not None for session in sessions)
+    done = [session for session in sessions if session.version is not None]
+    parts = counted(len(done), "partition") + (f" of {len(sessions):,}" if len(done) < len(sessions) else "")
+    others = (f", {idle:,} with nothing to do" if idle else "") + (f", {failed:,} failed" if failed else "")
+    rows, live = sum(session.rows_in for session in done), sum(session.live for session in done)
+    before, after = sum(session.files_before for session in done), sum(session.files_after for session in done)
+    return (
+        f"{'Done, with errors' if failed else 'Done'}: {parts} compacted{others}; {counted(rows, 'row')} in, "
+        f"{live:,} live, {rows - live:,} dead; files {before:,} -> {after:,}; {seconds:,.1f} s"
+    )
+
+
+def _print_totals(out: Console, table_id: str, sessions: Sequence[SessionResult]) -> None:
+    done = [session for session in sessions if session.version is not None]
+    out.print(f"{table_id}: {counted(len(sessions), 'partition')}")
+    if done:
+        decided = decided_words(file for session in done for file in session.decisions)
+        before, after = sum(session.bytes_in for session in done), sum(session.bytes_out for session in done)
+        out.print(f"  files: {decided}; {size(before)} -> {size(after)}")
+        stages = Counter[str]()
+        for session in done:
+            stages.update(session.seconds)
+        out.print(f"  seconds of all sessions: {', '.join(f'{stage} {took:.1f}' for stage, took in stages.items())}")
+
+
+def _badness(session: SessionResult) -> tuple[bool, float]:
+    """Failures first, then what took longest."""
+    return session.error is not None, sum(session.seconds.values())
+
+
+def _print_worst(out: Console, sessions: Sequence[SessionResult], detail: Detail) -> None:
+    worst = detail.chosen(sessions, _badness)
+    for session in worst:
+        if session.version is None:
+            _print_session(out, session, False)
+    head = ("seconds", "rows in", "live", "files", "bytes", "partition")
+    rows = [
+        (
+            f"{sum(session.seconds.values()):,.1f}",
+            f"{session.rows_in:,}",
+            f"{session.live:,}",
+            f"{session.files_before:,} -> {session.files_after:,}",
+            size(session.bytes_out),
+            named(session.partition),
+        )
+        for session in worst
+        if session.version is not None
+    ]
+    for line in worst_lines(head, rows) if rows else ():
+        out.print(line)
+    for line in detail.rest(len(sessions), "partition"):
+        out.print(line)
+
+
+def _print_session(out: Console, session: SessionResult, files: bool) -> None:
+    out.print(f"{named(session.partition)}: {_outcome(session)}", style="red" if session.error else "")
+    if session.version is None:
+        return
+    stages = ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in session.seconds.items())
+    out.print(
+        f"  files {session.files_before} -> {session.files_after} ({decided_words(session.decisions)}), "
+        f"{size(session.bytes_in)} -> {size(session.bytes_out)}, "
+        f"{counted(session.rounds, 'round')} on {session.executor}"
+    )
+    out.print(
+        f"  seconds: {stages}; memory: planned {size(session.planned_peak_bytes)}, "
+        f"measured {size(session.measured_peak_bytes)}{_spilled(session)}"
+    )
+    for line in noticed(session.new_columns, session.null_keys):
+        out.print(f"  {line}")
+    for file in session.decisions if files else ():
+        out.print(f"  {file.path}: {file.action.value} ({file.reason.words})")
 
 
 def publication_document(result: PublicationResult) -> dict[str, Any]:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import os
-from datetime import UTC, datetime
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any
 
-from deltacompact.base.model import DataFile, LifecycleState, Partition, Table
-from deltacompact.base.partitions import done_for_each
+from deltacompact.base.model import CompactedDelta, DataFile, LifecycleState, Partition, Table
+from deltacompact.base.partitions import done_for_each, side_by_side
 from deltacompact.base.wording import counted, error_document
 from deltacompact.catalog.delta_streams import DeltaStreamCatalog
-from deltacompact.cli.words import Shown, in_columns, named, size
+from deltacompact.cli.scale import Detail, worst_lines
+from deltacompact.cli.sizes import Sizes, added, compacted_words, read_through, sizes_document, waiting_words
+from deltacompact.cli.words import Shown, at, in_columns, minute, moment, named, size
 from deltacompact.delta_streams.log.state import StreamState
+from deltacompact.delta_streams.sizes import sizes_of
 from deltacompact.delta_streams.versions import versions
 from deltacompact.index.primary_key_index import read_manifest
 
@@ -31,38 +36,107 @@ def declared(table: Table) -> str:
     )
 
 
-def catalog_document(catalog: DeltaStreamCatalog) -> Shown:
-    """The tables of a catalog."""
+_TABLES_AT_ONCE = 8
+"""Tables whose partitions are looked for at a time: each asks the store for many at a time itself."""
 
-    def about(name: str) -> dict[str, Any]:
-        return {**_keys_document(catalog.table(name)), "partitions": len(catalog.partitions(name))}
 
+def catalog_document(catalog: DeltaStreamCatalog, quick: bool = False) -> Shown:
+    """The tables of a catalog, with the sizes of their streams unless `quick`. They are opened side by side."""
     names = catalog.tables()
-    tables, errors = done_for_each(names, about)
-    failed = [{"table": name, "error": error_document(error)} for name, error in errors]
-    rank = {name: number for number, name in enumerate(names)}
-    document = sorted([*tables, *failed], key=lambda row: rank[row["table"]])
-    return Shown(document, tuple(error for _, error in errors))
+    at_once = min(catalog.at_once, _TABLES_AT_ONCE)
+    there, errors = done_for_each(names, lambda name: (catalog.table(name), catalog.partitions(name)), at_once)
+    rows: dict[str, dict[str, Any]] = {
+        table.table_id: {**_keys_document(table), "partitions": len(partitions)} for table, partitions in there
+    }
+    rows |= {name: {"table": name, "error": error_document(error)} for name, error in errors}
+    unreadable: list[tuple[Any, Exception]] = []
+    if not quick:
+        unreadable = _add_sizes(catalog, rows, [(table.table_id, each) for table, found in there for each in found])
+    return Shown([rows[name] for name in names], tuple(error for _, error in (*errors, *unreadable)))
+
+
+def _add_sizes(
+    catalog: DeltaStreamCatalog, rows: dict[str, dict[str, Any]], streams: Sequence[tuple[str, Partition]]
+) -> list[tuple[Any, Exception]]:
+    """Add sizes to the rows of tables. Of a table with streams that cannot be read, those of the others."""
+    from deltacompact.cli.console import err
+    from deltacompact.cli.progress import counting
+
+    now_s = catalog.clock()
+    with counting(err, f"opening the streams of {counted(len(rows), 'table')}", len(streams)) as one_is_done:
+
+        def opened(stream: tuple[str, Partition]) -> tuple[str, dict[str, Any]]:
+            try:
+                return stream[0], sizes_document(sizes_of(catalog.state(*stream)), now_s)
+            finally:
+                one_is_done()
+
+        found, errors = done_for_each(streams, opened, catalog.at_once)
+    by_table: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for name, sizes in found:
+        by_table[name].append(sizes)
+    for name, row in rows.items():
+        if "error" not in row:
+            row["sizes"] = added(by_table[name])
+    for (name, _), error in errors:
+        row = rows[name]
+        row["failed_partitions"] = row.get("failed_partitions", 0) + 1
+        row["first_error"] = row.get("first_error", error_document(error))
+    return errors
+
+
+_SIZE_COLUMNS = ("rows", "bytes", "dead rows", "waiting", "oldest (UTC)", "compacted (UTC)")
+"""What is compacted, in bytes with what waits; deltas that wait, the time of the oldest, the last compaction."""
+_COLUMNS = (
+    "partitions",
+    *_SIZE_COLUMNS,
+    "table",
+    "partition keys",
+    "primary keys",
+    "sort keys",
+    "destination of",
+)
+_NUMBERS = _COLUMNS.index("table")
 
 
 def print_catalog(out: Console, tables: list[dict[str, Any]]) -> None:
-    rows = [("table", "partition keys", "primary keys", "sort keys", "partitions", "destination of")]
+    """A line for each table. A column in which nobody has something is left out."""
+    rows = [_COLUMNS, *(_catalog_cells(table) for table in tables if "error" not in table)]
+    kept = [n for n, name in enumerate(_COLUMNS) if name == "table" or any(row[n] != "-" for row in rows[1:])]
+    cells = [[row[n] for n in kept] for row in rows]
+    for line in in_columns(cells, right=sum(n < _NUMBERS for n in kept)) if len(rows) > 1 else ():
+        out.print(line)
     for table in tables:
         if "error" in table:
-            rows.append((table["table"], f"failed: {table['error']['message']}", "", "", "", ""))
-            continue
-        rows.append(
-            (
-                table["table"],
-                ", ".join(table["partition_keys"]) or "-",
-                ", ".join(table["primary_keys"] or ["(not declared)"]),
-                ", ".join(table["sort_keys"] or []) or "-",
-                str(table["partitions"]),
-                table["destination_of"] or "-",
-            )
-        )
-    for line in in_columns(rows):
-        out.print(line)
+            out.print(f"{table['table']}: failed: {table['error']['message']}", style="red")
+        if "failed_partitions" in table:
+            failed = counted(table["failed_partitions"], "partition")
+            out.print(f"{table['table']}: {failed} failed: {table['first_error']['message']}", style="red")
+
+
+def _catalog_cells(table: dict[str, Any]) -> tuple[str, ...]:
+    sizes = table.get("sizes")
+    return (
+        f"{table['partitions']:,}",
+        *(_size_cells(sizes) if sizes else ("-",) * 6),
+        table["table"],
+        ", ".join(table["partition_keys"]) or "-",
+        ", ".join(table["primary_keys"] or ["(not declared)"]),
+        ", ".join(table["sort_keys"] or []) or "-",
+        table["destination_of"] or "-",
+    )
+
+
+def _size_cells(sizes: Sizes) -> tuple[str, ...]:
+    """Compacted rows, bytes of all files, dead rows, what waits since when, the last compaction."""
+    return (
+        f"{sizes['rows']:,}",
+        size(sizes["bytes"] + sizes["delta_bytes"]),
+        f"{sizes['dead_rows']:,}" if sizes["dead_rows"] else "-",
+        f"{sizes['deltas']:,}" if sizes["deltas"] else "-",
+        "-" if sizes["oldest_delta_s"] is None else minute(sizes["oldest_delta_s"]),
+        "-" if sizes["compacted_s"] is None else minute(sizes["compacted_s"]),
+    )
 
 
 def _keys_document(table: Table) -> dict[str, Any]:
@@ -79,35 +153,42 @@ def _keys_document(table: Table) -> dict[str, Any]:
 
 def table_document(catalog: DeltaStreamCatalog, table_id: str) -> Shown:
     """Streams, versions, deltas and index of a table."""
-    streams, errors = [], []
-    for partition in catalog.partitions(table_id):
-        try:
-            streams.append(_stream_document(catalog, table_id, partition))
-        except Exception as error:
-            errors.append(error)
-            streams.append({"partition": dict(partition.values), "error": error_document(error)})
+    from deltacompact.cli.console import err
+    from deltacompact.cli.progress import counting
+
+    partitions, now_s = catalog.partitions(table_id), catalog.clock()
+    with counting(err, f"opening {table_id}", len(partitions)) as one_is_done:
+
+        def opened(partition: Partition) -> dict[str, Any] | Exception:
+            try:
+                return _stream_document(catalog, table_id, partition, now_s)
+            except Exception as error:
+                return error
+            finally:
+                one_is_done()
+
+        found = side_by_side(partitions, opened, catalog.at_once)
+    streams = [
+        {"partition": dict(partition.values), "error": error_document(stream)}
+        if isinstance(stream, Exception)
+        else stream
+        for partition, stream in zip(partitions, found, strict=True)
+    ]
     table = catalog.table(table_id)  # after the states: a first compaction declares the keys before its seal
-    return Shown({**_keys_document(table), "streams": streams}, tuple(errors))
+    errors = tuple(stream for stream in found if isinstance(stream, Exception))
+    return Shown({**_keys_document(table), "streams": streams}, errors)
 
 
-def _stream_document(catalog: DeltaStreamCatalog, table_id: str, partition: Partition) -> dict[str, Any]:
-    chain = list(catalog.log(table_id, partition).chain())
-    state = chain[-1]
+def _stream_document(catalog: DeltaStreamCatalog, table_id: str, partition: Partition, now_s: float) -> dict[str, Any]:
+    versions_there = list(catalog.log(table_id, partition).chain())
+    state = versions_there[-1]
     manifest = read_manifest(catalog.store, state.index) if state.index else None
     return {
         "partition": dict(partition.values),
-        "versions": [{"version": version.version, "state": version.lifecycle.value} for version in chain],
+        "versions": [{"version": version.version, "state": version.lifecycle.value} for version in versions_there],
         "last_position": state.last_position,
-        "compacted": None
-        if state.compacted is None
-        else {
-            "watermark": state.compacted.watermark,
-            "rows": state.compacted.rows,
-            "bytes": state.compacted.bytes,
-            "files": [
-                {"number": f.number, "path": f.path, "rows": f.rows, "bytes": f.bytes} for f in state.compacted.files
-            ],
-        },
+        "sizes": sizes_document(sizes_of(state), now_s),
+        "compacted": None if state.compacted is None else _compacted_document(state.compacted),
         "deltas": [
             {
                 "position": delta.position,
@@ -131,42 +212,126 @@ def _stream_document(catalog: DeltaStreamCatalog, table_id: str, partition: Part
     }
 
 
+def _compacted_document(compacted: CompactedDelta) -> dict[str, Any]:
+    return {
+        "watermark": compacted.watermark,
+        "rows": compacted.rows,
+        "bytes": compacted.bytes,
+        "files": [
+            {
+                "number": file.number,
+                "path": file.path,
+                "rows": file.rows,
+                "bytes": file.bytes,
+                "dead_rows": file.rows - file.live_rows,
+            }
+            for file in compacted.files
+        ],
+    }
+
+
 def original_name(file: DataFile) -> str:
     """The user's name of the file."""
     return file.name or os.path.basename(file.path)
 
 
-def print_table(out: Console, document: dict[str, Any]) -> None:
+def print_table(out: Console, shown: Shown, detail: Detail) -> None:
+    """Totals, and as much of each partition as the detail says."""
+    document, streams = shown.document, shown.document["streams"]
     keys = ", ".join(document["primary_keys"] or ["not declared yet"])
     out.print(f"{document['table']}: primary keys {keys}; sort keys {', '.join(document['sort_keys'] or ['none'])}")
     if document["publication"]:
-        out.print(f"published to {document['publication']}", markup=False)
-    if not document["streams"]:
+        out.print(f"published to {document['publication']}")
+    if not streams:
         out.print("it holds no data")
-    for stream in document["streams"]:
+    if len(streams) > 1:
+        for line in _total_lines(streams):
+            out.print(line)
+    if detail.is_screenful(len(streams)):
+        _print_worst(out, streams, detail)
+        return
+    for stream in detail.chosen(streams, _badness):
+        _print_stream(out, stream, detail)
+    for line in detail.rest(len(streams), "partition"):
+        out.print(line)
+
+
+def _total_lines(streams: Sequence[dict[str, Any]]) -> Iterator[str]:
+    known = [stream["sizes"] for stream in streams if "sizes" in stream]
+    failed = f", {len(streams) - len(known):,} failed" if len(known) < len(streams) else ""
+    yield f"{counted(len(streams), 'partition')}{failed}"
+    total = added(known)
+    yield f"  compacted: {compacted_words(total)}"
+    yield f"  {waiting_words(total)}"
+    if total["compacted_s"] is not None:
+        never = sum(not sizes["files"] and sizes["compacted_s"] is None for sizes in known)
+        besides = f"; {counted(never, 'partition')} never" if never else ""
+        yield f"  compacted last at {moment(total['compacted_s'])}{besides}"
+
+
+def _badness(stream: dict[str, Any]) -> tuple[bool, int]:
+    return "error" in stream, read_through(stream["sizes"]) if "sizes" in stream else 0
+
+
+def _print_worst(out: Console, streams: Sequence[dict[str, Any]], detail: Detail) -> None:
+    worst = detail.chosen(streams, _badness)
+    for stream in worst:
         if "error" in stream:
-            out.print(f"{named(stream['partition'])}: failed: {stream['error']['message']}", style="red")
-            continue
-        versions = stream["versions"]
-        active = next(version["version"] for version in versions if version["state"] == LifecycleState.ACTIVE.value)
-        out.print(f"{named(stream['partition'])}: version {active} (of {len(versions)})", markup=False)
-        if compacted := stream["compacted"]:
-            out.print(
-                f"  compacted up to position {compacted['watermark']}: {counted(compacted['rows'], 'row')} in "
-                f"{counted(len(compacted['files']), 'file')}, {size(compacted['bytes'])}"
-            )
-        if index := stream["index"]:
-            out.print(
-                f"  index: {counted(index['rows'], 'row')} and {counted(index['tombstones'], 'tombstone')} in "
-                f"{counted(index['hash_buckets'], 'hash bucket')}, {size(index['bytes'])}"
-            )
-        for delta in stream["deltas"]:
-            rows = sum(file["rows"] for file in delta["files"])
-            names = ", ".join(file["name"] for file in delta["files"])
-            out.print(
-                f"  delta {delta['position']}: {delta['operation']} of {counted(rows, 'row')} in "
-                f"{counted(len(delta['files']), 'file')}: {names}"
-            )
+            _print_stream(out, stream, detail)
+    head = (*_SIZE_COLUMNS, "partition")
+    rows = [(*_size_cells(stream["sizes"]), named(stream["partition"])) for stream in worst if "sizes" in stream]
+    for line in worst_lines(head, rows) if rows else ():
+        out.print(line)
+    for line in detail.rest(len(streams), "partition"):
+        out.print(line)
+
+
+_DELTAS_SHOWN = 10
+"""So many deltas of a partition have a line, the oldest first, unless everything is asked for."""
+
+
+def _print_stream(out: Console, stream: dict[str, Any], detail: Detail) -> None:
+    """All that is known of one partition."""
+    if "error" in stream:
+        out.print(f"{named(stream['partition'])}: failed: {stream['error']['message']}", style="red")
+        return
+    versions = stream["versions"]
+    active = next(version["version"] for version in versions if version["state"] == LifecycleState.ACTIVE.value)
+    out.print(f"{named(stream['partition'])}: version {active} (of {len(versions)})")
+    for line in _stream_lines(stream, detail):
+        out.print(f"  {line}")
+
+
+def _stream_lines(stream: dict[str, Any], detail: Detail) -> Iterator[str]:
+    if compacted := stream["compacted"]:
+        dead = stream["sizes"]["dead_rows"]
+        yield (
+            f"compacted up to position {at(compacted['watermark'])}: {counted(compacted['rows'], 'row')} in "
+            f"{counted(len(compacted['files']), 'file')}, {size(compacted['bytes'])}"
+            + (f"; {counted(dead, 'dead row')}" if dead else "")
+        )
+        for file in compacted["files"] if detail.files else ():
+            yield f"  {file['path']}  {counted(file['rows'], 'row')}, {file['dead_rows']:,} dead, {size(file['bytes'])}"
+    if index := stream["index"]:
+        yield (
+            f"index: {counted(index['rows'], 'row')} and {counted(index['tombstones'], 'tombstone')} in "
+            f"{counted(index['hash_buckets'], 'hash bucket')}, {size(index['bytes'])}"
+        )
+    deltas = stream["deltas"] if detail.verbose or detail.files else stream["deltas"][:_DELTAS_SHOWN]
+    for delta in deltas:
+        yield from _delta_lines(delta, detail)
+    if more := len(stream["deltas"]) - len(deltas):
+        yield f"and {counted(more, 'more delta')}: --verbose prints all"
+
+
+def _delta_lines(delta: dict[str, Any], detail: Detail) -> Iterator[str]:
+    files = delta["files"]
+    rows = sum(file["rows"] for file in files)
+    names = ", ".join(file["name"] for file in files[:_DELTAS_SHOWN]) + (", …" if len(files) > _DELTAS_SHOWN else "")
+    what = f"{delta['operation']} of {counted(rows, 'row')} in {counted(len(files), 'file')}"
+    yield f"delta {at(delta['position'])}: {what}: {names}"
+    for file in files if detail.files else ():
+        yield f"  {file['path']}  {counted(file['rows'], 'row')}, {size(file['bytes'])}"
 
 
 def versions_document(catalog: DeltaStreamCatalog, table_id: str) -> Shown:
@@ -188,7 +353,7 @@ def versions_document(catalog: DeltaStreamCatalog, table_id: str) -> Shown:
             for info in versions(catalog, table_id, partition)
         ]
 
-    found, errors = done_for_each(catalog.partitions(table_id), about)
+    found, errors = done_for_each(catalog.partitions(table_id), about, catalog.at_once)
     failed = [{"partition": dict(partition.values), "error": error_document(error)} for partition, error in errors]
     return Shown([row for rows in found for row in rows] + failed, tuple(error for _, error in errors))
 
@@ -199,21 +364,32 @@ def _taken_out(state: StreamState) -> dict[str, Any] | None:
     return None if taken is None else {"file": taken.path, "rows": taken.rows}
 
 
-def print_versions(out: Console, document: list[dict[str, Any]]) -> None:
-    if not document:
+def _badness_of_versions(versions: list[dict[str, Any]]) -> tuple[bool, int]:
+    return "error" in versions[0], len(versions)
+
+
+def print_versions(out: Console, shown: Shown, detail: Detail) -> None:
+    """A line for each version, of many partitions for those with most versions."""
+    if not shown.document:
         out.print("no versions: the table holds no data")
-    for version in document:
-        if "error" in version:
-            out.print(f"{named(version['partition'])}: failed: {version['error']['message']}", style="red")
-            continue
-        when = "active"
-        if version["sealed_s"] is not None:
-            when = f"sealed {datetime.fromtimestamp(version['sealed_s'], UTC):%Y-%m-%d %H:%M} UTC"
-        kept = "" if version["retained"] else ", vacuumed"
-        if taken := version["taken_out"]:
-            kept += f", without {taken['file']} and its {counted(taken['rows'], 'row')}"
-        out.print(
-            f"{named(version['partition'])}: {version['version']}  {when}{kept}  {counted(version['rows'], 'row')} in "
-            f"{counted(version['files'], 'file')}, {counted(version['deltas'], 'delta')} since",
-            markup=False,
-        )
+    partitions: list[list[dict[str, Any]]] = [
+        list(rows) for _, rows in groupby(shown.document, key=lambda row: row["partition"])
+    ]
+    chosen = detail.chosen(partitions, _badness_of_versions)
+    for version in chain.from_iterable(chosen):
+        out.print(_version_line(version), style="red" if "error" in version else "")
+    for line in detail.rest(len(partitions), "partition"):
+        out.print(line)
+
+
+def _version_line(version: dict[str, Any]) -> str:
+    if "error" in version:
+        return f"{named(version['partition'])}: failed: {version['error']['message']}"
+    when = "active" if version["sealed_s"] is None else f"sealed {moment(version['sealed_s'])}"
+    kept = "" if version["retained"] else ", vacuumed"
+    if taken := version["taken_out"]:
+        kept += f", without {taken['file']} and its {counted(taken['rows'], 'row')}"
+    return (
+        f"{named(version['partition'])}: {version['version']}  {when}{kept}  {counted(version['rows'], 'row')} in "
+        f"{counted(version['files'], 'file')}, {counted(version['deltas'], 'delta')} since"
+    )

@@ -17,6 +17,7 @@ from deltacompact.cli.arguments import (
     sort_keys_of,
     table_argument,
 )
+from deltacompact.cli.scale import detail_of, detail_options
 from deltacompact.cli.sections import WithSections, delta_stream_option, iceberg_option
 
 if TYPE_CHECKING:
@@ -95,47 +96,54 @@ def create(
 @any_catalog_argument
 @click.argument("table", required=False)
 @json_option
+@detail_options
+@delta_stream_option("--quick", is_flag=True, help="Of a catalog: open no stream, show no sizes.")
 @delta_stream_option("--versions", is_flag=True, help="Show each partition's versions, as read and rollback take them.")
 @iceberg_option("--branch", metavar="NAME", default="main", show_default=True, help="The branch.")
-def show(
-    catalog: DeltaStreamCatalog | IcebergCatalog, table: str | None, as_json: bool, versions: bool, branch: str
-) -> None:
+@iceberg_option("--snapshots", is_flag=True, help="Show the snapshots of the branch, the newest first.")
+def show(catalog: DeltaStreamCatalog | IcebergCatalog, table: str | None, **options: Any) -> None:
     """Show the tables of a catalog, or one table.
 
-    Of a table it shows, for each partition, the version, its files, its index, and the deltas that came since. Of an
-    Iceberg table it shows the data files and delete files of a branch.
+    Of a table it shows totals, and for each partition the version, its files, its index, and the deltas that came
+    since; of many partitions, for the ten with the most rows to fold. Of an Iceberg table it shows the data files and
+    delete files of a branch.
 
     \b
     deltacompact show ./lake
     deltacompact show ./lake orders --versions
-    deltacompact show iceberg://prod db.orders
+    deltacompact show iceberg://prod
+    deltacompact show iceberg://prod db.orders --snapshots
     """
     from deltacompact.catalog.opening import is_iceberg_catalog
-    from deltacompact.cli import iceberg, table_report
-    from deltacompact.cli.console import out
+    from deltacompact.cli import iceberg
 
     if is_iceberg_catalog(catalog):
         iceberg.refuse_delta_stream_options()
-        if table is None:
-            raise click.UsageError("name a table of an Iceberg catalog: namespace.table")
-        return iceberg.print_table(catalog, table, branch, as_json)
+        return iceberg.show(catalog, table, options)
     iceberg.refuse_iceberg_options()
+    _show_streams(catalog, table, options)
+
+
+def _show_streams(catalog: DeltaStreamCatalog, table: str | None, options: dict[str, Any]) -> None:
+    from deltacompact.cli import table_report
+    from deltacompact.cli.console import out
+
+    if table is None and options["versions"]:
+        raise click.UsageError("--versions needs a TABLE")
     if table is None:
-        if versions:
-            raise click.UsageError("--versions needs a TABLE")
-        shown = table_report.catalog_document(catalog)
-        print_: Any = table_report.print_catalog
-    elif versions:
+        shown = table_report.catalog_document(catalog, options["quick"])
+    elif options["versions"]:
         shown = table_report.versions_document(catalog, table)
-        print_ = table_report.print_versions
     else:
         shown = table_report.table_document(catalog, table)
-        print_ = table_report.print_table
-    if as_json:
+    if options["as_json"]:
         say_json(shown.document)
     elif table is None and not shown.document:
         out.print(f"no tables in {catalog.where}")
+    elif table is None:
+        table_report.print_catalog(out, shown.document)
     else:
-        print_(out, shown.document)
+        print_ = table_report.print_versions if options["versions"] else table_report.print_table
+        print_(out, shown, detail_of(options))
     if shown.errors:
         raise Failed(shown.errors[0])

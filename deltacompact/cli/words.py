@@ -1,13 +1,20 @@
 """Words and shapes that several reports share.
 
 named({"day": "1995-04-03"})    day=1995-04-03
+named({"day": "1\\n2\\x1b[2J"})   day=1\\n2\\x1b[2J          what would move the cursor is spelled out
 size(3 << 20)                   3.0 MiB
+moment(1795308996.2)            2026-11-22 00:56 UTC
+at(1795308996186)               1795308996186 (2026-11-22 00:56 UTC)
+at(7)                           7
 """
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from deltacompact.base.wording import counted
@@ -17,21 +24,72 @@ NOTHING_HELD = "nothing to do: the table holds no data"
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A document, and the errors of the partitions that could not be read. The document has these errors, too."""
+    """A document, and the errors of the partitions that could not be read. The document has these errors, too.
+
+    `total` is what only the text says of all partitions together.
+    """
 
     document: Any
     errors: tuple[Exception, ...] = ()
+    total: Any = None
 
 
-def in_columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines with aligned columns. Long cells are neither cut off nor wrapped."""
+def in_columns(rows: Sequence[Sequence[str]], right: int = 0) -> list[str]:
+    """Lines with aligned columns, the first `right` to the right. Long cells are neither cut off nor wrapped."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    aligned = [str.rjust] * right + [str.ljust] * (len(widths) - right)
+    return [
+        "  ".join(to(cell, width) for to, cell, width in zip(aligned, row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+
+
+_MOVES = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+"""What moves the cursor of a terminal, clears it, or turns the direction of what follows."""
+
+
+def printable(text: str) -> str:
+    """The text with such characters spelled out. Line breaks and tabs stay."""
+    return _MOVES.sub(_spelled_out, text)
+
+
+def _spelled_out(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape").decode()
 
 
 def named(partition: Mapping[str, str | None]) -> str:
-    """A partition by its values, as a path names it."""
-    return "/".join(f"{name}={'null' if value is None else value}" for name, value in partition.items()) or "(all)"
+    """A partition by its values, as a path names it, in one line."""
+    name = "/".join(f"{name}={'null' if value is None else value}" for name, value in partition.items()) or "(all)"
+    return printable(re.sub("[\t\n]", _spelled_out, name))
+
+
+def clipped(name: str, width: int) -> str:
+    """A name for a line of a table: of a long one the beginning and the end."""
+    return name if len(name) <= width else f"{name[: width // 2]}…{name[1 + width // 2 - width :]}"
+
+
+def moment(seconds: float) -> str:
+    """A time of UTC, in minutes."""
+    return f"{minute(seconds)} UTC"
+
+
+def minute(seconds: float) -> str:
+    """The same under a headline that says so. What no calendar has is a number of seconds."""
+    try:
+        return f"{datetime.fromtimestamp(0, UTC) + timedelta(seconds=seconds):%Y-%m-%d %H:%M}"
+    except OverflowError:
+        return f"{seconds:.0f} s"
+
+
+_FIRST_TIME_MS = 10**12
+"""2001-09-09. Smaller stream positions are numbers that somebody counts."""
+_AHEAD_MAX_MS = 366 * 24 * 3600 * 1000
+
+
+def at(position: int) -> str:
+    """A stream position, and the time that it is in milliseconds, unless a writer counts in something else."""
+    is_time = _FIRST_TIME_MS <= position <= time.time() * 1000 + _AHEAD_MAX_MS
+    return f"{position} ({moment(position / 1000)})" if is_time else str(position)
 
 
 def noticed(new_columns: Sequence[str], null_keys: Mapping[str, int]) -> list[str]:

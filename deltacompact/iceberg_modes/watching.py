@@ -135,3 +135,9 @@ def _sizes(metadata: TableMetadata, head: Snapshot, files: npt.NDArray[Any]) -> 
 
 def _compacted(snapshot: Snapshot) -> bool:
     return snapshot.is_ours and any(key in snapshot.summary for key in _COMPACTS)
+
+
+def compacted_s(metadata: TableMetadata, head: Snapshot | None) -> float | None:
+    """When we compacted a branch last, by its snapshots. None: never, or they have been expired."""
+    ours = next((snapshot for snapshot in metadata.ancestors(head) if _compacted(snapshot)), None)
+    return None if ours is None else ours.timestamp_ms / 1000

@@ -13,7 +13,7 @@ Every term grows with the data and shrinks with the slots, so more data never ta
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -157,3 +157,16 @@ def work_of_plan(plan: CompactionPlan, slots: int, driver_s: float) -> WorkTerms
 def expected_s(work: WorkTerms) -> float:
     """What the work is expected to take where nothing was learned."""
     return math.fsum(getattr(work, term) * FIRST_RATES[term] for term in TERMS)
+
+
+START_S: Mapping[str, float] = {"process": 0.3, "own_ray": 15.0}
+"""Until the first task may run. Measured: a process with everything imported, with the records that are read and
+written before and after, and Ray on one machine."""
+
+
+def together_s(sessions: Sequence[tuple[float, float]], slots: int, one_after_another: bool) -> float:
+    """What several sessions take that share so many slots. Each: its seconds by itself, and those of one core."""
+    if one_after_another:
+        return math.fsum(alone_s for alone_s, _ in sessions)
+    longest_s = max((alone_s for alone_s, _ in sessions), default=0.0)
+    return max(longest_s, math.fsum(core_s for _, core_s in sessions) / slots)

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from deltacompact.planning import work
 from deltacompact.planning.sizing import FIGURE_MEMORY_BYTES, GIB
 
 DEFAULT = Path(__file__).parent / "prices.toml"
@@ -18,10 +19,8 @@ X86 = "x86_64"
 LOCAL = "local"
 """The node type that is this machine."""
 
-START_S = {"process": 0.3, "own_ray": 15.0, "ray_cluster": 240.0, "kuberay": 90.0}
-"""Until the first task may run. Measured: a process that is forked with everything imported, with the records that are
-read and written before and after, and Ray on one machine. Of EC2 nodes and pods: what their makers say it takes, with
-the image to pull."""
+START_S = {**work.START_S, "ray_cluster": 240.0, "kuberay": 90.0}
+"""Until the first task may run. Of EC2 nodes and pods: what their makers say it takes, with the image to pull."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,13 @@ for it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from deltacompact.base.model import Partition
 from deltacompact.catalog.delta_streams import DeltaStreamCatalog
+from deltacompact.delta_streams.sizes import sizes_of
 from sessions.documents.streams import branch_of
 
 if TYPE_CHECKING:  # importing PyIceberg takes a second
@@ -117,27 +118,22 @@ def statistics_of(catalog: DeltaStreamCatalog, table_id: str, now_s: float) -> l
 
 def _of_partition(catalog: DeltaStreamCatalog, table_id: str, partition: Partition, now_s: float) -> WatchedPartition:
     state = catalog.state(table_id, partition)
-    deltas = state.deltas
-    waiting = {delta.position for delta in deltas}
-    times_s = [
-        commit.time_ms / 1000 for commit in state.commits if any(delta.position in waiting for delta in commit.deltas)
-    ]
-    compacted = state.compacted.files if state.compacted else ()
-    files = [*compacted, *(file for delta in deltas for file in delta.files)]
+    sizes = sizes_of(state)
+    times_s: Sequence[float] = sizes.delta_times_s
     written_s = max(times_s, default=None)
-    if (written_s is None and compacted) or max(times_s, default=0.0) > now_s:
+    if (written_s is None and sizes.files) or max(times_s, default=0.0) > now_s:
         # A writer whose clock is ahead would keep its deltas young until that time comes.
         written_s = catalog.log(table_id, partition).written_s(state)
         times_s = [min(time_s, written_s) for time_s in times_s]
     return WatchedPartition(
         partition=dict(partition.values),
         mark=f"{state.version}/{state.last_position}",
-        deltas=len(deltas),
-        delta_rows=sum(delta.rows for delta in deltas),
-        delta_bytes=sum(delta.bytes for delta in deltas),
+        deltas=sizes.deltas,
+        delta_rows=sizes.delta_rows,
+        delta_bytes=sizes.delta_bytes,
         oldest_delta_s=min(times_s, default=None),
         written_s=written_s,
-        files=len(files),
-        bytes=sum(file.bytes for file in files),
-        dead_rows=sum(file.rows - file.live_rows for file in compacted),
+        files=sizes.files + sizes.delta_files,
+        bytes=sizes.bytes + sizes.delta_bytes,
+        dead_rows=sizes.dead_rows,
     )

@@ -41,7 +41,7 @@ _LINK = re.compile(r"\]\(([^()#:]+)?(#[^()]+)?\)")
 _NAMES = re.compile(r"\b1[78]\d{11}\b|\b\d{17,19}\b|\b[0-9a-f]{32}\b|\b[0-9a-f]{24}\b")
 _MEASURED = re.compile(
     r"[\d.,]+ (?:B|KiB|MiB|GiB|bytes|core-seconds)\b|\b\d+\.\d(?=[,;]| s\b)|\b\d+ slots?\b"
-    r"|\d{4}-\d\d-\d\d \d\d:\d\d UTC| {2,}|[ ]+$",
+    r"|\d{4}-\d\d-\d\d \d\d:\d\d(?: UTC)?| {2,}|[ ]+$",
     re.M,
 )
 

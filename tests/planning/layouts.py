@@ -39,6 +39,7 @@ from deltacompact.base.model import DataFile, Delta, Partition
 from deltacompact.base.settings import Options
 from deltacompact.base.wording import counted
 from deltacompact.cli import plan_report, result_report, table_report
+from deltacompact.cli.scale import Detail
 from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.index.primary_key_index import read_manifest
 from deltacompact.job import Request
@@ -52,6 +53,7 @@ SMALL_BYTES = 128 << 10
 _COLUMNS = ("k", "n", "payload")
 _UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 _SIZE = re.compile(r"\b([\d,]+(?:\.\d+)?) (B|KiB|MiB|GiB)\b")
+_TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d")
 _VERSION = re.compile(r"\b(\d+)-[0-9a-f]{8,}\b")
 
 
@@ -115,7 +117,9 @@ class Story:
 
     def _plan(self, how: dict[str, Any]) -> list[str]:
         request = Request("t", destination_table_id=how.get("destination"), options=_options(how))
-        return self._printed(plan_report.print_plans, plan_report.plan_report(self.catalog, request).document)
+        return self._printed(
+            plan_report.print_plans, plan_report.plan_report(self.catalog, request), Detail(files=True)
+        )
 
     def _compact(self, how: dict[str, Any]) -> list[str]:
         options = _options(how)
@@ -130,22 +134,24 @@ class Story:
             purge=options.purge,
         )
         return [
-            line for line in self._printed(result_report.print_result, result) if not line.startswith("  seconds: ")
+            line
+            for line in self._printed(result_report.print_result, result, 0.0, Detail(verbose=True))
+            if not line.startswith(("  seconds: ", "Done"))
         ]
 
     def _show(self, table: str) -> list[str]:
-        return self._printed(table_report.print_table, table_report.table_document(self.catalog, table).document)
+        return self._printed(table_report.print_table, table_report.table_document(self.catalog, table), Detail())
 
-    def _printed(self, print_: Any, document: Any) -> list[str]:
+    def _printed(self, print_: Any, *shown: Any) -> list[str]:
         out = io.StringIO()
-        print_(Console(file=out, highlight=False, markup=False, emoji=False, soft_wrap=True), document)
+        print_(Console(file=out, highlight=False, markup=False, emoji=False, soft_wrap=True), *shown)
         return self._named(out.getvalue()).splitlines()
 
     def _named(self, text: str) -> str:
         """Names in the place of random ones, and sizes with two digits."""
         for path, label in self._labels.items():
             text = text.replace(path, label).replace(path.rpartition("/")[2], label)
-        text = _VERSION.sub(r"\1-…", text)
+        text = _TIME.sub("…", _VERSION.sub(r"\1-…", text))
         return _SIZE.sub(lambda size: size_of(float(size[1].replace(",", "")) * _UNITS[size[2]]), text)
 
     # What is drawn

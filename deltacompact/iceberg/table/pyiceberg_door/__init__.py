@@ -29,7 +29,7 @@ from deltacompact.iceberg.table.pyiceberg_door.release import importing
 with importing():
     from deltacompact.iceberg.table.pyiceberg_door.catalogs import is_catalog, open_named
     from deltacompact.iceberg.table.pyiceberg_door.errors import CommitRefusedError, CommitUnansweredError
-    from deltacompact.iceberg.table.pyiceberg_door.neighbours import Neighbour, UnlistedError
+    from deltacompact.iceberg.table.pyiceberg_door.neighbours import Neighbour, UnlistedError, asked_at_once, listed
     from deltacompact.iceberg.table.pyiceberg_door.table import IcebergTable
 
 __all__ = [
@@ -38,6 +38,8 @@ __all__ = [
     "IcebergTable",
     "Neighbour",
     "UnlistedError",
+    "asked_at_once",
     "is_catalog",
+    "listed",
     "open_named",
 ]

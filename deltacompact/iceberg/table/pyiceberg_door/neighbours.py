@@ -42,25 +42,34 @@ class Neighbour:
 
 def neighbours(catalog: Catalog, own: Identifier, say: Callable[[str], None]) -> Iterator[Neighbour]:
     """All tables but our own. Raises UnlistedError, where the catalog does not list or load one."""
-    try:
-        with answering(catalog.name):
-            found = [table for namespace in _namespaces(catalog, ()) for table in catalog.list_tables(namespace)]
-    except (DeltaCompactError, ValueError, KeyError, NoSuchNamespaceError) as error:
-        raise UnlistedError(f"Iceberg catalog {catalog.name!r} does not list its tables ({text_of(error)})") from error
-    others = [identifier for identifier in dict.fromkeys(found) if identifier != own]
+    others = [identifier for identifier in listed(catalog) if identifier != own]
     if others:
         say(f"asking {counted(len(others), 'other table')} of the catalog where files lie")
 
     def asked(identifier: Identifier) -> Neighbour | None:
         return _neighbour(catalog, identifier)
 
-    # Only the client of REST catalogs is known to be used by several threads.
-    with ThreadPoolExecutor(_AT_ONCE if isinstance(catalog, RestCatalog) else 1) as pool:
+    with ThreadPoolExecutor(asked_at_once(catalog)) as pool:
         for number, neighbour in enumerate(pool.map(asked, others), 1):
             if number % TOLD_EACH == 0:
                 say(f"asked {number:,} of {counted(len(others), 'table')}")
             if neighbour is not None:
                 yield neighbour
+
+
+def listed(catalog: Catalog) -> list[Identifier]:
+    """All tables of a catalog. Raises UnlistedError, where it does not list them."""
+    try:
+        with answering(catalog.name):
+            found = [table for namespace in _namespaces(catalog, ()) for table in catalog.list_tables(namespace)]
+    except (DeltaCompactError, ValueError, KeyError, NoSuchNamespaceError) as error:
+        raise UnlistedError(f"Iceberg catalog {catalog.name!r} does not list its tables ({text_of(error)})") from error
+    return list(dict.fromkeys(found))
+
+
+def asked_at_once(catalog: Catalog) -> int:
+    """Threads that may ask a catalog: only the client of REST catalogs is known to be used by several."""
+    return _AT_ONCE if isinstance(catalog, RestCatalog) else 1
 
 
 def _namespaces(catalog: Catalog, above: Identifier) -> Iterator[Identifier]:

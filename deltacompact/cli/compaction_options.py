@@ -1,0 +1,176 @@
+"""The options that plan and compact share: with what means, of what, and how the results are divided.
+
+--executor ray --read-mb-per-s 200          of both kinds of tables
+--partition day=1995-04-03                  of delta streams; iceberg.py has those of Iceberg tables
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from deltacompact.base.settings import COUNT_MAX, DEFAULTS, EXECUTORS, HASH_BUCKETS_MAX
+from deltacompact.cli.arguments import any_catalog_argument, json_option, table_argument
+from deltacompact.cli.scale import detail_options
+from deltacompact.cli.sections import delta_stream_option
+
+RATE = click.FloatRange(min=0, min_open=True)
+COUNT = click.IntRange(1, COUNT_MAX)
+
+
+def field_option(
+    flag: str, name: str, option: Callable[..., Any] = delta_stream_option, **shown: Any
+) -> Callable[..., Any]:
+    """An option for a field of Options, with the field's default."""
+    default = getattr(DEFAULTS, name)
+    made: Callable[..., Any] = option(flag, name, default=default, show_default=default is not None, **shown)
+    return made
+
+
+_MEANS = (
+    field_option(
+        "--executor",
+        "executor",
+        click.option,
+        type=click.Choice(EXECUTORS),
+        help="local: in this process; ray: on a Ray cluster; auto: on Ray if the input is large.",
+    ),
+    field_option(
+        "--ray-cpus",
+        "ray_cpus",
+        click.option,
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Wait until the Ray cluster has N CPUs, 10 minutes at most.",
+    ),
+    field_option(
+        "--concurrent-tasks",
+        "concurrent_tasks",
+        click.option,
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Most tasks at a time. Default: one for each CPU.",
+    ),
+    field_option(
+        "--read-mb-per-s",
+        "read_mb_per_s",
+        click.option,
+        type=RATE,
+        metavar="MB",
+        help="Most megabytes that all tasks together read in a second. Default: no limit.",
+    ),
+    field_option(
+        "--write-mb-per-s",
+        "write_mb_per_s",
+        click.option,
+        type=RATE,
+        metavar="MB",
+        help="Most megabytes that all tasks together write in a second. Default: no limit.",
+    ),
+    field_option(
+        "--requests-per-s",
+        "requests_per_s",
+        click.option,
+        type=RATE,
+        metavar="N",
+        help="Most requests that all tasks together send to the store in a second. Default: no limit.",
+    ),
+    field_option(
+        "--compression",
+        "compression",
+        click.option,
+        metavar="CODEC",
+        help="Codec of written files: zstd, snappy, gzip, lz4, brotli or none. Default: that of the files whose "
+        "rows are written, or of the Iceberg table; else zstd.",
+    ),
+)
+"""With what means to work on tables of both kinds."""
+
+_WHAT = (
+    delta_stream_option(
+        "--primary-key",
+        multiple=True,
+        metavar="NAME",
+        help="Primary key column; repeat for a composite key. Needed where the table declares none.",
+    ),
+    delta_stream_option(
+        "--sort-key",
+        multiple=True,
+        metavar="NAME[:descending]",
+        help="Of two rows of a key, the one with the greater value is kept; repeat in order. Default: the table's.",
+    ),
+    delta_stream_option("--destination", metavar="TABLE", help="Write to another table. Default: in place."),
+    delta_stream_option(
+        "--partition",
+        "partition",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Only this partition; a repeated NAME begins another one. Default: all partitions.",
+    ),
+    field_option(
+        "--partitions-at-once",
+        "partitions_at_once",
+        type=click.IntRange(min=1),
+        metavar="N",
+        help="Most partitions at a time. Default: as many as memory admits.",
+    ),
+)
+"""What of delta streams is compacted, and where the rows go."""
+
+_SIZES = (
+    field_option(
+        "--hash-buckets",
+        "hash_bucket_count",
+        type=click.IntRange(1, HASH_BUCKETS_MAX),
+        metavar="N",
+        help="Hash buckets of the index. Default: by the number of rows.",
+    ),
+    field_option(
+        "--rows-per-round",
+        "rows_per_round",
+        type=COUNT,
+        metavar="N",
+        help="Delta rows that are folded in one round. Default: what memory allows.",
+    ),
+    field_option(
+        "--rows-per-file",
+        "rows_per_compacted_file",
+        type=COUNT,
+        metavar="N",
+        help="Most rows of a compacted file.",
+    ),
+    field_option(
+        "--target-file-bytes",
+        "target_file_bytes",
+        type=COUNT,
+        metavar="N",
+        help="About the largest size of a compacted file. Default: 256 to 512 MiB, by the partition's size.",
+    ),
+    field_option(
+        "--rewrite-dead-fraction",
+        "rewrite_dead_fraction",
+        type=click.FloatRange(0, 1),
+        metavar="SHARE",
+        help="A compacted file with a smaller share of dead rows stays, with a deletion vector.",
+    ),
+    field_option(
+        "--purge", "purge", is_flag=True, help="Rewrite every file that has dead rows. Run vacuum afterwards."
+    ),
+    delta_stream_option(
+        "--content-type",
+        type=click.Choice(["parquet", "feather", "orc", "csv"]),
+        default=DEFAULTS.content_type.name.lower(),
+        show_default=True,
+        help="Format of compacted files.",
+    ),
+)
+"""How index and files of delta streams are divided."""
+
+
+def compaction_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The arguments and options that plan and compact share."""
+    options = (any_catalog_argument, table_argument, *_MEANS, json_option, detail_options, *_WHAT, *_SIZES)
+    return functools.reduce(lambda wrapped, option: option(wrapped), reversed(options), command)
