@@ -17,7 +17,6 @@ from benchmarks.competitors import CORES
 from benchmarks.iceberg.shapes import CATALOG
 from benchmarks.spark import spark_on_all_cores
 from deltacompact import Settings
-from deltacompact.spark.jars import ICEBERG_EXTENSIONS, ICEBERG_RUNTIME, SQLITE_JDBC
 
 
 class Contender(Protocol):
@@ -55,6 +54,7 @@ class Spark:
 
     def start(self, catalog: Any) -> None:
         from deltacompact.spark.iceberg import spark_settings
+        from deltacompact.spark.jars import ICEBERG_EXTENSIONS, ICEBERG_RUNTIME, SQLITE_JDBC
 
         prefix = f"spark.sql.catalog.{CATALOG}"
         settings = spark_settings(CATALOG, catalog.properties)

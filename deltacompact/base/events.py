@@ -137,6 +137,10 @@ class ModeFinished(Event):
 EventSink = Callable[[Event], None]
 
 
+def no_sink(event: Event) -> None:
+    """Nobody listens."""
+
+
 def fan_out(sinks: list[EventSink]) -> EventSink:
     """One sink that feeds all. An exception in a sink is logged and otherwise ignored.
 

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from importlib.abc import MetaPathFinder
 from types import ModuleType
 
 
-class _NoPandas(MetaPathFinder):
+class _NoPandas:
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
         """Raises where others return None, which would mean: look elsewhere."""
         if name == "pandas":

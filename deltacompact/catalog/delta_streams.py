@@ -32,9 +32,6 @@ from deltacompact.base.model import (
     TableKeys,
     Token,
 )
-from deltacompact.delta_streams.appending.changes import ChangesWriter, change_options
-from deltacompact.delta_streams.appending.positions import checked_position
-from deltacompact.delta_streams.appending.stream_writer import CommitTerms, StreamWriter
 from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.delta_streams.streams import Streams
 from deltacompact.delta_streams.table_documents import (
@@ -44,7 +41,9 @@ from deltacompact.storage.objects import ObjectStore
 from deltacompact.storage.opening import open_store
 from deltacompact.storage.s3_access import S3Settings
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # imported by those who append or read: `show` must not wait for them
+    from deltacompact.delta_streams.appending.changes import ChangesWriter
+    from deltacompact.delta_streams.appending.stream_writer import CommitTerms, StreamWriter
     from deltacompact.delta_streams.scan import Selection
     from deltacompact.publication.publication import PublicationResult
 
@@ -335,6 +334,8 @@ class DeltaStreamCatalog(Streams):
         *given: Any,
     ) -> ChangesWriter | None:
         """The writer of rows that say their operation or partition; None: they have one operation and partition."""
+        from deltacompact.delta_streams.appending.changes import ChangesWriter, change_options
+
         if (options := change_options(self.declared(table_id), partition, *given)) is None:
             return None
         table = self.table(table_id)
@@ -372,6 +373,8 @@ class DeltaStreamCatalog(Streams):
         return state.compacted.source_table_id == table_id
 
     def _writer(self, table_id: str, partition: Partition) -> StreamWriter:
+        from deltacompact.delta_streams.appending.stream_writer import StreamWriter
+
         key = (table_id, partition)
         if key not in self._writers:
             self._writers[key] = StreamWriter(self, table_id, partition)
@@ -385,5 +388,8 @@ class DeltaStreamCatalog(Streams):
         force_position: bool,
         schema_mode: SchemaMode | str | None,
     ) -> CommitTerms:
+        from deltacompact.delta_streams.appending.positions import checked_position
+        from deltacompact.delta_streams.appending.stream_writer import CommitTerms
+
         position = checked_position(stream_position, deltas, force_position, self.clock())
         return CommitTerms(position, Token.of(token), None if schema_mode is None else SchemaMode.of(schema_mode))

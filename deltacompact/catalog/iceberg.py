@@ -12,35 +12,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from deltacompact.base import expect
 from deltacompact.base.errors import InputError
-from deltacompact.base.events import EventSink
+from deltacompact.base.events import EventSink, no_sink
 from deltacompact.base.settings import Settings
-from deltacompact.executors.choose import foresee, lane_for
-from deltacompact.iceberg.commit.attempts import committed_by
 from deltacompact.iceberg.commit.patience import Patience
-from deltacompact.iceberg.comparison import Comparison, comparison
 from deltacompact.iceberg.table import pyiceberg_door
 from deltacompact.iceberg.table.metadata import MAIN, PUBLICATION, Snapshot, TableMetadata
 from deltacompact.iceberg.table.table_state import StateReader, TableState
 from deltacompact.iceberg_modes.convert.mode import CONVERT
-from deltacompact.iceberg_modes.convert.plan import ConvertPlan
-from deltacompact.iceberg_modes.convert.result import ConvertResult
-from deltacompact.iceberg_modes.driver import ModeRun
-from deltacompact.iceberg_modes.expected import Expected
-from deltacompact.iceberg_modes.maintain.maintain import Maintain, MaintainResult
-from deltacompact.iceberg_modes.mode import Mode, Plan, Result
 from deltacompact.iceberg_modes.modes import mode_named
 from deltacompact.iceberg_modes.rewrite.mode import REWRITE
-from deltacompact.iceberg_modes.rewrite.plan import RewritePlan
-from deltacompact.iceberg_modes.rewrite.result import RewriteResult
-from deltacompact.iceberg_modes.steps import no_sink
 from deltacompact.iceberg_modes.upsert.mode import UPSERT
-from deltacompact.iceberg_modes.upsert.plan import UpsertPlan
-from deltacompact.iceberg_modes.upsert.result import UpsertResult
-from deltacompact.iceberg_modes.watching import WatchedBranch
+
+if TYPE_CHECKING:  # a mode is imported when it is run: `show` must not wait for it
+    from deltacompact.iceberg.comparison import Comparison
+    from deltacompact.iceberg_modes.convert.plan import ConvertPlan
+    from deltacompact.iceberg_modes.convert.result import ConvertResult
+    from deltacompact.iceberg_modes.driver import ModeRun
+    from deltacompact.iceberg_modes.expected import Expected
+    from deltacompact.iceberg_modes.maintain.maintain import MaintainResult
+    from deltacompact.iceberg_modes.mode import Mode, Plan, Result
+    from deltacompact.iceberg_modes.rewrite.plan import RewritePlan
+    from deltacompact.iceberg_modes.rewrite.result import RewriteResult
+    from deltacompact.iceberg_modes.upsert.plan import UpsertPlan
+    from deltacompact.iceberg_modes.upsert.result import UpsertResult
+    from deltacompact.iceberg_modes.watching import WatchedBranch
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +101,8 @@ class IcebergCatalog:
 
     def expected(self, plan: RewritePlan | ConvertPlan | UpsertPlan, settings: Settings | None = None) -> Expected:
         """How long carrying out a plan is expected to take. Starts no cluster."""
+        from deltacompact.executors.choose import foresee, lane_for
+
         settings = settings or Settings()
         capacity = foresee(settings, lane_for(settings, plan.rows, plan.bytes)).capacity
         return mode_named(plan.mode).steps().expected(plan, capacity)
@@ -173,6 +174,8 @@ class IcebergCatalog:
         A dry run writes nothing and says what would go. `say` is told of the progress. Raises InputError before any
         work, ConflictError, or OutcomeUnknownError if the catalog did not say what it did; then no file was deleted.
         """
+        from deltacompact.iceberg_modes.maintain.maintain import Maintain
+
         work = Maintain(self._table(table_id), branch, _named(options), dry_run, say=say)
         return work.run(expire_snapshots, rewrite_manifests, remove_orphans)
 
@@ -185,6 +188,8 @@ class IcebergCatalog:
         self, table_id: str, branch: str = MAIN, before: int | None = None, after: int | None = None
     ) -> Comparison:
         """Which two snapshots of a branch must have the same rows: see comparison.py."""
+        from deltacompact.iceberg.comparison import comparison
+
         return comparison(self._table(table_id).metadata, branch, before, after)
 
     def counted(self, table_id: str, snapshot_id: int) -> int | None:
@@ -193,10 +198,14 @@ class IcebergCatalog:
 
     def watched(self, table_id: str, branch: str = MAIN) -> WatchedBranch:
         """A branch that is looked at again and again: only what is new is read."""
+        from deltacompact.iceberg_modes.watching import WatchedBranch
+
         return WatchedBranch(self._catalog, table_id, branch)
 
     def committed_by(self, table_id: str, work: str) -> tuple[Snapshot, ...]:
         """The snapshots that attempts at some work ("run-1/1/1", "run-1/2/1", …) have committed, the oldest first."""
+        from deltacompact.iceberg.commit.attempts import committed_by
+
         return committed_by(self._table(table_id).metadata.snapshots.values(), work)
 
     def _call(
@@ -208,6 +217,8 @@ class IcebergCatalog:
         settings: Settings | None = None,
         emit: EventSink = no_sink,
     ) -> ModeRun[Plan, Result]:
+        from deltacompact.iceberg_modes.driver import ModeRun
+
         table = self._compactable(table_id)
         chosen = mode.read_options(_named(options), table.metadata.properties)
         return ModeRun(table, branch, chosen, settings or Settings(), emit=emit, mode=mode)

@@ -7,12 +7,13 @@
 
 Exit status: 0 success (also when there is nothing to do), 2 bad input, 3 a conflict, 130 interrupted, 1 anything else.
 
-Results go to stdout, with --json as one document. Progress, warnings and errors go to stderr. Commands import their
-modules when they run, so --help loads neither numpy nor pyarrow.
+Results go to stdout, with --json as one document. Progress, warnings and errors go to stderr. Only the module of the
+command that is called is imported, and it imports what it needs when it runs: --help loads neither numpy nor pyarrow.
 """
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,7 +21,6 @@ import click
 
 from deltacompact import __version__
 from deltacompact.base.limits import LIMITS, Limits
-from deltacompact.cli import append, compaction, demo, history, iceberg, reading, tables, upkeep
 from deltacompact.cli.program import Program
 from deltacompact.storage.certain_put import telling_interrupts
 
@@ -35,8 +35,31 @@ def run(arguments: Sequence[str], limits: Limits = LIMITS) -> int:
     return _PROGRAM.run(arguments, limits)
 
 
+_MODULES = {
+    "append": ("append",),
+    "compaction": ("plan", "compact"),
+    "demo": ("demo",),
+    "history": ("rollback", "retract"),
+    "iceberg": ("maintain",),
+    "reading": ("export", "read", "publish"),
+    "tables": ("create", "show"),
+    "upkeep": ("check", "rehash", "vacuum", "validate"),
+}
+"""The commands of each module."""
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+
+
 class _Commands(click.Group):
-    """Commands that report, if they are interrupted, what they have put so far."""
+    """Commands that are imported when they are asked for, and report, if interrupted, what they have put so far."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(_MODULE_OF)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _MODULE_OF:
+            return None
+        command: click.Command = getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[cmd_name]}"), cmd_name)
+        return command
 
     def invoke(self, context: click.Context) -> Any:
         with telling_interrupts():
@@ -68,25 +91,5 @@ def cli() -> None:
     Exit status: 0 success or nothing to do, 2 bad input, 3 a conflict (run it again), 130 interrupted, 1 anything else.
     """
 
-
-for _command in (
-    tables.create,
-    append.append,
-    compaction.plan,
-    compaction.compact,
-    reading.export,
-    reading.read,
-    tables.show,
-    history.rollback,
-    history.retract,
-    reading.publish,
-    upkeep.check,
-    upkeep.rehash,
-    upkeep.vacuum,
-    upkeep.validate,
-    iceberg.maintain,
-    demo.demo,
-):
-    cli.add_command(_command)
 
 _PROGRAM = Program("deltacompact", cli, "the table is as it was, the same command resumes")

@@ -15,10 +15,10 @@ from deltacompact.cli import iceberg
 from deltacompact.cli.answers import Failed, say_json
 from deltacompact.cli.arguments import partition_list, sort_keys_of
 from deltacompact.cli.compaction_options import RATE, compaction_options
-from deltacompact.cli.iceberg import iceberg_options, refuse_iceberg_options
+from deltacompact.cli.iceberg import iceberg_options
 from deltacompact.cli.iceberg_options import option_sections
 from deltacompact.cli.scale import detail_of
-from deltacompact.cli.sections import WithSections, delta_stream_option, iceberg_option
+from deltacompact.cli.sections import WithSections, delta_stream_option, iceberg_option, refuse_iceberg_options
 from deltacompact.iceberg_modes.modes import names
 
 if TYPE_CHECKING:

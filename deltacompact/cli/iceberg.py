@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.settings import Settings
@@ -27,7 +26,7 @@ from deltacompact.base.wording import counted
 from deltacompact.cli.answers import answer
 from deltacompact.cli.arguments import iceberg_catalog_argument, json_option, table_argument
 from deltacompact.cli.iceberg_options import option_sections
-from deltacompact.cli.sections import DeltaStreamOption, IcebergOption, WithSections, iceberg_option
+from deltacompact.cli.sections import WithSections, iceberg_option, refuse_delta_stream_options
 from deltacompact.iceberg_modes import modes
 from deltacompact.iceberg_modes.modes import MAINTAIN, mode_named
 
@@ -36,13 +35,6 @@ if TYPE_CHECKING:
     from deltacompact.iceberg_modes.expected import Expected
     from deltacompact.iceberg_modes.maintain.maintain import MaintainResult
 
-_INSTEAD = {
-    "--partition": "--where",
-    "--primary-key": "--option key-columns=NAME",
-    "--sort-key": "--option sort-columns=NAME",
-    "--target-file-bytes": "--option target-file-size-bytes=N",
-}
-"""For options of delta streams, those of Iceberg tables that say the same."""
 _FOLDERS_SHOWN = 10
 """How many folders of other tables are named."""
 
@@ -69,21 +61,6 @@ def iceberg_options(command: Callable[..., Any]) -> Callable[..., Any]:
         ),
     )
     return functools.reduce(lambda wrapped, option: option(wrapped), reversed(options), command)
-
-
-def refuse_iceberg_options() -> None:
-    """Refuse options of Iceberg tables for a delta stream."""
-    for flag in _given(IcebergOption):
-        raise InputError(f"{flag} is for tables of Iceberg catalogs (iceberg://NAME)")
-
-
-def refuse_delta_stream_options() -> None:
-    """Refuse options of delta streams for an Iceberg table."""
-    for flag in _given(DeltaStreamOption):
-        instead = _INSTEAD.get(flag, "")
-        known = [name for parameter in click.get_current_context().command.params for name in parameter.opts]
-        advice = f": for an Iceberg table, give {instead}" if instead.partition(" ")[0] in known else ""
-        raise InputError(f"{flag} is for delta streams{advice}")
 
 
 def show(catalog: IcebergCatalog, table: str | None, options: dict[str, Any]) -> None:
@@ -217,17 +194,6 @@ def maintain(
 def _settings(options: dict[str, Any]) -> Settings:
     chosen = {field.name: options[field.name] for field in dataclasses.fields(Settings) if field.name in options}
     return Settings(limits=click.get_current_context().obj, **chosen)
-
-
-def _given(kind: type[click.Option]) -> list[str]:
-    """The options of this kind that the command line names."""
-    context = click.get_current_context()
-    options = [parameter for parameter in context.command.params if isinstance(parameter, kind)]
-    return [
-        option.opts[0]
-        for option in options
-        if context.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE
-    ]
 
 
 def _chosen(options: dict[str, Any]) -> dict[str, str]:

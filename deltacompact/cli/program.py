@@ -42,6 +42,7 @@ class Program:
     def main(self, context: object = None) -> None:
         """The entry point of the process: `run` with its arguments."""
         forgo_pandas()
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy would start threads for algebra that we never do
         write_ascii_where_utf8_is_not_read()
         try:
             status = self.run(sys.argv[1:], context)

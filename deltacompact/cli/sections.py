@@ -12,9 +12,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import click
+from click.core import ParameterSource
+
+from deltacompact.base.errors import InputError
 
 Records = Sequence[tuple[str, str]]
 """Names, and what is said of each."""
+_INSTEAD = {
+    "--partition": "--where",
+    "--primary-key": "--option key-columns=NAME",
+    "--sort-key": "--option sort-columns=NAME",
+    "--target-file-bytes": "--option target-file-size-bytes=N",
+}
+"""For options of delta streams, those of Iceberg tables that say the same."""
 
 
 class WithSections(click.Command):
@@ -48,3 +58,29 @@ class IcebergOption(click.Option):
 
 delta_stream_option = functools.partial(click.option, cls=DeltaStreamOption)
 iceberg_option = functools.partial(click.option, cls=IcebergOption)
+
+
+def refuse_iceberg_options() -> None:
+    """Refuse options of Iceberg tables for a delta stream."""
+    for flag in _given(IcebergOption):
+        raise InputError(f"{flag} is for tables of Iceberg catalogs (iceberg://NAME)")
+
+
+def refuse_delta_stream_options() -> None:
+    """Refuse options of delta streams for an Iceberg table."""
+    for flag in _given(DeltaStreamOption):
+        instead = _INSTEAD.get(flag, "")
+        known = [name for parameter in click.get_current_context().command.params for name in parameter.opts]
+        advice = f": for an Iceberg table, give {instead}" if instead.partition(" ")[0] in known else ""
+        raise InputError(f"{flag} is for delta streams{advice}")
+
+
+def _given(kind: type[click.Option]) -> list[str]:
+    """The options of this kind that the command line names."""
+    context = click.get_current_context()
+    options = [parameter for parameter in context.command.params if isinstance(parameter, kind)]
+    return [
+        option.opts[0]
+        for option in options
+        if context.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE
+    ]

@@ -17,7 +17,6 @@ from deltacompact.cli.sizes import Sizes, added, compacted_words, read_through, 
 from deltacompact.cli.words import Shown, at, in_columns, minute, moment, named, size
 from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.delta_streams.sizes import sizes_of
-from deltacompact.delta_streams.versions import versions
 from deltacompact.index.primary_key_index import read_manifest
 
 if TYPE_CHECKING:
@@ -336,6 +335,7 @@ def _delta_lines(delta: dict[str, Any], detail: Detail) -> Iterator[str]:
 
 def versions_document(catalog: DeltaStreamCatalog, table_id: str) -> Shown:
     """The versions of each partition, oldest first."""
+    from deltacompact.delta_streams.versions import versions
 
     def about(partition: Partition) -> list[dict[str, Any]]:
         return [

@@ -18,7 +18,13 @@ from deltacompact.cli.arguments import (
     table_argument,
 )
 from deltacompact.cli.scale import detail_of, detail_options
-from deltacompact.cli.sections import WithSections, delta_stream_option, iceberg_option
+from deltacompact.cli.sections import (
+    WithSections,
+    delta_stream_option,
+    iceberg_option,
+    refuse_delta_stream_options,
+    refuse_iceberg_options,
+)
 
 if TYPE_CHECKING:
     from deltacompact.catalog.delta_streams import DeltaStreamCatalog
@@ -115,12 +121,13 @@ def show(catalog: DeltaStreamCatalog | IcebergCatalog, table: str | None, **opti
     deltacompact show iceberg://prod db.orders --snapshots
     """
     from deltacompact.catalog.opening import is_iceberg_catalog
-    from deltacompact.cli import iceberg
 
     if is_iceberg_catalog(catalog):
-        iceberg.refuse_delta_stream_options()
+        from deltacompact.cli import iceberg
+
+        refuse_delta_stream_options()
         return iceberg.show(catalog, table, options)
-    iceberg.refuse_iceberg_options()
+    refuse_iceberg_options()
     _show_streams(catalog, table, options)
 
 

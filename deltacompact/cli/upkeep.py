@@ -21,8 +21,13 @@ from deltacompact.cli.arguments import (
     partition_option,
     table_argument,
 )
-from deltacompact.cli.iceberg import refuse_delta_stream_options, refuse_iceberg_options
-from deltacompact.cli.sections import WithSections, delta_stream_option, iceberg_option
+from deltacompact.cli.sections import (
+    WithSections,
+    delta_stream_option,
+    iceberg_option,
+    refuse_delta_stream_options,
+    refuse_iceberg_options,
+)
 
 if TYPE_CHECKING:
     from deltacompact.base.model import Partition

@@ -17,13 +17,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-import grpc
 import psutil
-import ray
-from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from deltacompact.base.errors import DeltaCompactError, InputError, StoreError
 from deltacompact.base.limits import Limits
+from deltacompact.base.missing import importing
 from deltacompact.base.settings import Settings
 from deltacompact.base.wording import text_of
 from deltacompact.executors.executor import Handle, SubmittedTask, TaskStats
@@ -32,6 +30,11 @@ from deltacompact.executors.runs import LOOK_EVERY_S, Runs
 from deltacompact.planning.plan import Capacity
 from deltacompact.storage.throttle import Pace
 from deltacompact.tabular import allocator as arrow_memory
+
+with importing("grpc", "ray"):
+    import grpc
+    import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 _LOG = logging.getLogger("deltacompact")
 _LOG_EVERY_S = 10.0

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import InitVar, dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
-from deltacompact.base.events import Event, EventSink
+from deltacompact.base.events import EventSink, no_sink
 from deltacompact.base.settings import Settings
 from deltacompact.executors.executor import Executor
 from deltacompact.iceberg.commit.committer import Committed
@@ -29,10 +29,6 @@ from deltacompact.iceberg_modes.journal.signs_of_life import Signs
 from deltacompact.iceberg_modes.plan import ModePlan, ScanTaskGroup
 from deltacompact.iceberg_modes.result import ModeResult
 from deltacompact.planning.plan import Capacity
-
-
-def no_sink(event: Event) -> None:
-    pass
 
 
 class OutcomeOfGroups(Protocol):

@@ -22,7 +22,6 @@ from deltacompact.base.errors import CorruptionError
 from deltacompact.base.limits import READ_LIMITS, ReadLimits
 from deltacompact.base.numbers import ChainFileNumber, Ordinal
 from deltacompact.index.entries import Entries
-from deltacompact.index.live_bitmaps import read_each_masks
 from deltacompact.storage.objects import ObjectStore
 
 
@@ -78,6 +77,8 @@ class Relocator:
         return entries
 
     def _load(self, number: int) -> _kernels.SurvivorRanks:
+        from deltacompact.index.live_bitmaps import read_each_masks  # `show` reads manifests, and no bitmaps
+
         files = self._relocations[number].files
         paths = list(dict.fromkeys(file.masks_path for file in files))
         masks = dict(zip(paths, read_each_masks(self._store, paths, self._limits), strict=True))

@@ -7,6 +7,9 @@ validate.py       the independent judge: history.py, frames.py, comparable.py, d
 iceberg.py        the same of Iceberg tables, with what jars.py loads from Maven
 """
 
+from deltacompact.base.missing import importing
 from deltacompact.base.without_pandas import allow_pandas
 
 allow_pandas()
+with importing("pyspark"):
+    import pyspark  # noqa: F401

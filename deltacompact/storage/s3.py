@@ -29,6 +29,7 @@ from urllib.parse import unquote, urlsplit
 import pyarrow as pa
 
 from deltacompact.base.errors import CredentialsError, DeltaCompactError, InputError, NotFoundError, StoreError
+from deltacompact.base.missing import importing
 from deltacompact.base.wording import text_of
 from deltacompact.storage import s3_objects
 from deltacompact.storage.fetched_file import open_fetched
@@ -438,7 +439,8 @@ class S3Store:
     @contextlib.contextmanager
     def asking(self, path: str, uri: str | None = None) -> Iterator[None]:
         """Turn errors of boto3 and obstore into ours, in one line, about the object at a path (or a URI)."""
-        import botocore.exceptions as aws
+        with importing("botocore"):
+            import botocore.exceptions as aws
 
         uri = uri or f"{self.uri}{path}"
 

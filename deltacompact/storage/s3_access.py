@@ -13,6 +13,7 @@ from typing import Any
 
 from deltacompact.base import expect
 from deltacompact.base.errors import InputError
+from deltacompact.base.missing import importing
 from deltacompact.base.settings import at_least
 
 REQUESTS_AT_ONCE = 32
@@ -72,11 +73,9 @@ Access = tuple[S3Settings, StaticCredentials | None]
 
 def aws_client(service: str, region: str | None = None, answer_within_s: float = 5) -> Any:
     """A boto3 client of another AWS service, with the settings of S3 but few retries and short time-outs."""
-    from botocore.config import Config
-
     settings = resolved(S3Settings.from_environment())
     session = session_of(settings, static_credentials(settings))
-    config = Config(retries={"mode": "standard", "max_attempts": 2}, connect_timeout=3, read_timeout=answer_within_s)
+    config = _config(retries={"mode": "standard", "max_attempts": 2}, connect_timeout=3, read_timeout=answer_within_s)
     return session.client(service, region_name=region or settings.region, config=config)
 
 
@@ -91,15 +90,19 @@ def resolved(settings: S3Settings) -> S3Settings:
 
 
 def client_config(settings: S3Settings) -> Any:
-    from botocore.config import Config
-
-    return Config(
+    return _config(
         retries={"mode": "standard", "total_max_attempts": settings.max_attempts},  # BACKOFF heeds SlowDown
         signature_version="s3v4",
         connect_timeout=settings.timeout_s,
         read_timeout=settings.timeout_s,
         max_pool_connections=REQUESTS_AT_ONCE,
     )
+
+
+def _config(**settings: Any) -> Any:
+    with importing("botocore"):
+        from botocore.config import Config
+    return Config(**settings)
 
 
 def static_credentials(settings: S3Settings) -> StaticCredentials | None:
@@ -112,7 +115,8 @@ def static_credentials(settings: S3Settings) -> StaticCredentials | None:
 
 
 def session_of(settings: S3Settings, static: StaticCredentials | None) -> Any:
-    import boto3
+    with importing("boto3"):
+        import boto3
 
     credentials = {}
     if static:

@@ -23,6 +23,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from deltacompact.base.missing import importing
 from deltacompact.storage.objects import Fetched
 from deltacompact.storage.retries import Hedging, RequestAttempts, SharedBackoff
 from deltacompact.storage.traffic import tell
@@ -266,7 +267,8 @@ def _etag(meta: Any) -> str | None:
 
 
 def _opened(reach: BucketAccess) -> Any:
-    from obstore.store import S3Store
+    with importing("obstore"):
+        from obstore.store import S3Store
 
     def credentials() -> Any:
         return {

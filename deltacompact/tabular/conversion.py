@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 Convert = Callable[[pa.Array, pa.DataType], pa.Array]
 """Converts an array to a type."""
@@ -31,6 +30,8 @@ def converted(array: pa.Array, type_: pa.DataType) -> pa.Array:
     if isinstance(type_, pa.BaseExtensionType):
         return pa.ExtensionArray.from_storage(type_, converted(array, type_.storage_type))
     if t.is_run_end_encoded(array.type):
+        import pyarrow.compute as pc
+
         return converted(pc.run_end_decode(array), type_)
     if t.is_dictionary(type_):
         return _into_dictionary(array, type_)
@@ -83,6 +84,8 @@ def _struct(array: pa.Array, type_: pa.DataType) -> pa.Array:
 
 def remapped(array: pa.Array, type_: pa.DataType, key: Convert, item: Convert) -> pa.Array:
     """A map of this type. The two functions convert its keys and its items."""
+    import pyarrow.compute as pc
+
     offsets = array.offsets
     first, last = offsets[0].as_py(), offsets[len(array)].as_py()
     keys = key(array.keys.slice(first, last - first), type_.key_type)
@@ -99,6 +102,8 @@ def relisted(array: pa.Array, type_: pa.DataType, item: Convert) -> pa.Array:
             array = array.cast(pa.list_(array.type.value_field, size))
         values = array.values.slice(array.offset * size, len(array) * size)
         return pa.FixedSizeListArray.from_arrays(item(values, type_.value_type), type=type_, mask=null_mask(array))
+    import pyarrow.compute as pc
+
     large = pa.types.is_large_list(type_)
     lengths = pc.fill_null(pc.list_value_length(array), 0).cast(pa.int64())
     ends = pc.cumulative_sum(lengths).cast(pa.int64() if large else pa.int32())

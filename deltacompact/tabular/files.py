@@ -21,7 +21,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.feather
-import pyarrow.orc
 
 from deltacompact.base.errors import DeltaCompactError, InputError, SchemaError
 from deltacompact.base.limits import READ_LIMITS, ReadLimits
@@ -144,7 +143,9 @@ def _described(
             far = far_values.of_footer(parquet.metadata, schema)
             nulls = null_counts.of_footer(parquet.metadata, schema, keys)
         case ContentType.ORC:
-            orc = pa.orc.ORCFile(source)
+            from pyarrow.orc import ORCFile
+
+            orc = ORCFile(source)
             schema, rows = orc.schema, orc.nrows
         case ContentType.FEATHER:
             batches = _feather(source, None)
@@ -417,7 +418,9 @@ def _units(source: pa.NativeFile, file: DataFile, columns: list[str], start: int
     """Stripes or batches of a file that is not Parquet; of a text, all rows at once."""
     match file.content_type:
         case ContentType.ORC:
-            orc, first = pa.orc.ORCFile(source), 0
+            from pyarrow.orc import ORCFile
+
+            orc, first = ORCFile(source), 0
             for stripe in range(orc.nstripes):
                 table = pa.Table.from_batches([orc.read_stripe(stripe, columns=columns)]).select(columns)
                 yield first, table

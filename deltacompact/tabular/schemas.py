@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltacompact.base.errors import SchemaError
 from deltacompact.base.model import DataFile, Partition
@@ -366,4 +365,6 @@ def check_partition_values(table: pa.Table, partition: Partition, path: str) -> 
 def _all_equal(column: pa.ChunkedArray, expected: pa.Scalar) -> bool:
     if not expected.is_valid:
         return bool(column.null_count == len(column))
+    import pyarrow.compute as pc
+
     return bool(column.null_count == 0 and pc.all(pc.equal(column, expected)).as_py())

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltacompact.tabular.conversion import is_list
 
@@ -51,9 +50,11 @@ def _dates(array: pa.Array) -> Iterator[pa.Array]:
     elif isinstance(type_, pa.BaseExtensionType):
         yield from _dates(array.storage)
     elif t.is_run_end_encoded(type_):
+        import pyarrow.compute as pc
+
         yield from _dates(pc.run_end_decode(array))
     elif t.is_dictionary(type_):
-        yield from _dates(pc.take(array.dictionary, pc.unique(array.indices.drop_null())))
+        yield from _dates(array.dictionary.take(array.indices.drop_null().unique()))
     elif t.is_map(type_):
         first, stop = array.offsets[0].as_py(), array.offsets[len(array)].as_py()
         yield from _dates(array.keys.slice(first, stop - first))

@@ -15,7 +15,6 @@ from typing import IO, Any, Protocol, TypeVar
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.orc
 
 from deltacompact.base.errors import InputError, StoreError
 from deltacompact.base.model import ContentType, DataFile
@@ -124,7 +123,9 @@ def _open_writer(
             ipc_options = pa.ipc.IpcWriteOptions(compression=_ipc_codec(codec), emit_dictionary_deltas=True)
             return pa.ipc.new_file(sink, schema, options=ipc_options)
         case ContentType.ORC:
-            return pa.orc.ORCWriter(sink, compression=codec.upper() if codec != "none" else "UNCOMPRESSED")
+            from pyarrow.orc import ORCWriter
+
+            return ORCWriter(sink, compression=codec.upper() if codec != "none" else "UNCOMPRESSED")
         case ContentType.CSV:
             return pa.csv.CSVWriter(sink, schema, write_options=pa.csv.WriteOptions(delimiter=delimiter))
         case _:

@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from deltacompact import __version__
-from deltacompact.base.errors import InputError
+from deltacompact.base.missing import not_installed
 from deltacompact.base.wording import error_document
 from deltacompact.cli.program import Program
 from sessions.cli import dead_letters, demo, dispatch, job_runs, run_group, sla, status, submit, validate, watch
@@ -42,7 +42,7 @@ class _SessionsCommands(click.Group):
             package = (error.name or "").partition(".")[0]
             if package in ("", "deltacompact", "sessions"):
                 raise
-            raise InputError(f"{package} is not installed: pip install 'deltacompact[sessions]'") from error
+            raise not_installed(package, "sessions") from error
 
 
 @click.group(cls=_SessionsCommands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})

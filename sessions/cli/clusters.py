@@ -79,31 +79,33 @@ class Clusters:
     @functools.cached_property
     def launchers(self) -> dict[str, RayClusterLauncher | KubeRayLauncher]:
         """The launchers, by the names that plans give them."""
-        from importlib.metadata import version
+        found: dict[str, RayClusterLauncher | KubeRayLauncher] = {}
+        if self.ray_clusters:
+            found["ray_cluster"] = self._ray_clusters(self.ray_clusters)
+        if self.kuberay:
+            found["kuberay"] = self._kuberay(self.kuberay)
+        return found
 
+    def _ray_clusters(self, path: str) -> RayClusterLauncher:
         import yaml
 
         from deltacompact.base.errors import InputError
-        from sessions.launchers.kuberay import KubeOptions, KubeRayLauncher
         from sessions.launchers.ray_cluster import ClusterOptions, RayClusterLauncher
 
-        found: dict[str, RayClusterLauncher | KubeRayLauncher] = {}
-        if self.ray_clusters:
-            try:
-                template = yaml.safe_load(Path(self.ray_clusters).read_text())
-            except yaml.YAMLError as error:
-                raise InputError(f"--ray-clusters {self.ray_clusters}: {error}") from None
-            found["ray_cluster"] = RayClusterLauncher(
-                template,
-                self._table,
-                self.folder / "clusters",
-                self.state_uri,
-                ClusterOptions(spot=not self.on_demand),
-            )
-        if self.kuberay:
-            options = KubeOptions(self.kuberay, version("ray"), self.namespace, self.service_account)
-            found["kuberay"] = KubeRayLauncher(self._table, self.state_uri, options)
-        return found
+        try:
+            template = yaml.safe_load(Path(path).read_text())
+        except yaml.YAMLError as error:
+            raise InputError(f"--ray-clusters {path}: {error}") from None
+        folder, options = self.folder / "clusters", ClusterOptions(spot=not self.on_demand)
+        return RayClusterLauncher(template, self._table, folder, self.state_uri, options)
+
+    def _kuberay(self, image: str) -> KubeRayLauncher:
+        from importlib.metadata import version
+
+        from sessions.launchers.kuberay import KubeOptions, KubeRayLauncher
+
+        options = KubeOptions(image, version("ray"), self.namespace, self.service_account)
+        return KubeRayLauncher(self._table, self.state_uri, options)
 
     @property
     def in_background(self) -> dict[str, InBackground]:

@@ -23,7 +23,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import boto3
 import yaml
 
 from deltacompact.base.errors import StoreError
@@ -159,6 +158,8 @@ class RayClusterLauncher:
 
     def launched(self) -> Iterator[Launched]:
         """Heads that run for this state, by their tags."""
+        import boto3
+
         region = self._options.region or self._template["provider"]["region"]
         pages = boto3.client("ec2", region_name=region).get_paginator("describe_instances")
         states = {"Name": "instance-state-name", "Values": ["pending", "running"]}

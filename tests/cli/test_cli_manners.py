@@ -16,7 +16,7 @@ import deltacompact
 from deltacompact import cli
 from deltacompact.base.events import SessionFinished
 
-COMMANDS = sorted(cli.cli.commands)
+COMMANDS = cli.cli.list_commands(None)
 LONG = "a_table_with_a_name_that_is_much_longer_than_a_terminal_is_wide_" * 3
 
 
@@ -45,7 +45,7 @@ def process_of(*options, **environment):
 
 def test_every_command_has_json_and_an_example():
     for name in COMMANDS:
-        command = cli.cli.commands[name]
+        command = cli.cli.get_command(None, name)
         assert any("--json" in option.opts for option in command.params), name
         assert f"deltacompact {name} " in command.help, name
 

@@ -24,6 +24,7 @@ from deltacompact.iceberg.table.pyiceberg_door import (
     metrics,
     partitions,
     plain,
+    rest_sessions,
     version_3,
     where,
 )
@@ -101,6 +102,8 @@ BROKEN = [
 @pytest.mark.parametrize(("owner", "name", "broken", "told"), BROKEN, ids=[f"{line[1]}-{line[3]}" for line in BROKEN])
 def test_what_behaves_otherwise_is_refused_in_one_line(monkeypatch, owner, name, broken, told):
     behaviour.check_behaviour.cache_clear()
+    rest_sessions._check_sessions.cache_clear()
+    monkeypatch.setenv("PYICEBERG_CATALOG__ANY__URI", "http://127.0.0.1:1")
     monkeypatch.setattr(owner, name, broken)
     with pytest.raises(deltacompact.InputError, match=rf"PyIceberg 0\.12\.\d+ does not behave as .*{told}") as caught:
         deltacompact.open_catalog("iceberg://any")

@@ -333,7 +333,7 @@ def test_the_command_line_prints_what_took_effect(
     def stop(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(cli.append, "answer", stop)  # the delta is committed, and is not printed any more
+    monkeypatch.setattr("deltacompact.cli.append.answer", stop)  # the delta is committed, and is not printed any more
     assert cli.run(["append", lake, "t", str(file), "--position", "7"]) == 130
     assert capfd.readouterr().err.strip() == "deltacompact: interrupted; the delta at position 7 of t is committed"
     monkeypatch.setattr(LocalStore, "get", stop)

@@ -9,7 +9,7 @@ its producers know neither `replace` nor delete files, its validation misses del
 
 table          a loaded table: what the rest of the code sees
 catalogs       opening catalogs
-rest_sessions  how long a REST catalog that is silent is waited for
+rest_sessions  REST catalogs, and how long one that is silent is waited for
 errors         what PyIceberg raises, as our errors
 plain          PyIceberg's metadata as our own plain values
 neighbours     the other tables of a catalog, and where their files may lie

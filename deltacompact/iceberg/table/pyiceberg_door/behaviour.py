@@ -13,7 +13,7 @@ import gzip
 import io
 import json
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
@@ -38,7 +38,6 @@ from deltacompact.iceberg.table.pyiceberg_door.metrics import file_with_metrics
 from deltacompact.iceberg.table.pyiceberg_door.partitions import partition_in_spec
 from deltacompact.iceberg.table.pyiceberg_door.plain import plain_metadata
 from deltacompact.iceberg.table.pyiceberg_door.release import unfit
-from deltacompact.iceberg.table.pyiceberg_door.rest_sessions import BoundedAdapter, BoundedRestCatalog
 from deltacompact.iceberg.table.pyiceberg_door.version_3 import WritableVersion3, building, what_is_lost
 from deltacompact.iceberg.table.pyiceberg_door.where import files_that_may_match
 
@@ -85,7 +84,12 @@ _STATISTICS = {"snapshot-id": 9, "statistics-path": "s", "file-size-in-bytes": 1
 @functools.cache
 def check_behaviour() -> None:
     """Try what we use of PyIceberg. Raises InputError in one line if it behaves otherwise."""
-    for what, holds in _PROBES.items():
+    check(_PROBES)
+
+
+def check(probes: Mapping[str, Callable[[], bool]]) -> None:
+    """Try each, by the name of what it tries. Raises InputError for the first that does not hold."""
+    for what, holds in probes.items():
         try:
             found = "" if holds() else "other values"
         except Exception as error:
@@ -255,14 +259,6 @@ def _catalogs_that_build() -> bool:
     return refused == 2 and isinstance(done.metadata, WritableVersion3)
 
 
-def _rest_sessions() -> bool:
-    catalog: Any = object.__new__(BoundedRestCatalog)
-    catalog.name, catalog.uri, catalog._auth_manager = "probe", "http://nowhere", None
-    catalog.properties = {"uri": "http://nowhere", "token": "none"}
-    adapters = catalog._create_session().adapters.values()
-    return bool(adapters) and all(type(found) is BoundedAdapter for found in adapters)
-
-
 def _name_mappings() -> bool:
     first = json.loads(name_mapping(_table()))[0]
     return bool(first["field-id"] == _DAY and first["names"] == ["day"])
@@ -281,6 +277,5 @@ _PROBES: dict[str, Callable[[], bool]] = {
     "metadata of version 3": _version_3,
     "compressed metadata files": _stored_metadata,
     "catalogs that build metadata": _catalogs_that_build,
-    "sessions of REST catalogs": _rest_sessions,
     "name mappings": _name_mappings,
 }

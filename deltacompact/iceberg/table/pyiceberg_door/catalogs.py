@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from pyiceberg.catalog import Catalog, load_catalog
-from pyiceberg.catalog.rest import SNAPSHOT_LOADING_MODE, RestCatalog
 from pyiceberg.utils.config import Config
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.wording import text_of
 from deltacompact.iceberg.table.pyiceberg_door.behaviour import check_behaviour
 from deltacompact.iceberg.table.pyiceberg_door.errors import answering
-from deltacompact.iceberg.table.pyiceberg_door.rest_sessions import BoundedRestCatalog, limit_waiting
+from deltacompact.iceberg.table.pyiceberg_door.release import importing
 
 
 def open_named(name: str) -> Catalog:
@@ -37,21 +37,27 @@ def is_catalog(value: object) -> bool:
 
 
 def make_ready(catalog: Catalog) -> None:
-    """Limit the wait for a REST catalog that somebody else has loaded.
+    """Make a catalog that somebody else may have loaded fit for us. Raises InputError where it cannot be."""
+    if is_rest(catalog):
+        with importing():
+            from deltacompact.iceberg.table.pyiceberg_door.rest_sessions import make_rest_ready
 
-    Raises InputError for one that would not show us all snapshots: files of those would be taken for orphans.
-    """
-    if isinstance(catalog, RestCatalog):
-        limit_waiting(catalog._session)
-        if catalog.properties.get(SNAPSHOT_LOADING_MODE, "all") != "all":
-            raise InputError(
-                f"Iceberg catalog {catalog.name!r} has {SNAPSHOT_LOADING_MODE}="
-                f"{catalog.properties[SNAPSHOT_LOADING_MODE]}: deltacompact must see all snapshots, set it to all"
-            )
+        make_rest_ready(catalog)
+
+
+def is_rest(catalog: Catalog) -> bool:
+    """Whether it is a client of a REST catalog. Does not import that client."""
+    client = sys.modules.get("pyiceberg.catalog.rest")
+    return client is not None and isinstance(catalog, client.RestCatalog)
 
 
 def _loaded(name: str) -> Catalog:
     described: dict[str, Any] = dict(Config().get_catalog_config(name) or {})
     uri = str(described.get("uri", ""))
     kind = str(described.get("type") or ("rest" if uri.startswith("http") else ""))
-    return BoundedRestCatalog(name, **described) if kind.lower() == "rest" and uri else load_catalog(name)
+    if kind.lower() != "rest" or not uri:
+        return load_catalog(name)
+    with importing():
+        from deltacompact.iceberg.table.pyiceberg_door.rest_sessions import open_rest
+
+    return open_rest(name, described)

@@ -13,13 +13,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.exceptions import BadRequestError, NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.typedef import Identifier
 
 from deltacompact.base.errors import DeltaCompactError, InputError
 from deltacompact.base.wording import counted, text_of
 from deltacompact.iceberg.table.metadata import folders_named
+from deltacompact.iceberg.table.pyiceberg_door.catalogs import is_rest
 from deltacompact.iceberg.table.pyiceberg_door.errors import answering
 
 TOLD_EACH = 500
@@ -69,7 +69,7 @@ def listed(catalog: Catalog) -> list[Identifier]:
 
 def asked_at_once(catalog: Catalog) -> int:
     """Threads that may ask a catalog: only the client of REST catalogs is known to be used by several."""
-    return _AT_ONCE if isinstance(catalog, RestCatalog) else 1
+    return _AT_ONCE if is_rest(catalog) else 1
 
 
 def _namespaces(catalog: Catalog, above: Identifier) -> Iterator[Identifier]:
