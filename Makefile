@@ -14,7 +14,7 @@ CRATE := deltacompact/kernels
 KERNELS := deltacompact/_kernels.abi3.so
 RUST := $(CRATE)/Cargo.toml $(CRATE)/Cargo.lock $(shell find $(CRATE)/src -name '*.rs')
 
-DEVELOP := $(BIN)/maturin develop --release --quiet --extras all,test,bench,sessions,spark
+DEVELOP := $(BIN)/maturin develop --release --quiet --extras test,bench,sessions,spark
 # Two processes: one has all tests of Spark, one all of Ray, and what is left goes to whoever is free, module by module.
 PYTEST := $(BIN)/pytest --numprocesses 2 --dist loadgroup --no-loadscope-reorder
 # Images of Python set it. The tests start hundreds of processes, and each would compile all that it imports.

@@ -50,8 +50,6 @@ if TYPE_CHECKING:
     from deltacompact.results import CompactionResult, SessionResult
     from deltacompact.storage.s3_access import S3Settings
 
-__version__ = "0.2.0"
-
 __all__ = [
     "PARTITION_STREAM_POS_VIRTUAL_COL_NAME",
     "Appended",
@@ -135,13 +133,26 @@ _MODULE_OF = {name: module for module, names in _MODULES.items() for name in nam
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        return _version()
     if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
 
 
+def _version() -> str:
+    """The wheel has it from Cargo.toml, the one place where it stands. "0": this source was never installed."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(__name__)
+    except PackageNotFoundError:
+        return "0"
+
+
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    """A user's words: Tab shows no other."""
+    return [*__all__, "__version__"]
 
 
 class _Package(ModuleType):

@@ -1,10 +1,8 @@
 """Whether this tree may be released as VERSION: python deploy/release.py 0.2.0
 
-    pyproject.toml              version = "0.2.0"
-    kernels/Cargo.toml          version = "0.2.0"
-    deltacompact/__init__.py    __version__ = "0.2.0"
-    CHANGELOG.md                ## 0.2.0                    its first heading
-    git                         nothing to commit, no tag v0.2.0
+    kernels/Cargo.toml    version = "0.2.0"      the wheel and __version__ have it from here
+    CHANGELOG.md          ## 0.2.0               its first heading
+    git                   nothing to commit, no tag v0.2.0
 
 `make release VERSION=0.2.0` runs this first, then builds the wheel, then tags. Nothing is pushed.
 """
@@ -18,9 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PLACES = {
-    "pyproject.toml": r'^version = "(.+?)"$',
     "deltacompact/kernels/Cargo.toml": r'^version = "(.+?)"$',
-    "deltacompact/__init__.py": r'^__version__ = "(.+?)"$',
     "CHANGELOG.md": r"^## (\S+)$",
 }
 """Where the version stands. The first match counts."""

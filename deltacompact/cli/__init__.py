@@ -19,7 +19,6 @@ from typing import Any
 
 import click
 
-from deltacompact import __version__
 from deltacompact.base.limits import LIMITS, Limits
 from deltacompact.cli.program import Program
 from deltacompact.storage.certain_put import telling_interrupts
@@ -67,7 +66,7 @@ class _Commands(click.Group):
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
-@click.version_option(__version__)
+@click.version_option(package_name="deltacompact")
 def cli() -> None:
     """Compact data-lake tables: fold delta streams into one live row per key, and compact Iceberg tables.
 

@@ -12,6 +12,7 @@ of all other groups are decoded. On S3, long runs of row groups are copied insid
 
 from __future__ import annotations
 
+import functools
 import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,7 +23,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from deltacompact import __version__, _kernels
+import deltacompact
+from deltacompact import _kernels
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.limits import LIMITS, READ_LIMITS, ReadLimits
 from deltacompact.base.model import ContentType, DataFile
@@ -32,9 +34,6 @@ from deltacompact.tabular import field_ids, schemas
 from deltacompact.tabular.known_pages import known_groups
 from deltacompact.tabular.parquet_read import Described, Footer, pieces, reading
 from deltacompact.tabular.row_groups import ROW_GROUP_BYTES, RowGroups, WriteOptions, parquet_writer
-
-CREATED_BY = f"deltacompact version {__version__}"
-"""Other readers parse this form, and ignore the statistics of files that do not name their writer."""
 
 COPIED_BYTES_MIN = 5 << 20
 """The kernel asks a sink for no shorter copies: S3's parts have at least this size."""
@@ -205,7 +204,7 @@ class CopyingWriter:
         self.bytes = 0
         self._sink = sink
         self._limits = limits
-        self._assembler = _kernels.ParquetAssembler(_template(schema), sink.write, CREATED_BY)
+        self._assembler = _kernels.ParquetAssembler(_template(schema), sink.write, _created_by())
 
     def copy(self, source: pa.NativeFile, groups: GroupRange, origin: Origin | None = None) -> None:
         """Append these row groups of a file. Raises CorruptionError if the file contradicts its footer.
@@ -249,3 +248,9 @@ class CopyingWriter:
             self._assembler.append(footer, source.size(), pieces(source), list(groups), copied)
         except ValueError as error:
             raise CorruptionError(f"a row group cannot be copied: {error}") from error
+
+
+@functools.cache
+def _created_by() -> str:
+    """Other readers parse this form, and ignore the statistics of files that do not name their writer."""
+    return f"deltacompact version {deltacompact.__version__}"

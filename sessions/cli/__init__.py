@@ -15,7 +15,6 @@ from typing import Any
 
 import click
 
-from deltacompact import __version__
 from deltacompact.base.missing import not_installed
 from deltacompact.base.wording import error_document
 from deltacompact.cli.program import Program
@@ -46,7 +45,7 @@ class _SessionsCommands(click.Group):
 
 
 @click.group(cls=_SessionsCommands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
-@click.version_option(__version__)
+@click.version_option(package_name="deltacompact")
 def cli() -> None:
     """Job runs: a document on a queue asks for a compaction, and a dispatcher runs it within its SLA.
 
