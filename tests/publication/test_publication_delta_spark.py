@@ -26,6 +26,7 @@ _READS = """
         spark__jars__packages=sys.argv[1],
         spark__sql__extensions="io.delta.sql.DeltaSparkSessionExtension",
         spark__sql__catalog__spark_catalog="org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        spark__driver__defaultJavaOptions="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # as in spark_fixtures.py
         spark__sql__shuffle__partitions=1,
         spark__databricks__delta__snapshotPartitions=1,  # a log has a few lines, and would have 50 tasks
     )

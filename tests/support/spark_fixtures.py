@@ -19,6 +19,8 @@ import pytest
 import deltacompact
 from deltacompact.spark.jars import ICEBERG_EXTENSIONS, ICEBERG_RUNTIME, SQLITE_JDBC
 
+SHORT_LIVED_JVM = {"spark__driver__defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+"""Code that runs for a moment is not worth C2's time: a quarter of the CPU of all of Spark's tests."""
 ICEBERG = {
     "spark__jars__packages": f"{ICEBERG_RUNTIME},{SQLITE_JDBC}",
     "spark__sql__extensions": ICEBERG_EXTENSIONS,
@@ -33,9 +35,9 @@ def spark(moto_endpoint):
     from deltacompact.spark.session import spark_session
 
     try:
-        session = spark_session("tests", **ICEBERG)
+        session = spark_session("tests", **SHORT_LIVED_JVM, **ICEBERG)
     except PySparkRuntimeError:  # the JVM ended, because a package could not be resolved
-        session = spark_session("tests")
+        session = spark_session("tests", **SHORT_LIVED_JVM)
     yield session
     session.stop()
 
