@@ -1,7 +1,7 @@
 """How many examples hypothesis looks at: fewer while somebody waits, more at night.
 
 DELTACOMPACT_EXAMPLES    examples of a test that asks for 100
-quick                    20       what `make quick` sets
+quick                    10       what `make quick` sets
 (nothing)                100      what `make test` does
 nightly                  2,000
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 
-FACTORS = {"quick": 0.2, "": 1.0, "nightly": 20.0}
+FACTORS = {"quick": 0.1, "": 1.0, "nightly": 20.0}
 FACTOR = FACTORS[os.environ.get("DELTACOMPACT_EXAMPLES", "")]
 
 
