@@ -94,9 +94,10 @@ class LocalStore:
             raise error
 
     def folders(self) -> Iterator[str]:
-        if self.root.is_dir():
-            found = {path.name for path in self.root.iterdir() if path.is_dir()}
-            yield from sorted(found - {self.UNFINISHED})
+        found: set[str] = set()
+        with contextlib.suppress(NotFoundError), self._reading(""):
+            found |= {path.name for path in self.root.iterdir() if path.is_dir()}
+        yield from sorted(found - {self.UNFINISHED})
 
     def delete(self, paths: Iterable[str]) -> None:
         for path in paths:
@@ -134,7 +135,7 @@ class LocalStore:
         except OSError as error:
             if error.errno == errno.ENAMETOOLONG:
                 raise NotFoundError(f"{self.root / path} does not exist") from None
-            raise
+            raise StoreError(f"{self.root / path} could not be read: {error.strerror or error}") from error
 
     @contextlib.contextmanager
     def _unfinished(self) -> Iterator[tuple[DirectFile, Path]]:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 
 import pytest
 
-from deltacompact.base.errors import InputError
+from deltacompact.base.errors import InputError, StoreError
 from deltacompact.storage.local import LocalStore
 
 
 @pytest.mark.parametrize(
     ("error", "raised"),
     [
-        (OSError(errno.EMFILE, "Too many open files"), OSError),
-        (OSError(errno.EIO, "Input/output error"), OSError),
+        (OSError(errno.EMFILE, "Too many open files"), StoreError),
+        (OSError(errno.EIO, "Input/output error"), StoreError),
         (PermissionError(errno.EACCES, "Permission denied"), InputError),
         (FileNotFoundError(errno.ENOENT, "No such file or directory"), None),
     ],
@@ -37,5 +38,24 @@ def test_a_folder_that_cannot_be_opened_is_not_empty(tmp_path, monkeypatch, erro
     if raised is None:
         assert [stat.path for stat in store.list("log/")] == ([] if folder == "log" else ["log/1.json"])
         return
-    with pytest.raises(raised, match=error.strerror if raised is OSError else "permission to read is denied"):
+    with pytest.raises(raised, match=error.strerror if raised is StoreError else "permission to read is denied"):
         list(store.list("log/"))
+
+
+def test_no_descriptor_left_is_the_stores_fault_and_passes(tmp_path):
+    """Whoever retries what the store does wrong retries this, too."""
+    store = LocalStore(tmp_path)
+    store.put("log/1.json", b"1")
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest_free = os.dup(0)
+    os.close(lowest_free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest_free, limits[1]))
+    try:
+        for read in (store.get, store.open):
+            with pytest.raises(StoreError, match=r"log/1.json could not be read: .*Too many open files"):
+                read("log/1.json")
+        with pytest.raises(StoreError, match="could not be read"):
+            list(store.folders())
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    assert store.get("log/1.json") == b"1"
