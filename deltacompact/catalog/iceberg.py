@@ -11,7 +11,7 @@ catalog.maintain("ns.t", expire_snapshots=True)             a MaintainResult
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from deltacompact.base import expect
@@ -37,6 +37,7 @@ if TYPE_CHECKING:  # a mode is imported when it is run: `show` must not wait for
     from deltacompact.iceberg_modes.mode import Mode, Plan, Result
     from deltacompact.iceberg_modes.rewrite.plan import RewritePlan
     from deltacompact.iceberg_modes.rewrite.result import RewriteResult
+    from deltacompact.iceberg_modes.totals import BranchTotals
     from deltacompact.iceberg_modes.upsert.plan import UpsertPlan
     from deltacompact.iceberg_modes.upsert.result import UpsertResult
     from deltacompact.iceberg_modes.watching import WatchedBranch
@@ -81,6 +82,12 @@ class IcebergCatalog:
         """What a mode would do with a branch. Writes nothing."""
         return self._call(mode, table_id, options, branch).plan()
 
+    def planned_with_totals(
+        self, mode: Mode[Plan, Result], table_id: str, options: Mapping[str, Any] | None = None, branch: str = MAIN
+    ) -> tuple[Plan, BranchTotals, BranchTotals]:
+        """The plan, and what the branch is made of before it is carried out, and about afterwards."""
+        return self._call(mode, table_id, options, branch).plan_with_totals()
+
     def run(
         self,
         mode: Mode[Plan, Result],
@@ -104,8 +111,8 @@ class IcebergCatalog:
         from deltacompact.executors.choose import foresee, lane_for
 
         settings = settings or Settings()
-        capacity = foresee(settings, lane_for(settings, plan.rows, plan.bytes)).capacity
-        return mode_named(plan.mode).steps().expected(plan, capacity)
+        there = foresee(settings, lane_for(settings, plan.rows, plan.bytes))
+        return replace(mode_named(plan.mode).steps().expected(plan, there.capacity), start_s=there.start_s)
 
     def plan(self, table_id: str, options: Mapping[str, Any] | None = None, branch: str = MAIN) -> RewritePlan:
         """What a rewrite of a branch would do. Writes nothing."""

@@ -14,7 +14,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,12 +27,14 @@ from deltacompact.base.wording import counted
 from deltacompact.cli.answers import answer
 from deltacompact.cli.arguments import iceberg_catalog_argument, json_option, table_argument
 from deltacompact.cli.iceberg_options import option_sections
+from deltacompact.cli.scale import WORST, detail_of
 from deltacompact.cli.sections import WithSections, iceberg_option, refuse_delta_stream_options
 from deltacompact.iceberg_modes import modes
 from deltacompact.iceberg_modes.modes import MAINTAIN, mode_named
 
 if TYPE_CHECKING:
     from deltacompact.catalog.iceberg import IcebergCatalog
+    from deltacompact.iceberg.deletes.matching import FileScanTask
     from deltacompact.iceberg_modes.expected import Expected
     from deltacompact.iceberg_modes.maintain.maintain import MaintainResult
 
@@ -87,20 +90,25 @@ def show(catalog: IcebergCatalog, table: str | None, options: dict[str, Any]) ->
 
 def print_plan(catalog: IcebergCatalog, table: str, options: dict[str, Any]) -> None:
     """The plan as text, as JSON, or into a file."""
+    from deltacompact.iceberg_modes.totals import totals_line
+
     refuse_delta_stream_options()
-    mode = mode_named(options["mode"])
-    found = catalog.planned(mode, table, _chosen(options), options["branch"] or "main")
-    document, lines = mode.steps().document(found), mode.steps().plan_lines(found)
+    mode, detail = mode_named(options["mode"]), detail_of(options)
+    found, before, after = catalog.planned_with_totals(mode, table, _chosen(options), options["branch"] or "main")
+    document = mode.steps().document(found)
+    lines = mode.steps().plan_lines(found, None if detail.verbose else WORST)
     if options["out"]:
         _write(Path(options["out"]), json.dumps(document, indent=1))
     price = options["usd_per_core_hour"]
     foreseen = catalog.expected(found, _settings(options))
     cost = {} if price is None else {"usd": foreseen.usd(price)}
-    document |= {"expected": dataclasses.asdict(foreseen) | cost}
+    document |= {"expected": dataclasses.asdict(foreseen) | {"wall_s": foreseen.wall_s} | cost}
+    document |= {"before": dataclasses.asdict(before), "after": dataclasses.asdict(after)}
     if found.nothing_to_do:
         lines = [f"nothing to do: {found.nothing_to_do}"]
     else:
-        lines.append(_expected_line(foreseen, price))
+        lines += [totals_line(before, after), _expected_line(foreseen, price)]
+        lines += _input_lines(detail.chosen(found.groups, lambda group: group.bytes)) if detail.files else []
     answer(options["as_json"], document, *lines)
 
 
@@ -116,14 +124,20 @@ def run(catalog: IcebergCatalog, table: str, options: dict[str, Any]) -> None:
     for name in ("option", "where"):
         if options["from_plan"] and options[name]:
             raise InputError(f"--{name} and --from-plan: a plan has its own options")
+    if options["files"]:
+        raise InputError("--files: of an Iceberg table, plan --files and show --files list files, compact does not")
     plan = _plan_at(Path(options["from_plan"])) if options["from_plan"] else None
     branch, settings, planned = options["branch"] or "main", _settings(options), _mode_of(plan)
     if options["mode"] and planned not in (None, options["mode"]):
         raise InputError(f"{options['from_plan']} is a plan of --mode {planned}, not {options['mode']}")
     mode = mode_named(planned or options["mode"])
+    began = time.perf_counter()
     with progress(Console(stderr=True, quiet=True, markup=False) if options["as_json"] else err) as sink:
         result = catalog.run(mode, table, _chosen(options), branch, settings, plan, fan_out([sink]))
-    answer(options["as_json"], dataclasses.asdict(result), *mode.steps().result_lines(result))
+    lines = mode.steps().result_lines(result)
+    if result.nothing_to_do is None:
+        lines.append(f"Done: {time.perf_counter() - began:,.1f} s")
+    answer(options["as_json"], dataclasses.asdict(result), *lines)
 
 
 def _mode_of(plan: bytes | None) -> str | None:
@@ -231,7 +245,18 @@ def _write(path: Path, text: str) -> None:
 def _expected_line(expected: Expected, usd_per_core_hour: float | None) -> str:
     cost = "" if usd_per_core_hour is None else f", {expected.usd(usd_per_core_hour):.4f} USD"
     work = f"{expected.core_seconds:,.1f} core-seconds{cost}"
-    return f"expected: {expected.seconds:,.1f} s on {counted(expected.slots, 'slot')}, {work}"
+    return f"expected: {expected.wall_s:,.1f} s with start-up on {counted(expected.slots, 'slot')}, {work}"
+
+
+def _input_lines(groups: Iterable[Any]) -> list[str]:
+    """The data files that are read, group by group."""
+    return [_input_line(source) for group in groups for source in group.inputs]
+
+
+def _input_line(source: FileScanTask) -> str:
+    file, deletes = source.entry.file, len(source.deletes.all)
+    may_apply = f", {counted(deletes, 'delete file')} may apply" if deletes else ""
+    return f"  {file.path}  {counted(file.rows, 'row')}, {file.file_bytes:,} bytes{may_apply}"
 
 
 def _maintained_lines(result: MaintainResult) -> list[str]:

@@ -3,7 +3,7 @@
 orders: 3,000 partitions: 12 to compact, 2,987 with nothing to do, 1 failed
   compacted: 3,400 files, 8,000,000 rows, 1.1 GiB, 12,000 dead rows (0.1 %)
   waiting: 14 deltas, 300,000 rows, 20.1 MiB; 14 for less than an hour, since 2026-11-22 01:10 UTC
-  expected: 3.1 s on 2 slots, 0.3 s of them to start; 5.2 core-seconds, 0.0001 USD
+  expected: 3.1 s with start-up on 2 slots, 5.2 core-seconds, 0.0001 USD
 
 day=1995-04-03: 3 deltas since the last compaction
   1,000 rows of 3 deltas into 8,000 compacted, 1 round, 8 hash buckets, executor local
@@ -31,7 +31,7 @@ from deltacompact.job import CompactionJob, PartitionWork, Request, plan_work, p
 from deltacompact.planning.driver_work import driver_s
 from deltacompact.planning.lanes import Lane, sessions_at_once
 from deltacompact.planning.plan import CompactionPlan
-from deltacompact.planning.work import START_S, expected_s, together_s, work_of_plan
+from deltacompact.planning.work import expected_s, together_s, work_of_plan
 from deltacompact.table.ports import NothingToDo
 
 if TYPE_CHECKING:
@@ -56,11 +56,10 @@ class SessionSeconds:
 
 @dataclass(frozen=True, slots=True)
 class PlannedTotal:
-    """What all sessions together are expected to take: seconds, `start_s` of them to start; and one core's seconds."""
+    """What all sessions together are expected to take: seconds with the start-up, and seconds of one core."""
 
     table: str
     seconds: float
-    start_s: float
     core_seconds: float
     slots: int
     usd: float | None = None
@@ -68,8 +67,8 @@ class PlannedTotal:
     @property
     def words(self) -> str:
         cost = "" if self.usd is None else f", {self.usd:.4f} USD"
-        wall = f"{self.seconds:,.1f} s on {counted(self.slots, 'slot')}, {self.start_s:,.1f} s of them to start"
-        return f"expected: {wall}; {self.core_seconds:,.1f} core-seconds{cost}"
+        wall = f"{self.seconds:,.1f} s with start-up on {counted(self.slots, 'slot')}"
+        return f"expected: {wall}, {self.core_seconds:,.1f} core-seconds{cost}"
 
 
 def plan_report(catalog: DeltaStreamCatalog, request: Request, usd_per_core_hour: float | None = None) -> Shown:
@@ -143,11 +142,10 @@ def _total(
         at_once = sessions_at_once(lane, job.terms.options, job.waits)
         seconds += together_s(of_lane, there.capacity.slots, at_once == 1)
     core_seconds = sum(one.core for one in sessions if one)
-    no_ray = any(there.executor == "ray" and there.assumed for there in foreseen.values())
-    start_s = START_S["own_ray" if no_ray else "process"]
+    start_s = max((there.start_s for there in foreseen.values()), default=0.0)
     slots = max((there.capacity.slots for there in foreseen.values()), default=1)
     usd = None if usd_per_core_hour is None else core_seconds / 3600 * usd_per_core_hour
-    return PlannedTotal(job.source_table_id, seconds + start_s, start_s, core_seconds, slots, usd)
+    return PlannedTotal(job.source_table_id, seconds + start_s, core_seconds, slots, usd)
 
 
 def _is_planned(report: Report) -> bool:

@@ -10,6 +10,7 @@ from deltacompact.executors.executor import Executor
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.planning.lanes import Lane, stays_here
 from deltacompact.planning.plan import Capacity
+from deltacompact.planning.work import START_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,11 @@ class Foreseen:
     executor: str
     capacity: Capacity
     assumed: str | None = None
+
+    @property
+    def start_s(self) -> float:
+        """Seconds until the first task may run."""
+        return START_S["own_ray" if self.executor == "ray" and self.assumed else "process"]
 
 
 def executor_for(settings: Settings, delta_rows: int, data_bytes: int) -> Executor:

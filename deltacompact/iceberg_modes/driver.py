@@ -25,6 +25,7 @@ from deltacompact.iceberg_modes.mode import Mode, Plan, Result
 from deltacompact.iceberg_modes.modes import known_mode
 from deltacompact.iceberg_modes.session import EVERYWHERE, Session
 from deltacompact.iceberg_modes.steps import Call
+from deltacompact.iceberg_modes.totals import BranchTotals, totals_of
 
 REDONE_MAX = 3
 """How often what others touched is done again."""
@@ -39,6 +40,12 @@ class ModeRun(Call[Plan, Result]):
     def plan(self) -> Plan:
         """The plan for the branch. Writes nothing."""
         return self.mode.steps().plan(self, self.state(), Left())
+
+    def plan_with_totals(self) -> tuple[Plan, BranchTotals, BranchTotals]:
+        """The plan, and what the branch is made of before it is carried out, and about afterwards."""
+        state, steps = self.state(), self.mode.steps()
+        plan = steps.plan(self, state, Left())
+        return plan, totals_of(state), steps.totals_after(plan, state)
 
     def run(self, document: str | bytes | None = None) -> Result:
         """Carry out and commit what a plan's document says; without one, plan first. Tells of the end, too.

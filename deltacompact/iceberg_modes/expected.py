@@ -23,12 +23,21 @@ from deltacompact.planning.work import FIRST_RATES
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """Wall-clock seconds on so many slots, and seconds of one core: of all, and of what each group has by itself."""
+    """Wall-clock seconds on so many slots, and seconds of one core: of all, and of what each group has by itself.
+
+    `start_s` come before, until the first task may run.
+    """
 
     seconds: float
     core_seconds: float
     group_core_seconds: tuple[float, ...]
     slots: int
+    start_s: float = 0.0
+
+    @property
+    def wall_s(self) -> float:
+        """What somebody waits."""
+        return self.start_s + self.seconds
 
     def usd(self, per_core_hour: float) -> float:
         """What the cores cost while they work."""

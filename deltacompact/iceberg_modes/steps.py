@@ -28,6 +28,7 @@ from deltacompact.iceberg_modes.journal.resume import Resumption
 from deltacompact.iceberg_modes.journal.signs_of_life import Signs
 from deltacompact.iceberg_modes.plan import ModePlan, ScanTaskGroup
 from deltacompact.iceberg_modes.result import ModeResult
+from deltacompact.iceberg_modes.totals import BranchTotals, totals_of
 from deltacompact.planning.plan import Capacity
 
 
@@ -146,6 +147,10 @@ def all_files(plan: Callable[[], Any], state: Callable[[], TableState]) -> Reads
     return Reads(with_deletes(state()))
 
 
+def unchanged_totals(plan: Any, state: TableState) -> BranchTotals:
+    return totals_of(state)
+
+
 def nothing_afterwards(*call_and_result: Any) -> None:
     pass
 
@@ -162,9 +167,10 @@ class Steps(Generic[Plan, Result]):
     resume           how to commit what a dead session of the mode had written. None: it must not be. It is given the
                      plan of a call of the same mode, or None for a call of another mode
     expected         how long a plan is expected to take
-    plan_lines       a plan in words
+    plan_lines       a plan in words: at most so many groups, or (None) all
     result_lines     a result in words
     reads            what is read of a branch, by a plan or by its state: each is asked for only if it is needed
+    totals_after     about what the branch is made of, once a plan is carried out
     nothing_found    why nothing was committed, where the plan had something to do
     afterwards       what is done after all groups
     """
@@ -176,8 +182,9 @@ class Steps(Generic[Plan, Result]):
     work: Callable[..., Work[Plan, Any, Any, Any, Result]]
     resume: Callable[[Planned, Plan | None], Resumption | None]
     expected: Callable[[Plan, Capacity], Expected]
-    plan_lines: Callable[[Plan], list[str]]
+    plan_lines: Callable[[Plan, int | None], list[str]]
     result_lines: Callable[[Result], list[str]]
     reads: Callable[[Callable[[], Plan], Callable[[], TableState]], Reads] = all_files
+    totals_after: Callable[[Plan, TableState], BranchTotals] = unchanged_totals
     nothing_found: str | None = None
     afterwards: Callable[[Call[Plan, Result], IcebergTable, StateReader, Plan, Result], None] = nothing_afterwards

@@ -9,10 +9,15 @@ not rewritten: 2 files of partition (3,): other commits touched them
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Sequence
+import heapq
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 from deltacompact.base.wording import counted
+from deltacompact.iceberg_modes.plan import ScanTaskGroup
 from deltacompact.iceberg_modes.result import ModeResult
+
+Group = TypeVar("Group", bound=ScanTaskGroup[Any])
 
 
 def whole_result(result: ModeResult, own: Sequence[str], refused: str) -> list[str]:
@@ -25,6 +30,14 @@ def whole_result(result: ModeResult, own: Sequence[str], refused: str) -> list[s
 
 def snapshots_of(result: ModeResult) -> str:
     return ", ".join(map(str, result.snapshots)) or "none"
+
+
+def group_lines(groups: Sequence[Group], line: Callable[[Group], str], groups_max: int | None) -> list[str]:
+    """A line for each group, or for the largest ones."""
+    if groups_max is None or len(groups) <= groups_max:
+        return list(map(line, groups))
+    largest = heapq.nlargest(groups_max, groups, key=lambda group: group.bytes)
+    return [*map(line, largest), f"and {counted(len(groups) - groups_max, 'more group')}: --verbose prints all"]
 
 
 def stay_lines(stays: Iterable[tuple[enum.StrEnum, int]], noun: str) -> list[str]:

@@ -98,9 +98,13 @@ def test_a_plan_says_how_long_it_takes_and_what_it_costs(lake, configured, capsy
     lines = said(capsys).splitlines()
     assert lines[0].startswith("2 files (2 too small), ")
     assert lines[1] == "stay: 3 files, not wanted"
-    assert re.fullmatch(r"expected: 0\.\d s on \d+ slots?, 0\.0 core-seconds, 0\.\d{4} USD", lines[2])
+    assert re.fullmatch(r"5 data files -> 4, [\d,]+ bytes -> about [\d,]+, 1 delete file -> about 1", lines[2])
+    assert re.fullmatch(r"expected: 0\.\d s with start-up on \d+ slots?, 0\.0 core-seconds, 0\.\d{4} USD", lines[3])
     assert cli.run([*words, "--json", "--usd-per-core-hour", "36000"]) == 0
-    expected = json.loads(said(capsys))["expected"]
+    document = json.loads(said(capsys))
+    expected = document["expected"]
+    assert expected["wall_s"] == pytest.approx(expected["seconds"] + 0.3)
+    assert (document["before"]["data_files"], document["after"]["data_files"]) == (5, 4)
     assert expected["usd"] == pytest.approx(expected["core_seconds"] * 10)
     assert sum(expected["group_core_seconds"]) <= expected["core_seconds"]
 
@@ -223,3 +227,85 @@ def test_a_catalog_that_does_not_answer_is_named(lake, configured, monkeypatch):
     with pytest.raises(deltacompact.StoreError, match=f"Iceberg catalog '{lake.name}' does not answer: ") as caught:
         deltacompact.compact(T, delta_catalog_client=catalog)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("mode", "options"),
+    [("rewrite", ["rewrite-all=true"]), ("convert", []), ("upsert", ["key-columns=id"])],
+    ids=["rewrite", "convert", "upsert"],
+)
+def test_a_plan_foresees_the_files_afterwards(lake, configured, capsys, mode, options):
+    lake.append(T, [{"id": 7}])
+    lake.append(T, [{"id": 7}])
+    words = [configured, T, "--mode", mode, *(word for option in options for word in ("--option", option))]
+    if mode == "upsert":
+        deltacompact.compact(T, delta_catalog_client=deltacompact.open_catalog(lake.catalog), mode="convert")
+    assert cli.run(["plan", *words, "--json"]) == 0
+    document = json.loads(said(capsys))
+    state = lake.state(T)
+    assert document["before"]["data_files"] == len(state.data) == 7
+    assert document["before"]["delete_files"] == len(state.deletes) == 1
+    assert cli.run(["compact", *words]) == 0
+    capsys.readouterr()
+    state, after = lake.state(T), document["after"]
+    assert len(state.data) == after["data_files"]
+    if mode == "rewrite":
+        assert len(state.deletes) == after["delete_files"] == 0
+        assert 0 < sum(entry.file.file_bytes for entry in state.data) < after["data_bytes"]
+    else:
+        assert 1 <= len(state.deletes) <= after["delete_files"]
+
+
+def test_a_plan_of_many_groups_is_a_screen(lake, configured, capsys):
+    for number in range(20):
+        lake.append(T, [{"id": number}])
+    words = ["plan", configured, T, "--option", "rewrite-all=true", "--option", "max-file-group-input-files=2"]
+    assert cli.run(words) == 0
+    lines = said(capsys).splitlines()
+    assert lines[0].startswith("25 files (25 rewrite all), ") and lines[0].endswith(" -> 13 files, in 13 groups")
+    assert lines[11] == "and 3 more groups: --verbose prints all" and len(lines) == 14
+    assert cli.run([*words, "--verbose"]) == 0
+    assert len(said(capsys).splitlines()) == 1 + 13 + 2
+    assert cli.run([*words, "--verbose", "--files"]) == 0
+    files = [line for line in said(capsys).splitlines() if line.startswith("  ") and ".parquet" in line]
+    assert len(files) == 25 and sum(line.endswith("1 delete file may apply") for line in files) == 1
+
+
+def test_show_lists_the_tables_of_a_catalog(lake, configured, capsys):
+    lake.catalog.create_namespace("other")
+    lake.create("other.empty", pa.schema([("id", pa.int64())]))
+    lake.create("other.full", pa.schema([("id", pa.int64())]))
+    lake.append("other.full", [{"id": 1}, {"id": 2}])
+    assert cli.run(["show", configured]) == 0
+    head, uncounted, empty, full = said(capsys).splitlines()
+    assert head.split()[:3] == ["data", "files", "rows"] and head.endswith("  table")
+    assert uncounted.split()[:4] == ["-"] * 4 and uncounted.endswith("  ns.t")  # its writer counts nothing
+    assert empty.split() == ["-"] * 6 + ["other.empty"]
+    assert full.split()[:2] == ["1", "2"] and full.endswith("  other.full")
+    assert cli.run(["show", configured, "--json"]) == 0
+    _, _, full = json.loads(said(capsys))
+    assert (full["table"], full["data_files"], full["delete_files"], full["compacted_s"]) == ("other.full", 1, 0, None)
+    deltacompact.compact(T, delta_catalog_client=deltacompact.open_catalog(lake.catalog))
+    assert cli.run(["show", configured, "--json"]) == 0
+    assert json.loads(said(capsys))[0]["compacted_s"] > 0
+
+
+def test_show_prints_snapshots_and_files(lake, configured, capsys):
+    assert cli.run(["show", configured, T, "--snapshots"]) == 0
+    lines = said(capsys).splitlines()
+    assert len(lines) == 6 and lines[0].endswith(" UTC  delete (main): no counts")
+    assert re.match(r"\d+  \d{4}-\d\d-\d\d \d\d:\d\d UTC  append: 1 added data files", lines[-1])
+    assert cli.run(["show", configured, T, "--snapshots", "--json"]) == 0
+    assert [each["by_deltacompact"] for each in json.loads(said(capsys))] == [False] * 6
+    assert cli.run(["show", configured, T, "--files"]) == 0
+    files = [line for line in said(capsys).splitlines() if ".parquet" in line]
+    assert len(files) == 6 and sum("1 delete file may apply" in line for line in files) == 1
+    assert files[-1].startswith("  equality deletes ")
+    assert cli.run(["show", configured, "--snapshots"]) == 2
+
+
+def test_a_run_ends_with_one_line(lake, configured, capsys):
+    assert cli.run(["compact", configured, T, "--option", "rewrite-all=true"]) == 0
+    assert re.fullmatch(r"Done: \d+\.\d s", capsys.readouterr().out.splitlines()[-1])
+    assert cli.run(["compact", configured, T, "--files"]) == 2
+    assert "plan --files" in capsys.readouterr().err

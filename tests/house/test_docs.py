@@ -180,6 +180,13 @@ def test_links_lead_somewhere(path):
             assert anchor[1:] in [heading.lower().replace(" ", "-") for heading in headings], anchor
 
 
+def test_no_documented_command_makes_the_plan_before_it_stale():
+    block = re.search(r"^```sh\n(.*?)^```", (ROOT / "docs/iceberg.md").read_text(), re.M | re.S)
+    compactions = re.findall(r"^deltacompact (?:plan|compact) .*", block[1], re.M)
+    written = next(n for n, line in enumerate(compactions) if "--out plan.json" in line)
+    assert "--from-plan plan.json" in compactions[written + 1]
+
+
 ROOMS = [room for room in sorted((ROOT / "deltacompact").rglob("__init__.py")) if "start here" in room.read_text()]
 
 

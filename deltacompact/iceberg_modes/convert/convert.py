@@ -35,6 +35,7 @@ from deltacompact.iceberg_modes.journal.journal import WrittenGroup, name_of_fil
 from deltacompact.iceberg_modes.journal.left_behind import Left
 from deltacompact.iceberg_modes.journal.recorded_marks import record_of
 from deltacompact.iceberg_modes.steps import Call, Reads, Steps, Work, with_deletes
+from deltacompact.iceberg_modes.totals import BranchTotals, totals_of
 from deltacompact.planning.plan import Capacity
 
 
@@ -143,6 +144,14 @@ def _expected(plan: ConvertPlan, capacity: Capacity) -> Expected:
     return expected(plan, capacity, shared_s=written_s(keys))
 
 
+def totals_after(plan: ConvertPlan, state: TableState) -> BranchTotals:
+    """A mark for each data file that is asked, in the place of the equality deletes and of its former marks."""
+    before = totals_of(state)
+    superseded = {entry.file.key for source in plan.inputs for entry in source.deletes.by_position}
+    left = before.delete_files - len(plan.conversions) - len(superseded) + len(plan.inputs)
+    return replace(before, delete_files=max(0, left))
+
+
 STEPS = Steps(
     plan=_planned,
     approved=_approved,
@@ -153,5 +162,6 @@ STEPS = Steps(
     expected=_expected,
     reads=_reads,
     plan_lines=plan_lines,
+    totals_after=totals_after,
     result_lines=result_lines,
 )

@@ -11,16 +11,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from deltacompact.base.wording import counted
-from deltacompact.iceberg_modes.words import snapshots_of, stay_lines, whole_result
+from deltacompact.iceberg_modes.words import group_lines, snapshots_of, stay_lines, whole_result
 
 if TYPE_CHECKING:
-    from deltacompact.iceberg_modes.convert.plan import ConvertPlan
+    from deltacompact.iceberg_modes.convert.plan import AskedGroup, ConvertPlan
     from deltacompact.iceberg_modes.convert.result import ConvertResult
 
 _DELETES = "equality-delete file"
 
 
-def plan_lines(plan: ConvertPlan) -> list[str]:
+def plan_lines(plan: ConvertPlan, groups_max: int | None) -> list[str]:
     applying = [conversion for conversion in plan.conversions if conversion.data_files]
     lines = []
     if applying:
@@ -30,12 +30,16 @@ def plan_lines(plan: ConvertPlan) -> list[str]:
         lines.append(f"{counted(len(applying), _DELETES)} with {keys}: may apply to {files} with {rows}")
     if useless := len(plan.conversions) - len(applying):
         lines.append(f"{counted(useless, _DELETES)}: no data file can have such keys")
-    for group in plan.groups if plan.inputs else ():
-        size = f"{counted(group.rows, 'row')}, {group.bytes:,} bytes of keys"
-        files = counted(len(group.inputs), "data file")
-        lines.append(f"commit {group.number + 1} of {len(plan.groups)}: {files} with {size}")
-    lines.append(f"not opened: {counted(plan.not_opened, 'data file')}")
+    if plan.inputs and len(plan.groups) > 1:
+        lines += group_lines(plan.groups, lambda group: _commit_line(group, len(plan.groups)), groups_max)
+    if plan.not_opened:
+        lines.append(f"not opened: {counted(plan.not_opened, 'data file')}")
     return [*lines, *stay_lines(plan.stays, _DELETES)]
+
+
+def _commit_line(group: AskedGroup, commits: int) -> str:
+    size = f"{counted(group.rows, 'row')}, {group.bytes:,} bytes of keys"
+    return f"commit {group.number + 1} of {commits}: {counted(len(group.inputs), 'data file')} with {size}"
 
 
 def result_lines(result: ConvertResult) -> list[str]:

@@ -1,4 +1,4 @@
-"""How long a rewrite is expected to take: its dead rows are found, its live rows are written.
+"""How long a rewrite is expected to take, and what it makes of the branch: dead rows are found, live rows are written.
 
 plan       40 M rows, 3 GB, 2 M deleted keys       on 8 slots
 expected   6 s: keys 1.2 core-seconds, dead rows 24, writing 19; at 0.05 USD for a core and hour: 0.0006 USD
@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from deltacompact.iceberg.deletes.matching import dangling
+from deltacompact.iceberg.table.table_state import TableState
 from deltacompact.iceberg_modes import expected as of_modes
 from deltacompact.iceberg_modes.expected import Expected, written_s
-from deltacompact.iceberg_modes.rewrite.plan import FileGroup, RewritePlan
+from deltacompact.iceberg_modes.rewrite.plan import FileGroup, RewritePlan, deleted_share
+from deltacompact.iceberg_modes.totals import BranchTotals, totals_of
 from deltacompact.planning.plan import Capacity
 
 
@@ -25,3 +28,17 @@ def expected(plan: RewritePlan, capacity: Capacity) -> Expected:
 def _written_s(group: FileGroup) -> float:
     """Rows that go to several partitions are written twice."""
     return (2 if group.partition is None else 1) * written_s(group.rows, group.bytes)
+
+
+def totals_after(plan: RewritePlan, state: TableState) -> BranchTotals:
+    """Deletes of a file alone say how many of its rows are dead. How many others delete, nobody knows before."""
+    before = totals_of(state)
+    written = sum(
+        source.entry.file.file_bytes * (1 - deleted_share(source.entry, source.deletes)) for source in plan.inputs
+    )
+    gone = dangling(state, (source.entry for source in plan.inputs), ()) if plan.inputs else ()
+    return BranchTotals(
+        before.data_files - len(plan.inputs) + sum(group.output_files for group in plan.groups),
+        before.data_bytes - plan.bytes + round(written),
+        before.delete_files - len({entry.file.key for entry in gone}),
+    )

@@ -21,7 +21,7 @@ from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import StateReader, TableState
 from deltacompact.iceberg_modes.journal.journal import WrittenGroup
 from deltacompact.iceberg_modes.journal.left_behind import Left
-from deltacompact.iceberg_modes.rewrite.expected import expected
+from deltacompact.iceberg_modes.rewrite.expected import expected, totals_after
 from deltacompact.iceberg_modes.rewrite.options import NAME, RewriteOptions
 from deltacompact.iceberg_modes.rewrite.outputs import Job, Outputs, codec_of
 from deltacompact.iceberg_modes.rewrite.plan import FileGroup, RewritePlan, RewriteReason, plan_rewrite
@@ -132,6 +132,7 @@ STEPS = Steps(
     expected=expected,
     reads=_reads,
     plan_lines=plan_lines,
+    totals_after=totals_after,
     result_lines=result_lines,
     afterwards=_without_dangling_deletes,
 )

@@ -1,6 +1,7 @@
 """What plan and compact print of a rewrite.
 
-plan       partition (3,): 12 files (12 too small), 48,000 bytes, 1,200 rows -> 1 file
+plan       240 files (240 too small), 960,000 bytes, 24,000 rows -> 20 files, in 20 groups
+           partition (3,): 12 files (12 too small), 48,000 bytes, 1,200 rows -> 1 file
            stay: 3 files, right size
 compact    12 files -> 1 file, 48,000 -> 31,000 bytes, snapshot 8123
            1,200 rows = 1,150 live + 30 deleted by position + 20 deleted by key; 4 delete files removed
@@ -11,24 +12,35 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from deltacompact.base.wording import counted, reasons_in_words
-from deltacompact.iceberg_modes.words import snapshots_of, stay_lines, whole_result
+from deltacompact.iceberg_modes.words import group_lines, snapshots_of, stay_lines, whole_result
 
 if TYPE_CHECKING:
-    from deltacompact.iceberg_modes.rewrite.plan import RewritePlan
+    from collections.abc import Sequence
+
+    from deltacompact.iceberg_modes.rewrite.plan import FileGroup, RewritePlan, RewriteTask
     from deltacompact.iceberg_modes.rewrite.result import RewriteResult
 
 
-def plan_lines(plan: RewritePlan) -> list[str]:
-    lines = []
-    for group in plan.groups:
-        why = reasons_in_words(source.reason for source in group.inputs)
-        where = f"partition {group.partition}: " if group.partition else ""
-        size = f"{group.bytes:,} bytes, {counted(group.rows, 'row')}"
-        into = counted(group.output_files, "file")
-        if group.partition is None:
-            into += f" or more, divided by partition spec {group.spec_id}"
-        lines.append(f"{where}{counted(len(group.inputs), 'file')} ({why}), {size} -> {into}")
-    return [*lines, *stay_lines(plan.stays, "file")]
+def plan_lines(plan: RewritePlan, groups_max: int | None) -> list[str]:
+    total = []
+    if len(plan.groups) > 1:
+        files = sum(group.output_files for group in plan.groups)
+        into = f"{counted(files, 'file')}, in {counted(len(plan.groups), 'group')}"
+        total.append(f"{_read(plan.inputs, plan.bytes, plan.rows)} -> {into}")
+    return [*total, *group_lines(plan.groups, _group_line, groups_max), *stay_lines(plan.stays, "file")]
+
+
+def _group_line(group: FileGroup) -> str:
+    where = f"partition {group.partition}: " if group.partition else ""
+    into = counted(group.output_files, "file")
+    if group.partition is None:
+        into += f" or more, divided by partition spec {group.spec_id}"
+    return f"{where}{_read(group.inputs, group.bytes, group.rows)} -> {into}"
+
+
+def _read(inputs: Sequence[RewriteTask], size: int, rows: int) -> str:
+    why = reasons_in_words(source.reason for source in inputs)
+    return f"{counted(len(inputs), 'file')} ({why}), {size:,} bytes, {counted(rows, 'row')}"
 
 
 def result_lines(result: RewriteResult) -> list[str]:

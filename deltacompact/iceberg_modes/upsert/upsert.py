@@ -27,6 +27,7 @@ from deltacompact.iceberg_modes.expected import expected, hashed_s
 from deltacompact.iceberg_modes.journal.journal import Planned, WrittenGroup, name_of_files
 from deltacompact.iceberg_modes.journal.resume import Resumption
 from deltacompact.iceberg_modes.steps import Call, Steps, Work
+from deltacompact.iceberg_modes.totals import BranchTotals, totals_of
 from deltacompact.iceberg_modes.upsert.comparing import KeyComparison
 from deltacompact.iceberg_modes.upsert.plan import KeySpace, SpaceGroup, UpsertPlan, plan_upsert
 from deltacompact.iceberg_modes.upsert.plan_document import plan_document, plan_from_json
@@ -112,6 +113,13 @@ def _remember(
         result.count(committer.commit(table, ProposeMemory(plan.recorded)))
 
 
+def totals_after(plan: UpsertPlan, state: TableState) -> BranchTotals:
+    """A mark for each data file that is compared, at most, in the place of its former marks."""
+    before = totals_of(state)
+    superseded = {entry.file.key for source in plan.inputs for entry in source.deletes.by_position}
+    return replace(before, delete_files=before.delete_files - len(superseded) + len(plan.inputs))
+
+
 STEPS = Steps(
     plan=lambda call, state, left: plan_upsert(state, call.options),
     approved=lambda document, state, left, done: plan_from_json(document, state),
@@ -121,6 +129,7 @@ STEPS = Steps(
     resume=_resume,
     expected=lambda plan, capacity: expected(plan, capacity, lambda group: hashed_s(group.rows)),
     plan_lines=plan_lines,
+    totals_after=totals_after,
     result_lines=result_lines,
     nothing_found="no two rows have the same key, and none deletes one",
     afterwards=_remember,

@@ -12,25 +12,28 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from deltacompact.base.wording import counted, reasons_in_words
-from deltacompact.iceberg_modes.words import snapshots_of, whole_result
+from deltacompact.iceberg_modes.words import group_lines, snapshots_of, whole_result
 
 if TYPE_CHECKING:
-    from deltacompact.iceberg_modes.upsert.plan import UpsertPlan
+    from deltacompact.iceberg_modes.upsert.plan import SpaceGroup, UpsertPlan
     from deltacompact.iceberg_modes.upsert.result import UpsertResult
 
 
-def plan_lines(plan: UpsertPlan) -> list[str]:
+def plan_lines(plan: UpsertPlan, groups_max: int | None) -> list[str]:
     lines = [f"compare {counted(len(plan.inputs), 'file')} with {counted(plan.rows, 'row')} by {plan.words}"]
     if len(plan.key_spaces) > 1:
         lines.append(f"in {counted(len(plan.key_spaces), 'partition')}, each by itself")
-    for group in plan.groups:
-        where = "" if group.key_space is None else f"partition {group.key_space[1]}: "
-        why = reasons_in_words(source.reason for source in group.inputs)
-        size = f"{group.bytes:,} bytes, {counted(group.rows, 'row')}"
-        lines.append(f"{where}{counted(len(group.inputs), 'file')} ({why}), {size}")
+    lines += group_lines(plan.groups, _group_line, groups_max)
     if plan.settled_files:
         lines.append(f"settled: {counted(plan.settled_files, 'file')}, compared by an earlier upsert")
     return lines
+
+
+def _group_line(group: SpaceGroup) -> str:
+    where = "" if group.key_space is None else f"partition {group.key_space[1]}: "
+    why = reasons_in_words(source.reason for source in group.inputs)
+    size = f"{group.bytes:,} bytes, {counted(group.rows, 'row')}"
+    return f"{where}{counted(len(group.inputs), 'file')} ({why}), {size}"
 
 
 def result_lines(result: UpsertResult) -> list[str]:

@@ -1,0 +1,36 @@
+"""What a branch is made of before a plan is carried out, and about afterwards: pure.
+
+before    12 data files, 48,000 bytes, 10 delete files
+after      1 data file,  31,000 bytes,  0 delete files
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from deltacompact.base.wording import counted
+from deltacompact.iceberg.table.table_state import TableState
+
+
+@dataclass(frozen=True, slots=True)
+class BranchTotals:
+    """Of a branch. Delete files are of equality or of positions, or deletion vectors."""
+
+    data_files: int
+    data_bytes: int
+    delete_files: int
+
+
+def totals_of(state: TableState) -> BranchTotals:
+    return BranchTotals(
+        len(state.data), sum(entry.file.file_bytes for entry in state.data), len({e.file.key for e in state.deletes})
+    )
+
+
+def totals_line(before: BranchTotals, after: BranchTotals) -> str:
+    """What changes."""
+    deletes = f"{counted(before.delete_files, 'delete file')} -> about {after.delete_files:,}"
+    if (before.data_files, before.data_bytes) == (after.data_files, after.data_bytes):
+        return deletes
+    data = f"{counted(before.data_files, 'data file')} -> {after.data_files:,}"
+    return f"{data}, {before.data_bytes:,} bytes -> about {after.data_bytes:,}, {deletes}"
