@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -10,6 +11,7 @@ from sessions_records import NOW_S, OUTCOME, job_run, session, succeeded
 from stores import InterceptedStore
 
 from deltacompact.storage.memory import MemoryStore
+from deploy.monitoring import generate
 from sessions.base.clock import StoreClock, lasted_s
 from sessions.base.model import DispatcherSign, Estimate, JobRunState, SessionState
 from sessions.metrics.collector import SLACKS_MAX, RecordsCollector, exposition, metrics_of
@@ -73,6 +75,25 @@ def test_metrics_say_what_the_records_say_whoever_reads_them(tmp_path):
     again = values(StateStore(store), queue)  # another process
     same = {key: value for key, value in found.items() if not key[0].endswith(("age_seconds", "silence_seconds"))}
     assert same == {key: again[key] for key in same}
+
+
+def test_alerts_and_dashboard_name_what_is_served(tmp_path):
+    """Every metric and every label of their expressions."""
+    state = written(MemoryStore())
+    end(state, "run-0")
+    state.say(DispatcherSign("host-7.1.aa", "host-7", 1, NOW_S, NOW_S, "file:///q", 4))
+    queue = open_queue(str(tmp_path))
+    queue.send("{}")
+    labels = {}
+    for name, *pairs in values(state, queue):
+        labels.setdefault(name, set()).update(label for label, _ in pairs)
+    expressions = [alert.expression for alert in generate.ALERTS]
+    expressions += [expression for panel in generate.PANELS for expression, _ in panel.expressions]
+    for expression in expressions:
+        names = re.findall(r"deltacompact_\w+", expression)
+        assert names and set(names) <= labels.keys(), expression
+        asked = re.findall(r"(?:by|without) \((\w+)\)", expression) + re.findall(r"\{(\w+)=", expression)
+        assert set(asked) <= set().union(*(labels[name] for name in names)), expression
 
 
 def test_labels_stay_few_with_a_thousand_job_runs():

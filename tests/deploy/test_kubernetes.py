@@ -1,0 +1,104 @@
+"""What is applied to Kubernetes: rendered by kubectl, held against the API's schemas, and its commands are ours.
+
+deploy/kubernetes/base          dispatchers, watcher, upkeep, accounts         strict: an unknown field is an error
+deploy/kubernetes/monitored     the same with Prometheus's operator and Grafana
+"""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+from pathlib import Path
+
+import click
+import kubernetes_validate
+import pytest
+import yaml
+
+import deltacompact
+from deltacompact.cli import cli
+from sessions.cli import cli as sessions_cli
+from sessions.watch.policy import read_policies
+
+pytestmark = pytest.mark.processes
+
+ROOT = Path(__file__).parents[2]
+BASE = ROOT / "deploy" / "kubernetes" / "base"
+PROGRAMS = {"deltacompact": cli, "deltacompact-sessions": sessions_cli}
+
+
+@functools.cache
+def rendered(name):
+    command = ["kubectl", "kustomize", str(ROOT / "deploy" / "kubernetes" / name)]
+    return list(yaml.safe_load_all(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
+
+
+def pods(manifests):
+    """The specs of all pods by the name of what has them."""
+    for manifest in manifests:
+        spec = manifest.get("spec", {})
+        template = spec.get("jobTemplate", {}).get("spec", spec).get("template")
+        if template:
+            yield manifest["metadata"]["name"], template["spec"]
+
+
+def of_kind(manifests, kind):
+    return [manifest for manifest in manifests if manifest["kind"] == kind]
+
+
+@pytest.mark.parametrize("name", ["base", "monitored"])
+def test_the_api_knows_every_field(name):
+    for manifest in rendered(name):
+        if not manifest["apiVersion"].startswith("monitoring.coreos.com/"):  # of Prometheus's operator
+            kubernetes_validate.validate(manifest, "1.34", strict=True)
+
+
+def test_a_field_that_the_api_does_not_know_is_found():
+    (disruption,) = of_kind(rendered("base"), "PodDisruptionBudget")
+    with pytest.raises(kubernetes_validate.ValidationError):
+        kubernetes_validate.validate(disruption | {"spec": {"maxUnavailabel": 1}}, "1.34", strict=True)
+
+
+def test_every_command_is_one_of_ours(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYICEBERG_CATALOG__PROD__URI", f"sqlite:///{tmp_path}/catalog.db")
+    settings = next(one["data"] for one in of_kind(rendered("base"), "ConfigMap") if "QUEUE" in one["data"])
+    settings |= {"NAMESPACE": "deltacompact"}
+    names = {name for name, _ in pods(rendered("base"))}
+    assert names == {f"deltacompact-{what}" for what in ("dispatcher", "watcher", "maintain", "expire")}
+    for _, spec in pods(rendered("base")):
+        (container,) = spec["containers"]
+        for key, value in settings.items():
+            container["args"] = [text.replace(f"$({key})", value) for text in container["args"]]
+        program, *arguments = container["args"]
+        assert not any("$(" in text for text in arguments)
+        command = PROGRAMS[program]
+        while isinstance(command, click.Group):
+            name, *arguments = arguments
+            command = command.get_command(click.Context(command), name)
+        arguments = [text.replace("/etc/deltacompact", str(BASE)) for text in arguments]
+        command.make_context(name, arguments)  # raises UsageError for what the command does not know
+
+
+def test_no_pod_is_root_and_each_has_its_limits():
+    for name, spec in pods(rendered("base")):
+        (container,) = spec["containers"]
+        assert spec["securityContext"]["runAsNonRoot"], name
+        assert container["securityContext"]["readOnlyRootFilesystem"], name
+        assert container["resources"]["limits"]["memory"], name
+        assert container["image"] == f"deltacompact:{deltacompact.__version__}", name
+        references = [next(iter(one)) for one in container["envFrom"]]
+        assert references == ["configMapRef", "secretRef"], "secrets come by reference"
+
+
+def test_the_service_finds_the_dispatchers_and_prometheus_the_service():
+    manifests = rendered("monitored")
+    (service,), (monitor,) = of_kind(manifests, "Service"), of_kind(manifests, "ServiceMonitor")
+    dispatcher = next(one for one in of_kind(manifests, "Deployment") if "dispatcher" in one["metadata"]["name"])
+    assert service["spec"]["selector"].items() <= dispatcher["spec"]["template"]["metadata"]["labels"].items()
+    assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    assert {one["port"] for one in monitor["spec"]["endpoints"]} == {one["name"] for one in service["spec"]["ports"]}
+
+
+def test_the_policies_of_the_watcher_are_policies():
+    read = read_policies(str(BASE / "policies.toml"))
+    assert [policy.name for policy in read.policies] == ["orders"]
