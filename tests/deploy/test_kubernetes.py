@@ -7,6 +7,7 @@ deploy/kubernetes/monitored     the same with Prometheus's operator and Grafana
 from __future__ import annotations
 
 import functools
+import json
 import subprocess
 from pathlib import Path
 
@@ -29,8 +30,41 @@ PROGRAMS = {"deltacompact": cli, "deltacompact-sessions": sessions_cli}
 
 @functools.cache
 def rendered(name):
-    command = ["kubectl", "kustomize", str(ROOT / "deploy" / "kubernetes" / name)]
+    version = subprocess.run(
+        ["kubectl", "version", "--client", "--output=json"], check=True, capture_output=True
+    ).stdout
+    folder = ROOT / "deploy" / "kubernetes" / name
+    if "kustomizeVersion" not in json.loads(version):  # Debian's kubectl has the Kustomize of 2019
+        return list(assembled(folder.resolve()))
+    command = ["kubectl", "kustomize", str(folder)]
     return list(yaml.safe_load_all(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
+
+
+def assembled(folder):
+    """The manifests of a Kustomization as they stand, with its maps and the tag of its image."""
+    kustomization = yaml.safe_load((folder / "kustomization.yaml").read_text())
+    tags = {image["name"]: image["newTag"] for image in kustomization.get("images", ())}
+    for place in (*kustomization["resources"], *kustomization.get("components", ())):
+        if (folder / place).is_dir():
+            yield from assembled((folder / place).resolve())
+            continue
+        text = (folder / place).read_text()
+        for image, tag in tags.items():
+            text = text.replace(f"image: {image}\n", f"image: {image}:{tag}\n")
+        yield from yaml.safe_load_all(text)
+    for made in kustomization.get("configMapGenerator", ()):
+        data = {file: (folder / file).read_text() for file in made.get("files", ())}
+        for file in made.get("envs", ()):
+            lines = (folder / file).read_text().splitlines()
+            data |= dict(line.split("=", 1) for line in lines if not line.startswith("#"))
+        yield {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": made["name"]}, "data": data}
+
+
+@pytest.mark.parametrize("name", ["base", "monitored"])
+def test_rendered_and_assembled_have_the_same_objects(name):
+    by_hand = list(assembled((ROOT / "deploy" / "kubernetes" / name).resolve()))
+    assert sorted(one["kind"] for one in by_hand) == sorted(one["kind"] for one in rendered(name))
+    assert {who for who, _ in pods(by_hand)} == {who for who, _ in pods(rendered(name))}
 
 
 def pods(manifests):
