@@ -5,11 +5,19 @@ day=2 materialize (1 task)    ━━━╸━━━━━━━━━━━━�
 and 14 partitions more                                        no more bars than a screen has room for
 ns.t (2 of 7 groups)          ━━━━━━━╸━━━━━━━━━━   900000/3000000     an Iceberg table: rows of groups that are written
 checking orders               ━━╸━━━━━━━━━━━━━━━   12/200 0:01:40     a command that does something to each partition
+
+Above the bars, and where there is no terminal, lines say what begins and ends. Those of partitions are few:
+
+visits day=1: 3 deltas since …                  the first ten partitions
+visits day=1: round 1 of 1 done, 29 rows live
+visits: 240 partitions done                     of the others, how many, every ten seconds
+visits day=977: failed                          whichever it is
 """
 
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime, timedelta
 
@@ -46,6 +54,8 @@ from deltacompact.base.model import Partition
 from deltacompact.base.wording import counted
 
 BARS_MAX = 8
+PARTITIONS_SAID = 10
+SAID_EVERY_S = 10.0
 
 
 def _name() -> TextColumn:
@@ -70,6 +80,7 @@ class _Bars(Progress):
             TimeRemainingColumn(),
         )
         self._running: dict[Partition, TaskID] = {}
+        self._lines = _Lines(console)
         super().__init__(*columns, console=console, transient=True)
 
     def draw(self, event: Event) -> None:
@@ -92,7 +103,7 @@ class _Bars(Progress):
             case StageFinished() | SessionFinished() if event.partition in self._running:
                 self._end(event)
         if not isinstance(event, (StageStarted, TaskFinished, StageFinished, GroupWritten)):
-            _say(self.console, event)
+            self._lines(event)
 
     def _end(self, event: Event) -> None:
         if event.partition in self._running:
@@ -108,7 +119,7 @@ class _Bars(Progress):
 def progress(console: Console) -> Iterator[EventSink]:
     """An event sink that draws bars on a terminal, and elsewhere prints a line for each round."""
     if not console.is_terminal:
-        yield lambda event: _say(console, event)
+        yield _Lines(console)
         return
     with _Bars(console) as bars:
         yield bars.draw
@@ -126,6 +137,32 @@ def counting(console: Console, doing: str, partitions: int) -> Iterator[Callable
 def _in(seconds: float) -> str:
     """The time of day in so many seconds."""
     return (datetime.now() + timedelta(seconds=seconds)).strftime("%H:%M:%S")
+
+
+class _Lines:
+    """Says what begins and ends, of at most `PARTITIONS_SAID` partitions one by one."""
+
+    def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
+        self._console, self._clock = console, clock
+        self._said: set[Partition] = set()
+        self._done = 0
+        self._counted_s = clock()
+
+    def __call__(self, event: Event) -> None:
+        if len(self._said) < PARTITIONS_SAID:
+            self._said.add(event.partition)
+        self._done += isinstance(event, SessionFinished) and event.error is None
+        if event.partition in self._said or not isinstance(event, (SessionStarted, RoundCompleted, SessionFinished)):
+            _say(self._console, event)
+        elif isinstance(event, SessionFinished):
+            self._count(event)
+
+    def _count(self, event: SessionFinished) -> None:
+        if event.error is not None:
+            _say(self._console, event)
+        elif self._clock() - self._counted_s >= SAID_EVERY_S:
+            self._counted_s = self._clock()
+            _print(self._console, f"{event.table_id}: {counted(self._done, 'partition')} done")
 
 
 def _say(console: Console, event: Event) -> None:
@@ -155,4 +192,8 @@ def _say(console: Console, event: Event) -> None:
             line = f"{event.table_id}: {counted(event.groups, 'group')} committed as snapshot {event.snapshot_id}"
         case _:
             return
+    _print(console, line)
+
+
+def _print(console: Console, line: str) -> None:
     console.print(line, style="dim", highlight=False, soft_wrap=True)

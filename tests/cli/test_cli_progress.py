@@ -15,6 +15,7 @@ from deltacompact.base.events import (
     GroupWritten,
     ModeFinished,
     ModeStarted,
+    RoundCompleted,
     SessionFinished,
     SessionStarted,
     StageFinished,
@@ -22,7 +23,7 @@ from deltacompact.base.events import (
     TaskFinished,
 )
 from deltacompact.base.model import Partition
-from deltacompact.cli.progress import BARS_MAX, _Bars, progress
+from deltacompact.cli.progress import BARS_MAX, PARTITIONS_SAID, _Bars, _Lines, progress
 
 
 def day(number: int) -> Partition:
@@ -83,6 +84,22 @@ def test_without_a_terminal_lines_name_their_partition() -> None:
         "t day=2: 2 deltas, 10 rows in 1 round, session 5d",
         "t day=2: failed",
     ]
+
+
+def test_of_many_partitions_the_first_are_named_the_others_counted_and_failures_always_said() -> None:
+    console, now_s = Console(file=io.StringIO(), width=200), [0.0]
+    lines = _Lines(console, lambda: now_s[0])
+    for number in range(1_000):
+        now_s[0] += 0.02
+        lines(SessionStarted("t", day(number), "5c", 1, 10, "1 delta"))
+        lines(RoundCompleted("t", day(number), 1, 1, 5))
+        lines(SessionFinished("t", day(number), "InputError: no" if number == 777 else None, 5))
+    assert isinstance(console.file, io.StringIO)
+    said = console.file.getvalue().splitlines()
+    assert said[: 2 * PARTITIONS_SAID : 2] == [
+        f"t day={number}: 1 delta, 10 rows in 1 round, session 5c" for number in range(PARTITIONS_SAID)
+    ]
+    assert said[2 * PARTITIONS_SAID :] == ["t: 501 partitions done", "t day=777: failed"]
 
 
 def test_a_rewrite_has_one_bar_with_its_groups() -> None:
