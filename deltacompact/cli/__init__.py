@@ -14,12 +14,14 @@ command that is called is imported, and it imports what it needs when it runs: -
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Sequence
 from typing import Any
 
 import click
 
 from deltacompact.base.limits import LIMITS, Limits
+from deltacompact.cli.arguments import CATALOG_VARIABLE
 from deltacompact.cli.program import Program
 from deltacompact.storage.certain_put import telling_interrupts
 
@@ -48,6 +50,10 @@ _MODULES = {
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 
+_PLACES = ("catalog", "table")
+"""Arguments that are missing where somebody takes the catalog for given."""
+
+
 class _Commands(click.Group):
     """Commands that are imported when they are asked for, and report, if interrupted, what they have put so far."""
 
@@ -61,8 +67,14 @@ class _Commands(click.Group):
         return command
 
     def invoke(self, context: click.Context) -> Any:
-        with telling_interrupts():
-            return super().invoke(context)
+        try:
+            with telling_interrupts():
+                return super().invoke(context)
+        except click.MissingParameter as missing:
+            if CATALOG_VARIABLE in os.environ and missing.param is not None and missing.param.name in _PLACES:
+                text = f"Write - as CATALOG for the one at ${CATALOG_VARIABLE}"
+                raise click.MissingParameter(text, missing.ctx, missing.param) from None
+            raise
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
@@ -71,7 +83,7 @@ def cli() -> None:
     """Compact data-lake tables: fold delta streams into one live row per key, and compact Iceberg tables.
 
     \b
-    CATALOG is a local path, file:///path or s3://bucket/prefix. A first table:
+    CATALOG is a local path, file:///path or s3://bucket/prefix, or - for $DELTACOMPACT_CATALOG. A first table:
         deltacompact create  ./lake orders --primary-key id
         deltacompact append  ./lake orders monday.parquet tuesday.csv
         deltacompact append  ./lake orders gone.parquet --operation delete

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from deltacompact.base.errors import InputError
 
@@ -15,10 +16,22 @@ if TYPE_CHECKING:
     from deltacompact.catalog.delta_streams import DeltaStreamCatalog
     from deltacompact.catalog.iceberg import IcebergCatalog
 
+CATALOG_VARIABLE = "DELTACOMPACT_CATALOG"
+
+
+def in_environment(value: str) -> str:
+    """A catalog as it is named: "-" is the one in the environment."""
+    if value != "-":
+        return value
+    if not (named := os.environ.get(CATALOG_VARIABLE)):
+        raise InputError(f"CATALOG is -, the catalog at ${CATALOG_VARIABLE}, which is not set")
+    return named
+
 
 def catalog_at(_: click.Context, __: click.Parameter, value: str) -> DeltaStreamCatalog:
     from deltacompact.catalog.delta_streams import open_catalog
 
+    value = in_environment(value)
     if not value:
         raise InputError("CATALOG is empty: name a folder, file:///path or s3://bucket/prefix")
     if value.startswith("iceberg://"):
@@ -35,6 +48,7 @@ def any_catalog_at(
     context: click.Context, parameter: click.Parameter, value: str
 ) -> DeltaStreamCatalog | IcebergCatalog:
     """A catalog of delta streams or an Iceberg catalog."""
+    value = in_environment(value)
     if not value.startswith("iceberg://"):
         return catalog_at(context, parameter, value)
     from deltacompact.catalog.iceberg import IcebergCatalog
@@ -45,15 +59,27 @@ def any_catalog_at(
 def iceberg_catalog_at(_: click.Context, __: click.Parameter, value: str) -> IcebergCatalog:
     from deltacompact.catalog.iceberg import IcebergCatalog
 
+    value = in_environment(value)
     if not value.startswith("iceberg://"):
         raise InputError(f"maintain takes an Iceberg catalog (iceberg://NAME), not {value}: run vacuum there")
     return IcebergCatalog.at(value)
 
 
-catalog_argument = click.argument("catalog", callback=catalog_at)
+def _folders(context: click.Context, _: click.Parameter, begun: str) -> list[CompletionItem]:
+    return [CompletionItem(begun, type="dir")]
+
+
+def complete_tables(context: click.Context, _: click.Parameter, begun: str) -> list[CompletionItem]:
+    """The tables of a catalog on this machine: a key must not wait for a store behind a network."""
+    catalog = context.params.get("catalog")
+    names = catalog.tables() if catalog is not None and not getattr(catalog, "is_remote", True) else []
+    return [CompletionItem(name) for name in names if name.startswith(begun)]
+
+
+catalog_argument = click.argument("catalog", callback=catalog_at, shell_complete=_folders)
 iceberg_catalog_argument = click.argument("catalog", callback=iceberg_catalog_at)
-any_catalog_argument = click.argument("catalog", callback=any_catalog_at)
-table_argument = click.argument("table")
+any_catalog_argument = click.argument("catalog", callback=any_catalog_at, shell_complete=_folders)
+table_argument = click.argument("table", shell_complete=complete_tables)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
 PARTITION_HELP = "Value of a partition key; once for each key. A bare NAME stands for null."
 partition_option = click.option("--partition", multiple=True, metavar="NAME=VALUE", help=PARTITION_HELP)

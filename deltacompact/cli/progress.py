@@ -1,7 +1,7 @@
 """Progress on a terminal: for each partition a bar with the stage that runs, rows, rows per second and the time left.
 
 day=1 hash_bucket (4 tasks)   ━━━━━━━━━━━━╸━━━━━  2000000/3000000
-day=2 materialize (1 task)    ━━━╸━━━━━━━━━━━━━━     1000/9000
+day=2 materialize (1 task)    ━━━━━━━━━━━━━━━━━━     9,000 rows          moves to and fro: one task is done or not
 and 14 partitions more                                        no more bars than a screen has room for
 ns.t (2 of 7 groups)          ━━━━━━━╸━━━━━━━━━━   900000/3000000     an Iceberg table: rows of groups that are written
 checking orders               ━━╸━━━━━━━━━━━━━━━   12/200 0:01:40     a command that does something to each partition
@@ -52,15 +52,26 @@ from deltacompact.base.events import (
 )
 from deltacompact.base.model import Partition
 from deltacompact.base.wording import counted
+from deltacompact.cli.words import clipped, named
 
 BARS_MAX = 8
 PARTITIONS_SAID = 10
 SAID_EVERY_S = 10.0
+_NAME_MAX = 60
 
 
 def _name() -> TextColumn:
     """What a bar is about. Names of tables and partitions may have brackets, which are no markup."""
     return TextColumn("{task.description:<34}", markup=False)
+
+
+class _Rows(MofNCompleteColumn):
+    """Rows that are done, of how many. A stage of one task is done or not: only how many it has."""
+
+    def render(self, task: Task) -> Text:
+        if task.total is None:
+            return Text(f"{task.fields['rows']:,} rows", style="progress.download")
+        return super().render(task)
 
 
 class _RowsPerSecond(ProgressColumn):
@@ -75,7 +86,7 @@ class _Bars(Progress):
         columns = (
             _name(),
             BarColumn(),
-            MofNCompleteColumn(),
+            _Rows(),
             _RowsPerSecond(),
             TimeRemainingColumn(),
         )
@@ -87,8 +98,10 @@ class _Bars(Progress):
         """Show an event. Several sessions run at a time, but each has one stage."""
         match event:
             case StageStarted():
-                name = f"{event.partition} {event.stage} ({counted(event.tasks, 'task')})"
-                self._running[event.partition] = self.add_task(name, total=max(1, event.rows))
+                name = f"{_named(event.partition)} {event.stage} ({counted(event.tasks, 'task')})"
+                rows = max(1, event.rows)
+                # Nothing tells how far a task is: a bar of one would stay at 0 until it ends.
+                self._running[event.partition] = self.add_task(name, total=rows if event.tasks > 1 else None, rows=rows)
             case TaskFinished() if event.partition in self._running:
                 self.advance(self._running[event.partition], event.rows)
             case ModeStarted():
@@ -134,6 +147,10 @@ def counting(console: Console, doing: str, partitions: int) -> Iterator[Callable
         yield lambda: bar.advance(task)
 
 
+def _named(partition: Partition) -> str:
+    return clipped(named(dict(partition.values)), _NAME_MAX)
+
+
 def _in(seconds: float) -> str:
     """The time of day in so many seconds."""
     return (datetime.now() + timedelta(seconds=seconds)).strftime("%H:%M:%S")
@@ -166,7 +183,7 @@ class _Lines:
 
 
 def _say(console: Console, event: Event) -> None:
-    stream = f"{event.table_id} {event.partition}"
+    stream = f"{event.table_id} {_named(event.partition)}"
     match event:
         case SessionStarted():
             line = (

@@ -12,6 +12,7 @@ from deltacompact.cli.answers import Failed, answer, say_json
 from deltacompact.cli.arguments import (
     any_catalog_argument,
     catalog_argument,
+    complete_tables,
     json_option,
     schema_mode_option,
     sort_keys_of,
@@ -100,7 +101,7 @@ def create(
 
 @click.command(cls=WithSections)
 @any_catalog_argument
-@click.argument("table", required=False)
+@click.argument("table", required=False, shell_complete=complete_tables)
 @json_option
 @detail_options
 @delta_stream_option("--quick", is_flag=True, help="Of a catalog: open no stream, show no sizes.")

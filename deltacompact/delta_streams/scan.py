@@ -196,7 +196,7 @@ def export_table(
     """Write the live rows to one file (local path or URI), batch by batch. Returns the number of rows."""
     target = expect.path("the file to export to", target)
     schema, tables = scanned(catalog, Scan(table_id, partition, version=version))
-    options = WriteOptions(formats.content_type_of(target))
+    options = WriteOptions(formats.written_type_of(target))
     with writing.writer(catalog.store, as_uri(target), schema, options) as out:
         for rows in tables:
             out.write(rows)

@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 from deltacompact.base.errors import InputError
 from deltacompact.base.wording import text_of
 from deltacompact.spark.jars import ICEBERG_RUNTIME, SQLITE_JDBC
+from deltacompact.spark.quiet_start import said_if_it_fails
 from deltacompact.spark.session import spark_session
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def validate_snapshots(
         return report
     settings = spark_settings(catalog.name, catalog.properties)
     packages = ",".join([ICEBERG_RUNTIME, *([SQLITE_JDBC] if "sqlite" in str(settings.get("uri")) else [])])
-    spark = spark or SparkSession.getActiveSession() or spark_session("validate", spark__jars__packages=packages)
+    spark = spark or SparkSession.getActiveSession() or _started(packages)
     prefix = f"spark.sql.catalog.{catalog.name}"
     if spark.conf.get(prefix, "") == "":
         spark.conf.set(prefix, "org.apache.iceberg.spark.SparkCatalog")
@@ -138,6 +139,11 @@ def spark_settings(name: str, properties: Mapping[str, str]) -> dict[str, str]:
         f"Iceberg catalog {name!r} ({kind or uri.partition(':')[0]}): we know no settings of Spark for this kind. "
         f"Hand a session with spark.sql.catalog.{name} to deltacompact.spark.iceberg.validate_snapshots"
     )
+
+
+def _started(packages: str) -> SparkSession:
+    with said_if_it_fails():
+        return spark_session("validate", spark__jars__packages=packages)
 
 
 def _digests(spark: SparkSession, table: str, snapshot_id: int) -> DataFrame:

@@ -26,6 +26,7 @@ EXTENSIONS = {
 UNTYPED = frozenset({ContentType.CSV, ContentType.JSON})
 COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 """Compressions of whole text files. The other formats compress inside the file."""
+_ONLY_READ = frozenset({".tsv"})
 _SUFFIX = {
     ContentType.PARQUET: ".parquet",
     ContentType.FEATHER: ".feather",
@@ -41,6 +42,16 @@ def content_type_of(path: str) -> ContentType:
     if content_type is None or (compression and content_type not in UNTYPED):
         known = f"{', '.join(EXTENSIONS)}; text also with {', '.join(COMPRESSIONS)}"
         raise InputError(f"{path}: unknown extension {extension + compression!r} (known: {known})")
+    return content_type
+
+
+def written_type_of(path: str) -> ContentType:
+    """The format to write a file in, by its extension. Raises InputError for one that is not written."""
+    extension, compression = extensions(path)
+    content_type = EXTENSIONS.get(extension)
+    if content_type not in _SUFFIX or compression or extension in _ONLY_READ:
+        written = [name for name, known in EXTENSIONS.items() if known in _SUFFIX and name not in _ONLY_READ]
+        raise InputError(f"{path}: {extension + compression!r} files are not written, only {', '.join(written)}")
     return content_type
 
 

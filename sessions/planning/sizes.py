@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 
 from deltacompact.base.limits import LIMITS
+from deltacompact.base.wording import counted
 from deltacompact.iceberg.marks.finding import KEYS_PER_BUCKET
 from deltacompact.planning import sizing
 from deltacompact.planning.statistics import PartitionStatistics
@@ -119,10 +120,19 @@ def _rehash(given: PartitionStatistics, buckets: Choice) -> Choice:
         return Choice("rehash", False, PlanReason.NO_INDEX, "there is no index yet")
     before = given.index.hash_buckets
     if before == buckets.value:
-        return Choice("rehash", False, PlanReason.BUCKETS_FIT, f"{before:,} buckets still fit")
+        return Choice(
+            "rehash",
+            False,
+            PlanReason.BUCKETS_FIT,
+            f"{counted(before, 'bucket')} still {'fits' if before == 1 else 'fit'}",
+        )
     if buckets.reason == PlanReason.ASKED_FOR:
-        return Choice("rehash", True, PlanReason.ASKED_FOR, f"from {before:,} hash buckets to {buckets.value:,}")
-    text = f"a bucket of {before:,} would take more than 90 % of a task's memory: {buckets.value:,} take about half"
+        return Choice(
+            "rehash", True, PlanReason.ASKED_FOR, f"from {counted(before, 'hash bucket')} to {buckets.value:,}"
+        )
+    text = (
+        f"each of {before:,} would take more than 90 % of a task's memory: of {buckets.value:,} each takes about half"
+    )
     return Choice("rehash", True, PlanReason.BUCKETS_TOO_LARGE, text)
 
 

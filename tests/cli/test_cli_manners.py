@@ -389,3 +389,41 @@ def test_a_column_that_an_error_names_is_in_the_event():
     snapshot = PartitionSnapshot("t", "t", Partition(), None, True, (delta,), None, 1, 0, moment, {}, "a test")
     named = _named_in("t/data/x.csv: column 'v': value 'John' is no int64", snapshot)
     assert named == ["t/data/x.csv", "column 'v'"]
+
+
+# The catalog in the environment, completion
+
+
+def test_a_dash_is_the_catalog_of_the_environment(lake, capfd, monkeypatch):
+    monkeypatch.delenv("DELTACOMPACT_CATALOG", raising=False)
+    assert cli.run(["show", "-"]) == 2
+    assert "$DELTACOMPACT_CATALOG, which is not set" in capfd.readouterr().err
+    monkeypatch.setenv("DELTACOMPACT_CATALOG", str(lake.store.root))
+    for words in (["show", "-"], ["plan", "-", "t"], ["check", "-", "t"]):
+        assert cli.run(words) == 0, words
+    capfd.readouterr()
+    assert cli.run(["plan", "t"]) == 2
+    assert "Missing argument 'TABLE'. Write - as CATALOG for the one at $DELTACOMPACT_CATALOG" in capfd.readouterr().err
+    monkeypatch.setenv("DELTACOMPACT_CATALOG", "iceberg://nobody")
+    assert cli.run(["export", "-", "t", "x.parquet"]) == 2
+    assert "export does not take the Iceberg catalog iceberg://nobody" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(("begun", "expected"), [("t", "plain,t"), ("x", "")])
+def test_tables_are_completed(lake, begun, expected, capfd, monkeypatch):
+    monkeypatch.setenv("_DELTACOMPACT_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", f"deltacompact plan {lake.store.root} {begun}")
+    monkeypatch.setenv("COMP_CWORD", "3")
+    with pytest.raises(SystemExit):
+        cli.cli.main(prog_name="deltacompact", standalone_mode=False)
+    assert capfd.readouterr().out.strip() == expected
+
+
+@pytest.mark.parametrize("name", ["x.xlsx", "x.jsonl", "x.tsv", "x.csv.gz", "x"])
+def test_export_names_the_formats_that_it_writes(lake, tmp_path, capfd, name):
+    assert cli.run(["export", str(lake.store.root), "t", str(tmp_path / name)]) == 2
+    listed = capfd.readouterr().err.strip().partition("files are not written, only ")[2].split(", ")
+    assert listed == [".parquet", ".pq", ".feather", ".arrow", ".ipc", ".orc", ".csv"]
+    assert not (tmp_path / name).exists()
+    for extension in listed:
+        assert cli.run(["export", str(lake.store.root), "t", str(tmp_path / f"out{extension}")]) == 0

@@ -26,7 +26,7 @@ from deltacompact.base.model import Partition
 from deltacompact.cli.progress import BARS_MAX, PARTITIONS_SAID, _Bars, _Lines, progress
 
 
-def day(number: int) -> Partition:
+def day(number: int | str) -> Partition:
     return Partition((("day", str(number)),))
 
 
@@ -52,6 +52,23 @@ def test_each_running_partition_has_a_bar_of_its_own() -> None:
         "day=2 hash_bucket (4 tasks)",
         "day=1 dedupe (1 task)",
     ]
+
+
+def test_a_stage_of_one_task_does_not_stay_at_nothing() -> None:
+    bars = _Bars(Console(file=io.StringIO(), force_terminal=True))
+    bars.draw(StageStarted("t", day(1), "materialize", 1, 9000))
+    (line,) = screen(bars)
+    assert "9,000 rows" in line and "0/9000" not in line and not bars.tasks[0].finished
+    bars.draw(TaskFinished("t", day(1), "materialize", 9000))
+    bars.draw(StageFinished("t", day(1), "materialize", 0.1))
+    assert screen(bars) == []
+
+
+def test_a_name_breaks_no_bar() -> None:
+    bars = _Bars(Console(file=io.StringIO(), force_terminal=True))
+    bars.draw(StageStarted("t", day("\x1b[2J\n" + "x" * 300), "dedupe", 4, 100))
+    (line,) = screen(bars)
+    assert line.startswith(r"day=\x1b[2J\nxxx") and "x" * 60 not in line
 
 
 def test_a_session_that_fails_in_a_stage_leaves_no_bar() -> None:

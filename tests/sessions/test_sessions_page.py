@@ -199,6 +199,19 @@ def test_what_changes_shows_without_a_reload(server, state, opened):
     expect(page.locator("[data-run='run-new']")).to_contain_text("brand new")
 
 
+def test_a_run_that_failed_before_it_was_planned_says_so_and_labels_stand_at_their_lines(server, state, opened):
+    late = job_run("run-late", accepted_s=NOW_S - 900, state=JobRunState.FAILED, error="no", finished_s=NOW_S)
+    state.accept(late)
+    state.close(late)
+    page = opened(server.address)
+    choose(page, "run-late")
+    expect(page.locator("#space")).to_have_text("No session: the job run ended before one was planned.")
+    line, label = page.locator(".sla .desired").bounding_box(), page.locator(".sla .of-desired").bounding_box()
+    elapsed = page.locator(".sla .of-elapsed").bounding_box()
+    assert abs(label["x"] + label["width"] - line["x"]) < 4
+    assert elapsed["y"] + elapsed["height"] <= label["y"] + 2
+
+
 def test_what_triggers_decided_is_there_with_its_reason(server, state, opened):
     page = opened(server.address)
     choose(page, "run-ended")

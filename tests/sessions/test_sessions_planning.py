@@ -298,6 +298,8 @@ def test_rehash_above_90_percent_of_a_tasks_memory_to_half(entries: int, rehash:
     plan = planned(one, Wish(), Situation(CLUSTERS, {}))
     assert plan.rehash is rehash and reason(plan, "hash_buckets") == why
     assert reason(plan, "rehash") == (PlanReason.BUCKETS_TOO_LARGE if rehash else PlanReason.BUCKETS_FIT)
+    (text,) = [choice.text for choice in plan.choices if choice.what == "rehash"]
+    assert rehash or text == "1 bucket still fits"
     if rehash:
         half = sizing.rows_per_bucket(32, plan.memory_per_task_bytes)
         assert one.entries / plan.hash_bucket_count <= half

@@ -256,11 +256,10 @@ function slaChart(run) {
       make("span", { class: "expected", style: { left: at(first[0]) } }),
       tag("of-expected", first[0], edge, `expected ${seconds(first[0])}, ${seconds(first[1])} to ${seconds(first[2])}`));
   }
-  const late = run.desired_s && took > run.desired_s; // what comes later is told on the right, so that the two never meet
+  const late = run.desired_s && took > run.desired_s;
   if (run.desired_s) parts.push(
     make("span", { class: "desired", style: { left: at(run.desired_s) } }),
-    late ? tag("of-desired", 0, "left", `desired ${seconds(run.desired_s)}`)
-      : tag("of-desired", run.desired_s, run.desired_s > 0.5 * scale ? "right" : "left", `desired ${seconds(run.desired_s)}`));
+    tag("of-desired", run.desired_s, run.desired_s > 0.5 * scale ? "right" : "left", `desired ${seconds(run.desired_s)}`));
   parts.push(tag("of-elapsed", late ? took : 0, late ? "right" : "left", `${seconds(took)} ${ended(run) ? "taken" : "so far"}`));
   const words = [`${seconds(took)} ${ended(run) ? "taken" : "so far"}`, first && `expected ${seconds(first[0])}`, run.desired_s && `desired ${seconds(run.desired_s)}`].filter(Boolean).join(", ");
   return make("div", { class: `sla ${run.state}`, role: "img", "aria-label": words }, ...parts);
@@ -289,7 +288,7 @@ function renderLine() {
   const run = view.summary.job_runs.find((known) => known.id === view.run);
   const start = began(run);
   const ends = [...view.sessions.values()].map((session) => session.finished_s ?? (session.started_s ? Math.max(now(), session.started_s + (session.expected ? session.expected[2] : 0)) : 0));
-  view.line = { start, span: Math.max(1, Math.max(run.finished_s ?? now(), ...ends.slice(0, 20000)) - start) * 1.02, rows: listed() };
+  view.line = { start, over: ended(run), span: Math.max(1, Math.max(run.finished_s ?? now(), ...ends.slice(0, 20000)) - start) * 1.02, rows: listed() };
   $("axis").replaceChildren(...[0, 0.25, 0.5, 0.75, 1].map((share) => make("span", { style: { left: `${100 * share}%` } }, share ? `+${seconds(share * view.line.span)}` : stamp(start))));
   $("axis").hidden = !view.line.rows.length;
   renderRows();
@@ -301,7 +300,7 @@ function renderRows() {
   const box = $("rows");
   $("space").style.height = `${Math.max(rows.length * height, 34)}px`;
   if (!rows.length) {
-    $("space").replaceChildren(make("p", { class: "small-empty" }, view.sessions.size ? "No session fits the filter." : "No session yet: they appear once the job run is planned."));
+    $("space").replaceChildren(make("p", { class: "small-empty" }, view.sessions.size ? "No session fits the filter." : view.line.over ? "No session: the job run ended before one was planned." : "No session yet: they appear once the job run is planned."));
     return;
   }
   const first = Math.max(0, Math.floor(box.scrollTop / height) - 4);

@@ -1,0 +1,56 @@
+"""What a starting Spark says on stderr is told only if it does not start: Ivy names every jar that it finds.
+
+with said_if_it_fails():
+    SparkSession…getOrCreate()      :: loading settings :: …     held back; printed if this raises
+afterwards                          ERROR TaskSetManager …       goes where it always went
+
+The Java process gets this process's stderr when it starts, and keeps it. So it gets a pipe, which a thread reads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+
+
+@contextlib.contextmanager
+def said_if_it_fails() -> Iterator[None]:
+    """Around the start of a process that writes to our stderr as long as it lives."""
+    real, (reading, writing) = os.dup(2), os.pipe()
+    relay = _Relay(reading, real)
+    threading.Thread(target=relay.run, name="deltacompact-stderr", daemon=True).start()
+    os.dup2(writing, 2)
+    os.close(writing)
+    try:
+        yield
+    except BaseException:
+        os.dup2(real, 2)
+        relay.tell(with_held=True)
+        raise
+    os.dup2(real, 2)
+    relay.tell(with_held=False)
+
+
+class _Relay:
+    """Holds back what comes, and from a moment on hands it on."""
+
+    def __init__(self, reading: int, real: int) -> None:
+        self._reading, self._real = reading, real
+        self._held: list[bytes] | None = []
+        self._lock = threading.Lock()
+
+    def run(self) -> None:
+        while data := os.read(self._reading, 1 << 16):
+            with self._lock:
+                if self._held is None:
+                    os.write(self._real, data)
+                else:
+                    self._held.append(data)
+
+    def tell(self, with_held: bool) -> None:
+        with self._lock:
+            held, self._held = self._held or [], None
+            if with_held:
+                os.write(self._real, b"".join(held))
