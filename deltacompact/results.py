@@ -141,7 +141,8 @@ def finished(
     """The event that tells of a result, without row values. `snapshot` tells which names in an error are no values."""
     error = result.error
     if error is None:
-        return SessionFinished(table_id, partition, None, result.live, files=counted_reasons(result.decisions))
+        files = counted_reasons(result.decisions)
+        return SessionFinished(table_id, partition, None, result.live, files=files, version=result.version)
     named = _named_in(str(error), snapshot) if snapshot else []
     where = ": " + ", ".join(named) if named else ""
     return SessionFinished(table_id, partition, one_line(error), 0, type(error).__name__ + where)

@@ -71,7 +71,7 @@ class FilesDecided(Event):
 
 @dataclass(frozen=True, slots=True)
 class SessionFinished(Event):
-    """`error` is None if the result was published. `files` are those of FilesDecided.
+    """`error` is None if the result was published, as `version`. `files` are those of FilesDecided.
 
     `error_named` shows no data: the error's class, and the files and columns that the error names.
     """
@@ -80,6 +80,7 @@ class SessionFinished(Event):
     live: int
     error_named: str | None = None
     files: tuple[tuple[str, str, int], ...] = ()
+    version: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from deltacompact.base import expect
 from deltacompact.base.errors import InputError
-from deltacompact.base.events import EventSink, no_sink
+from deltacompact.base.events import EventSink, fan_out, no_sink
 from deltacompact.base.settings import Settings
 from deltacompact.iceberg.commit.patience import Patience
 from deltacompact.iceberg.table import pyiceberg_door
@@ -26,6 +26,7 @@ from deltacompact.iceberg_modes.convert.mode import CONVERT
 from deltacompact.iceberg_modes.modes import mode_named
 from deltacompact.iceberg_modes.rewrite.mode import REWRITE
 from deltacompact.iceberg_modes.upsert.mode import UPSERT
+from deltacompact.sinks.openlineage import lineage_sinks
 
 if TYPE_CHECKING:  # a mode is imported when it is run: `show` must not wait for it
     from deltacompact.iceberg.comparison import Comparison
@@ -104,6 +105,8 @@ class IcebergCatalog:
         GroupWritten, GroupsCommitted and ModeFinished events.
         Raises InputError for a bad name or option, before any work, and ConflictError if other writers came first.
         """
+        lineage = lineage_sinks(f"iceberg://{self.name}")
+        emit = fan_out([emit, *lineage]) if lineage else emit
         return self._call(mode, table_id, options, branch, settings, emit).run(plan)
 
     def expected(self, plan: RewritePlan | ConvertPlan | UpsertPlan, settings: Settings | None = None) -> Expected:

@@ -1,0 +1,147 @@
+"""Compactions as OpenLineage events, for whoever draws where data come from: Marquez, DataHub, OpenMetadata.
+
+    SessionStarted, ModeStarted       START       one run for each partition, or for each call of a mode
+    GroupsCommitted                   RUNNING     the snapshot so far
+    SessionFinished, ModeFinished     COMPLETE    the table with its new version, and its live rows
+                                      FAIL        the error's class and the files and columns that it names, no values
+
+    s3://lake/tables, orders          dataset     namespace s3://lake, name tables/orders
+    iceberg://prod, db.orders                     namespace iceberg://prod, name db.orders
+
+The environment says where events go, as for every integration of OpenLineage: OPENLINEAGE_URL, OPENLINEAGE_CONFIG.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from deltacompact import __version__
+from deltacompact.base.events import (
+    Event,
+    EventSink,
+    GroupsCommitted,
+    ModeFinished,
+    ModeStarted,
+    SessionFinished,
+    SessionStarted,
+    logger,
+)
+from deltacompact.base.missing import importing
+from deltacompact.base.model import Partition
+from deltacompact.base.wording import one_line
+from deltacompact.storage.opening import uri_parts
+
+if TYPE_CHECKING:
+    from openlineage.client.event_v2 import RunEvent
+
+JOBS = "deltacompact"
+"""The namespace of jobs, unless OPENLINEAGE_NAMESPACE says another one."""
+_ASKED_BY = ("OPENLINEAGE_URL", "OPENLINEAGE_CONFIG")
+
+
+def lineage_sinks(catalog_uri: str) -> list[EventSink]:
+    """The sink of a compaction in this catalog; none where the environment does not ask for events."""
+    if not any(os.environ.get(name) for name in _ASKED_BY):
+        return []
+    try:
+        return [Lineage(catalog_uri, _client())]
+    except Exception as error:
+        logger.warning("no OpenLineage events: %s", one_line(error))
+        return []
+
+
+class Lineage:
+    """An event sink. `emit` takes the events of OpenLineage. Once it fails, it is asked no more: a try takes seconds."""
+
+    def __init__(self, catalog_uri: str, emit: Callable[[RunEvent], Any]) -> None:
+        self._catalog_uri = catalog_uri
+        self._emit = emit
+        self._gone = False
+        self._runs: dict[tuple[str, Partition], str] = {}
+        self._snapshots: dict[str, int] = {}
+
+    def __call__(self, event: Event) -> None:
+        if self._gone:
+            return
+        try:
+            self._tell(event)
+        except Exception as error:
+            self._gone = True
+            logger.warning("no more OpenLineage events of this compaction: %s", one_line(error))
+
+    def _tell(self, event: Event) -> None:
+        match event:
+            case SessionStarted() | ModeStarted():
+                self._say("START", event)
+            case GroupsCommitted():
+                self._snapshots[event.table_id] = event.snapshot_id
+                self._say("RUNNING", event, version=str(event.snapshot_id))
+            case ModeFinished():
+                snapshot = self._snapshots.pop(event.table_id, None)
+                self._end(event, event.error and "the mode failed", str(snapshot) if snapshot else None, None)
+            case SessionFinished():
+                self._end(event, event.error and (event.error_named or "the session failed"), event.version, event.live)
+
+    def _end(self, event: Event, error: str | None, version: str | None, rows: int | None) -> None:
+        """The last event of a run. A call that had nothing to do has begun none."""
+        if (event.table_id, event.partition) in self._runs:
+            self._say("FAIL" if error else "COMPLETE", event, error, version, rows)
+            del self._runs[event.table_id, event.partition]
+
+    def _say(
+        self, state: str, event: Event, error: str | None = None, version: str | None = None, rows: int | None = None
+    ) -> None:
+        with importing("openlineage"):
+            from openlineage.client import event_v2 as lineage
+            from openlineage.client import facet_v2 as facets
+            from openlineage.client.uuid import generate_new_uuid
+        key = event.table_id, event.partition
+        run_id = self._runs.setdefault(key, str(generate_new_uuid()))
+        failure: dict[str, Any] = {}
+        versions: dict[str, Any] = {}
+        counts: dict[str, Any] = {}
+        if error:
+            failure["errorMessage"] = facets.error_message_run.ErrorMessageRunFacet(error, "Python")
+        if version:
+            versions["version"] = facets.dataset_version_dataset.DatasetVersionDatasetFacet(version)
+        if rows is not None and not error:
+            statistics = facets.output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet
+            counts["outputStatistics"] = statistics(rows)
+        name = dataset_name(self._catalog_uri, event.table_id)
+        kind = facets.job_type_job.JobTypeJobFacet("BATCH", "DELTACOMPACT", "COMPACTION")
+        partition = f".{event.partition}" if event.partition.values else ""
+        self._emit(
+            lineage.RunEvent(
+                eventType=lineage.RunState[state],
+                eventTime=datetime.now(UTC).isoformat(),
+                run=lineage.Run(run_id, failure),
+                job=lineage.Job(
+                    os.environ.get("OPENLINEAGE_NAMESPACE") or JOBS,
+                    f"compact.{event.table_id}{partition}",
+                    {"jobType": kind},
+                ),
+                producer=f"https://pypi.org/project/deltacompact/{__version__}",
+                inputs=[lineage.InputDataset(*name)],
+                outputs=[lineage.OutputDataset(*name, counts, facets=versions)],
+            )
+        )
+
+
+def dataset_name(catalog_uri: str, table_id: str) -> tuple[str, str]:
+    """Namespace and name of a table, as OpenLineage names datasets: the store, and the path in it."""
+    parts = uri_parts(catalog_uri)
+    if parts.scheme == "iceberg":
+        return catalog_uri.rstrip("/"), table_id
+    path = f"{unquote(parts.path).rstrip('/')}/{table_id}"
+    return ("file", path) if parts.scheme in ("", "file") else (f"{parts.scheme}://{parts.netloc}", path.lstrip("/"))
+
+
+def _client() -> Callable[[RunEvent], Any]:
+    with importing("openlineage"):
+        from openlineage.client import OpenLineageClient
+    client: Callable[[RunEvent], Any] = OpenLineageClient().emit
+    return client
