@@ -234,9 +234,11 @@ def sla(count: int, readme: bool, seed: int, out: Path | None, scale: float) -> 
     with TemporaryDirectory(prefix="deltacompact-sla-") as folder:
         for session in expected.run(count, seed, scale, Path(folder)):
             ran.append(session)
+            cpu, wall = session.cpu, session.wall
             tell(
-                f"{len(ran)}/{count} {session.table} {session.kind}: expected {session.expected_s:.2f} s "
-                f"({session.low_s:.2f} to {session.high_s:.2f}), took {session.seconds:.2f} s"
+                f"{len(ran)}/{count} {session.table} {session.kind} {session.number}: "
+                f"{cpu.expected.seconds:.2f} CPU s expected, {cpu.expected.promise_s:.2f} promised, {cpu.took:.2f} "
+                f"taken; {wall.expected.seconds:.2f} s, {wall.expected.promise_s:.2f}, {wall.took:.2f}"
             )
     described = {"environment": environment.environment(), "scale": scale, "seed": seed}
     text = expected.write_report(ran, out, described)

@@ -14,7 +14,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
@@ -27,12 +27,12 @@ from benchmarks.sla_tables import GrowingTable, tables
 from deltacompact import Settings, compact, open_catalog
 from deltacompact.job import Request
 from deltacompact.storage.opening import open_store
-from sessions.base.model import JobRunSession, Outcome, SessionPlan, SessionState
+from sessions.base.model import Estimate, JobRunSession, Outcome, SessionPlan, SessionState
 from sessions.planning.gather import gather
-from sessions.planning.learning import RateStore
+from sessions.planning.learning import RateStore, cpu_by_stage, observation_of
 from sessions.planning.plan import Situation, Wish, plan_job_run, settings_of
 from sessions.planning.prices import offers_here
-from sessions.planning.rates import BUFFER
+from sessions.planning.rates import Observation
 from sessions.records.swapping import SwappedRecords
 
 _WARM_UP = 3
@@ -43,36 +43,48 @@ BEGIN, END = "<!-- sla: written by `python -m benchmarks sla --readme` -->", "<!
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
-    """One session. `again_s` is what the same session took on a copy; `load` the load average for each CPU."""
+class Measured:
+    """Seconds of one kind, wall or CPU: what was expected, what it took, and what the same took on a copy."""
 
-    table: str
-    kind: str
-    rows: int
-    bytes: int
-    expected_s: float
-    low_s: float
-    high_s: float
-    seconds: float
-    again_s: float | None
-    load: float
+    expected: Estimate
+    took: float
+    again: float | None = None
 
     @property
     def error(self) -> float:
-        return abs(self.seconds - self.expected_s) / self.seconds
-
-    @property
-    def adheres(self) -> bool:
-        """Within the paper's 10 % buffer."""
-        return self.seconds <= BUFFER * self.expected_s
+        return abs(self.took - self.expected.seconds) / self.took
 
     @property
     def covered(self) -> bool:
-        return self.low_s <= self.seconds <= self.high_s
+        return self.expected.low_s <= self.took <= self.expected.high_s
 
     @property
     def width(self) -> float:
-        return (self.high_s - self.low_s) / self.expected_s
+        return (self.expected.high_s - self.expected.low_s) / self.expected.seconds
+
+    @property
+    def kept(self) -> bool:
+        return self.took <= self.expected.promise_s
+
+    @property
+    def slack(self) -> float:
+        """By how much the promise is later than the end, as a share of what was taken."""
+        return self.expected.promise_s / self.took - 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """One session. `number` counts those of its kind on its table; `load` is the load average for each CPU."""
+
+    table: str
+    kind: str
+    number: int
+    rows: int
+    bytes: int
+    wall: Measured
+    cpu: Measured
+    load: float
+    seen: Observation
 
 
 def run(count: int, seed: int, scale: float, folder: Path) -> Iterator[Ran]:
@@ -85,119 +97,155 @@ def run(count: int, seed: int, scale: float, folder: Path) -> Iterator[Ran]:
         home = folder / table.name
         home.mkdir(parents=True)
         for number in range(compactions):
-            catalog = open_catalog(home)
-            (table.go_on if number else table.begin)(catalog, folder)
-            expectations = rates.expectations(offer.pool for offer in offers)
-            (found,) = gather(catalog, Request(table.name))
-            if found.statistics is None:
-                raise RuntimeError(f"{table.name} cannot be planned: {found}")
-            (plan,) = plan_job_run([found.statistics], Wish(), Situation(offers, expectations))
+            (table.go_on if number else table.begin)(open_catalog(home), folder)
+            plan = _planned(home, table, Situation(offers, rates.expectations(offer.pool for offer in offers)))
             twice = done % _TWICE_EVERY == 0 and done >= _WARM_UP
             if twice:
                 shutil.copytree(home, folder / "copy")
             load = os.getloadavg()[0] / cpus
-            seconds = _compacted(home, table, plan)
-            rates.learn([_finished(f"{table.name}-{number}", plan, seconds)])
-            again_s = _compacted(folder / "copy", table, plan) if twice else None
+            session = _finished(f"{table.name}-{number}", plan, _compacted(home, table, plan))
+            rates.learn([session])
+            again = _compacted(folder / "copy", table, plan) if twice else None
             shutil.rmtree(folder / "copy", ignore_errors=True)
             done += 1
             if done > _WARM_UP:
-                expected = plan.expected
-                kind = "later" if number else "first"
-                yield Ran(
-                    table.name, kind, plan.delta_rows + plan.base_rows, plan.bytes, expected.seconds, expected.low_s,
-                    expected.high_s, seconds, again_s, load,
-                )  # fmt: skip
+                yield _ran(table.name, number, session, again, load)
             if done == count + _WARM_UP:
                 return
         shutil.rmtree(home)
 
 
-def _compacted(home: Path, table: GrowingTable, plan: SessionPlan) -> float:
-    """Seconds of one session, as its runner would run it."""
+def _planned(home: Path, table: GrowingTable, situation: Situation) -> SessionPlan:
+    (found,) = gather(open_catalog(home), Request(table.name))
+    if found.statistics is None:
+        raise RuntimeError(f"{table.name} cannot be planned: {found}")
+    (plan,) = plan_job_run([replace(found.statistics, catalog=str(home))], Wish(), situation)
+    return replace(plan, waits=(0.0, 0.0))  # this process is warm
+
+
+def _compacted(home: Path, table: GrowingTable, plan: SessionPlan) -> Outcome:
+    """One session, as its runner would run it."""
     settings = Settings(**settings_of(plan))
-    began = time.perf_counter()
-    compact(
+    began, began_cpu = time.perf_counter(), time.process_time()
+    done = compact(
         table.name,
         delta_catalog_client=open_catalog(home),
         hash_bucket_count=plan.hash_bucket_count,
         settings=settings,
-    )
-    return time.perf_counter() - began
+    ).sessions[0]
+    seconds, here_s = time.perf_counter() - began, time.process_time() - began_cpu
+    return Outcome(seconds, cpu_seconds=cpu_by_stage(done.cpu_seconds, done.executor, here_s))
 
 
-def _finished(name: str, plan: SessionPlan, seconds: float) -> JobRunSession:
+def _finished(name: str, plan: SessionPlan, outcome: Outcome) -> JobRunSession:
     done = JobRunSession(name, "sla", plan.partition, SessionState.SUCCEEDED, plan=plan, expected_first=plan.expected)
-    return replace(done, outcome=Outcome(seconds), finished_s=time.time())
+    return replace(done, outcome=outcome, finished_s=time.time())
+
+
+def _ran(table: str, number: int, session: JobRunSession, again: Outcome | None, load: float) -> Ran:
+    plan, outcome, observed = session.plan, session.outcome, observation_of(session)
+    assert plan is not None and plan.expected_cpu is not None and outcome is not None and observed is not None
+    return Ran(
+        table,
+        "later" if number else "first",
+        max(0, number - 1),
+        plan.delta_rows + plan.base_rows,
+        plan.bytes,
+        Measured(plan.expected, outcome.seconds, again.seconds if again else None),
+        Measured(plan.expected_cpu, _cpu_s(outcome), _cpu_s(again) if again else None),
+        load,
+        observed[1],
+    )
+
+
+def _cpu_s(outcome: Outcome) -> float:
+    return sum(outcome.cpu_seconds.values())
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line about some sessions: shares, medians, and errors relative to the actual duration."""
+    """One line about some sessions: shares, and medians of what is relative to the duration."""
 
     name: str
     sessions: int
-    adherence: float
     coverage: float
     width: float
+    kept: float
+    slack: float
     error: float
     error_p90: float
 
     @classmethod
-    def of(cls, name: str, ran: Sequence[Ran]) -> Line:
-        errors = [session.error for session in ran]
+    def of(cls, name: str, measured: Sequence[Measured]) -> Line:
+        errors = [one.error for one in measured]
         return cls(
             name,
-            len(ran),
-            float(np.mean([session.adheres for session in ran])),
-            float(np.mean([session.covered for session in ran])),
-            median(session.width for session in ran),
+            len(measured),
+            float(np.mean([one.covered for one in measured])),
+            median(one.width for one in measured),
+            float(np.mean([one.kept for one in measured])),
+            median(one.slack for one in measured),
             median(errors),
             float(np.quantile(errors, 0.9)),
         )
 
 
-def lines_of(ran: Sequence[Ran]) -> list[Line]:
-    """All sessions; those after the first fifty; first compactions and later ones; by duration."""
+def chosen(ran: Sequence[Ran]) -> list[tuple[str, list[Ran]]]:
+    """All sessions; those after the first fifty, by how many of their table were known, and by CPU seconds."""
     learnt = ran[_LEARNT_AFTER:]
-    chosen: list[tuple[str, Sequence[Ran]]] = [
-        ("all", ran),
-        (f"after the first {_LEARNT_AFTER}", learnt),
+    later = [session for session in learnt if session.kind == "later"]
+    found: list[tuple[str, list[Ran]]] = [
+        ("all", list(ran)),
+        (f"after the first {_LEARNT_AFTER}", list(learnt)),
         ("of these, first compactions", [session for session in learnt if session.kind == "first"]),
-        ("later ones", [session for session in learnt if session.kind == "later"]),
+        ("second ones", [session for session in later if session.number == 0]),
+        ("from the third on", [session for session in later if session.number > 0]),
     ]
     for low, high in CLASSES_S:
-        name = f"of {low:g} to {high:g} s" if high < float("inf") else f"of more than {low:g} s"
-        chosen.append((name, [session for session in learnt if low <= session.seconds < high]))
-    return [Line.of(name, some) for name, some in chosen if some]
+        name = f"of {low:g} to {high:g} CPU s" if high < float("inf") else f"of more than {low:g} CPU s"
+        found.append((name, [session for session in learnt if low <= session.cpu.took < high]))
+    return [(name, some) for name, some in found if some]
 
 
-def noise_of(ran: Sequence[Ran]) -> float | None:
+def noise_of(measured: Sequence[Measured]) -> float | None:
     """How much two runs of the same session differ: the median over the sessions that were run twice."""
-    ratios = [abs(np.log(session.again_s / session.seconds)) for session in ran if session.again_s is not None]
+    ratios = [abs(np.log(one.again / one.took)) for one in measured if one.again is not None]
     return float(np.expm1(median(ratios))) if ratios else None
 
 
+_HEAD = """| {kind} seconds | | in the 90 % interval | its width | promise kept | its slack | median error | p90 error |
+|---|---:|---:|---:|---:|---:|---:|---:|"""
+
+
+def table_of(kind: str, ran: Sequence[Ran], seconds: Callable[[Ran], Measured]) -> str:
+    rows = [_HEAD.format(kind=kind)]
+    for name, some in chosen(ran):
+        line = Line.of(name, list(map(seconds, some)))
+        cells = [f"{share:.0%}" for share in (line.coverage, line.width)]
+        cells += [f"{line.kept:.1%}", *(f"{share:.0%}" for share in (line.slack, line.error, line.error_p90))]
+        rows.append(f"| {line.name} | {line.sessions} | " + " | ".join(cells) + " |")
+    return "\n".join(rows)
+
+
 def markdown_of(ran: Sequence[Ran], cpus: int) -> str:
-    """The report: one table, and how noisy the machine was."""
-    head = "| sessions | | within 10 % buffer | in the 90 % interval | its width | median error | p90 error |"
-    rows = [head, "|---|---:|---:|---:|---:|---:|---:|"]
-    for line in lines_of(ran):
-        shares = (line.adherence, line.coverage, line.width, line.error, line.error_p90)
-        rows.append(f"| {line.name} | {line.sessions} | " + " | ".join(f"{share:.0%}" for share in shares) + " |")
-    loads = [session.load for session in ran]
-    seconds = sorted(session.seconds for session in ran)
-    noise = noise_of(ran)
-    twice = sum(session.again_s is not None for session in ran)
-    sizes = [session.rows for session in ran]
+    """The report: a table of CPU seconds and one of wall seconds, and how noisy the machine was."""
+    loads, sizes = [session.load for session in ran], [session.rows for session in ran]
+    cpu, wall = sorted(one.cpu.took for one in ran), sorted(one.wall.took for one in ran)
     told = [
-        f"{len(ran)} sessions of {seconds[0]:.2f} to {seconds[-1]:.1f} s (median {median(seconds):.2f} s), of "
-        f"{min(sizes):,} to {max(sizes):,} rows, in process on {cpus} CPUs.",
+        f"{len(ran)} sessions of {cpu[0]:.2f} to {cpu[-1]:.1f} CPU seconds (median {median(cpu):.2f}) and "
+        f"{wall[0]:.2f} to {wall[-1]:.1f} wall seconds, of {min(sizes):,} to {max(sizes):,} rows, in process on {cpus} "
+        "CPUs.",
         f"The load for each CPU was {min(loads):.1f} to {max(loads):.1f} (median {median(loads):.1f}).",
     ]
-    if noise is not None:
-        told.append(f"{twice} were run twice, one right after the other: the two differ by {noise:.0%} (median).")
-    return "\n".join([*rows, "", " ".join(told)])
+    noises = noise_of([one.cpu for one in ran]), noise_of([one.wall for one in ran])
+    if noises[0] is not None:
+        twice = sum(one.cpu.again is not None for one in ran)
+        told.append(
+            f"{twice} were run twice, one right after the other: the two differ by {noises[0]:.0%} of CPU and "
+            f"{noises[1]:.0%} of wall seconds (median)."
+        )
+    tables = table_of("CPU", ran, lambda one: one.cpu), table_of("wall", ran, lambda one: one.wall)
+    return "\n\n".join([*tables, " ".join(told)])
 
 
 def write_report(ran: Sequence[Ran], out: Path, described: dict[str, Any]) -> str:

@@ -30,10 +30,10 @@ class SessionResult:
     `rows_in` counts the live rows of the base and the upserts of the deltas, `delete_rows` the rows of deletes.
     `files_marked` counts files that stay with a deletion vector, `rows_copied` rows of new files that were neither
     decoded nor encoded. Bytes are sizes of stored files. `spilled_bytes` is what Ray's object store wrote to disk
-    meanwhile (None: unknown), and `measured_peak_bytes` the peak of a process; both include sessions that ran at the
-    same time. `decisions` has an action and a reason for every file. `new_columns` are those that the base lacked, and
-    `null_keys` the rows of the deltas with null in a key column, where append has counted them. `error` is None on
-    success, and `nothing_to_do` says why no session was needed.
+    meanwhile (None: unknown), `measured_peak_bytes` the peak of a process, `cpu_seconds` what its processes computed
+    by stage; they include sessions that ran at the same time. `decisions` has an action and a reason for every file.
+    `new_columns` are those that the base lacked, and `null_keys` the rows of the deltas with null in a key column,
+    where append has counted them. `error` is None on success, and `nothing_to_do` says why no session was needed.
     """
 
     partition: dict[str, str | None]
@@ -57,6 +57,7 @@ class SessionResult:
     executor: str = ""
     version: str | None = None
     seconds: dict[str, float] = field(default_factory=dict)
+    cpu_seconds: dict[str, float] = field(default_factory=dict)
     scheduling_share: float = 0.0
     planned_peak_bytes: int = 0
     measured_peak_bytes: int = 0
@@ -117,6 +118,7 @@ def result_of(
         executor=executor.name,
         version=published.version,
         seconds={stage: round(value, 3) for stage, value in measured.seconds.items()},
+        cpu_seconds={stage: round(value, 3) for stage, value in measured.cpu_seconds.items()},
         scheduling_share=measured.scheduling_seconds / seconds if seconds else 0.0,
         planned_peak_bytes=decided.planned_process_bytes(executor.tasks_per_process),
         measured_peak_bytes=measured.peak_task_bytes,

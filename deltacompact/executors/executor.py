@@ -23,12 +23,14 @@ Handle = Any
 class TaskStats:
     """The time of one task in seconds, the peak of its process's unshared memory (USS) in bytes, and its node's name.
 
-    None: there is one node.
+    None: there is one node. `cpu_seconds` are those of a process that ran nothing else meanwhile; 0 where the task ran
+    in the session's own process, whose CPU time is known without it.
     """
 
     seconds: float
     peak_bytes: int
     node: str | None = None
+    cpu_seconds: float = 0.0
 
 
 @dataclass(slots=True)

@@ -190,9 +190,15 @@ def _cancel(handles: Sequence[Handle]) -> None:
 
 @ray.remote(num_cpus=1)
 def _run(task: Callable[..., Any], returns: int, *inputs: Any) -> Iterator[Any]:
+    began_cpu_s = time.process_time()
     arrow_memory.choose()
     for value in run_measured(task, inputs, returns):
-        yield replace(value, node=ray.get_runtime_context().get_node_id()) if isinstance(value, TaskStats) else value
+        yield _of_this_node(value, began_cpu_s) if isinstance(value, TaskStats) else value
+
+
+def _of_this_node(stats: TaskStats, began_cpu_s: float) -> TaskStats:
+    node = ray.get_runtime_context().get_node_id()
+    return replace(stats, node=node, cpu_seconds=time.process_time() - began_cpu_s)
 
 
 @ray.remote(num_cpus=1)

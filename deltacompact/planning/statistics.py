@@ -4,6 +4,7 @@ orders, day=2024-01-01
 deltas   12 files, 240,000 rows, 9 MB Parquet                 read and folded
 base     3 files, 4,000,000 rows, 130 MB, 1 of them small     partly read and written anew
 index    4 buckets, runs of 4,000,000 and 80,000 entries of 32 bytes
+touched  a quarter of the base's rows is decoded, a half of its bytes is copied: a forecast of touched.py
 """
 
 from __future__ import annotations
@@ -15,7 +16,10 @@ import numpy as np
 from deltacompact.base.model import ContentType, OperationType
 from deltacompact.planning.decisions import FileAction, decide_files
 from deltacompact.planning.plan import CompactionPlan
+from deltacompact.planning.touched import UNKNOWN, Touched
 
+_SAVED = 32
+"""Bytes of a row that encodings save, about, where nobody knows its width."""
 _TEXT = (ContentType.CSV, ContentType.JSON)
 
 
@@ -44,6 +48,9 @@ class PartitionStatistics:
     entry_bytes         of an index entry: 32 and the sort key
     read_bytes          of the largest row group, decoded
     index               None before the first compaction
+    touched             what the deltas make a session write anew of the base, where somebody has looked: else all
+    catalog             whose table it is: tables of two catalogs may have the same name. `is_remote`: its store is
+                        behind a network
     """
 
     table_id: str
@@ -56,9 +63,13 @@ class PartitionStatistics:
     base_small_files: int = 0
     base_rows: int = 0
     base_bytes: int = 0
+    base_files: int = 0
     entry_bytes: int = 32
     read_bytes: int = 0
     index: IndexStatistics | None = None
+    touched: Touched = UNKNOWN
+    catalog: str = ""
+    is_remote: bool = False
 
     @property
     def mode(self) -> str:
@@ -68,7 +79,10 @@ class PartitionStatistics:
     @property
     def stream(self) -> str:
         """The name under which rates are learned. First compactions have another, as they say little of later ones."""
-        return self.table_id if self.index else f"{self.table_id} (first)"
+        return self._named("" if self.index else " (first)")
+
+    def _named(self, what: str) -> str:
+        return f"{self.table_id}{what}" + (f" in {self.catalog}" if self.catalog else "")
 
     @property
     def delta_files(self) -> int:
@@ -77,6 +91,15 @@ class PartitionStatistics:
     @property
     def delta_rows(self) -> int:
         return sum(self.delta_file_rows)
+
+    @property
+    def base_decoded_bytes(self) -> float:
+        """Of all rows of the base, about."""
+        return self.touched.base_row_bytes * self.base_rows or float(self.base_bytes + _SAVED * self.base_rows)
+
+    @property
+    def delta_decoded_bytes(self) -> float:
+        return self.touched.delta_row_bytes * self.delta_rows or float(self.delta_bytes + _SAVED * self.delta_rows)
 
     @property
     def bytes(self) -> int:
@@ -109,6 +132,7 @@ def statistics_of(plan: CompactionPlan) -> PartitionStatistics:
         base_small_files=sum(plan.is_small(file.rows, file.bytes) for file in base),
         base_rows=sum(file.rows for file in base),
         base_bytes=sum(file.bytes for file in base),
+        base_files=len(base),
         entry_bytes=plan.encoding.entry_bytes,
         read_bytes=plan.read_bytes,
         index=_index_of(plan),

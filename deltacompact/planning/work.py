@@ -1,8 +1,8 @@
 """The work of a session in terms, and what each term takes: the one arithmetic of seconds. Pure.
 
-    4,000,000 base rows of 130 MB, 12 deltas of 240,000 rows, on 2 slots
+    4,000,000 base rows of 130 MB, all touched, 12 deltas of 240,000 rows, on 2 slots
     delta_file 6 · delta_row 240,000 · index_row 2,120,000 · base_row 4,000,000 · base_byte 130,000,000 · object 6 · …
-    x rates    core seconds of one file, row, byte, ...      ->  1.9 s
+    x rates    CPU seconds of one file, row, byte, ...      ->  1.9 s
 
 `plan` takes FIRST_RATES; the control plane begins with them, and learns those of its own machines and tables.
 
@@ -27,6 +27,9 @@ from deltacompact.planning.statistics import PartitionStatistics, statistics_of
 ROWS_PER_FILE = 4_000_000
 """The default of rows_per_compacted_file: what one task of materialize writes at most."""
 
+_DECODED_FILE_BYTES = 4 * sizing.TARGET_FILE_BYTES_MIN
+"""What one task of materialize has in memory of a file in all, about."""
+
 RENEWED_SHARE, RELOCATED_SHARE = 2.0, 0.4
 """What it takes to read, check and renumber an entry of an index that is merged, and to relocate its pointer once, in
 units of folding and writing an entry: measured with indexes of 0.4 to 15 M entries."""
@@ -35,7 +38,7 @@ TERMS = (
     "session",  # a session at all: its log, its records, the switch
     "delta_file",  # opened, and a task for it
     "delta_row",  # hashed, folded, given a pointer
-    "delta_byte",  # decoded, and encoded in a compacted file
+    "delta_byte",  # at rest: read, and written in a compacted file
     "text_byte",  # of these, what CSV and JSON take besides
     "index_row",  # an entry looked at
     "merged_row",  # an entry merged with others and written
@@ -44,29 +47,35 @@ TERMS = (
     "object",  # a file of the index: one for each bucket and run
     "rehashed_row",
     "driver",  # a second of the driver of a cluster
+    "written_row",  # a row of a delta, in a compacted file
+    "delta_decoded",  # a byte of it in memory
+    "base_decoded",
+    "large_decoded",  # a byte of a delta in a row group that may be copied
+    "copied_byte",  # of a row group that no delta touches, in a file that one does
 )
-"""What rates are for, one each."""
+"""What rates are for, one each. New ones come last: records of the version before have the first twelve."""
 
 FIRST_RATES: Mapping[str, float] = {
     "session": 0.05,
     "delta_file": 0.004,
-    "delta_row": 6e-7,
-    "delta_byte": 4e-9,
+    "delta_row": 5e-7,
+    "delta_byte": 3e-9,
     "text_byte": 1e-8,
     "index_row": 1e-8,
     "merged_row": 8e-8,
-    "base_row": 2.5e-7,
-    "base_byte": 3e-9,
+    "base_row": 2e-7,
+    "base_byte": 2e-9,
     "object": 0.001,
     "rehashed_row": 2e-7,
     "driver": 1.0,
+    "written_row": 1e-7,
+    "delta_decoded": 1e-9,
+    "base_decoded": 5e-10,
+    "large_decoded": 3.7e-9,
+    "copied_byte": 5e-10,
 }
-"""Seconds of a session and of the driver, core seconds of the other terms: measured on the machine of the README, whose
+"""Seconds of a session and of the driver, CPU seconds of the other terms: measured on the machine of the README, whose
 runs they expect within a factor of 1.5. A start, not a promise: waiting for a store is not in them."""
-
-BASE_TERMS = ("base_row", "base_byte")
-DELTA_TERMS = ("delta_row", "delta_byte")
-"""What depends on the table: which files its deltas touch; in a first compaction, how wide and how alike rows are."""
 
 STAGE_OF = {
     "session": "session",
@@ -81,6 +90,11 @@ STAGE_OF = {
     "base_byte": "materialize",
     "rehashed_row": "rehash",
     "driver": "session",
+    "written_row": "materialize",
+    "delta_decoded": "materialize",
+    "base_decoded": "materialize",
+    "large_decoded": "materialize",
+    "copied_byte": "materialize",
 }
 """Where a term's seconds are spent, about: progress is counted by it."""
 
@@ -103,6 +117,11 @@ class WorkTerms:
     rehashed_row: float = 0.0
     driver: float = 0.0
     session: float = 1.0
+    written_row: float = 0.0
+    delta_decoded: float = 0.0
+    base_decoded: float = 0.0
+    large_decoded: float = 0.0
+    copied_byte: float = 0.0
 
     @property
     def vector(self) -> Vector:
@@ -120,7 +139,10 @@ class Folding:
 
 
 def work_of(given: PartitionStatistics, folding: Folding, slots: int, driver_s: float) -> WorkTerms:
-    """Every base file is taken to be written anew; where a table's deltas touch few of them, its rates learn it."""
+    """The work of the busiest of so many slots; of 1 slot: all of it, as CPU seconds count it.
+
+    Of the base, `given.touched` is written anew: all of it where nobody has looked.
+    """
     deltas, entries = given.delta_rows, given.index.entries if given.index else 0
     runs = len(given.index.runs) if given.index else 0
     # The index is searched where a run is added, else merged: in rounds once more after 1, 3, 7, … of them. Files were
@@ -128,18 +150,26 @@ def work_of(given: PartitionStatistics, folding: Folding, slots: int, driver_s: 
     renewed = (RENEWED_SHARE + RELOCATED_SHARE * max(0, runs - 1)) * entries
     merged = 0.0 if folding.adds_run else (1.0 + math.log2(folding.rounds)) * (entries + deltas) + renewed
     file_rows, file_bytes = ROWS_PER_FILE, sizing.TARGET_FILE_BYTES_MIN
+    touched = given.touched
+    written = 1.0 - given.kept_bytes / given.delta_bytes if given.delta_bytes else 1.0
+    small = written * (1.0 - touched.large)
     return WorkTerms(
         delta_file=_shared(given.delta_files, slots, 1),
         delta_row=_shared(deltas, slots, LIMITS.task_rows_min),
-        delta_byte=_shared(given.delta_bytes - given.kept_bytes, slots, file_bytes),
+        delta_byte=_shared(small * given.delta_bytes, slots, file_bytes),
         text_byte=_shared(given.text_bytes, slots, file_bytes),
         index_row=_shared(entries + deltas, slots, LIMITS.small_rows_per_bucket),
         merged_row=_shared(merged, slots, LIMITS.small_rows_per_bucket),
-        base_row=_shared(given.base_rows, slots, file_rows),
-        base_byte=_shared(given.base_bytes, slots, file_bytes),
+        base_row=_shared(touched.decoded_rows * given.base_rows, slots, file_rows),
+        base_byte=_shared(touched.decoded_bytes * given.base_bytes, slots, file_bytes),
         object=float(folding.hash_buckets * (1 + runs)) / slots,
         rehashed_row=_shared(entries, slots, LIMITS.small_rows_per_bucket) if folding.rehash else 0.0,
         driver=driver_s,
+        written_row=_shared(small * deltas, slots, file_rows),
+        delta_decoded=_shared(small * given.delta_decoded_bytes, slots, _DECODED_FILE_BYTES),
+        large_decoded=_shared(written * touched.large * given.delta_decoded_bytes, slots, _DECODED_FILE_BYTES),
+        base_decoded=_shared(touched.decoded_bytes * given.base_decoded_bytes, slots, _DECODED_FILE_BYTES),
+        copied_byte=_shared(touched.copied_bytes * given.base_bytes, slots, file_bytes),
     )
 
 

@@ -11,5 +11,5 @@ far_values        values that a wider type does not hold                far_file
 null_counts       rows without a key                                    whole_days    dates have no time of day
 inferred_numbers  keys of text files that doubles would make one        allocator     Arrow's memory
 row_group_copy    whole row groups as encoded bytes                     known_pages   those that are known to decode
-stamps            has a file changed since it was appended?
+stamps            has a file changed since it was appended?     key_ranges    of row groups, by their footers
 """

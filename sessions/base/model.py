@@ -14,6 +14,7 @@ A job run that a dispatcher claimed for the third time, with one session under w
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,14 +69,35 @@ class Lease:
     renewals: int = 0
 
 
+BOUNDS = ("seconds", "low_s", "high_s", "promise_s")
+
+
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """An expected SLA: seconds from the start of the session, with its 90 % interval, as of `at_s` (Unix seconds)."""
+    """An expected SLA: seconds from the start of the session, with its 90 % interval, as of `at_s` (Unix seconds).
+
+    `promise_s` is the latest end, which 99.3 % keep; never before `high_s`, which stands in for it in older records.
+    CPU seconds are estimated in the same shape.
+    """
 
     seconds: float
     low_s: float
     high_s: float
     at_s: float = 0.0
+    promise_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "promise_s", max(self.promise_s, self.high_s))
+
+    @classmethod
+    def of(cls, bound: Callable[[str], float], at_s: float = 0.0) -> Estimate:
+        """An estimate whose bounds are made one by one, by their names."""
+        seconds, low_s, high_s, promise_s = map(bound, BOUNDS)
+        return cls(seconds, low_s, high_s, at_s, promise_s)
+
+    def later(self, by_s: float, at_s: float) -> Estimate:
+        """The estimate so many seconds later, or earlier: nothing ends before now."""
+        return Estimate.of(lambda bound: max(0.0, getattr(self, bound) + by_s), at_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +117,9 @@ class SessionPlan:
     `workers` are nodes of `node_type` ("local" is this machine), `executor` is one of deltacompact's. `slots` are tasks
     at a time, each of which may take `memory_per_task_bytes`; `peak_bytes` is the planned memory on one node.
     `mode` is that of a rewrite, convert or upsert of an Iceberg table, whose `partition` names the branch.
-    `start_s`: until the process or cluster is up; `expected` counts from then. `stage_s` and `work` are the expected
-    seconds by stage, and the terms that rates are learned for; `stream` is whose rates they are.
+    `start_s`: until the process or cluster is up; `expected` counts from then. `stage_s` are the expected seconds by
+    stage. `work` are the terms of the busiest slot that rates are learned for, `whole` those of all slots, which
+    `expected_cpu` counts, and `waits` requests and cold starts; `stream` is whose rates they are.
     """
 
     partition: dict[str, str | None]
@@ -126,6 +149,9 @@ class SessionPlan:
     stream: str = ""
     prices: str = ""
     mode: str = ""
+    whole: dict[str, float] = field(default_factory=dict)
+    waits: tuple[float, float] = (0.0, 0.0)
+    expected_cpu: Estimate | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +227,8 @@ class Outcome:
     rounds: int = 0
     rounds_resumed: int = 0
     stage_seconds: dict[str, float] = field(default_factory=dict)
+    cpu_seconds: dict[str, float] = field(default_factory=dict)
+    executor: str = ""
     planned_peak_bytes: int = 0
     measured_peak_bytes: int = 0
     version: str | None = None
@@ -253,9 +281,10 @@ class JobRun:
     """One instruction document under way. `message` is what the queue knew it by.
 
     `late_heartbeats` counts renewals of its leases that came more than half of the lease's time after the one before.
-    `nearest_sla_s` is there where the desired SLA cannot be met: the nearest that can. `launchers` are those that its
-    sessions are planned for. `trouble` is what it waits for before it goes on. `cancelling`: somebody has asked to
-    cancel it. `earlier` says how it had ended before it was run again.
+    `nearest_sla_s` is there where the desired SLA cannot be promised: the nearest that can; `cpus_needed` of them would
+    keep the desired one, where more of them help. `launchers` are those that its sessions are planned for. `trouble` is
+    what it waits for before it goes on. `cancelling`: somebody has asked to cancel it. `earlier` says how it had ended
+    before it was run again.
     """
 
     id: str
@@ -270,6 +299,7 @@ class JobRun:
     late_heartbeats: int = 0
     desired_sla_s: int | None = None
     nearest_sla_s: float | None = None
+    cpus_needed: int | None = None
     expected_first: Estimate | None = None
     expected: Estimate | None = None
     session_ids: tuple[str, ...] = ()

@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 def sla(state: str, with_sessions: bool, as_json: bool) -> None:
     """Compare desired and expected SLAs with what was taken.
 
-    A run keeps its desired SLA if it ends at most so many seconds after its acceptance ("took"). It keeps its expected
-    SLA if it takes at most 10 % longer from its start on ("at work") than was expected then, and its interval if it
-    ends within it. An error of +10 % means that it was at work 10 % longer than expected.
+    A run keeps its desired SLA if it ends at most so many seconds after its acceptance ("took"). From its start on ("at
+    work") it keeps its expected SLA if it takes at most 10 % longer than was expected then, its interval if it ends
+    within it, and its promise, which 99.3 % should keep, if it ends by then. An error of +10 % means that it was at
+    work 10 % longer than expected.
 
     \b
     deltacompact-sessions sla --state /srv/state
@@ -74,10 +75,8 @@ def _table(listed: list[Outturn]) -> RenderableType:
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("job run, session", min_width=16, overflow="fold")
-    for name in ("state", "desired", "expected", "took", "at work", "error"):
-        table.add_column(
-            name, no_wrap=True, justify="right" if name in ("desired", "took", "at work", "error") else "left"
-        )
+    for name in ("state", "desired", "expected", "promised", "took", "at work", "error"):
+        table.add_column(name, no_wrap=True, justify="left" if name in ("state", "expected") else "right")
     table.add_column("kept", min_width=8, overflow="fold")
     for outturn in listed:
         first = outturn.first
@@ -86,6 +85,7 @@ def _table(listed: list[Outturn]) -> RenderableType:
             outturn.state.replace("_", " "),
             _seconds(outturn.desired_s),
             f"{first.seconds:,.1f} ({first.low_s:,.1f} .. {first.high_s:,.1f})" if first else "",
+            _seconds(first.promise_s if first else None),
             _seconds(outturn.actual_s),
             _seconds(outturn.executed_s),
             "" if outturn.error is None else f"{outturn.error:+.0%}",
@@ -96,7 +96,12 @@ def _table(listed: list[Outturn]) -> RenderableType:
 
 def _verdict(outturn: Outturn) -> str:
     """What was kept of what is known: "all", "all but desired", "none"."""
-    said = {"desired": outturn.kept_desired, "expected": outturn.kept_expected, "interval": outturn.kept_interval}
+    said = {
+        "desired": outturn.kept_desired,
+        "expected": outturn.kept_expected,
+        "interval": outturn.kept_interval,
+        "promise": outturn.kept_promise,
+    }
     known = {name: kept for name, kept in said.items() if kept is not None}
     missed = [name for name, kept in known.items() if not kept]
     if not known or not missed:
@@ -108,9 +113,15 @@ def _kept(name: str, kept: Adherence) -> str:
     """ "sessions: 14 ended, 1 failed; kept what was desired 100 %, expected 93 %, …" """
     if not kept.ended:
         return f"{name}: none ended yet"
-    shares = {"what was desired": kept.desired, "expected with 10 %": kept.expected, "the interval": kept.interval}
+    shares = {
+        "what was desired": kept.desired,
+        "what was promised": kept.promise,
+        "expected with 10 %": kept.expected,
+        "the interval": kept.interval,
+    }
     told = ", ".join(f"{what} {share:.1%}" for what, share in shares.items() if share is not None)
     told += f"; intervals are {kept.width:.0%} wide" if kept.width is not None else ""
+    told += f"; promises end {kept.slack:.0%} later" if kept.slack is not None else ""
     errors = "" if kept.error_median is None else f"; error median {kept.error_median:.1%}, p90 {kept.error_p90:.1%}"
     return f"{name}: {kept.ended} ended, {kept.failed} failed" + (f"; kept {told}" if told else "") + errors
 

@@ -198,7 +198,9 @@ def _waits(session: JobRunSession) -> str:
 
 def _nearest(run: JobRun) -> str:
     """The words for a desired SLA that cannot be met."""
-    return "" if run.nearest_sla_s is None else f" (nearest {_seconds(run.nearest_sla_s)})"
+    if run.nearest_sla_s is None:
+        return ""
+    return f" (nearest {_seconds(run.nearest_sla_s)}" + (f", or {run.cpus_needed:,} CPUs)" if run.cpus_needed else ")")
 
 
 def _counts(sessions: list[JobRunSession]) -> str:

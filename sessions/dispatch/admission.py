@@ -75,9 +75,7 @@ class Admission:
 
     def _left(self, group: str, now_s: float) -> Estimate:
         expected, ran_s = self._expected[group], now_s - self._started_s[group]
-        bounds_s = (expected.seconds, expected.low_s, expected.high_s)
-        seconds, low_s, high_s = (max(0.0, bound_s - ran_s) for bound_s in bounds_s)
-        return Estimate(seconds, low_s, high_s, now_s)
+        return expected.later(-ran_s, now_s)
 
     @property
     def running(self) -> int:

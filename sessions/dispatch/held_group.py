@@ -16,7 +16,7 @@ from sessions.base.model import Estimate, JobRunSession, SessionPlan, SessionSta
 from sessions.dispatch.log_keeper import LogKeeper
 from sessions.planning.admission import WaitingGroup
 from sessions.planning.prices import LOCAL
-from sessions.planning.refine import group_estimate, later
+from sessions.planning.refine import group_estimate
 
 _STALL_FACTOR = 10
 _PROCESS_ENDS_WITHIN_S = 10.0
@@ -84,22 +84,15 @@ class HeldGroup:
 
     def left(self, now_s: float) -> Estimate:
         """Seconds from now until a launched group ends."""
-        seconds, low_s, high_s = 0.0, 0.0, 0.0
-        for session in self.unended:
-            expected, over_s = session.plan.expected if session.plan else Estimate(0.0, 0.0, 0.0), 0.0
-            if session.state is SessionState.RUNNING and session.started_s is not None:
-                expected, over_s = session.expected or expected, now_s - session.started_s
-            seconds += max(0.0, expected.seconds - over_s)
-            low_s += max(0.0, expected.low_s - over_s)
-            high_s += max(0.0, expected.high_s - over_s)
+        left = [_left(session, now_s) for session in self.unended]
         running = any(session.state is SessionState.RUNNING for session in self.unended)
         start_s = 0.0 if running else max((plan.start_s for plan in self.plans_left), default=0.0)
         start_s = max(0.0, start_s - (time.monotonic() - self.launched_s))
-        return later(Estimate(seconds, low_s, high_s), start_s, now_s)
+        return Estimate.of(lambda bound: start_s + sum(getattr(of_session, bound) for of_session in left), now_s)
 
     def to_come(self, now_s: float) -> Estimate:
         """The same for a group that is not launched. It may have to wait before it is tried again."""
-        return later(group_estimate(self.plans_left), max(0.0, self.not_before_s - time.monotonic()), now_s)
+        return group_estimate(self.plans_left).later(max(0.0, self.not_before_s - time.monotonic()), now_s)
 
     def lingers(self) -> bool:
         """Whether nothing is left to do for a process that had its time to end since, or for a cluster."""
@@ -113,3 +106,10 @@ class HeldGroup:
         longest_s = max((plan.start_s + plan.expected.seconds for plan in self.plans_left), default=0.0)
         failures = max((session.failures for session in self.unended), default=0)
         return float(max(stall_s, _STALL_FACTOR * longest_s) * 2**failures)
+
+
+def _left(session: JobRunSession, now_s: float) -> Estimate:
+    expected = session.plan.expected if session.plan else Estimate(0.0, 0.0, 0.0)
+    if session.state is SessionState.RUNNING and session.started_s is not None:
+        return (session.expected or expected).later(session.started_s - now_s, now_s)
+    return expected

@@ -7,16 +7,18 @@ life 2      session of day=1                it had succeeded in life 1: it stays
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
 from deltacompact.base.errors import StoreError
 from sessions.base.ids import session_id
-from sessions.base.model import JobRunSession, JobRunState, SessionPlan, SessionState
+from sessions.base.model import Estimate, JobRun, JobRunSession, JobRunState, SessionPlan, SessionState
 from sessions.dispatch.asking import each
 from sessions.dispatch.forecast import JobRunForecast
 from sessions.dispatch.means import Means
 from sessions.planning.plan import nearest_sla_s
+from sessions.planning.remedies import cpus_needed, not_promised
 from sessions.records.leases import HeldJobRun
 
 _LOG = logging.getLogger("sessions")
@@ -36,13 +38,14 @@ def record_plans(held: HeldJobRun, means: Means, plans: Sequence[SessionPlan]) -
         held.state.put_group(run.id, group, of_group)
     now_s = means.clock()
     expected = JobRunForecast(held, means).at_first(groups, now_s)
-    nearest_s = nearest_sla_s(plans)
+    nearest_s, cpus = _promisable_s(run, nearest_sla_s(plans), expected, now_s), cpus_needed(plans)
     if nearest_s is not None:
-        _LOG.warning("desired SLA %s s cannot be met, the nearest that can is %s s", run.desired_sla_s, nearest_s)
+        _LOG.warning("%s", not_promised(run.desired_sla_s, nearest_s, cpus))
     held.change(
         state=JobRunState.RUNNING,
         started_s=now_s,
         nearest_sla_s=nearest_s,
+        cpus_needed=cpus,
         expected_first=expected,
         expected=expected,
         session_ids=tuple(name for of_group in names.values() for name in of_group),
@@ -50,6 +53,17 @@ def record_plans(held: HeldJobRun, means: Means, plans: Sequence[SessionPlan]) -
         trouble=None,
     )
     return sessions
+
+
+def _promisable_s(run: JobRun, planned_s: float | None, expected: Estimate | None, now_s: float) -> float | None:
+    """The nearest SLA that can be promised where the desired one cannot: with what passed since the acceptance, and
+    what other job runs take before this one."""
+    if run.desired_sla_s is None or expected is None:
+        return planned_s
+    promised_s = math.ceil(max(0.0, now_s - run.accepted_s) + expected.promise_s)
+    if planned_s is None and promised_s <= run.desired_sla_s:
+        return None
+    return float(max(planned_s or 0.0, promised_s))
 
 
 def _recorded(held: HeldJobRun, plan: SessionPlan) -> JobRunSession:

@@ -38,10 +38,7 @@ class NamedStreams:
             named = frozenset(
                 frozenset((key, partition_text(value)) for key, value in partition.items()) for partition in partitions
             )
-        try:
-            return cls(Place.of(catalog), table_id, named)
-        except InputError:
-            return cls(catalog, table_id, named)
+        return cls(_place(catalog), table_id, named)
 
     def overlap(self, other: NamedStreams) -> bool:
         if (self.catalog, self.table_id) != (other.catalog, other.table_id):
@@ -52,3 +49,16 @@ class NamedStreams:
 def branch_of(document: Mapping[str, Any]) -> dict[str, str | None]:
     """The branch that a session works on. It stands where a session on a delta stream has its partition."""
     return {"branch": str(document.get("branch", MAIN))}
+
+
+def one_spelling(catalog: str) -> str:
+    """The name of a catalog, the same for all its spellings: "s3://lake/tables" for "s3://lake/tables/"."""
+    place = _place(catalog)
+    return place if isinstance(place, str) else f"{place.scheme}://{'/'.join(place.parts)}"
+
+
+def _place(catalog: str) -> Place | str:
+    try:
+        return Place.of(catalog)
+    except InputError:
+        return catalog

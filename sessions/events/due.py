@@ -4,7 +4,8 @@
     Session  SUCCEEDED  after 5 rounds              … round_completed~5, succeeded
     JobRun   ACCEPTED                               accepted
 
-An estimate changes with every task. It is told when it leaves its step of 5 %, and when it crosses the desired SLA.
+An estimate changes with every task. It is told when it leaves its step of 5 %, and when it or its promise crosses the
+desired SLA.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ def events_of_job_run(run: JobRun) -> list[JobRunEvent]:
     said: list[tuple[EventType, float, dict[str, Any]]] = [
         (EventType.JOB_RUN_ACCEPTED, run.accepted_s, {"partitions": partitions})
     ]
+    if run.nearest_sla_s is not None:
+        said.append((EventType.SLA_NOT_PROMISED, run.started_s or run.accepted_s, _not_promised(run)))
     if run.state.ended:
         ended = _ENDS[run.state]
         finished_s = run.finished_s or run.accepted_s
@@ -50,6 +53,12 @@ def events_of_job_run(run: JobRun) -> list[JobRunEvent]:
     return events
 
 
+def _not_promised(run: JobRun) -> dict[str, Any]:
+    """Said before anything of it starts, with what would keep the desired SLA."""
+    promise_s = round(run.expected_first.promise_s, 3) if run.expected_first else None
+    return {"promise_s": promise_s, "nearest_sla_s": run.nearest_sla_s, "cpus_needed": run.cpus_needed}
+
+
 def events_of_session(session: JobRunSession, run: JobRun | None) -> list[JobRunEvent]:
     """All that a session's record says, but for estimates."""
     common = _of_session(session, run)
@@ -65,9 +74,7 @@ def events_of_session(session: JobRunSession, run: JobRun | None) -> list[JobRun
                 "bytes": plan.bytes,
                 "rehash": plan.rehash,
                 "reasons": sorted({choice.reason for choice in plan.choices}),
-                "expected_s": round(plan.expected.seconds, 3),
-                "low_s": round(plan.expected.low_s, 3),
-                "high_s": round(plan.expected.high_s, 3),
+                **_bounds(plan.expected),
             }
         said.append((EventType.SESSION_STARTED, session.attempts, session.started_s, planned))
     if plan is not None and plan.rehash and progress.stage:
@@ -115,21 +122,32 @@ def estimate_told(record: JobRun | JobRunSession, run: JobRun | None) -> JobRunE
         common |= {"nearest_sla_s": record.nearest_sla_s} if record.nearest_sla_s else {}
     data = {
         **common,
-        "expected_s": round(expected.seconds, 3),
-        "low_s": round(expected.low_s, 3),
-        "high_s": round(expected.high_s, 3),
+        **_bounds(expected),
         "share": share,
     }
     return JobRunEvent(EventType.SLA_UPDATED, job_run_id, subject, round(expected.at_s * 1000), expected.at_s, data)
+
+
+def _bounds(expected: Estimate) -> dict[str, float]:
+    return {
+        "expected_s": round(expected.seconds, 3),
+        "low_s": round(expected.low_s, 3),
+        "high_s": round(expected.high_s, 3),
+        "promise_s": round(expected.promise_s, 3),
+    }
 
 
 def is_news(before: Estimate | None, after: Estimate | None, desired_sla_s: int | None) -> bool:
     """Whether an estimate is to be told: the first one, another step of 5 %, the other side of the desired SLA."""
     if after is None or before is None:
         return after is not None
-    if desired_sla_s and (before.seconds <= desired_sla_s) != (after.seconds <= desired_sla_s):
+    if desired_sla_s and _within(before, desired_sla_s) != _within(after, desired_sla_s):
         return True
     return _step(before.seconds) != _step(after.seconds)
+
+
+def _within(expected: Estimate, seconds: float) -> tuple[bool, bool]:
+    return expected.seconds <= seconds, expected.promise_s <= seconds
 
 
 def error_kind(error: str | None) -> str:

@@ -29,6 +29,7 @@ class EventType(enum.StrEnum):
     JOB_RUN_CANCELLED = "job_run.cancelled"
     JOB_RUN_DELAYED = "job_run.delayed"
     SLA_UPDATED = "sla.updated"
+    SLA_NOT_PROMISED = "sla.not_promised"
     SESSION_STARTED = "session.started"
     ROUND_COMPLETED = "session.round_completed"
     REHASH_STARTED = "rehash.started"

@@ -146,7 +146,12 @@ def _of_slas(overview: Overview) -> Iterator[Metric]:
     )
     for what, of in (("job_run", of_runs), ("session", of_sessions)):
         kept = adherence(of)
-        shares = {"desired": kept.desired, "expected": kept.expected, "interval": kept.interval}
+        shares = {
+            "desired": kept.desired,
+            "expected": kept.expected,
+            "interval": kept.interval,
+            "promise": kept.promise,
+        }
         known = {(name,): share for name, share in shares.items() if share is not None}
         yield _gauge(f"{what}_sla_kept_ratio", f"Share of ended {what}s that kept it", ["sla"], known)
         yield _counters(

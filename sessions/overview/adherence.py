@@ -2,14 +2,16 @@
 
     run-1   accepted 10:00, began 10:00:02, ended 10:06:33     desired 600 s    391 s from its acceptance: kept
                                                                expected 412 s   389 s from its start: kept, error -5.6 %
+                                                               promised 520 s   kept, with a slack of 34 %
     run-2   accepted 10:00, began 15:00, ended 15:06           desired 600 s    18,360 s: missed by far
                                                                expected 412 s   360 s: kept, once it was at work
     run-3   accepted 10:00, has not begun at 10:20             desired 600 s    slack -600 s
 
-A run keeps what was *desired* if so much time passes from its acceptance on, whatever it waited for. It keeps what was
-*expected* where it takes no longer from its start on than that with the paper's buffer of 10 %, and its interval where
-it lies within. Runs that failed keep nothing, and those that were cancelled do not count. All times are of the store's
-clock. Where a record has an end before its beginning, which older versions could write, nobody knows how long it took.
+A run keeps what was *desired* if so much time passes from its acceptance on, whatever it waited for. From its start on
+it keeps what was *expected* where it takes no longer than that with the paper's buffer of 10 %, its promise where it
+ends by then, and its interval where it lies within. Runs that failed keep nothing, and those that were cancelled do not
+count. All times are of the store's clock. Where a record has an end before its beginning, which older versions could
+write, nobody knows how long it took.
 """
 
 from __future__ import annotations
@@ -71,6 +73,19 @@ class Outturn:
         return self.first.low_s <= self.executed_s <= self.first.high_s
 
     @property
+    def kept_promise(self) -> bool | None:
+        if self.executed_s is None or self.first is None or self.failed:
+            return None
+        return self.executed_s <= self.first.promise_s
+
+    @property
+    def promise_slack(self) -> float | None:
+        """By how much the promise was later than the end, as a share of what it took; below 0 it was missed."""
+        if not self.executed_s or self.first is None or self.failed:
+            return None
+        return self.first.promise_s / self.executed_s - 1.0
+
+    @property
     def kept_desired(self) -> bool | None:
         """None where nothing was desired, or it still runs and may make it."""
         if self.desired_s is None:
@@ -90,6 +105,7 @@ class Outturn:
             "expected_first_s": first.seconds if first else None,
             "expected_low_s": first.low_s if first else None,
             "expected_high_s": first.high_s if first else None,
+            "promised_s": first.promise_s if first else None,
             "expected_s": now.seconds if now else None,
             "actual_s": self.actual_s,
             "executed_s": self.executed_s,
@@ -98,19 +114,23 @@ class Outturn:
             "kept_desired": self.kept_desired,
             "kept_expected": self.kept_expected,
             "kept_interval": self.kept_interval,
+            "kept_promise": self.kept_promise,
         }
 
 
 @dataclass(frozen=True, slots=True)
 class Adherence:
-    """Shares of those that ended (None: none did), median width of intervals, errors of those that succeeded."""
+    """Shares of those that ended (None: none did), median width of intervals and slack of promises, errors of those
+    that succeeded."""
 
     ended: int
     failed: int
     desired: float | None
     expected: float | None
     interval: float | None
+    promise: float | None
     width: float | None
+    slack: float | None
     error_median: float | None
     error_p90: float | None
 
@@ -127,6 +147,7 @@ def adherence(of: Iterable[Outturn]) -> Adherence:
     ended = [outturn for outturn in of if outturn.state in _ENDS]
     errors = sorted(abs(outturn.error) for outturn in ended if outturn.error is not None)
     expecting = [outturn for outturn in ended if outturn.first is not None]
+    slacks = [slack for outturn in expecting if (slack := outturn.promise_slack) is not None]
     widths = [width for outturn in expecting if (width := outturn.width) is not None]
     return Adherence(
         ended=len(ended),
@@ -134,6 +155,8 @@ def adherence(of: Iterable[Outturn]) -> Adherence:
         desired=_share([outturn.kept_desired for outturn in ended if outturn.kept_desired is not None]),
         expected=_share([bool(outturn.kept_expected) for outturn in expecting]),
         interval=_share([bool(outturn.kept_interval) for outturn in expecting]),
+        promise=_share([bool(outturn.kept_promise) for outturn in expecting]),
+        slack=statistics.median(slacks) if slacks else None,
         width=statistics.median(widths) if widths else None,
         error_median=statistics.median(errors) if errors else None,
         error_p90=errors[min(len(errors) - 1, int(0.9 * len(errors)))] if errors else None,

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from sessions.base.model import Delay, Estimate, JobRun, JobRunSession, SessionState
+from sessions.base.model import BOUNDS, Delay, Estimate, JobRun, JobRunSession, SessionState
 from sessions.overview.adherence import adherence, outturns
 from sessions.overview.overview import JobRunSeen, Overview
 from sessions.records.decisions import KeptDecision
@@ -49,10 +49,14 @@ def summary(overview: Overview) -> dict[str, Any]:
         if depth is None
         else {"ready": depth.ready, "leased": depth.leased, "dead": depth.dead, "oldest_s": depth.oldest_s},
         "kept": {
-            "job_runs": {"ended": kept_runs.ended, "desired": kept_runs.desired, "expected": kept_runs.expected},
+            "job_runs": {
+                "ended": kept_runs.ended,
+                "desired": kept_runs.desired,
+                "promise": kept_runs.promise,
+            },
             "sessions": {
                 "ended": kept_sessions.ended,
-                "expected": kept_sessions.expected,
+                "promise": kept_sessions.promise,
                 "error_median": kept_sessions.error_median,
             },
         },
@@ -106,6 +110,7 @@ def job_run(seen: JobRunSeen, delay: Delay | None = None) -> dict[str, Any]:
         "finished_s": run.finished_s,
         "desired_s": run.desired_sla_s,
         "nearest_s": run.nearest_sla_s,
+        "cpus_needed": run.cpus_needed,
         "first": _estimate(run.expected_first),
         "expected": _estimate(run.expected),
         "owner": run.lease.owner if run.lease else None,
@@ -159,7 +164,7 @@ def partition_label(partition: dict[str, str | None]) -> str:
 
 def _estimate(estimate: Estimate | None) -> list[float] | None:
     """JSON has no infinity."""
-    known = [] if estimate is None else [estimate.seconds, estimate.low_s, estimate.high_s]
+    known = [] if estimate is None else [getattr(estimate, bound) for bound in BOUNDS]
     return known if known and all(map(math.isfinite, known)) else None
 
 

@@ -2,7 +2,9 @@
 
 gather      reads a table: log and index manifest -> PartitionStatistics
 plan        statistics, offers, rates, desired SLA -> one SessionPlan for each partition, grouped
-rates       what sessions of the past took -> seconds of the next one, with a 90 % interval
+remedies    what would keep a desired SLA that cannot be promised
+rates       what sessions of the past took -> CPU and wall seconds of the next one
+bounds      how far they were off -> the 90 % interval and the promise
 refine      a plan and how far its session is -> what it takes in all
 admission   who waits and what runs -> who starts now, and why each other one waits
 turns       which job runs may begin: one at a time on a stream

@@ -10,7 +10,7 @@ The sessions of a group run one after another.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 WORK_OVER_START = 10.0
 """A group has so many times the work of its start, where there is that much: starting then costs a tenth."""
@@ -18,28 +18,45 @@ WORK_OVER_START = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Groupable:
-    """Seconds of one session, and of starting what it runs on. Only sessions of the same `kind` share a start."""
+    """Seconds of one session, expected and promised, and of starting what it runs on. Only sessions of the same `kind`
+    share a start."""
 
     kind: Hashable
     seconds: float
     start_s: float
+    promise_s: float = 0.0
+
+
+@dataclass(slots=True)
+class _Filled:
+    """A group: places of its sessions, and their seconds together."""
+
+    members: list[int] = field(default_factory=list)
+    seconds: float = 0.0
+    promise_s: float = 0.0
+
+    def takes(self, item: Groupable, within_s: float | None) -> bool:
+        """Whether it has room: for ten times the work of its start, and as much as is promised within the time."""
+        if self.seconds + item.seconds > WORK_OVER_START * item.start_s:
+            return False
+        return within_s is None or item.start_s + self.promise_s + item.promise_s <= within_s
+
+    def add(self, place: int, item: Groupable) -> None:
+        self.members.append(place)
+        self.seconds += item.seconds
+        self.promise_s += item.promise_s
 
 
 def grouped(items: Sequence[Groupable], within_s: float | None = None) -> list[list[int]]:
     """Groups of places in `items`, in their order. `within_s`: a group starts and ends within it, where one can."""
-    groups: list[list[int]] = []
-    open_groups: dict[Hashable, tuple[list[int], float]] = {}
+    groups: list[_Filled] = []
+    open_groups: dict[Hashable, _Filled] = {}
     for place, item in enumerate(items):
-        full = WORK_OVER_START * item.start_s
-        if within_s is not None:
-            full = min(full, within_s - item.start_s)
-        members, filled = open_groups.get(item.kind, ([], 0.0))
-        if not members or filled + item.seconds > full:
-            if members and item.seconds >= full:  # it fills a group by itself: the open one goes on
-                groups.append([place])
-                continue
-            members, filled = [], 0.0
-            groups.append(members)
-        members.append(place)
-        open_groups[item.kind] = members, filled + item.seconds
-    return groups
+        group = open_groups.get(item.kind)
+        if group is None or not group.takes(item, within_s):
+            before, group = group, _Filled()
+            groups.append(group)
+            if before is None or _Filled().takes(item, within_s):  # what fills a group by itself leaves the open one
+                open_groups[item.kind] = group
+        group.add(place, item)
+    return [group.members for group in groups]

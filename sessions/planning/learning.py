@@ -1,7 +1,7 @@
 """What finished sessions teach: from a session's record to an observation, and the rates beside the job runs.
 
     rates/local-local                 one record for each pool, replaced by compare-and-swap
-      observations                    the newest 400, of one table the newest 25: 200 KB at most
+      observations                    the newest 400, of one table the newest 25: 400 KB at most
 
 Two dispatchers that add at the same time both end up in the record: whoever loses the swap reads it again and adds to
 what it finds. A session counts once, however often it is added.
@@ -16,10 +16,12 @@ from pydantic import TypeAdapter
 
 from deltacompact.planning.work import TERMS
 from sessions.base.model import JobRunSession, SessionState
-from sessions.planning.rates import Expectation, Observation, PoolRates, expectation
+from sessions.planning.rates import PARTS, WHOLE, Expectation, Observation, PoolRates, expectation
 from sessions.records.learned import LearnedRecord
 from sessions.records.swapping import SwappedRecords
 
+_RAY = "ray"
+"""Its tasks run in processes of their own."""
 _RATES = TypeAdapter(PoolRates)
 
 
@@ -33,13 +35,44 @@ def observation_of(session: JobRunSession) -> tuple[str, Observation] | None:
         return None
     if outcome.rounds_resumed or outcome.seconds <= 0:
         return None
-    expected = (session.expected_first or plan.expected).seconds
-    work = tuple(plan.work.get(term, 0.0) for term in TERMS)
-    name = f"{session.job_run_id}/{session.id}"
-    at_s = session.finished_s or 0.0
-    return pool_of(f"{plan.executor}/{plan.node_type}", plan.mode), Observation(
-        name, plan.stream, work, outcome.seconds, expected, at_s
+    seen = Observation(
+        f"{session.job_run_id}/{session.id}",
+        plan.stream,
+        _by_term(plan.work),
+        outcome.seconds,
+        (session.expected_first or plan.expected).seconds,
+        session.finished_s or 0.0,
+        _by_term(plan.whole),
+        _by_part(outcome.cpu_seconds),
+        plan.expected_cpu.seconds if plan.expected_cpu else 0.0,
+        plan.waits,
     )
+    return pool_of(f"{plan.executor}/{plan.node_type}", plan.mode), seen
+
+
+def _by_term(work: Mapping[str, float]) -> tuple[float, ...]:
+    return tuple(work.get(term, 0.0) for term in TERMS)
+
+
+def _by_part(cpu_seconds: Mapping[str, float]) -> dict[str, float]:
+    """CPU seconds by part, from those by stage. Where only the whole is known, it is all that is said."""
+    found: dict[str, float] = {}
+    for stage, cpu_s in cpu_seconds.items():
+        part = stage if stage == WHOLE else PARTS.get(stage, "session")
+        found[part] = found.get(part, 0.0) + cpu_s
+    return found
+
+
+def cpu_by_stage(stages: Mapping[str, float], executor: str, here_s: float) -> dict[str, float]:
+    """CPU seconds of a session by stage, with those of its own process outside of stages as "session".
+
+    `here_s` are those of its own process. Where no stage is known, the whole is "": on Ray, nobody knows it then.
+    """
+    elsewhere = executor == _RAY
+    if not stages:
+        return {} if elsewhere else {WHOLE: round(here_s, 3)}
+    outside_s = here_s - (0.0 if elsewhere else sum(stages.values()))
+    return {**stages, "session": round(max(0.0, outside_s), 3)}
 
 
 def pool_of(pool: str, mode: str = "") -> str:

@@ -1,10 +1,10 @@
 """A job run's plan: one SessionPlan for each partition, from statistics, offers, rates and the desired SLA. Pure.
 
-    desired SLA 900 s                          start   expected   +10 %   dollars
-    this machine, in process                   0.3 s    2,400 s  2,640 s     0.00    too slow
-    1 x r6in.4xlarge, spot                     240 s      640 s    944 s     0.22    too slow
-    2 x r6in.4xlarge, spot                     240 s      330 s    603 s     0.23    the cheapest that meets it
-    8 x r6in.4xlarge, spot                     240 s      100 s    350 s     0.45
+    desired SLA 900 s                          start   expected   promised   dollars
+    this machine, in process                   0.3 s    2,400 s    2,980 s      0.00    too slow
+    1 x r6in.4xlarge, spot                     240 s      640 s    1,030 s      0.22    too slow
+    2 x r6in.4xlarge, spot                     240 s      330 s      650 s      0.23    the cheapest that meets it
+    8 x r6in.4xlarge, spot                     240 s      100 s      365 s      0.45
 
 Where nothing meets the desired SLA, the fastest is chosen, and the choice says which SLA can be met. An SLA counts from
 the start of the job run, so starting a process or a cluster is part of it; a session's expected SLA counts from the
@@ -25,7 +25,7 @@ from deltacompact.planning.work import STAGE_OF, TERMS, Folding, WorkTerms, work
 from sessions.base.model import Choice, SessionPlan
 from sessions.planning.grouping import Groupable, grouped
 from sessions.planning.prices import LOCAL, Offer
-from sessions.planning.rates import BUFFER, Expectation
+from sessions.planning.rates import FIRST_EXPECTATION, Expectation, SessionWork
 from sessions.planning.reasons import PlanReason
 from sessions.planning.refine import makespan
 from sessions.planning.sizes import Resources, SessionSizes, sizes_of
@@ -65,6 +65,9 @@ class Situation:
     prices: str = ""
     now_s: float = 0.0
 
+    def expectation(self, pool: str) -> Expectation:
+        return self.expectations.get(pool) or FIRST_EXPECTATION
+
     @property
     def here_at_once(self) -> int:
         """Groups that run on this machine at a time: no more than it has free CPUs."""
@@ -80,8 +83,9 @@ class Candidate:
     nodes: int
     on: Resources
     sizes: SessionSizes
-    work: WorkTerms
+    work: SessionWork
     seconds: float
+    promise_s: float
     fits: bool
 
     @property
@@ -91,8 +95,8 @@ class Candidate:
 
     @property
     def promised_s(self) -> float:
-        """The same with the paper's buffer."""
-        return self.offer.start_s + BUFFER * self.seconds
+        """The latest end, counted from the launch."""
+        return self.offer.start_s + self.promise_s
 
     @property
     def usd(self) -> float:
@@ -109,11 +113,11 @@ def plan_job_run(
     if not situation.offers:
         raise ValueError("there is nothing to run sessions on: no offer")
     whole = _sharing(situation, 1)
-    plans = _grouped([_session(partition, wish, whole) for partition in partitions], wish)
+    plans = _grouped([_session(partition, wish, whole) for partition in partitions], wish, whole)
     groups_here = len({plan.group for plan in plans if plan.node_type == LOCAL})
     if (at_once := min(groups_here, situation.here_at_once)) > 1:
         part = _sharing(situation, at_once)
-        plans = _grouped([_session(partition, wish, part) for partition in partitions], wish)
+        plans = _grouped([_session(partition, wish, part) for partition in partitions], wish, part)
     promised = promised_s(plans, situation)
     return tuple(_with_sla(plan, wish, promised) for plan in plans)
 
@@ -150,7 +154,7 @@ def candidates(partition: PartitionStatistics, wish: Wish, situation: Situation)
     found: list[Candidate] = []
     within, enough_usd = wish.desired_sla_s or DAY_S, math.inf
     for offer in sorted(situation.offers, key=lambda offer: offer.usd(1, offer.start_s)):
-        expectation = situation.expectations.get(offer.pool) or Expectation()
+        expectation = situation.expectation(offer.pool)
         fastest = math.inf
         for nodes in NODES:
             if nodes > offer.nodes_max or offer.usd(nodes, offer.start_s) > enough_usd:
@@ -175,9 +179,28 @@ def _candidate(
         sizes = sizes_of(partition, on, wish.hash_buckets, wish.rows_per_round)
         if fits := sizes.peak_task_bytes <= on.memory_per_task_bytes:
             break
+    expected = expectation.of(work := _work(partition, sizes, on), partition.stream)
+    return Candidate(offer, nodes, on, sizes, work, expected.seconds, expected.promise_s, fits)
+
+
+def _work(partition: PartitionStatistics, sizes: SessionSizes, on: Resources) -> SessionWork:
+    """In a process that is warm: that with which a group begins is not, see `_cold`."""
     folding = Folding(sizes.hash_buckets, sizes.rounds, sizes.adds_run, sizes.rehash)
-    work = work_of(partition, folding, on.slots, _driver_s(partition.delta_rows + partition.base_rows, on))
-    return Candidate(offer, nodes, on, sizes, work, expectation.seconds(work, partition.stream), fits)
+    driver = _driver_s(partition.delta_rows + partition.base_rows, on)
+    busiest, whole = (work_of(partition, folding, slots, driver) for slots in (on.slots, 1))
+    return SessionWork(busiest, whole, _requests(partition, busiest, on.slots) if partition.is_remote else 0.0)
+
+
+_REQUESTS = 10
+"""Of any session, one after the other: its log, its records, the switch."""
+_AT_ONCE = 4
+"""Requests of a slot that wait together: as many as tasks share it on a store behind a network."""
+
+
+def _requests(partition: PartitionStatistics, busiest: WorkTerms, slots: int) -> float:
+    """Requests of the busiest slot, of which some wait at a time."""
+    touched = partition.touched.decoded_rows * partition.base_files / slots
+    return _REQUESTS + (busiest.delta_file + busiest.object + touched) / _AT_ONCE
 
 
 def _driver_s(rows: int, on: Resources) -> float:
@@ -202,10 +225,10 @@ def resources_of(offer: Offer, nodes: int) -> Iterator[Resources]:
 
 def _session(partition: PartitionStatistics, wish: Wish, situation: Situation) -> SessionPlan:
     chosen, reason = best(candidates(partition, wish, situation), wish.desired_sla_s)
-    expectation = situation.expectations.get(chosen.offer.pool) or Expectation()
-    expected = expectation.of(chosen.work, partition.stream, situation.now_s)
+    expectation = situation.expectation(chosen.offer.pool)
+    work, stream = chosen.work, partition.stream
     stage_s: dict[str, float] = {}
-    for term, seconds in expectation.by_term(chosen.work, partition.stream).items():
+    for term, seconds in expectation.by_term(work, stream).items():
         stage_s[STAGE_OF[term]] = stage_s.get(STAGE_OF[term], 0.0) + seconds
     initial = _workers_initial(partition, chosen)
     return SessionPlan(
@@ -223,7 +246,7 @@ def _session(partition: PartitionStatistics, wish: Wish, situation: Situation) -
         base_rows=partition.base_rows,
         bytes=partition.bytes,
         peak_bytes=_peak_bytes(chosen),
-        expected=expected,
+        expected=expectation.of(work, stream, situation.now_s),
         cost_usd=chosen.usd,
         choices=(*chosen.sizes.choices, _runs_on(chosen, reason), initial, _memory(chosen)),
         launcher=chosen.offer.launcher,
@@ -232,11 +255,18 @@ def _session(partition: PartitionStatistics, wish: Wish, situation: Situation) -
         read_through=partition.read_through,
         start_s=chosen.offer.start_s,
         stage_s={stage: took for stage, took in stage_s.items() if took},
-        work={term: amount for term, amount in zip(TERMS, chosen.work.vector.tolist(), strict=True) if amount},
-        stream=partition.stream,
+        work=_named(work.busiest),
+        stream=stream,
         prices=situation.prices,
         mode=partition.mode,
+        whole=_named(work.whole),
+        waits=(work.requests, work.starts),
+        expected_cpu=expectation.cpu(work, stream, situation.now_s),
     )
+
+
+def _named(terms: WorkTerms) -> dict[str, float]:
+    return {term: amount for term, amount in zip(TERMS, terms.vector.tolist(), strict=True) if amount}
 
 
 def _runs_on(chosen: Candidate, reason: PlanReason) -> Choice:
@@ -294,18 +324,22 @@ def _sharing(situation: Situation, at_once: int) -> Situation:
     return replace(situation, offers=tuple(map(part, situation.offers)))
 
 
-def _grouped(plans: Sequence[SessionPlan], wish: Wish) -> tuple[SessionPlan, ...]:
-    within = None if wish.desired_sla_s is None else wish.desired_sla_s / BUFFER
+def _grouped(plans: Sequence[SessionPlan], wish: Wish, situation: Situation) -> tuple[SessionPlan, ...]:
     items = [
-        Groupable((plan.launcher, plan.executor, plan.node_type, plan.workers_max), plan.expected.seconds, plan.start_s)
+        Groupable(
+            (plan.launcher, plan.executor, plan.node_type, plan.workers_max),
+            plan.expected.seconds,
+            plan.start_s,
+            plan.expected.promise_s,
+        )
         for plan in plans
     ]
-    groups = grouped(items, within)
+    groups = grouped(items, wish.desired_sla_s)
     named: list[SessionPlan] = list(plans)
     for number, members in enumerate(groups, 1):
         starts = plans[members[0]].start_s
         for place in members:
-            plan = plans[place]
+            plan = _cold(plans[place], situation) if place == members[0] else plans[place]
             if len(members) > 1:
                 text = f"{len(members):,} sessions share a start of {starts:,.0f} s"
                 why = Choice("group", number, PlanReason.SHARES_START, text)
@@ -316,6 +350,15 @@ def _grouped(plans: Sequence[SessionPlan], wish: Wish) -> tuple[SessionPlan, ...
     return tuple(named)
 
 
+def _cold(plan: SessionPlan, situation: Situation) -> SessionPlan:
+    """The plan of a session with which a process or cluster begins."""
+    expectation = situation.expectation(f"{plan.executor}/{plan.node_type}")
+    cold_s = expectation.cold_s(plan.stream)
+    stage_s = {**plan.stage_s, "session": plan.stage_s.get("session", 0.0) + cold_s}
+    expected = plan.expected.later(cold_s, plan.expected.at_s)
+    return replace(plan, expected=expected, stage_s=stage_s, waits=(plan.waits[0], 1.0))
+
+
 def _with_sla(plan: SessionPlan, wish: Wish, promised: float) -> SessionPlan:
     """The plan with the verdict on the job run's SLA: whether it can be met, and the nearest SLA that can."""
     desired, nearest = wish.desired_sla_s, math.ceil(promised)
@@ -324,18 +367,21 @@ def _with_sla(plan: SessionPlan, wish: Wish, promised: float) -> SessionPlan:
     elif nearest <= desired:
         choice = Choice("desired_sla", desired, PlanReason.MET, f"promised within {nearest:,} s of {desired:,.0f} s")
     else:
-        text = f"{desired:,.0f} s cannot be met; the nearest that can is {nearest:,} s"
+        text = f"{desired:,.0f} s cannot be promised; the nearest that can is {nearest:,} s"
         choice = Choice("desired_sla", nearest, PlanReason.CANNOT_BE_MET, text)
     return replace(plan, choices=(*plan.choices, choice))
 
 
 def nearest_sla_s(plans: Iterable[SessionPlan]) -> float | None:
-    """The nearest SLA that can be met, where the desired one of a job run with these plans cannot."""
-    for plan in plans:
-        for choice in plan.choices:
-            if choice.what == "desired_sla" and choice.reason == PlanReason.CANNOT_BE_MET:
-                return float(choice.value)
-    return None
+    """The nearest SLA that can be promised, where the desired one of a job run with these plans cannot."""
+    found = choice_of(plans, "desired_sla", PlanReason.CANNOT_BE_MET)
+    return None if found is None else float(found.value)
+
+
+def choice_of(plans: Iterable[SessionPlan], what: str, reason: PlanReason) -> Choice | None:
+    """The first choice of this kind that was made for this reason."""
+    choices = (choice for plan in plans for choice in plan.choices)
+    return next((choice for choice in choices if (choice.what, choice.reason) == (what, reason)), None)
 
 
 def settings_of(plan: SessionPlan) -> dict[str, Any]:
@@ -351,11 +397,11 @@ def settings_of(plan: SessionPlan) -> dict[str, Any]:
 
 
 def promised_s(plans: Sequence[SessionPlan], situation: Situation) -> float:
-    """Seconds from the start of the job run to the end of its last session, with the paper's buffer."""
+    """The latest end of the last session, in seconds from the start of the job run."""
     of_group: dict[tuple[bool, str], float] = {}
     for plan in plans:
         group = plan.node_type == LOCAL, plan.group
-        of_group[group] = of_group.get(group, plan.start_s) + BUFFER * plan.expected.seconds
+        of_group[group] = of_group.get(group, plan.start_s) + plan.expected.promise_s
     here = [seconds for (is_here, _), seconds in of_group.items() if is_here]
     elsewhere = [seconds for (is_here, _), seconds in of_group.items() if not is_here]
     return max(makespan(here, situation.here_at_once), makespan(elsewhere, situation.sessions_max))

@@ -1,4 +1,4 @@
-"""From an instruction document to the plans of its sessions: reads the table and the rates, and asks plan_job_run.
+"""From an instruction document to the plans of its sessions: reads the table and the rates, and plans with them.
 
 orders, 3 partitions, desired_sla 900      ->  statistics of two; the third has nothing to do, and its session says so
 offers, rates of their pools               ->  three plans
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from deltacompact import DeltaStreamCatalog
@@ -19,10 +19,12 @@ from deltacompact.planning.statistics import PartitionStatistics
 from sessions.base.model import SessionPlan
 from sessions.documents.instruction import Instruction
 from sessions.documents.request import request_of
+from sessions.documents.streams import one_spelling
 from sessions.planning.gather import gather
 from sessions.planning.learning import RateStore
-from sessions.planning.plan import Situation, Wish, plan_job_run
+from sessions.planning.plan import Situation, Wish
 from sessions.planning.prices import Offer
+from sessions.planning.remedies import plan_with_remedy
 from sessions.planning.starts import StartStore
 
 if TYPE_CHECKING:  # importing PyIceberg takes a second
@@ -63,8 +65,11 @@ class Planner:
             settings.memory_per_task_bytes,
         )
         on_s3 = instruction.catalog.startswith("s3://")
+        statistics = [
+            replace(found, catalog=one_spelling(instruction.catalog), is_remote=on_s3) for found in statistics
+        ]
         mode = instruction.chosen_mode if instruction.is_iceberg else ""
-        return plan_job_run(statistics, wish, self._situation(settings.executor, on_s3, mode))
+        return plan_with_remedy(statistics, wish, self._situation(settings.executor, on_s3, mode))
 
     @staticmethod
     def _of_streams(

@@ -1,82 +1,131 @@
-"""Rates: what the terms of work take, learned from finished sessions, and how sure that is. Pure.
+"""Rates: what the terms of work take, learned from finished sessions. Pure.
 
-    shipped            core seconds of a row, a byte, a file, ...         measured on the machine of the README
-    x this pool        1.3       the median session here takes so much longer: one number, learned at once
-    x each term        1.1 ...   what kind of work is dearer here than there: learned slowly, from many sessions
-    x this table       0.7       its deltas touch a few files only, its rows compress badly: learned from its own past
-    x lately           1.05      the machine has become busier
+CPU seconds    shipped            of a row, a byte, a file, …           measured on the machine of the README
+               x this pool        1.3      sessions here compute so much longer: one number, learned at once
+               x each term        1.1 …    what kind of work is dearer here: learned slowly, from many sessions
+               x table and part   0.7      materializing this table takes less: its rows compress well
+wall seconds   those of the busiest slot x 1.05, and a request to a store behind a network, and a cold start
 
-The 90 % interval is conformal: quantiles of log(took / expected) over the last sessions of about this size, where
-`expected` is what was said before each of them ran. Nothing is assumed about how errors are distributed.
+A session of 2 slots: 3.0 CPU seconds, 1.6 of them on the busier slot, 40 requests, in a process that begins with it
+    1.6 x 1.1 (the machine is busy) + 40 x 0.03 s / 4 at a time + 0.02 s       2.1 s, once its process is up
+
+So a busy machine, or a store that answers slowly, changes nothing in what is known of CPU seconds. Both are fitted by
+least squares of relative errors, drawn to the shipped values, and both have bounds of their own (bounds.py). The parts
+of a session are groups of its stages, so that CPU seconds of decoding teach nothing about the index.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from deltacompact.planning.work import BASE_TERMS, DELTA_TERMS, FIRST_RATES, TERMS, Vector, WorkTerms
+from deltacompact.planning.work import FIRST_RATES, STAGE_OF, TERMS, Vector, WorkTerms
 from sessions.base.model import Estimate
+from sessions.planning.bounds import Bounds, Scores
 
 BUFFER = 1.10
 """The paper's: a session adheres to its expected SLA as long as it takes no more than a tenth longer."""
 
-COVERED = 0.90
 OBSERVATIONS_MAX = 400
 OBSERVATIONS_OF_A_TABLE_MAX = 25
 """One job run of a thousand partitions does not push out what is known of all other tables."""
 
+PARTS = {
+    "hash_bucket": "fold",
+    "dedupe": "index",
+    "assign_pointers": "index",
+    "rehash": "index",
+    "write_index": "write",
+    "materialize": "write",
+}
+"""The parts that CPU seconds are learned for, by stage; everything else is "session". Writing the index overlaps with
+materializing, so nobody can tell the two apart."""
+WHOLE = ""
+"""The part of a session whose stages are not known."""
+
+WAITS = ("busiest", "request", "start")
+"""What wall seconds are made of: CPU seconds of the busiest slot, requests that wait for each other, cold starts."""
+_FIRST_WAITS = np.array([1.0, 0.03, 0.02])
+
 _LEARNED_AFTER = 4.0
-"""Sessions' worth of doubt that each term's own rate starts with: so many must disagree with the pool's before it moves
-half the way."""
-_TABLE_AFTER = 0.3
-"""The same for a table's factor, which says more the more of a session is the table's own: half of it, usually."""
-_OWN_PART = 0.5
+"""Sessions' worth of doubt that each rate starts with: so many must disagree with the pool's before it moves half the
+way."""
 _HALF_LIFE = 100.0
 _LATELY = 8.0
 """Sessions after which an observation counts half, for rates and for how busy the machine is lately."""
 _LATELY_AFTER = 2.0
 _LEVEL_LATELY = 3.0
-_LEVEL_AFTER = 1.0
+_LEVEL_AFTER = 0.25
 """The same for what the last sessions on one table took."""
+_LEVEL_IN_FIT = 2.0
+"""While rates are fitted, tables explain less: what a single session on each of many tables has in common is a rate."""
 _OUTLIER = 0.35
 """A session that took e to the power of this more or less than expected pulls no harder than one that did so."""
-_FAR = 1.5
-"""Of a table, whose factor may be anything at first, the same is true from here on."""
+_FAR = 3.0
+"""Of a table, whose rows may be anything at first, the same is true from here on."""
 _FACTOR_LEAST = 0.1
-_FACTOR_MIN = 0.05
-"""The least factor of a term, beside the pool's, and of a table: its deltas touch next to nothing of it."""
-_ITERATIONS = 15
-"""Terms and tables are fitted in turn, so often."""
+"""The least factor of a rate, beside the pool's."""
+_ITERATIONS = 8
+"""Rates and tables are fitted in turn, so often."""
+_SCORE_HALF_LIFE = 100.0
+_UNKNOWN = 0.2
+"""Of an error (log) that present rates would not make, so much still counts as one."""
 
-_SPREAD_HALF_LIFE = 60.0
-_SIZE_CLASS = 1.2
-"""A session counts for the interval of another one by how long ago it was, and by the ratio of their lengths: one that
-is e to the power of this longer counts 1/e."""
-_KNOWN = 2
-_KNOWN_CLASS = 3.0
-"""A stream is known well from its third session on; residuals of less well known ones hardly count for it."""
-_CORRECTION = 0.25
-_SHIPPED_SPREAD = 0.35
-_SHIPPED_SPREAD_WEIGHT = 4.0
-"""How wrong the shipped rates are taken to be at first (log), and how many sessions that opinion weighs."""
-
-_SHIPPED_RESIDUALS = _SHIPPED_SPREAD * np.linspace(-1, 1, 21)
 _SHIPPED = np.array([FIRST_RATES[term] for term in TERMS])
-_IS_BASE = np.array([term in BASE_TERMS for term in TERMS])
-_IS_DELTA = np.array([term in DELTA_TERMS for term in TERMS])
-_NONE = np.zeros(0)
+
+
+def part_of(term: str) -> str:
+    return PARTS.get(STAGE_OF[term], "session")
+
+
+_PART_OF_TERM = tuple(map(part_of, TERMS))
+_MERGED = TERMS.index("merged_row")
+_MERGE = "merge"
+"""The index of a session that merges its runs: what searching them takes on a table says little of that."""
+_PART_OF_MERGE = tuple(_MERGE if part == "index" else part for part in _PART_OF_TERM)
+_IN_PART = {
+    part: np.array([of_term == part for of_term in parts])
+    for parts in (_PART_OF_TERM, _PART_OF_MERGE)
+    for part in dict.fromkeys(parts)
+}
+_IN_PART[WHOLE] = np.ones(len(TERMS), bool)
+
+
+def _parts(amounts: Vector) -> tuple[str, ...]:
+    """The part of each term, in a session of so much work."""
+    return _PART_OF_MERGE if amounts[_MERGED] > 0 else _PART_OF_TERM
+
+
+@dataclass(frozen=True, slots=True)
+class SessionWork:
+    """One session's work: of its busiest slot, and of all together, which is what CPU seconds count.
+
+    `requests` wait for each other (those at a time count as one), `starts` are cold ones: 0 or 1.
+    """
+
+    busiest: WorkTerms
+    whole: WorkTerms
+    requests: float = 0.0
+    starts: float = 0.0
+
+    @classmethod
+    def of(cls, terms: WorkTerms) -> SessionWork:
+        """On one slot."""
+        return cls(terms, terms)
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One session that succeeded. `work` by TERMS; `expected_s` is what was said before it ran; `at_s` when it ended.
+    """One session that succeeded. `work` of its busiest slot by TERMS; `expected_s` is what was said before it ran;
+    `at_s` when it ended.
 
-    `stream`: the table, and whether it was a first compaction, which says little of later ones.
+    `stream`: the table, and whether it was a first compaction, which says little of later ones. Sessions of the version
+    before have no CPU seconds: `cpu_s` by part, `whole` by TERMS, `expected_cpu_s` as it was said. `waits` are requests
+    and starts.
     """
 
     session_id: str
@@ -85,6 +134,10 @@ class Observation:
     seconds: float
     expected_s: float
     at_s: float
+    whole: tuple[float, ...] = ()
+    cpu_s: dict[str, float] = field(default_factory=dict)
+    expected_cpu_s: float = 0.0
+    waits: tuple[float, float] = (0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,108 +161,201 @@ class PoolRates:
         return replace(self, observations=tuple(reversed(kept)))
 
 
+_WALL = "wall"
+
+Levels = Mapping[tuple[str, str], float]
+"""Factors by stream and part: what is left where the rates are applied to it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """Rates made ready: core seconds by term, factors by stream, how things are lately; residuals for the interval.
-
-    `levels`: what all terms together took lately on a stream, of what was expected.
-
-    `residuals`: of each session log(took / expected), its weight, log of the expected seconds, and how well its stream
-    was known then.
-    """
+    """Rates made ready: CPU seconds by term, wall seconds by WAITS, factors by table; and the bounds of both."""
 
     rates: Vector = field(default_factory=lambda: _SHIPPED)
-    lately: float = 1.0
-    streams: Mapping[str, float] = field(default_factory=dict)
-    levels: Mapping[str, float] = field(default_factory=dict)
-    seen: Mapping[str, int] = field(default_factory=dict)
-    residuals: tuple[Vector, Vector, Vector, Vector] = (_NONE, _NONE, _NONE, _NONE)
+    waits: Vector = field(default_factory=lambda: _FIRST_WAITS)
+    levels: Levels = field(default_factory=dict)
+    bounds: Bounds = field(default_factory=lambda: Bounds.of(Scores()))
+    cpu_bounds: Bounds = field(default_factory=lambda: Bounds.of(Scores()))
 
-    def of(self, work: WorkTerms, stream: str = "", at_s: float = 0.0) -> Estimate:
-        """Seconds of a session once its process or cluster is up: the median to expect, and the 90 % interval."""
-        seconds = self.seconds(work, stream)
-        low, high = self._interval(math.log(seconds), min(_KNOWN, self.seen.get(stream, 0)))
-        return Estimate(seconds, seconds * math.exp(min(0.0, low)), seconds * math.exp(max(0.0, high)), at_s)
+    def of(self, work: SessionWork, stream: str = "", at_s: float = 0.0) -> Estimate:
+        """Wall seconds of a session once its process or cluster is up."""
+        return _around(self.seconds(work, stream), self.bounds, stream, at_s)
 
-    def seconds(self, work: WorkTerms, stream: str = "") -> float:
-        return float(self._by_term(work, stream).sum())
+    def cpu(self, work: SessionWork, stream: str = "", at_s: float = 0.0) -> Estimate:
+        """CPU seconds of all its processes."""
+        return _around(self.cpu_seconds(work, stream), self.cpu_bounds, stream, at_s)
 
-    def by_term(self, work: WorkTerms, stream: str = "") -> dict[str, float]:
-        """The same seconds, term by term."""
-        return dict(zip(TERMS, self._by_term(work, stream).tolist(), strict=True))
+    def seconds(self, work: SessionWork, stream: str = "") -> float:
+        return sum(self.by_term(work, stream).values())
 
-    def _by_term(self, work: WorkTerms, stream: str) -> Vector:
-        amounts = work.vector
-        seconds: Vector = amounts * self.rates * (self.lately * self.levels.get(stream, 1.0))
-        factor = self.streams.get(stream, 1.0)
-        return np.where(_own(amounts), seconds * factor, seconds) if factor != 1.0 else seconds
+    def cpu_seconds(self, work: SessionWork, stream: str = "") -> float:
+        return float((_amounts(work.whole.vector, stream, self.levels) @ self.rates).item())
 
-    def _interval(self, log_seconds: float, known: int) -> tuple[float, float]:
-        """Logs of how much less and more it may take: as sessions did that were about as long, and as well known."""
-        residuals, weights, sizes, knowns = self.residuals
-        near = weights * np.exp(-np.abs(sizes - log_seconds) / _SIZE_CLASS - _KNOWN_CLASS * np.abs(knowns - known))
-        doubt = _SHIPPED_SPREAD_WEIGHT / (1 + float(near.sum()) / _SHIPPED_SPREAD_WEIGHT)
-        values = np.concatenate([residuals, _SHIPPED_RESIDUALS])
-        shares = np.concatenate([near, np.full(len(_SHIPPED_RESIDUALS), doubt / len(_SHIPPED_RESIDUALS))])
-        # The next session is one more of them: with few, the quantiles lie further out (split conformal prediction).
-        count = float(shares.sum() ** 2 / (shares @ shares))
-        tail = max(0.0, (1 - COVERED) / 2 - _CORRECTION / count)
-        return -_quantile(-values, shares, 1 - tail), _quantile(values, shares, 1 - tail)
+    def cold_s(self, stream: str = "") -> float:
+        """What a cold start adds."""
+        return float(self.waits[2]) * self.levels.get((stream, _WALL), 1.0)
+
+    def by_term(self, work: SessionWork, stream: str = "") -> dict[str, float]:
+        """The wall seconds term by term; those of requests and starts are of the session's own term."""
+        busiest, request, start = self.waits * self.levels.get((stream, _WALL), 1.0)
+        seconds = _amounts(work.busiest.vector, stream, self.levels) * self.rates * busiest
+        found = dict(zip(TERMS, seconds.tolist(), strict=True))
+        found["session"] += float(work.requests * request + work.starts * start)
+        return found
+
+
+def _around(seconds: float, bounds: Bounds, stream: str, at_s: float) -> Estimate:
+    low, high, promise = bounds.around(seconds, stream)
+    return Estimate(seconds, low, high, at_s, promise)
+
+
+FIRST_EXPECTATION = Expectation()
+"""With nothing known."""
+
+
+def _amounts(amounts: Vector, stream: str, levels: Levels) -> Vector:
+    """The terms, as if the table were like others."""
+    whole = levels.get((stream, WHOLE), 1.0)
+    factors = np.array([levels.get((stream, part), whole) for part in _parts(amounts)])
+    found: Vector = amounts * factors
+    return found
 
 
 def expectation(known: PoolRates) -> Expectation:
     """Learn from what is known; with nothing known, the shipped rates."""
-    seen = [observation for observation in known.observations if len(observation.work) == len(TERMS)]
+    seen = [observation for observation in known.observations if sum(observation.work) > 0]
     if not seen:
-        return Expectation()
-    work = np.array([observation.work for observation in seen]) * _SHIPPED
-    took = np.log([observation.seconds for observation in seen])
-    age = np.arange(len(seen))[::-1]
-    streams, of_stream = np.unique([observation.stream for observation in seen], return_inverse=True)
-    weights = 0.5 ** (age / _HALF_LIFE)
-    own = np.array([_own(row) for row in work])
-    pool = math.exp(_quantile(took - np.log(work.sum(axis=1)), weights, 0.5))
-    terms, scaled, factors = np.full(len(TERMS), pool), work, np.ones(len(streams))
-    for _ in range(_ITERATIONS):
-        terms = _terms(scaled, took, weights, terms, pool)
-        factors = _stream_factors(of_stream, factors, work * terms, own, took, weights)
-        scaled = np.where(own, work * factors[of_stream][:, None], work)
-    left = took - np.log(scaled @ terms)
-    levels = _levels(of_stream, left)
-    recent = 0.5 ** (age / _LATELY)
-    lately = math.exp(_shrunk(left - levels[of_stream], recent, _LATELY_AFTER))
-    said = np.log([observation.expected_s for observation in seen])
-    knowns = np.minimum(_KNOWN, _places(of_stream))
-    names = streams.tolist()
+        return FIRST_EXPECTATION
+    age = np.arange(len(seen), dtype=np.float64)[::-1]
+    rates, levels = _cpu_rates(seen, age)
+    waits, wall_levels = _wall_rates(seen, age, rates, levels)
+    now_cpu_s = [float(_amounts(padded(one.whole), one.stream, levels) @ rates) for one in seen]
+    now_s = [_seconds(one, rates, waits, {**levels, **wall_levels}) for one in seen]
+    cpu = [(sum(one.cpu_s.values()), one.expected_cpu_s, now) for one, now in zip(seen, now_cpu_s, strict=True)]
+    wall = [(one.seconds, one.expected_s, now) for one, now in zip(seen, now_s, strict=True)]
     return Expectation(
-        _SHIPPED * terms,
-        lately,
-        dict(zip(names, factors.tolist(), strict=True)),
-        dict(zip(names, np.exp(levels).tolist(), strict=True)),
-        dict(zip(names, np.bincount(of_stream).tolist(), strict=True)),
-        (took - said, 0.5 ** (age / _SPREAD_HALF_LIFE), said, knowns.astype(np.float64)),
+        rates,
+        waits,
+        {**levels, **wall_levels},
+        Bounds.of(_scores(seen, age, wall)),
+        Bounds.of(_scores(seen, age, cpu)),
     )
 
 
-def _levels(of_stream: Any, left: Vector) -> Vector:
-    """For each stream: the mean log of its last errors, drawn towards 0."""
-    counts = np.bincount(of_stream)
-    recent = 0.5 ** ((counts[of_stream] - 1 - _places(of_stream)) / _LEVEL_LATELY)
-    errors = np.clip(left, -_OUTLIER, _OUTLIER)
-    return np.bincount(of_stream, recent * errors) / (np.bincount(of_stream, recent) + _LEVEL_AFTER)
+def _cpu_rates(seen: Sequence[Observation], age: Vector) -> tuple[Vector, dict[tuple[str, str], float]]:
+    """CPU seconds by term, and factors by stream and part. A row of the fit is one part of one session."""
+    rows = [(place, *row) for place, one in enumerate(seen) for row in _rows(one)]
+    if not rows:
+        return _SHIPPED, {}
+    places, parts, work, cpu_s, shares = zip(*rows, strict=True)
+    keys = [(seen[place].stream, part) for place, part in zip(places, parts, strict=True)]
+    factors, levels = _Fit(keys, age[list(places)], np.array(shares)).of(np.array(work), np.log(cpu_s))
+    return _SHIPPED * factors, levels
 
 
-def _places(of_stream: Any) -> Any:
-    """For each observation: how many observations of the same stream came before it."""
-    order = np.argsort(of_stream, kind="stable")
-    counts = np.bincount(of_stream)
-    places = np.empty(len(of_stream), np.int64)
-    places[order] = np.arange(len(of_stream)) - np.repeat(np.cumsum(counts) - counts, counts)
+def _rows(one: Observation) -> Iterator[tuple[str, Vector, float, float]]:
+    """Of each part that is known: its name, its work at shipped rates, its CPU seconds, and its share of all."""
+    amounts = padded(one.whole)
+    in_all = sum(one.cpu_s.values())
+    for name, cpu_s in one.cpu_s.items():
+        part = _MERGE if name == "index" and amounts[_MERGED] > 0 else name
+        work = np.where(_IN_PART.get(part, False), amounts, 0.0) * _SHIPPED
+        if cpu_s > 0 and work.any():
+            yield part, work, cpu_s, cpu_s / in_all
+
+
+def _wall_rates(
+    seen: Sequence[Observation], age: Vector, rates: Vector, levels: Levels
+) -> tuple[Vector, dict[tuple[str, str], float]]:
+    """Wall seconds of what a session waits for, and factors by stream: lately, all of them take so much longer."""
+    rows = [(float(_amounts(padded(one.work), one.stream, levels) @ rates), *one.waits) for one in seen]
+    took = np.log([one.seconds for one in seen])
+    fit = _Fit([(one.stream, _WALL) for one in seen], age, np.ones(len(seen)))
+    factors, of_streams = fit.of(np.array(rows) * _FIRST_WAITS, took)
+    return _FIRST_WAITS * factors, of_streams
+
+
+@dataclass(frozen=True, slots=True)
+class _Fit:
+    """Least squares of relative errors: `keys` say which rows share a factor, `shares` how much a row counts."""
+
+    keys: Sequence[tuple[str, str]]
+    age: Vector
+    shares: Vector
+
+    def of(self, work: Vector, took: Vector) -> tuple[Vector, dict[tuple[str, str], float]]:
+        """Factors of the columns, and of the rows of each key. The former include how things are lately."""
+        names, of_key = _numbered(self.keys)
+        weights = self.shares * 0.5 ** (self.age / _HALF_LIFE)
+        pool = _pool(work, took - np.log(work.sum(axis=1)), weights)
+        factors, scaled = pool, work
+        for _ in range(_ITERATIONS):
+            factors = _factors(scaled, took, weights, factors, pool)
+            levels = self._levels(of_key, took - np.log(work @ factors), _LEVEL_IN_FIT)
+            scaled = work * np.exp(levels)[of_key][:, None]
+        levels = self._levels(of_key, took - np.log(work @ factors), _LEVEL_AFTER)
+        left = took - np.log(work @ factors) - levels[of_key]
+        lately = _shrunk(left, self.shares * 0.5 ** (self.age / _LATELY), _LATELY_AFTER)
+        return factors * math.exp(lately), dict(zip(names, np.exp(levels).tolist(), strict=True))
+
+    def _levels(self, of_key: Any, left: Vector, doubt: float) -> Vector:
+        """For each key: the mean log of its last errors, drawn towards 0 as if so many more of them had been 0."""
+        counts = np.bincount(of_key)
+        recent = 0.5 ** ((counts[of_key] - 1 - _places(of_key)) / _LEVEL_LATELY)
+        errors = np.clip(left, -_FAR, _FAR)
+        middle = (np.bincount(of_key, recent * errors) / np.bincount(of_key, recent))[of_key]
+        robust = recent * np.minimum(1.0, _OUTLIER / np.maximum(np.abs(errors - middle), 1e-9))
+        found: Vector = np.bincount(of_key, robust * errors) / (np.bincount(of_key, robust) + doubt)
+        return found
+
+
+def _scores(seen: Sequence[Observation], age: Vector, known: Sequence[tuple[float, float, float]]) -> Scores:
+    """The scores of those of which all is known: what was taken, what had been expected, what would be expected now."""
+    there = np.array([min(one) > 0 for one in known])
+    if not there.any():
+        return Scores()
+    took, said, now = np.log(np.array(known)[there]).T
+    # Sessions that were planned before anything was known of this machine or table say nothing of what is known now.
+    values = took - now + np.clip(now - said, -_UNKNOWN, _UNKNOWN)
+    streams = tuple(one.stream for one, is_known in zip(seen, there, strict=True) if is_known)
+    return Scores(values, 0.5 ** (age[there] / _SCORE_HALF_LIFE), said, streams)
+
+
+def _seconds(one: Observation, rates: Vector, waits: Vector, levels: Levels) -> float:
+    busiest = float(_amounts(padded(one.work), one.stream, levels) @ rates)
+    return float(np.array([busiest, *one.waits]) @ waits) * levels.get((one.stream, _WALL), 1.0)
+
+
+def padded(work: Sequence[float]) -> Vector:
+    """Records of the version before lack the last terms."""
+    return np.array([*work, *[0.0] * (len(TERMS) - len(work))][: len(TERMS)])
+
+
+def _numbered(keys: Sequence[Any]) -> tuple[list[Any], Any]:
+    """The different keys, and for each one its number among them."""
+    number = {key: place for place, key in enumerate(dict.fromkeys(keys))}
+    return list(number), np.array([number[key] for key in keys])
+
+
+def _places(of_key: Any) -> Any:
+    """For each row: how many rows of the same key came before it."""
+    order = np.argsort(of_key, kind="stable")
+    counts = np.bincount(of_key)
+    places = np.empty(len(of_key), np.int64)
+    places[order] = np.arange(len(of_key)) - np.repeat(np.cumsum(counts) - counts, counts)
     return places
 
 
-def _terms(work: Vector, took: Vector, weights: Vector, before: Vector, pool: float) -> Vector:
-    """Factors of the terms by least squares of relative errors, drawn towards the pool's, never below a tenth of it.
+def _pool(work: Vector, errors: Vector, weights: Vector) -> Vector:
+    """For each column the median factor of the rows that have it, or of all where none does."""
+    of_all = np.ones(len(errors), bool)
+    there = [has if has.any() else of_all for has in (work > 0).T]
+    found: Vector = np.exp(np.array([_quantile(errors[has], weights[has], 0.5) for has in there]))
+    return found
+
+
+def _factors(work: Vector, took: Vector, weights: Vector, before: Vector, pool: Vector) -> Vector:
+    """Factors of the columns by least squares of relative errors, drawn to the pool's, never below a tenth of it.
 
     Errors beyond an outlier's are weighed down, so that one session that hung does not make everything dearer.
     """
@@ -219,11 +365,11 @@ def _terms(work: Vector, took: Vector, weights: Vector, before: Vector, pool: fl
     scaled = work * pool / expected[:, None]
     target = np.exp(np.clip(errors, -_OUTLIER, _OUTLIER))
     square = scaled.T @ (robust[:, None] * scaled)
-    # A term that is no part of the work seen stays with the pool's factor.
-    doubt = _LEARNED_AFTER / len(TERMS) * float(np.mean(robust))
+    # A column that is no part of the work seen stays with the pool's factor.
+    doubt = _LEARNED_AFTER / len(before) * float(np.mean(robust))
     square[np.diag_indices_from(square)] += doubt
     right = scaled.T @ (robust * target) + doubt
-    found, free = np.full(len(TERMS), _FACTOR_LEAST), np.ones(len(TERMS), bool)
+    found, free = np.full(len(before), _FACTOR_LEAST), np.ones(len(before), bool)
     while free.any():  # those that would fall below the least stay there, and the others are solved again
         rest = right[free] - square[np.ix_(free, ~free)] @ found[~free]
         found[free] = np.linalg.solve(square[np.ix_(free, free)], rest)
@@ -231,27 +377,8 @@ def _terms(work: Vector, took: Vector, weights: Vector, before: Vector, pool: fl
             break
         free &= found >= _FACTOR_LEAST
         found[~free] = _FACTOR_LEAST
-    return pool * found
-
-
-def _stream_factors(of_stream: Any, before: Vector, seconds: Vector, own: Any, took: Vector, weights: Vector) -> Vector:
-    """For each stream: the factor of what depends on its table, by least squares of relative errors, drawn to 1."""
-    mine = np.where(own, seconds, 0.0).sum(axis=1)
-    others = seconds.sum(axis=1) - mine
-    expected = others + mine * before[of_stream]
-    errors = took - np.log(expected)
-    robust = weights * np.minimum(1.0, _OUTLIER / np.maximum(np.abs(errors), 1e-9))
-    part, rest = mine / expected, others / expected
-    wanted = np.exp(np.clip(errors, -_FAR, _FAR)) - rest
-    doubt = _TABLE_AFTER * _OWN_PART**2
-    right = np.bincount(of_stream, robust * part * wanted) + doubt
-    square = np.bincount(of_stream, robust * part**2) + doubt
-    return np.clip(right / square, _FACTOR_MIN, 1 / _FACTOR_MIN)
-
-
-def _own(work: Vector) -> Any:
-    """Which terms depend on the table: what is read and written of its base, or of its deltas where it has none."""
-    return _IS_BASE if work @ _IS_BASE else _IS_DELTA
+    of_columns: Vector = pool * found
+    return of_columns
 
 
 def _shrunk(errors: Vector, weights: Vector, doubt: float) -> float:

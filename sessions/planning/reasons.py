@@ -32,6 +32,7 @@ class PlanReason(enum.StrEnum):
     MET = "met"
     CANNOT_BE_MET = "cannot_be_met"
     NOT_ASKED_FOR = "not_asked_for"
+    MORE_CPUS = "more_cpus"  # would keep it
     # memory
     FITS = "fits"
     EXCEEDS_MEMORY = "exceeds_memory"  # on every offer, with one task at a time

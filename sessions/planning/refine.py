@@ -1,6 +1,6 @@
 """The expected SLA while a session runs, and that of a job run: pure.
 
-    expected 412 s, 371 … 470            hash_bucket 60, dedupe 90, materialize 230, other 32
+    expected 412 s, 371 … 470, promised 520   hash_bucket 60, dedupe 90, materialize 230, other 32
     after 130 s: hash_bucket is done, and half of dedupe: 105 s of work in 130 s, so this session is slower than planned
     what is left, 307 s of work, is taken to go on a little faster than that          expected 495 s, 462 … 540
     two of four workers are gone: what is left takes twice as long                    expected 860 s
@@ -64,13 +64,7 @@ def refine(
     pace = (elapsed_s + doubt_s) / (planned_s + doubt_s) if share else max(1.0, elapsed_s / max(first.seconds, 1e-9))
     slower = max(1.0, plan.slots / max(1, free_slots)) if free_slots is not None else 1.0
     left_s = (first.seconds - planned_s) * pace * slower
-    low, high = (left_s * bound / first.seconds for bound in (first.low_s, first.high_s))
-    return Estimate(elapsed_s + left_s, elapsed_s + low, elapsed_s + high, at_s)
-
-
-def later(estimate: Estimate, by_s: float, at_s: float) -> Estimate:
-    """The estimate so many seconds later, because what earlier tries at a session took counts as well."""
-    return Estimate(estimate.seconds + by_s, estimate.low_s + by_s, estimate.high_s + by_s, at_s)
+    return Estimate.of(lambda bound: elapsed_s + left_s * getattr(first, bound) / first.seconds, at_s)
 
 
 def makespan(seconds: Sequence[float], at_once: int) -> float:
@@ -107,13 +101,10 @@ def expect_job_run(
             heapq.heapreplace(places, ours[-1])
         return elapsed_s + max(ours, default=0.0)
 
-    return Estimate(last("seconds"), last("low_s"), last("high_s"), at_s)
+    return Estimate.of(last, at_s)
 
 
 def group_estimate(plans: Sequence[SessionPlan], at_s: float = 0.0) -> Estimate:
     """Seconds of a group that has not been launched: its start, and its sessions one after another."""
     start = plans[0].start_s if plans else 0.0
-    seconds, low, high = (
-        start + sum(getattr(plan.expected, bound) for plan in plans) for bound in ("seconds", "low_s", "high_s")
-    )
-    return Estimate(seconds, low, high, at_s)
+    return Estimate.of(lambda bound: start + sum(getattr(plan.expected, bound) for plan in plans), at_s)

@@ -32,7 +32,7 @@ class BranchStatistics(PartitionStatistics):
 
     @property
     def stream(self) -> str:
-        return f"{self.table_id} ({self.partition['branch']}, {self.compacted_by})"
+        return self._named(f" ({self.partition['branch']}, {self.compacted_by})")
 
     @property
     def read_through(self) -> int:

@@ -34,6 +34,7 @@ from sessions.base.troubles import Cause, cause_of
 from sessions.documents.instruction import Instruction, of_values
 from sessions.documents.request import request_of
 from sessions.events.recording import EventRecorder
+from sessions.planning.learning import cpu_by_stage
 from sessions.planning.plan import settings_of
 from sessions.records.state_store import StateStore, StoredRecord
 from sessions.runner.branch import compact_branch
@@ -111,7 +112,7 @@ class GroupRun:
         """One session; whether it has ended."""
         report = SessionReport(self._state, stored, self._watch, self._now_s)
         report.begin()
-        began_s = time.monotonic()
+        began_s, began_cpu_s = time.monotonic(), time.process_time()
         try:
             outcome, nothing_to_do = self._compacted(report)
         except Exception as error:
@@ -120,13 +121,14 @@ class GroupRun:
             _LOG.error("session %s failed: %s", report.session.id, one_line(error), exc_info=not for_good)
             self._failed(report, error, cause, for_good)
             return for_good
-        seconds = time.monotonic() - began_s
+        seconds, here_cpu_s = time.monotonic() - began_s, time.process_time() - began_cpu_s
         if nothing_to_do is not None:
             ended: dict[str, Any] = {"state": SessionState.NOTHING_TO_DO, "nothing_to_do": nothing_to_do}
         else:
             ended = {"state": SessionState.SUCCEEDED}
         ended |= {"cause": None, "trouble": None, "delay": None}
-        report.write(**ended, finished_s=report.now_s(), outcome=replace(outcome, seconds=round(seconds, 3)))
+        outcome = replace(outcome, seconds=round(seconds, 3), cpu_seconds=_cpu_seconds(outcome, report, here_cpu_s))
+        report.write(**ended, finished_s=report.now_s(), outcome=outcome)
         return True
 
     def _compacted(self, report: SessionReport) -> tuple[Outcome, str | None]:
@@ -160,6 +162,11 @@ class GroupRun:
             report.write(state=SessionState.PLANNED, **said)
 
 
+def _cpu_seconds(outcome: Outcome, report: SessionReport, here_cpu_s: float) -> dict[str, float]:
+    plan = report.session.plan
+    return cpu_by_stage(outcome.cpu_seconds, outcome.executor or (plan.executor if plan else ""), here_cpu_s)
+
+
 def _request(instruction: Instruction, session: JobRunSession) -> Request:
     """What a document and a plan decide. Events go out through the records alone, so no topic is named."""
     plan = session.plan
@@ -180,6 +187,8 @@ def _outcome(result: SessionResult) -> Outcome:
         rounds=result.rounds,
         rounds_resumed=result.rounds_resumed,
         stage_seconds=result.seconds,
+        cpu_seconds=result.cpu_seconds,
+        executor=result.executor,
         planned_peak_bytes=result.planned_peak_bytes,
         measured_peak_bytes=result.measured_peak_bytes,
         version=result.version,

@@ -33,7 +33,7 @@ from deltacompact.base.wording import one_line
 from sessions.base.clock import StoreClock
 from sessions.base.model import JobRun, JobRunSession, Progress, SessionState
 from sessions.base.patience import patiently
-from sessions.planning.refine import later, refine, share_done
+from sessions.planning.refine import refine, share_done
 from sessions.records.state_store import StateStore, StoredRecord
 
 _LOG = logging.getLogger("sessions")
@@ -147,7 +147,7 @@ class SessionReport:
         self._lost_s = self.now_s() - started_s
         self._unwritten = {"started_s": started_s}
         if plan := self.session.plan:
-            self._unwritten["expected"] = later(plan.expected, self._lost_s, self.now_s())
+            self._unwritten["expected"] = plan.expected.later(self._lost_s, self.now_s())
 
     def write(self, **fields: Any) -> None:
         """Change the record. Raises Superseded where it is not this attempt's, or cannot be written."""
@@ -186,4 +186,4 @@ class SessionReport:
             return {"progress": progress}
         progress = replace(progress, share=share_done(plan, progress))
         expected = refine(plan, progress, time.monotonic() - self._began_s)
-        return {"progress": progress, "expected": later(expected, self._lost_s, now_s)}
+        return {"progress": progress, "expected": expected.later(self._lost_s, now_s)}

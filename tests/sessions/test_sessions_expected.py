@@ -70,12 +70,12 @@ def starts_of(place):
 
 
 def slow_past(place, table_id):
-    """Rates of sessions that took 200 times as long as the shipped ones say."""
+    """Rates of sessions that took 50 times as long as the shipped ones say: less than Ray takes to start here."""
     rates = rates_of(place)
     document = {"version": 1, "catalog": place.lake, "source_table_id": table_id}
     (plan,) = Planner(rates, starts_of(place), offers_here(2, 8 << 30), 2)(of_values(document))
     past = [JobRunSession(f"s{number}", "past", {}, SessionState.SUCCEEDED, plan=plan) for number in range(8)]
-    took = Outcome(200 * plan.expected.seconds)
+    took = Outcome(50 * plan.expected.seconds)
     rates.learn([JobRunSession(one.id, "past", {}, one.state, plan=plan, outcome=took) for one in past])
 
 
@@ -89,7 +89,7 @@ def test_what_waits_says_why_and_an_sla_that_cannot_be_met_is_said_at_once(place
     assert delay.reason == Wait.QUIET and delay.until_s > 0
     waiting = place.run("run-1")
     assert waiting.state is JobRunState.RUNNING and waiting.expected_first.seconds > 1
-    assert waiting.nearest_sla_s >= 1.1 * waiting.expected_first.seconds > 1
+    assert waiting.nearest_sla_s >= waiting.expected_first.promise_s > waiting.expected_first.seconds > 1
     assert run(["status", "--state", place.state_uri, "--job-run", "run-1"]) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert "nearest" in told and "quiet" in told

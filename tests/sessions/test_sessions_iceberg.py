@@ -224,9 +224,9 @@ def _check_learned(place):
     rates = RateStore(SwappedRecords(place.state.store))
     learned = rates.rates(pool_of("local/local", "rewrite")).observations
     assert {one.stream for one in learned} == {
-        f"{T} (main, rewrite)",
-        f"{T} (audit, rewrite)",
-        "ns.other (main, rewrite)",
+        f"{T} (main, rewrite) in iceberg://prod",
+        f"{T} (audit, rewrite) in iceberg://prod",
+        "ns.other (main, rewrite) in iceberg://prod",
     }
     assert rates.rates("local/local").observations == ()
 

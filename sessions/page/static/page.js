@@ -144,7 +144,7 @@ function renderTiles() {
     ["Sessions running", count(running), `${count(waiting)} planned`],
     ["SLA at risk", count(late.length), late.length ? "expected after desired" : "", late.length > 0],
     ["SLA kept", percent(kept.job_runs.desired), kept.job_runs.ended ? `of ${count(kept.job_runs.ended)} ended` : "none ended"],
-    ["Expected kept", percent(kept.sessions.expected), kept.sessions.error_median === null ? "" : `median error ${percent(kept.sessions.error_median)}`],
+    ["Promises kept", percent(kept.sessions.promise), kept.sessions.error_median === null ? "" : `median error ${percent(kept.sessions.error_median)}`],
     ["Waiting messages", queue ? count(queue.ready + queue.leased) : "–", queue && queue.oldest_s ? `oldest ${seconds(queue.oldest_s)}` : ""],
     ["Dead letters", queue ? count(queue.dead) : "–", "", queue && queue.dead > 0],
     ["Dispatchers", count(dispatchers.length), silent.length ? `${count(silent.length)} silent` : "", silent.length > 0 || (open.length > 0 && !dispatchers.length)],
@@ -237,7 +237,7 @@ function renderHead(run) {
     run.error ? make("p", { class: "error" }, run.error) : "",
     run.waits ? make("p", { class: "nearest" }, `It waits: ${run.waits}.`) : "",
     slaChart(run),
-    run.nearest_s ? make("p", { class: "nearest" }, `A desired SLA of ${seconds(run.desired_s)} cannot be met. The nearest that can is ${seconds(run.nearest_s)}.`) : "");
+    run.nearest_s ? make("p", { class: "nearest" }, `A desired SLA of ${seconds(run.desired_s)} cannot be promised. The nearest that can is ${seconds(run.nearest_s)}${run.cpus_needed ? `, or ${count(run.cpus_needed)} CPUs would keep it` : ""}.`) : "");
 }
 
 function slaChart(run) {
@@ -245,7 +245,7 @@ function slaChart(run) {
   const expected = run.expected || run.first;
   if (run.state === "accepted" || (!expected && !run.desired_s)) return make("p", { class: "sla-none facts" }, run.state === "accepted" ? "Accepted; a dispatcher has not planned it yet." : "No SLA is desired, and none is expected yet.");
   const first = ended(run) ? run.first || expected : expected;
-  const scale = 1.06 * Math.max(took, run.desired_s || 0, first ? first[2] : 0, 1);
+  const scale = 1.06 * Math.max(took, run.desired_s || 0, first ? first[3] : 0, 1);
   const at = (value) => `${Math.min(100, (100 * value) / scale)}%`;
   const tag = (name, value, edge, text) => make("span", { class: `tag ${name} ${edge}`, style: { left: at(value) } }, text);
   const parts = [make("span", { class: "track" }), make("span", { class: "elapsed", style: { width: at(took) } })];
@@ -254,14 +254,15 @@ function slaChart(run) {
     parts.push(
       make("span", { class: "interval", style: { left: at(first[1]), width: `${(100 * (first[2] - first[1])) / scale}%` } }),
       make("span", { class: "expected", style: { left: at(first[0]) } }),
-      tag("of-expected", first[0], edge, `expected ${seconds(first[0])}, ${seconds(first[1])} to ${seconds(first[2])}`));
+      tag("of-expected", first[0], edge, `expected ${seconds(first[0])}, promised ${seconds(first[3])}`),
+      make("span", { class: "promise", style: { left: at(first[3]) } }));
   }
   const late = run.desired_s && took > run.desired_s;
   if (run.desired_s) parts.push(
     make("span", { class: "desired", style: { left: at(run.desired_s) } }),
     tag("of-desired", run.desired_s, run.desired_s > 0.5 * scale ? "right" : "left", `desired ${seconds(run.desired_s)}`));
   parts.push(tag("of-elapsed", late ? took : 0, late ? "right" : "left", `${seconds(took)} ${ended(run) ? "taken" : "so far"}`));
-  const words = [`${seconds(took)} ${ended(run) ? "taken" : "so far"}`, first && `expected ${seconds(first[0])}`, run.desired_s && `desired ${seconds(run.desired_s)}`].filter(Boolean).join(", ");
+  const words = [`${seconds(took)} ${ended(run) ? "taken" : "so far"}`, first && `expected ${seconds(first[0])}, promised ${seconds(first[3])}`, run.desired_s && `desired ${seconds(run.desired_s)}`].filter(Boolean).join(", ");
   return make("div", { class: `sla ${run.state}`, role: "img", "aria-label": words }, ...parts);
 }
 
@@ -420,7 +421,8 @@ function factsOf(known) {
   if (plan) {
     if (parts.length) parts.push(make("div", { class: "table" }, make("span", { class: "rule" })));
     parts.push(...table("Plan", [
-      ["expected", `${seconds(plan.expected.seconds)}, ${seconds(plan.expected.low_s)} to ${seconds(plan.expected.high_s)}`],
+      ["expected", `${seconds(plan.expected.seconds)}, ${seconds(plan.expected.low_s)} to ${seconds(plan.expected.high_s)}, promised ${seconds(plan.expected.promise_s)}`],
+      ...(plan.expected_cpu ? [["CPU seconds", `${seconds(plan.expected_cpu.seconds)}, promised ${seconds(plan.expected_cpu.promise_s)}`]] : []),
       ["runs on", plan.node_type === "local" ? `this machine, ${plan.executor}` : `${plan.node_type}, ${plan.workers_initial} to ${plural(plan.workers_max, "worker")}`],
       ["hash buckets", count(plan.hash_bucket_count) + (plan.rehash ? ", rehashed first" : "")], ["rounds", count(plan.rounds)],
       ["delta", `${big(plan.delta_rows)} rows in ${plural(plan.delta_files, "file")}`], ["compacted before", `${big(plan.base_rows)} rows`],

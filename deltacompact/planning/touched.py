@@ -1,0 +1,119 @@
+"""How much of a table's base its deltas will make a session write anew: a forecast from key ranges. Pure.
+
+    base       2 files of 2 row groups, 131,072 rows each: id 0 … 524,287, in order
+    deltas     500 rows, id 524,300 … 524,800      new keys: no group is touched           decoded 0, copied 0
+    deltas     500 rows, id 500,000 … 524,000      one group, so one file is rewritten     decoded 1/4, copied 1/4
+    deltas     500 rows, id 3 … 524,000            anywhere: each group is hit             decoded all
+    deltas       1 row,  id 3 … 3                  one group                               decoded 1/4, copied 1/4
+
+A row hits one group of those that its range overlaps, each by its rows in the overlap. Of n rows that fall on a group
+on average, none does with probability e^-n. A file is rewritten where one of its groups is hit: hit groups are decoded,
+others are copied if they are large enough. Where nothing tells the ranges, all is taken to be touched.
+
+The footers tell the width of rows, too: bytes at rest say little of it, and the log's decoded bytes are an upper bound.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from deltacompact.base.limits import LIMITS
+from deltacompact.base.settings import DEFAULTS
+from deltacompact.tabular.key_ranges import KeyedGroup
+from deltacompact.tabular.row_groups import ROW_GROUP_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Touched:
+    """Shares of the base's rows and decoded bytes: of row groups that are decoded, and of those that are copied.
+
+    `base_row_bytes` and `delta_row_bytes` are decoded bytes of a row; 0: nobody knows. `large` is the share of the
+    deltas' bytes in row groups that may be copied: if none of their rows dies, which nobody knows.
+    """
+
+    decoded_rows: float = 1.0
+    decoded_bytes: float = 1.0
+    copied_bytes: float = 0.0
+    base_row_bytes: float = 0.0
+    delta_row_bytes: float = 0.0
+    large: float = 0.0
+
+
+UNKNOWN = Touched()
+"""Where nobody has looked."""
+
+
+def touched(
+    base: Sequence[Sequence[KeyedGroup]], deltas: Sequence[KeyedGroup], delta_rows: int, base_share: float = 1.0
+) -> Touched:
+    """What `delta_rows` rows touch that are distributed like those of `deltas`.
+
+    `base` has the groups of each file, or of some files that have `base_share` of all rows.
+    """
+    groups = [group for file in base for group in file]
+    rows, size = sum(group.rows for group in groups), sum(group.decoded_bytes for group in groups)
+    known_rows, delta_bytes = sum(group.rows for group in deltas), sum(group.decoded_bytes for group in deltas)
+    large = sum(group.decoded_bytes for group in deltas if group.ranges and _may_be_copied(group))
+    widths = size / max(1, rows), delta_bytes / max(1, known_rows), large / max(1, delta_bytes)
+    if not rows or not known_rows:
+        return Touched(1.0, 1.0, 0.0, *widths)
+    hits = _hits(groups, deltas, delta_rows / known_rows * base_share)
+    decoded_rows = decoded_bytes = copied_bytes = 0.0
+    start = 0
+    for file in base:
+        of_file = hits[start : start + len(file)]
+        rewritten = -math.expm1(-sum(of_file))
+        for group, hit in zip(file, of_file, strict=True):
+            decoded = -math.expm1(-hit) if _may_be_copied(group) else rewritten
+            decoded_rows += decoded * group.rows
+            decoded_bytes += decoded * group.decoded_bytes
+            copied_bytes += (rewritten - decoded) * group.decoded_bytes
+        start += len(file)
+    return Touched(decoded_rows / rows, decoded_bytes / max(1, size), copied_bytes / max(1, size), *widths)
+
+
+def _hits(groups: Sequence[KeyedGroup], deltas: Sequence[KeyedGroup], scale: float) -> list[float]:
+    """Rows that fall on each group, on average."""
+    hits = [0.0] * len(groups)
+    for delta in deltas:
+        shares = [_overlap(group, delta) for group in groups]
+        inside = [group.rows * of_group for group, (of_group, _) in zip(groups, shares, strict=True)]
+        # Groups that lie side by side divide the delta's rows; those that lie on each other, as in a shuffled table,
+        # share them. Keys between the groups, or beyond them, are new.
+        covered = min(1.0, sum(of_delta for _, of_delta in shares))
+        if total := sum(inside):
+            for place, rows in enumerate(inside):
+                hits[place] += scale * delta.rows * covered * rows / total
+    return hits
+
+
+def _overlap(group: KeyedGroup, delta: KeyedGroup) -> tuple[float, float]:
+    """The shares of a group's and of a delta's key range in which they overlap."""
+    of_group = of_delta = 1.0
+    for name in group.ranges.keys() & delta.ranges.keys():
+        one, other = group.ranges[name], delta.ranges[name]
+        try:
+            low, high = max(one[0], other[0]), min(one[1], other[1])
+            if low > high:
+                return 0.0, 0.0
+        except (TypeError, ArithmeticError):  # a number and a text, after a column was changed; a decimal that is none
+            continue
+        of_group *= _part(low, high, *one)
+        of_delta *= _part(low, high, *other)
+    return of_group, of_delta
+
+
+def _part(low: Any, high: Any, begin: Any, end: Any) -> float:
+    """The share of begin … end that low … high is; 1 for values that have no distances."""
+    try:
+        return float(min(1.0, (high - low + 1) / (end - begin + 1)))
+    except (TypeError, ArithmeticError):
+        return 1.0
+
+
+def _may_be_copied(group: KeyedGroup) -> bool:
+    share = max(group.rows / DEFAULTS.row_group_rows, group.decoded_bytes / ROW_GROUP_BYTES)
+    return share >= LIMITS.copied_group_share_min

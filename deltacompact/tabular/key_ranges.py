@@ -1,0 +1,56 @@
+"""The ranges of key columns in a file's row groups, by its Parquet footer: no row is read, and nothing depends on them.
+
+base 14    group 0   131,072 rows, 9 MB decoded    id 0 … 131,071
+           group 1    68,928 rows, 5 MB decoded    id 131,072 … 199,999
+delta 80   group 0       500 rows                  id 199,100 … 199,998
+delta 81   CSV         2,000 rows                  nobody knows: it may have any key
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from deltacompact.base.errors import DeltaCompactError
+from deltacompact.base.model import ContentType, DataFile
+from deltacompact.storage.objects import ObjectStore
+from deltacompact.tabular import field_ids
+from deltacompact.tabular.files import described_parquet, opened
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedGroup:
+    """Rows, decoded bytes, and the least and the greatest value of each key column that has them in the footer."""
+
+    rows: int
+    decoded_bytes: int
+    ranges: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
+
+
+def keyed_groups(store: ObjectStore, file: DataFile, keys: Sequence[str]) -> tuple[KeyedGroup, ...]:
+    """The row groups of a file. One of unknown range where the footer does not tell, or cannot be read."""
+    whole = KeyedGroup(file.live_rows, file.decoded_bytes or file.bytes)
+    if file.content_type is not ContentType.PARQUET or not file.rows:
+        return (whole,)
+    stored = {name: own[0] for name in keys if name in file.schema.names and (own := _own_name(file, name))}
+    try:
+        with opened(store, file) as source:
+            metadata = described_parquet(source, file).metadata
+    except DeltaCompactError:  # the session itself will say what is wrong
+        return (whole,)
+    return tuple(_group(metadata.row_group(number), stored) for number in range(metadata.num_row_groups))
+
+
+def _own_name(file: DataFile, name: str) -> list[str]:
+    return field_ids.stored_names(file, [name])
+
+
+def _group(group: Any, stored: Mapping[str, str]) -> KeyedGroup:
+    columns = {group.column(number).path_in_schema: number for number in range(group.num_columns)}
+    ranges = {}
+    for name, own in stored.items():
+        known = group.column(columns[own]).statistics if own in columns else None
+        if known is not None and known.has_min_max:
+            ranges[name] = known.min, known.max
+    return KeyedGroup(group.num_rows, group.total_byte_size, ranges)

@@ -1,0 +1,70 @@
+"""What would keep a desired SLA that cannot be promised: more CPUs, or more time. Pure.
+
+    desired 900 s, 2 CPUs here        promised within 2,980 s      2,980 s would be kept
+    the same on  4 CPUs               promised within 1,520 s
+    the same on  8 CPUs               promised within   810 s      8 CPUs would keep 900 s
+    desired 2 s                       0.3 s to start and a session of one task: 64 times the CPUs do not help
+
+The job run is planned again on machines and clusters that are 2, 4, … 64 times as large, so what cannot be divided
+stays undivided. With more than 256 partitions that would take longer than is worth it: it tells the time alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from deltacompact.planning.statistics import PartitionStatistics
+from sessions.base.model import Choice, SessionPlan
+from sessions.planning.plan import Situation, Wish, choice_of, nearest_sla_s, plan_job_run
+from sessions.planning.prices import Offer
+from sessions.planning.reasons import PlanReason
+
+PARTITIONS_MAX = 256
+_FACTORS = (2, 4, 8, 16, 32, 64)
+_WHAT = "cpus"
+
+
+def plan_with_remedy(
+    partitions: Sequence[PartitionStatistics], wish: Wish, situation: Situation
+) -> tuple[SessionPlan, ...]:
+    """The plans of a job run; where its desired SLA cannot be promised, each says how many CPUs would keep it."""
+    plans = plan_job_run(partitions, wish, situation)
+    if nearest_sla_s(plans) is None or len(partitions) > PARTITIONS_MAX:
+        return plans
+    cpus = _cpus(situation)
+    for factor in _FACTORS:
+        if nearest_sla_s(plan_job_run(partitions, wish, larger(situation, factor))) is None:
+            text = f"{factor * cpus:,} CPUs would keep {wish.desired_sla_s:,.0f} s; there are {cpus:,}"
+            remedy = Choice(_WHAT, factor * cpus, PlanReason.MORE_CPUS, text)
+            return tuple(replace(plan, choices=(*plan.choices, remedy)) for plan in plans)
+    return plans
+
+
+def cpus_needed(plans: Sequence[SessionPlan]) -> int | None:
+    """The CPUs that would keep the desired SLA, where it cannot be promised and more of them help."""
+    found = choice_of(plans, _WHAT, PlanReason.MORE_CPUS)
+    return None if found is None else int(found.value)
+
+
+def not_promised(desired_s: float | None, nearest_s: float, cpus: int | None) -> str:
+    """One line for people: what cannot be promised, and what would keep it."""
+    told = f"the desired SLA of {desired_s:,.0f} s cannot be promised: the nearest that can is {nearest_s:,.0f} s"
+    return told if cpus is None else f"{told}, or {cpus:,} CPUs would keep it"
+
+
+def larger(situation: Situation, factor: int) -> Situation:
+    """The same with so many times the CPUs and the memory, and as many more sessions at a time."""
+    offers = tuple(_larger(offer, factor) for offer in situation.offers)
+    return replace(situation, offers=offers, sessions_max=factor * situation.sessions_max)
+
+
+def _larger(offer: Offer, factor: int) -> Offer:
+    if not offer.here:
+        return replace(offer, nodes_max=factor * offer.nodes_max)
+    node = offer.node
+    return replace(offer, node=replace(node, vcpus=factor * node.vcpus, memory_bytes=factor * node.memory_bytes))
+
+
+def _cpus(situation: Situation) -> int:
+    return max(offer.nodes_max * offer.node.vcpus for offer in situation.offers)
