@@ -33,9 +33,12 @@ if TYPE_CHECKING:
         SortKey,
     )
     from deltacompact.base.settings import Settings
+    from deltacompact.catalog.delta_stream_table import DeltaStreamTable
     from deltacompact.catalog.delta_streams import DeltaStreamCatalog
     from deltacompact.catalog.iceberg import IcebergCatalog
+    from deltacompact.catalog.iceberg_table import IcebergCatalogTable
     from deltacompact.catalog.opening import open_catalog
+    from deltacompact.catalog.table_plan import TablePlan
     from deltacompact.compact import compact
     from deltacompact.delta_streams.taking_out import retract_file
     from deltacompact.delta_streams.versions import retract, rollback
@@ -62,7 +65,9 @@ __all__ = [
     "Delta",
     "DeltaCompactError",
     "DeltaStreamCatalog",
+    "DeltaStreamTable",
     "IcebergCatalog",
+    "IcebergCatalogTable",
     "InputError",
     "Interrupted",
     "MaintainResult",
@@ -79,6 +84,7 @@ __all__ = [
     "Settings",
     "SortKey",
     "StoreError",
+    "TablePlan",
     "UpsertResult",
     "check",
     "compact",
@@ -91,6 +97,9 @@ __all__ = [
 
 _MODULES = {
     "catalog.delta_streams": ("DeltaStreamCatalog",),
+    "catalog.delta_stream_table": ("DeltaStreamTable",),
+    "catalog.iceberg_table": ("IcebergCatalogTable",),
+    "catalog.table_plan": ("TablePlan",),
     "maintenance.vacuum.vacuum": ("vacuum",),
     "delta_streams.taking_out": ("retract_file",),
     "delta_streams.versions": ("retract", "rollback"),

@@ -1,7 +1,7 @@
-"""compact(): checks its arguments, and hands them to the engine of the catalog.
+"""compact(): the table's own `compact`, by the names of catalog and table.
 
-a table of delta streams         a Request for job.py: every partition in its own session
-a table of an Iceberg catalog    rewrite, convert or upsert, as `mode` says
+a table of delta streams         DeltaStreamTable.compact: every partition in its own session
+a table of an Iceberg catalog    IcebergCatalogTable.compact: rewrite, convert or upsert, as `mode` says
 """
 
 from __future__ import annotations
@@ -9,17 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
+from deltacompact.arguments import attempt_named
 from deltacompact.base import expect
 from deltacompact.base.errors import InputError
-from deltacompact.base.events import EventSink, fan_out
+from deltacompact.base.events import EventSink
 from deltacompact.base.model import ContentType, SortKey
-from deltacompact.base.settings import DEFAULTS, Options, Settings, at_least
+from deltacompact.base.settings import DEFAULTS, Settings
+from deltacompact.catalog.delta_stream_table import DeltaStreamTable
 from deltacompact.catalog.delta_streams import DeltaStreamCatalog
 from deltacompact.catalog.opening import is_iceberg_catalog, open_catalog
-from deltacompact.iceberg_modes.modes import mode_named
-from deltacompact.job import Request, compact_job
 from deltacompact.results import CompactionResult
-from deltacompact.tabular.formats import suffix_of
 
 if TYPE_CHECKING:  # importing PyIceberg takes a second
     from deltacompact.catalog.iceberg import IcebergCatalog
@@ -112,72 +111,38 @@ def compact(
     ModeResult: that of `IcebergCatalog.rewrite`, `convert` or `upsert`, whose types say more. There the name of an
     attempt ends in numbers ("run-1/3/2"). The summary of each snapshot has it, and once a later attempt has committed,
     the earlier one commits no more.
+
+    Examples:
+        >>> result = deltacompact.compact("orders", delta_catalog_client=catalog)
+        >>> result
+        compaction of 'orders': 1 partition: 1 compacted, 0 with nothing to do, 0 failed
+        >>> (result.sessions[0].live, result.sessions[0].deleted)
+        (2, 1)
     """
-    if (attempt := expect.text_or_none("attempt", attempt)) is not None and "/" not in attempt:
-        raise InputError(f"attempt {attempt!r} has no slash in it: a session's own name looks like that")
-    primary_keys = None if primary_keys is None else expect.names("primary_keys", primary_keys)
+    attempt = attempt_named(attempt)
+    primary_keys = None if primary_keys is None else expect.names("primary_keys", primary_keys)  # or a catalog, perhaps
     catalog = open_catalog() if delta_catalog_client is None else delta_catalog_client
     if is_iceberg_catalog(catalog):
-        from deltacompact.iceberg.commit.attempts import attempt_named
+        from deltacompact.catalog.iceberg_table import IcebergCatalogTable
 
-        with attempt_named(attempt):
-            return _compact_iceberg(catalog, source_table_id, mode, options, branch, settings, event_sinks)
+        table = IcebergCatalogTable(catalog, source_table_id)
+        return table.compact(mode, options, branch, settings=settings, event_sinks=event_sinks, attempt=attempt)
     if mode is not None or options is not None or branch != "main":
         raise InputError("mode, options and branch are for tables of Iceberg catalogs")
-    settings = Settings() if settings is None else expect.instance("settings", settings, Settings)
-    if desired_sla is not None:
-        at_least("desired_sla", desired_sla, 1)
-    expect.text_or_none("destination_compacted_table_id", destination_compacted_table_id)
-    sinks = [expect.callable_("event_sinks", sink) for sink in expect.several("event_sinks", event_sinks)]
     catalog = expect.instance("delta_catalog_client", catalog, DeltaStreamCatalog)
-    chosen = Options.of(
-        settings,
+    return DeltaStreamTable(catalog, source_table_id).compact(
+        primary_keys=primary_keys,
+        sort_keys=sort_keys,
+        desired_sla=desired_sla,
+        destination_compacted_table_id=destination_compacted_table_id,
         rows_per_primary_key_index_file=rows_per_primary_key_index_file,
         rows_per_compacted_file=rows_per_compacted_file,
         hash_bucket_count=hash_bucket_count,
-        content_type=content_type(compacted_file_content_type),
+        sns_event_topic_arn=sns_event_topic_arn,
+        compacted_file_content_type=compacted_file_content_type,
+        partitions=partitions,
+        settings=settings,
         purge=purge,
+        event_sinks=event_sinks,
+        attempt=attempt,
     )
-    request = Request(
-        source_table_id, primary_keys, sort_keys, destination_compacted_table_id, partitions, chosen, attempt
-    )
-    return compact_job(catalog, request, [*sinks, *topic_sinks(sns_event_topic_arn, desired_sla)])
-
-
-def _compact_iceberg(
-    catalog: IcebergCatalog,
-    table_id: str,
-    mode: str | None,
-    options: Mapping[str, Any] | None,
-    branch: str,
-    settings: Settings | None,
-    event_sinks: Sequence[EventSink],
-) -> ModeResult:
-    chosen = mode_named(mode)
-    settings = Settings() if settings is None else expect.instance("settings", settings, Settings)
-    emit = fan_out([expect.callable_("event_sinks", sink) for sink in expect.several("event_sinks", event_sinks)])
-    result: ModeResult = catalog.run(chosen, table_id, options, branch, settings, emit=emit)
-    return result
-
-
-def topic_sinks(topic_arn: str | None, desired_sla: int | None) -> list[EventSink]:
-    """The sink that sends events to an SNS topic; none without a topic."""
-    if topic_arn is None:
-        return []
-    from deltacompact.sinks.sns import sns_sink
-
-    return [sns_sink(topic_arn, desired_sla)]
-
-
-def content_type(name: ContentType | str) -> ContentType:
-    """Accept ContentType.ORC, "application/orc" and "orc". Raises InputError for a format that cannot be written."""
-    try:
-        found = ContentType(name)
-    except ValueError:
-        try:
-            found = ContentType[str(name).upper()]
-        except KeyError:
-            known = ", ".join(known_type.name.lower() for known_type in ContentType)
-            raise InputError(f"content type {name!r} is none of {known}") from None
-    suffix_of(found)
-    return found

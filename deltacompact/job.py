@@ -24,10 +24,10 @@ from deltacompact.base.model import INT64_MAX, ContentType, OperationType, Parti
 from deltacompact.base.partitions import side_by_side
 from deltacompact.base.settings import DEFAULTS, Options
 from deltacompact.base.wording import one_line
-from deltacompact.catalog.delta_streams import DeltaStreamCatalog
 from deltacompact.delta_streams.destinations import check_destination
 from deltacompact.delta_streams.idle_streams import idle_streams, keep_listing
 from deltacompact.delta_streams.partition import DeltaStreamPartition
+from deltacompact.delta_streams.streams import Streams
 from deltacompact.delta_streams.table_documents import check_keys, no_keys_yet
 from deltacompact.executors.choose import capacities, executors_for, share_slots
 from deltacompact.executors.executor import Executor
@@ -62,7 +62,7 @@ class Request:
     attempt: str | None = None
 
 
-def compact_job(catalog: DeltaStreamCatalog, request: Request, sinks: Sequence[EventSink] = ()) -> CompactionResult:
+def compact_job(catalog: Streams, request: Request, sinks: Sequence[EventSink] = ()) -> CompactionResult:
     """Run a request: each partition in its own session, events to the sinks."""
     job = prepare(catalog, request)
     emit = fan_out([*sinks, *lineage_sinks(catalog.store.uri)])
@@ -78,7 +78,7 @@ def compact_job(catalog: DeltaStreamCatalog, request: Request, sinks: Sequence[E
     return done
 
 
-def _shown(catalog: DeltaStreamCatalog, job: CompactionJob) -> PublicationResult | None:
+def _shown(catalog: Streams, job: CompactionJob) -> PublicationResult | None:
     """Let the table that the destination is published to show what it has now; None: it is not published."""
     if job.publication is None:
         return None
@@ -184,7 +184,7 @@ class CompactionJob:
         return {snapshot.partition: lane for snapshot, lane in zip(self.snapshots, chosen, strict=True)}
 
 
-def prepare(catalog: DeltaStreamCatalog, request: Request) -> CompactionJob:
+def prepare(catalog: Streams, request: Request) -> CompactionJob:
     """Resolve tables, keys and partitions. Writes nothing.
 
     Raises NotFoundError for an unknown table or partition, InputError for an unknown column, keys other than the
@@ -214,7 +214,7 @@ def prepare(catalog: DeltaStreamCatalog, request: Request) -> CompactionJob:
     )
 
 
-def _publication(catalog: DeltaStreamCatalog, table_id: str, in_place: bool) -> str | None:
+def _publication(catalog: Streams, table_id: str, in_place: bool) -> str | None:
     """The Iceberg table that shows the rows of a table. A destination may not exist yet."""
     try:
         return catalog.publication(table_id)
@@ -302,9 +302,7 @@ def _check_columns(keys: TableKeys, table: Table, snapshot: PartitionSnapshot) -
             raise InputError(f"table {table.table_id!r} has no column {name!r} (columns: {columns})")
 
 
-def _partitions(
-    catalog: DeltaStreamCatalog, table_id: str, named: Sequence[Mapping[str, Any]] | None
-) -> list[Partition]:
+def _partitions(catalog: Streams, table_id: str, named: Sequence[Mapping[str, Any]] | None) -> list[Partition]:
     if named is None:
         return catalog.partitions(table_id)
     return list(dict.fromkeys(catalog.partition(table_id, values) for values in expect.several("partitions", named)))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from deltacompact.base.errors import DeltaCompactError
 from deltacompact.base.events import SessionFinished, logger
 from deltacompact.base.model import Partition, null_keys
-from deltacompact.base.wording import one_line
+from deltacompact.base.wording import counted, one_line
 from deltacompact.executors.executor import Executor
 from deltacompact.planning.decisions import DecidedFile, counted_reasons
 from deltacompact.session.driver import CompactionSession, PublishedSession
@@ -69,7 +69,7 @@ class SessionResult:
     error: Exception | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class CompactionResult:
     """One SessionResult for each partition. `publication`: what became of it in the table that shows the rows.
 
@@ -84,6 +84,12 @@ class CompactionResult:
     @property
     def errors(self) -> tuple[Exception, ...]:
         return tuple(session.error for session in self.sessions if session.error)
+
+    def __repr__(self) -> str:
+        idle, failed = sum(session.nothing_to_do is not None for session in self.sessions), len(self.errors)
+        done = len(self.sessions) - idle - failed
+        counts = f"{done:,} compacted, {idle:,} with nothing to do, {failed:,} failed"
+        return f"compaction of {self.source_table_id!r}: {counted(len(self.sessions), 'partition')}: {counts}"
 
 
 def result_of(

@@ -41,12 +41,12 @@ def columns_shown(names: Sequence[str]) -> str:
     return f"columns: {', '.join([*names[:_COLUMNS_SHOWN], *more]) or 'none'}"
 
 
-def unknown_option(name: str, known: Collection[str]) -> str:
+def unknown_option(name: str, known: Collection[str], kind: str = "option") -> str:
     """What is said of an option that nobody knows: the known one that it may have been meant to be, or all of them."""
     spelled = {option.lower(): option for option in known}
     nearest = difflib.get_close_matches(name.lower(), spelled, 1, 0.5)
     meant = f"did you mean {spelled[nearest[0]]!r}?" if nearest else f"known are {', '.join(known)}"
-    return f"unknown option {name!r}: {meant}"
+    return f"unknown {kind} {name!r}: {meant}"
 
 
 def text_of(message: object) -> str:

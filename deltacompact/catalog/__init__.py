@@ -1,6 +1,8 @@
-"""What users open: one facade for each kind of table.
+"""What users open: one facade for each kind of catalog, and of table.
 
-opening          which kind a URI names
-delta_streams    create, append, read, publish      its room: delta_streams
-iceberg          plan, rewrite, convert, upsert     its rooms: iceberg, and iceberg_modes
+opening                which kind a URI names
+delta_streams          create and open tables           iceberg          the same
+delta_stream_table     append, plan, compact, read, …   iceberg_table    plan, compact, maintain, history
+delta_stream_calls     what names its table             iceberg_calls    the same
+table_plan             a plan as a value
 """

@@ -1,55 +1,41 @@
 """The default catalog: tables of delta streams as objects in a store. It needs no other service.
 
-    catalog = open_catalog("s3://lake/tables")
-    catalog.create_table("orders", partition_keys=["day"], primary_keys=["id"])
-    catalog.append("orders", rows, partition={"day": "1995-04-03"})         one commit, one delta, one file
-    catalog.read("orders")                                                  the live rows
-
-Data is written first, under names used once. The log entry that names it makes it visible.
+catalog = open_catalog("s3://lake/tables")
+orders = catalog.create_table("orders", partition_keys=["day"], primary_keys=["id"])
+orders.append(rows, {"day": "1995-04-03"})      one commit, one delta, one file
+catalog.table("orders").read()                  the live rows
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
-
-import pyarrow as pa
+from collections.abc import Sequence
 
 from deltacompact.base import expect
-from deltacompact.base.errors import (
-    DeltaCompactError,
-    InputError,
-)
-from deltacompact.base.model import (
-    Appended,
-    ContentType,
-    DataFile,
-    Delta,
-    OperationType,
-    Partition,
-    SchemaMode,
-    TableKeys,
-    Token,
-)
-from deltacompact.delta_streams.log.state import StreamState
-from deltacompact.delta_streams.streams import Streams
-from deltacompact.delta_streams.table_documents import (
-    is_destination,
-)
-from deltacompact.storage.objects import ObjectStore
+from deltacompact.base.errors import InputError
+from deltacompact.base.model import SchemaMode, SortKey
+from deltacompact.catalog.delta_stream_calls import DeltaStreamCalls
+from deltacompact.catalog.delta_stream_table import DeltaStreamTable
 from deltacompact.storage.opening import open_store
 from deltacompact.storage.s3_access import S3Settings
 
-if TYPE_CHECKING:  # imported by those who append or read: `show` must not wait for them
-    from deltacompact.delta_streams.appending.changes import ChangesWriter
-    from deltacompact.delta_streams.appending.stream_writer import CommitTerms, StreamWriter
-    from deltacompact.delta_streams.scan import Selection
-    from deltacompact.publication.publication import PublicationResult
-
-TokenLike = Token | str | tuple[str, int] | None
-"""A token in the API: a name, or a producer and the number of its batch."""
 CATALOG_VARIABLE = "DELTACOMPACT_CATALOG"
+_WORDS = (
+    "append",
+    "append_files",
+    "compacted_files",
+    "create_table",
+    "declare_schema_mode",
+    "partitions",
+    "publish",
+    "read",
+    "restate",
+    "scan",
+    "stop_publishing",
+    "table",
+    "tables",
+    "uri",
+)
 
 
 def open_catalog(uri: str | os.PathLike[str] | None = None, *, s3: S3Settings | None = None) -> DeltaStreamCatalog:
@@ -63,333 +49,58 @@ def open_catalog(uri: str | os.PathLike[str] | None = None, *, s3: S3Settings | 
     return DeltaStreamCatalog(open_store(uri, s3))
 
 
-class ChangeEventOptions(TypedDict, total=False):
-    """What rows say of themselves, for `append` and `append_files`."""
-
-    operation_column: str | None
-    upsert_values: Sequence[Any] | None
-    delete_values: Sequence[Any] | None
-    partition_by: Sequence[str] | str | None
-    format: str | None
-
-
-class DeltaStreamCatalog(Streams):
+class DeltaStreamCatalog(DeltaStreamCalls):
     """Tables of partition streams below the root of a store. Safe to use from several threads and processes."""
-
-    def __init__(self, store: ObjectStore, **given: Any) -> None:
-        super().__init__(store, **given)
-        self._writers: dict[tuple[str, Partition], StreamWriter] = {}
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_writers": {}}
 
     def __repr__(self) -> str:
         return f"open_catalog({self.where!r})"
 
-    # Writing
+    def __dir__(self) -> list[str]:
+        """A user's words: Tab shows no other."""
+        return [*_WORDS, *(name for name in object.__dir__(self) if name.startswith("__"))]
 
-    @overload
-    def append(
+    def table(self, table_id: str) -> DeltaStreamTable:
+        """The table of this name, with what can be done with it. Raises NotFoundError.
+
+        Examples:
+            >>> catalog.table("orders").keys.primary
+            ('id',)
+        """
+        self.described(expect.text("table_id", table_id))
+        return DeltaStreamTable(self, table_id)
+
+    def create_table(
         self,
         table_id: str,
-        tables: Any,
-        partition: Mapping[str, Any] | Partition | None = None,
-        operation: str = "upsert",
-        stream_position: int | None = None,
-        token: TokenLike = None,
+        partition_keys: Sequence[str] = (),
+        primary_keys: Sequence[str] = (),
+        sort_keys: Sequence[SortKey | str | Sequence[str]] = (),
         *,
-        force_position: bool = False,
+        tombstone_retention: int | None = None,
         schema_mode: SchemaMode | str | None = None,
-    ) -> Delta: ...
-    @overload
-    def append(
-        self,
-        table_id: str,
-        tables: Any,
-        partition: Mapping[str, Any] | Partition | None = None,
-        operation: str = "upsert",
-        stream_position: int | None = None,
-        token: TokenLike = None,
-        *,
-        force_position: bool = False,
-        schema_mode: SchemaMode | str | None = None,
-        **changes: Unpack[ChangeEventOptions],
-    ) -> Appended: ...
-    def append(
-        self,
-        table_id: str,
-        tables: Any,
-        partition: Mapping[str, Any] | Partition | None = None,
-        operation: str = "upsert",
-        stream_position: int | None = None,
-        token: TokenLike = None,
-        *,
-        operation_column: str | None = None,
-        upsert_values: Sequence[Any] | None = None,
-        delete_values: Sequence[Any] | None = None,
-        partition_by: Sequence[str] | str | None = None,
-        format: str | None = None,
-        force_position: bool = False,
-        schema_mode: SchemaMode | str | None = None,
-    ) -> Delta | Appended:
-        """Commit one delta. `tables` is any object with rows (see incoming.py), or a list of them: one file each.
+    ) -> DeltaStreamTable:
+        """Create a table, and return what `table` returns. Declare keys here, or the first compaction declares them.
 
-        Returns the delta; its `committed` says whether this call committed it. `token` is a name, or a producer and
-        the number of its batch: ("etl", 7). A batch with a known token is skipped. Raises OutcomeUnknownError where the
-        outcome cannot be known: repeat the call with the same token. Raises PositionError where `stream_position`
-        (int64) is not greater than all before it, or more than a year ahead of the clock (milliseconds since the epoch)
-        without `force_position`. Raises SchemaError where the rows do not fit the stream, or bring new columns under
-        `schema_mode` "fixed" (default: the table's). The delta's `new_columns` and `null_keys` say what an eye should
-        see.
+        partition_keys         names, in order
+        primary_keys           names of the columns that identify a row
+        sort_keys              names, or (name, "ascending" or "descending"): of two rows of a key, the one with the
+                               greater value is kept (default: the later one)
+        tombstone_retention    for how many stream positions a keyed delete blocks older upserts (default: for ever)
+        schema_mode            "fixed" refuses appends that would add or widen columns (default: "merge", or what the
+                               table has); declare_schema_mode changes it
 
-        Change events: `operation_column` names the column in which each row says its operation, by `upsert_values` and
-        `delete_values`; `format` is "debezium", "maxwell" or "dms". The order of the rows counts, or the table's sort
-        keys: one commit has the deletes and then the upserts that are left. `partition_by` names partition keys whose
-        values are in the rows (default: those that `partition` does not have); each partition has a commit of its own,
-        with the token. Then an Appended is returned. Raises InputError naming the row, before anything is committed.
+        Raises ConflictError where the table exists with another declaration; one with the same stays as it is.
+
+        Examples:
+            >>> catalog.create_table("visits", primary_keys=["id"], sort_keys=[("at", "descending")]).partition_keys
+            ()
         """
-        terms = self._terms(stream_position, 1, token, force_position, schema_mode)
-        given = (partition, operation, operation_column, upsert_values, delete_values, partition_by, format)
-        if (changes := self._changes(table_id, terms, *given)) is not None:
-            return changes.append(tables)
-        writer, kind, keys = self._appending(table_id, partition, operation)
-        return writer.append(tables, kind, keys, terms)
-
-    @overload
-    def append_files(
-        self,
-        table_id: str,
-        sources: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
-        partition: Mapping[str, Any] | Partition | None = None,
-        operation: str = "upsert",
-        stream_position: int | None = None,
-        token: TokenLike = None,
-        *,
-        reference: bool = False,
-        content_type: ContentType | None = None,
-        force_position: bool = False,
-        schema_mode: SchemaMode | str | None = None,
-    ) -> Delta: ...
-    @overload
-    def append_files(
-        self,
-        table_id: str,
-        sources: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
-        partition: Mapping[str, Any] | Partition | None = None,
-        operation: str = "upsert",
-        stream_position: int | None = None,
-        token: TokenLike = None,
-        *,
-        reference: bool = False,
-        content_type: ContentType | None = None,
-        force_position: bool = False,
-        schema_mode: SchemaMode | str | None = None,
-        **changes: Unpack[ChangeEventOptions],
-    ) -> Appended: ...
-    def append_files(
-        self,
-        table_id: str,
-        sources: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
-        partition: Mapping[str, Any] | Partition | None = None,
-        operation: str = "upsert",
-        stream_position: int | None = None,
-        token: TokenLike = None,
-        *,
-        reference: bool = False,
-        content_type: ContentType | None = None,
-        operation_column: str | None = None,
-        upsert_values: Sequence[Any] | None = None,
-        delete_values: Sequence[Any] | None = None,
-        partition_by: Sequence[str] | str | None = None,
-        format: str | None = None,
-        force_position: bool = False,
-        schema_mode: SchemaMode | str | None = None,
-    ) -> Delta | Appended:
-        """Commit files as one delta: copied into the catalog, or with `reference` left in place.
-
-        `sources` are local paths or URIs, or one of them. Raises what `append` raises, and InputError for a file that
-        cannot be read.
-
-        CSV and JSON columns take the types of the stream's schema. A file that is left in place must not change:
-        readers refuse a changed file. Change events and rows of several partitions are as in `append`: the files are
-        read and written anew.
-        """
-        one = isinstance(sources, (str, os.PathLike))
-        paths = [
-            expect.path("sources", source) for source in ([sources] if one else expect.several("sources", sources))
-        ]
-        if not paths:
-            raise InputError("there is nothing to append: name at least one file")
-        terms = self._terms(stream_position, 1, token, force_position, schema_mode)
-        given = (partition, operation, operation_column, upsert_values, delete_values, partition_by, format)
-        if (changes := self._changes(table_id, terms, *given)) is not None:
-            if reference:
-                raise InputError(
-                    "files that stay where they are (reference, --reference) belong to one partition and have one "
-                    "operation: name the partition, or leave reference out"
-                )
-            return changes.append_files(paths, content_type)
-        writer, kind, keys = self._appending(table_id, partition, operation)
-        return writer.append_files(paths, kind, keys, terms, reference, content_type)
-
-    def commit(
-        self,
-        table_id: str,
-        partition: Partition,
-        deltas: Sequence[tuple[OperationType, Sequence[DataFile]]],
-        stream_position: int | None = None,
-        token: TokenLike = None,
-        begun_s: float | None = None,
-        *,
-        force_position: bool = False,
-        schema_mode: SchemaMode | str | None = None,
-    ) -> tuple[Delta, ...]:
-        """Commit written files as one log entry; its deltas (a CDC batch: deletes, upserts) become visible together.
-
-        `stream_position` is the position of the first delta; the others follow it. `begun_s` says when the write of the
-        files began (store's clock, seconds): too old files are refused, because a vacuum may have deleted them. Raises
-        InputError for a commit without deltas, and for a token that is known for another operation. A delta without
-        files is legal: its position and token count.
-        """
-        if not deltas:
-            raise InputError("a commit needs at least one delta")
-        terms = self._terms(stream_position, len(deltas), token, force_position, schema_mode)
-        return self._writer(table_id, partition).commit(deltas, terms, begun_s)
-
-    def restate(self, table_id: str, tables: Any, partition: Mapping[str, Any] | None = None) -> StreamState:
-        """Replace a partition's contents by these rows. Deltas that are committed meanwhile stay on top."""
-        writer, _, keys = self._appending(table_id, partition, "upsert")
-        return writer.restate(tables, keys)
-
-    # Reading
-
-    def read(
-        self,
-        table_id: str,
-        partition: Mapping[str, Any] | Partition | None = None,
-        **selection: Unpack[Selection],
-    ) -> pa.Table:
-        """The live rows of one partition, or of all: one snapshot for each partition.
-
-        `columns`, `filter` and `version` select rows and columns: see Selection.
-        """
-        from deltacompact.delta_streams.scan import Scan, read_table
-
-        return read_table(self, Scan(table_id, partition, **selection))
-
-    def scan(
-        self,
-        table_id: str,
-        partition: Mapping[str, Any] | Partition | None = None,
-        **selection: Unpack[Selection],
-    ) -> pa.RecordBatchReader:
-        """The live rows batch by batch, for tables that do not fit in memory."""
-        from deltacompact.delta_streams.scan import Scan, scan_table
-
-        return scan_table(self, Scan(table_id, partition, **selection))
-
-    # Other engines
-
-    def publish(
-        self, table_id: str, to: str | None = None, partition: Mapping[str, Any] | Partition | None = None
-    ) -> PublicationResult:
-        """Show the compacted rows in an Iceberg or a Delta table: `to`, or the one declared before.
-
-        `to` is "iceberg://NAME/ns.table", "delta:///PATH" or "delta://s3://BUCKET/PATH".
-
-        From then on every compaction does so. A call without `to` repairs what a crash or a catalog that did not
-        answer has left undone. Raises InputError, before anything is declared, if the rows or that table do not fit,
-        and what reading or committing raises.
-        """
-        from deltacompact.publication.publication import publish
-
-        return publish(self, table_id, to, partition)
-
-    def compacted_files(self, table_id: str, partition: Mapping[str, Any] | Partition | None = None) -> list[str]:
-        """Paths or URIs of the live compacted files, for engines that read lists: duckdb.read_parquet(files).
-
-        The folders below the table hold more: deltas, and versions that were replaced. Deltas since the last compaction
-        are not in the list. Raises InputError where a partition was not compacted yet, or has files with dead rows.
-        """
-        from deltacompact.delta_streams.file_lists import live_files
-
-        return live_files(self, table_id, partition)
-
-    def stop_publishing(self, table_id: str) -> str | None:
-        """Declare that the table is published no more. Returns the Iceberg or Delta table that stays as it is, if any.
-
-        Nothing protects the files that it refers to from a vacuum any more: drop it.
-        """
-        target = self.publication(table_id)
-        self.declare_publication(table_id, None)
-        return target
-
-    # Inside
-
-    def _changes(
-        self,
-        table_id: str,
-        terms: CommitTerms,
-        partition: Mapping[str, Any] | Partition | None,
-        *given: Any,
-    ) -> ChangesWriter | None:
-        """The writer of rows that say their operation or partition; None: they have one operation and partition."""
-        from deltacompact.delta_streams.appending.changes import ChangesWriter, change_options
-
-        if (options := change_options(self.declared(table_id), partition, *given)) is None:
-            return None
-        table = self.table(table_id)
-        if table.source_table_id is not None:
-            raise is_destination(table_id, table.source_table_id)
-        return ChangesWriter(self, table, lambda chosen: self._writer(table_id, chosen), options, terms)
-
-    def _appending(
-        self, table_id: str, partition: Mapping[str, Any] | Partition | None, operation: str
-    ) -> tuple[StreamWriter, OperationType, TableKeys | None]:
-        table = self.declared(table_id)
-        chosen = Partition.of(table.partition_keys, partition)
-        if not self._holds_rows_of_its_own(table_id, chosen):
-            table = self.table(table_id)
-        if table.source_table_id is not None:
-            raise is_destination(table_id, table.source_table_id)
-        try:
-            kind = OperationType(str(operation).lower())
-        except ValueError:
-            raise InputError(f"operation {operation!r} is neither 'upsert' nor 'delete'") from None
-        return self._writer(table_id, chosen), kind, table.keys
-
-    def _holds_rows_of_its_own(self, table_id: str, partition: Partition) -> bool:
-        """Whether the stream has rows that no other table brought: then the table is no destination, and never will be.
-
-        The log says so, which an append reads anyway.
-        """
-        log = self.log(table_id, partition)
-        try:
-            state = log.recent() if log.exists() else None
-        except DeltaCompactError:  # the append says what is wrong with the log
-            return False
-        if state is None or state.compacted is None:
-            return state is not None and bool(state.commits)
-        return state.compacted.source_table_id == table_id
-
-    def _writer(self, table_id: str, partition: Partition) -> StreamWriter:
-        from deltacompact.delta_streams.appending.stream_writer import StreamWriter
-
-        key = (table_id, partition)
-        if key not in self._writers:
-            self._writers[key] = StreamWriter(self, table_id, partition)
-        return self._writers[key]
-
-    def _terms(
-        self,
-        stream_position: int | None,
-        deltas: int,
-        token: TokenLike,
-        force_position: bool,
-        schema_mode: SchemaMode | str | None,
-    ) -> CommitTerms:
-        from deltacompact.delta_streams.appending.positions import checked_position
-        from deltacompact.delta_streams.appending.stream_writer import CommitTerms
-
-        position = checked_position(stream_position, deltas, force_position, self.clock())
-        return CommitTerms(position, Token.of(token), None if schema_mode is None else SchemaMode.of(schema_mode))
+        self.declare_table(
+            table_id,
+            partition_keys,
+            primary_keys,
+            sort_keys,
+            tombstone_retention=tombstone_retention,
+            schema_mode=schema_mode,
+        )
+        return DeltaStreamTable(self, table_id)

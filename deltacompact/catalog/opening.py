@@ -42,6 +42,13 @@ def open_catalog(
 
     A type checker does not read URIs, and takes a catalog by URI for a DeltaStreamCatalog. For an Iceberg catalog give
     it `IcebergCatalog.at("iceberg://NAME")`, which is the same.
+
+    Opening sends no request. Raises InputError for a URI that names no catalog. `s3` says how to reach S3, instead of
+    the environment.
+
+    Examples:
+        >>> deltacompact.open_catalog("./lake").tables()
+        ['orders']
     """
     named = os.environ.get(delta_streams.CATALOG_VARIABLE) if uri is None else uri
     if not is_iceberg(named):

@@ -104,7 +104,7 @@ def answer_for_partitions(
 ) -> None:
     """Print each result and each error. Raises Failed for the first error. Without a partition: nothing to do."""
     from deltacompact.cli.console import out
-    from deltacompact.cli.words import NOTHING_HELD
+    from deltacompact.reports.words import NOTHING_HELD
 
     if as_json:
         failed = [{"partition": dict(partition.values), "error": error_document(error)} for partition, error in errors]

@@ -103,8 +103,8 @@ def append(
     """
     from deltacompact.base.model import Appended
     from deltacompact.cli.console import err
-    from deltacompact.cli.words import noticed
     from deltacompact.delta_streams.appending.sources import sources
+    from deltacompact.reports.words import noticed
 
     if token is None and token_sequence is not None:
         raise InputError("--token-sequence counts the batches of a producer: name it with --token")
@@ -180,7 +180,7 @@ def _document(appended: Appended) -> dict[str, Any]:
 def _in_words(appended: Appended) -> list[str]:
     """Totals first: there may be thousands of partitions."""
     from deltacompact.base.model import OperationType
-    from deltacompact.cli.words import noticed
+    from deltacompact.reports.words import noticed
 
     if not appended.committed:
         return [f"skipped: {appended.skipped}"]

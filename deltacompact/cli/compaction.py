@@ -15,9 +15,9 @@ from deltacompact.cli import iceberg
 from deltacompact.cli.answers import Failed, say_json
 from deltacompact.cli.arguments import partition_list, sort_keys_of
 from deltacompact.cli.compaction_options import RATE, compaction_options
+from deltacompact.cli.detail import detail_of
 from deltacompact.cli.iceberg import iceberg_options
 from deltacompact.cli.iceberg_options import option_sections
-from deltacompact.cli.scale import detail_of
 from deltacompact.cli.sections import WithSections, delta_stream_option, iceberg_option, refuse_iceberg_options
 from deltacompact.iceberg_modes.modes import names
 
@@ -45,7 +45,7 @@ def plan(catalog: DeltaStreamCatalog | IcebergCatalog, table: str, **options: An
         return iceberg.print_plan(catalog, table, options)
     refuse_iceberg_options()
     from deltacompact.cli.console import out
-    from deltacompact.cli.plan_report import plan_report, print_plans
+    from deltacompact.reports.plan_report import plan_report, print_plans
 
     shown = plan_report(catalog, _request(table, options), options["usd_per_core_hour"])
     if options["as_json"]:
@@ -87,10 +87,10 @@ def compact(
     refuse_iceberg_options()
     from rich.console import Console
 
+    from deltacompact.arguments import topic_sinks
     from deltacompact.cli.console import err, out
     from deltacompact.cli.progress import progress
     from deltacompact.cli.result_report import print_result, result_document
-    from deltacompact.compact import topic_sinks
     from deltacompact.job import compact_job
 
     as_json, began = options["as_json"], time.perf_counter()

@@ -14,7 +14,7 @@ import click
 
 from deltacompact.base.settings import COUNT_MAX, DEFAULTS, EXECUTORS, HASH_BUCKETS_MAX
 from deltacompact.cli.arguments import any_catalog_argument, json_option, table_argument
-from deltacompact.cli.scale import detail_options
+from deltacompact.cli.detail import detail_options
 from deltacompact.cli.sections import delta_stream_option
 
 RATE = click.FloatRange(min=0, min_open=True)

@@ -13,8 +13,8 @@ from deltacompact.base.settings import Settings
 from deltacompact.catalog.delta_streams import open_catalog
 from deltacompact.cli.progress import progress
 from deltacompact.cli.result_report import print_result
-from deltacompact.cli.scale import Detail
 from deltacompact.compact import compact
+from deltacompact.reports.scale import Detail
 from deltacompact.results import CompactionResult
 
 TABLE = "demo.orders"

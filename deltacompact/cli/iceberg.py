@@ -26,11 +26,12 @@ from deltacompact.base.settings import Settings
 from deltacompact.base.wording import counted
 from deltacompact.cli.answers import answer
 from deltacompact.cli.arguments import iceberg_catalog_argument, json_option, table_argument
+from deltacompact.cli.detail import detail_of
 from deltacompact.cli.iceberg_options import option_sections
-from deltacompact.cli.scale import WORST, detail_of
 from deltacompact.cli.sections import WithSections, iceberg_option, refuse_delta_stream_options
 from deltacompact.iceberg_modes import modes
 from deltacompact.iceberg_modes.modes import MAINTAIN, mode_named
+from deltacompact.reports.scale import WORST
 
 if TYPE_CHECKING:
     from deltacompact.catalog.iceberg import IcebergCatalog
@@ -68,7 +69,8 @@ def iceberg_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def show(catalog: IcebergCatalog, table: str | None, options: dict[str, Any]) -> None:
     """The tables of a catalog; or what a branch of a table is made of, its snapshots, its files."""
-    from deltacompact.cli import iceberg_catalog, iceberg_table
+    from deltacompact.cli import iceberg_catalog
+    from deltacompact.reports import iceberg_table
 
     branch, as_json = options["branch"], options["as_json"]
     if table is None:

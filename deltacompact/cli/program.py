@@ -22,7 +22,7 @@ from deltacompact.base.without_pandas import forgo_pandas
 from deltacompact.base.wording import error_document, one_line
 from deltacompact.cli.answers import Failed, say_json
 from deltacompact.cli.console import warnings_on_stderr, write_ascii_where_utf8_is_not_read
-from deltacompact.cli.words import printable
+from deltacompact.reports.words import printable
 
 _INTERRUPTED = 130
 

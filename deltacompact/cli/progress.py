@@ -52,7 +52,7 @@ from deltacompact.base.events import (
 )
 from deltacompact.base.model import Partition
 from deltacompact.base.wording import counted
-from deltacompact.cli.words import clipped, named
+from deltacompact.reports.words import clipped, named
 
 BARS_MAX = 8
 PARTITIONS_SAID = 10
@@ -149,6 +149,13 @@ def counting(console: Console, doing: str, partitions: int) -> Iterator[Callable
 
 def _named(partition: Partition) -> str:
     return clipped(named(dict(partition.values)), _NAME_MAX)
+
+
+def opening(doing: str, partitions: int) -> contextlib.AbstractContextManager[Callable[[], None]]:
+    """Such a bar on stderr."""
+    from deltacompact.cli.console import err
+
+    return counting(err, doing, partitions)
 
 
 def _in(seconds: float) -> str:

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from deltacompact.base.wording import counted, error_document, one_line
-from deltacompact.cli.decisions import decided_documents, decided_words
-from deltacompact.cli.scale import WORST, Detail, worst_lines
-from deltacompact.cli.words import NOTHING_HELD, named, noticed, size
 from deltacompact.maintenance.vacuum.vacuum import VacuumResult
+from deltacompact.reports.decisions import decided_documents, decided_words
+from deltacompact.reports.scale import WORST, Detail, worst_lines
+from deltacompact.reports.words import NOTHING_HELD, named, noticed, size
 from deltacompact.results import CompactionResult, SessionResult
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from deltacompact.cli.arguments import (
     sort_keys_of,
     table_argument,
 )
-from deltacompact.cli.scale import detail_of, detail_options
+from deltacompact.cli.detail import detail_of, detail_options
 from deltacompact.cli.sections import (
     WithSections,
     delta_stream_option,
@@ -70,7 +70,7 @@ def create(
     """
     existed = True
     try:
-        before = catalog.table(table)
+        before = catalog.described(table)
     except NotFoundError:
         existed = False
     try:
@@ -85,7 +85,7 @@ def create(
     except ConflictError as error:
         if not existed:
             raise
-        from deltacompact.cli.table_report import declared
+        from deltacompact.reports.table_report import declared
 
         raise ConflictError(f"table {table!r} exists already and is declared otherwise: {declared(before)}") from error
     what = "nothing was changed"
@@ -133,17 +133,18 @@ def show(catalog: DeltaStreamCatalog | IcebergCatalog, table: str | None, **opti
 
 
 def _show_streams(catalog: DeltaStreamCatalog, table: str | None, options: dict[str, Any]) -> None:
-    from deltacompact.cli import table_report
     from deltacompact.cli.console import out
+    from deltacompact.cli.progress import opening
+    from deltacompact.reports import table_report
 
     if table is None and options["versions"]:
         raise click.UsageError("--versions needs a TABLE")
     if table is None:
-        shown = table_report.catalog_document(catalog, options["quick"])
+        shown = table_report.catalog_document(catalog, options["quick"], opening)
     elif options["versions"]:
         shown = table_report.versions_document(catalog, table)
     else:
-        shown = table_report.table_document(catalog, table)
+        shown = table_report.table_document(catalog, table, opening)
     if options["as_json"]:
         say_json(shown.document)
     elif table is None and not shown.document:

@@ -12,6 +12,7 @@ scan          which partitions, versions, columns and rows are read
 destinations  tables that are written by compacting another one
 versions      list them, go back, take out one delta            taking_out       take out one file
 file_lists    what other engines read                           idle_streams     which have nothing to compact
+history       what made each version
 sizes         what lies in a stream, and what waits
 
 Users call catalog/delta_streams.py; what nothing reaches goes with maintenance/vacuum.

@@ -20,7 +20,7 @@ from deltacompact.delta_streams.table_documents import check_keys
 def check_destination(catalog: Streams, source: Table, keys: TableKeys, table_id: str) -> None:
     """Raise InputError for a table that cannot take the source's compacted rows. Writes nothing."""
     try:
-        destination = catalog.table(table_id)
+        destination = catalog.described(table_id)
     except NotFoundError:
         return
     catalog.check_source(destination, source.table_id)
@@ -42,9 +42,9 @@ def open_destination(catalog: Streams, source: Table, keys: TableKeys, table_id:
     """
     check_destination(catalog, source, keys, table_id)
     try:
-        catalog.table(table_id)
+        catalog.described(table_id)
     except NotFoundError:
-        catalog.create_table(table_id, source.partition_keys, tombstone_retention=source.tombstone_retention)
+        catalog.declare_table(table_id, source.partition_keys, tombstone_retention=source.tombstone_retention)
     catalog.declare_source(table_id, source.table_id)
     catalog.declare_keys(source.table_id, keys)
     catalog.declare_keys(table_id, keys)

@@ -117,7 +117,7 @@ class DeltaStreamPartition:
             if self._in_place:
                 self._catalog.declare_keys(self._source.table_id, result.keys)
             else:
-                table = self._catalog.table(self._source.table_id)
+                table = self._catalog.described(self._source.table_id)
                 open_destination(self._catalog, table, result.keys, self._destination_id, self.partition)
 
         def write() -> str:

@@ -86,7 +86,7 @@ def scanned(catalog: Streams, scan: Scan) -> tuple[pa.Schema, Iterator[pa.Table]
 
     Raises NotFoundError for an unknown table, partition or version, InputError for an unknown column.
     """
-    table = catalog.table(scan.table_id)
+    table = catalog.described(scan.table_id)
     chosen = _chosen(catalog, scan, table)
     opened = side_by_side(chosen, lambda partition: _state(catalog, scan, partition), catalog.at_once)
     states = list(zip(chosen, opened, strict=True))
@@ -146,7 +146,7 @@ def with_keys_of(catalog: Streams, table: Table, states: Sequence[StreamState]) 
     The first compaction declares the keys before its seal, so a compacted state proves that the table has keys now.
     """
     if table.keys is None and any(state.compacted for state in states):
-        return catalog.table(table.table_id)
+        return catalog.described(table.table_id)
     return table
 
 

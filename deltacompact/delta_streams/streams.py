@@ -105,14 +105,14 @@ class Streams(Tables):
             if put_certainly(self.store, TablePaths.of(table_id).source, data):
                 self._tables[table_id] = of_source(table, source_table_id)
             else:
-                self.check_source(self.table(table_id), source_table_id)
+                self.check_source(self.described(table_id), source_table_id)
 
     def check_source(self, table: Table, source_table_id: str | None) -> None:
         """Raise InputError for a table that cannot be a destination of this source, or (None) hold its own streams."""
         holds_streams = table.holds_streams
         if source_table_id and not table.source_table_id and not holds_streams and self.partitions(table.table_id):
             # A writer puts source.json before it begins a stream. If there is none now, release 0.1 began the stream.
-            table = self.table(table.table_id)
+            table = self.described(table.table_id)
             holds_streams = table.source_table_id is None
         if table.source_table_id not in (None, source_table_id):
             assert table.source_table_id is not None

@@ -1,6 +1,6 @@
 """The tables of a catalog, by what is declared of them. Two declarations may change: publication and schema mode.
 
-orders/table.json     partition keys, keys, retention of tombstones          create_table
+orders/table.json     partition keys, keys, retention of tombstones          declare_table
 orders/keys.json      the keys, where the first compaction declared them     declare_keys
 orders/source.json    whose destination the table is, or that it has streams of its own
 table.json again      the other table that shows the rows                    declare_publication
@@ -62,7 +62,7 @@ class Tables:
         """The prefix of objects for engines that take locations literally: percent signs in it are not decoded."""
         return unquote(self.uri) if self.uri.startswith("file://") else self.uri
 
-    def create_table(
+    def declare_table(
         self,
         table_id: str,
         partition_keys: Sequence[str] = (),
@@ -72,13 +72,7 @@ class Tables:
         tombstone_retention: int | None = None,
         schema_mode: SchemaMode | str | None = None,
     ) -> Table:
-        """Create a table. Declare keys here, or the first compaction declares them.
-
-        `tombstone_retention` in stream positions: for how long a keyed delete blocks older upserts (None: for ever).
-        `schema_mode` "fixed" refuses appends that would add or widen columns (default: "merge", or what the table has);
-        declare_schema_mode changes it.
-        Raises ConflictError where the table exists with another declaration.
-        """
+        """Put table.json: see DeltaStreamCatalog.create_table. Raises ConflictError where it says something else."""
         partition_keys = expect.names("partition_keys", partition_keys)
         for number, name in enumerate(partition_keys):
             if not name or name in partition_keys[:number]:
@@ -97,14 +91,14 @@ class Tables:
         with telling_interrupts():
             created = put_certainly(self.store, paths.table, dump(table_document(table)), effect)
         if not created:
-            existing = self.table(table_id)
+            existing = self.described(table_id)
             if schema_mode is None:
                 table = replace(table, schema_mode=existing.schema_mode)
             if replace(existing, source_table_id=None, holds_streams=False, publication=None) != table:
                 raise ConflictError(f"table {table_id!r} exists and is declared otherwise")
         return table
 
-    def table(self, table_id: str) -> Table:
+    def described(self, table_id: str) -> Table:
         """The table with its declared keys, or those of its first compaction, and its source. Raises NotFoundError."""
         path = TablePaths.of(table_id).source
         known = self._tables.get(table_id)
@@ -169,7 +163,7 @@ class Tables:
 
     def remembered_table(self, table_id: str) -> Table:
         """The table as this process last read it, without a request."""
-        return self._tables.get(table_id) or self.table(table_id)
+        return self._tables.get(table_id) or self.described(table_id)
 
     def tables(self) -> list[str]:
         """Names of all tables."""

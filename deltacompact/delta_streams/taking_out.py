@@ -42,6 +42,11 @@ def retract_file(
 
     Returns the new version; its `opened.taken_out` says how many live rows went. Raises NotFoundError where no file of
     the active version has the path, ConflictError where a compaction, a restatement or a retraction came first.
+
+    Examples:
+        >>> path = catalog.append("orders", pa.table({"id": [5], "status": ["wrong"]})).files[0].path
+        >>> deltacompact.retract_file(catalog, "orders", path).opened.taken_out.rows
+        1
     """
     expect.text("path", path)
     chosen = catalog.partition(table_id, partition)

@@ -19,6 +19,7 @@ from typing import Any
 from deltacompact.base import expect
 from deltacompact.base.errors import ConflictError, InputError, NotFoundError
 from deltacompact.base.model import Partition
+from deltacompact.base.wording import counted
 from deltacompact.delta_streams.appending.blocking import examined, measuring
 from deltacompact.delta_streams.appending.carried import check_carried
 from deltacompact.delta_streams.log.entries import Carried, Compacted, Entry, IndexReplaced, Opened, Retracted
@@ -33,7 +34,7 @@ from deltacompact.storage.objects import ObjectStore
 from deltacompact.storage.opening import open_object
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class VersionInfo:
     """One version of a stream. `sealed_s`: when it was sealed, by the store's clock; None for the active version.
 
@@ -43,6 +44,16 @@ class VersionInfo:
     state: StreamState
     sealed_s: float | None
     retained: bool
+    partition: Partition
+
+    def __repr__(self) -> str:
+        told = "active" if self.sealed_s is None else "retained" if self.retained else "vacuumed"
+        return f"version {self.version} of {self.partition}: {told}, {counted(self.rows, 'row')}"
+
+    @property
+    def version(self) -> str:
+        """Its name: `read` and `rollback` take it, or its number."""
+        return self.state.version
 
     @property
     def rows(self) -> int:
@@ -56,7 +67,7 @@ def versions(catalog: Streams, table_id: str, partition: Partition) -> list[Vers
     chain = list(log.chain())
     files = _StreamFiles(catalog.store, log.paths)
     return [
-        VersionInfo(state, log.sealed_s(state) if state.sealed else None, not files.missing_of(state))
+        VersionInfo(state, log.sealed_s(state) if state.sealed else None, not files.missing_of(state), partition)
         for state in chain
     ]
 
@@ -92,6 +103,10 @@ def rollback(
 
     Tokens stay known: a producer that sends dropped batches again needs new tokens. Raises ConflictError where a
     compaction or a restatement came first, InputError where the version is active or too old.
+
+    Examples:
+        >>> deltacompact.rollback(catalog, "orders", "0").compacted is None
+        True
     """
     expect.text("version", version)
     chosen = catalog.partition(table_id, partition)
@@ -113,7 +128,7 @@ def rollback(
             raise ConflictError(f"table {table_id!r}, partition {chosen}: compacted or restated meanwhile")
         _refuse_old(catalog, log, wanted)  # time has passed since the first check
         if late := state.commits[len(base.commits) :]:
-            table = catalog.table(table_id)
+            table = catalog.described(table_id)
             below, measure = examined(catalog, table, wanted).shape, measuring(catalog.store, table.keys)
             check_carried(below, state, late, measure, "rolled back: roll back again")
 
@@ -128,6 +143,12 @@ def retract(
 
     A compaction that is folding it ends in a conflict. Raises InputError where no such delta is waiting; a rollback or
     a restatement takes out compacted rows.
+
+    Examples:
+        >>> position = orders.append(pa.table({"id": [5], "status": ["wrong"]})).position
+        >>> _ = deltacompact.retract(catalog, "orders", position)
+        >>> catalog.read("orders", columns=["id"]).to_pylist()
+        [{'id': 2}, {'id': 3}]
     """
     if isinstance(position, bool) or not isinstance(position, int):
         raise InputError(f"position is {position!r}, it must be a whole number")

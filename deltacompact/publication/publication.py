@@ -112,7 +112,7 @@ class _Publishing:
         self._table_id = table_id
         self._target = target
         self._partitions = partitions
-        self._keys = catalog.table(table_id).partition_keys
+        self._keys = catalog.described(table_id).partition_keys
         self._where = catalog.location
 
     @property

@@ -91,7 +91,7 @@ def catalog_of(options: Mapping[str, str]) -> tuple[DeltaStreamCatalog, str]:
     if not table_id:
         raise InputError("option 'table' is missing: it names the table in the catalog")
     catalog = open_catalog(options.get("catalog"))
-    catalog.table(table_id)
+    catalog.described(table_id)
     return catalog, table_id
 
 
@@ -103,7 +103,7 @@ def write_target(
     if overwrite:
         raise InputError("deltacompact tables are appended to: use mode('append'); catalog.restate() replaces rows")
     catalog, table_id = catalog_of(options)
-    table = catalog.table(table_id)
+    table = catalog.described(table_id)
     if table.source_table_id is not None:
         raise InputError(f"table {table_id!r} is a destination of {table.source_table_id!r}: append there")
     target = WriteTarget(

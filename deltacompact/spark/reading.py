@@ -92,7 +92,7 @@ def live_files(
     catalog: DeltaStreamCatalog, table_id: str, partition: Partition
 ) -> list[tuple[DataFile, npt.NDArray[np.bool_] | None]]:
     """Every file with a live row, and which of its rows live (None: all)."""
-    table, state = catalog.table(table_id), catalog.state(table_id, partition)
+    table, state = catalog.described(table_id), catalog.state(table_id, partition)
     table = with_keys_of(catalog, table, [state])
     if table.keys is None or not state.deltas:
         upserts = [file for delta in state.deltas if delta.operation is OperationType.UPSERT for file in delta.files]

@@ -90,7 +90,7 @@ def validate(
 
     A destination is held against the deltas of its source. Files that cannot be read are a problem of the report.
     """
-    table = catalog.table(table_id)
+    table = catalog.described(table_id)
     if table.keys is None:
         raise InputError(f"table {table_id!r} has no primary keys yet: there is nothing to validate")
     chosen = catalog.partitions(table_id) if partition is None else [catalog.partition(table_id, partition)]
@@ -149,7 +149,7 @@ class _Judge:
         self._snapshot = everything(table.table_id, partition, state)
         self._past = past
         source_id = state.compacted.source_table_id if state.compacted else table.table_id
-        self._retention = catalog.table(source_id).tombstone_retention
+        self._retention = catalog.described(source_id).tombstone_retention
         self._digested = tuple(name for name in self._keys.primary if name not in table.partition_keys)
         self._layout = self._make_layout()
 

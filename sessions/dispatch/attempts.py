@@ -140,7 +140,7 @@ class SessionAttempts:
         asked = self._instruction
         if self._catalog is None:
             self._catalog = self._open_catalog(asked.catalog)
-        source = self._catalog.table(asked.source_table_id)
+        source = self._catalog.described(asked.source_table_id)
         keys = source.keys or (TableKeys.of(asked.primary_keys, asked.sort_keys) if asked.primary_keys else None)
         if keys is None:
             raise InputError(f"table {asked.source_table_id!r} has no keys, so nothing of it was compacted")

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from deltacompact.arguments import content_type
 from deltacompact.base.settings import Options, Settings
-from deltacompact.compact import content_type
 from deltacompact.job import Request
 from sessions.documents.instruction import Instruction
 

@@ -55,7 +55,7 @@ def gather(catalog: DeltaStreamCatalog, request: Request) -> tuple[Gathered, ...
 
     Raises InputError and NotFoundError for what concerns the whole table.
     """
-    names = catalog.table(request.source_table_id).partition_keys
+    names = catalog.described(request.source_table_id).partition_keys
     if request.partitions is None:
         chosen = catalog.partitions(request.source_table_id)
     else:

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from deltacompact import ContentType, InputError, Settings, compact
+from deltacompact.arguments import content_type
 from deltacompact.base.limits import LIMITS, Limits, ReadLimits
 from deltacompact.base.settings import DEFAULTS, Options
 from deltacompact.cli.compaction import compact as command
-from deltacompact.compact import content_type
 
 DOCS = Path(__file__).parents[2] / "docs/settings.md"
 FIELDS = {field.name for field in dataclasses.fields(Options)}

@@ -8,16 +8,16 @@ from hand_made import LARGE, MIB, delete, file, planned, upsert
 from deltacompact import DeltaStreamCatalog, Settings, compact
 from deltacompact.base.events import FilesDecided
 from deltacompact.base.settings import Options
-from deltacompact.cli.decisions import (
+from deltacompact.executors.choose import foresee
+from deltacompact.executors.local import LocalExecutor
+from deltacompact.planning.decisions import DecidedFile, FileAction, FileReason
+from deltacompact.planning.lanes import Lane
+from deltacompact.reports.decisions import (
     decided_documents,
     decided_words,
     forecast_documents,
     forecast_lines,
 )
-from deltacompact.executors.choose import foresee
-from deltacompact.executors.local import LocalExecutor
-from deltacompact.planning.decisions import DecidedFile, FileAction, FileReason
-from deltacompact.planning.lanes import Lane
 from deltacompact.storage.memory import MemoryStore
 
 

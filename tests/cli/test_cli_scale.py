@@ -11,12 +11,13 @@ from counting_store import CountingStore
 
 import deltacompact
 from deltacompact import DeltaStreamCatalog, Settings, compact
-from deltacompact.cli import console, plan_report, result_report, table_report
-from deltacompact.cli.scale import WORST, Detail
-from deltacompact.cli.sizes import added, sizes_document, waiting_words
-from deltacompact.cli.words import Shown, at, clipped, in_columns, named
+from deltacompact.cli import console, result_report
 from deltacompact.delta_streams.sizes import StreamSizes
 from deltacompact.job import Request
+from deltacompact.reports import plan_report, table_report
+from deltacompact.reports.scale import WORST, Detail
+from deltacompact.reports.sizes import added, sizes_document, waiting_words
+from deltacompact.reports.words import Shown, at, clipped, in_columns, named
 from deltacompact.storage.memory import MemoryStore
 
 PARTITIONS = 40

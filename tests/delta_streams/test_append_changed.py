@@ -267,7 +267,7 @@ def test_a_paced_reader_compares_too(on_s3):
     catalog, client, bucket = on_s3
     client.put_object(Bucket=bucket, Key="in/a.csv", Body=b"id,v\n1,10\n")
     catalog.append_files("t", [f"s3://{bucket}/in/a.csv"], reference=True)
-    table = catalog.table("t")
+    table = catalog.described("t")
     snapshot = everything("t", Partition(), catalog.state("t", Partition()))
     store = paced(catalog.store, Pace(read_bytes_per_s=1e9))
     schema = pa.schema([("id", pa.int64())])

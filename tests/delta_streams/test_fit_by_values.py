@@ -423,7 +423,7 @@ def test_what_sparks_writer_wrote_goes_through_the_same_check():
     assert "schema_mode" in WRITE_OPTIONS
     catalog = lake()
     catalog.append("t", rows(0, pa.array([NEAR], pa.timestamp("ns"))))
-    target = WriteTarget(catalog, catalog.table("t"), (), OperationType.UPSERT, None, None, None)
+    target = WriteTarget(catalog, catalog.described("t"), (), OperationType.UPSERT, None, None, None)
 
     def write(table: pa.Table, to: WriteTarget = target) -> None:
         commit_written(to, [write_rows(to, table.to_batches())], None)

@@ -38,11 +38,12 @@ from deltacompact import ContentType, DeltaStreamCatalog, compact
 from deltacompact.base.model import DataFile, Delta, Partition
 from deltacompact.base.settings import Options
 from deltacompact.base.wording import counted
-from deltacompact.cli import plan_report, result_report, table_report
-from deltacompact.cli.scale import Detail
+from deltacompact.cli import result_report
 from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.index.primary_key_index import read_manifest
 from deltacompact.job import Request
+from deltacompact.reports import plan_report, table_report
+from deltacompact.reports.scale import Detail
 from deltacompact.storage.memory import MemoryStore
 
 MACHINE = {"executor": "local", "local_threads": 1, "memory_per_task_bytes": 1 << 30, "object_store_bytes": 1 << 30}

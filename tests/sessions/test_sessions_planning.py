@@ -16,12 +16,12 @@ from hypothesis import given
 from deltacompact import DeltaStreamCatalog, Settings, compact, open_catalog
 from deltacompact.base.errors import InputError, NotFoundError
 from deltacompact.base.settings import Options
-from deltacompact.cli.plan_report import plan_report
 from deltacompact.job import Request
 from deltacompact.planning import sizing
 from deltacompact.planning.statistics import IndexStatistics, PartitionStatistics
 from deltacompact.planning.touched import UNKNOWN
 from deltacompact.planning.work import TERMS
+from deltacompact.reports.plan_report import plan_report
 from deltacompact.storage.memory import MemoryStore
 from sessions.base.model import JobRunSession, Outcome, SessionPlan, SessionState
 from sessions.documents.instruction import of_values

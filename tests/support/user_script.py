@@ -18,10 +18,13 @@ from deltacompact import (
     ConvertResult,
     Delta,
     DeltaStreamCatalog,
+    DeltaStreamTable,
     IcebergCatalog,
+    IcebergCatalogTable,
     ModeResult,
     RewriteResult,
     Settings,
+    TablePlan,
     UpsertResult,
     compact,
     open_catalog,
@@ -43,7 +46,17 @@ for session in result.sessions:
 print(deltacompact.check(lake, "visits")[0].problems, deltacompact.vacuum(lake, "visits", dry_run=True)[0].deleted)
 print(lake.read("visits", columns=["id"], filter=[("updated", ">", 1)]).num_rows, deltacompact.__version__)
 
+visits = lake.table("visits")
+assert_type(visits, DeltaStreamTable)
+assert_type(visits.append(pa.table({"id": [2]}), {"day": None}), Delta)
+assert_type(visits.append_files("cdc.json", format="debezium"), Appended)
+assert_type(visits.plan(purge=True), TablePlan)
+assert_type(visits.compact(settings=Settings(executor="local"), partitions=[{"day": None}]), CompactionResult)
+print(visits.history()[-1].operation, visits.versions()[-1].version, visits.read(columns=["id"]).num_rows)
+
 prod = IcebergCatalog.at("iceberg://prod")
+assert_type(prod.table("db.orders"), IcebergCatalogTable)
+assert_type(prod.table("db.orders").compact("convert"), ModeResult)
 assert_type(open_catalog(load_catalog("prod")), IcebergCatalog)
 done = compact("db.events", delta_catalog_client=prod, mode="upsert", options={"key-columns": "id"}, branch="audit")
 assert_type(done, ModeResult)

@@ -86,7 +86,7 @@ def culprit(
 
     `keys` are those of a first compaction. If no file fits them, they are wrong, and not the files.
     """
-    table = catalog.table(table_id)
+    table = catalog.described(table_id)
     found = examined(catalog, table if table.keys else table.with_keys(keys), state)
     if found.misfits:
         if table.keys is None and not found.fitting:

@@ -203,7 +203,7 @@ class StreamWriter:
     def _restated(self, tables: Iterator[Rows], keys: TableKeys | None) -> tuple[DataFile, ...]:
         """The files of a restatement. They must fit each other; earlier files of the stream do not count."""
         options, files = WriteOptions(), list[DataFile]()
-        shape = StreamShape.of(self._catalog.table(self._table_id))
+        shape = StreamShape.of(self._catalog.described(self._table_id))
         with self._discarding(files, BaseException), _calling(files):
             for number, rows in enumerate(tables):
                 check_names(rows.schema.names, rows.name)
@@ -217,7 +217,7 @@ class StreamWriter:
     def _check_carried(self, files: Sequence[DataFile], state: StreamState, late: Sequence[Commit]) -> None:
         """Raise SchemaError where deltas that came meanwhile do not fit on top of a restatement's files."""
         if late:
-            shape = StreamShape.of(self._catalog.table(self._table_id))
+            shape = StreamShape.of(self._catalog.described(self._table_id))
             shape = shape.with_files([(OperationType.UPSERT, files)], self._measured)
             check_carried(shape, state, late, self._measured, "restated: restate again")
 
@@ -403,7 +403,7 @@ class StreamWriter:
         if state is None:
             return known if known is not None and known.keys == table.keys else StreamShape.of(table)
         if table.keys is None and state.compacted:
-            table = self._catalog.table(self._table_id)  # the first compaction came after we last read the table
+            table = self._catalog.described(self._table_id)  # the first compaction came after we last read the table
         self._known_shape = shape_of(table, state, known, self._indexed(state), self._measured)
         return self._known_shape
 

@@ -97,6 +97,10 @@ def vacuum(
     If the table is published, the snapshots or versions of that other table older than `age_min_s` are expired first,
     and files of the others stay. Nothing is deleted where that table cannot be read. Several calls may share what
     they know of it (`held`).
+
+    Examples:
+        >>> [found.bytes for found in deltacompact.vacuum(catalog, "orders", dry_run=True)]
+        [0]
     """
     expect.number("age_min_s", age_min_s)
     expect.flag("force", force)

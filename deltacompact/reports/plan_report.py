@@ -20,18 +20,19 @@ from typing import TYPE_CHECKING, Any
 
 from deltacompact.base.partitions import side_by_side
 from deltacompact.base.wording import counted, error_document
-from deltacompact.catalog.delta_streams import DeltaStreamCatalog
-from deltacompact.cli.decisions import FILES_SHOWN_MAX, forecast_documents, forecast_lines
-from deltacompact.cli.scale import WORST, Detail, worst_lines
-from deltacompact.cli.sizes import added, compacted_words, read_through, sizes_document, waiting_words
-from deltacompact.cli.words import NOTHING_HELD, Shown, minute, named, size
 from deltacompact.delta_streams.sizes import StreamSizes, sizes_of_parts
+from deltacompact.delta_streams.streams import Streams
 from deltacompact.executors.choose import Foreseen, foresee
 from deltacompact.job import CompactionJob, PartitionWork, Request, plan_work, prepare
 from deltacompact.planning.driver_work import driver_s
 from deltacompact.planning.lanes import Lane, sessions_at_once
 from deltacompact.planning.plan import CompactionPlan
 from deltacompact.planning.work import expected_s, together_s, work_of_plan
+from deltacompact.reports.decisions import FILES_SHOWN_MAX, forecast_documents, forecast_lines
+from deltacompact.reports.scale import WORST, Detail, worst_lines
+from deltacompact.reports.shown import html_table
+from deltacompact.reports.sizes import added, compacted_words, read_through, sizes_document, waiting_words
+from deltacompact.reports.words import NOTHING_HELD, Shown, minute, named, size
 from deltacompact.table.ports import NothingToDo
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class PlannedTotal:
         return f"expected: {wall}, {self.core_seconds:,.1f} core-seconds{cost}"
 
 
-def plan_report(catalog: DeltaStreamCatalog, request: Request, usd_per_core_hour: float | None = None) -> Shown:
+def plan_report(catalog: Streams, request: Request, usd_per_core_hour: float | None = None) -> Shown:
     """The plan of a compaction, partition by partition. Writes nothing and starts no cluster."""
     job = prepare(catalog, request)
     lanes, now_s = job.lanes, catalog.clock()
@@ -98,7 +99,7 @@ def plan_report(catalog: DeltaStreamCatalog, request: Request, usd_per_core_hour
     return Shown([about for about, _, _ in plans], errors, total)
 
 
-def _sizes(catalog: DeltaStreamCatalog, decided: CompactionPlan) -> StreamSizes:
+def _sizes(catalog: Streams, decided: CompactionPlan) -> StreamSizes:
     """What the plan folds. The log was read a moment ago, so it knows without a request when deltas were committed."""
     snapshot = decided.input
     state = catalog.log(snapshot.source_table_id, snapshot.partition).remembered
@@ -203,11 +204,19 @@ def _print_worst(out: Console, reports: Sequence[Report], detail: Detail) -> Non
             _print_plan(out, report, False)
     planned = [report for report in worst if _is_planned(report)]
     if planned:
-        head = ("seconds", "deltas", "rows", "bytes", "dead rows", "oldest (UTC)", "partition")
-        for line in worst_lines(head, list(map(_cells, planned))):
+        for line in worst_lines(_HEAD, list(map(_cells, planned))):
             out.print(line)
     for line in detail.rest(len(reports), "partition"):
         out.print(line)
+
+
+_HEAD = ("seconds", "deltas", "rows", "bytes", "dead rows", "oldest (UTC)", "partition")
+
+
+def plan_as_html(caption: str, shown: Shown) -> str:
+    """The partitions to compact, the ten worst of many, as a table."""
+    planned = [report for report in shown.document if _is_planned(report)]
+    return html_table(caption, _HEAD, map(_cells, Detail().chosen(planned, _badness)))
 
 
 def _cells(report: Report) -> tuple[str, ...]:

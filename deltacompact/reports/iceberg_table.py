@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from deltacompact.base.wording import counted
-from deltacompact.cli.words import moment
+from deltacompact.reports.words import moment
 
 if TYPE_CHECKING:
     from deltacompact.iceberg.table.content_files import Entry

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from deltacompact.base.wording import counted
-from deltacompact.cli.words import moment, size
 from deltacompact.delta_streams.sizes import StreamSizes
+from deltacompact.reports.words import moment, size
 
 AGES: Mapping[str, tuple[float, str]] = {
     "hour": (3600, "for less than an hour"),

@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any
 
 from deltacompact.base.model import CompactedDelta, DataFile, LifecycleState, Partition, Table
 from deltacompact.base.partitions import done_for_each, side_by_side
 from deltacompact.base.wording import counted, error_document
-from deltacompact.catalog.delta_streams import DeltaStreamCatalog
-from deltacompact.cli.scale import Detail, worst_lines
-from deltacompact.cli.sizes import Sizes, added, compacted_words, read_through, sizes_document, waiting_words
-from deltacompact.cli.words import Shown, at, in_columns, minute, moment, named, size
 from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.delta_streams.sizes import sizes_of
+from deltacompact.delta_streams.streams import Streams
 from deltacompact.index.primary_key_index import read_manifest
+from deltacompact.reports.scale import Detail, worst_lines
+from deltacompact.reports.shown import html_table
+from deltacompact.reports.sizes import Sizes, added, compacted_words, read_through, sizes_document, waiting_words
+from deltacompact.reports.words import Shown, at, in_columns, minute, moment, named, size
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+Counting = Callable[[str, int], AbstractContextManager[Callable[[], None]]]
+"""Tells what is being done, and to how many: what it yields is called for each. On a terminal it is a bar."""
+
+
+@contextlib.contextmanager
+def silently(doing: str, partitions: int) -> Iterator[Callable[[], None]]:
+    """Tells nobody."""
+    yield lambda: None
 
 
 def declared(table: Table) -> str:
@@ -39,30 +51,29 @@ _TABLES_AT_ONCE = 8
 """Tables whose partitions are looked for at a time: each asks the store for many at a time itself."""
 
 
-def catalog_document(catalog: DeltaStreamCatalog, quick: bool = False) -> Shown:
+def catalog_document(catalog: Streams, quick: bool = False, counting: Counting = silently) -> Shown:
     """The tables of a catalog, with the sizes of their streams unless `quick`. They are opened side by side."""
     names = catalog.tables()
     at_once = min(catalog.at_once, _TABLES_AT_ONCE)
-    there, errors = done_for_each(names, lambda name: (catalog.table(name), catalog.partitions(name)), at_once)
+    there, errors = done_for_each(names, lambda name: (catalog.described(name), catalog.partitions(name)), at_once)
     rows: dict[str, dict[str, Any]] = {
         table.table_id: {**_keys_document(table), "partitions": len(partitions)} for table, partitions in there
     }
     rows |= {name: {"table": name, "error": error_document(error)} for name, error in errors}
     unreadable: list[tuple[Any, Exception]] = []
     if not quick:
-        unreadable = _add_sizes(catalog, rows, [(table.table_id, each) for table, found in there for each in found])
+        unreadable = _add_sizes(
+            catalog, rows, [(table.table_id, each) for table, found in there for each in found], counting
+        )
     return Shown([rows[name] for name in names], tuple(error for _, error in (*errors, *unreadable)))
 
 
 def _add_sizes(
-    catalog: DeltaStreamCatalog, rows: dict[str, dict[str, Any]], streams: Sequence[tuple[str, Partition]]
+    catalog: Streams, rows: dict[str, dict[str, Any]], streams: Sequence[tuple[str, Partition]], counting: Counting
 ) -> list[tuple[Any, Exception]]:
     """Add sizes to the rows of tables. Of a table with streams that cannot be read, those of the others."""
-    from deltacompact.cli.console import err
-    from deltacompact.cli.progress import counting
-
     now_s = catalog.clock()
-    with counting(err, f"opening the streams of {counted(len(rows), 'table')}", len(streams)) as one_is_done:
+    with counting(f"opening the streams of {counted(len(rows), 'table')}", len(streams)) as one_is_done:
 
         def opened(stream: tuple[str, Partition]) -> tuple[str, dict[str, Any]]:
             try:
@@ -150,13 +161,10 @@ def _keys_document(table: Table) -> dict[str, Any]:
     }
 
 
-def table_document(catalog: DeltaStreamCatalog, table_id: str) -> Shown:
+def table_document(catalog: Streams, table_id: str, counting: Counting = silently) -> Shown:
     """Streams, versions, deltas and index of a table."""
-    from deltacompact.cli.console import err
-    from deltacompact.cli.progress import counting
-
     partitions, now_s = catalog.partitions(table_id), catalog.clock()
-    with counting(err, f"opening {table_id}", len(partitions)) as one_is_done:
+    with counting(f"opening {table_id}", len(partitions)) as one_is_done:
 
         def opened(partition: Partition) -> dict[str, Any] | Exception:
             try:
@@ -173,12 +181,12 @@ def table_document(catalog: DeltaStreamCatalog, table_id: str) -> Shown:
         else stream
         for partition, stream in zip(partitions, found, strict=True)
     ]
-    table = catalog.table(table_id)  # after the states: a first compaction declares the keys before its seal
+    table = catalog.described(table_id)  # after the states: a first compaction declares the keys before its seal
     errors = tuple(stream for stream in found if isinstance(stream, Exception))
     return Shown({**_keys_document(table), "streams": streams}, errors)
 
 
-def _stream_document(catalog: DeltaStreamCatalog, table_id: str, partition: Partition, now_s: float) -> dict[str, Any]:
+def _stream_document(catalog: Streams, table_id: str, partition: Partition, now_s: float) -> dict[str, Any]:
     versions_there = list(catalog.log(table_id, partition).chain())
     state = versions_there[-1]
     manifest = read_manifest(catalog.store, state.index) if state.index else None
@@ -253,6 +261,22 @@ def print_table(out: Console, shown: Shown, detail: Detail) -> None:
         _print_stream(out, stream, detail)
     for line in detail.rest(len(streams), "partition"):
         out.print(line)
+
+
+def table_as_html(shown: Shown) -> str:
+    """The partitions, the ten worst of many, as a table whose caption is what `show` says first."""
+    document, streams = shown.document, shown.document["streams"]
+    worst = Detail().chosen(streams, _badness)
+    rows = [
+        (
+            *(_size_cells(stream["sizes"]) if "sizes" in stream else ("failed",) * len(_SIZE_COLUMNS)),
+            named(stream["partition"]),
+        )
+        for stream in worst
+    ]
+    keys = ", ".join(document["primary_keys"] or ["not declared yet"])
+    caption = f"{document['table']}: primary keys {keys}; {counted(len(streams), 'partition')}"
+    return html_table(caption, (*_SIZE_COLUMNS, "partition"), rows)
 
 
 def _total_lines(streams: Sequence[dict[str, Any]]) -> Iterator[str]:
@@ -333,7 +357,7 @@ def _delta_lines(delta: dict[str, Any], detail: Detail) -> Iterator[str]:
         yield f"  {file['path']}  {counted(file['rows'], 'row')}, {size(file['bytes'])}"
 
 
-def versions_document(catalog: DeltaStreamCatalog, table_id: str) -> Shown:
+def versions_document(catalog: Streams, table_id: str) -> Shown:
     """The versions of each partition, oldest first."""
     from deltacompact.delta_streams.versions import versions
 

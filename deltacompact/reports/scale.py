@@ -8,17 +8,14 @@
 
 from __future__ import annotations
 
-import functools
 import heapq
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-import click
-
 from deltacompact.base.wording import counted
-from deltacompact.cli.words import clipped, in_columns
+from deltacompact.reports.words import clipped, in_columns
 
 WORST = 10
 """So many of more partitions are printed."""
@@ -48,20 +45,6 @@ class Detail:
         if self.verbose or count <= WORST:
             return []
         return [f"and {counted(count - WORST, f'more {thing}')}: --verbose prints all"]
-
-
-def detail_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """--verbose and --files, which `detail_of` reads."""
-    options = (
-        click.option("--verbose", is_flag=True, help="Print everything. Default: totals, and the ten worst of many."),
-        click.option("--files", is_flag=True, help="Print a line for each file."),
-    )
-    return functools.reduce(lambda wrapped, option: option(wrapped), reversed(options), command)
-
-
-def detail_of(options: Mapping[str, Any]) -> Detail:
-    """What the options of a command line say."""
-    return Detail(options["verbose"], options["files"])
 
 
 def worst_lines(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:

@@ -1,0 +1,444 @@
+"""One table of delta streams: what a user does with it, by the names of the commands.
+
+    orders = catalog.table("orders")
+    orders.append(rows, {"day": "1995-04-03"})      deltacompact append  ./lake orders rows.parquet --partition …
+    orders.compact()                                deltacompact compact ./lake orders
+    orders.read(columns=["id"])                     deltacompact read    ./lake orders --column id
+
+The functions of the package (`deltacompact.compact`, `check`, `vacuum`, …) and the methods of the catalog do the same.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Unpack, overload
+
+from deltacompact.base.errors import InputError
+from deltacompact.base.events import EventSink
+from deltacompact.base.model import Appended, ContentType, Delta, Partition, SchemaMode, Table, TableKeys
+from deltacompact.delta_streams.streams import VACUUM_AGE_MIN_S
+
+if TYPE_CHECKING:  # imported when they are used: `show` must not wait for them
+    import pyarrow as pa
+
+    from deltacompact.arguments import CompactionArguments
+    from deltacompact.catalog.delta_stream_calls import ChangeEventOptions, DeltaStreamCalls, TokenLike
+    from deltacompact.catalog.table_plan import TablePlan
+    from deltacompact.delta_streams.history import VersionMade
+    from deltacompact.delta_streams.log.state import StreamState
+    from deltacompact.delta_streams.scan import Selection
+    from deltacompact.delta_streams.versions import VersionInfo
+    from deltacompact.maintenance.check import CheckResult
+    from deltacompact.maintenance.vacuum.vacuum import VacuumResult
+    from deltacompact.publication.publication import PublicationResult
+    from deltacompact.results import CompactionResult
+
+Values = Mapping[str, Any] | Partition | None
+"""The values of one partition, by partition key; None: there are no partition keys, or all partitions."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class DeltaStreamTable:
+    """A table of delta streams, by what users do with it. `catalog.table("orders")` gives one; making it reads nothing.
+
+    It has no state of its own, and may be used from several threads and processes.
+    """
+
+    _catalog: DeltaStreamCalls
+    _table_id: str
+
+    def __repr__(self) -> str:
+        return f"{self._catalog!r}.table({self._table_id!r})"
+
+    def __str__(self) -> str:
+        """What `show` prints: totals, and the ten worst of many partitions."""
+        from deltacompact.reports.scale import Detail
+        from deltacompact.reports.shown import printed
+        from deltacompact.reports.table_report import print_table, table_document
+
+        shown = table_document(self._catalog, self._table_id)
+        return printed(lambda out: print_table(out, shown, Detail()))
+
+    def _repr_html_(self) -> str:
+        """The partitions as a table, the ten worst of many: for notebooks."""
+        from deltacompact.reports.table_report import table_as_html, table_document
+
+        return table_as_html(table_document(self._catalog, self._table_id))
+
+    def __dir__(self) -> list[str]:
+        """A user's words: Tab shows no other."""
+        return sorted(name for name in object.__dir__(self) if name[:1] != "_" or name[:2] == "__")
+
+    # What is declared
+
+    @property
+    def table_id(self) -> str:
+        """Its name in the catalog."""
+        return self._table_id
+
+    @property
+    def partition_keys(self) -> tuple[str, ...]:
+        """In the order of their declaration."""
+        return tuple(self._declared.partition_keys)
+
+    @property
+    def keys(self) -> TableKeys | None:
+        """Primary keys and sort keys. None: the first compaction will declare them."""
+        return self._declared.keys
+
+    @property
+    def tombstone_retention(self) -> int | None:
+        """For how many stream positions a keyed delete blocks older upserts. None: for ever."""
+        return self._declared.tombstone_retention
+
+    @property
+    def schema_mode(self) -> SchemaMode:
+        """Whether appends may add columns."""
+        return self._declared.schema_mode
+
+    @property
+    def source_table_id(self) -> str | None:
+        """The table whose destination this one is, if it is one."""
+        return self._declared.source_table_id
+
+    @property
+    def publication(self) -> str | None:
+        """The Iceberg or Delta table that shows the rows, if there is one."""
+        return self._catalog.publication(self._table_id)
+
+    def partitions(self) -> list[Partition]:
+        """The partitions that hold a stream."""
+        return self._catalog.partitions(self._table_id)
+
+    def declare_schema_mode(self, mode: SchemaMode | str) -> None:
+        """Declare whether appends may add columns: "merge" or "fixed"."""
+        self._catalog.declare_schema_mode(self._table_id, mode)
+
+    # Writing
+
+    @overload
+    def append(
+        self,
+        tables: Any,
+        partition: Values = None,
+        operation: str = "upsert",
+        stream_position: int | None = None,
+        token: TokenLike = None,
+        *,
+        force_position: bool = False,
+        schema_mode: SchemaMode | str | None = None,
+    ) -> Delta: ...
+    @overload
+    def append(
+        self,
+        tables: Any,
+        partition: Values = None,
+        operation: str = "upsert",
+        stream_position: int | None = None,
+        token: TokenLike = None,
+        *,
+        force_position: bool = False,
+        schema_mode: SchemaMode | str | None = None,
+        **changes: Unpack[ChangeEventOptions],
+    ) -> Appended: ...
+    def append(
+        self,
+        tables: Any,
+        partition: Values = None,
+        operation: str = "upsert",
+        stream_position: int | None = None,
+        token: TokenLike = None,
+        *,
+        force_position: bool = False,
+        schema_mode: SchemaMode | str | None = None,
+        **changes: Unpack[ChangeEventOptions],
+    ) -> Delta | Appended:
+        """Commit rows as one delta, or change events as one commit a partition.
+
+        tables             a pyarrow Table, a pandas or Polars frame, any object with rows, or a list: one file each
+        partition          the values of the partition keys, by name
+        operation          "upsert", or "delete" of the keys in the rows
+        stream_position    int64, greater than all before it (default: milliseconds since the epoch)
+        token              a name, or a producer and the number of its batch: ("etl", 7). A known one commits nothing
+        force_position     allow a position of more than a year ahead
+        schema_mode        "fixed" refuses new columns, "merge" adds them (default: the table's)
+        changes            operation_column, upsert_values, delete_values, partition_by, format: see
+                           `DeltaStreamCatalog.append`, which also says what is raised
+
+        Examples:
+            >>> orders.append(pa.table({"id": [4], "status": ["new"]})).rows
+            1
+            >>> orders.append(pa.table({"id": [3]}), operation="delete", token=("etl", 7)).committed
+            True
+        """
+        return self._catalog.append(
+            self._table_id,
+            tables,
+            partition,
+            operation,
+            stream_position,
+            token,
+            force_position=force_position,
+            schema_mode=schema_mode,
+            **changes,
+        )
+
+    @overload
+    def append_files(
+        self,
+        sources: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
+        partition: Values = None,
+        operation: str = "upsert",
+        stream_position: int | None = None,
+        token: TokenLike = None,
+        *,
+        reference: bool = False,
+        content_type: ContentType | None = None,
+        force_position: bool = False,
+        schema_mode: SchemaMode | str | None = None,
+    ) -> Delta: ...
+    @overload
+    def append_files(
+        self,
+        sources: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
+        partition: Values = None,
+        operation: str = "upsert",
+        stream_position: int | None = None,
+        token: TokenLike = None,
+        *,
+        reference: bool = False,
+        content_type: ContentType | None = None,
+        force_position: bool = False,
+        schema_mode: SchemaMode | str | None = None,
+        **changes: Unpack[ChangeEventOptions],
+    ) -> Appended: ...
+    def append_files(
+        self,
+        sources: Sequence[str | os.PathLike[str]] | str | os.PathLike[str],
+        partition: Values = None,
+        operation: str = "upsert",
+        stream_position: int | None = None,
+        token: TokenLike = None,
+        *,
+        reference: bool = False,
+        content_type: ContentType | None = None,
+        force_position: bool = False,
+        schema_mode: SchemaMode | str | None = None,
+        **changes: Unpack[ChangeEventOptions],
+    ) -> Delta | Appended:
+        """Commit files as one delta: copied into the catalog, or (`reference`) where they are.
+
+        `sources` are local paths or URIs, or one of them; the other arguments are those of `append`. Raises InputError
+        for a file that cannot be read: see `DeltaStreamCatalog.append_files`.
+        """
+        return self._catalog.append_files(
+            self._table_id,
+            sources,
+            partition,
+            operation,
+            stream_position,
+            token,
+            reference=reference,
+            content_type=content_type,
+            force_position=force_position,
+            schema_mode=schema_mode,
+            **changes,
+        )
+
+    def restate(self, tables: Any, partition: Mapping[str, Any] | None = None) -> StreamState:
+        """Replace a partition's contents by these rows. Deltas that are committed meanwhile stay on top."""
+        return self._catalog.restate(self._table_id, tables, partition)
+
+    # Reading
+
+    def read(self, partition: Values = None, **selection: Unpack[Selection]) -> pa.Table:
+        """The live rows of one partition, or of all: one snapshot for each partition.
+
+        columns    names, in the order in which they are wanted (default: all)
+        filter     a pyarrow expression, or (column, operator, value) in a list
+        version    an older version of the partition, by name or number (default: the newest)
+
+        Raises NotFoundError for an unknown partition or version, InputError for an unknown column.
+
+        Examples:
+            >>> orders.read(columns=["id"]).to_pylist()
+            [{'id': 2}, {'id': 3}]
+        """
+        return self._catalog.read(self._table_id, partition, **selection)
+
+    def scan(self, partition: Values = None, **selection: Unpack[Selection]) -> pa.RecordBatchReader:
+        """The live rows batch by batch, for tables that do not fit in memory. Arguments as for `read`.
+
+        Examples:
+            >>> sum(batch.num_rows for batch in orders.scan())
+            2
+        """
+        return self._catalog.scan(self._table_id, partition, **selection)
+
+    def export(self, target: str, partition: Values = None, version: str | None = None) -> int:
+        """Write the live rows to one file, .parquet, .feather, .orc or .csv, and return how many there are."""
+        from deltacompact.delta_streams.scan import export_table
+
+        return export_table(self._catalog, self._table_id, target, partition, version)
+
+    def compacted_files(self, partition: Values = None) -> list[str]:
+        """Paths or URIs of the live compacted files, for engines that read lists: duckdb.read_parquet(files)."""
+        return self._catalog.compacted_files(self._table_id, partition)
+
+    # Upkeep
+
+    def plan(self, **chosen: Unpack[CompactionArguments]) -> TablePlan:
+        """What `compact` with these arguments would do, partition by partition, and why. Writes nothing.
+
+        Raises InputError for bad arguments. An error of one partition is in its part of the plan.
+
+        Examples:
+            >>> orders.plan()
+            plan of 'orders': 1 partition: 1 to compact, 0 with nothing to do, 0 failed
+        """
+        from deltacompact.arguments import check_names, request_of
+        from deltacompact.catalog.table_plan import plan_of
+
+        check_names("plan", chosen)
+        return plan_of(self._catalog, request_of(self._table_id, **chosen))
+
+    def compact(
+        self,
+        *,
+        desired_sla: int | None = None,
+        sns_event_topic_arn: str | None = None,
+        event_sinks: Sequence[EventSink] = (),
+        **chosen: Unpack[CompactionArguments],
+    ) -> CompactionResult:
+        """Fold the deltas: one live row for each primary key. Arguments and errors: see `deltacompact.compact`.
+
+        Examples:
+            >>> orders.compact(rows_per_compacted_file=1_000_000)
+            compaction of 'orders': 1 partition: 1 compacted, 0 with nothing to do, 0 failed
+        """
+        from deltacompact.arguments import check_names, request_of, sinks_of
+        from deltacompact.job import compact_job
+
+        check_names("compact", chosen)
+        sinks = sinks_of(event_sinks, sns_event_topic_arn, desired_sla)
+        return compact_job(self._catalog, request_of(self._table_id, **chosen), sinks)
+
+    def check(self, partition: Values = None, *, quick: bool = False) -> list[CheckResult]:
+        """Verify log, files and index, one result for each partition. Nothing is repaired.
+
+        `quick` decodes no column and compares no digest.
+
+        Examples:
+            >>> [found.problems for found in orders.check()]
+            [()]
+        """
+        from deltacompact.maintenance.check import check
+
+        return check(self._catalog, self._table_id, partition, quick=quick)
+
+    def vacuum(
+        self,
+        partition: Values = None,
+        *,
+        age_min_s: float = VACUUM_AGE_MIN_S,
+        force: bool = False,
+        dry_run: bool = False,
+        full: bool = False,
+    ) -> list[VacuumResult]:
+        """Delete files that nothing reaches any more, one result for each partition.
+
+        age_min_s    of what is deleted, in seconds, since the compaction that dropped it (default: 3 days)
+        force        allow less than 3 days: only while no reader, writer or compaction runs
+        dry_run      delete nothing, and say what would go
+        full         read the whole history, not only what came since the last vacuum
+
+        Raises InputError for too small an age, CorruptionError where stored objects contradict each other.
+
+        Examples:
+            >>> [found.deleted for found in orders.vacuum(dry_run=True)]
+            [()]
+        """
+        from deltacompact.maintenance.vacuum.vacuum import vacuum
+
+        return vacuum(
+            self._catalog, self._table_id, partition, age_min_s=age_min_s, force=force, dry_run=dry_run, full=full
+        )
+
+    # Versions
+
+    def versions(self, partition: Values = None) -> list[VersionInfo]:
+        """Every version of each partition, the oldest first, and whether it is retained: may be read or gone back to.
+
+        Examples:
+            >>> orders.versions()[0]
+            version 0 of (all): retained, 0 rows
+        """
+        from deltacompact.delta_streams.versions import versions
+
+        return [
+            found for chosen in self._chosen(partition) for found in versions(self._catalog, self._table_id, chosen)
+        ]
+
+    def history(self, partition: Values = None) -> list[VersionMade]:
+        """What made each version of each partition, and when, the oldest first.
+
+        Examples:
+            >>> [made.operation for made in orders.history()]
+            ['create', 'compact']
+        """
+        from deltacompact.delta_streams.history import history
+
+        return [made for chosen in self._chosen(partition) for made in history(self._catalog, self._table_id, chosen)]
+
+    def rollback(self, version: str, partition: Values = None) -> StreamState:
+        """Go back to the contents of a retained version, by name or number. Commits after it are dropped.
+
+        Returns the new version. Raises NotFoundError, InputError where it is active or too old, ConflictError where a
+        compaction or a restatement came first.
+
+        Examples:
+            >>> orders.rollback("0").version[:2]
+            '2-'
+        """
+        from deltacompact.delta_streams.versions import rollback
+
+        return rollback(self._catalog, self._table_id, version, partition)
+
+    def retract(self, position: int | None = None, partition: Values = None, *, file: str | None = None) -> StreamState:
+        """Take out the delta at a stream position that is not compacted yet, or one file, compacted or not.
+
+        What cannot be read or folded blocks its partition until it is taken out. Raises InputError where no such delta
+        waits, NotFoundError for an unknown file, ConflictError where another version came first.
+        """
+        from deltacompact.delta_streams.taking_out import retract_file
+        from deltacompact.delta_streams.versions import retract
+
+        if (position is None) == (file is None):
+            raise InputError("name what is to be taken out: either a position or a file")
+        if file is not None:
+            return retract_file(self._catalog, self._table_id, file, partition)
+        assert position is not None
+        return retract(self._catalog, self._table_id, position, partition)
+
+    # Other engines
+
+    def publish(self, to: str | None = None, partition: Values = None) -> PublicationResult:
+        """Show the compacted rows in an Iceberg or a Delta table, now and after every compaction.
+
+        `to` is "iceberg://NAME/ns.table", "delta:///PATH" or "delta://s3://BUCKET/PATH"; without it, repair what a
+        crash has left undone. See `DeltaStreamCatalog.publish`.
+        """
+        return self._catalog.publish(self._table_id, to, partition)
+
+    def stop_publishing(self) -> str | None:
+        """Publish no more. Returns the Iceberg or Delta table that stays as it is, if any: drop it yourself."""
+        return self._catalog.stop_publishing(self._table_id)
+
+    @property
+    def _declared(self) -> Table:
+        return self._catalog.described(self._table_id)
+
+    def _chosen(self, partition: Values) -> list[Partition]:
+        return self._catalog.chosen(self._table_id, partition)

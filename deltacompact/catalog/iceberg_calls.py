@@ -1,0 +1,249 @@
+"""What an Iceberg catalog does with tables. Each call names the table, "namespace.table".
+
+catalog.rewrite("ns.t", {"delete-file-threshold": "1"})     a RewriteResult
+catalog.convert("ns.t")                                     a ConvertResult
+catalog.upsert("ns.t", {"key-columns": "id"})               an UpsertResult
+catalog.maintain("ns.t", expire_snapshots=True)             a MaintainResult
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from deltacompact.base import expect
+from deltacompact.base.errors import InputError
+from deltacompact.base.events import EventSink, fan_out, no_sink
+from deltacompact.base.settings import Settings
+from deltacompact.iceberg.commit.patience import Patience
+from deltacompact.iceberg.table import pyiceberg_door
+from deltacompact.iceberg.table.metadata import MAIN, PUBLICATION, Snapshot, TableMetadata
+from deltacompact.iceberg.table.table_state import StateReader, TableState
+from deltacompact.iceberg_modes.convert.mode import CONVERT
+from deltacompact.iceberg_modes.modes import mode_named
+from deltacompact.iceberg_modes.rewrite.mode import REWRITE
+from deltacompact.iceberg_modes.upsert.mode import UPSERT
+from deltacompact.sinks.openlineage import lineage_sinks
+
+if TYPE_CHECKING:  # a mode is imported when it is run: `show` must not wait for it
+    from deltacompact.iceberg.comparison import Comparison
+    from deltacompact.iceberg_modes.convert.plan import ConvertPlan
+    from deltacompact.iceberg_modes.convert.result import ConvertResult
+    from deltacompact.iceberg_modes.driver import ModeRun
+    from deltacompact.iceberg_modes.expected import Expected
+    from deltacompact.iceberg_modes.maintain.maintain import MaintainResult
+    from deltacompact.iceberg_modes.mode import Mode, Plan, Result
+    from deltacompact.iceberg_modes.rewrite.plan import RewritePlan
+    from deltacompact.iceberg_modes.rewrite.result import RewriteResult
+    from deltacompact.iceberg_modes.totals import BranchTotals
+    from deltacompact.iceberg_modes.upsert.plan import UpsertPlan
+    from deltacompact.iceberg_modes.upsert.result import UpsertResult
+    from deltacompact.iceberg_modes.watching import WatchedBranch
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergCalls:
+    """The calls of an Iceberg catalog that name a table."""
+
+    _catalog: Any
+
+    @property
+    def name(self) -> str:
+        return str(self._catalog.name)
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        """As PyIceberg was configured: type, uri, warehouse, …"""
+        return {name: str(value) for name, value in self._catalog.properties.items()}
+
+    def tables(self) -> list[str]:
+        """All tables, by `namespace.table`. Raises InputError where the catalog does not list them."""
+        return sorted(".".join(identifier) for identifier in pyiceberg_door.listed(self._catalog))
+
+    @property
+    def at_once(self) -> int:
+        """How many threads may ask the catalog."""
+        return pyiceberg_door.asked_at_once(self._catalog)
+
+    def metadata(self, table_id: str) -> TableMetadata:
+        """What the catalog says of a table, in one answer."""
+        return self._table(table_id).metadata
+
+    def planned(
+        self, mode: Mode[Plan, Result], table_id: str, options: Mapping[str, Any] | None = None, branch: str = MAIN
+    ) -> Plan:
+        """What a mode would do with a branch. Writes nothing."""
+        return self._call(mode, table_id, options, branch).plan()
+
+    def planned_with_totals(
+        self, mode: Mode[Plan, Result], table_id: str, options: Mapping[str, Any] | None = None, branch: str = MAIN
+    ) -> tuple[Plan, BranchTotals, BranchTotals]:
+        """The plan, and what the branch is made of before it is carried out, and about afterwards."""
+        return self._call(mode, table_id, options, branch).plan_with_totals()
+
+    def run(
+        self,
+        mode: Mode[Plan, Result],
+        table_id: str,
+        options: Mapping[str, Any] | None = None,
+        branch: str = MAIN,
+        settings: Settings | None = None,
+        plan: str | bytes | None = None,
+        emit: EventSink = no_sink,
+    ) -> Result:
+        """Do to a branch what the mode does. `plan`: the JSON of a plan to carry out, with its own options.
+
+        Before that, what a session that died had written is committed. `emit` gets WaitingForSession, ModeStarted,
+        GroupWritten, GroupsCommitted and ModeFinished events.
+        Raises InputError for a bad name or option, before any work, and ConflictError if other writers came first.
+        """
+        lineage = lineage_sinks(f"iceberg://{self.name}")
+        emit = fan_out([emit, *lineage]) if lineage else emit
+        return self._call(mode, table_id, options, branch, settings, emit).run(plan)
+
+    def expected(self, plan: RewritePlan | ConvertPlan | UpsertPlan, settings: Settings | None = None) -> Expected:
+        """How long carrying out a plan is expected to take. Starts no cluster."""
+        from deltacompact.executors.choose import foresee, lane_for
+
+        settings = settings or Settings()
+        there = foresee(settings, lane_for(settings, plan.rows, plan.bytes))
+        return replace(mode_named(plan.mode).steps().expected(plan, there.capacity), start_s=there.start_s)
+
+    def plan(self, table_id: str, options: Mapping[str, Any] | None = None, branch: str = MAIN) -> RewritePlan:
+        """What a rewrite of a branch would do. Writes nothing."""
+        return self.planned(REWRITE, table_id, options, branch)
+
+    def rewrite(
+        self,
+        table_id: str,
+        options: Mapping[str, Any] | None = None,
+        branch: str = MAIN,
+        settings: Settings | None = None,
+        plan: str | bytes | None = None,
+        emit: EventSink = no_sink,
+    ) -> RewriteResult:
+        """Rewrite a branch with all deletes applied. See `run`."""
+        return self.run(REWRITE, table_id, options, branch, settings, plan, emit)
+
+    def plan_conversion(
+        self, table_id: str, options: Mapping[str, Any] | None = None, branch: str = MAIN
+    ) -> ConvertPlan:
+        """What a conversion of a branch would do. Writes nothing."""
+        return self.planned(CONVERT, table_id, options, branch)
+
+    def convert(
+        self,
+        table_id: str,
+        options: Mapping[str, Any] | None = None,
+        branch: str = MAIN,
+        settings: Settings | None = None,
+        plan: str | bytes | None = None,
+        emit: EventSink = no_sink,
+    ) -> ConvertResult:
+        """Turn the equality deletes of a branch into deletes by position. See `run`."""
+        return self.run(CONVERT, table_id, options, branch, settings, plan, emit)
+
+    def plan_upsert(self, table_id: str, options: Mapping[str, Any] | None = None, branch: str = MAIN) -> UpsertPlan:
+        """What an upsert of a branch would compare. Writes nothing."""
+        return self.planned(UPSERT, table_id, options, branch)
+
+    def upsert(
+        self,
+        table_id: str,
+        options: Mapping[str, Any] | None = None,
+        branch: str = MAIN,
+        settings: Settings | None = None,
+        plan: str | bytes | None = None,
+        emit: EventSink = no_sink,
+    ) -> UpsertResult:
+        """Mark all rows of a branch as dead but the newest of each key. See `run`."""
+        return self.run(UPSERT, table_id, options, branch, settings, plan, emit)
+
+    def maintain(
+        self,
+        table_id: str,
+        *,
+        expire_snapshots: bool = False,
+        rewrite_manifests: bool = False,
+        remove_orphans: bool = False,
+        dry_run: bool = False,
+        branch: str = MAIN,
+        options: Mapping[str, Any] | None = None,
+        say: Callable[[str], None] = lambda line: None,
+    ) -> MaintainResult:
+        """Expire snapshots, rewrite the manifests of a branch, remove orphans: what is asked for, in this order.
+
+        A dry run writes nothing and says what would go. `say` is told of the progress. Raises InputError before any
+        work, ConflictError, or OutcomeUnknownError if the catalog did not say what it did; then no file was deleted.
+        """
+        from deltacompact.iceberg_modes.maintain.maintain import Maintain
+
+        work = Maintain(self._table(table_id), branch, _named(options), dry_run, say=say)
+        return work.run(expire_snapshots, rewrite_manifests, remove_orphans)
+
+    def state(self, table_id: str, branch: str = MAIN) -> TableState:
+        """A branch as it is now: its live data files and delete files."""
+        table = self._table(table_id)
+        return StateReader(table.store).read(table.metadata, branch)
+
+    def comparison(
+        self, table_id: str, branch: str = MAIN, before: int | None = None, after: int | None = None
+    ) -> Comparison:
+        """Which two snapshots of a branch must have the same rows: see comparison.py."""
+        from deltacompact.iceberg.comparison import comparison
+
+        return comparison(self._table(table_id).metadata, branch, before, after)
+
+    def counted(self, table_id: str, snapshot_id: int) -> int | None:
+        """The rows of a snapshot as PyIceberg counts them. None: it cannot read equality deletes."""
+        return self._table(table_id).counted(snapshot_id)
+
+    def watched(self, table_id: str, branch: str = MAIN) -> WatchedBranch:
+        """A branch that is looked at again and again: only what is new is read."""
+        from deltacompact.iceberg_modes.watching import WatchedBranch
+
+        return WatchedBranch(self._catalog, table_id, branch)
+
+    def committed_by(self, table_id: str, work: str) -> tuple[Snapshot, ...]:
+        """The snapshots that attempts at some work ("run-1/1/1", "run-1/2/1", …) have committed, the oldest first."""
+        from deltacompact.iceberg.commit.attempts import committed_by
+
+        return committed_by(self._table(table_id).metadata.snapshots.values(), work)
+
+    def _call(
+        self,
+        mode: Mode[Plan, Result],
+        table_id: str,
+        options: Mapping[str, Any] | None,
+        branch: str,
+        settings: Settings | None = None,
+        emit: EventSink = no_sink,
+    ) -> ModeRun[Plan, Result]:
+        from deltacompact.iceberg_modes.driver import ModeRun
+
+        table = self._compactable(table_id)
+        chosen = mode.read_options(_named(options), table.metadata.properties)
+        return ModeRun(table, branch, chosen, settings or Settings(), emit=emit, mode=mode)
+
+    def _compactable(self, table_id: str) -> pyiceberg_door.IcebergTable:
+        """The table, unless its files belong to somebody else or nothing could be committed. Raises InputError."""
+        table = self._table(table_id)
+        Patience.of(table.metadata.properties)  # a bad one is refused before any work
+        if (owner := table.metadata.properties.get(PUBLICATION)) is not None:
+            raise InputError(
+                f"Iceberg table {table_id!r} is a publication: its files belong to the delta table in {owner}; "
+                "compact that one"
+            )
+        return table
+
+    def _table(self, table_id: str) -> pyiceberg_door.IcebergTable:
+        expect.text_or_none("the table", table_id)
+        return pyiceberg_door.IcebergTable.load(self._catalog, table_id)
+
+
+def _named(options: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """Options by their names. Raises InputError for anything else."""
+    if not isinstance(options or {}, Mapping):
+        raise InputError(f"options is {options!r}, it must be a dict of option names")
+    return options or {}

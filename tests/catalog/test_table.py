@@ -1,0 +1,193 @@
+"""The table first: `catalog.table("orders")` has what the commands do, by their names, for both kinds of catalogs.
+
+dir(table)         a user's words, and no other: Tab shows them
+repr(table)        a line
+print(table)       what `show` prints
+a notebook         a small table, in which values are no markup
+>>>                the examples of docstrings run here
+"""
+
+from __future__ import annotations
+
+import doctest
+import pickle
+
+import pyarrow as pa
+import pytest
+from iceberg_lake import Lake
+
+import deltacompact
+from deltacompact import DeltaStreamCatalog, DeltaStreamTable, IcebergCatalog, IcebergCatalogTable, InputError, cli
+from deltacompact.catalog.delta_stream_calls import DeltaStreamCalls
+from deltacompact.storage.memory import MemoryStore
+
+STREAMS = [
+    *("append", "append_files", "check", "compact", "compacted_files", "declare_schema_mode", "export", "history"),
+    *("keys", "partition_keys", "partitions", "plan", "publication", "publish", "read", "restate", "retract"),
+    *("rollback", "scan", "schema_mode", "source_table_id", "stop_publishing", "table_id", "tombstone_retention"),
+    *("vacuum", "versions"),
+]
+ICEBERG = ["compact", "history", "maintain", "plan", "table_id"]
+
+
+@pytest.fixture
+def catalog(tmp_path):
+    catalog = deltacompact.open_catalog(tmp_path / "lake")
+    orders = catalog.create_table("orders", primary_keys=["id"])
+    orders.append(pa.table({"id": [1, 2, 3], "status": ["new"] * 3}))
+    orders.compact()
+    orders.append(pa.table({"id": [1]}), operation="delete")
+    return catalog
+
+
+@pytest.fixture(scope="module")
+def iceberg(tmp_path_factory):
+    lake = Lake(tmp_path_factory.mktemp("lake"), "prod")
+    lake.catalog.create_namespace("db")
+    lake.create("db.orders", pa.schema([("id", pa.int64())]))
+    lake.append("db.orders", pa.table({"id": [1, 2, 3]}))
+    lake.delete_by_key("db.orders", {"id": [1]})
+    return deltacompact.open_catalog(lake.catalog)
+
+
+def words(thing):
+    return [name for name in dir(thing) if not name.startswith("_")]
+
+
+def test_tab_shows_a_users_words(catalog, iceberg):
+    assert words(catalog.table("orders")) == STREAMS
+    assert words(iceberg.table("db.orders")) == ICEBERG
+    for name in (*words(catalog), *words(iceberg)):
+        assert hasattr(catalog, name) or hasattr(iceberg, name)
+    assert {"table", "create_table", "read"} <= set(words(catalog)) and not {"log", "state", "clock"} & set(
+        words(catalog)
+    )
+    assert {"table", "tables"} <= set(words(iceberg)) and not {"run", "planned", "watched"} & set(words(iceberg))
+    assert words(deltacompact) == sorted(deltacompact.__all__)
+
+
+def test_every_public_name_is_documented(catalog, iceberg):
+    for thing in (DeltaStreamTable, IcebergCatalogTable, DeltaStreamCatalog, IcebergCatalog):
+        for name in (name for name in vars(thing) if not name.startswith("_")):
+            assert getattr(thing, name).__doc__, f"{thing.__name__}.{name}"
+
+
+def test_the_table_does_what_the_functions_do(catalog):
+    orders = catalog.table("orders")
+    assert orders.keys.primary == ("id",) and orders.partitions() == catalog.partitions("orders")
+    assert orders.read().equals(catalog.read("orders")) and orders.scan().read_all().num_rows == 2
+    assert orders.check() == deltacompact.check(catalog, "orders")
+    assert orders.vacuum(dry_run=True) == deltacompact.vacuum(catalog, "orders", dry_run=True)
+    assert orders.plan().document[0]["delta_rows"] == 1 and not orders.plan().nothing_to_do
+    assert orders.compact().sessions[0].deleted == 1
+    assert orders.plan().nothing_to_do
+    assert orders == catalog.table("orders") and pickle.loads(pickle.dumps(orders)).read().equals(orders.read())
+
+
+def test_history_says_what_made_each_version(catalog, tmp_path):
+    orders = catalog.table("orders")
+    orders.compact()
+    orders.rollback("1")
+    orders.restate(pa.table({"id": [7], "status": ["x"]}))
+    orders.compact()
+    (file,) = orders.compacted_files()
+    orders.retract(file=file.partition("/lake/")[2])
+    made = orders.history()
+    assert [each.operation for each in made] == [
+        "create",
+        "compact",
+        "compact",
+        "rollback",
+        "restate",
+        "compact",
+        "retract",
+    ]
+    assert [each.rows for each in made] == [0, 3, 2, 3, 0, 1, 0]
+    times = [each.time for each in made[1:]]
+    assert times == sorted(times) and made[0].time is None
+    assert [each.version for each in orders.versions()] == [each.version for each in made]
+
+
+def test_a_line_a_screen_and_a_notebook(catalog, capfd):
+    orders = catalog.table("orders")
+    assert repr(orders) == f"open_catalog('{catalog.where}').table('orders')"
+    assert cli.run(["show", catalog.where, "orders"]) == 0
+    assert str(orders) + "\n" == capfd.readouterr().out
+    assert cli.run(["plan", catalog.where, "orders"]) == 0
+    assert str(orders.plan()) + "\n" == capfd.readouterr().out
+    assert "<caption>orders: primary keys id; 1 partition</caption>" in orders._repr_html_()
+    assert repr(orders.plan()) == "plan of 'orders': 1 partition: 1 to compact, 0 with nothing to do, 0 failed"
+    assert repr(orders.compact()) == "compaction of 'orders': 1 partition: 1 compacted, 0 with nothing to do, 0 failed"
+
+
+def test_values_are_no_markup():
+    catalog = DeltaStreamCatalog(MemoryStore())
+    table = catalog.create_table("t", ["<i>"], ["id"])
+    table.append(pa.table({"id": [1]}), {"<i>": "<script>"})
+    for shown in (table._repr_html_(), table.plan()._repr_html_()):
+        assert "<script>" not in shown and "&lt;i&gt;=&lt;script&gt;" in shown
+
+
+def test_of_many_partitions_a_screen_is_shown():
+    catalog = DeltaStreamCatalog(MemoryStore())
+    table = catalog.create_table("t", ["p"], ["id"])
+    for number in range(30):
+        table.append(pa.table({"id": [1]}), {"p": number})
+    assert len(str(table).splitlines()) < 24 and len(str(table.plan()).splitlines()) < 24
+    assert table._repr_html_().count("<tr>") == table.plan()._repr_html_().count("<tr>") == 11
+
+
+def test_a_table_of_an_iceberg_catalog(iceberg, capfd):
+    orders = iceberg.table("db.orders")
+    assert orders.plan("convert").mode == "convert"
+    assert [made.operation for made in orders.history()] == ["append", "delete"]
+    assert "data file" in str(orders) and "<td>equality delete files</td>" in orders._repr_html_()
+    assert repr(orders) == "open_catalog('iceberg://prod').table('db.orders')"
+    assert type(orders.compact("convert")).__name__ == "ConvertResult"
+    assert orders.maintain(expire_snapshots=True, dry_run=True).expire_snapshots is not None
+    with pytest.raises(deltacompact.NotFoundError, match=r"no table 'db\.none'"):
+        iceberg.table("db.none")
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "told"),
+    [
+        (lambda catalog: catalog.table(3), InputError, r"table_id is 3 \(int\), it must be a string"),
+        (lambda catalog: catalog.table("none"), deltacompact.NotFoundError, "table 'none' does not exist in"),
+        (lambda catalog: catalog.table("orders").append("rows.csv"), InputError, "append_files appends"),
+        (lambda catalog: catalog.table("orders").append(), TypeError, r"append\(\) missing .* 'tables'"),
+        (lambda catalog: catalog.table("orders").compact(partition={}), TypeError, "compact.* 'partitions'"),
+        (lambda catalog: catalog.table("orders").plan(purges=True), TypeError, "plan.* 'purges': did you mean 'purge'"),
+        (lambda catalog: catalog.table("orders").compact(purge=1), InputError, "purge is 1"),
+        (lambda catalog: catalog.table("orders").retract(), InputError, "either a position or a file"),
+    ],
+)  # fmt: skip
+def test_an_error_names_what_was_written(catalog, call, error, told):
+    with pytest.raises(error, match=told):
+        call(catalog)
+
+
+FUNCTIONS = [
+    *(deltacompact.compact, deltacompact.open_catalog, deltacompact.check, deltacompact.vacuum),
+    *(deltacompact.rollback, deltacompact.retract, deltacompact.retract_file),
+]
+EXAMPLES = [
+    test
+    for thing in (DeltaStreamTable, DeltaStreamCatalog, DeltaStreamCalls, *FUNCTIONS)
+    for test in doctest.DocTestFinder().find(thing, thing.__name__)
+    if test.examples
+]
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+def test_the_examples_of_docstrings_run(catalog, example, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    example.globs = {"catalog": catalog, "orders": catalog.table("orders"), "deltacompact": deltacompact, "pa": pa}
+    assert doctest.DocTestRunner().run(example).failed == 0, capsys.readouterr().out
+
+
+def test_the_main_calls_have_examples():
+    have = {example.name.rpartition(".")[2] for example in EXAMPLES}
+    assert {function.__name__ for function in FUNCTIONS} <= {example.name for example in EXAMPLES}
+    methods = "append append_files check history plan read restate rollback scan table vacuum versions"
+    assert set(methods.split()) <= have
