@@ -55,7 +55,7 @@ def lineage_sinks(catalog_uri: str) -> list[EventSink]:
 
 
 class Lineage:
-    """An event sink. `emit` takes OpenLineage's events; once it has failed, it is asked no more: a try takes seconds."""
+    """An event sink. `emit` takes OpenLineage's events; once it failed, it is asked no more: a try takes seconds."""
 
     def __init__(self, catalog_uri: str, emit: Callable[[RunEvent], Any]) -> None:
         self._catalog_uri = catalog_uri
