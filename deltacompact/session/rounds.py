@@ -20,7 +20,8 @@ import numpy.typing as npt
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.model import ObjectRef
 from deltacompact.executors.executor import Handle, SubmittedTask
-from deltacompact.index.primary_key_index import IndexManifest, empty_manifest
+from deltacompact.index.index_files import IndexFile
+from deltacompact.index.primary_key_index import IndexManifest, Run, empty_manifest
 from deltacompact.planning.fold_method import FoldMethod, KnownIndex, fold_method
 from deltacompact.planning.plan import CompactionPlan, Round
 from deltacompact.session.all_to_all import gather, scatter
@@ -113,10 +114,8 @@ def dedupe_round(bench: Workbench, round_: Round, before: BetweenRounds) -> Dedu
     layout = ParcelLayout.of(plan.hash_bucket_count, plan.bucket_groups(round_), plan.capacity.node_slots)
     tasks = _submit_dedupe(bench, round_, method, layout, before)
     bench.stages.wait("dedupe", tasks, plan.rows_of(round_))
-    results: list[DedupeResult] = [bench.executor.get(task.values[0]) for task in tasks]
-    counts, live = _folded(method, before, results)
+    run, counts, live = _folded(bench, method, before, tasks)
     _check_conserved(plan, round_, counts, live)
-    run = tuple(files for result in results for files in result.files)
     runs = (*manifest.runs, run) if method is FoldMethod.ADD_RUN else (run,)
     index = IndexManifest(plan.encoding, runs, counts.live, counts.tombstones, publishable=False)
     return Deduped(
@@ -180,15 +179,24 @@ def _submit_dedupe(
 
 
 def _folded(
-    method: FoldMethod, before: BetweenRounds, results: Sequence[DedupeResult]
-) -> tuple[FoldCounts, npt.NDArray[np.int64]]:
-    """The counts of the session so far, and the number of live rows by ordinal."""
-    of_round = sum((result.counts for result in results), FoldCounts())
-    live: npt.NDArray[np.int64] = np.sum([result.live for result in results], axis=0)
+    bench: Workbench, method: FoldMethod, before: BetweenRounds, tasks: Sequence[SubmittedTask]
+) -> tuple[Run, FoldCounts, npt.NDArray[np.int64]]:
+    """The new run of the index, the counts of the session so far, and the number of live rows by ordinal.
+
+    Results are taken one at a time: each counts the live rows of a million files, and there are hundreds.
+    """
+    run: list[tuple[IndexFile, ...]] = []
+    of_round, live = FoldCounts(), np.zeros(len(bench.plan.sources), np.int64)
+    for task in tasks:
+        result: DedupeResult = bench.executor.get(task.values[0])
+        task.values[0] = None
+        run += result.files
+        of_round += result.counts
+        live += result.live
     if method.tells_changes:
         of_round += FoldCounts(live=before.counts.live, tombstones=before.counts.tombstones)
         live += before.live
-    return replace(before.counts + of_round, live=of_round.live, tombstones=of_round.tombstones), live
+    return tuple(run), replace(before.counts + of_round, live=of_round.live, tombstones=of_round.tombstones), live
 
 
 def _check_conserved(plan: CompactionPlan, round_: Round, counts: FoldCounts, live: npt.NDArray[np.int64]) -> None:
