@@ -26,7 +26,7 @@ from deltacompact.base.settings import Settings
 from deltacompact.base.wording import text_of
 from deltacompact.executors.executor import Handle, SubmittedTask, TaskStats
 from deltacompact.executors.measure import run_measured
-from deltacompact.executors.runs import LOOK_EVERY_S, Runs
+from deltacompact.executors.runs import ended
 from deltacompact.planning.plan import Capacity
 from deltacompact.storage.throttle import Pace
 from deltacompact.tabular import allocator as arrow_memory
@@ -119,40 +119,29 @@ class RayExecutor:
         return NodeAffinitySchedulingStrategy(node, soft=True, _spill_on_unavailable=True)
 
     def finish(self, tasks: Sequence[SubmittedTask]) -> Iterator[tuple[int, TaskStats]]:
-        runs = Runs(tasks, self._capacity.slots, time.monotonic())
-        try:
-            while waiting := runs.waiting:
-                ready, rest = ray.wait(waiting, num_returns=1, timeout=LOOK_EVERY_S)
-                if self._stopped.is_set():
-                    raise KeyboardInterrupt
-                if ready and rest:
-                    ready += ray.wait(rest, num_returns=len(rest), timeout=0)[0]
-                for handle in ready:
-                    yield from self._ended(runs, handle)
-                for number in runs.slow(time.monotonic(), self._idle_slots, self._settings.limits.slow_task_s):
-                    _LOG.info("a slow task runs a second time")
-                    runs.repeat(number)
-        except BaseException:
-            _cancel(runs.waiting)
-            raise
+        return ended(tasks, self._capacity.slots, self, self._settings.limits.slow_task_s)
 
-    def _ended(self, runs: Runs, handle: Handle) -> Iterator[tuple[int, TaskStats]]:
-        """A run has ended. Nothing, where another run of its task was faster, or may still succeed."""
-        if (ended := runs.end(handle)) is None:
-            return
-        number, run, others = ended
-        try:
-            stats: TaskStats = self.get(run.stats)
-        except Exception:
-            if others:
-                return
-            raise
-        _cancel([other.stats for other in others])
-        runs.take(number, run, stats, time.monotonic())
-        yield number, stats
+    def now_s(self) -> float:
+        return time.monotonic()
 
-    def _idle_slots(self) -> int:
+    def wait(self, handles: Sequence[Handle], count: int, timeout_s: float) -> Sequence[Handle]:
+        """Raises KeyboardInterrupt once the sessions have been told to end."""
+        ready: list[Handle]
+        ready, rest = ray.wait(handles, num_returns=count, timeout=timeout_s)
+        if self._stopped.is_set():
+            raise KeyboardInterrupt
+        if ready and rest:
+            ready += ray.wait(rest, num_returns=len(rest), timeout=0)[0]
+        return ready
+
+    def idle_slots(self) -> int:
         return int(ray.available_resources().get("CPU", 0)) // self._cpus_per_task
+
+    def cancel(self, handles: Sequence[Handle]) -> None:
+        """Tell tasks to end. What they have written by then is an orphan, which vacuum deletes."""
+        for handle in handles:
+            with contextlib.suppress(Exception):
+                ray.cancel(handle)
 
     def get(self, handle: Handle) -> Any:
         try:
@@ -179,13 +168,6 @@ class RayExecutor:
             return int(get_memory_info_reply(get_state_from_address(address)).store_stats.spilled_bytes_total)
         except Exception:
             return None
-
-
-def _cancel(handles: Sequence[Handle]) -> None:
-    """Tell tasks to end. What they have written by then is an orphan, which vacuum deletes."""
-    for handle in handles:
-        with contextlib.suppress(Exception):
-            ray.cancel(handle)
 
 
 @ray.remote(num_cpus=1)

@@ -10,18 +10,78 @@ when the (i - n + 1)th of the stage had ended, or later where other sessions too
 early, on a slot that nobody needed.
 
 Nobody knows either on which node a run is. But the fastest node of a stage is not one that is slow or hangs.
+
+`ended` waits with whatever cluster it is given: Ray, or one that is simulated.
 """
 
 from __future__ import annotations
 
+import logging
 import statistics
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
 
 from deltacompact.executors.executor import Handle, SubmittedTask, TaskStats
 from deltacompact.planning.slow_tasks import Timed, to_repeat
 
+_LOG = logging.getLogger("deltacompact")
+
 LOOK_EVERY_S = 1.0
+
+TAKEN_AT_ONCE = 1 / 100
+"""Wait for this share of the runs that have not ended, and for one at least. To name all of them takes time each time:
+one by one, a stage of 40,000 tasks would name 800 million."""
+
+
+class Cluster(Protocol):
+    """What waiting for runs needs. Handles are those of their statistics."""
+
+    def now_s(self) -> float: ...
+
+    def wait(self, handles: Sequence[Handle], count: int, timeout_s: float) -> Sequence[Handle]:
+        """Those that have ended, as soon as there are `count`, or after so many seconds."""
+
+    def get(self, handle: Handle) -> Any: ...
+
+    def idle_slots(self) -> int: ...
+
+    def cancel(self, handles: Sequence[Handle]) -> None: ...
+
+
+def ended(
+    tasks: Sequence[SubmittedTask], slots: int, cluster: Cluster, seconds_min: float
+) -> Iterator[tuple[int, TaskStats]]:
+    """Yields (number in `tasks`, statistics) as each task ends. A slow one runs twice, at the earliest after
+    `seconds_min`. Raises the first error, and cancels what runs.
+    """
+    runs = Runs(tasks, slots, cluster.now_s())
+    try:
+        while waiting := runs.waiting:
+            for handle in cluster.wait(waiting, 1 + int(len(waiting) * TAKEN_AT_ONCE), LOOK_EVERY_S):
+                yield from _taken(runs, handle, cluster)
+            for number in runs.slow(cluster.now_s(), cluster.idle_slots, seconds_min):
+                _LOG.info("a slow task runs a second time")
+                runs.repeat(number)
+    except BaseException:
+        cluster.cancel(runs.waiting)
+        raise
+
+
+def _taken(runs: Runs, handle: Handle, cluster: Cluster) -> Iterator[tuple[int, TaskStats]]:
+    """A run has ended. Nothing, where another run of its task was faster, or may still succeed."""
+    if (found := runs.end(handle)) is None:
+        return
+    number, run, others = found
+    try:
+        stats: TaskStats = cluster.get(run.stats)
+    except Exception:
+        if others:
+            return
+        raise
+    cluster.cancel([other.stats for other in others])
+    runs.take(number, run, stats, cluster.now_s())
+    yield number, stats
 
 
 class Runs:
