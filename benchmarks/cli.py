@@ -1,4 +1,7 @@
-"""python -m benchmarks run | tpch | lhbench | memory | sla | s3 | iceberg | local | ec2 | job | model | kernels"""
+"""python -m benchmarks run | tpch | lhbench | memory | sla | s3 | iceberg | driver | local | ec2 | job | model
+
+`kernels` measures the rates of the Rust kernels.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ from benchmarks import tpch as tpc_h
 from benchmarks.competitors import GROUPS, entrants
 from benchmarks.configurations import CONFIGURATIONS, LHBENCH, OURS, Case
 from benchmarks.console import made, names_among, teller
+from benchmarks.driver.cli import driver
 from benchmarks.iceberg.cli import iceberg
 from benchmarks.matrix import cli as matrix_cli
 from benchmarks.s3.cli import s3
@@ -280,5 +284,5 @@ def kernels(arguments: tuple[str, ...]) -> None:
     raise SystemExit(subprocess.call(command, cwd=home.parent))
 
 
-for _command in (s3, iceberg, matrix_cli.local, matrix_cli.ec2, matrix_cli.job):
+for _command in (s3, iceberg, driver, matrix_cli.local, matrix_cli.ec2, matrix_cli.job):
     main.add_command(_command)
