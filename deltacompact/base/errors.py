@@ -5,6 +5,7 @@
     ConflictError   nobody: another process was faster, run it again         exit status 3
     StoreError      the store: it failed, run it again                       exit status 1
     OutcomeUnknownError   the store failed during a commit: repeat the commit with the same token
+    UnhealthyError  an operator: a table is beyond a threshold, compact it   exit status 4
     CorruptionError an operator: stored bytes differ from written bytes      exit status 1
 
 Every message is one line that names the culprit.
@@ -57,6 +58,12 @@ class OutcomeUnknownError(StoreError):
 
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C during a commit. The message says what took effect, what did not, and what to do."""
+
+
+class UnhealthyError(DeltaCompactError):
+    """A table is beyond a threshold that somebody has set: readers fold or skip too much. Nothing is damaged."""
+
+    exit_status = 4
 
 
 class CorruptionError(DeltaCompactError):

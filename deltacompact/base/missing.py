@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 from deltacompact.base.errors import InputError
 
-_EXTRAS = {"openlineage": "openlineage", "pyspark": "spark"}
+_EXTRAS = {"matplotlib": "plot", "openlineage": "openlineage", "pyspark": "spark"}
 
 
 @contextlib.contextmanager

@@ -5,7 +5,8 @@
     deltacompact plan    ./lake orders
     deltacompact compact ./lake orders
 
-Exit status: 0 success (also when there is nothing to do), 2 bad input, 3 a conflict, 130 interrupted, 1 anything else.
+Exit status: 0 success (also when there is nothing to do), 2 bad input, 3 a conflict, 4 a table that
+`check --health` finds beyond a threshold, 130 interrupted, 1 anything else.
 
 Results go to stdout, with --json as one document. Progress, warnings and errors go to stderr. Only the module of the
 command that is called is imported, and it imports what it needs when it runs: --help loads neither numpy nor pyarrow.
@@ -99,7 +100,8 @@ def cli() -> None:
     Every command takes --json, which prints one JSON document, also for an error ({"error": {...}}), and --debug,
     which shows the traceback of an error. Results go to stdout, progress and errors to stderr.
 
-    Exit status: 0 success or nothing to do, 2 bad input, 3 a conflict (run it again), 130 interrupted, 1 anything else.
+    Exit status: 0 success or nothing to do, 2 bad input, 3 a conflict (run it again), 4 a table that check --health
+    finds beyond a threshold, 130 interrupted, 1 anything else.
     """
 
 

@@ -10,11 +10,15 @@ import click
 
 from deltacompact.reports.scale import Detail
 
+verbose_option = click.option(
+    "--verbose", is_flag=True, help="Print everything. Default: totals, and the ten worst of many."
+)
+
 
 def detail_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """--verbose and --files, which `detail_of` reads."""
     options = (
-        click.option("--verbose", is_flag=True, help="Print everything. Default: totals, and the ten worst of many."),
+        verbose_option,
         click.option("--files", is_flag=True, help="Print a line for each file."),
     )
     return functools.reduce(lambda wrapped, option: option(wrapped), reversed(options), command)

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from deltacompact.iceberg.deletes.matching import FileScanTask
     from deltacompact.iceberg_modes.expected import Expected
     from deltacompact.iceberg_modes.maintain.maintain import MaintainResult
+    from deltacompact.iceberg_modes.totals import BranchTotals
 
 _FOLDERS_SHOWN = 10
 """How many folders of other tables are named."""
@@ -111,7 +112,20 @@ def print_plan(catalog: IcebergCatalog, table: str, options: dict[str, Any]) -> 
     else:
         lines += [totals_line(before, after), _expected_line(foreseen, price)]
         lines += _input_lines(detail.chosen(found.groups, lambda group: group.bytes)) if detail.files else []
+    if options["plot"]:
+        _draw(options["plot"], table, before, after)
     answer(options["as_json"], document, *lines)
+
+
+def _draw(path: str, table: str, before: BranchTotals, after: BranchTotals) -> None:
+    from deltacompact.cli.plots import draw_plan
+
+    sides = {
+        "data files": (before.data_files, after.data_files),
+        "MiB": (before.data_bytes / (1 << 20), after.data_bytes / (1 << 20)),
+        "delete files": (before.delete_files, after.delete_files),
+    }
+    draw_plan(path, table, [(table, sides)])
 
 
 def run(catalog: IcebergCatalog, table: str, options: dict[str, Any]) -> None:

@@ -50,6 +50,12 @@ class DeltaStreamOption(click.Option):
     section = "Options for delta streams"
 
 
+class HealthOption(click.Option):
+    """A threshold of `check --health`."""
+
+    section = "Options for --health"
+
+
 class IcebergOption(click.Option):
     """An option that delta streams do not have."""
 
@@ -57,7 +63,14 @@ class IcebergOption(click.Option):
 
 
 delta_stream_option = functools.partial(click.option, cls=DeltaStreamOption)
+health_option = functools.partial(click.option, cls=HealthOption)
 iceberg_option = functools.partial(click.option, cls=IcebergOption)
+
+
+def refuse_health_options() -> None:
+    """Refuse thresholds where nothing is held against them."""
+    for flag in _given(HealthOption):
+        raise InputError(f"{flag} is for check --health")
 
 
 def refuse_iceberg_options() -> None:

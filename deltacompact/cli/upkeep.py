@@ -21,11 +21,13 @@ from deltacompact.cli.arguments import (
     partition_option,
     table_argument,
 )
+from deltacompact.cli.health_options import health_options
 from deltacompact.cli.sections import (
     WithSections,
     delta_stream_option,
     iceberg_option,
     refuse_delta_stream_options,
+    refuse_health_options,
     refuse_iceberg_options,
 )
 
@@ -37,20 +39,43 @@ if TYPE_CHECKING:
     from deltacompact.maintenance.vacuum.vacuum import VacuumResult
 
 
-@click.command()
-@catalog_argument
+@click.command(cls=WithSections)
+@any_catalog_argument
 @table_argument
-@partition_option
-@click.option("--quick", is_flag=True, help="Do not read the rows: decode no column, compare no digests.")
+@delta_stream_option("--partition", multiple=True, metavar="NAME=VALUE", help=PARTITION_HELP)
+@delta_stream_option("--quick", is_flag=True, help="Do not read the rows: decode no column, compare no digests.")
+@iceberg_option("--branch", metavar="NAME", default="main", show_default=True, help="The branch, for --health.")
+@health_options
 @json_option
-def check(catalog: DeltaStreamCatalog, table: str, partition: Sequence[str], quick: bool, as_json: bool) -> None:
+def check(
+    catalog: DeltaStreamCatalog | IcebergCatalog, table: str, partition: Sequence[str], quick: bool, **options: Any
+) -> None:
     """Verify log, files and index of a table. Nothing is repaired.
 
-    Every column of every live file is decoded, a batch at a time, unless --quick.
+    Every column of every live file is decoded, a batch at a time, unless --quick. With --health, no file is read:
+    what readers fold and skip is held against thresholds, also of an Iceberg table. Beyond one, the status is 4.
 
     \b
     deltacompact check ./lake orders --quick
+    deltacompact check ./lake orders --health --max-age-hours 6 --plot health.svg
+    deltacompact check iceberg://prod db.orders --health
     """
+    from deltacompact.catalog.opening import is_iceberg_catalog
+
+    if options["health"]:
+        from deltacompact.cli import health
+
+        if quick:
+            raise InputError("--quick is for a check without --health, which reads no row either")
+        return health.run(catalog, table, partition, options)
+    refuse_health_options()
+    if is_iceberg_catalog(catalog):
+        raise InputError("check verifies delta streams: of an Iceberg table, give --health, or run validate")
+    refuse_iceberg_options()
+    _verify(catalog, table, partition, quick, options["as_json"])
+
+
+def _verify(catalog: DeltaStreamCatalog, table: str, partition: Sequence[str], quick: bool, as_json: bool) -> None:
     from deltacompact.cli.console import out
     from deltacompact.maintenance.check import check as check_table
 

@@ -8,6 +8,7 @@ compact    3 kept: no row died; 1 rewritten: rows died; 1 dropped: keys deleted
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -37,6 +38,18 @@ def forecast_documents(plan: CompactionPlan) -> list[dict[str, Any]]:
         }
         for source, expected in zip(plan.sources, forecast(plan), strict=True)
     ]
+
+
+def expected_sizes(files: Sequence[dict[str, Any]], target_file_bytes: int) -> dict[str, int]:
+    """How many files and bytes there are before, and about afterwards if no row dies: deletes go, others are merged."""
+    stay = [file for file in files if file["action"] in (FileAction.KEEP.value, FileAction.MARK.value)]
+    merged = sum(file["bytes"] for file in files if file["action"] == FileAction.REWRITE.value)
+    return {
+        "files_before": len(files),
+        "files_after": len(stay) + math.ceil(merged / target_file_bytes),
+        "bytes_before": sum(file["bytes"] for file in files),
+        "bytes_after": sum(file["bytes"] for file in stay) + merged,
+    }
 
 
 def forecast_lines(files: Sequence[dict[str, Any]], each: bool) -> Iterator[str]:

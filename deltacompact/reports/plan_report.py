@@ -3,6 +3,7 @@
 orders: 3,000 partitions: 12 to compact, 2,987 with nothing to do, 1 failed
   compacted: 3,400 files, 8,000,000 rows, 1.1 GiB, 12,000 dead rows (0.1 %)
   waiting: 14 deltas, 300,000 rows, 20.1 MiB; 14 for less than an hour, since 2026-11-22 01:10 UTC
+  files: 3,414 -> about 3,400
   expected: 3.1 s with start-up on 2 slots, 5.2 core-seconds, 0.0001 USD
 
 day=1995-04-03: 3 deltas since the last compaction
@@ -28,7 +29,7 @@ from deltacompact.planning.driver_work import driver_s
 from deltacompact.planning.lanes import Lane, sessions_at_once
 from deltacompact.planning.plan import CompactionPlan
 from deltacompact.planning.work import expected_s, together_s, work_of_plan
-from deltacompact.reports.decisions import FILES_SHOWN_MAX, forecast_documents, forecast_lines
+from deltacompact.reports.decisions import FILES_SHOWN_MAX, expected_sizes, forecast_documents, forecast_lines
 from deltacompact.reports.scale import WORST, Detail, worst_lines
 from deltacompact.reports.shown import html_table
 from deltacompact.reports.sizes import added, compacted_words, read_through, sizes_document, waiting_words
@@ -107,7 +108,7 @@ def _sizes(catalog: Streams, decided: CompactionPlan) -> StreamSizes:
 
 
 def _plan_document(decided: CompactionPlan, foreseen: Foreseen, seconds: SessionSeconds) -> Report:
-    snapshot = decided.input
+    snapshot, files = decided.input, forecast_documents(decided)
     return {
         "why": snapshot.why,
         "destination": snapshot.destination_table_id,
@@ -125,7 +126,8 @@ def _plan_document(decided: CompactionPlan, foreseen: Foreseen, seconds: Session
         "expected_s": round(seconds.alone, 1),
         "expected_core_s": round(seconds.core, 3),
         "capacity": {**dataclasses.asdict(foreseen.capacity), "assumed": foreseen.assumed},
-        "files": forecast_documents(decided),
+        **expected_sizes(files, decided.target_file_bytes),
+        "files": files,
     }
 
 
@@ -187,6 +189,8 @@ def _total_lines(reports: Sequence[Report], total: PlannedTotal) -> Iterator[str
         sizes = added(report["sizes"] for report in planned)
         yield f"  compacted: {compacted_words(sizes)}"
         yield f"  {waiting_words(sizes)}"
+        before, after = (sum(report[f"files_{when}"] for report in planned) for when in ("before", "after"))
+        yield f"  files: {before:,} -> about {after:,}"
         yield f"  {total.words}"
         yield f"  needs {size(sum(report['planned_peak_space_bytes'] for report in planned))} more space at most"
 

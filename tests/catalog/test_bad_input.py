@@ -312,7 +312,7 @@ def test_a_format_that_is_read_but_not_written(lake, capfd):
         "export",
         "t",
         lake.folder / "now.jsonl",
-        names=[".json files are read, not written; what can be written: .parquet, .feather, .orc, .csv"],
+        names=["now.jsonl: '.jsonl' files are not written, only .parquet, .pq, .feather, .arrow, .ipc, .orc, .csv"],
     )
 
 

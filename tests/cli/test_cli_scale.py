@@ -63,7 +63,8 @@ def test_a_plan_of_many_partitions_is_a_screen(stored, width, monkeypatch):
     lines = printed(plan_report.print_plans, planned(DeltaStreamCatalog(stored)), Detail(), width=width)
     assert lines[0] == "t: 40 partitions: 40 to compact"
     assert re.match("  waiting: 42 deltas, 1,072 rows, .*; 42 for less than an hour, since 2", lines[2])
-    assert re.match(r"  expected: [\d.]+ s with start-up on \d+ slots?, [\d.]+ core-seconds, [\d.]+ USD", lines[3])
+    assert re.match(r"  expected: [\d.]+ s with start-up on \d+ slots?, [\d.]+ core-seconds, [\d.]+ USD", lines[4])
+    assert lines[3] == "  files: 42 -> about 40"
     assert lines[-1] == "and 30 more partitions: --verbose prints all"
     table = lines[lines.index(next(line for line in lines if line.endswith("partition"))) :]
     assert table[1].split()[1:3] == ["3", "1,002"] and table[1].endswith("p=07")

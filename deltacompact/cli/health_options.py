@@ -1,0 +1,66 @@
+"""The options of `check --health`: what is still healthy."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from deltacompact.cli.detail import verbose_option
+from deltacompact.cli.sections import health_option
+
+NEEDS_PLOT = "It needs matplotlib: pip install 'deltacompact[plot]'."
+
+
+def health_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """--health, its thresholds with their defaults, and what is printed and drawn."""
+    options = (
+        click.option(
+            "--health", is_flag=True, help="Hold file sizes, overlap, dead rows and backlog against thresholds."
+        ),
+        health_option(
+            "--max-age-hours",
+            type=click.FloatRange(min=0),
+            default=24.0,
+            show_default=True,
+            metavar="HOURS",
+            help="Since the oldest delta that waits.",
+        ),
+        health_option(
+            "--max-overlap",
+            type=click.IntRange(min=0),
+            default=100,
+            show_default=True,
+            metavar="N",
+            help="Delta files over the compacted ones; of Iceberg, delete files that may apply to one data file.",
+        ),
+        health_option(
+            "--max-dead-share",
+            type=click.FloatRange(0, 1),
+            default=0.3,
+            show_default=True,
+            metavar="SHARE",
+            help="Of the rows of data files, those that readers skip.",
+        ),
+        health_option(
+            "--max-small-files",
+            type=click.IntRange(min=0),
+            default=20,
+            show_default=True,
+            metavar="N",
+            help="Small data files of a partition.",
+        ),
+        health_option(
+            "--small-file-mib",
+            type=click.FloatRange(min=0),
+            default=32.0,
+            show_default=True,
+            metavar="MIB",
+            help="Smaller files are small.",
+        ),
+        health_option("--plot", metavar="FILE.svg", help=f"Draw it. {NEEDS_PLOT}"),
+        verbose_option,
+    )
+    return functools.reduce(lambda wrapped, option: option(wrapped), reversed(options), command)

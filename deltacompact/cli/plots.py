@@ -1,0 +1,134 @@
+"""Pictures of a table, as SVG: the only door to matplotlib.
+
+check --health --plot health.svg    file sizes · dead rows by partition · what waits by partition, with the thresholds
+plan --plot plan.svg                files and bytes by partition, before and after
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from deltacompact.base.errors import InputError
+from deltacompact.base.missing import importing
+from deltacompact.base.wording import counted
+from deltacompact.reports.words import clipped, named, printable
+
+with importing("matplotlib"):
+    import matplotlib
+
+    matplotlib.use("svg")
+    from matplotlib.figure import Figure
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from deltacompact.maintenance.health import Health, Thresholds
+    from deltacompact.reports.words import Shown
+
+_OURS, _BEFORE, _LIMIT = "#1f6fb4", "#b8b8b8", "#c0392b"
+_NAMED_MAX = 30
+"""So many partitions have their names in a picture."""
+_MIB = 1 << 20
+
+
+def draw_health(path: str, table: str, found: Sequence[Health], limits: Thresholds) -> None:
+    """File sizes, dead rows and what waits. Raises InputError for a file that is no .svg, or cannot be written."""
+    figure, (sizes, dead, waiting) = _figure(f"{table}: {counted(len(found), 'partition')}", 3)
+    _sizes(sizes, [size / _MIB for one in found for size in one.file_bytes], limits.small_file_bytes / _MIB)
+    names = [named(one.partition) for one in found]
+    _bars(dead, [[100 * one.dead_share for one in found]], "% dead rows", 100 * limits.dead_share)
+    _bars(waiting, [[one.overlap for one in found]], "files over the others", limits.overlap)
+    _name(waiting, names)
+    _save(figure, path)
+
+
+def draw_plans(path: str, shown: Shown) -> None:
+    """Files and bytes of a report of `plan` by partition, before and after."""
+    planned = [report for report in shown.document if "why" in report]
+    rows = [
+        (
+            named(report["partition"]),
+            {
+                "files": (report["files_before"], report["files_after"]),
+                "MiB": (report["bytes_before"] / _MIB, report["bytes_after"] / _MIB),
+            },
+        )
+        for report in planned
+    ]
+    draw_plan(path, f"{shown.total.table}: {counted(len(planned), 'partition')} to compact", rows)
+
+
+def draw_plan(path: str, title: str, rows: Sequence[tuple[str, dict[str, tuple[float, float]]]]) -> None:
+    """What there is before and after, by measure, of each name. All have the same measures."""
+    measures = list(rows[0][1]) if rows else []
+    figure, panels = _figure(title, max(1, len(measures)))
+    for panel, measure in zip(panels, measures, strict=False):
+        _bars(panel, [[values[measure][side] for _, values in rows] for side in (0, 1)], measure)
+    _name(panels[-1], [name for name, _ in rows])
+    _save(figure, path)
+
+
+def _figure(title: str, panels: int) -> tuple[Figure, Sequence[Axes]]:
+    figure = Figure(figsize=(9, 2.6 * panels + 0.6), layout="constrained")
+    figure.suptitle(_literal(title))
+    axes: Any = figure.subplots(panels, squeeze=False)
+    return figure, axes[:, 0]
+
+
+def _sizes(panel: Axes, sizes: Sequence[float], small: float) -> None:
+    """How many files there are of each size, in powers of two."""
+    least, most = min([*sizes, small]), max([*sizes, small])
+    first, last = math.floor(math.log2(max(least, 1 / _MIB))), math.ceil(math.log2(max(most, 1 / _MIB)))
+    panel.hist(sizes, bins=[2.0**power for power in range(first, last + 2)], color=_OURS)
+    panel.set_xscale("log", base=2)
+    panel.axvline(small, color=_LIMIT, linestyle="--")
+    panel.set(xlabel="MiB of a data file", ylabel="files")
+
+
+def _bars(panel: Axes, series: Sequence[Sequence[float]], measure: str, limit: float | None = None) -> None:
+    """Bars by partition: one series, or what is before and after. A threshold far above them is only told.
+
+    Of many partitions, each panel begins with the largest.
+    """
+    width, many = 0.8 / len(series), len(series[0]) > _NAMED_MAX
+    order = sorted(range(len(series[0])), key=lambda place: series[0][place], reverse=many) if many else None
+    colors, labels = ((_OURS,), (None,)) if len(series) == 1 else ((_BEFORE, _OURS), ("before", "after"))
+    for number, (values, color, label) in enumerate(zip(series, colors, labels, strict=True)):
+        if order is not None:
+            panel.stairs([values[place] for place in order], fill=True, color=color, alpha=0.7, label=label)
+            continue
+        places = [place + (number - (len(series) - 1) / 2) * width for place in range(len(values))]
+        panel.bar(places, values, width=width, color=color, label=label)
+    panel.set(ylabel=measure if limit is None else f"{measure}\n(at most {limit:g})", xticks=[], ylim=(0, None))
+    if limit is not None and max(series[0], default=0) > limit / 4:
+        panel.axhline(limit, color=_LIMIT, linestyle="--")
+    if len(series) > 1:
+        panel.legend(frameon=False, ncols=2, loc="lower right", bbox_to_anchor=(1, 1))
+
+
+def _name(panel: Axes, names: Sequence[str]) -> None:
+    """Names below the last panel, where there is room for them."""
+    if len(names) <= _NAMED_MAX:
+        panel.set_xticks(range(len(names)), [_literal(clipped(name, 24)) for name in names], rotation=45, ha="right")
+    else:
+        panel.set_xlabel("partitions, the largest first")
+
+
+def _literal(text: str) -> str:
+    """A name as text: between dollars, matplotlib would read mathematics."""
+    return printable(text).replace("$", r"\$")
+
+
+def _save(figure: Figure, path: str) -> None:
+    if not path.lower().endswith(".svg"):
+        raise InputError(f"--plot {path}: name an .svg file")
+    try:
+        with warnings.catch_warnings(), matplotlib.rc_context({"svg.fonttype": "none"}):
+            warnings.simplefilter("ignore")  # letters that the font lacks: the viewer has them
+            figure.savefig(Path(path), format="svg", metadata={"Date": None})
+    except OSError as error:
+        raise InputError(f"--plot {path} cannot be written: {error.strerror}") from None
