@@ -68,20 +68,10 @@ def append(
     catalog: DeltaStreamCatalog,
     table: str,
     files: Sequence[str],
-    partition: Sequence[str],
-    operation: str,
-    position: int | None,
-    force_position: bool,
     token: str | None,
     token_sequence: int | None,
-    schema_mode: str | None,
-    operation_column: str | None,
-    upsert_values: str | None,
-    delete_values: str | None,
-    format_: str | None,
-    partition_by: Sequence[str],
-    reference: bool,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Commit files as one delta.
 
@@ -104,49 +94,66 @@ def append(
     from deltacompact.base.model import Appended
     from deltacompact.cli.console import err
     from deltacompact.delta_streams.appending.sources import sources
-    from deltacompact.reports.words import noticed
 
     if token is None and token_sequence is not None:
         raise InputError("--token-sequence counts the batches of a producer: name it with --token")
-    found = sources(catalog.store, files, of_events=bool(format_ or operation_column))
+    found = sources(catalog.store, files, of_events=bool(options["format_"] or options["operation_column"]))
     for path, why in found.left_out:
         err.print(f"left out {path}: {why}", markup=False)
-    delta: Delta | Appended = catalog.append_files(
+    named = token if token is None or token_sequence is None else (token, token_sequence)
+    appended = _appended(catalog, table, found.files, named, options)
+    left_out = {"left_out": [{"path": path, "why": why} for path, why in found.left_out]}
+    if isinstance(appended, Appended):
+        answer(as_json, _document(appended) | left_out, *_in_words(appended))
+    else:
+        answer(as_json, _delta_document(appended) | left_out, *_delta_in_words(appended, options["operation"]))
+
+
+def _appended(
+    catalog: DeltaStreamCatalog,
+    table: str,
+    files: Sequence[str],
+    token: str | tuple[str, int] | None,
+    options: dict[str, Any],
+) -> Delta | Appended:
+    return catalog.append_files(
         table,
-        found.files,
-        pairs(partition),
-        operation,
-        position,
-        token if token is None or token_sequence is None else (token, token_sequence),
-        reference=reference,
-        force_position=force_position,
-        schema_mode=schema_mode,
-        operation_column=operation_column,
-        upsert_values=_listed(upsert_values),
-        delete_values=_listed(delete_values),
-        partition_by=partition_by or None,
-        format=format_,
+        files,
+        pairs(options["partition"]),
+        options["operation"],
+        options["position"],
+        token,
+        reference=options["reference"],
+        force_position=options["force_position"],
+        schema_mode=options["schema_mode"],
+        operation_column=options["operation_column"],
+        upsert_values=_listed(options["upsert_values"]),
+        delete_values=_listed(options["delete_values"]),
+        partition_by=options["partition_by"] or None,
+        format=options["format_"],
     )
-    left_out = [{"path": path, "why": why} for path, why in found.left_out]
-    if isinstance(delta, Appended):
-        return answer(as_json, {**_document(delta), "left_out": left_out}, *_in_words(delta))
+
+
+def _delta_document(delta: Delta) -> dict[str, Any]:
+    return {
+        "position": delta.position,
+        "files": len(delta.files),
+        "rows": delta.rows,
+        "bytes": delta.bytes,
+        "committed": delta.committed,
+        "skipped": delta.skipped,
+        "new_columns": list(delta.new_columns),
+        "null_keys": delta.null_keys,
+    }
+
+
+def _delta_in_words(delta: Delta, operation: str) -> list[str]:
+    from deltacompact.reports.words import noticed
+
+    if delta.skipped:
+        return [f"skipped: {delta.skipped}"]
     committed = f"{operation} of {counted(delta.rows, 'row')} in {counted(len(delta.files), 'file')}"
-    answer(
-        as_json,
-        {
-            "position": delta.position,
-            "files": len(delta.files),
-            "rows": delta.rows,
-            "bytes": delta.bytes,
-            "committed": delta.committed,
-            "skipped": delta.skipped,
-            "new_columns": list(delta.new_columns),
-            "null_keys": delta.null_keys,
-            "left_out": left_out,
-        },
-        f"skipped: {delta.skipped}" if delta.skipped else f"{committed} at position {delta.position}",
-        *([] if delta.skipped else noticed(delta.new_columns, delta.null_keys)),
-    )
+    return [f"{committed} at position {delta.position}", *noticed(delta.new_columns, delta.null_keys)]
 
 
 def _listed(values: str | None) -> list[str] | None:
