@@ -53,10 +53,10 @@ def keep_listing(catalog: Streams, table_id: str, partitions: Sequence[Partition
     """Write the listing anew where many of these streams, which this process has opened, are not as it says."""
     if len(partitions) < catalog.log_limits.streams_listed_min or not catalog.is_remote:
         return
-    listed, found = catalog.listing(table_id), _remembered(catalog, table_id, partitions)
-    stale = sum(listed.get(partition) != stream for partition, stream in found.items())
-    if stale > len(partitions) * _STALE_SHARE:
-        with contextlib.suppress(Exception):  # it only saves time; some readers may not write
+    with contextlib.suppress(Exception):  # it only saves time; some may not write, and of a failed job nothing is there
+        listed, found = catalog.listing(table_id), _remembered(catalog, table_id, partitions)
+        stale = sum(listed.get(partition) != stream for partition, stream in found.items())
+        if stale > len(partitions) * _STALE_SHARE:
             listing = {**listed, **found}
             write_listing(catalog.store, table_id, listing)
             catalog.remember_listing(table_id, listing)

@@ -332,3 +332,11 @@ def test_a_reader_that_stops_halfway_begins_no_more_reads() -> None:
     assert next(tables)["n"].to_pylist() == [0]
     tables.close()  # type: ignore[attr-defined]
     assert len(begun) <= 10
+
+
+def test_a_destination_that_never_came_to_be_hides_no_error():
+    lake = Lake()
+    lake.inner.delete([stat.path for stat in lake.inner.list("t/") if "/data/" in stat.path])
+    with pytest.raises(Exception, match=r"\.parquet") as failed:
+        compact("t", delta_catalog_client=lake.fresh(), destination_compacted_table_id="d", settings=LOCAL)
+    assert len(failed.value.result.sessions) == 2
