@@ -135,6 +135,8 @@ class LocalStore:
         except OSError as error:
             if error.errno == errno.ENAMETOOLONG:
                 raise NotFoundError(f"{self.root / path} does not exist") from None
+            if error.errno is None:  # pyarrow's own: a folder in the place of a file
+                raise
             raise StoreError(f"{self.root / path} could not be read: {error.strerror or error}") from error
 
     @contextlib.contextmanager
