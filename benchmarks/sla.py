@@ -213,7 +213,7 @@ def noise_of(measured: Sequence[Measured]) -> float | None:
     return float(np.expm1(median(ratios))) if ratios else None
 
 
-_HEAD = """| {kind} seconds | | in the 90 % interval | its width | promise kept | its slack | median error | p90 error |
+_HEAD = """|{kind} seconds||in the 90 % interval|its width|promise kept|its slack|median error|p90 error|
 |---|---:|---:|---:|---:|---:|---:|---:|"""
 
 
@@ -223,7 +223,7 @@ def table_of(kind: str, ran: Sequence[Ran], seconds: Callable[[Ran], Measured]) 
         line = Line.of(name, list(map(seconds, some)))
         cells = [f"{share:.0%}" for share in (line.coverage, line.width)]
         cells += [f"{line.kept:.1%}", *(f"{share:.0%}" for share in (line.slack, line.error, line.error_p90))]
-        rows.append(f"| {line.name} | {line.sessions} | " + " | ".join(cells) + " |")
+        rows.append("|".join(["", line.name, str(line.sessions), *cells, ""]))
     return "\n".join(rows)
 
 

@@ -16,7 +16,7 @@ The footers tell the width of rows, too: bytes at rest say little of it, and the
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,11 +47,16 @@ UNKNOWN = Touched()
 
 
 def touched(
-    base: Sequence[Sequence[KeyedGroup]], deltas: Sequence[KeyedGroup], delta_rows: int, base_share: float = 1.0
+    base: Sequence[Sequence[KeyedGroup]],
+    deltas: Sequence[KeyedGroup],
+    delta_rows: int,
+    base_share: float = 1.0,
+    merged: Collection[int] = (),
 ) -> Touched:
     """What `delta_rows` rows touch that are distributed like those of `deltas`.
 
-    `base` has the groups of each file, or of some files that have `base_share` of all rows.
+    `base` has the groups of each file, or of some files that have `base_share` of all rows. Those whose places are
+    `merged` are rewritten anyway, because they are small.
     """
     groups = [group for file in base for group in file]
     rows, size = sum(group.rows for group in groups), sum(group.decoded_bytes for group in groups)
@@ -63,9 +68,9 @@ def touched(
     hits = _hits(groups, deltas, delta_rows / known_rows * base_share)
     decoded_rows = decoded_bytes = copied_bytes = 0.0
     start = 0
-    for file in base:
+    for place, file in enumerate(base):
         of_file = hits[start : start + len(file)]
-        rewritten = -math.expm1(-sum(of_file))
+        rewritten = 1.0 if place in merged else -math.expm1(-sum(of_file))
         for group, hit in zip(file, of_file, strict=True):
             decoded = -math.expm1(-hit) if _may_be_copied(group) else rewritten
             decoded_rows += decoded * group.rows

@@ -3,16 +3,16 @@
     score      log(took / expected) of each session that ended          +0.10: it took a tenth longer, about
     near       by how long ago it was, and how alike in length; sessions on tables known as well count most
 
-    100 scores near, spread by 8 %     interval -0.13 … +0.14     a fifth of them is above u = 0.07, by b = 0.045
-    of a session of 60 s               53 … 69 s                  promise 0.07 + 3.65 x 0.045 = 0.23: 76 s
-    no score at all                    what nobody measured: 21 scores of which nine in ten lie within a factor of 1.5
-    2 scores of this class, 80 of sessions ten times as long            these count e^-1.9 each: it borrows from them
+    100 scores near, spread by 8 %     a fifth of them is above u = 0.069, on average by b = 0.045
+                                       u + 1.43 b = 0.13    one in twenty takes longer      each of a session of 60 s:
+                                       u + 3.59 b = 0.23    seven of a thousand do          53.5 … 72.2, promised 75.5
+    no score at all                    first rates are off by a half, nine of ten times     36.4 … 98.9, promised 154
+    2 scores, 80 of other tables       of sessions ten times as long: they lend theirs      54.7 … 66.6, promised 72.2
 
-The interval has the quantiles of a conformal prediction: the next session is one more score, which may be the greatest.
-It assumes that the next one is no different from those before, and nothing else. A promise of 99.3 % would take 142
-scores that way, so its tail is taken to be exponential. With k scores above u, on average by b, the next one exceeds
-u + k b (r^(1/k) - 1) with a probability of 0.2 / r, so r = 0.2 / 0.007: 3.65 b with 20 of them, 5.2 b with four,
-because b is not known well then.
+The edge u is that of a conformal prediction: the next session is one more score, which may be the greatest. That would
+take 142 scores for a promise of 99.3 %, so beyond the edge the tail is taken to be exponential: with k scores above u,
+the next one exceeds u + k b (r^(1/k) - 1) with a probability of 0.2 / r. This is b ln r for many of them, and more for
+few, because b is not known well then. Scores of a table that scatters more than others are divided by how much more.
 
 More expected seconds never promise an earlier end: the bounds are made so at a few lengths, and straight between them.
 """
@@ -47,8 +47,8 @@ _PRIOR_WEIGHT = 4.0
 _PRIOR_SPREAD = 0.15
 _SHARES = (np.arange(21) + 0.5) / 21
 _PRIOR = _PRIOR_SPREAD * np.log(_SHARES / (1 - _SHARES))
-TAIL = (1 - COVERED) / 2
-_TAIL = 0.20
+_EDGE = 0.20
+"""Of the scores, those beyond it make the tail."""
 _TAIL_KNOWN = 5.0
 """How many scores above the edge the opinion counts for that tails are exponential."""
 _LOG_LENGTHS = np.log(4.0) * np.arange(-5, 11)
@@ -142,7 +142,8 @@ def _logs(scores: Scores, log_expected: float, apart_known: Vector) -> tuple[flo
     doubt = _PRIOR_WEIGHT / (1 + float(near.sum()) / _PRIOR_WEIGHT)
     values = np.concatenate([scores.values, _PRIOR])
     weights = np.concatenate([near, np.full(len(_PRIOR), doubt / len(_PRIOR))])
-    low, high = (-_beyond(-values, weights, TAIL), _beyond(values, weights, TAIL))
+    outside = (1 - COVERED) / 2
+    low, high = -_beyond(-values, weights, outside), _beyond(values, weights, outside)
     return min(0.0, low), max(0.0, high), max(0.0, high, _beyond(values, weights, 1 - PROMISED))
 
 
@@ -152,16 +153,16 @@ def _beyond(values: Vector, weights: Vector, tail: float) -> float:
     over = weights * (values > edge)
     if not over.sum():
         return edge
-    count = _TAIL_KNOWN + _TAIL * _effective(weights)
+    count = _TAIL_KNOWN + _EDGE * _effective(weights)
     excess = float(over @ (values - edge) / over.sum())
-    return edge + excess * count * (math.pow(_TAIL / tail, 1 / count) - 1)
+    return edge + excess * count * (math.pow(_EDGE / tail, 1 / count) - 1)
 
 
 def _edge(values: Vector, weights: Vector) -> float:
     """The value that a fifth of the scores exceeds: the next session is one more of them, which may be the greatest."""
     order = np.argsort(values)
     upto: Vector = np.cumsum(weights[order])
-    share = (1 - _TAIL) * (1 + 1 / _effective(weights))
+    share = (1 - _EDGE) * (1 + 1 / _effective(weights))
     return float(values[order][min(len(values) - 1, int(np.searchsorted(upto, share * upto[-1])))])
 
 

@@ -105,7 +105,8 @@ def _touched(store: ObjectStore, plan: CompactionPlan, footers: int) -> Touched:
         of_base, of_deltas = list(threads.map(groups, some_base)), list(threads.map(groups, some_deltas))
     base_rows = sum(file.rows for file in base)
     share = sum(file.rows for file in some_base) / base_rows if base_rows else 1.0
-    return touched(of_base, [group for file in of_deltas for group in file], plan.input.delta_rows, share)
+    merged = [place for place, file in enumerate(some_base) if plan.is_small(file.rows, file.bytes)]
+    return touched(of_base, [group for file in of_deltas for group in file], plan.input.delta_rows, share, merged)
 
 
 def _evenly(files: Sequence[DataFile], count: int) -> list[DataFile]:

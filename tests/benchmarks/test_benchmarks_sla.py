@@ -57,7 +57,7 @@ def test_the_report_goes_between_its_marks(tmp_path: Path) -> None:
     page.write_text(f"before\n{BEGIN}\nold\n{END}\nafter\n")
     text = markdown_of([ONE, replace(ONE, cpu=replace(SECOND, again=1.1), wall=replace(SECOND, again=1.3))], 2)
     write_between(BEGIN, text, END, page)
-    assert page.read_text() == f"before\n{BEGIN}\n{text}\n{END}\nafter\n" and "| all | 2 | 100% |" in text
+    assert page.read_text() == f"before\n{BEGIN}\n{text}\n{END}\nafter\n" and "|all|2|100%|" in text
     assert "differ by 10% of CPU and 30% of wall seconds" in text
     write_between(BEGIN, text, END, page)
     assert page.read_text().count(text) == 1

@@ -62,6 +62,11 @@ def test_a_key_of_several_columns_is_hit_where_all_of_them_overlap() -> None:
     assert touched(base, other, 500).decoded_rows == 0
 
 
+def test_small_files_are_merged_though_nothing_hits_them() -> None:
+    found = touched(ORDERED, delta(500, 4 * FULL, 4 * FULL + 499), 500, merged=[1])
+    assert (found.decoded_rows, found.copied_bytes) == (0.0, 0.5)
+
+
 def test_some_of_the_files_stand_for_all() -> None:
     """Two of four delta files were read, and one of two base files: half of the rows fall on it."""
     whole = touched(ORDERED, [*delta(5, 0, FULL), *delta(5, 3 * FULL, 4 * FULL)], 10)
