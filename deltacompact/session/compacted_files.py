@@ -25,8 +25,9 @@ from deltacompact.session.workbench import Workbench
 from deltacompact.steps.materialize import Materialized
 from deltacompact.table.documents import SchemaTable, file_from_json, file_to_json
 
-BATCH_TASK_S = 5.0
-"""A crash loses at most about so many seconds of the tasks' work, and what runs at that moment."""
+BATCH_TASK_S, BATCH_SLOTS = 5.0, 10
+"""A crash loses at most about so many seconds of the tasks' work for each ten slots, and what runs at that moment: half
+a second of a cluster. Ten thousand slots would record 2,000 batches a second otherwise, one after another."""
 
 
 def compacted_files(bench: Workbench, last: LastRound) -> tuple[DataFile, ...]:
@@ -71,6 +72,7 @@ class OutputRecords:
         self._batches = 0
         self._waiting: dict[ChainFileNumber, Materialized] = {}
         self._waiting_s = 0.0
+        self._batch_s = BATCH_TASK_S * max(1.0, bench.executor.capacity.slots / BATCH_SLOTS)
 
     def adopt(self) -> None:
         """Read the batches that earlier attempts recorded. Raises UnresumableError where one cannot be read."""
@@ -81,7 +83,7 @@ class OutputRecords:
         """Take an output that a task wrote in so many seconds; put the batch where enough work waits."""
         self._waiting[ChainFileNumber(made.file.number)] = made
         self._waiting_s += seconds
-        if self._waiting_s >= BATCH_TASK_S:
+        if self._waiting_s >= self._batch_s:
             self.put()
 
     def put(self) -> None:

@@ -36,6 +36,7 @@ def test_a_session_of_2000_files_on_100_slots_comes_through(trouble: Trouble) ->
     assert compacted_delta is not None
     rows = SHAPE.files * SHAPE.file_rows
     assert compacted_delta.rows == rows - rows // 10, "a tenth of the rows of each file is superseded"
+    assert measured.written < 60, "records of outputs are put once in half a second of the cluster"
     assert len({file.number for file in compacted_delta.files}) == len(compacted_delta.files)
 
 
