@@ -92,13 +92,14 @@ def materialize(store: ObjectStore, task: MaterializeTask, paths: Callable[[], s
         _check_rows(task, out.rows)
     copied = sum(groups.stop - groups.start for piece in pieces for groups in piece.copied)
     described = DataFile(ChainFileNumber(task.number), path, options.content_type, task.rows, out.bytes, task.schema)
-    return Materialized(replace(described, decoded_bytes=_decoded_bytes(task), decodes=True), copied)
+    decoded_bytes = out.decoded_bytes + sum(_copied_bytes(piece, task.schema) for piece in pieces)
+    return Materialized(replace(described, decoded_bytes=decoded_bytes, decodes=True), copied)
 
 
-def _decoded_bytes(task: MaterializeTask) -> int | None:
-    """Most decoded bytes of the output: those of its sources. None: they are not known of every source."""
-    known = [source.file.decoded_bytes for source in task.sources]
-    return None if None in known else sum(size for size in known if size is not None)
+def _copied_bytes(piece: LivePiece, schema: pa.Schema) -> int:
+    """Most decoded bytes of the row groups that are copied: what their footer tells, and no more than the file has."""
+    told = sum(groups.decoded_bytes(schema.names) for groups in piece.copied)
+    return told if piece.file.decoded_bytes is None else min(told, piece.file.decoded_bytes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,11 @@ class GroupRange:
     stop: int
     footer: Footer
 
+    def decoded_bytes(self, columns: list[str]) -> int:
+        """About the bytes that their rows take when decoded, and rather too many."""
+        of_groups = self.footer.decoded(columns)
+        return sum(of_groups[group][1] for group in self.groups)
+
 
 def copyable_ranges(
     parquet: Described,
@@ -165,6 +170,7 @@ class Encoded:
 
     file: pa.Buffer
     rows: int
+    decoded_bytes: int
 
 
 def encoded(tables: Iterable[pa.Table], schema: pa.Schema, options: WriteOptions) -> Iterator[Encoded]:
@@ -193,15 +199,19 @@ class _Encoder(RowGroups):
         file = pa.BufferOutputStream()
         with parquet_writer(file, self._schema, self._options, self._dictionaries_in or [], page_index=True) as out:
             out.write_table(table, row_group_size=table.num_rows)
-        self._done.append(Encoded(file.getvalue(), table.num_rows))
+        self._done.append(Encoded(file.getvalue(), table.num_rows, self._waiting_bytes))
 
 
 class CopyingWriter:
-    """Writes a Parquet file from row groups that are encoded already. After `close`, `bytes` is its size."""
+    """Writes a Parquet file from row groups that are encoded already. After `close`, `bytes` is its size.
+
+    `decoded_bytes` are those of the rows that were decoded for this file; of what is copied, its footers tell.
+    """
 
     def __init__(self, sink: IO[bytes], schema: pa.Schema, limits: ReadLimits = READ_LIMITS) -> None:
         self.rows = 0
         self.bytes = 0
+        self.decoded_bytes = 0
         self._sink = sink
         self._limits = limits
         self._assembler = _kernels.ParquetAssembler(_template(schema), sink.write, _created_by())
@@ -218,6 +228,7 @@ class CopyingWriter:
         with pa.BufferReader(group.file) as source:
             self._append(Footer(source.size(), reading(source, self._limits)), source, [0])
         self.rows += group.rows
+        self.decoded_bytes += group.decoded_bytes
 
     @property
     def copies_inside(self) -> bool:
