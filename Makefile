@@ -1,6 +1,6 @@
 # make setup    .venv with everything for development; fast where nothing has changed
 # make quick    the tests that start no server and no process and take less than a second each
-# make test     all tests, two processes side by side
+# make test     all tests, three processes side by side
 # make lint     ruff, mypy, import layers, cargo fmt, clippy; the site
 # make demo     deltacompact demo              make bench    rates of the kernels
 # make wheel    dist/*.whl for any Linux since glibc 2.28, tried in a fresh environment
@@ -15,8 +15,9 @@ KERNELS := deltacompact/_kernels.abi3.so
 RUST := $(CRATE)/Cargo.toml $(CRATE)/Cargo.lock $(shell find $(CRATE)/src -name '*.rs')
 
 DEVELOP := $(BIN)/maturin develop --release --quiet --extras test,bench,sessions,spark
-# Two processes: one has all tests of Spark, one all of Ray, and what is left goes to whoever is free, module by module.
-PYTEST := $(BIN)/pytest --numprocesses 2 --dist loadgroup --no-loadscope-reorder
+# Three processes on two cores, because tests wait: one has all tests of Spark, one all of Ray, and what is left goes to whoever
+# is free, module by module.
+PYTEST := $(BIN)/pytest --numprocesses 3 --dist loadgroup --no-loadscope-reorder
 # Images of Python set it. The tests start hundreds of processes, and each would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 export PIP_QUIET := 1

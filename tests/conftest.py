@@ -55,7 +55,7 @@ def ray_cluster():
 STARTS_PROCESSES = {"spark", "ray_cluster", "moto_endpoint", "browser"}
 """Fixtures that start a server or processes. What uses one of them, directly or not, is not in `make quick`."""
 ONE_PROCESS = ("spark", "ray_cluster")
-"""Fixtures that take so long to start that one of the two processes has all tests of each."""
+"""Fixtures that take so long to start that one of the processes has all tests of each."""
 
 
 def pytest_itemcollected(item):
