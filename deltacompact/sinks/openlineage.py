@@ -19,7 +19,6 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from deltacompact import __version__
 from deltacompact.base.events import (
     Event,
     EventSink,
@@ -95,6 +94,8 @@ class Lineage:
     def _say(
         self, state: str, event: Event, error: str | None = None, version: str | None = None, rows: int | None = None
     ) -> None:
+        from deltacompact import __version__  # reads the metadata of the installation
+
         with importing("openlineage"):
             from openlineage.client import event_v2 as lineage
             from openlineage.client import facet_v2 as facets
