@@ -44,7 +44,16 @@ if TYPE_CHECKING:
 @table_argument
 @delta_stream_option("--partition", multiple=True, metavar="NAME=VALUE", help=PARTITION_HELP)
 @delta_stream_option("--quick", is_flag=True, help="Do not read the rows: decode no column, compare no digests.")
-@iceberg_option("--branch", metavar="NAME", default="main", show_default=True, help="The branch, for --health.")
+@iceberg_option(
+    "--branch", metavar="NAME", default="main", show_default=True, help="The branch, for --health and --readable-by."
+)
+@iceberg_option(
+    "--readable-by",
+    multiple=True,
+    metavar="ENGINE",
+    help="Say what keeps an engine from reading the table: athena, databricks, pyiceberg, snowflake, spark or trino; "
+    "repeatable.",
+)
 @health_options
 @json_option
 def check(
@@ -59,6 +68,7 @@ def check(
     deltacompact check ./lake orders --quick
     deltacompact check ./lake orders --health --max-age-hours 6 --plot health.svg
     deltacompact check iceberg://prod db.orders --health
+    deltacompact check iceberg://prod db.orders --readable-by snowflake --readable-by trino
     """
     from deltacompact.catalog.opening import is_iceberg_catalog
 
@@ -67,10 +77,17 @@ def check(
 
         if quick:
             raise InputError("--quick is for a check without --health, which reads no row either")
+        if options["readable_by"]:
+            raise InputError("--health and --readable-by are two questions: ask one at a time")
         return health.run(catalog, table, partition, options)
     refuse_health_options()
     if is_iceberg_catalog(catalog):
-        raise InputError("check verifies delta streams: of an Iceberg table, give --health, or run validate")
+        from deltacompact.cli import readable_by
+
+        if not options["readable_by"]:
+            raise InputError("check verifies delta streams: of an Iceberg table, give --health or --readable-by")
+        refuse_delta_stream_options()
+        return readable_by.run(catalog, table, options["branch"], options["readable_by"], options["as_json"])
     refuse_iceberg_options()
     _verify(catalog, table, partition, quick, options["as_json"])
 

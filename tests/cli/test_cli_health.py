@@ -103,7 +103,7 @@ def test_an_iceberg_branch_has_a_health(lake, monkeypatch, capfd, tmp_path):
     assert cli.run([*words, "--health", "--plot", str(tmp_path / "x.svg")]) == 0
     capfd.readouterr()
     assert cli.run(words) == 2
-    assert "give --health, or run validate" in capfd.readouterr().err
+    assert "give --health or --readable-by" in capfd.readouterr().err
     assert cli.run([*words, "--health", "--partition", "p=1"]) == 2
 
 

@@ -1,0 +1,90 @@
+"""check --readable-by: what keeps engines from reading an Iceberg table, and what it tells to do helps."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pytest
+from iceberg_fixtures import lake, silence_is_short  # noqa: F401  (fixtures)
+from publications import configure
+
+from deltacompact import cli
+from deltacompact.maintenance.readable_by import ENGINES
+
+T = "ns.t"
+EVERYONE = [option for name in ENGINES for option in ("--readable-by", name)]
+
+
+@pytest.fixture(params=[2, 3])
+def table(request, lake, monkeypatch):
+    """A table of both versions with an equality delete; its catalog's URI, and the version."""
+    configure(lake, monkeypatch)
+    lake.create(T, pa.schema([("id", pa.int64())]), version=request.param)
+    lake.append(T, [{"id": number} for number in range(5)])
+    lake.delete_by_key(T, {"id": [2]})
+    return f"iceberg://{lake.name}", request.param
+
+
+def unreadable(capsys, catalog):
+    """The engines that cannot read the table, with their obstacles."""
+    status = cli.run(["check", catalog, T, *EVERYONE, "--json"])
+    found = json.loads(capsys.readouterr().out)
+    told = {one["engine"]: one["obstacles"] for one in found if not one["readable"]}
+    assert status == (4 if told else 0) and {one["engine"] for one in found} == ENGINES.keys()
+    return told
+
+
+def rows_by_pyiceberg(lake):
+    return sorted(lake.catalog.load_table(T).scan().to_arrow()["id"].to_pylist())
+
+
+def test_each_remedy_makes_the_table_readable(lake, table, capsys):
+    catalog, version = table
+    told = unreadable(capsys, catalog)
+    assert told.keys() == {"databricks", "pyiceberg", "snowflake"}
+    assert all(one["kind"] == "equality-delete file" and one["files"] == 1 for of in told.values() for one in of)
+    helps = {name for name, of in told.items() if "--mode convert" in of[0]["remedy"]}
+    assert helps == ({"pyiceberg", "snowflake"} if version == 2 else {"databricks", "pyiceberg", "snowflake"})
+    with pytest.raises(ValueError, match="equality deletes"):
+        rows_by_pyiceberg(lake)
+    assert cli.run(["compact", catalog, T, "--mode", "convert"]) == 0
+    capsys.readouterr()
+    told = unreadable(capsys, catalog)
+    assert told.keys() == ({"databricks"} if version == 2 else {"athena", "trino"})
+    assert not helps & told.keys() and rows_by_pyiceberg(lake) == [0, 1, 3, 4], "what we say of PyIceberg is so"
+    ((obstacle,), *_) = told.values()
+    assert obstacle["remedy"].startswith("compact --option delete-file-threshold=1 ")
+    assert cli.run(["compact", catalog, T, "--option", "delete-file-threshold=1"]) == 0
+    capsys.readouterr()
+    assert unreadable(capsys, catalog) == {}
+    assert rows_by_pyiceberg(lake) == [0, 1, 3, 4]
+
+
+def test_it_is_told_in_words(lake, table, capsys):
+    catalog, _ = table
+    assert cli.run(["check", catalog, T, "--readable-by", "Snowflake", "--readable-by", "spark"]) == 4
+    out, err = capsys.readouterr()
+    assert out.splitlines()[0] == (
+        "Snowflake cannot read ns.t: 1 equality-delete file: compact --mode convert replaces them"
+    )
+    assert out.splitlines()[1] == "spark reads ns.t" and "cannot be read by Snowflake, as of" in err
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--readable-by", "excel"], "'excel' is none of the engines that are known here: athena, "),
+        (["--readable-by", "spark", "--health"], "ask one at a time"),
+        (["--readable-by", "spark", "--quick"], "--quick"),
+    ],
+)
+def test_what_cannot_be_asked_is_one_line(lake, table, capsys, options, said):
+    assert cli.run(["check", table[0], T, *options]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_delta_stream_has_no_readers_of_its_own(tmp_path, capsys):
+    assert cli.run(["create", str(tmp_path), "orders", "--primary-key", "id"]) == 0
+    assert cli.run(["check", str(tmp_path), "orders", "--readable-by", "spark"]) == 2
+    assert "--readable-by" in capsys.readouterr().err
