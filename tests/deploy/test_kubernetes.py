@@ -15,6 +15,7 @@ import click
 import kubernetes_validate
 import pytest
 import yaml
+from pyiceberg.utils.config import Config
 
 import deltacompact
 from deltacompact.cli import cli
@@ -95,6 +96,7 @@ def test_a_field_that_the_api_does_not_know_is_found():
 
 def test_every_command_is_one_of_ours(tmp_path, monkeypatch):
     monkeypatch.setenv("PYICEBERG_CATALOG__PROD__URI", f"sqlite:///{tmp_path}/catalog.db")
+    monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())  # it read the environment when it was imported
     settings = next(one["data"] for one in of_kind(rendered("base"), "ConfigMap") if "QUEUE" in one["data"])
     settings |= {"NAMESPACE": "deltacompact"}
     names = {name for name, _ in pods(rendered("base"))}
