@@ -26,7 +26,6 @@ EXTENSIONS = {
 UNTYPED = frozenset({ContentType.CSV, ContentType.JSON})
 COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd"}
 """Compressions of whole text files. The other formats compress inside the file."""
-_ONLY_READ = frozenset({".tsv"})
 _SUFFIX = {
     ContentType.PARQUET: ".parquet",
     ContentType.FEATHER: ".feather",
@@ -49,8 +48,8 @@ def written_type_of(path: str) -> ContentType:
     """The format to write a file in, by its extension. Raises InputError for one that is not written."""
     extension, compression = extensions(path)
     content_type = EXTENSIONS.get(extension)
-    if content_type not in _SUFFIX or compression or extension in _ONLY_READ:
-        written = [name for name, known in EXTENSIONS.items() if known in _SUFFIX and name not in _ONLY_READ]
+    if content_type not in _SUFFIX or compression:
+        written = [name for name, known in EXTENSIONS.items() if known in _SUFFIX]
         raise InputError(f"{path}: {extension + compression!r} files are not written, only {', '.join(written)}")
     return content_type
 
