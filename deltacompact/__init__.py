@@ -143,20 +143,11 @@ _MODULE_OF = {name: module for module, names in _MODULES.items() for name in nam
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        return _version()
+        # The metadata of the installation say so too, but reading them imports 30 modules: a tenth of a small session.
+        return importlib.import_module(f"{__name__}._kernels").VERSION
     if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
-
-
-def _version() -> str:
-    """The wheel has it from Cargo.toml, the one place where it stands. "0": this source was never installed."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version(__name__)
-    except PackageNotFoundError:
-        return "0"
 
 
 def __dir__() -> list[str]:

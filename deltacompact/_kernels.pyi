@@ -18,6 +18,9 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import Buffer
 
+VERSION: str
+"""Of the package: Cargo.toml is the one place where it stands."""
+
 class ArrowColumn(Protocol):
     """One contiguous Arrow array. Dictionaries must be decoded, extension arrays cast to their storage."""
 

@@ -94,7 +94,7 @@ class Lineage:
     def _say(
         self, state: str, event: Event, error: str | None = None, version: str | None = None, rows: int | None = None
     ) -> None:
-        from deltacompact import __version__  # reads the metadata of the installation
+        from deltacompact import __version__  # loads the kernels
 
         with importing("openlineage"):
             from openlineage.client import event_v2 as lineage

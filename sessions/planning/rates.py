@@ -69,6 +69,10 @@ _FAR = 3.0
 """Of a table, whose rows may be anything at first, the same is true from here on."""
 _FACTOR_LEAST = 0.1
 """The least factor of a rate, beside the pool's."""
+_CLOCK_S = 1e-3
+"""Clocks of CPU time are no finer: what took less took so much."""
+_LEAST_WORK_S = 1e-9
+"""A part that was expected to take less teaches nothing."""
 _ITERATIONS = 8
 """Rates and tables are fitted in turn, so often."""
 _SCORE_HALF_LIFE = 100.0
@@ -260,8 +264,8 @@ def _rows(one: Observation) -> Iterator[tuple[str, Vector, float, float]]:
     for name, cpu_s in one.cpu_s.items():
         part = _MERGE if name == "index" and amounts[_MERGED] > 0 else name
         work = np.where(_IN_PART.get(part, False), amounts, 0.0) * _SHIPPED
-        if cpu_s > 0 and work.any():
-            yield part, work, cpu_s, cpu_s / in_all
+        if cpu_s > 0 and work.sum() >= _LEAST_WORK_S:
+            yield part, work, max(cpu_s, _CLOCK_S), cpu_s / in_all
 
 
 def _wall_rates(

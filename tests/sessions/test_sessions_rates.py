@@ -269,6 +269,15 @@ def test_whatever_was_seen_every_rate_is_positive_and_the_interval_contains_the_
         assert 0 < estimate.low_s <= estimate.seconds <= estimate.high_s <= estimate.promise_s < math.inf
 
 
+def test_a_part_whose_clock_read_next_to_nothing_does_not_turn_the_rates_to_zero() -> None:
+    found = [
+        Observation(str(number), "a", (1.0,) * len(TERMS), 1.0, 1.0, 0.0, (1.0,) * len(TERMS), cpu_s)
+        for number, cpu_s in enumerate([{"": math.ulp(0.0)}, {"index": 1.0}, {"index": 1.0, "write": 145.0}])
+    ]
+    learned = expectation(PoolRates().learned(found))
+    assert np.all(learned.rates > 0) and np.all(np.isfinite(learned.rates))
+
+
 @given(observations, observations)
 def test_the_order_in_which_sessions_are_learned_does_not_matter(
     one: list[Observation], two: list[Observation]

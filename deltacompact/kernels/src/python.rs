@@ -17,6 +17,9 @@ use pyo3::prelude::*;
 
 #[pymodule]
 mod _kernels {
+    /// Of the package: `Cargo.toml` is the one place where it stands.
+    #[pymodule_export]
+    const VERSION: &str = env!("CARGO_PKG_VERSION");
     #[pymodule_export]
     use super::assembler::{ParquetAssembler, ParquetFooter};
     #[pymodule_export]
