@@ -2,6 +2,7 @@
 
 import pyspark     InputError: pyspark is not installed: pip install 'deltacompact[spark]'
 import ray         InputError: ray is not installed: pip install deltacompact
+import polars      InputError: polars is not installed: pip install polars
 
 Ray, PyIceberg, boto3 and obstore come with deltacompact, but none is imported before it is needed: where one is
 missing, everything else works. The doors to them say so.
@@ -15,6 +16,8 @@ from collections.abc import Iterator
 from deltacompact.base.errors import InputError
 
 _EXTRAS = {"matplotlib": "plot", "openlineage": "openlineage", "pyspark": "spark"}
+_BY_THEMSELVES = ("duckdb", "polars")
+"""What users bring, if they want our rows in it."""
 
 
 @contextlib.contextmanager
@@ -30,5 +33,5 @@ def importing(*packages: str) -> Iterator[None]:
 
 def not_installed(package: str, extra: str | None) -> InputError:
     """The line for a package that this extra brings, or (None) deltacompact itself."""
-    what = f"'deltacompact[{extra}]'" if extra else "deltacompact"
+    what = f"'deltacompact[{extra}]'" if extra else package if package in _BY_THEMSELVES else "deltacompact"
     return InputError(f"{package} is not installed: pip install {what}")

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from deltacompact.base.errors import InputError
@@ -21,7 +22,10 @@ from deltacompact.base.model import Appended, ContentType, Delta, Partition, Sch
 from deltacompact.delta_streams.streams import VACUUM_AGE_MIN_S
 
 if TYPE_CHECKING:  # imported when they are used: `show` must not wait for them
+    import duckdb
+    import polars
     import pyarrow as pa
+    import pyarrow.dataset as ds
 
     from deltacompact.arguments import CompactionArguments
     from deltacompact.catalog.delta_stream_calls import ChangeEventOptions, DeltaStreamCalls, TokenLike
@@ -258,7 +262,7 @@ class DeltaStreamTable:
 
         columns    names, in the order in which they are wanted (default: all)
         filter     a pyarrow expression, or (column, operator, value) in a list
-        version    an older version of the partition, by name or number (default: the newest)
+        as_of      an older version of the partition, by name or number, or a time: the rows that lived then
 
         Raises NotFoundError for an unknown partition or version, InputError for an unknown column.
 
@@ -277,11 +281,46 @@ class DeltaStreamTable:
         """
         return self._catalog.scan(self._table_id, partition, **selection)
 
-    def export(self, target: str, partition: Values = None, version: str | None = None) -> int:
+    def export(
+        self,
+        target: str,
+        partition: Values = None,
+        version: str | datetime | None = None,
+        *,
+        as_of: str | datetime | None = None,
+    ) -> int:
         """Write the live rows to one file, .parquet, .feather, .orc or .csv, and return how many there are."""
         from deltacompact.delta_streams.scan import export_table
 
-        return export_table(self._catalog, self._table_id, target, partition, version)
+        return export_table(self._catalog, self._table_id, target, partition, version, as_of)
+
+    def dataset(self, partition: Values = None, **selection: Unpack[Selection]) -> ds.Dataset:
+        """The live rows as a pyarrow Dataset, read at each scan: who scans it hands down columns and filters.
+
+        Examples:
+            >>> orders.dataset().to_table(columns=["id"]).num_rows
+            2
+        """
+        from deltacompact.reading.engines import dataset_of, scanning
+
+        return dataset_of(scanning(self.scan, {"partition": partition, **selection}))
+
+    def to_polars(self, partition: Values = None, **selection: Unpack[Selection]) -> polars.LazyFrame:
+        """The live rows as a Polars LazyFrame, read when it is collected. Raises InputError without polars."""
+        from deltacompact.reading.engines import lazy_frame_of, scanning
+
+        return lazy_frame_of(scanning(self.scan, {"partition": partition, **selection}))
+
+    def to_duckdb(
+        self,
+        connection: duckdb.DuckDBPyConnection | None = None,
+        partition: Values = None,
+        **selection: Unpack[Selection],
+    ) -> duckdb.DuckDBPyRelation:
+        """The live rows as a DuckDB relation, read when it is queried. Raises InputError without duckdb."""
+        from deltacompact.reading.engines import relation_of, scanning
+
+        return relation_of(scanning(self.scan, {"partition": partition, **selection}), connection)
 
     def compacted_files(self, partition: Values = None) -> list[str]:
         """Paths or URIs of the live compacted files, for engines that read lists: duckdb.read_parquet(files)."""
@@ -392,8 +431,8 @@ class DeltaStreamTable:
 
         return [made for chosen in self._chosen(partition) for made in history(self._catalog, self._table_id, chosen)]
 
-    def rollback(self, version: str, partition: Values = None) -> StreamState:
-        """Go back to the contents of a retained version, by name or number. Commits after it are dropped.
+    def rollback(self, version: str | datetime, partition: Values = None) -> StreamState:
+        """Go back to the contents of a retained version, by name or number, or of a time. Later commits are dropped.
 
         Returns the new version. Raises NotFoundError, InputError where it is active or too old, ConflictError where a
         compaction or a restatement came first.

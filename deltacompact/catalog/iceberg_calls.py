@@ -8,9 +8,10 @@ catalog.maintain("ns.t", expire_snapshots=True)             a MaintainResult
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from deltacompact.base import expect
 from deltacompact.base.errors import InputError
@@ -27,7 +28,10 @@ from deltacompact.iceberg_modes.upsert.mode import UPSERT
 from deltacompact.sinks.openlineage import lineage_sinks
 
 if TYPE_CHECKING:  # a mode is imported when it is run: `show` must not wait for it
+    import pyarrow as pa
+
     from deltacompact.iceberg.comparison import Comparison
+    from deltacompact.iceberg.history import SnapshotMade
     from deltacompact.iceberg_modes.convert.plan import ConvertPlan
     from deltacompact.iceberg_modes.convert.result import ConvertResult
     from deltacompact.iceberg_modes.driver import ModeRun
@@ -40,6 +44,15 @@ if TYPE_CHECKING:  # a mode is imported when it is run: `show` must not wait for
     from deltacompact.iceberg_modes.upsert.plan import UpsertPlan
     from deltacompact.iceberg_modes.upsert.result import UpsertResult
     from deltacompact.iceberg_modes.watching import WatchedBranch
+
+
+class IcebergSelection(TypedDict, total=False):
+    """Which part of a table to read: see `IcebergCatalogTable.read`."""
+
+    columns: Sequence[str] | None
+    filter: Any
+    branch: str
+    as_of: str | int | datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +199,29 @@ class IcebergCalls:
         """A branch as it is now: its live data files and delete files."""
         table = self._table(table_id)
         return StateReader(table.store).read(table.metadata, branch)
+
+    def scan(self, table_id: str, **selection: Unpack[IcebergSelection]) -> pa.RecordBatchReader:
+        """The live rows batch by batch: see `IcebergCatalogTable.read`."""
+        import pyarrow as pa
+
+        from deltacompact.iceberg.scan import BranchScan, scanned
+
+        schema, tables = scanned(self._table(table_id), BranchScan(**selection))
+        return pa.RecordBatchReader.from_batches(schema, (batch for table in tables for batch in table.to_batches()))
+
+    def export(self, table_id: str, target: str, **selection: Unpack[IcebergSelection]) -> int:
+        """Write the live rows to one file (local path or URI). Returns how many there are."""
+        from deltacompact.iceberg.scan import BranchScan, scanned
+        from deltacompact.tabular.export import exported
+
+        table = self._table(table_id)
+        return exported(table.store, target, *scanned(table, BranchScan(**selection)))
+
+    def rollback(self, table_id: str, as_of: str | int | datetime, branch: str = MAIN) -> SnapshotMade:
+        """Make an older snapshot the head of a branch: see `IcebergCatalogTable.rollback`."""
+        from deltacompact.iceberg.rollback import rollback
+
+        return rollback(self._compactable(table_id), as_of, branch)
 
     def comparison(
         self, table_id: str, branch: str = MAIN, before: int | None = None, after: int | None = None

@@ -4,44 +4,32 @@ orders = open_catalog("iceberg://prod").table("db.orders")
 orders.plan("convert")                                  deltacompact plan    iceberg://prod db.orders --mode convert
 orders.compact(options={"rewrite-all": True})           deltacompact compact iceberg://prod db.orders --option …
 orders.maintain(expire_snapshots=True, dry_run=True)    deltacompact maintain iceberg://prod db.orders …
-orders.history()                                        deltacompact show    iceberg://prod db.orders --snapshots
+orders.read(columns=["id"], as_of="2026-11-22")         deltacompact read    iceberg://prod db.orders --column id …
+orders.history()                                        deltacompact history iceberg://prod db.orders
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Unpack
 
 from deltacompact.base import expect
 from deltacompact.base.events import EventSink, fan_out
 from deltacompact.base.settings import Settings
 
 if TYPE_CHECKING:  # imported when they are used: `show` must not wait for them
-    from deltacompact.catalog.iceberg_calls import IcebergCalls
-    from deltacompact.iceberg.table.metadata import Snapshot
+    import duckdb
+    import polars
+    import pyarrow as pa
+    import pyarrow.dataset as ds
+
+    from deltacompact.catalog.iceberg_calls import IcebergCalls, IcebergSelection
+    from deltacompact.iceberg.history import SnapshotMade
     from deltacompact.iceberg_modes.maintain.maintain import MaintainResult
     from deltacompact.iceberg_modes.plan import ModePlan
     from deltacompact.iceberg_modes.result import ModeResult
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotMade:
-    """A snapshot, and what made it: "append", "overwrite", "delete", or "replace".
-
-    `time` is by the clock of whoever committed it. `summary` is what the snapshot says of itself, by Iceberg's names.
-    """
-
-    snapshot_id: int
-    time: datetime
-    operation: str
-    summary: Mapping[str, str]
-
-    @classmethod
-    def of(cls, snapshot: Snapshot) -> SnapshotMade:
-        time = datetime.fromtimestamp(snapshot.timestamp_ms / 1000, UTC)
-        return cls(snapshot.snapshot_id, time, snapshot.summary.get("operation", ""), snapshot.summary)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -123,10 +111,63 @@ class IcebergCatalogTable:
             say=say,
         )
 
+    # Reading
+
+    def read(self, **selection: Unpack[IcebergSelection]) -> pa.Table:
+        """The live rows of a branch, all deletes applied.
+
+        columns    names, in the order in which they are wanted (default: all)
+        filter     a pyarrow expression, or (column, operator, value) in a list
+        branch     (default: "main")
+        as_of      a snapshot's id, a branch, a tag or a time: the rows that lived then, under today's columns
+
+        Raises NotFoundError for an unknown branch or snapshot, InputError for an unknown column.
+        """
+        return self.scan(**selection).read_all()
+
+    def scan(self, **selection: Unpack[IcebergSelection]) -> pa.RecordBatchReader:
+        """The live rows batch by batch, for tables that do not fit in memory. Arguments as for `read`."""
+        return self._catalog.scan(self._table_id, **selection)
+
+    def export(self, target: str, **selection: Unpack[IcebergSelection]) -> int:
+        """Write the live rows to one file, .parquet, .feather, .orc or .csv, and return how many there are."""
+        return self._catalog.export(self._table_id, target, **selection)
+
+    def dataset(self, **selection: Unpack[IcebergSelection]) -> ds.Dataset:
+        """The live rows as a pyarrow Dataset, read at each scan: who scans it hands down columns and filters."""
+        from deltacompact.reading.engines import dataset_of, scanning
+
+        return dataset_of(scanning(self.scan, selection))
+
+    def to_polars(self, **selection: Unpack[IcebergSelection]) -> polars.LazyFrame:
+        """The live rows as a Polars LazyFrame, read when it is collected. Raises InputError without polars."""
+        from deltacompact.reading.engines import lazy_frame_of, scanning
+
+        return lazy_frame_of(scanning(self.scan, selection))
+
+    def to_duckdb(
+        self, connection: duckdb.DuckDBPyConnection | None = None, **selection: Unpack[IcebergSelection]
+    ) -> duckdb.DuckDBPyRelation:
+        """The live rows as a DuckDB relation, read when it is queried. Raises InputError without duckdb."""
+        from deltacompact.reading.engines import relation_of, scanning
+
+        return relation_of(scanning(self.scan, selection), connection)
+
+    # Snapshots
+
     def history(self, branch: str = "main") -> list[SnapshotMade]:
-        """The snapshots of a branch that have not been expired, the oldest first."""
-        metadata = self._catalog.metadata(self._table_id)
-        return [*map(SnapshotMade.of, metadata.ancestors(metadata.branch(branch)))][::-1]
+        """What made each snapshot of a branch that has not been expired, and when, the oldest first."""
+        from deltacompact.iceberg.history import history
+
+        return history(self._catalog.metadata(self._table_id), branch)
+
+    def rollback(self, as_of: str | int | datetime, branch: str = "main") -> SnapshotMade:
+        """Make an older snapshot the head of a branch: a snapshot's id, or a time. Later commits are dropped.
+
+        Raises NotFoundError, InputError for a snapshot that the branch does not descend from, ConflictError where
+        another commit came first.
+        """
+        return self._catalog.rollback(self._table_id, as_of, branch)
 
     def __repr__(self) -> str:
         return f"{self._catalog!r}.table({self._table_id!r})"

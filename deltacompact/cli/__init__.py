@@ -41,7 +41,7 @@ _MODULES = {
     "append": ("append",),
     "compaction": ("plan", "compact"),
     "demo": ("demo",),
-    "history": ("rollback", "retract"),
+    "history": ("history", "rollback", "retract"),
     "iceberg": ("maintain",),
     "reading": ("export", "read", "publish"),
     "tables": ("create", "show"),
@@ -91,8 +91,8 @@ def cli() -> None:
         deltacompact compact ./lake orders
         deltacompact export  ./lake orders now.parquet
 
-    show, plan, compact, maintain and validate also take an Iceberg catalog that PyIceberg's configuration describes
-    (.pyiceberg.yaml, PYICEBERG_CATALOG__PROD__URI):
+    show, read, export, history, rollback, plan, compact, maintain and validate also take an Iceberg catalog that
+    PyIceberg's configuration describes (.pyiceberg.yaml, PYICEBERG_CATALOG__PROD__URI):
 
     \b
         deltacompact compact iceberg://prod db.orders

@@ -37,7 +37,8 @@ def catalog_at(_: click.Context, __: click.Parameter, value: str) -> DeltaStream
     if value.startswith("iceberg://"):
         command = click.get_current_context().command.name
         raise InputError(
-            f"{command} does not take the Iceberg catalog {value}: show, plan, compact, maintain and validate take one"
+            f"{command} does not take the Iceberg catalog {value}: show, read, export, history, rollback, plan, "
+            "compact, maintain and validate take one"
         )
     if os.path.isfile(value):
         raise InputError(f"CATALOG {value} is a file: name a folder, file:///path or s3://bucket/prefix")
@@ -83,10 +84,12 @@ table_argument = click.argument("table", shell_complete=complete_tables)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
 PARTITION_HELP = "Value of a partition key; once for each key. A bare NAME stands for null."
 partition_option = click.option("--partition", multiple=True, metavar="NAME=VALUE", help=PARTITION_HELP)
-version_option = click.option(
+as_of_option = click.option(
+    "--as-of",
     "--version",
-    metavar="VERSION",
-    help="An older version, by name or number (see show --versions). Default: the newest.",
+    "as_of",
+    metavar="VERSION|TIME",
+    help="The rows that lived then: an older version or snapshot (see history), or a time. Default: now.",
 )
 
 

@@ -1,40 +1,114 @@
-"""rollback and retract: go back to a version, take out a delta."""
+"""history, rollback and retract: what made each version, go back to one, take out a delta."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.wording import counted
 from deltacompact.cli.answers import answer
-from deltacompact.cli.arguments import catalog_argument, json_option, pairs, partition_option, table_argument
+from deltacompact.cli.arguments import (
+    PARTITION_HELP,
+    any_catalog_argument,
+    catalog_argument,
+    json_option,
+    one_partition,
+    pairs,
+    partition_option,
+    table_argument,
+)
+from deltacompact.cli.sections import (
+    WithSections,
+    delta_stream_option,
+    iceberg_option,
+    refuse_delta_stream_options,
+    refuse_iceberg_options,
+)
 
 if TYPE_CHECKING:
     from deltacompact.catalog.delta_streams import DeltaStreamCatalog
+    from deltacompact.catalog.iceberg import IcebergCatalog
 
 
-@click.command()
-@catalog_argument
+@click.command(cls=WithSections)
+@any_catalog_argument
 @table_argument
-@click.argument("version")
-@partition_option
 @json_option
-def rollback(catalog: DeltaStreamCatalog, table: str, version: str, partition: Sequence[str], as_json: bool) -> None:
-    """Go back to an older VERSION (see show --versions). Commits after it are dropped.
+@delta_stream_option("--partition", multiple=True, metavar="NAME=VALUE", help=PARTITION_HELP)
+@iceberg_option("--branch", metavar="NAME", default="main", show_default=True, help="The branch.")
+def history(catalog: DeltaStreamCatalog | IcebergCatalog, table: str, as_json: bool, **options: Any) -> None:
+    """Show what made each version or snapshot, and when.
+
+    A line tells the rows, files and bytes that it brought and took, and the session that made it.
+
+    \b
+    deltacompact history ./lake orders
+    deltacompact history iceberg://prod db.orders
+    """
+    from deltacompact.catalog.opening import is_iceberg_catalog
+    from deltacompact.reports import history as report
+
+    if is_iceberg_catalog(catalog):
+        refuse_delta_stream_options()
+        snapshots = [*map(report.snapshot_document, catalog.table(table).history(options["branch"]))]
+        return answer(as_json, snapshots, *report.snapshot_lines(snapshots))
+    refuse_iceberg_options()
+    versions = [
+        *map(report.version_document, catalog.table(table).history(one_partition(catalog, table, options["partition"])))
+    ]
+    answer(as_json, versions, *report.version_lines(versions))
+
+
+@click.command(cls=WithSections)
+@any_catalog_argument
+@table_argument
+@click.argument("version", required=False)
+@click.option("--to", metavar="TIME", help="Go back to what the table was then, such as '2026-11-22 09:10' (UTC).")
+@json_option
+@delta_stream_option("--partition", multiple=True, metavar="NAME=VALUE", help=PARTITION_HELP)
+@iceberg_option("--branch", metavar="NAME", default="main", show_default=True, help="The branch.")
+def rollback(
+    catalog: DeltaStreamCatalog | IcebergCatalog,
+    table: str,
+    version: str | None,
+    to: str | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Go back to an older version, to a snapshot, or to a time.
+
+    VERSION is one that history lists. Commits after it are dropped.
 
     \b
     deltacompact rollback ./lake orders 3 --partition day=1995-04-03
+    deltacompact rollback iceberg://prod db.orders --to "2026-11-22 09:10"
     """
-    from deltacompact.delta_streams.versions import rollback as roll_back
+    from deltacompact.base.moments import moment_of
+    from deltacompact.catalog.opening import is_iceberg_catalog
 
-    state = roll_back(catalog, table, version, pairs(partition) or None)
+    if (version is None) == (to is None):
+        raise InputError("say where to go back to: either a VERSION or --to TIME")
+    if to is not None and moment_of(to) is None:
+        raise InputError(f"--to {to!r} is no time: write it like 2026-11-22 or '2026-11-22 09:10:03'")
+    wanted = to or version or ""
+    if is_iceberg_catalog(catalog):
+        refuse_delta_stream_options()
+        made = catalog.table(table).rollback(wanted, options["branch"])
+        branch = options["branch"]
+        return answer(
+            as_json,
+            {"table": table, "branch": branch, "rolled_back_to": wanted, "snapshot_id": made.snapshot_id},
+            f"branch {branch} of {table} is snapshot {made.snapshot_id} again",
+        )
+    refuse_iceberg_options()
+    state = catalog.table(table).rollback(wanted, pairs(options["partition"]) or None)
     answer(
         as_json,
-        {"table": table, "rolled_back_to": version, "version": state.version},
-        f"{table} has the contents of version {version} again, as version {state.version}",
+        {"table": table, "rolled_back_to": wanted, "version": state.version},
+        f"{table} has the contents of {wanted if to else f'version {wanted}'} again, as version {state.version}",
     )
 
 

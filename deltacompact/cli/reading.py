@@ -12,43 +12,74 @@ from deltacompact.base.errors import InputError
 from deltacompact.base.wording import counted, error_document
 from deltacompact.cli.answers import Failed, answer, answer_for_partitions, for_each, json_row, say
 from deltacompact.cli.arguments import (
+    PARTITION_HELP,
+    any_catalog_argument,
+    as_of_option,
     catalog_argument,
     json_option,
     one_partition,
     pairs,
     partition_option,
     table_argument,
-    version_option,
+)
+from deltacompact.cli.sections import (
+    WithSections,
+    delta_stream_option,
+    iceberg_option,
+    refuse_delta_stream_options,
+    refuse_iceberg_options,
 )
 
 if TYPE_CHECKING:
     from deltacompact.base.model import Partition
     from deltacompact.catalog.delta_streams import DeltaStreamCatalog
+    from deltacompact.catalog.iceberg import IcebergCatalog
 
 
-@click.command()
-@catalog_argument
+def _where_option(command: Any) -> Any:
+    """The partition or the branch."""
+    of_branch = iceberg_option("--branch", metavar="NAME", default="main", show_default=True, help="The branch.")
+    return delta_stream_option("--partition", multiple=True, metavar="NAME=VALUE", help=PARTITION_HELP)(
+        of_branch(command)
+    )
+
+
+def _where(catalog: DeltaStreamCatalog | IcebergCatalog, options: dict[str, Any]) -> dict[str, Any]:
+    """What is read of a table of this kind."""
+    from deltacompact.catalog.opening import is_iceberg_catalog
+
+    if is_iceberg_catalog(catalog):
+        refuse_delta_stream_options()
+        return {"branch": options["branch"]}
+    refuse_iceberg_options()
+    return {"partition": pairs(options["partition"]) or None}
+
+
+@click.command(cls=WithSections)
+@any_catalog_argument
 @table_argument
-@partition_option
-@version_option
+@as_of_option
 @click.option("--column", "columns", multiple=True, metavar="NAME", help="Only these columns, in this order.")
 @click.option("--limit", type=click.IntRange(0, 2**63 - 1), metavar="N", help="At most so many rows.")
 @json_option
+@_where_option
 def read(
-    catalog: DeltaStreamCatalog,
+    catalog: DeltaStreamCatalog | IcebergCatalog,
     table: str,
-    partition: Sequence[str],
-    version: str | None,
+    as_of: str | None,
     columns: Sequence[str],
     limit: int | None,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Print the live rows, one JSON object a line. With --json they are one document, {"rows": [...]}.
 
     \b
     deltacompact read ./lake orders --partition day=1995-04-03 --column id --limit 10
+    deltacompact read iceberg://prod db.orders --as-of "2026-11-22 09:10"
     """
-    reader = catalog.scan(table, pairs(partition) or None, columns=list(columns) or None, version=version)
+    chosen = {**_where(catalog, options), "columns": list(columns) or None, "as_of": as_of}
+    reader = catalog.scan(table, **chosen)
     if as_json:
         _print_document(_rows(reader, limit))
     else:
@@ -85,24 +116,29 @@ def _print_document(rows: Iterator[dict[str, Any]]) -> None:
     say("]}")
 
 
-@click.command()
-@catalog_argument
+@click.command(cls=WithSections)
+@any_catalog_argument
 @table_argument
 @click.argument("target", metavar="OUT.parquet")
-@partition_option
-@version_option
+@as_of_option
 @json_option
+@_where_option
 def export(
-    catalog: DeltaStreamCatalog, table: str, target: str, partition: Sequence[str], version: str | None, as_json: bool
+    catalog: DeltaStreamCatalog | IcebergCatalog,
+    table: str,
+    target: str,
+    as_of: str | None,
+    as_json: bool,
+    **options: Any,
 ) -> None:
     """Write the live rows to one file. It may be .parquet, .feather, .orc or .csv; an existing file is replaced.
 
     \b
     deltacompact export ./lake orders now.parquet
+    deltacompact export iceberg://prod db.orders then.parquet --as-of 2026-11-22
     """
-    from deltacompact.delta_streams.scan import export_table
-
-    rows = export_table(catalog, table, target, pairs(partition) or None, version)
+    chosen = _where(catalog, options)
+    rows = catalog.table(table).export(target, as_of=as_of, **chosen)
     answer(as_json, {"table": table, "target": target, "rows": rows}, f"exported {counted(rows, 'row')} to {target}")
 
 

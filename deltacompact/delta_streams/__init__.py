@@ -11,6 +11,7 @@ partition     the engine's three ports for one partition        snapshots       
 scan          which partitions, versions, columns and rows are read
 destinations  tables that are written by compacting another one
 versions      list them, go back, take out one delta            taking_out       take out one file
+retained      their states, and those of a moment
 file_lists    what other engines read                           idle_streams     which have nothing to compact
 history       what made each version
 sizes         what lies in a stream, and what waits

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from deltacompact.base.model import Partition
+from deltacompact.base.model import DataFile, Partition
 from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.delta_streams.streams import Streams
 
@@ -23,8 +23,10 @@ from deltacompact.delta_streams.streams import Streams
 class VersionMade:
     """A version and what made it: "create", "compact", "restate", "rollback", or "retract" of a file.
 
-    `time` is by the clock of whoever made it; None: an old release did not note it. `rows` and `files` are compacted
-    ones, `deltas` those that came before the next version.
+    time                       by the clock of whoever made it; None: an old release did not note it
+    rows, files                compacted ones; `…_added` and `…_removed` by the version before
+    deltas                     those that came before the next version; `tokens`: those of the commits that brought them
+    session                    the compaction's; None: it was something else
     """
 
     partition: Partition
@@ -34,12 +36,20 @@ class VersionMade:
     rows: int
     files: int
     deltas: int
+    rows_added: int = 0
+    rows_removed: int = 0
+    files_added: int = 0
+    files_removed: int = 0
+    bytes_added: int = 0
+    bytes_removed: int = 0
+    session: str | None = None
+    tokens: tuple[str, ...] = ()
 
 
 def history(catalog: Streams, table_id: str, partition: Partition) -> list[VersionMade]:
     """Every version of a partition, the oldest first."""
     chain = list(catalog.log(table_id, partition).chain())
-    return [_entry(partition, state, _made_by(chain[:number], state)) for number, state in enumerate(chain)]
+    return [_entry(partition, chain[:number], state) for number, state in enumerate(chain)]
 
 
 def _made_by(before: Sequence[StreamState], state: StreamState) -> str:
@@ -58,8 +68,33 @@ def _held(state: StreamState) -> tuple[str, ...]:
     return tuple(file.path for file in state.compacted.files) if state.compacted else ()
 
 
-def _entry(partition: Partition, state: StreamState, operation: str) -> VersionMade:
+def _entry(partition: Partition, before: Sequence[StreamState], state: StreamState) -> VersionMade:
     time_ms, compacted = state.opened.time_ms, state.compacted
     time = datetime.fromtimestamp(time_ms / 1000, UTC) if time_ms else None
+    operation = _made_by(before, state)
     rows, files = (compacted.rows, len(compacted.files)) if compacted else (0, 0)
-    return VersionMade(partition, state.version, time, operation, rows, files, len(state.deltas))
+    former, now = _files(before[-1]) if before else {}, _files(state)
+    added, removed = now.keys() - former.keys(), former.keys() - now.keys()
+    marked = [former[path].live_rows - now[path].live_rows for path in former.keys() & now.keys()]
+    known = {commit.commit_id for commit in before[-1].commits} if before else set()
+    return VersionMade(
+        partition,
+        state.version,
+        time,
+        operation,
+        rows,
+        files,
+        len(state.deltas),
+        sum(now[path].live_rows for path in added) - sum(count for count in marked if count < 0),
+        sum(former[path].live_rows for path in removed) + sum(count for count in marked if count > 0),
+        len(added),
+        len(removed),
+        sum(now[path].bytes for path in added),
+        sum(former[path].bytes for path in removed),
+        compacted.session_id if compacted and operation == "compact" else None,
+        tuple(str(commit.token) for commit in state.commits if commit.token and commit.commit_id not in known),
+    )
+
+
+def _files(state: StreamState) -> dict[str, DataFile]:
+    return {file.path: file for file in state.compacted.files} if state.compacted else {}

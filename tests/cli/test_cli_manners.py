@@ -61,6 +61,7 @@ JSON_CALLS = {
     "show t": ["show", "LAKE", "t"],
     "show --versions": ["show", "LAKE", "t", "--versions"],
     "publish": ["publish", "LAKE", "t"],
+    "history": ["history", "LAKE", "t"],
     "check": ["check", "LAKE", "t"],
     "rehash": ["rehash", "LAKE", "t", "--hash-buckets", "3"],
     "vacuum": ["vacuum", "LAKE", "t"],
@@ -405,8 +406,8 @@ def test_a_dash_is_the_catalog_of_the_environment(lake, capfd, monkeypatch):
     assert cli.run(["plan", "t"]) == 2
     assert "Missing argument 'TABLE'. Write - as CATALOG for the one at $DELTACOMPACT_CATALOG" in capfd.readouterr().err
     monkeypatch.setenv("DELTACOMPACT_CATALOG", "iceberg://nobody")
-    assert cli.run(["export", "-", "t", "x.parquet"]) == 2
-    assert "export does not take the Iceberg catalog iceberg://nobody" in capfd.readouterr().err
+    assert cli.run(["publish", "-", "t"]) == 2
+    assert "publish does not take the Iceberg catalog iceberg://nobody" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(("begun", "expected"), [("t", "plain,t"), ("x", "")])

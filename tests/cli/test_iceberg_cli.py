@@ -188,7 +188,13 @@ def test_the_command_line_maintains(lake, configured, capsys):
         (["compact", "ICEBERG", T, "--from-plan", "/nowhere.json"], "/nowhere.json cannot be read"),
         (["compact", "iceberg://nobody", T], "'nobody' is not configured: URI missing. Set it in .pyiceberg.yaml, or"),
         (["compact", "iceberg://", T], "iceberg:// names no catalog"),
-        (["read", "ICEBERG", T], "read does not take the Iceberg catalog iceberg://"),
+        (["publish", "ICEBERG", T], "publish does not take the Iceberg catalog iceberg://"),
+        (["read", "ICEBERG", T, "--partition", "day=1"], "--partition is for delta streams"),
+        (["read", "ICEBERG", T, "--as-of", "7"], "has no snapshot '7'"),
+        (["export", "FOLDER", T, "x.csv", "--branch", "b"], "--branch is for tables of Iceberg catalogs"),
+        (["rollback", "ICEBERG", T], "either a VERSION or --to TIME"),
+        (["rollback", "ICEBERG", T, "--to", "7"], "--to '7' is no time"),
+        (["rollback", "ICEBERG", T, "--to", "1999-01-01"], "has no snapshot of 1999-01-01"),
         (["maintain", "ICEBERG", T], "say what to do: --expire-snapshots, --rewrite-manifests, "),
         (["maintain", "ICEBERG", T, "--remove-orphans", "--option", "older-than=1h"], "is less than 24 hours"),
         (["maintain", "ICEBERG", T, "--rewrite-manifests", "--branch", "b"], "has no branch 'b'"),
@@ -309,3 +315,19 @@ def test_a_run_ends_with_one_line(lake, configured, capsys):
     assert re.fullmatch(r"Done: \d+\.\d s", capsys.readouterr().out.splitlines()[-1])
     assert cli.run(["compact", configured, T, "--files"]) == 2
     assert "plan --files" in capsys.readouterr().err
+
+
+def test_history_read_export_and_rollback(lake, configured, capsys, tmp_path):
+    assert cli.run(["history", configured, T, "--json"]) == 0
+    made = json.loads(capsys.readouterr().out)
+    assert made[0]["operation"] == "append" and made[0]["files_added"] == 1
+    assert cli.run(["history", configured, T]) == 0
+    assert str(made[0]["snapshot_id"]) in capsys.readouterr().out
+    assert cli.run(["read", configured, T, "--as-of", made[0]["time"]]) == 0
+    then = capsys.readouterr().out.splitlines()
+    assert cli.run(["export", configured, T, str(tmp_path / "then.csv"), "--as-of", str(made[0]["snapshot_id"])]) == 0
+    assert f"exported {len(then)} row" in capsys.readouterr().out
+    assert cli.run(["rollback", configured, T, "--to", made[0]["time"], "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["snapshot_id"] == made[0]["snapshot_id"]
+    assert cli.run(["read", configured, T]) == 0
+    assert capsys.readouterr().out.splitlines() == then

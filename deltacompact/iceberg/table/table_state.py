@@ -87,7 +87,10 @@ class StateReader:
         Raises NotFoundError or CorruptionError naming a bad manifest, InputError naming a file that is listed twice, or
         deletes by key of which nobody can tell what they delete (lost_partitions.py).
         """
-        snapshot = metadata.branch(branch)
+        return self.at(metadata, branch, metadata.branch(branch))
+
+    def at(self, metadata: TableMetadata, branch: str, snapshot: Snapshot | None) -> TableState:
+        """The table as a snapshot has it, which some branch has or had as its head. Raises what `read` raises."""
         if snapshot is None:
             return TableState(metadata, branch, None, (), (), ())
         listed = self.listed(snapshot)

@@ -2,6 +2,8 @@
 
 a snapshot     the table is still that table, the branch's head still snapshot 8
                add snapshot 9; the head is 9; properties that go with it
+a rollback     the table is still that table, the branch's head still snapshot 8
+               the head is 7
 an expiry      the table is still that table, no ref came, went or moved
                remove refs, statistics, snapshots
 """
@@ -74,6 +76,12 @@ def expiring(metadata: TableMetadata, snapshots: Collection[int], refs: Collecti
     if snapshots:
         updates.append(RemoveSnapshotsUpdate.model_validate({"snapshot-ids": sorted(snapshots)}))
     return requirements, tuple(updates)
+
+
+def moving(metadata: TableMetadata, branch: str, snapshot_id: int) -> Change:
+    """Make another snapshot the head of a branch, if the head is still the one of `metadata`."""
+    ref = metadata.refs.get(branch)
+    return (_same_table(metadata), _same_head(branch, ref)), (moved(branch, snapshot_id, ref),)
 
 
 def commit(table: Table, metadata: TableMetadata, change: Change, all_refs: bool = False) -> TableMetadata:

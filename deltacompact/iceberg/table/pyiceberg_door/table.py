@@ -26,7 +26,7 @@ from deltacompact.iceberg.table.content_files import ContentFile, PartitionTuple
 from deltacompact.iceberg.table.metadata import Snapshot, TableMetadata
 from deltacompact.iceberg.table.pyiceberg_door.behaviour import check_behaviour
 from deltacompact.iceberg.table.pyiceberg_door.catalogs import make_ready
-from deltacompact.iceberg.table.pyiceberg_door.commits import adding, commit, expiring
+from deltacompact.iceberg.table.pyiceberg_door.commits import adding, commit, expiring, moving
 from deltacompact.iceberg.table.pyiceberg_door.creating import create_table, give_columns
 from deltacompact.iceberg.table.pyiceberg_door.errors import answering, first_of
 from deltacompact.iceberg.table.pyiceberg_door.metrics import counted_for_nan, file_with_metrics
@@ -162,6 +162,13 @@ class IcebergTable:
         names a removed snapshot. The caller compares.
         """
         return self._after(commit(self._table, self.metadata, expiring(self.metadata, snapshots, refs), all_refs=True))
+
+    def move(self, branch: str, snapshot_id: int) -> IcebergTable:
+        """Make a snapshot of the table the head of a branch, if the head is still the one of `metadata`.
+
+        Raises as `commit` does.
+        """
+        return self._after(commit(self._table, self.metadata, moving(self.metadata, branch, snapshot_id)))
 
     def _after(self, metadata: TableMetadata) -> IcebergTable:
         """The table after our commit, which changes no spec: types that manifests told are still known."""

@@ -1,0 +1,46 @@
+"""Moments as people write them. Without a zone they are UTC.
+
+"2026-11-22"                       2026-11-22 00:00 UTC
+"2026-11-22 09:10:03.512"          2026-11-22 09:10:03.512 UTC
+"2026-11-22T09:10:00+02:00"        2026-11-22 07:10 UTC
+"3", "1-50a3…", "77574975692"      None: the name of a version, or of a snapshot
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+
+from deltacompact.base.errors import InputError
+
+_DATED = re.compile(r"\d{4}-\d\d-\d\d")
+
+
+def moment_of(text: str | datetime) -> datetime | None:
+    """The moment that a text names; None: it names none. Raises InputError for one that no calendar has."""
+    if isinstance(text, datetime):
+        return text.astimezone(UTC) if text.tzinfo else text.replace(tzinfo=UTC)
+    if not _DATED.match(text):
+        return None
+    try:
+        return moment_of(datetime.fromisoformat(text))
+    except ValueError:
+        raise InputError(f"{text!r} is no time: write it like 2026-11-22 or 2026-11-22T09:10:03+00:00") from None
+
+
+def milliseconds_of(moment: datetime) -> int:
+    """Milliseconds since the epoch, as commits note their times."""
+    return int((moment - datetime.fromtimestamp(0, UTC)).total_seconds() * 1000)
+
+
+def moment_at(milliseconds: float) -> datetime:
+    """The moment that a commit notes so. Raises InputError for one that no calendar has."""
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC)
+    except (OverflowError, ValueError, OSError):
+        raise InputError(f"{milliseconds} ms since 1970 is no time that a calendar has") from None
+
+
+def spelled(moment: datetime) -> str:
+    """As `moment_of` reads it, in milliseconds: what is printed may be given again."""
+    return moment.astimezone(UTC).isoformat(" ", "milliseconds").removesuffix("+00:00")

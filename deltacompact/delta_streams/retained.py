@@ -1,0 +1,114 @@
+"""The states of a stream that can still be read: of a version by its name, or of a moment.
+
+0          create, 2 commits at 08:00, 09:00        vacuumed: one of its files is missing
+1-50a3…    compact at 09:10, 1 commit at 11:00      retained
+
+"1"        1-50a3… as it was when it was sealed, or is now
+10:00      1-50a3… without the commit of 11:00
+08:30      0 with its first commit: refused, and the oldest version that is left is named
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import datetime
+
+from deltacompact.base.errors import NotFoundError
+from deltacompact.base.model import Partition
+from deltacompact.base.moments import milliseconds_of, moment_of
+from deltacompact.delta_streams.log.state import StreamState
+from deltacompact.delta_streams.log.tokens import Commits
+from deltacompact.delta_streams.paths import StreamPaths
+from deltacompact.delta_streams.streams import Streams, stream_files
+from deltacompact.index.primary_key_index import read_manifest
+from deltacompact.storage.identity import is_uri
+from deltacompact.storage.objects import ObjectStore
+from deltacompact.storage.opening import open_object
+
+
+def state_as_of(catalog: Streams, table_id: str, partition: Partition, as_of: str | datetime) -> StreamState:
+    """The state of a version when it was sealed, or of the stream at a moment.
+
+    `as_of` is a version's name, its number, the beginning of its name, or a time (see base/moments.py), of which the
+    last commit counts that is not later. Raises NotFoundError where no version fits, several do, or a file is missing.
+    """
+    chain = list(catalog.log(table_id, partition).chain())
+    moment = moment_of(as_of)
+    if moment is not None:
+        state = _state_at(chain, milliseconds_of(moment))
+    else:
+        state = _state_named(chain, str(as_of), f"table {table_id!r}, partition {partition}")
+    if state.sealed:
+        _refuse_missing(catalog, table_id, partition, chain, state)
+    return state
+
+
+def _state_named(chain: Sequence[StreamState], version: str, where: str) -> StreamState:
+    exact = [state for state in chain if version in (state.version, str(state.opened.number))]
+    found = exact or [state for state in chain if state.version.startswith(version)]
+    if len(found) != 1:
+        many = "several versions begin" if found else "no version begins"
+        versions = ", ".join(state.version for state in chain[-4:])
+        raise NotFoundError(f"{where}: {many} with {version!r} (newest: {versions})")
+    return found[0]
+
+
+def _state_at(chain: Sequence[StreamState], time_ms: int) -> StreamState:
+    """The stream as of a moment: the newest version that was there, with its commits up to the last one of then."""
+    state = [state for state in chain if state.opened.time_ms <= time_ms or not state.opened.number][-1]
+    known = [number for number, commit in enumerate(state.commits) if commit.time_ms <= time_ms]
+    return replace(state, commits=Commits(state.commits[: known[-1] + 1 if known else 0]))
+
+
+def _refuse_missing(
+    catalog: Streams, table_id: str, partition: Partition, chain: Sequence[StreamState], state: StreamState
+) -> None:
+    files = StreamFiles(catalog.store, catalog.log(table_id, partition).paths)
+    if not (missing := files.missing_of(state)):
+        return
+    oldest = next(other.version for other in chain if not other.sealed or not files.missing_of(other))
+    raise NotFoundError(
+        f"table {table_id!r}, partition {partition}: version {state.version} cannot be read any more: "
+        f"{missing[0]} is missing{f' and {len(missing) - 1} more' if missing[1:] else ''}; a vacuum may have "
+        f"deleted it (the oldest version that is left: {oldest})"
+    )
+
+
+class StreamFiles:
+    """The files of a stream in the store, listed once for all versions."""
+
+    def __init__(self, store: ObjectStore, paths: StreamPaths) -> None:
+        self._store = store
+        self._there = {stat.path for room in paths.rooms[:3] for stat in store.list(room)}
+        self._elsewhere: dict[str, bool] = {}
+        """Files that were appended by reference: whether they exist."""
+
+    def missing_of(self, state: StreamState) -> list[str]:
+        """The missing files that a reader of the version, or a compaction on top of it, would need."""
+        files = stream_files(state)
+        needed = [file.path for file in files] + [file.deletions.masks_path for file in files if file.deletions]
+        needed += state.manifests
+        if state.index:
+            needed.append(state.index.path)
+        missing = self._missing(needed)
+        if state.index and not missing:
+            missing = self._missing(read_manifest(self._store, state.index).paths)
+        return missing
+
+    def _missing(self, paths: Iterable[str]) -> list[str]:
+        needed = list(dict.fromkeys(paths))
+        unknown = [path for path in needed if is_uri(path) and path not in self._elsewhere]
+        if unknown:
+            with ThreadPoolExecutor(16) as threads:
+                self._elsewhere.update(zip(unknown, threads.map(self._is_there, unknown), strict=True))
+        return [path for path in needed if not (path in self._there or self._elsewhere.get(path))]
+
+    def _is_there(self, uri: str) -> bool:
+        store, name = open_object(self._store, uri)
+        try:
+            store.stat(name)
+        except NotFoundError:
+            return False
+        return True

@@ -1,0 +1,137 @@
+"""The live rows of data files, read and not changed.
+
+a.parquet: e1, p1     find     rows 0 and 2 live        read      its rows 0 and 2
+b.parquet             -        all live                 read      all
+
+The dead rows are found by the tasks of the modes, in this process. What these hand each other lies in a folder of this
+machine, which is gone before the first row is read.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from deltacompact.base.limits import LIMITS, Limits
+from deltacompact.base.settings import Settings
+from deltacompact.executors.local import LocalExecutor
+from deltacompact.iceberg.deletes.dead_rows import FileScan
+from deltacompact.iceberg.deletes.matching import FileScanTask
+from deltacompact.iceberg.deletes.readable import check_readable
+from deltacompact.iceberg.marks.finding import Finder, Sizes
+from deltacompact.iceberg.running import Tasks
+from deltacompact.iceberg.table.metadata import TableMetadata
+from deltacompact.iceberg.table.parquet_files import by_field_id, opened_each
+from deltacompact.index.live_bitmaps import live_mask, read_masks
+from deltacompact.reading.parts import TablePart
+from deltacompact.storage.objects import ObjectStore
+
+Bits = npt.NDArray[np.uint8]
+"""One bit for each row of a file, the least significant first."""
+
+_UNPACKED = 4
+"""How many times as large rows are in memory as in a file."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveFile:
+    """A data file with its deletes, and which of its rows live. None: all of them."""
+
+    task: FileScanTask
+    bits: Bits | None = None
+
+    @property
+    def rows(self) -> int:
+        return self.task.entry.file.rows
+
+    def lives(self) -> npt.NDArray[np.bool_]:
+        """Of each row, whether it lives."""
+        return np.ones(self.rows, bool) if self.bits is None else live_mask(self.bits, self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class LiveReader:
+    """Reads data files of a table. `sizes` divide the work; tests make them small."""
+
+    store: ObjectStore
+    metadata: TableMetadata
+    limits: Limits = LIMITS
+    sizes: Sizes = field(default_factory=Sizes)
+
+    def files(self, tasks: Sequence[FileScanTask]) -> list[LiveFile]:
+        """The files, each with its live rows. Raises InputError for a file that cannot be read."""
+        check_readable(self.metadata, [entry for task in tasks for entry in (task.entry, *task.deletes.all)])
+        asked = [task for task in tasks if task.deletes.all]
+        bits = dict(zip((task.entry.file.path for task in asked), self._bits(asked), strict=True))
+        return [LiveFile(task, bits.get(task.entry.file.path)) for task in tasks]
+
+    def _bits(self, asked: Sequence[FileScanTask]) -> list[Bits]:
+        if not asked:
+            return []
+        executor = LocalExecutor(Settings(executor="local"))
+        try:
+            with tempfile.TemporaryDirectory(prefix="deltacompact-") as folder:
+                finder = self._finder(self._key_columns(asked), f"{Path(folder).as_uri()}/", executor)
+                found = finder.find(asked, closed=frozenset(task.entry.file.path for task in asked))
+                masks = {path: read_masks(self.store, path) for path in set(found.masks_of.values())}
+                return [masks[found.masks_of[file.ordinal]][file.ordinal] for file in found.files]
+        finally:
+            executor.stop()
+
+    def _key_columns(self, asked: Sequence[FileScanTask]) -> pa.Schema:
+        """Those by which rows are deleted: no other column needs to be readable."""
+        ids = {number for task in asked for entry in task.deletes.equality for number in entry.file.equality_ids}
+        return by_field_id(self.metadata.columns[number].field for number in sorted(ids))
+
+    def _finder(self, columns: pa.Schema, folder: str, executor: LocalExecutor | None = None) -> Finder:
+        tasks = Tasks(self.store, executor or LocalExecutor(Settings(executor="local", local_threads=1)))
+        return Finder(tasks, replace(self.metadata, schema=columns), self.limits, self.sizes, folder)
+
+    def parts(self, files: Sequence[LiveFile], columns: pa.Schema) -> list[TablePart]:
+        """The live rows of each file with these columns, which have field ids, to be read when they are asked for."""
+        finder = self._finder(columns, "")
+        return [
+            TablePart(
+                file.task.entry.file.file_bytes * _UNPACKED,
+                partial(self._tables, finder.file(file.task), columns, file),
+            )
+            for file in files
+        ]
+
+    def _tables(self, scan: FileScan, columns: pa.Schema, file: LiveFile) -> Iterator[pa.Table]:
+        for _, table in self.numbered(scan, columns, file.bits):
+            yield table
+
+    def scan(self, task: FileScanTask, columns: pa.Schema) -> FileScan:
+        """A data file as it is read with these columns."""
+        return self._finder(columns, "").file(task)
+
+    def numbered(
+        self, scan: FileScan, columns: pa.Schema, bits: Bits | None
+    ) -> Iterator[tuple[npt.NDArray[np.int64], pa.Table]]:
+        """The rows of a file whose bits are set (None: all), slice by slice, with their numbers in the file.
+
+        Of a file in which few rows are wanted, no more is read than from the first to the last.
+        """
+        wanted = None if bits is None else live_mask(bits, scan.stored.rows)
+        if not scan.stored.rows or (wanted is not None and not wanted.any()):
+            return
+        rows = None
+        if wanted is not None:
+            places = np.flatnonzero(wanted)
+            rows = int(places[0]), int(places[-1]) + 1
+        for opened in opened_each(self.store, [scan.wanted(columns)], self.limits.reading):
+            for first, table in opened.tables(columns, rows):
+                numbers = np.arange(first, first + table.num_rows)
+                if wanted is not None:
+                    own = wanted[first : first + table.num_rows]
+                    numbers, table = numbers[own], table.filter(pa.array(own))
+                if table.num_rows:
+                    yield numbers, table

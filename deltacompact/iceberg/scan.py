@@ -1,0 +1,71 @@
+"""Reading a branch: its live rows, or those of an older snapshot, under today's columns.
+
+main, 2026-11-22 09:10     snapshot 8     a.parquet, b.parquet     id, name: renamed since, and found by field id
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import pyarrow as pa
+
+from deltacompact.iceberg.as_of import snapshot_as_of
+from deltacompact.iceberg.deletes.matching import DeleteIndex
+from deltacompact.iceberg.live_rows import LiveReader
+from deltacompact.iceberg.table.metadata import MAIN
+from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.iceberg.table.table_state import StateReader, TableState
+from deltacompact.reading.parts import read_in_order
+from deltacompact.reading.selection import Selected, named_columns
+from deltacompact.storage.objects import Fetches
+from deltacompact.tabular import schemas
+
+_READS_AT_ONCE = 16
+"""Files of a store behind a network that are read side by side."""
+
+
+@dataclass(frozen=True, slots=True)
+class BranchScan:
+    """Which rows: those of a branch now, or as of a snapshot, a ref or a time; and which of their columns.
+
+    `filter` is an expression of pyarrow.compute, or a list of (column, operator, value).
+    """
+
+    branch: str = MAIN
+    as_of: str | int | datetime | None = None
+    columns: Sequence[str] | None = None
+    filter: Any = None
+
+    def state(self, table: IcebergTable) -> TableState:
+        """What is to be read. Raises NotFoundError for an unknown branch or snapshot."""
+        metadata = table.metadata
+        snapshot = (
+            metadata.branch(self.branch) if self.as_of is None else snapshot_as_of(metadata, self.as_of, self.branch)
+        )
+        return StateReader(table.store).at(metadata, self.branch, snapshot)
+
+
+def scanned(table: IcebergTable, scan: BranchScan) -> tuple[pa.Schema, Iterator[pa.Table]]:
+    """The schema, and the live rows file by file.
+
+    Raises NotFoundError for an unknown branch or snapshot, InputError for an unknown column, at once.
+    """
+    metadata = table.metadata
+    whole = schemas.unmarked(metadata.schema)
+    selected = Selected.of(metadata.table_id, whole, named_columns(scan.columns), scan.filter)
+    state = scan.state(table)
+    columns = pa.schema([column for column in metadata.schema if column.name in selected.needed.names])
+    at_once = _READS_AT_ONCE if isinstance(table.store, Fetches) else 1
+
+    def tables() -> Iterator[pa.Table]:
+        index, live = DeleteIndex(state), LiveReader(table.store, metadata)
+        files = live.files([index.task(entry) for entry in state.data])
+        for rows in read_in_order(live.parts(files, columns), at_once):
+            plain = pa.Table.from_arrays(rows.columns, schema=selected.needed)
+            if (kept := selected.kept(plain)).num_rows:
+                yield kept
+
+    return selected.wanted, tables()

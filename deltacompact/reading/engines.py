@@ -1,0 +1,138 @@
+"""Live rows as other libraries take them: they ask for columns and filters, and get no more than that.
+
+dataset_of(scan)       a pyarrow Dataset       DuckDB and Polars know them: they hand down columns and filters
+lazy_frame_of(scan)    a Polars LazyFrame      columns, predicate and limit are handed down
+relation_of(scan)      a DuckDB relation       reads through the dataset
+
+`scan(columns=…, filter=…)` gives a RecordBatchReader. Rows are read as the other library takes them, and each time
+anew. Polars and DuckDB are imported here alone, and only when they are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from deltacompact.base.missing import importing
+
+if TYPE_CHECKING:
+    import duckdb
+    import polars
+
+
+class Scanning(Protocol):
+    """Reads live rows: these columns (None: all), and the rows for which the filter is true."""
+
+    def __call__(self, *, columns: list[str] | None = None, filter: Any = None) -> pa.RecordBatchReader: ...
+
+
+def scanning(scan: Any, selection: Mapping[str, Any]) -> Scanning:
+    """A table's scan with a selection: who asks for columns gets no others, and both filters count."""
+    chosen = dict(selection)
+    of_user = chosen.pop("filter", None)
+    known = of_user if of_user is None or isinstance(of_user, pc.Expression) else pq.filters_to_expression(of_user)
+
+    def scanned(*, columns: list[str] | None = None, filter: Any = None) -> pa.RecordBatchReader:
+        both = filter if known is None else known if filter is None else known & filter
+        others = {**chosen, "columns": columns or chosen.get("columns"), "filter": both}
+        return scan(**others)
+
+    return scanned
+
+
+class LiveDataset(ds.Dataset):
+    """The live rows of a table as a `pyarrow.dataset.Dataset`: what has no files that others may read has no fragments.
+
+    Each scan reads the table as it is then.
+    """
+
+    def __init__(self, scan: Scanning, only: pc.Expression | None = None) -> None:  # the base class forbids it
+        self._scan = scan
+        self._only = only
+        self._columns: pa.Schema | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The table's columns when they were first asked for."""
+        if self._columns is None:
+            self._columns = self._scan().schema
+        return self._columns
+
+    def scanner(self, columns: Any = None, filter: pc.Expression | None = None, **options: Any) -> ds.Scanner:
+        """A scan of these columns, and of the rows for which the filter is true."""
+        both = filter if self._only is None else self._only if filter is None else self._only & filter
+        names = list(columns) if isinstance(columns, list | tuple) else None
+        if names == []:  # a count: some column has to be read
+            names = self.schema.names[:1]
+        reader = self._scan(columns=names, filter=both)
+        known = {name: options[name] for name in ("batch_size", "use_threads", "memory_pool") if name in options}
+        return ds.Scanner.from_batches(reader, columns=columns, **known)
+
+    def count_rows(self, filter: pc.Expression | None = None, **options: Any) -> int:
+        """How many rows there are: some column has to be read."""
+        return sum(batch.num_rows for batch in self.scanner(self.schema.names[:1], filter).to_reader())
+
+    def filter(self, expression: pc.Expression) -> LiveDataset:
+        """The rows for which it is true."""
+        return LiveDataset(self._scan, expression if self._only is None else self._only & expression)
+
+    def _no_files(self, *given: Any, **named: Any) -> Any:
+        raise NotImplementedError("live rows have no files of their own: use scanner, to_table, to_batches or head")
+
+    get_fragments = replace_schema = join = join_asof = sort_by = __reduce__ = _no_files
+
+    @property
+    def partition_expression(self) -> pc.Expression:
+        """What is true of all rows: nothing is said."""
+        return pc.scalar(True)
+
+    def __repr__(self) -> str:
+        return f"LiveDataset({', '.join(self.schema.names)})"
+
+
+def dataset_of(scan: Scanning) -> LiveDataset:
+    return LiveDataset(scan)
+
+
+def relation_of(scan: Scanning, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
+    """A DuckDB relation, of the default connection or of another. Raises InputError where duckdb is not installed."""
+    with importing("duckdb"):
+        import duckdb
+    return (connection or duckdb).from_arrow(LiveDataset(scan))
+
+
+def lazy_frame_of(scan: Scanning) -> polars.LazyFrame:
+    """A Polars LazyFrame. Raises InputError where polars is not installed."""
+    with importing("polars"):
+        import polars
+        from polars.io.plugins import register_io_source
+
+    def frame(rows: Any) -> polars.DataFrame:
+        found = polars.from_arrow(rows)
+        assert isinstance(found, polars.DataFrame)
+        return found
+
+    def read(
+        with_columns: list[str] | None, predicate: polars.Expr | None, n_rows: int | None, batch_size: int | None
+    ) -> Iterator[polars.DataFrame]:
+        decided_by = predicate.meta.root_names() if predicate is not None else []
+        names = None if with_columns is None else list(dict.fromkeys([*with_columns, *decided_by])) or None
+        left = n_rows
+        for batch in scan(columns=names):
+            rows = frame(pa.Table.from_batches([batch]))
+            rows = rows if predicate is None else rows.filter(predicate)
+            rows = rows if with_columns is None else rows.select(with_columns)
+            rows = rows if left is None else rows.head(left)
+            left = None if left is None else left - rows.height
+            if rows.height:
+                yield rows
+            if left == 0:
+                return
+
+    schema = frame(scan().schema.empty_table()).schema
+    return register_io_source(read, schema=schema, validate_schema=True)

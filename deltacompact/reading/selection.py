@@ -1,0 +1,122 @@
+"""Which columns a reader returns, which it reads, and which rows it keeps: pure.
+
+columns=["id"], filter=[("total", ">", 9)]        read id and total, keep rows with more than 9, return id
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from deltacompact.base import expect
+from deltacompact.base.errors import InputError
+from deltacompact.base.wording import columns_shown, text_of
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """The columns that are returned, in their order; those that are read, in the table's; the rows that are kept."""
+
+    wanted: pa.Schema
+    needed: pa.Schema
+    expression: pc.Expression | None = None
+
+    @classmethod
+    def of(cls, table_id: str, whole: pa.Schema, columns: Sequence[str] | None, filter: Any = None) -> Selected:
+        """Raises InputError for an unknown column, and for a filter that is none or does not fit the columns."""
+        wanted = _selected(table_id, whole, columns)
+        expression = _expression(filter)
+        if expression is None:
+            return cls(wanted, _of(whole, wanted.names))
+        names = _names(filter)
+        filtered = _read_by(expression, whole) if names is None else _selected(table_id, whole, names).names
+        return cls(wanted, _of(whole, [*wanted.names, *filtered]), expression)
+
+    def kept(self, rows: pa.Table) -> pa.Table:
+        """The rows that are kept, with the columns that are returned."""
+        return self.filtered(rows).select(self.wanted.names)
+
+    def filtered(self, rows: pa.Table) -> pa.Table:
+        """The rows that are kept, with all columns."""
+        if self.expression is None:
+            return rows
+        try:
+            return rows.filter(self.expression)
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+            raise InputError(f"filter {self.expression}: {text_of(error)}") from None
+
+
+def named_columns(columns: Any) -> tuple[str, ...] | None:
+    """The names of columns, which an iterator may give. Raises InputError for what are none."""
+    if columns is None:
+        return None
+    found = tuple(expect.several("columns", columns))
+    for name in found:
+        expect.text("a name in columns", name)
+    return found
+
+
+def _of(whole: pa.Schema, names: Sequence[str]) -> pa.Schema:
+    wanted = frozenset(names)
+    return pa.schema([field for field in whole if field.name in wanted])
+
+
+def _selected(table_id: str, schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
+    if columns is None:
+        return schema
+    if not columns:
+        raise InputError("columns: name at least one column (leave them out for all)")
+    for name in columns:
+        if name not in schema.names:
+            raise InputError(f"table {table_id!r} has no column {name!r} ({columns_shown(schema.names)})")
+    return pa.schema([schema.field(name) for name in columns])
+
+
+def _expression(wanted: Any) -> pc.Expression | None:
+    if wanted is None or isinstance(wanted, pc.Expression):
+        return wanted
+    _names(wanted)
+    try:
+        return pq.filters_to_expression(wanted)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{_shape(wanted)}: {error}") from None
+
+
+def _names(wanted: Any) -> list[str] | None:
+    """The columns that a list names; None: it is an expression."""
+    if isinstance(wanted, pc.Expression):
+        return None
+    try:
+        flat = [term for terms in wanted for term in (terms if isinstance(terms, list) else [terms])]
+        return [name for name, _, _ in flat]
+    except (TypeError, ValueError):
+        raise InputError(_shape(wanted)) from None
+
+
+def _shape(wanted: Any) -> str:
+    return f"filter {wanted!r} is neither an expression of pyarrow.compute nor a list of (column, operator, value)"
+
+
+_ASKED_MAX = 200
+"""Of wider tables, all columns are read to decide."""
+
+
+def _read_by(expression: pc.Expression, whole: pa.Schema) -> list[str]:
+    """The columns without which an expression cannot be computed: Arrow does not tell them."""
+    empty = whole.empty_table()
+    if len(whole) > _ASKED_MAX or not _computes(expression, empty):
+        return list(whole.names)
+    return [name for name in whole.names if not _computes(expression, empty.drop_columns([name]))]
+
+
+def _computes(expression: pc.Expression, rows: pa.Table) -> bool:
+    try:
+        rows.filter(expression)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError):
+        return False
+    return True

@@ -1,0 +1,136 @@
+"""A stream as of a moment: read it, and go back to it.
+
+100 s upsert 1    200 s upsert 2    300 s compact    400 s upsert 3, delete 1    500 s compact
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pyarrow as pa
+import pytest
+
+from deltacompact import DeltaStreamCatalog, InputError, NotFoundError, vacuum
+from deltacompact.base.model import Partition
+from deltacompact.storage.local import LocalStore
+
+MOMENTS = {50: [], 100: [1], 150: [1], 200: [1, 2], 350: [1, 2], 400: [2, 3], 450: [2, 3], 600: [2, 3]}
+"""The ids that live then."""
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def catalog(tmp_path, clock) -> DeltaStreamCatalog:
+    catalog = DeltaStreamCatalog(LocalStore(tmp_path / "lake"), clock=clock)
+    table = catalog.create_table("t", primary_keys=["id"])
+    for now, doing in (
+        (100, lambda: table.append(pa.table({"id": [1]}))),
+        (200, lambda: table.append(pa.table({"id": [2]}))),
+        (300, table.compact),
+        (400, lambda: table.append(pa.table({"id": [3]}))),
+        (400, lambda: table.append(pa.table({"id": [1]}), operation="delete")),
+        (500, table.compact),
+    ):
+        clock.now = now
+        doing()
+    clock.now = 600
+    return catalog
+
+
+def at(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def ids(catalog: DeltaStreamCatalog, **selection) -> list[int]:
+    return sorted(row["id"] for row in catalog.read("t", **selection).to_pylist())
+
+
+def test_each_moment_has_its_rows(catalog):
+    for seconds, expected in MOMENTS.items():
+        assert ids(catalog, as_of=at(seconds)) == expected, seconds
+        assert ids(catalog, as_of=at(seconds).isoformat()) == expected
+    assert ids(catalog, as_of="1") == ids(catalog, version="1") == [2, 3]
+    assert ids(catalog, as_of="1969-12-31") == []
+
+
+@pytest.mark.parametrize("seconds", MOMENTS)
+def test_a_rollback_to_a_moment_has_its_rows_and_the_stream_goes_on(catalog, clock, seconds):
+    table = catalog.table("t")
+    if seconds == 600:
+        with pytest.raises(InputError, match="is the active one: nothing was committed since"):
+            table.rollback(at(seconds))
+        return
+    state = table.rollback(at(seconds))
+    assert state.version.startswith("3-") and ids(catalog) == MOMENTS[seconds]
+    assert table.history()[-1].operation == "rollback"
+    clock.now = 700
+    table.append(pa.table({"id": [9]}))
+    table.compact()
+    assert ids(catalog) == sorted([*MOMENTS[seconds], 9]) and table.check()[0].problems == ()
+
+
+def test_commits_since_the_last_compaction_are_rolled_back_too(catalog, clock):
+    table = catalog.table("t")
+    for clock.now in (610, 620):
+        table.append(pa.table({"id": [int(clock.now)]}))
+    table.rollback(at(615).isoformat())
+    assert ids(catalog) == [2, 3, 610]
+    assert table.append(pa.table({"id": [1]})).position > 620
+
+
+def test_history_counts_what_each_version_brought(catalog):
+    first, compacted, last = catalog.table("t").history()
+    assert (first.operation, first.rows_added, first.deltas, first.time) == ("create", 0, 2, None)
+    assert (compacted.rows_added, compacted.files_added, compacted.files_removed) == (2, 1, 0)
+    assert compacted.session and compacted.bytes_added > 0
+    assert last.rows == 2 and last.rows_added - last.rows_removed == 0
+
+
+def test_tokens_of_a_version_are_those_of_its_own_commits(catalog):
+    table = catalog.table("t")
+    table.append(pa.table({"id": [9]}), token=("etl", 7))
+    assert table.history()[-1].tokens == ("'etl' sequence 7",)
+    table.compact()
+    assert table.history()[-1].tokens == ()
+
+
+def test_of_a_partitioned_table_a_moment_is_of_all_partitions(tmp_path, clock):
+    catalog = DeltaStreamCatalog(LocalStore(tmp_path / "other"), clock=clock)
+    table = catalog.create_table("t", ["day"], ["id"])
+    for clock.now, day in ((100, "a"), (200, "b")):
+        table.append(pa.table({"id": [int(clock.now)]}), {"day": day})
+    assert ids(catalog, as_of=at(150)) == [100] and ids(catalog, as_of=at(250)) == [100, 200]
+    with pytest.raises(InputError, match="version '1': each partition has its own versions, name a partition"):
+        catalog.read("t", as_of="1")
+
+
+@pytest.mark.parametrize("as_of", ["2026-13-01", "2026-01-01 25:00"])
+def test_what_no_calendar_has_is_refused(catalog, as_of):
+    with pytest.raises(InputError, match="is no time: write it like 2026-11-22"):
+        catalog.read("t", as_of=as_of)
+
+
+def test_both_names_at_once_are_refused(catalog):
+    with pytest.raises(InputError, match="as_of and version say the same"):
+        catalog.read("t", as_of="1", version="1")
+
+
+def test_of_a_moment_that_is_vacuumed_the_oldest_version_left_is_named(catalog):
+    vacuum(catalog, "t", age_min_s=0, force=True)
+    (left,) = [info.version for info in catalog.table("t").versions() if info.retained]
+    assert left == catalog.state("t", Partition()).version
+    for as_of in (at(150), "1"):
+        with pytest.raises(NotFoundError, match=f"the oldest version that is left: {left}"):
+            catalog.read("t", as_of=as_of)

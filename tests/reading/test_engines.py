@@ -1,0 +1,116 @@
+"""Live rows in DuckDB, Polars and pyarrow's datasets, of both kinds of tables, deltas that wait included.
+
+What the other library asks for is all that is read: a scan that counts says which columns it was asked for.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import duckdb
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from iceberg_lake import Lake
+
+import deltacompact
+from deltacompact.reading.engines import dataset_of, lazy_frame_of, relation_of, scanning
+
+ROWS = pa.table({"id": [1, 2, 3, 4], "status": ["new", "sent", "new", None], "total": [1.5, 2.5, 3.5, 4.5]})
+
+
+@pytest.fixture(params=["streams", "iceberg"])
+def orders(request, tmp_path):
+    """The rows 2, 3 and 4: 1 was deleted, and that is not compacted yet."""
+    if request.param == "streams":
+        catalog = deltacompact.open_catalog(tmp_path / "lake")
+        table = catalog.create_table("orders", primary_keys=["id"])
+        table.append(ROWS.slice(0, 2))
+        table.compact()
+        table.append(ROWS.slice(2))
+        table.append(pa.table({"id": [1]}), operation="delete")
+        return table
+    lake = Lake(tmp_path / "iceberg", "engines")
+    lake.create("ns.orders", ROWS.schema)
+    lake.append("ns.orders", ROWS)
+    lake.delete_by_key("ns.orders", {"id": [1]})
+    return deltacompact.open_catalog(lake.catalog).table("ns.orders")
+
+
+def test_the_rows_are_those_of_read(orders):
+    expected = sorted(orders.read().to_pylist(), key=lambda row: row["id"])
+    assert [row["id"] for row in expected] == [2, 3, 4]
+    assert orders.to_polars().sort("id").collect().to_dicts() == expected
+    assert orders.to_duckdb().order("id").fetchall() == [tuple(row.values()) for row in expected]
+    assert orders.dataset().to_table().sort_by("id").to_pylist() == expected
+    assert orders.dataset().count_rows() == 3 and orders.dataset().head(2).num_rows == 2
+
+
+def test_each_asks_for_filters_and_columns(orders):
+    assert orders.to_polars().filter(pl.col("total") > 3).select("id").sort("id").collect()["id"].to_list() == [3, 4]
+    assert orders.to_polars().select(pl.len()).collect().item() == 3
+    assert orders.to_polars().head(1).collect().height == 1
+    assert orders.to_duckdb().filter("total > 3 AND status IS NULL").project("id").fetchall() == [(4,)]
+    live = orders.dataset()
+    assert live.filter(pc.field("id") > 2).to_table(filter=pc.field("total") < 4, columns=["id"]).to_pylist() == [
+        {"id": 3}
+    ]
+    connection = duckdb.connect()
+    connection.register("live", live)
+    assert connection.sql("SELECT status, count(*) FROM live GROUP BY status ORDER BY status").fetchall() == [
+        ("new", 1),
+        ("sent", 1),
+        (None, 1),
+    ]
+
+
+def test_a_selection_holds_for_all_that_read_through_it(orders):
+    assert orders.to_polars(filter=[("id", ">", 2)], columns=["id"]).collect()["id"].sort().to_list() == [3, 4]
+    assert sorted(orders.to_duckdb(columns=["id", "total"]).filter("total > 3").fetchall()) == [(3, 3.5), (4, 4.5)]
+
+
+class Counting:
+    """A scan of ROWS that notes what it is asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[list[str] | None, bool]] = []
+
+    def __call__(self, *, columns=None, filter=None):
+        self.asked.append((columns, filter is not None))
+        rows = ROWS if filter is None else ROWS.filter(filter)
+        return (rows if columns is None else rows.select(columns)).to_reader()
+
+
+def test_no_more_columns_are_read_than_are_asked_for():
+    counting = Counting()
+    relation = relation_of(counting)
+    counting.asked.clear()
+    assert relation.filter("id > 2").project("total").fetchall() == [(3.5,), (4.5,)]
+    ((columns, filtered),) = counting.asked
+    assert set(columns) <= {"id", "total"} and filtered
+    frame = lazy_frame_of(counting)
+    counting.asked.clear()
+    frame.filter(pl.col("total") > 2).select("id").collect()
+    assert counting.asked == [(["id", "total"], False)]
+    counting.asked.clear()
+    dataset_of(counting).count_rows()
+    assert (["id"], False) in counting.asked
+
+
+def test_a_filter_of_the_table_and_one_of_the_engine_both_count():
+    counting = Counting()
+    scan = scanning(lambda **asked: counting(**asked), {"filter": [("id", ">", 1)]})
+    assert scan(columns=["id"], filter=pc.field("total") < 4).read_all()["id"].to_pylist() == [2, 3]
+
+
+def test_live_rows_have_no_fragments(orders):
+    with pytest.raises(NotImplementedError, match="use scanner, to_table, to_batches or head"):
+        orders.dataset().get_fragments()
+
+
+@pytest.mark.parametrize("package", ["polars", "duckdb"])
+def test_a_library_that_is_not_installed_is_told_in_one_line(orders, monkeypatch, package):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(deltacompact.InputError, match=f"^{package} is not installed: pip install {package}$"):
+        getattr(orders, f"to_{package}")()
