@@ -10,7 +10,7 @@ Manifests never change, so each is read once. Of a file only its size, rows and 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -45,8 +45,10 @@ class BranchSizes:
     delete_files        position-delete files, deletion vectors and equality-delete files
     delete_rows         rows that they say are dead: an equality delete counts for one row
     new_bytes           of files that were added since the last compaction, or ever
-    compacted_s         when that was; where there was none, when the oldest snapshot that is known was committed
+    compacted_s         when that was; None: never, or so long ago that it has been expired
+    known_since_s       when the oldest snapshot of the branch that is known was committed
     written_s           when `head` was committed
+    snapshots           of the table, on all branches
     """
 
     head: int | None = None
@@ -57,7 +59,9 @@ class BranchSizes:
     delete_rows: int = 0
     new_bytes: int = 0
     compacted_s: float | None = None
+    known_since_s: float | None = None
     written_s: float | None = None
+    snapshots: int = 0
 
     @property
     def data_files(self) -> int:
@@ -89,7 +93,7 @@ class WatchedBranch:
             store = table.store
             self._sizes = _sizes(table.metadata, head, self._live_files(store, head))
             self._seen = table.metadata.uuid, head
-        return self._sizes
+        return replace(self._sizes, snapshots=len(table.metadata.snapshots))
 
     def _live_files(self, store: ObjectStore, head: Snapshot) -> npt.NDArray[Any]:
         listed = manifests.read_manifest_list(locations.fetched(store, head.manifest_list), head.manifest_list)
@@ -128,7 +132,8 @@ def _sizes(metadata: TableMetadata, head: Snapshot, files: npt.NDArray[Any]) -> 
         delete_files=int(np.count_nonzero(~is_data)),
         delete_rows=int(files["rows"][~is_data].sum()),
         new_bytes=int(files["bytes"][new].sum()),
-        compacted_s=(ours or line[-1]).timestamp_ms / 1000,
+        compacted_s=ours.timestamp_ms / 1000 if ours else None,
+        known_since_s=line[-1].timestamp_ms / 1000,
         written_s=foreign.timestamp_ms / 1000 if foreign else None,
     )
 

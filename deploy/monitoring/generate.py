@@ -4,8 +4,8 @@
     prometheus-rule.yaml    the same for Prometheus's operator          part of deploy/kubernetes/monitored
     dashboard.json          for Grafana 11 and newer                    import it, or let the sidecar find it
 
-All dispatchers of a state tell the same numbers, so each expression takes the highest of them, never their sum. A test
-holds every name in an expression against what `/metrics` serves.
+All dispatchers of a state tell the same numbers, and so do all watchers, so each expression takes the highest of them,
+never their sum. A test holds every name in an expression against what their `/metrics` serve.
 """
 
 from __future__ import annotations
@@ -42,6 +42,9 @@ class Panel:
     """Each with the legend of its series."""
     unit: str = "short"
 
+
+_OF_TABLES = "max by (catalog, table, branch) (deltacompact_table"
+"""Every watcher of a state tells the same of a table."""
 
 ALERTS = (
     Alert(
@@ -117,6 +120,56 @@ ALERTS = (
         "Damaged or foreign objects lie in the queue or the state",
         "deltacompact-sessions status names them; they cost no other job run anything",
     ),
+    Alert(
+        "DeltacompactBacklogWaits",
+        "max by (catalog, table) (deltacompact_table_backlog_age_seconds) > 86400",
+        "30m",
+        "warning",
+        "Deltas of {{ $labels.table }} have waited for a day",
+        "deltacompact-sessions watch --once says why no policy submits it, or job-runs why none succeeds",
+    ),
+    Alert(
+        "DeltacompactDeadRows",
+        "max by (catalog, table, branch) (deltacompact_table_dead_rows) "
+        "> 0.5 * max by (catalog, table, branch) (deltacompact_table_rows)",
+        "360m",
+        "warning",
+        "More rows of {{ $labels.table }} are deleted than live",
+        "Compact it with purge; an Iceberg table with rewrite, or a policy with dead_row_share",
+    ),
+    Alert(
+        "DeltacompactDeleteFiles",
+        "max by (catalog, table, branch) (deltacompact_table_delete_files) "
+        "> 5 * max by (catalog, table, branch) (deltacompact_table_data_files)",
+        "60m",
+        "warning",
+        "Readers of {{ $labels.table }} open five delete files for each data file",
+        "Compact the branch with convert or rewrite, by a policy with delete_files",
+    ),
+    Alert(
+        "DeltacompactSnapshots",
+        "max by (catalog, table) (deltacompact_table_snapshots) > 10000",
+        "60m",
+        "warning",
+        "{{ $labels.table }} has 10,000 snapshots, and its metadata is read and written at every commit",
+        "deltacompact maintain expires snapshots",
+    ),
+    Alert(
+        "DeltacompactTablesUnreadable",
+        "min(deltacompact_tables_unreadable) > 0",
+        "30m",
+        "warning",
+        "A watcher cannot look at some of its tables: nobody submits them",
+        "deltacompact-sessions watch --once names them with the error",
+    ),
+    Alert(
+        "DeltacompactWatcherStands",
+        "min(deltacompact_watch_look_age_seconds) > 3600",
+        "0m",
+        "warning",
+        "No watcher has looked at its tables for an hour",
+        "Look at its log: a store or catalog does not answer, or it looks more rarely (every)",
+    ),
 )
 
 PANELS = (
@@ -152,6 +205,29 @@ PANELS = (
         "Bps",
     ),
     Panel("Seconds by stage", (("max by (stage) (rate(deltacompact_stage_seconds_total[15m]))", "{{stage}}"),), "s"),
+    Panel("Oldest delta that waits", ((f"topk(10, {_OF_TABLES}_backlog_age_seconds))", "{{table}}"),), "s"),
+    Panel("Deltas that wait", ((f"topk(10, {_OF_TABLES}_deltas))", "{{table}}"),)),
+    Panel("Bytes since the last compaction", ((f"topk(10, {_OF_TABLES}_backlog_bytes))", "{{table}}"),), "bytes"),
+    Panel(
+        "Dead rows",
+        ((f"topk(10, {_OF_TABLES}_dead_rows) / ({_OF_TABLES}_rows) > 0))", "{{table}} {{branch}}"),),
+        "percentunit",
+    ),
+    Panel("Data files", ((f"topk(10, {_OF_TABLES}_data_files))", "{{table}} {{branch}}"),)),
+    Panel(
+        "Delete files for each data file",
+        ((f"topk(10, {_OF_TABLES}_delete_files) / ({_OF_TABLES}_data_files) > 0))", "{{table}} {{branch}}"),),
+    ),
+    Panel("Snapshots", ((f"topk(10, {_OF_TABLES}_snapshots))", "{{table}}"),)),
+    Panel(
+        "Since the last compaction",
+        ((f"topk(10, time() - {_OF_TABLES}_last_compaction_timestamp_seconds))", "{{table}} {{branch}}"),),
+        "s",
+    ),
+    Panel(
+        "Watched tables",
+        (("max(deltacompact_tables)", "tables"), ("max(deltacompact_tables_unreadable)", "unreadable")),
+    ),
 )
 
 

@@ -13,7 +13,15 @@ import click
 
 from sessions.base.settings import DEFAULTS, HEARTBEAT_S, DispatcherSettings
 from sessions.cli.clusters import cluster_options
-from sessions.cli.options import allow_option, dead_letters_option, queue_option, seconds_option, state_option
+from sessions.cli.options import (
+    allow_option,
+    dead_letters_option,
+    host_option,
+    port_option,
+    queue_option,
+    seconds_option,
+    state_option,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -96,15 +104,8 @@ _MEMORY_SHARE = 0.8
     None,
     "End a session and try it again if it has recorded nothing for so long and for ten times its expected time.",
 )
-@click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    metavar="P",
-    help="Port of the page, /metrics and /healthz; 0: any. Default: no page.",
-)
-@click.option(
-    "--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Address that the page listens on."
-)
+@port_option("the page, /metrics and /healthz")
+@host_option
 @click.option("--topic", metavar="ARN", help="SNS topic for events of job runs whose document names none.")
 @click.option(
     "--task-token",

@@ -34,6 +34,21 @@ allow_option = click.option(
     help="Documents may name only catalogs under this prefix, or the Iceberg catalog iceberg://NAME; repeatable. "
     "Default: any catalog but Iceberg's.",
 )
+host_option = click.option(
+    "--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Address to listen on."
+)
+
+
+def port_option(what: str, default: int | None = None) -> Callable[[F], F]:
+    """`--port`: of the page, or of what machines ask for."""
+    return click.option(
+        "--port",
+        type=click.IntRange(0, 65535),
+        default=default,
+        show_default=default is not None,
+        metavar="P",
+        help=f"Port of {what}; 0: any." + ("" if default is not None else " Default: none."),
+    )
 
 
 class Seconds(click.FloatRange):

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import threading
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 import click
 
-from sessions.cli.options import json_option, queue_option, state_option
+from sessions.cli.options import host_option, json_option, port_option, queue_option, state_option
 
 if TYPE_CHECKING:
     from deltacompact.base.errors import DeltaCompactError
-    from sessions.watch.watcher import Decided
+    from sessions.page.server import Server
+    from sessions.watch.watcher import Decided, Watcher
 
 
 @click.command()
@@ -19,8 +21,10 @@ if TYPE_CHECKING:
 @state_option
 @click.option("--policies", required=True, metavar="FILE", help="Policies in TOML, or in JSON (.json).")
 @click.option("--once", is_flag=True, help="Look once, print every decision with its reason, and end.")
+@port_option("/metrics, with gauges of the tables, and /healthz")
+@host_option
 @json_option
-def watch(queue: str, state: str, policies: str, once: bool, as_json: bool) -> int:
+def watch(queue: str, state: str, policies: str, once: bool, port: int | None, host: str, as_json: bool) -> int:
     """Look at tables, and submit job runs by policies.
 
     A policy says when: so many deltas, their age, small files, a schedule, a sealed partition; of an Iceberg table also
@@ -46,9 +50,22 @@ def watch(queue: str, state: str, policies: str, once: bool, as_json: bool) -> i
         _print(watcher.look(), watcher.failed, as_json)
         return 1 if watcher.failed else 0
     stopping = threading.Event()
-    with handled(stopping.set):
+    with handled(stopping.set), _gauges(watcher, told.every, port, host):
         watcher.run(stopping)
     return 0
+
+
+def _gauges(watcher: Watcher, every_s: float, port: int | None, host: str) -> AbstractContextManager[Server | None]:
+    """The gauges of its tables are served in this block, where a port is given."""
+    if port is None:
+        return nullcontext()
+    from sessions.page.gauges import GaugesServer
+    from sessions.page.server import listening
+
+    def gauges(port: int) -> Server:
+        return GaugesServer(lambda: watcher.seen, every_s, host=host, port=port)
+
+    return listening("the gauges", port, host, gauges)
 
 
 def _print(decided: list[Decided], failed: dict[str, DeltaCompactError], as_json: bool) -> None:

@@ -14,13 +14,13 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 
-from deltacompact.base.errors import InputError
 from deltacompact.base.wording import one_line
 from sessions.aws.task_token import TaskToken
 from sessions.events.courier import Courier
 from sessions.events.recording import EventRecorder
 from sessions.overview.overview import OverviewReader
-from sessions.page.app import LOOPBACK, PageServer
+from sessions.page.app import PageServer
+from sessions.page.server import LOOPBACK, Server, listening
 from sessions.queues.queue import Queue
 from sessions.records.state_store import StateStore
 
@@ -41,28 +41,19 @@ def couriered(state: StateStore, recorder: EventRecorder, topic: str | None) -> 
 @contextlib.contextmanager
 def served(
     state: StateStore,
-    queue: Queue,
+    queue: Queue | None,
     port: int | None,
     host: str = LOOPBACK,
     healthy: Callable[[], str | None] | None = None,
     clock: Callable[[], float] = time.time,
-) -> Iterator[PageServer | None]:
+) -> Iterator[Server | None]:
     """The page is served in this block, where a port is given."""
-    if port is None:
-        yield None
-        return
-    try:
-        server = PageServer(
-            OverviewReader(state, queue, clock), host=host, port=port, healthy=healthy or (lambda: None)
-        )
-    except OSError as error:
-        raise InputError(f"the page cannot listen on port {port} of {host}: {error.strerror or error}") from None
-    server.start()
-    _LOG.info("the page is at %s", server.address)
-    try:
+
+    def page(port: int) -> Server:
+        return PageServer(OverviewReader(state, queue, clock), host=host, port=port, healthy=healthy or (lambda: None))
+
+    with listening("the page", port, host, page) as server:
         yield server
-    finally:
-        server.stop()
 
 
 @contextlib.contextmanager

@@ -15,15 +15,14 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
 
-from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
 from sessions.base.model import JobRunSession, JobRunState, SessionState
+from sessions.metrics.families import counter, counters, gauge
 from sessions.overview.adherence import adherence, outturns
 from sessions.overview.overview import JobRunSeen, Overview
 
@@ -63,21 +62,14 @@ class RecordsCollector(Collector):
         return ()
 
 
-def exposition(collector: RecordsCollector) -> bytes:
-    """The text that Prometheus scrapes."""
-    registry = CollectorRegistry()
-    registry.register(collector)
-    return generate_latest(registry)
-
-
 def metrics_of(overview: Overview) -> Iterator[Metric]:
     yield from _of_the_queue(overview)
     yield from _of_dispatchers(overview)
     unreadable = len(overview.unreadable) + (overview.depth.unreadable if overview.depth else 0)
-    yield _gauge("unreadable_objects", "Damaged or foreign objects that are left out", [], {(): unreadable})
+    yield gauge("unreadable_objects", "Damaged or foreign objects that are left out", [], {(): unreadable})
     runs, sessions = [seen.run for seen in overview.job_runs], overview.sessions
-    yield _gauge("job_runs", "Job runs by state", ["state"], _states(JobRunState, [run.state for run in runs]))
-    yield _gauge(
+    yield gauge("job_runs", "Job runs by state", ["state"], _states(JobRunState, [run.state for run in runs]))
+    yield gauge(
         "sessions", "Sessions by state", ["state"], _states(SessionState, [session.state for session in sessions])
     )
     yield from _of_work(sessions)
@@ -88,12 +80,12 @@ def _of_the_queue(overview: Overview) -> Iterator[Metric]:
     depth = overview.depth
     if depth is None:
         return
-    yield _gauge(
+    yield gauge(
         "queue_messages", "Messages of the queue", ["state"], {("ready",): depth.ready, ("leased",): depth.leased}
     )
-    yield _gauge("dead_letters", "Messages that can never be served", [], {(): depth.dead})
+    yield gauge("dead_letters", "Messages that can never be served", [], {(): depth.dead})
     if depth.oldest_s is not None or depth.is_empty:
-        yield _gauge(
+        yield gauge(
             "queue_oldest_message_age_seconds", "Since the oldest message was sent", [], {(): depth.oldest_s or 0.0}
         )
 
@@ -101,43 +93,43 @@ def _of_the_queue(overview: Overview) -> Iterator[Metric]:
 def _of_dispatchers(overview: Overview) -> Iterator[Metric]:
     runs = [seen.run for seen in overview.job_runs]
     there, lost = overview.dispatchers_there, len(overview.dispatchers) - len(overview.dispatchers_there)
-    yield _gauge("dispatchers", "Dispatchers that said something within the time of a lease", [], {(): len(there)})
-    yield _gauge("dispatchers_lost", "Dispatchers of the last day that fell silent without ending", [], {(): lost})
+    yield gauge("dispatchers", "Dispatchers that said something within the time of a lease", [], {(): len(there)})
+    yield gauge("dispatchers_lost", "Dispatchers of the last day that fell silent without ending", [], {(): lost})
     silent_s = max((said.silent_s(overview.at_s) for said in there), default=0.0)
-    yield _gauge("dispatcher_silence_seconds", "Since the most silent dispatcher was heard of", [], {(): silent_s})
-    yield _counter(
+    yield gauge("dispatcher_silence_seconds", "Since the most silent dispatcher was heard of", [], {(): silent_s})
+    yield counter(
         "takeovers", "Job runs taken over from a dispatcher that fell silent", sum(run.takeovers for run in runs)
     )
-    yield _counter("late_heartbeats", "Renewals of leases that came late", sum(run.late_heartbeats for run in runs))
+    yield counter("late_heartbeats", "Renewals of leases that came late", sum(run.late_heartbeats for run in runs))
 
 
 def _of_work(sessions: tuple[JobRunSession, ...]) -> Iterator[Metric]:
     outcomes = [session.outcome for session in sessions if session.outcome is not None]
     rows = {(kind,): sum(getattr(outcome, kind) for outcome in outcomes) for kind in _ROWS}
-    yield _counters("session_rows", "Rows of sessions that ended", ["kind"], rows)
+    yield counters("session_rows", "Rows of sessions that ended", ["kind"], rows)
     moved = {
         ("in",): sum(outcome.bytes_in for outcome in outcomes),
         ("out",): sum(outcome.bytes_out for outcome in outcomes),
     }
-    yield _counters("session_bytes", "Bytes at rest that sessions read and wrote", ["direction"], moved)
+    yield counters("session_bytes", "Bytes at rest that sessions read and wrote", ["direction"], moved)
     seconds: Counter[str] = Counter()
     for outcome in outcomes:
         seconds.update(outcome.stage_seconds)
     stages = {(stage,): spent for stage, spent in sorted(seconds.items())[:_STAGES_MAX]}
-    yield _counters("stage_seconds", "Seconds of sessions by stage", ["stage"], stages)
-    yield _counter("session_seconds", "Seconds of sessions that ended", sum(outcome.seconds for outcome in outcomes))
-    yield _counter(
+    yield counters("stage_seconds", "Seconds of sessions by stage", ["stage"], stages)
+    yield counter("session_seconds", "Seconds of sessions that ended", sum(outcome.seconds for outcome in outcomes))
+    yield counter(
         "rounds_resumed",
         "Rounds that an earlier attempt had completed",
         sum(outcome.rounds_resumed for outcome in outcomes),
     )
-    yield _counter("session_attempts", "Tries at sessions", sum(session.attempts for session in sessions))
+    yield counter("session_attempts", "Tries at sessions", sum(session.attempts for session in sessions))
 
 
 def _of_slas(overview: Overview) -> Iterator[Metric]:
     of_runs, of_sessions = outturns(overview)
     slacks = sorted((each.slack_s, each.job_run_id) for each in of_runs if each.slack_s is not None)
-    yield _gauge(
+    yield gauge(
         "sla_slack_seconds",
         "Desired seconds from the acceptance of open job runs, less those that they are expected to take; below 0 the "
         "SLA will be missed, or is",
@@ -153,8 +145,8 @@ def _of_slas(overview: Overview) -> Iterator[Metric]:
             "promise": kept.promise,
         }
         known = {(name,): share for name, share in shares.items() if share is not None}
-        yield _gauge(f"{what}_sla_kept_ratio", f"Share of ended {what}s that kept it", ["sla"], known)
-        yield _counters(
+        yield gauge(f"{what}_sla_kept_ratio", f"Share of ended {what}s that kept it", ["sla"], known)
+        yield counters(
             f"{what}_ends", f"Ended {what}s", ["failed"], {("false",): kept.ended - kept.failed, ("true",): kept.failed}
         )
 
@@ -171,21 +163,3 @@ def _counted(metric: Metric) -> list[Sample]:
 
 def _named(sample: Sample) -> tuple[str, tuple[str, ...]]:
     return sample.name, tuple(sample.labels.values())
-
-
-def _gauge(name: str, text: str, labels: list[str], values: Mapping[Any, float]) -> Metric:
-    family = GaugeMetricFamily(f"deltacompact_{name}", text, labels=labels)
-    for label, value in values.items():
-        family.add_metric(label, value)
-    return family
-
-
-def _counter(name: str, text: str, value: float) -> Metric:
-    return _counters(name, text, [], {(): value})
-
-
-def _counters(name: str, text: str, labels: list[str], values: Mapping[Any, float]) -> Metric:
-    family = CounterMetricFamily(f"deltacompact_{name}", text, labels=labels)
-    for label, value in values.items():
-        family.add_metric(label, value)
-    return family

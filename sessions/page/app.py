@@ -1,46 +1,36 @@
 """The page's server. It reads records and changes nothing; by default it listens on loopback alone.
 
-    /                                     the page; it takes nothing from elsewhere, and its policy forbids it
-    /api/changes?job_run=run-1            a stream: the summary and the sessions of run-1, then what changes
-    /api/overview                         the summary
-    /api/job-runs/run-1                   a job run with its sessions
-    /api/job-runs/run-1/sessions/day=…    why a session was planned as it was
-    /api/triggers                         what triggers decided, and why
-    /metrics  /healthz                    for machines
-
-A name in the Host header that is none of this machine's is refused: a page elsewhere cannot read this one by a name
-that leads to 127.0.0.1.
+/                                     the page; it takes nothing from elsewhere, and its policy forbids it
+/api/changes?job_run=run-1            a stream: the summary and the sessions of run-1, then what changes
+/api/overview                         the summary
+/api/job-runs/run-1                   a job run with its sessions
+/api/job-runs/run-1/sessions/day=…    why a session was planned as it was
+/api/triggers                         what triggers decided, and why
+/metrics  /healthz                    for machines
 """
 
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import json
 import logging
-import socket
 import threading
-import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
-import uvicorn
 from anyio import to_thread
 from starlette.applications import Starlette
-from starlette.middleware import Middleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from deltacompact.base.wording import one_line
-from sessions.metrics.collector import RecordsCollector, exposition
+from sessions.metrics.collector import RecordsCollector
 from sessions.overview.overview import JobRunSeen, Overview, OverviewReader
 from sessions.page.documents import details, row, summary, triggers
+from sessions.page.server import LOOPBACK, Server, kept_to_itself, scraped
 
-LOOPBACK = "127.0.0.1"
 _EVERY_S = 1.0
 _METRICS_S, _HEALTH_S = 15.0, 60.0
 """Machines ask often and for ever: what was read so long ago is good enough for them, and each look costs requests."""
@@ -50,14 +40,6 @@ _FILES = {
     "/page.css": ("page.css", "text/css"),
     "/page.js": ("page.js", "text/javascript"),
 }
-_HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-    "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cache-Control": "no-store",
-}
-_THIS_MACHINE = ["127.0.0.1", "localhost", "[::1]"]
 
 logger = logging.getLogger("sessions")
 
@@ -83,10 +65,7 @@ def app(
         Route("/metrics", page.metrics),
         Route("/healthz", page.healthz),
     ]
-    middleware = [Middleware(_Headers)]
-    if hosts is not None:
-        middleware.append(Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False))
-    return Starlette(routes=routes, middleware=middleware)
+    return kept_to_itself(routes, hosts)
 
 
 class _Page:
@@ -120,8 +99,7 @@ class _Page:
         return JSONResponse(triggers(await to_thread.run_sync(self._reader.decisions)))
 
     async def metrics(self, request: Request) -> Response:
-        text = await to_thread.run_sync(lambda: exposition(self._collector))
-        return Response(text, media_type="text/plain; version=0.0.4; charset=utf-8")
+        return await scraped(self._collector)
 
     async def healthz(self, request: Request) -> Response:
         wrong = self._healthy()
@@ -159,23 +137,8 @@ class _Page:
         return await to_thread.run_sync(lambda: self._reader.read(at_most_s))
 
 
-class _Headers:
-    """Adds the headers that keep the page to itself."""
-
-    def __init__(self, inner: ASGIApp) -> None:
-        self._inner = inner
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async def sending(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] += [(name.lower().encode(), value.encode()) for name, value in _HEADERS.items()]
-            await send(message)
-
-        await self._inner(scope, receive, sending)
-
-
-class PageServer:
-    """The page in a thread of this process. Port 0 takes a free one; `address` says which."""
+class PageServer(Server):
+    """The page in a thread of this process."""
 
     def __init__(
         self,
@@ -185,35 +148,7 @@ class PageServer:
         port: int = 0,
         healthy: Callable[[], str | None] = lambda: None,
     ) -> None:
-        self._socket = socket.create_server((host, port), family=_family(host))
-        bound_host, bound_port = self._socket.getsockname()[:2]
-        self.address = f"http://{f'[{bound_host}]' if ':' in bound_host else bound_host}:{bound_port}/"
-        self._stopping = threading.Event()
-        hosts = _THIS_MACHINE if _is_loopback(bound_host) else None
-        config = uvicorn.Config(
-            app(reader, healthy, hosts, self._stopping),
-            log_config=None,
-            access_log=False,
-            lifespan="off",
-            server_header=False,
-            timeout_graceful_shutdown=5,
-        )
-        self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=self._run, name="page", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-        while not self._server.started and self._thread.is_alive():
-            time.sleep(0.01)
-
-    def stop(self) -> None:
-        self._stopping.set()
-        self._server.should_exit = True
-        self._thread.join(10)
-        self._socket.close()
-
-    def _run(self) -> None:
-        self._server.run(sockets=[self._socket])
+        super().__init__(lambda hosts, stopping: app(reader, healthy, hosts, stopping), host=host, port=port)
 
 
 def _file(name: str, media_type: str) -> Callable[[Request], Response]:
@@ -235,11 +170,3 @@ def _event(kind: str, data: dict[str, Any]) -> str:
 
 def _not_found() -> Response:
     return JSONResponse({"error": "no such job run or session"}, 404)
-
-
-def _family(host: str) -> socket.AddressFamily:
-    return socket.AF_INET6 if ":" in host else socket.AF_INET
-
-
-def _is_loopback(host: str) -> bool:
-    return ipaddress.ip_address(host).is_loopback

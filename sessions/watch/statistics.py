@@ -14,6 +14,7 @@ from deltacompact.base.model import Partition
 from deltacompact.catalog.delta_streams import DeltaStreamCatalog
 from deltacompact.delta_streams.sizes import sizes_of
 from sessions.documents.streams import branch_of
+from sessions.metrics.tables import TableSizes
 
 if TYPE_CHECKING:  # importing PyIceberg takes a second
     from deltacompact.iceberg_modes.watching import BranchSizes
@@ -34,12 +35,17 @@ class Statistics(Protocol):
     def measured(self, now_s: float, sealed_s: float | None, small_file_bytes: int | None) -> Mapping[str, float]:
         """By name of what a condition asks for. `sealed_s` is when the window of a sealed partition ended."""
 
+    @property
+    def table_sizes(self) -> TableSizes:
+        """What of it goes into the gauges of its table."""
+
 
 @dataclass(frozen=True, slots=True)
 class WatchedPartition:
     """One partition. Files and bytes are those of compacted files and deltas together; times are Unix seconds.
 
-    `mark` names the last delta and the version: where it is the same, nothing was committed or compacted since.
+    `rows` are those of compacted files, dead ones as well. `mark` names the last delta and the version: where it is the
+    same, nothing was committed or compacted since.
     """
 
     partition: dict[str, str | None]
@@ -51,7 +57,9 @@ class WatchedPartition:
     written_s: float | None = None
     files: int = 0
     bytes: int = 0
+    rows: int = 0
     dead_rows: int = 0
+    compacted_s: float | None = None
 
     def is_settled(self, purge: bool, compacted: str | None) -> bool:
         return not self.deltas and not (purge and self.dead_rows)
@@ -67,6 +75,19 @@ class WatchedPartition:
             "idle": now_s - self.written_s if self.written_s is not None else 0.0,
             **({"average_file_bytes_below": self.bytes / self.files} if self.files else {}),
         }
+
+    @property
+    def table_sizes(self) -> TableSizes:
+        return TableSizes(
+            oldest_delta_s=self.oldest_delta_s,
+            deltas=self.deltas,
+            backlog_rows=self.delta_rows,
+            backlog_bytes=self.delta_bytes,
+            rows=self.rows,
+            dead_rows=self.dead_rows,
+            data_files=self.files,
+            compacted_s=self.compacted_s,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +108,7 @@ class WatchedIcebergBranch:
     def measured(self, now_s: float, sealed_s: float | None, small_file_bytes: int | None) -> Mapping[str, float]:
         sizes = self.sizes
         files = sizes.data_files + sizes.delete_files
+        compacted_s = sizes.known_since_s if sizes.compacted_s is None else sizes.compacted_s
         found: dict[str, float] = {
             "files": files,
             "delete_files": sizes.delete_files,
@@ -94,12 +116,24 @@ class WatchedIcebergBranch:
             "dead_row_share": min(1.0, sizes.delete_rows / sizes.data_rows) if sizes.data_rows else 0.0,
             "small_files": sizes.small_files(small_file_bytes),
             "new_bytes": sizes.new_bytes,
-            "compaction_age": now_s - sizes.compacted_s if sizes.compacted_s is not None else 0.0,
+            "compaction_age": now_s - compacted_s if compacted_s is not None else 0.0,
             "idle": now_s - sizes.written_s if sizes.written_s is not None else 0.0,
         }
         if sizes.data_files:
             found["average_file_bytes_below"] = float(sizes.data_file_bytes.mean())
         return found
+
+    @property
+    def table_sizes(self) -> TableSizes:
+        return TableSizes(
+            backlog_bytes=self.sizes.new_bytes,
+            rows=self.sizes.data_rows,
+            dead_rows=self.sizes.delete_rows,
+            data_files=self.sizes.data_files,
+            delete_files=self.sizes.delete_files,
+            snapshots=self.sizes.snapshots,
+            compacted_s=self.sizes.compacted_s,
+        )
 
 
 def branch_statistics(branch: str, sizes: BranchSizes) -> WatchedIcebergBranch:
@@ -135,5 +169,7 @@ def _of_partition(catalog: DeltaStreamCatalog, table_id: str, partition: Partiti
         written_s=written_s,
         files=sizes.files + sizes.delta_files,
         bytes=sizes.bytes + sizes.delta_bytes,
+        rows=sizes.rows + sizes.dead_rows,
         dead_rows=sizes.dead_rows,
+        compacted_s=sizes.compacted_s,
     )

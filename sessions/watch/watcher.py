@@ -30,6 +30,7 @@ from sessions.base.ids import session_id
 from sessions.base.model import JobRunState
 from sessions.documents.instruction import PARTITIONS_MAX, values_of
 from sessions.documents.streams import MAIN, branch_of
+from sessions.metrics.tables import TableSizes, TablesSeen, total
 from sessions.queues.queue import Queue
 from sessions.records.decisions import keep_decisions
 from sessions.records.state_store import StateStore
@@ -69,7 +70,7 @@ class Decided:
 
 
 class Watcher:
-    """`look` does one round over all tables."""
+    """`look` does one round over all tables. `seen` is what the latest one found, also for other threads."""
 
     def __init__(
         self,
@@ -85,6 +86,7 @@ class Watcher:
         self._clock = clock
         self._open_catalog = open_catalog
         self.failed: dict[str, DeltaCompactError] = {}
+        self.seen = TablesSeen()
         self._tables: dict[tuple[str, str, str | None], _Table] = {}
         self._every_s = policies.every
         for policy in policies.expanded():
@@ -103,14 +105,19 @@ class Watcher:
         """Every decision of now. A table that cannot be looked at leaves the others to be: `failed` has its error."""
         decided: list[Decided] = []
         self.failed = {}
-        for table in self._tables.values():
+        sizes: dict[tuple[str, str, str], TableSizes] = {}
+        unreadable = 0
+        for (catalog_uri, name, branch), table in self._tables.items():
             try:
                 decided += table.look()
+                sizes[catalog_uri, name, branch or ""] = table.sizes
             except Exception as error:  # a fault of ours, too, is that of one table
                 foreseen = error if isinstance(error, DeltaCompactError) else None
                 self.failed[table.name] = foreseen or DeltaCompactError(one_line(error))
                 said = (table.name, table.catalog_uri, one_line(error))
                 _LOG.warning("table %s of %s: %s", *said, exc_info=foreseen is None)
+                unreadable += 1
+        self.seen = TablesSeen(self._clock(), sizes, unreadable)
         return decided
 
 
@@ -122,6 +129,7 @@ class _Table:
         self.name = name
         self.branch = branch
         self.policies: list[Policy] = []
+        self.sizes = TableSizes()
         self._watcher = watcher
         self._state = watcher._state
         self._statistics: Callable[[], Sequence[Statistics]] | None = None
@@ -135,6 +143,7 @@ class _Table:
         if self._statistics is None:
             self._statistics = self._looking()
         found = self._statistics()
+        self.sizes = total(statistics.table_sizes for statistics in found)
         submissions = self._submissions.read()
         now_s = self._watcher._clock()
         histories = self._histories(found, submissions, now_s)

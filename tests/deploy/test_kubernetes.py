@@ -126,13 +126,20 @@ def test_no_pod_is_root_and_each_has_its_limits():
         assert references == ["configMapRef", "secretRef"], "secrets come by reference"
 
 
-def test_the_service_finds_the_dispatchers_and_prometheus_the_service():
+def test_each_service_finds_its_pods_and_prometheus_the_services():
     manifests = rendered("monitored")
-    (service,), (monitor,) = of_kind(manifests, "Service"), of_kind(manifests, "ServiceMonitor")
-    dispatcher = next(one for one in of_kind(manifests, "Deployment") if "dispatcher" in one["metadata"]["name"])
-    assert service["spec"]["selector"].items() <= dispatcher["spec"]["template"]["metadata"]["labels"].items()
-    assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
-    assert {one["port"] for one in monitor["spec"]["endpoints"]} == {one["name"] for one in service["spec"]["ports"]}
+    services, (monitor,) = of_kind(manifests, "Service"), of_kind(manifests, "ServiceMonitor")
+    deployments = {one["metadata"]["name"]: one["spec"]["template"] for one in of_kind(manifests, "Deployment")}
+    served = {"deltacompact": "deltacompact-dispatcher", "deltacompact-watcher": "deltacompact-watcher"}
+    assert {service["metadata"]["name"] for service in services} == served.keys()
+    for service in services:
+        pod = deployments[served[service["metadata"]["name"]]]
+        assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
+        (container,), (port,) = pod["spec"]["containers"], service["spec"]["ports"]
+        assert port["targetPort"] in {one["name"] for one in container["ports"]}
+        assert f"--port={container['ports'][0]['containerPort']}" in container["args"]
+        assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+        assert {one["port"] for one in monitor["spec"]["endpoints"]} == {port["name"]}
 
 
 def test_the_policies_of_the_watcher_are_policies():

@@ -27,7 +27,8 @@ from sessions.base.signals import handled
 from sessions.cli import run
 from sessions.events.event import SCHEMA_PATH
 from sessions.events.outbox import Outbox
-from sessions.metrics.collector import RecordsCollector, exposition
+from sessions.metrics.collector import RecordsCollector
+from sessions.metrics.families import exposition
 from sessions.overview.overview import OverviewReader
 from sessions.planning.learning import RateStore, pool_of
 from sessions.queues.opening import open_queue

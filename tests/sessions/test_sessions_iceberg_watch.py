@@ -168,7 +168,18 @@ def test_sizes_of_a_branch_with_deletes_written_by_hand(lake):
     assert sizes.small_file_bytes == 384 * MIB, "what a rewrite takes for small"
     assert sizes.head == state.snapshot_id and abs(sizes.written_s - time.time()) < 60
     oldest_ms = min(snapshot.timestamp_ms for snapshot in state.metadata.snapshots.values())
-    assert sizes.compacted_s == oldest_ms / 1000, "it never was"
+    assert sizes.known_since_s == oldest_ms / 1000 and sizes.compacted_s is None, "it never was"
+    assert sizes.snapshots == len(state.metadata.snapshots)
+
+
+def test_expired_snapshots_count_no_more_although_the_head_stays(lake):
+    filled(lake)
+    branch = watched(lake)
+    before = branch.look()
+    oldest = min(lake.state(T).metadata.snapshots.values(), key=lambda snapshot: snapshot.sequence_number)
+    lake.catalog.load_table(T).maintenance.expire_snapshots().by_id(oldest.snapshot_id).commit()
+    after = branch.look()
+    assert after.head == before.head and after.snapshots == before.snapshots - 1
 
 
 def test_a_compaction_is_seen_and_is_no_write(lake):
@@ -180,7 +191,7 @@ def test_a_compaction_is_seen_and_is_no_write(lake):
     after = branch.look()
     assert after.head == before.head, "nobody has written since"
     assert (after.data_files, after.data_rows, after.delete_files, after.new_bytes) == (1, 47, 0, 0)
-    assert after.compacted_s > before.compacted_s
+    assert before.compacted_s is None and after.compacted_s > before.known_since_s
     lake.append(T, [{"id": 99}])
     later = branch.look()
     assert later.head != before.head and later.compacted_s == after.compacted_s

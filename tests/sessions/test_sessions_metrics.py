@@ -14,12 +14,17 @@ from deltacompact.storage.memory import MemoryStore
 from deploy.monitoring import generate
 from sessions.base.clock import StoreClock, lasted_s
 from sessions.base.model import DispatcherSign, Estimate, JobRunState, SessionState
-from sessions.metrics.collector import SLACKS_MAX, RecordsCollector, exposition, metrics_of
+from sessions.metrics.collector import SLACKS_MAX, RecordsCollector, metrics_of
+from sessions.metrics.families import exposition
+from sessions.metrics.tables import TABLES_MAX, TablesCollector, TableSizes, TablesSeen, total
 from sessions.overview.adherence import Outturn, adherence, outturns
 from sessions.overview.overview import OverviewReader
 from sessions.queues.opening import open_queue
 from sessions.records.state_store import StateStore
 from sessions.runner.reporting import SessionReport
+
+EVERYTHING = TableSizes(NOW_S - 60, 3, 30, 300, 100, 5, 4, 2, 7, NOW_S - 600)
+TABLES = TablesSeen(NOW_S, {("/lake", "orders", ""): EVERYTHING})
 
 
 def written(store, runs=3, days=4) -> StateStore:
@@ -77,23 +82,59 @@ def test_metrics_say_what_the_records_say_whoever_reads_them(tmp_path):
     assert same == {key: again[key] for key in same}
 
 
+def samples(text: bytes) -> list[tuple]:
+    found = text_string_to_metric_families(text.decode())
+    return [(sample.name, *sorted(sample.labels.items())) for family in found for sample in family.samples]
+
+
 def test_alerts_and_dashboard_name_what_is_served(tmp_path):
-    """Every metric and every label of their expressions."""
+    """Every metric and every label of their expressions, of dispatchers and of watchers."""
     state = written(MemoryStore())
     end(state, "run-0")
     state.say(DispatcherSign("host-7.1.aa", "host-7", 1, NOW_S, NOW_S, "file:///q", 4))
     queue = open_queue(str(tmp_path))
     queue.send("{}")
     labels = {}
-    for name, *pairs in values(state, queue):
+    of_watcher = exposition(TablesCollector(lambda: TABLES, lambda: NOW_S))
+    for name, *pairs in (*values(state, queue), *samples(of_watcher)):
         labels.setdefault(name, set()).update(label for label, _ in pairs)
-    expressions = [alert.expression for alert in generate.ALERTS]
-    expressions += [expression for panel in generate.PANELS for expression, _ in panel.expressions]
-    for expression in expressions:
+    expressions = [(alert.name, alert.expression) for alert in generate.ALERTS]
+    expressions += [(panel.title, expression) for panel in generate.PANELS for expression, _ in panel.expressions]
+    for who, expression in expressions:
         names = re.findall(r"deltacompact_\w+", expression)
-        assert names and set(names) <= labels.keys(), expression
-        asked = re.findall(r"(?:by|without) \((\w+)\)", expression) + re.findall(r"\{(\w+)=", expression)
-        assert set(asked) <= set().union(*(labels[name] for name in names)), expression
+        assert names and set(names) <= labels.keys(), who
+        grouped = re.findall(r"(?:by|without) \(([\w, ]+)\)", expression)
+        asked = {label for group in grouped for label in group.split(", ")} | set(re.findall(r"\{(\w+)=", expression))
+        for name in names:
+            assert asked <= labels[name] or "without" in expression, f"{who}: {name}"
+    served = {name.removesuffix("_total") for name in labels if name.startswith("deltacompact_table_")}
+    drawn = {name for _, expression in expressions for name in re.findall(r"deltacompact_table_\w+", expression)}
+    assert served - drawn == {"deltacompact_table_backlog_rows"}, "each gauge of a table is on the dashboard"
+
+
+def test_a_table_is_the_sum_of_its_partitions():
+    """Its oldest delta counts, and its last compaction; what nobody knows is no 0."""
+    old = TableSizes(oldest_delta_s=NOW_S - 90, deltas=2, rows=10, dead_rows=1, compacted_s=NOW_S - 500)
+    new = TableSizes(deltas=0, rows=5, dead_rows=0, compacted_s=NOW_S - 100)
+    assert total([old, new, TableSizes()]) == TableSizes(NOW_S - 90, 2, rows=15, dead_rows=1, compacted_s=NOW_S - 100)
+    assert total([]) == TableSizes()
+    iceberg = {("iceberg://prod", "db.t", "main"): TableSizes(rows=7, delete_files=3, data_files=2, snapshots=9)}
+    text = exposition(TablesCollector(lambda: TablesSeen(NOW_S, iceberg), lambda: NOW_S)).decode()
+    assert 'deltacompact_table_delete_files{branch="main",catalog="iceberg://prod",table="db.t"} 3.0' in text
+    assert "deltacompact_table_deltas{" not in text and "deltacompact_table_backlog_age_seconds{" not in text
+
+
+def test_series_of_tables_stay_few_and_the_worst_are_among_them():
+    aged = {
+        ("/lake", f"t{number}", ""): TableSizes(oldest_delta_s=NOW_S - number, deltas=1, rows=9, dead_rows=number % 7)
+        for number in range(3_000)
+    }
+    unread = ("/lake", "quiet", "")
+    seen = TablesSeen(NOW_S, {unread: TableSizes(deltas=0, rows=1), **aged})
+    ages = [name for name in samples(exposition(TablesCollector(lambda: seen, lambda: NOW_S + 60)))]
+    of_tables = [name for name in ages if name[0] == "deltacompact_table_backlog_age_seconds"]
+    assert len(of_tables) == TABLES_MAX
+    assert {dict(pairs)["table"] for _, *pairs in of_tables} == {f"t{number}" for number in range(2_800, 3_000)}
 
 
 def test_labels_stay_few_with_a_thousand_job_runs():

@@ -18,7 +18,8 @@ from sessions.base.model import DispatcherSign, JobRunState
 from sessions.dispatch.expiry import expire
 from sessions.events.courier import Courier
 from sessions.events.outbox import Outbox
-from sessions.metrics.collector import RecordsCollector, exposition
+from sessions.metrics.collector import RecordsCollector
+from sessions.metrics.families import exposition
 from sessions.overview.overview import OverviewReader
 from sessions.planning.learning import RateStore
 from sessions.planning.starts import StartStore

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +22,7 @@ from deltacompact.storage.memory import MemoryStore
 from sessions.base.model import JobRunState
 from sessions.dispatch.expiry import expire
 from sessions.documents.instruction import of_values
+from sessions.metrics.tables import TablesSeen
 from sessions.queues.opening import open_queue
 from sessions.records.decisions import kept_decisions
 from sessions.records.state_store import StateStore
@@ -506,6 +508,26 @@ def test_a_table_that_is_missing_leaves_the_others_to_be(place):
     given = [{**known, "name": "gone", "source_table_id": "gone"}, known]
     watcher = Watcher(Policies.model_validate({"version": 1, "policies": given}), place.state, place.queue)
     assert len(watcher.look()) == 1
+
+
+def test_what_a_look_found_of_tables_is_there_without_another_request(place):
+    """Sums over partitions; a table that cannot be looked at any more has none."""
+    place.append("1", times=4), place.append("2", times=2)
+    deltacompact.compact("orders", delta_catalog_client=place.catalog, partitions=[{"day": "2"}])
+    place.now_s = time.time()
+    watcher = place.watcher()
+    assert watcher.seen == TablesSeen()
+    watcher.look()
+    (key, sizes), *others = watcher.seen.tables.items()
+    assert key == (place.lake, "orders", "") and not others and watcher.seen.looked_s == place.now_s
+    assert (sizes.deltas, sizes.backlog_rows, sizes.data_files, sizes.rows, sizes.dead_rows) == (4, 4, 5, 1, 0)
+    assert 0 <= place.now_s - sizes.oldest_delta_s < 600 and 0 <= place.now_s - sizes.compacted_s < 600
+    assert sizes.delete_files is None and sizes.snapshots is None
+    (log,) = (Path(place.lake) / "orders").glob("day=1/stream/0/*1.json")
+    log.write_text("{")
+    watcher = place.watcher()
+    watcher.look()
+    assert watcher.seen.tables == {} and watcher.seen.unreadable == 1
 
 
 def test_statistics_come_from_the_log_with_few_requests(place):

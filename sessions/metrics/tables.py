@@ -1,0 +1,116 @@
+"""What Prometheus is told of tables, as a watcher found them at its last look. No request is made for it.
+
+    deltacompact_table_backlog_age_seconds{catalog="s3://lake/tables",table="orders",branch=""} 340
+    deltacompact_table_delete_files{catalog="iceberg://prod",table="db.orders",branch="main"} 120
+
+Values are those of a whole table: the sum over its partitions, the oldest delta, the last compaction. There are series
+of 200 tables at most, and of more those whose deltas wait longest, then those with most dead rows. What a kind of table
+does not have is left out, and so is a table that could not be looked at: its old numbers would be taken for new ones.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+
+from sessions.metrics.families import gauge
+
+TABLES_MAX = 200
+_LABELS = ["catalog", "table", "branch"]
+
+
+@dataclass(frozen=True, slots=True)
+class TableSizes:
+    """What lies in a partition, a branch, or a table. Times are Unix seconds. None: there is no such thing here.
+
+    backlog_rows, backlog_bytes    of deltas; of an Iceberg branch, bytes that came since its last compaction
+    dead_rows                      that lie in files and are deleted; of Iceberg, those that delete files name
+    """
+
+    oldest_delta_s: float | None = None
+    deltas: int | None = None
+    backlog_rows: int | None = None
+    backlog_bytes: int | None = None
+    rows: int | None = None
+    dead_rows: int | None = None
+    data_files: int | None = None
+    delete_files: int | None = None
+    snapshots: int | None = None
+    compacted_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TablesSeen:
+    """All tables of a watcher, by catalog, table and branch. `unreadable` could not be looked at, by the last look."""
+
+    looked_s: float | None = None
+    tables: Mapping[tuple[str, str, str], TableSizes] = field(default_factory=dict)
+    unreadable: int = 0
+
+
+def total(parts: Iterable[TableSizes]) -> TableSizes:
+    """A table of its partitions: sums, the oldest delta, and the last compaction."""
+    columns: dict[str, list[Any]] = {}
+    for part in parts:
+        for name, value in asdict(part).items():
+            if value is not None:
+                columns.setdefault(name, []).append(value)
+    folds: dict[str, Callable[[list[Any]], Any]] = {"oldest_delta_s": min, "compacted_s": max}
+    return TableSizes(**{name: folds.get(name, sum)(values) for name, values in columns.items()})
+
+
+class TablesCollector(Collector):
+    """Makes gauges of what was seen. Ages are as of the scrape."""
+
+    def __init__(self, seen: Callable[[], TablesSeen], clock: Callable[[], float]) -> None:
+        self._seen = seen
+        self._clock = clock
+
+    def collect(self) -> Iterator[Metric]:
+        seen, now_s = self._seen(), self._clock()
+        since = {} if seen.looked_s is None else {(): max(0.0, now_s - seen.looked_s)}
+        yield gauge("watch_look_age_seconds", "Since the watcher has looked at all tables", [], since)
+        yield gauge(
+            "tables", "Tables and branches that policies name and that could be read", [], {(): len(seen.tables)}
+        )
+        yield gauge("tables_unreadable", "Those that could not be looked at", [], {(): seen.unreadable})
+        worst = dict(heapq.nsmallest(TABLES_MAX, seen.tables.items(), key=_worst_first))
+        for name, text, value in _GAUGES:
+            known = {key: found for key, sizes in worst.items() if (found := value(sizes, now_s)) is not None}
+            yield gauge(f"table_{name}", text, _LABELS, known)
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+
+def _worst_first(named: tuple[tuple[str, str, str], TableSizes]) -> tuple[float, int, tuple[str, str, str]]:
+    key, sizes = named
+    oldest_s = sizes.oldest_delta_s
+    return math.inf if oldest_s is None else oldest_s, -(sizes.dead_rows or 0), key
+
+
+def _backlog_age(sizes: TableSizes, now_s: float) -> float | None:
+    """0 where nothing waits. Of an Iceberg branch nobody knows what waits before a mode has planned it."""
+    if sizes.deltas is None:
+        return None
+    return 0.0 if sizes.oldest_delta_s is None else max(0.0, now_s - sizes.oldest_delta_s)
+
+
+_GAUGES: tuple[tuple[str, str, Callable[[TableSizes, float], float | None]], ...] = (
+    ("backlog_age_seconds", "Since the oldest delta that waits was committed; 0: none waits", _backlog_age),
+    ("deltas", "Deltas that wait", lambda sizes, _: sizes.deltas),
+    ("backlog_rows", "Rows of deltas that wait", lambda sizes, _: sizes.backlog_rows),
+    ("backlog_bytes", "Bytes that came since the last compaction", lambda sizes, _: sizes.backlog_bytes),
+    ("rows", "Rows of data files, dead ones as well", lambda sizes, _: sizes.rows),
+    ("dead_rows", "Rows that lie in files and are deleted", lambda sizes, _: sizes.dead_rows),
+    ("data_files", "Data files", lambda sizes, _: sizes.data_files),
+    ("delete_files", "Delete files of an Iceberg table", lambda sizes, _: sizes.delete_files),
+    ("snapshots", "Snapshots of an Iceberg table", lambda sizes, _: sizes.snapshots),
+    ("last_compaction_timestamp_seconds", "When it was compacted last", lambda sizes, _: sizes.compacted_s),
+)
