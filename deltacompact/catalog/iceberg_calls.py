@@ -8,7 +8,7 @@ catalog.maintain("ns.t", expire_snapshots=True)             a MaintainResult
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
@@ -32,6 +32,7 @@ if TYPE_CHECKING:  # a mode is imported when it is run: `show` must not wait for
 
     from deltacompact.iceberg.comparison import Comparison
     from deltacompact.iceberg.history import SnapshotMade
+    from deltacompact.iceberg.table.content_files import Entry
     from deltacompact.iceberg_modes.convert.plan import ConvertPlan
     from deltacompact.iceberg_modes.convert.result import ConvertResult
     from deltacompact.iceberg_modes.driver import ModeRun
@@ -222,6 +223,12 @@ class IcebergCalls:
         from deltacompact.iceberg.rollback import rollback
 
         return rollback(self._compactable(table_id), as_of, branch)
+
+    def changes(self, table_id: str, snapshot_ids: Iterable[int]) -> list[Entry]:
+        """The files that snapshots added and deleted, in their order, as far as they have not been expired."""
+        table = self._table(table_id)
+        reader, known = StateReader(table.store), table.metadata.snapshots
+        return [entry for name in snapshot_ids if name in known for entry in reader.changes(known[name])]
 
     def comparison(
         self, table_id: str, branch: str = MAIN, before: int | None = None, after: int | None = None

@@ -140,8 +140,6 @@ def run(catalog: IcebergCatalog, table: str, options: dict[str, Any]) -> None:
     for name in ("option", "where"):
         if options["from_plan"] and options[name]:
             raise InputError(f"--{name} and --from-plan: a plan has its own options")
-    if options["files"]:
-        raise InputError("--files: of an Iceberg table, plan --files and show --files list files, compact does not")
     plan = _plan_at(Path(options["from_plan"])) if options["from_plan"] else None
     branch, settings, planned = options["branch"] or "main", _settings(options), _mode_of(plan)
     if options["mode"] and planned not in (None, options["mode"]):
@@ -150,10 +148,15 @@ def run(catalog: IcebergCatalog, table: str, options: dict[str, Any]) -> None:
     began = time.perf_counter()
     with progress(Console(stderr=True, quiet=True, markup=False) if options["as_json"] else err) as sink:
         result = catalog.run(mode, table, _chosen(options), branch, settings, plan, fan_out([sink]))
-    lines = mode.steps().result_lines(result)
+    document, lines = dataclasses.asdict(result), mode.steps().result_lines(result)
+    if options["files"]:
+        from deltacompact.reports.iceberg_table import changed_files, changed_lines
+
+        files = changed_files(catalog.changes(table, result.snapshots))
+        document, lines = document | {"changed_files": files}, [*lines, *changed_lines(files)]
     if result.nothing_to_do is None:
         lines.append(f"Done: {time.perf_counter() - began:,.1f} s")
-    answer(options["as_json"], dataclasses.asdict(result), *lines)
+    answer(options["as_json"], document, *lines)
 
 
 def _mode_of(plan: bytes | None) -> str | None:

@@ -1,4 +1,4 @@
-"""show for a table of an Iceberg catalog: what a branch is made of, its snapshots, its files.
+"""show for a table of an Iceberg catalog: what a branch is made of, its snapshots, its files. What compact changed.
 
 db.orders: format version 2; branches and tags: main
 branch main: snapshot 7757497569257380734, 2 manifests
@@ -147,6 +147,26 @@ def _file(entry: Entry) -> dict[str, Any]:
         "sequence_number": entry.sequence,
         "partition": str(file.partition) if file.partition else None,
     }
+
+
+def changed_files(entries: Iterable[Entry]) -> list[dict[str, Any]]:
+    """What snapshots added and removed. `of`: the data file that a deletion vector or position-delete file is about."""
+    return [
+        {
+            "change": "removed" if entry.status.name == "DELETED" else "added",
+            **_file(entry),
+            "of": entry.file.referenced_data_file,
+        }
+        for entry in entries
+    ]
+
+
+def changed_lines(files: Iterable[dict[str, Any]]) -> list[str]:
+    return [
+        f"  {file['change']} {file['content']} {file['path']}  {counted(file['rows'], 'row')}, {file['bytes']:,} bytes"
+        + (f", of {file['of']}" if file["of"] else "")
+        for file in files
+    ]
 
 
 def file_lines(files: Iterable[dict[str, Any]]) -> list[str]:

@@ -313,8 +313,6 @@ def test_show_prints_snapshots_and_files(lake, configured, capsys):
 def test_a_run_ends_with_one_line(lake, configured, capsys):
     assert cli.run(["compact", configured, T, "--option", "rewrite-all=true"]) == 0
     assert re.fullmatch(r"Done: \d+\.\d s", capsys.readouterr().out.splitlines()[-1])
-    assert cli.run(["compact", configured, T, "--files"]) == 2
-    assert "plan --files" in capsys.readouterr().err
 
 
 def test_history_read_export_and_rollback(lake, configured, capsys, tmp_path):
@@ -331,3 +329,33 @@ def test_history_read_export_and_rollback(lake, configured, capsys, tmp_path):
     assert json.loads(capsys.readouterr().out)["snapshot_id"] == made[0]["snapshot_id"]
     assert cli.run(["read", configured, T]) == 0
     assert capsys.readouterr().out.splitlines() == then
+
+
+@pytest.mark.parametrize("mode", ["rewrite", "convert", "upsert"])
+def test_a_run_lists_the_files_that_its_snapshots_changed(lake, configured, capsys, mode):
+    """Each file that is there afterwards and was not before, and the other way round."""
+    options = {"rewrite": ["rewrite-all=true"], "convert": [], "upsert": ["key-columns=id"]}[mode]
+    lake.append(T, [{"id": 1}, {"id": 2}])
+    lake.append(T, [{"id": 2}])
+
+    def live():
+        state = lake.state(T)
+        return {entry.file.key for entry in (*state.data, *state.deletes)}
+
+    before = live()
+    words = ["compact", configured, T, "--mode", mode, "--files", "--json"]
+    assert cli.run([*words, *(word for option in options for word in ("--option", option))]) == 0
+    files = json.loads(said(capsys))["changed_files"]
+    after = live()
+    gone = {path for path, _ in before - after}
+    new = {path for path, _ in after - before}
+    assert {file["path"] for file in files if file["change"] == "added"} == new != set()
+    assert {file["path"] for file in files if file["change"] == "removed"} == gone
+    assert bool(gone) == (mode != "upsert")
+    lake.append(T, [{"id": 3}])
+    assert cli.run(["compact", configured, T, "--option", "rewrite-all=true", "--files"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("  added data ") and line.endswith(" bytes") for line in lines)
+    assert sum(line.startswith("  removed data ") for line in lines) >= 2
+    assert cli.run(["compact", configured, T, "--files"]) == 0
+    assert not any(line.startswith("  ") for line in capsys.readouterr().out.splitlines()), "nothing to do"

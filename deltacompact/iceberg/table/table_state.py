@@ -123,6 +123,16 @@ class StateReader:
                     self._entries[_listed(manifest)] = entries
         return [self._entries[_listed(manifest)] for manifest in listed]
 
+    def changes(self, snapshot: Snapshot) -> list[Entry]:
+        """What a snapshot added and deleted, by the manifests that it wrote."""
+        written = [manifest for manifest in self.listed(snapshot) if manifest.snapshot_id == snapshot.snapshot_id]
+        return [
+            entry
+            for entries in self.entries_of(written)
+            for entry in entries
+            if entry.status is not Status.EXISTING and entry.snapshot_id == snapshot.snapshot_id
+        ]
+
     def forget(self, keep: Iterable[Manifest]) -> None:
         """Drop what was read of all other manifests."""
         wanted = {_listed(manifest) for manifest in keep}
