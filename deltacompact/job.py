@@ -37,7 +37,7 @@ from deltacompact.results import CompactionResult, SessionResult, failed, finish
 from deltacompact.session import attempts
 from deltacompact.session.attempts import SessionTerms
 from deltacompact.session.side_by_side import ClaimedRun, run_side_by_side
-from deltacompact.sinks.openlineage import lineage_sinks
+from deltacompact.sinks.environment import sinks_asked_for
 from deltacompact.storage.certain_put import telling_interrupts
 from deltacompact.table.ports import NothingToDo, PartitionSnapshot
 from deltacompact.tabular.allocator import session_memory
@@ -65,7 +65,7 @@ class Request:
 def compact_job(catalog: Streams, request: Request, sinks: Sequence[EventSink] = ()) -> CompactionResult:
     """Run a request: each partition in its own session, events to the sinks."""
     job = prepare(catalog, request)
-    emit = fan_out([*sinks, *lineage_sinks(catalog.store.uri)])
+    emit = fan_out([*sinks, *sinks_asked_for(catalog.store.uri)])
     with telling_interrupts(), session_memory():
         results = _sessions(job, emit)
         publication = _shown(catalog, job)

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 from deltacompact.base.errors import InputError
 
-_EXTRAS = {"matplotlib": "plot", "openlineage": "openlineage", "pyspark": "spark"}
+_EXTRAS = {"matplotlib": "plot", "openlineage": "openlineage", "opentelemetry": "opentelemetry", "pyspark": "spark"}
 _BY_THEMSELVES = ("duckdb", "polars")
 """What users bring, if they want our rows in it."""
 

@@ -25,7 +25,7 @@ from deltacompact.iceberg_modes.convert.mode import CONVERT
 from deltacompact.iceberg_modes.modes import mode_named
 from deltacompact.iceberg_modes.rewrite.mode import REWRITE
 from deltacompact.iceberg_modes.upsert.mode import UPSERT
-from deltacompact.sinks.openlineage import lineage_sinks
+from deltacompact.sinks.environment import sinks_asked_for
 
 if TYPE_CHECKING:  # a mode is imported when it is run: `show` must not wait for it
     import pyarrow as pa
@@ -112,8 +112,8 @@ class IcebergCalls:
         GroupWritten, GroupsCommitted and ModeFinished events.
         Raises InputError for a bad name or option, before any work, and ConflictError if other writers came first.
         """
-        lineage = lineage_sinks(f"iceberg://{self.name}")
-        emit = fan_out([emit, *lineage]) if lineage else emit
+        asked_for = sinks_asked_for(f"iceberg://{self.name}")
+        emit = fan_out([emit, *asked_for]) if asked_for else emit
         return self._call(mode, table_id, options, branch, settings, emit).run(plan)
 
     def expected(self, plan: RewritePlan | ConvertPlan | UpsertPlan, settings: Settings | None = None) -> Expected:

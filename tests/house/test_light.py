@@ -22,7 +22,7 @@ import deltacompact
 pytestmark = pytest.mark.processes
 
 ROOT = Path(__file__).parents[2]
-ELSEWHERE = ("boto3", "obstore", "pandas", "pyiceberg", "pyspark", "ray")
+ELSEWHERE = ("boto3", "obstore", "openlineage", "opentelemetry", "pandas", "pyiceberg", "pyspark", "ray")
 """What a table on a local disk is compacted without."""
 
 BLOCKED = f"""
