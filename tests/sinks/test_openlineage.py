@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 
+import jsonschema
 import pyarrow as pa
 import pytest
 from iceberg_fixtures import lake  # noqa: F401  (fixture)
+from lineage_events import validated
 
 import deltacompact
 from deltacompact import Settings, compact
@@ -22,11 +24,11 @@ LOCAL = Settings(executor="local", local_threads=1)
 
 @pytest.fixture
 def said(tmp_path, monkeypatch):
-    """What was told so far: the events of a file."""
+    """What was told so far: the events of a file, each as OpenLineage requires it."""
     config, log = tmp_path / "openlineage.yml", tmp_path / "events.jsonl"
     config.write_text(f"transport:\n  type: file\n  log_file_path: {log}\n  append: true\n")
     monkeypatch.setenv("OPENLINEAGE_CONFIG", str(config))
-    return lambda: [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+    return lambda: [validated(json.loads(line)) for line in log.read_text().splitlines()] if log.exists() else []
 
 
 def test_a_compaction_is_told_from_its_start_to_its_version(tmp_path, said):
@@ -63,6 +65,26 @@ def test_a_failure_is_told_without_values(tmp_path, said):
     assert begun["run"]["runId"] == failed["run"]["runId"]
     assert failed["run"]["facets"]["errorMessage"]["message"] == "SchemaError: a.csv, column 'total'"
     assert "outputFacets" not in failed["outputs"][0] or not failed["outputs"][0]["outputFacets"]
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"eventTime": "yesterday"},
+        {"producer": "deltacompact"},
+        {"eventType": "BEGUN"},
+        {"run": {"runId": "1"}},
+        {"job": {"namespace": "deltacompact"}},
+        {"outputs": [{"namespace": "s3://lake", "name": "t", "facets": {"version": {"datasetVersion": "1"}}}]},
+    ],
+    ids=lambda broken: next(iter(broken)),
+)
+def test_an_event_that_lacks_what_is_required_is_found(said, broken):
+    (sink,) = lineage_sinks("s3://lake/tables")
+    sink(SessionStarted("orders", Partition(), "5c", 1, 10, "1 delta"))
+    (event,) = said()
+    with pytest.raises(jsonschema.ValidationError):
+        validated(event | broken)
 
 
 def test_a_mode_of_an_iceberg_table_is_told_with_its_snapshot(lake, said):
