@@ -32,23 +32,31 @@ several drivers at a time each stage of each of them waited for new processes, w
 
 
 @pytest.fixture(scope="session")
-def ray_cluster():
-    """The address of a cluster of two CPUs; this process is connected to it as its executor would."""
-    import ray
+def ray_nodes():
+    """A cluster of one node with two CPUs. A test may add nodes, and takes away those that are left of them."""
+    from ray.cluster_utils import Cluster
 
     from deltacompact.executors.ray import WORKER_ENVIRONMENT
 
     os.environ.update(WORKER_ENVIRONMENT)
-    context = ray.init(
-        address="local",
-        num_cpus=2,
-        object_store_memory=300 << 20,
-        include_dashboard=False,
-        log_to_driver=False,
-        logging_level="ERROR",
-        _system_config={"num_workers_soft_limit": WORKERS_KEPT},
-    )
-    yield context.address_info["gcs_address"]
+    head = {
+        "num_cpus": 2,
+        "object_store_memory": 300 << 20,
+        "include_dashboard": False,
+        "_system_config": {"num_workers_soft_limit": WORKERS_KEPT},
+    }
+    cluster = Cluster(initialize_head=True, head_node_args=head)
+    yield cluster
+    cluster.shutdown()
+
+
+@pytest.fixture(scope="session")
+def ray_cluster(ray_nodes):
+    """The address of that cluster; this process is connected to it as its executor would."""
+    import ray
+
+    ray.init(address=ray_nodes.address, log_to_driver=False, logging_level="ERROR")
+    yield ray_nodes.address
     ray.shutdown()
 
 

@@ -5,11 +5,13 @@
     get         what the task would have returned
     between     the driver plans 0.8 s: the cluster works meanwhile
 
-`used_s` are the CPU seconds of this process outside of this file: of the driver.
+`used_s` are the CPU seconds of this process outside of this file, and those that pickle what tasks are told: of the
+driver.
 """
 
 from __future__ import annotations
 
+import pickle
 import time
 from collections.abc import Callable, Iterator, Sequence
 from operator import is_
@@ -54,6 +56,15 @@ class _Value:
         self._objects.now -= 1
 
 
+class _Shared:
+    """A value that many tasks get."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
 class SimulatedExecutor:
     """`charged`: the driver's seconds and Ray's go by on the virtual clock. Without, a seed gives the same times."""
 
@@ -68,7 +79,7 @@ class SimulatedExecutor:
         self.nodes = Nodes(capacity.node_slots, trouble, seed)
         self.objects = _Objects()
         self.used_s = self.ray_s = 0.0
-        self.submitted = self.arguments = 0
+        self.submitted = self.arguments = self.handed_bytes = 0
         self._capacity = capacity
         self._tasks = tasks
         self._charged = charged
@@ -96,12 +107,22 @@ class SimulatedExecutor:
         node: int | None = None,
         size: float | None = None,
     ) -> SubmittedTask:
+        self._hand_over(tuple(value for value in inputs if type(value) not in (_Value, _Shared)))
         self._enter()
         handles = [value for value in inputs if type(value) is _Value]
-        seconds, result = self._tasks.run(task, inputs)
+        values = tuple(value.value if type(value) is _Shared else value for value in inputs)
+        seconds, result = self._tasks.run(task, values)
         submitted = self._submit(seconds, result, handles, returns, node, size)
         self._leave()
         return submitted
+
+    def share(self, value: Any) -> Handle:
+        self._hand_over(value)
+        return _Shared(value)
+
+    def _hand_over(self, value: Any) -> None:
+        """Pickle it, as Ray would: the driver's own time, until the next `_enter`."""
+        self.handed_bytes += len(pickle.dumps(value, pickle.HIGHEST_PROTOCOL))
 
     def _submit(
         self, seconds: float, result: Result, handles: list[Handle], returns: int, node: int | None, size: float | None

@@ -33,6 +33,7 @@ class Measured:
     ray_s          what Ray would take of the driver besides, by the constants of planning/sizing.py
     peak_bytes     resident memory of the driver's process, the simulation in it
     objects        most values of tasks that the driver refers to at a time; `arguments`: those handed to tasks
+    handed_bytes   of all else that tasks are told, pickled
     written        objects that the session put: log, records, manifests; `written_bytes` together
     """
 
@@ -50,6 +51,7 @@ class Measured:
     peak_bytes: int
     objects: int
     arguments: int
+    handed_bytes: int
     written: int
     written_bytes: int
     nodes_lost: int
@@ -106,6 +108,7 @@ def run(catalog: DeltaStreamCatalog, shape: Shape, trouble: Trouble, seed: int =
         _peak_bytes(),
         executor.objects.most,
         executor.arguments,
+        executor.handed_bytes,
         len(written),
         sum(written),
         executor.nodes.nodes_lost,

@@ -22,8 +22,8 @@ def table(sessions: Sequence[Measured]) -> str:
     """The sessions as Markdown."""
     lines = [
         "| files | buckets | slots | rounds | tasks | session, s | efficiency | driver, CPU s | of the session "
-        "| Ray's besides, s | memory, MiB | objects | arguments | written | MB | nodes lost | tasks again |",
-        "|" + "---:|" * 17,
+        "| Ray's besides, s | memory, MiB | objects | arguments | told, MB | written | MB | nodes lost | tasks again |",
+        "|" + "---:|" * 18,
     ]
     return "\n".join([*lines, *map(_line, sessions)]) + "\n"
 
@@ -34,7 +34,8 @@ def _line(of: Measured) -> str:
     values = (
         f"{of.files:,}", f"{of.hash_buckets:,}", f"{of.slots:,}", f"{of.rounds}", f"{of.tasks:,}",
         f"{of.virtual_s:,.0f}", f"{of.efficiency:.0%}", f"{of.driver_s:.1f}", f"{of.share:.2%}", f"{of.ray_s:,.0f}",
-        f"{of.peak_bytes / 2**20:,.0f}", f"{of.objects:,}", f"{of.arguments:,}", f"{of.written:,}",
+        f"{of.peak_bytes / 2**20:,.0f}", f"{of.objects:,}", f"{of.arguments:,}", f"{of.handed_bytes / 1e6:,.0f}",
+        f"{of.written:,}",
         f"{of.written_bytes / 1e6:,.0f}", f"{of.nodes_lost}", f"{of.tasks_repeated:,}",
     )  # fmt: skip
     return f"| {' | '.join(values)} |"

@@ -23,8 +23,9 @@ from deltacompact.index.index_files import IndexFile
 from deltacompact.planning.plan import CompactionPlan
 from deltacompact.planning.work import FIRST_RATES
 from deltacompact.steps.assign_pointers import IndexResult
-from deltacompact.steps.dedupe import DedupeResult, FoldCounts
+from deltacompact.steps.dedupe import DedupeResult, FoldCounts, narrowed
 from deltacompact.steps.materialize import Materialized
+from deltacompact.steps.shuffle import StoredGroups
 
 SUPERSEDED_SHARE = 0.1
 """Of the rows of each file."""
@@ -44,6 +45,7 @@ class SimulatedTasks:
         self._plan = plan
         self._rows = np.array([source.file.rows for source in plan.sources], np.int64)
         self._live = self._rows - (self._rows * SUPERSEDED_SHARE).astype(np.int64)
+        self._live_rows = int(self._live.sum())
         self._row_bytes = plan.data_bytes / max(1, int(self._rows.sum()))
         self._starts = [round_.first for round_ in plan.rounds]
         self._round = 0
@@ -59,10 +61,12 @@ class SimulatedTasks:
         rows = sum(piece.rows[1] - piece.rows[0] for piece in work)
         return len(work) * FIRST_RATES["delta_file"] + rows * HASH_S, _nothing
 
-    def _dedupe(self, _store: Any, task: Any, *_parts: Any, adds: bool = False, holds: bool = False) -> Run:
+    def _dedupe(
+        self, _store: Any, task: Any, buckets: range, *_parts: Any, adds: bool = False, holds: bool = False
+    ) -> Run:
         round_, group = self._round, self._groups[self._round]
         self._groups[round_] += 1
-        plan, share = self._plan, len(task.buckets) / self._plan.hash_bucket_count
+        plan, share = self._plan, len(buckets) / self._plan.hash_bucket_count
         first, stop = plan.rounds[round_].first, plan.rounds[round_].stop
         new, merged = self._rows_between(first, stop) * share, 0 if adds else self._rows_between(0, first) * share
         seconds = new * FOLD_S + (new + merged) * FIRST_RATES["merged_row"] * (not holds)
@@ -80,8 +84,8 @@ class SimulatedTasks:
             if not adds:
                 live[:first] = _share(self._live[:first], group, groups, 0)
             counts = FoldCounts(upserts, superseded=superseded, live=int(live.sum()))
-            files = ((),) * len(task.buckets) if holds else self._files(task, counts.live)
-            return DedupeResult(files, counts, live)
+            files = ((),) * len(buckets) if holds else self._files(task, buckets, counts.live)
+            return DedupeResult(files, counts, narrowed(live))
 
         return seconds, result
 
@@ -91,42 +95,47 @@ class SimulatedTasks:
     def _dedupe_held(self, *inputs: Any) -> Run:
         return self._dedupe(*inputs, holds=True)
 
-    def _survivors(self, _store: Any, folded: Any, *_rest: Any) -> Run:
-        return self._group_rows(folded) * POINT_S, _nothing
+    def _survivors(self, _store: Any, _last: Any, buckets: range, *_rest: Any) -> Run:
+        return self._live_rows * len(buckets) / self._plan.hash_bucket_count * POINT_S, _nothing
+
+    def _survivors_in_files(self, _store: Any, last: Any, buckets: range, *rest: Any) -> Run:
+        return self._survivors(_store, last, buckets)[0], lambda _number: (StoredGroups(rest[-1]()), None)
 
     def _assign(self, _store: Any, _number: int, group: Any, *_rest: Any) -> Run:
         return int(group.file_rows.sum()) * POINT_S, _nothing
 
-    def _write_index(self, _store: Any, task: Any, path_of: Any, *_rest: Any) -> Run:
-        live, buckets = int(self._live.sum()), task.folded.buckets
+    def _assign_in_files(self, _store: Any, number: int, group: Any, *rest: Any) -> Run:
+        return self._assign(_store, number, group)[0], lambda _number: StoredGroups(rest[2]())
+
+    def _write_index(self, _store: Any, last: Any, _number: int, buckets: range, path_of: Any, *_rest: Any) -> Run:
+        live = self._live_rows
         low, high = (live * bucket // self._plan.hash_bucket_count for bucket in (buckets.start, buckets.stop))
         seconds = (high - low) * POINT_S + len(buckets) * FIRST_RATES["object"]
 
         def result(_number: int) -> IndexResult:
-            files = _index_files(len(buckets), high - low, task.rows_per_index_file, task.folded, path_of)
+            files = _index_files(len(buckets), high - low, last.rows_per_file, last, path_of)
             return IndexResult(files, high - low, 0)
 
         return seconds, result
 
-    def _materialize(self, _store: Any, task: Any, paths: Callable[[], str]) -> Run:
-        size = max(1, int(task.rows * self._row_bytes))
+    def _materialize_each(self, _store: Any, like: Any, outputs: Any, paths: Callable[[], str]) -> Run:
+        sizes = [max(1, int(rows * self._row_bytes)) for _, rows, *_ in outputs]
 
-        def result(_number: int) -> Materialized:
-            options = task.options
-            return Materialized(
-                DataFile(task.number, paths(), options.content_type, task.rows, size, task.schema, decodes=True), 0
-            )
+        def result(_number: int) -> list[Materialized]:
+            return [
+                Materialized(
+                    DataFile(number, paths(), like.options.content_type, rows, size, like.schema, decodes=True), 0
+                )
+                for (number, rows, *_), size in zip(outputs, sizes, strict=True)
+            ]
 
-        return size * FIRST_RATES["delta_byte"], result
+        return sum(sizes) * FIRST_RATES["delta_byte"], result
 
     def _rows_between(self, first: int, stop: int) -> int:
         return int(self._rows[first:stop].sum())
 
-    def _group_rows(self, folded: Any) -> float:
-        return int(self._live.sum()) * len(folded.buckets) / self._plan.hash_bucket_count
-
-    def _files(self, task: Any, rows: int) -> tuple[tuple[IndexFile, ...], ...]:
-        return _index_files(len(task.buckets), rows, task.rows_per_index_file, task, task.path_of)
+    def _files(self, task: Any, buckets: range, rows: int) -> tuple[tuple[IndexFile, ...], ...]:
+        return _index_files(len(buckets), rows, task.rows_per_index_file, task, task.path_of)
 
 
 def _nothing(_number: int) -> None:

@@ -4,6 +4,7 @@ hashed = executor.submit(hash_bucket, store, …, returns=4)      four values, s
 merged = executor.submit(dedupe, store, …, *hashed.values)      starts when they have come
 for stats in executor.finish([merged]): …                       one at a time, as tasks end
 executor.get(merged.values[0])
+executor.share(pointers)                                        one value for many tasks: handed over once
 """
 
 from __future__ import annotations
@@ -78,6 +79,10 @@ class Executor(Protocol):
         """Wait for all; yields (number in `tasks`, statistics) as each task ends. Raises the first error."""
 
     def get(self, handle: Handle) -> Any: ...
+
+    def share(self, value: Any) -> Handle:
+        """A value that many tasks get, each as an argument of its own: it is sent once. Keep the handle until their
+        results are no longer wanted: where a node is lost, tasks run again."""
 
     def stop(self) -> None:
         """End the sessions that use this executor, from another thread: their next wait raises KeyboardInterrupt."""

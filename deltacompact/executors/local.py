@@ -127,6 +127,9 @@ class LocalExecutor:
     def get(self, handle: Handle) -> Any:
         return _value(handle)
 
+    def share(self, value: Any) -> Handle:
+        return value
+
     def stop(self) -> None:
         self._stopped.set()
         if self._pool is not None:

@@ -1,7 +1,8 @@
 """Tasks on a Ray cluster: the only file that imports ray.
 
-Tasks return values and never put them: Ray rebuilds by lineage only what the driver owns when a node is lost. Hash
-bucket and materialize tasks are spread; the tasks between them run on the node of their parcels (shuffle.py).
+Tasks return values and never put them: Ray rebuilds by lineage only what the driver owns when a node is lost. What the
+driver shares stays with it. Hash bucket and materialize tasks are spread; the tasks between them run on the node of
+their parcels (shuffle.py).
 """
 
 from __future__ import annotations
@@ -155,6 +156,9 @@ class RayExecutor:
         except ray.exceptions.RayError as error:
             reason = text_of(error)[:200]
             raise StoreError(f"the Ray cluster lost a task for good ({type(error).__name__}): {reason}") from error
+
+    def share(self, value: Any) -> Handle:
+        return ray.put(value)
 
     def stop(self) -> None:
         self._stopped.set()

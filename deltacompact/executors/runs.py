@@ -117,7 +117,7 @@ class Runs:
         for other in self._runs_of.pop(number):
             del self._number_of[other.stats]
         task = self._tasks[number]
-        task.values, task.stats = run.values, run.stats
+        task.values, task.stats, task.again = run.values, run.stats, None  # `again` holds on to the task's inputs
         ended = len(self._tasks) - len(self._runs_of)
         self._begun_s.setdefault(self._slots + ended - 1, now_s)
         self._done.append(Timed(number, task.size or 0.0, stats.seconds))

@@ -77,10 +77,13 @@ def handed_out(work: CompactionWork, capacity: Capacity, limits: Limits = LIMITS
     hash_tasks = math.ceil(round_rows / task_rows)
     groups = sizing.bucket_groups(buckets, round_rows, slots, nodes, hash_tasks, limits)
     last_groups = min(buckets, max(groups, sizing.pointer_groups(entries, buckets, memory)))
-    source_groups = sizing.source_groups(work.written_rows, slots, nodes, last_groups, memory, limits)
-    # Each task returns a parcel for each node. Each task of the next stage gets one parcel from each of them.
-    objects = nodes * (rounds * hash_tasks + last_groups + source_groups)
-    arguments = rounds * hash_tasks * groups + 2 * last_groups * source_groups
+    in_files = not sizing.fits_exchange(entries, capacity.object_store_bytes, limits)
+    source_groups = sizing.source_groups(work.written_rows, slots, nodes, last_groups, memory, limits, in_files)
+    # Each task returns a parcel for each node. Each task of the next stage gets one parcel from each of them. Where
+    # the last exchange goes through files, a task names one, and all tasks of the next stage share the list of names.
+    objects = nodes * rounds * hash_tasks + (1 if in_files else nodes) * (last_groups + source_groups)
+    exchanged = source_groups + last_groups if in_files else 2 * last_groups * source_groups
+    arguments = rounds * hash_tasks * groups + exchanged
     tasks = rounds * (hash_tasks + groups) + 2 * last_groups + source_groups
     driver_s = tasks * sizing.DRIVER_TASK_S + objects * sizing.DRIVER_OBJECT_S + arguments * sizing.DRIVER_ARGUMENT_S
     return Handed(buckets, rounds, round_rows, task_rows, tasks, objects, driver_s)

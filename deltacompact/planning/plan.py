@@ -161,8 +161,13 @@ class CompactionPlan:
         """The number of groups of source files with so many rows. Each group is a task."""
         capacity, bucket_groups = self.capacity, self.bucket_groups(self.rounds[-1])
         nodes, limits = len(capacity.node_slots), self.options.limits
-        memory = capacity.memory_per_task_bytes
-        return sizing.source_groups(rows, capacity.slots, nodes, bucket_groups, memory, limits)
+        memory, in_files = capacity.memory_per_task_bytes, self.exchanges_in_files
+        return sizing.source_groups(rows, capacity.slots, nodes, bucket_groups, memory, limits, in_files)
+
+    @property
+    def exchanges_in_files(self) -> bool:
+        """Whether the pointers and ranks of the last round go through files: the object store has no room for them."""
+        return not sizing.fits_exchange(self.pointed_rows, self.capacity.object_store_bytes, self.options.limits)
 
     @property
     def data_bytes(self) -> int:
@@ -221,8 +226,7 @@ class CompactionPlan:
         last_rows = self.rows_of(self.rounds[-1])
         is_held = sizing.fits_held(self.base_rows, last_rows, entry_bytes, capacity.object_store_bytes, limits)
         folded = 0 if self.changes_only or not is_held else self.base_rows
-        is_exchanged = sizing.fits_exchange(self.pointed_rows, capacity.object_store_bytes, limits)
-        exchanged = self.pointed_rows if is_exchanged else 0
+        exchanged = 0 if self.exchanges_in_files else self.pointed_rows
         return (folded + 2 * self.round_rows) * entry_bytes + exchanged * sizing.EXCHANGE_BYTES
 
     @property
@@ -276,8 +280,7 @@ class CompactionPlan:
         ]
         entries = sum(folded) + (self.base_rows if self.rehash else 0)
         rows = sum(source.file.rows for source in self.sources)
-        in_store = sizing.fits_exchange(rows, self.capacity.object_store_bytes, self.options.limits)
-        masks = rows // 8 + (0 if in_store else rows * sizing.EXCHANGE_BYTES)
+        masks = rows // 8 + (self.pointed_rows * sizing.EXCHANGE_BYTES if self.exchanges_in_files else 0)
         return self.data_bytes + entries * self.encoding.entry_bytes + masks
 
 

@@ -77,6 +77,12 @@ SOURCE_GROUP_ROWS_MIN = 1_000_000
 RANKED_BYTES = 24
 """Bytes of a survivor while it is ranked: its pointer, its rank, and the copy of the rank that is sent."""
 
+MASKED_BYTES = 1
+"""Bytes of a row, at most, where only its bit is held: the bits, the ranks of their lines, and masks being written."""
+
+OUTPUT_SLOTS, OUTPUT_WAVES = 200, 8
+"""So many slots take about 20 outputs a second: 2 % of the driver's time. More slots get several outputs a task."""
+
 NODE_HEAP_SHARE = 0.6
 NODE_OBJECT_STORE_SHARE = 0.3
 
@@ -203,16 +209,26 @@ def pointer_groups(rows: int, hash_buckets: int, memory_per_task_bytes: int) -> 
 
 
 def source_groups(
-    rows: int, slots: int, nodes: int, bucket_groups: int, memory_per_task_bytes: int, limits: Limits
+    rows: int,
+    slots: int,
+    nodes: int,
+    bucket_groups: int,
+    memory_per_task_bytes: int,
+    limits: Limits,
+    in_files: bool = False,
 ) -> int:
     """The number of groups of source files. A task holds a bit for each row, and 24 bytes a survivor while it ranks.
 
-    Each group gets survivors from all `bucket_groups` and returns their ranks.
+    Each group gets survivors from all `bucket_groups` and returns their ranks; `in_files`: through files, one message
+    after another.
     """
     if limits.groups is not None:
         return max(1, min(limits.groups, rows))
-    rows_max = max(SOURCE_GROUP_ROWS_MIN, int(memory_per_task_bytes * POINTERS_SHARE_OF_MEMORY) // RANKED_BYTES)
-    wanted = max(stage_tasks(rows, slots, driver_s(nodes, 2 * bucket_groups)), math.ceil(rows / rows_max))
+    row_bytes, task_s = (
+        (MASKED_BYTES, driver_s(1, 2)) if in_files else (RANKED_BYTES, driver_s(nodes, 2 * bucket_groups))
+    )
+    rows_max = max(SOURCE_GROUP_ROWS_MIN, int(memory_per_task_bytes * POINTERS_SHARE_OF_MEMORY) // row_bytes)
+    wanted = max(stage_tasks(rows, slots, task_s), math.ceil(rows / min(rows_max, 2**32 - 1)))
     return max(1, min(math.ceil(rows / SOURCE_GROUP_ROWS_MIN), wanted))
 
 
@@ -243,6 +259,11 @@ def output_files(rows: int, data_bytes: int, rows_max: int, bytes_max: int, limi
 def node_memory(memory_bytes: int) -> tuple[int, int]:
     """Divide a worker node's memory into heap for tasks and object store. The system gets a tenth."""
     return int(memory_bytes * NODE_HEAP_SHARE), int(memory_bytes * NODE_OBJECT_STORE_SHARE)
+
+
+def outputs_per_task(outputs: int, slots: int) -> int:
+    """How many compacted files a task writes: as many as keep the driver free, in waves that balance the load."""
+    return max(1, min(math.ceil(slots / OUTPUT_SLOTS), outputs // (OUTPUT_WAVES * slots)))
 
 
 def peak_task_bytes(

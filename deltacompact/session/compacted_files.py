@@ -11,6 +11,7 @@ together. A crash loses at most a batch.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +20,7 @@ from deltacompact.base.model import DataFile, DeletionVector
 from deltacompact.base.numbers import ChainFileNumber
 from deltacompact.planning.plan import SourceFile
 from deltacompact.session.last_round import LastRound
-from deltacompact.session.output_tasks import submit_output
+from deltacompact.session.output_tasks import submit_outputs
 from deltacompact.session.records import outputs_name, understood
 from deltacompact.session.workbench import Workbench
 from deltacompact.steps.materialize import Materialized
@@ -47,10 +48,7 @@ def _written(bench: Workbench, last: LastRound) -> list[Materialized]:
     records.adopt()
     bench.records.check_there({made.file.path: made.file.bytes for made in records.recorded.values()})
     missing = [output for output in outputs if output.number not in records.recorded]
-    tasks = [
-        last.under_way.get(output.number) or submit_output(bench, output, last.outputs, last.masks_of)
-        for output in missing
-    ]
+    tasks = last.under_way or submit_outputs(bench, missing, last.outputs, last.masks_of)
 
     def record(number: int, seconds: float) -> None:
         records.add(bench.executor.get(tasks[number].values[0]), seconds)
@@ -79,9 +77,10 @@ class OutputRecords:
         while (document := self._bench.records.earlier(outputs_name(self._batches + 1))) is not None:
             self._adopt(document)
 
-    def add(self, made: Materialized, seconds: float) -> None:
-        """Take an output that a task wrote in so many seconds; put the batch where enough work waits."""
-        self._waiting[ChainFileNumber(made.file.number)] = made
+    def add(self, made: Sequence[Materialized], seconds: float) -> None:
+        """Take outputs that a task wrote in so many seconds; put the batch where enough work waits."""
+        numbered = {ChainFileNumber(one.file.number): one for one in made}
+        self._waiting |= {number: one for number, one in numbered.items() if number not in self.recorded}
         self._waiting_s += seconds
         if self._waiting_s >= self._batch_s:
             self.put()
@@ -89,7 +88,13 @@ class OutputRecords:
     def put(self) -> None:
         """Record what waits, in the first free slot."""
         while self._waiting:
-            self._adopt(self._bench.records.put(outputs_name(self._batches + 1), _batch(list(self._waiting.values()))))
+            batch = _batch(list(self._waiting.values()))
+            stored = self._bench.records.put(outputs_name(self._batches + 1), batch)
+            if stored is batch:
+                self.recorded.update(self._waiting)
+                self._batches += 1
+            else:
+                self._adopt(stored)
             self._waiting = {number: made for number, made in self._waiting.items() if number not in self.recorded}
         self._waiting_s = 0.0
 

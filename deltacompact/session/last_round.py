@@ -12,8 +12,8 @@ resumes the session after the record follows the recorded decision.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -21,17 +21,24 @@ import numpy as np
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.model import ObjectRef
 from deltacompact.base.numbers import ChainFileNumber, Ordinal
-from deltacompact.executors.executor import SubmittedTask
+from deltacompact.executors.executor import Handle, SubmittedTask
 from deltacompact.index.primary_key_index import IndexManifest, read_manifest
 from deltacompact.index.remap import RelocatedFile, Relocation
 from deltacompact.planning.outputs import OutputDecision, OutputPlan, follow, plan_outputs
-from deltacompact.planning.sizing import fits_exchange
-from deltacompact.session.all_to_all import gather, scatter
-from deltacompact.session.output_tasks import MasksOf, submit_output
+from deltacompact.session.all_to_all import Inputs, files_of, gather, scatter
+from deltacompact.session.output_tasks import MasksOf, OutputTasks, submit_outputs
 from deltacompact.session.records import completion, round_name, understood
 from deltacompact.session.rounds import BetweenRounds, Deduped, dedupe_round
 from deltacompact.session.workbench import Workbench
-from deltacompact.steps.assign_pointers import FoldedBuckets, IndexResult, IndexTask, assign, survivors, write_index
+from deltacompact.steps.assign_pointers import (
+    IndexResult,
+    LastIndex,
+    assign,
+    assign_in_files,
+    survivors,
+    survivors_in_files,
+    write_index,
+)
 from deltacompact.steps.dedupe import FoldCounts
 from deltacompact.steps.shuffle import ParcelLayout
 
@@ -40,14 +47,22 @@ from deltacompact.steps.shuffle import ParcelLayout
 class LastRound:
     """The state after the last round: the index is written, only outputs may be missing.
 
-    `under_way` has the tasks of outputs that this attempt has submitted already.
+    `under_way` are the tasks of outputs that this attempt has submitted already.
     """
 
     index: ObjectRef
     counts: FoldCounts
     outputs: OutputPlan
     masks_of: MasksOf
-    under_way: Mapping[ChainFileNumber, SubmittedTask] = field(default_factory=dict)
+    under_way: OutputTasks = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """The tasks that ranked survivors. Their values are parcels of ranks, unless `files` names files."""
+
+    tasks: list[SubmittedTask]
+    files: Handle | None = None
 
 
 def fold_last_round(bench: Workbench, before: BetweenRounds) -> LastRound:
@@ -57,10 +72,11 @@ def fold_last_round(bench: Workbench, before: BetweenRounds) -> LastRound:
     outputs = plan_outputs(bench.plan, deduped.live)
     masks = [(bench.paths("index", ".masks.arrow")(), group.ordinals.tolist()) for group in outputs.groups]
     masks_of = _by_ordinal(masks)
-    ranked = _assign_pointers(bench, outputs, deduped, [path for path, _ in masks])
+    shared = bench.share(_last_index(bench, outputs, deduped))
+    ranked = _assign_pointers(bench, outputs, deduped, shared, [path for path, _ in masks])
     deduped = deduped.without_died()
-    writing = _submit_index(bench, outputs, deduped, ranked)
-    under_way = {output.number: submit_output(bench, output, outputs, masks_of) for output in outputs.outputs}
+    writing = _submit_index(bench, shared, deduped, ranked)
+    under_way = submit_outputs(bench, outputs.outputs, outputs, masks_of)
     index = bench.put_manifest(_index_written(bench, writing, outputs, deduped.counts, masks_of))
     decided = {
         "counts": asdict(deduped.counts),
@@ -68,8 +84,11 @@ def fold_last_round(bench: Workbench, before: BetweenRounds) -> LastRound:
         "masks": masks,
         "outputs": outputs.decision.to_json(),
     }
-    record = bench.records.put(round_name(round_.number), {**completion(bench.plan, round_, index), **decided})
-    return replace(_recorded(bench, record), under_way=under_way)
+    record = {**completion(bench.plan, round_, index), **decided}
+    stored = bench.records.put(round_name(round_.number), record)
+    return (
+        LastRound(index, deduped.counts, outputs, masks_of, under_way) if stored is record else _recorded(bench, stored)
+    )
 
 
 def resumed_last_round(bench: Workbench) -> LastRound | None:
@@ -99,66 +118,70 @@ def _by_ordinal(masks: Sequence[tuple[str, Sequence[int]]]) -> MasksOf:
 # Pointer assignment
 
 
+def _last_index(bench: Workbench, outputs: OutputPlan, deduped: Deduped) -> LastIndex:
+    plan, limits = bench.plan, bench.plan.options.limits
+    rows_per_file = plan.options.rows_per_primary_key_index_file
+    sizes = rows_per_file, plan.expired_position, limits.chunk_entries
+    return LastIndex(plan.encoding, deduped.index, outputs.pointers, *sizes, limits.reading)
+
+
 def _assign_pointers(
-    bench: Workbench, outputs: OutputPlan, deduped: Deduped, masks_paths: Sequence[str]
-) -> list[SubmittedTask]:
+    bench: Workbench, outputs: OutputPlan, deduped: Deduped, last: Handle, masks_paths: Sequence[str]
+) -> Ranked:
     """Step 3: a task for each group of source files returns the ranks as parcels and stores the files' masks."""
     if not outputs.groups:
-        return []
-    sources = ParcelLayout.of(len(outputs.groups), len(outputs.groups), bench.plan.capacity.node_slots)
-    exchange = _exchange(bench, outputs)
-    survivors_sent = _send_survivors(bench, outputs, deduped, sources, exchange)
-    receivers = (
-        (bench.paced, number, group, path, deduped.layout.parcels, exchange, bench.plan.options.limits.reading)
+        return Ranked([])
+    handed = zip(deduped.layout.tasks, deduped.entries, deduped.died, strict=True)
+    senders = [(bench.paced, last, buckets, entries, died) for buckets, entries, died in handed]
+    receivers = [
+        (bench.paced, number, group, path, bench.plan.options.limits.reading)
         for number, (group, path) in enumerate(zip(outputs.groups, masks_paths, strict=True))
-    )
-    ranked = gather(bench.executor, sources, assign, receivers, survivors_sent, returns=deduped.layout.parcel_count)
-    bench.stages.wait("assign_pointers", [*survivors_sent, *ranked], outputs.rows_rewritten)
-    return ranked
-
-
-def _exchange(bench: Workbench, outputs: OutputPlan) -> Callable[[], str] | None:
-    """Makes paths of files that carry survivors and ranks between tasks; None where the object store has room."""
-    if fits_exchange(outputs.rows_rewritten, bench.plan.capacity.object_store_bytes, bench.plan.options.limits):
-        return None
-    return bench.paths("index", ".exchange.arrow")
-
-
-def _send_survivors(
-    bench: Workbench, outputs: OutputPlan, deduped: Deduped, sources: ParcelLayout, exchange: Callable[[], str] | None
-) -> list[SubmittedTask]:
-    """Each group of buckets sends every group of source files its live rows and its dead rows."""
-    group_of = outputs.pointers.group_of
-    senders = (
-        (bench.paced, buckets, entries, died, group_of, sources.parcel_starts, exchange)
-        for buckets, entries, died in zip(_folded_buckets(bench, deduped), deduped.entries, deduped.died, strict=True)
-    )
-    return scatter(bench.executor, sources, survivors, senders, nodes=deduped.layout)
-
-
-def _folded_buckets(bench: Workbench, deduped: Deduped) -> list[FoldedBuckets]:
-    encoding, limits = bench.plan.encoding, bench.plan.options.limits
-    return [
-        FoldedBuckets(encoding, group, buckets, deduped.index, limits.chunk_entries, limits.reading)
-        for group, buckets in enumerate(deduped.layout.tasks)
     ]
+    by = _by_files if bench.plan.exchanges_in_files else _by_parcels
+    return by(bench, outputs, deduped, senders, receivers)
+
+
+def _by_parcels(
+    bench: Workbench, outputs: OutputPlan, deduped: Deduped, senders: Sequence[Inputs], receivers: Sequence[Inputs]
+) -> Ranked:
+    """The object store has room for survivors and ranks."""
+    executor, layout = bench.executor, deduped.layout
+    sources = ParcelLayout.of(len(receivers), len(receivers), bench.plan.capacity.node_slots)
+    to_send = [(*inputs, sources.parcel_starts) for inputs in senders]
+    sent = scatter(executor, sources, survivors, to_send, nodes=layout)
+    to_rank = [(*inputs, layout.parcels) for inputs in receivers]
+    ranked = gather(executor, sources, assign, to_rank, sent, returns=layout.parcel_count)
+    bench.stages.wait("assign_pointers", [*sent, *ranked], outputs.rows_rewritten)
+    return Ranked(ranked)
+
+
+def _by_files(
+    bench: Workbench, outputs: OutputPlan, deduped: Deduped, senders: Sequence[Inputs], receivers: Sequence[Inputs]
+) -> Ranked:
+    """Survivors and ranks go through files: tasks hand over names, so the driver's work grows with tasks alone."""
+    executor, paths = bench.executor, bench.paths("index", ".exchange.arrow")
+    sources = ParcelLayout.of(len(receivers), len(receivers), bench.plan.capacity.node_slots)
+    to_send = [(*inputs, len(receivers), paths) for inputs in senders]
+    sizes = [len(buckets) for buckets in deduped.layout.tasks]
+    sent = scatter(executor, sources, survivors_in_files, to_send, nodes=deduped.layout, sizes=sizes, in_files=True)
+    bench.stages.wait("assign_pointers", sent, outputs.rows_rewritten // 2)
+    to_rank = [(*inputs, paths) for inputs in receivers]
+    files = bench.share(files_of(executor, sent))
+    ranked = gather(executor, sources, assign_in_files, to_rank, sent, files=files)
+    bench.stages.wait("assign_pointers", ranked, outputs.rows_rewritten - outputs.rows_rewritten // 2)
+    return Ranked(ranked, bench.share(files_of(executor, ranked)))
 
 
 # The index
 
 
-def _submit_index(
-    bench: Workbench, outputs: OutputPlan, deduped: Deduped, ranked: Sequence[SubmittedTask]
-) -> list[SubmittedTask]:
+def _submit_index(bench: Workbench, last: Handle, deduped: Deduped, ranked: Ranked) -> list[SubmittedTask]:
     """Submit the tasks that write the entries with their final pointers."""
-    plan = bench.plan
-    rows_per_file = plan.options.rows_per_primary_key_index_file
-    paths = bench.paths("index", ".arrow")
-    receivers = (
-        (bench.paced, IndexTask(buckets, outputs.pointers, rows_per_file, plan.expired_position), paths, entries)
-        for buckets, entries in zip(_folded_buckets(bench, deduped), deduped.entries, strict=True)
-    )
-    return gather(bench.executor, deduped.layout, write_index, receivers, ranked)
+    layout, paths = deduped.layout, bench.paths("index", ".arrow")
+    handed = enumerate(zip(layout.tasks, deduped.entries, strict=True))
+    receivers = [(bench.paced, last, group, buckets, paths, entries) for group, (buckets, entries) in handed]
+    sizes = [len(buckets) for buckets in layout.tasks]
+    return gather(bench.executor, layout, write_index, receivers, ranked.tasks, sizes=sizes, files=ranked.files)
 
 
 def _index_written(

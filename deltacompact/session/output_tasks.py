@@ -1,41 +1,53 @@
-"""Submitting step 4: one task writes one compacted file, which is a range of ranks.
+"""Submitting step 4: a task writes compacted files, each of which is a range of ranks.
 
 output 18 takes ranks 4‥8      file 15 has ranks 0‥3: no row of it
                                delta 16 has ranks 3‥8: its live rows 1‥5
+2,000,000 outputs on 10,000 slots      25 a task: one alone takes a slot ten seconds, and the driver a millisecond
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from deltacompact.base.numbers import Ordinal, Rank
+from deltacompact.base.batching import batched
+from deltacompact.base.numbers import ChainFileNumber, Ordinal, Rank
 from deltacompact.executors.executor import SubmittedTask
 from deltacompact.planning.outputs import Output, OutputPlan, RankedSource
+from deltacompact.planning.sizing import outputs_per_task
 from deltacompact.session.workbench import Workbench
-from deltacompact.steps.materialize import LiveRange, MaterializeTask, materialize
+from deltacompact.steps.materialize import LiveRange, MaterializeTask, NumberedOutput, materialize_each
 from deltacompact.tabular.formats import suffix_of
 
 MasksOf = Mapping[Ordinal, str]
 """By ordinal, the path of the object that holds the file's live bitmap."""
 
+OutputTasks = Sequence[SubmittedTask]
+"""Each task writes several outputs, and returns them as a list. Their sizes are rows."""
 
-def submit_output(bench: Workbench, output: Output, outputs: OutputPlan, masks_of: MasksOf) -> SubmittedTask:
-    """Submit the task that writes one compacted file."""
+
+def submit_outputs(
+    bench: Workbench, missing: Sequence[Output], outputs: OutputPlan, masks_of: MasksOf
+) -> list[SubmittedTask]:
+    """Submit the tasks that write these compacted files."""
     plan, options = bench.plan, bench.plan.write_options
-    ranges = live_ranges(output, outputs)
-    task = MaterializeTask(
-        output.number,
-        output.rows,
-        ranges,
-        tuple(dict.fromkeys(masks_of[part.ordinal] for part in ranges)),
-        plan.schema,
-        plan.input.partition,
-        options,
-        plan.options.limits,
-    )
     paths = bench.paths("data", suffix_of(options.content_type))
-    return bench.executor.submit(materialize, bench.paced, task, paths, spread=True, size=output.rows)
+    like = MaterializeTask(
+        ChainFileNumber(0), 0, (), (), plan.schema, plan.input.partition, options, plan.options.limits
+    )
+    shared = bench.share(like)
+
+    def submit(together: Sequence[Output]) -> SubmittedTask:
+        tasks, rows = [_numbered(one, outputs, masks_of) for one in together], sum(one.rows for one in together)
+        return bench.executor.submit(materialize_each, bench.paced, shared, tasks, paths, spread=True, size=rows)
+
+    several = outputs_per_task(len(missing), plan.capacity.slots)
+    return [submit(together) for together in batched(missing, lambda _: 1, several)]
+
+
+def _numbered(output: Output, outputs: OutputPlan, masks_of: MasksOf) -> NumberedOutput:
+    ranges = live_ranges(output, outputs)
+    return output.number, output.rows, ranges, tuple(dict.fromkeys(masks_of[part.ordinal] for part in ranges))
 
 
 def live_ranges(output: Output, outputs: OutputPlan) -> tuple[LiveRange, ...]:

@@ -121,9 +121,9 @@ class SessionRecords:
         )
 
     def put(self, name: str, document: dict[str, Any]) -> dict[str, Any]:
-        """Put a record if absent. Returns the record that is stored now: ours or that of another attempt."""
+        """Put a record if absent. Returns the record that is stored now: `document` itself, or another attempt's."""
         data, path = _encoded(document), self._folder + name
-        return self._parsed(name, data if self._store.put_if_absent(path, data) else self._store.get(path))
+        return document if self._store.put_if_absent(path, data) else self._parsed(name, self._store.get(path))
 
     def earlier(self, name: str) -> dict[str, Any] | None:
         """A record of an earlier attempt; None where there is none. Raises UnresumableError where it cannot be read."""

@@ -164,7 +164,6 @@ def _submit_dedupe(
     hashed = _hashed(bench, round_, layout)
     task = DedupeTask(
         plan.encoding,
-        range(plan.hash_bucket_count),
         before.index,
         plan.positions,
         plan.tombstone_retention,
@@ -174,8 +173,9 @@ def _submit_dedupe(
         plan.options.limits.reading,
     )
     step, returns = _DEDUPE[method]
-    receivers = ((bench.paced, replace(task, buckets=buckets)) for buckets in layout.tasks)
-    return gather(bench.executor, layout, step, receivers, hashed, returns)
+    shared, buckets = bench.share(task), layout.tasks
+    receivers = ((bench.paced, shared, group) for group in buckets)
+    return gather(bench.executor, layout, step, receivers, hashed, returns, sizes=list(map(len, buckets)))
 
 
 def _folded(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from deltacompact.base.errors import ConflictError, CorruptionError, NotFoundError
 from deltacompact.base.model import ObjectRef
-from deltacompact.executors.executor import Executor
+from deltacompact.executors.executor import Executor, Handle
 from deltacompact.index.primary_key_index import IndexManifest, read_manifest, write_manifest
 from deltacompact.planning.plan import CompactionPlan
 from deltacompact.session.records import SessionRecords, UnresumableError
@@ -30,6 +31,12 @@ class Workbench:
     workspace: Workspace
     store: ObjectStore
     paced: ObjectStore
+    _shared: list[Handle] = field(default_factory=list)
+
+    def share(self, value: Any) -> Handle:
+        """A value for many tasks, which is there until the session ends."""
+        self._shared.append(self.executor.share(value))
+        return self._shared[-1]
 
     def paths(self, room: str, suffix: str) -> Callable[[], str]:
         """A function that makes paths of this session that are used once. It can be sent to tasks."""

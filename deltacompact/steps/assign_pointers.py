@@ -29,39 +29,44 @@ from deltacompact.index.keys import Encoding
 from deltacompact.index.live_bitmaps import LiveBits, write_masks
 from deltacompact.index.primary_key_index import IndexManifest, read_index
 from deltacompact.planning.pointer_map import PointerMap, SourceGroup
-from deltacompact.steps.shuffle import Arrays, Groups, Parcel, parcels, taken_of_each
+from deltacompact.steps.shuffle import All, Arrays, Groups, Parcel, received, stored, taken_of_each
 from deltacompact.storage.fetched_file import ReadAhead, begun_ahead
 from deltacompact.storage.objects import ObjectStore
 
 Pointers = tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint64]]
 """Session ordinals and row indices, in the order of a bucket group's entries."""
 
-Sent = tuple[Parcel, Groups]
+Sent = tuple[Parcel, Parcel | None]
 """A bucket group's message to source groups: the live rows of their files, and the dead rows of their whole files."""
+
+POINTERS, RANKS = ("uint32", "uint64"), ("uint32",)
+"""The types of what is sent, and of what comes back: ranks within a group, which has fewer than 2^32 rows."""
 
 
 @dataclass(frozen=True, slots=True)
-class FoldedBuckets:
-    """The entries of bucket group number `group` after the last round, in chunks of at most `chunk_entries`.
+class LastIndex:
+    """The entries after the last round, in chunks of at most `chunk_entries`, and where they will point.
 
-    They lie in `index`, unless the task gets them from the object store.
+    They lie in `folded`, unless tasks get them from the object store. The table's next index leaves out tombstones at
+    or below `expired_position`. All tasks share it: a pebibyte's has a hundred megabytes.
     """
 
     encoding: Encoding
-    group: int
-    buckets: range
-    index: IndexManifest | None
+    folded: IndexManifest | None
+    pointers: PointerMap
+    rows_per_file: int
+    expired_position: int | None
     chunk_entries: int
     reading: ReadLimits
 
-    def chunks(self, store: ObjectStore, held: Groups | None) -> Iterator[Iterator[Entries]]:
+    def chunks(self, store: ObjectStore, buckets: range, held: Groups | None) -> Iterator[Iterator[Entries]]:
         """The entries of each bucket, in digest order. The index files of the next buckets are fetched ahead."""
         if held is None:
-            assert self.index is not None
-            index, ahead = self.index, ReadAhead(self.reading)
-            yield from begun_ahead(self.buckets, lambda bucket: read_index(store, index, bucket, ahead))
+            assert self.folded is not None
+            index, ahead = self.folded, ReadAhead(self.reading)
+            yield from begun_ahead(buckets, lambda bucket: read_index(store, index, bucket, ahead))
             return
-        for bucket in self.buckets:
+        for bucket in buckets:
             (entries,) = held.of(bucket)
             yield self._in_chunks(entries)
 
@@ -72,29 +77,46 @@ class FoldedBuckets:
 
 def survivors(
     store: ObjectStore,
-    folded: FoldedBuckets,
+    last: LastIndex,
+    buckets: range,
     held: Groups | None,
     died: Pointers | None,
-    group_of: npt.NDArray[np.uint32],
     parcel_starts: Sequence[int],
-    exchange_path_of: Callable[[], str] | None = None,
 ) -> Iterator[Sent]:
     """By source group, the live rows of its files that these buckets point to, and its rows that died.
 
-    Each parcel has the groups [parcel_starts[i], parcel_starts[i + 1]). With `exchange_path_of`, a file stores them.
+    Each parcel has the groups [parcel_starts[i], parcel_starts[i + 1]).
     """
-    groups = parcel_starts[-1]
+    living, dead = _split(store, last, buckets, held, died, parcel_starts[-1])
+    yield from zip(living.parcels(parcel_starts), dead.parcels(parcel_starts), strict=True)
+
+
+def survivors_in_files(
+    store: ObjectStore,
+    last: LastIndex,
+    buckets: range,
+    held: Groups | None,
+    died: Pointers | None,
+    groups: int,
+    path_of: Callable[[], str],
+) -> Sent:
+    """As `survivors`, but files store them."""
+    living, dead = _split(store, last, buckets, held, died, groups)
+    has_dead = len(dead.arrays[0]) > 0
+    return stored(store, path_of(), living, POINTERS), stored(store, path_of(), dead, POINTERS) if has_dead else None
+
+
+def _split(
+    store: ObjectStore, last: LastIndex, buckets: range, held: Groups | None, died: Pointers | None, groups: int
+) -> tuple[Groups, Groups]:
+    group_of = last.pointers.group_of
     living, dead = _kernels.PointerSplit(group_of, groups), _kernels.PointerSplit(group_of, groups)
-    for chunks in folded.chunks(store, held):
+    for chunks in last.chunks(store, buckets, held):
         for chunk in chunks:
             living.push_entries(chunk)
     if died is not None:
         dead.push_pointers(*died)
-    yield from zip(
-        parcels(store, exchange_path_of, _by_group(living), parcel_starts),
-        _by_group(dead).parcels(parcel_starts),
-        strict=True,
-    )
+    return _by_group(living), _by_group(dead)
 
 
 def _by_group(split: _kernels.PointerSplit) -> Groups:
@@ -114,43 +136,53 @@ def assign(
     number: int,
     group: SourceGroup,
     masks_path: str,
-    parcel_starts: Sequence[int],
-    exchange_path_of: Callable[[], str] | None,
     reading: ReadLimits,
-    *sent: Sent,
+    parcel_starts: Sequence[int],
+    *sent: Sent | All[Sent],
 ) -> Iterator[Parcel]:
     """Rank the survivors of group `number`, and store the masks of its files.
 
     Returns the ranks by bucket group, in the order in which it sent the survivors. Each parcel has the bucket groups
     [parcel_starts[i], parcel_starts[i + 1]).
     """
+    ranks = list(_ranks(store, number, group, masks_path, reading, received(sent)))
+    yield from Groups(0, *_one_after_another(ranks)).parcels(parcel_starts)
+
+
+def assign_in_files(
+    store: ObjectStore,
+    number: int,
+    group: SourceGroup,
+    masks_path: str,
+    reading: ReadLimits,
+    path_of: Callable[[], str],
+    *sent: Sent | All[Sent],
+) -> Parcel:
+    """As `assign`, but a file stores the ranks, those of one bucket group after the other: memory holds a bit a row."""
+    ranks = _ranks(store, number, group, masks_path, reading, received(sent))
+    return stored(store, path_of(), ((of_buckets,) for of_buckets in ranks), RANKS)
+
+
+def _ranks(
+    store: ObjectStore, number: int, group: SourceGroup, masks_path: str, reading: ReadLimits, sent: Sequence[Sent]
+) -> Iterator[npt.NDArray[np.uint32]]:
+    """By bucket group, the ranks of its survivors."""
     ranks = _kernels.SurvivorRanks(group.ordinals, group.file_rows)
     bits = LiveBits(store, reading)
     for ordinal, file in group.whole:
         ranks.fill(ordinal, bits.of(file))
-    alive = [living for living, _ in sent]
-    for (_, died), pointers in zip(sent, taken_of_each(store, alive, number, reading), strict=True):
-        ranks.unmark(*died.of(number))
+    alive, died = [living for living, _ in sent], [dead for _, dead in sent if dead is not None]
+    for pointers in taken_of_each(store, died, number, reading):
+        ranks.unmark(*pointers)
+    for pointers in taken_of_each(store, alive, number, reading):
         ranks.mark(*pointers)
     write_masks(store, masks_path, {Ordinal(ordinal): ranks.mask(int(ordinal)) for ordinal in group.ordinals})
-    # Ranks within the group fit 32 bits: it has fewer than 2^32 rows.
-    ranked = [ranks.ranks(*pointers).astype(np.uint32) for pointers in taken_of_each(store, alive, number, reading)]
-    yield from parcels(store, exchange_path_of, Groups(0, *_one_after_another(ranked)), parcel_starts)
+    return (ranks.ranks(*pointers).astype(np.uint32) for pointers in taken_of_each(store, alive, number, reading))
 
 
 def _one_after_another(ranks: Sequence[npt.NDArray[np.uint32]]) -> tuple[Arrays, npt.NDArray[np.int64]]:
     offsets = np.cumsum([0, *map(len, ranks)], dtype=np.int64)
     return (np.concatenate(ranks) if ranks else np.empty(0, np.uint32),), offsets
-
-
-@dataclass(frozen=True, slots=True)
-class IndexTask:
-    """Writes a bucket group of the table's next index. Tombstones at or below `expired_position` are dropped."""
-
-    folded: FoldedBuckets
-    pointers: PointerMap
-    rows_per_index_file: int
-    expired_position: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,14 +194,16 @@ class IndexResult:
 
 def write_index(
     store: ObjectStore,
-    task: IndexTask,
+    last: LastIndex,
+    group: int,
+    buckets: range,
     path_of: Callable[[], str],
     held: Groups | None,
-    *ranked: Parcel,
+    *ranked: Parcel | All[Parcel],
 ) -> IndexResult:
-    """Write the session's entries with pointers for readers. `ranked` has a parcel of ranks from each source group."""
-    pointers, group = task.pointers, task.folded.group
-    taken = taken_of_each(store, ranked, group, task.folded.reading)
+    """Write bucket group number `group` of the table's next index. `ranked` has ranks from each source group."""
+    pointers = last.pointers
+    taken = taken_of_each(store, received(ranked), group, last.reading)
     (ranks,), offsets = _one_after_another([ranks for (ranks,) in taken])
     publisher = _kernels.Publisher(
         pointers.group_of,
@@ -180,12 +214,12 @@ def write_index(
         pointers.rows_per_output,
         ranks,
         offsets,
-        task.expired_position,
+        last.expired_position,
     )
     written, rows, tombstones = [], 0, 0
-    sizes = task.folded.encoding.entry_bytes, task.rows_per_index_file, task.folded.chunk_entries
+    sizes = last.encoding.entry_bytes, last.rows_per_file, last.chunk_entries
     with Closing(store) as closing:
-        for chunks in task.folded.chunks(store, held):
+        for chunks in last.chunks(store, buckets, held):
             with bucket_writer(store, path_of, *sizes, closing) as writer:
                 for chunk in chunks:
                     writer.write(_repointed(publisher, chunk))

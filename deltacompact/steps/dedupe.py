@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -105,13 +106,12 @@ class BaseIndex:
 
 @dataclass(frozen=True, slots=True)
 class DedupeTask:
-    """Folds one bucket group of a round. `positions` has the stream position of each session ordinal.
+    """How a round is folded: the same for all of its tasks, each of which folds a bucket group.
 
-    `path_of` names the files that the task writes, if any.
+    `positions` has the stream position of each session ordinal. `path_of` names the files that the task writes, if any.
     """
 
     encoding: Encoding
-    buckets: range
     base: BaseIndex
     positions: npt.NDArray[np.int64]
     tombstone_retention: int | None
@@ -128,56 +128,68 @@ class DedupeTask:
 
 @dataclass(frozen=True, slots=True)
 class DedupeResult:
-    """New index files by bucket, counts, and the number of live rows of each session ordinal."""
+    """New index files by bucket, counts, and the number of live rows of each session ordinal, in the narrowest type."""
 
     files: tuple[tuple[IndexFile, ...], ...]
     counts: FoldCounts
-    live: npt.NDArray[np.int64]
+    live: npt.NDArray[np.signedinteger[Any]]
 
 
-def dedupe(store: ObjectStore, task: DedupeTask, *parts: Groups) -> DedupeResult:
+def narrowed(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.signedinteger[Any]]:
+    """The same numbers in fewer bytes: the driver gets those of a million files from each of 40,000 tasks."""
+    most = max(counts.max(initial=0), -counts.min(initial=0))
+    return counts.astype(next(type_ for type_ in (np.int16, np.int32, np.int64) if most <= np.iinfo(type_).max))
+
+
+def dedupe(store: ObjectStore, task: DedupeTask, buckets: range, *parts: Groups) -> DedupeResult:
     """Fold the new entries (a parcel from each hash bucket task) into each bucket's index, and write the index."""
     written, counts = [], FoldCounts()
     live = np.zeros(len(task.positions), np.int64)
     with Closing(store) as closing:
-        for folded in _folded_buckets(store, task, parts):
+        for folded in _folded_buckets(store, task, buckets, parts):
             with task.bucket_writer(store, closing) as writer:
                 for chunk in folded:
                     live += live_rows(chunk, len(live))
                     writer.write(chunk)
                 written.append(writer.close())
             counts += folded.counts
-    return DedupeResult(tuple(written), counts, live)
+    return DedupeResult(tuple(written), counts, narrowed(live))
 
 
-def dedupe_held(store: ObjectStore, task: DedupeTask, *parts: Groups) -> Iterator[DedupeResult | Groups]:
+def dedupe_held(
+    store: ObjectStore, task: DedupeTask, buckets: range, *parts: Groups
+) -> Iterator[DedupeResult | Groups]:
     """Dedupe for a last round that fits the object store: yields the result, then the folded entries, not files."""
     chunks, counts, offsets = [none(task.encoding.entry_bytes)], FoldCounts(), [0]
     live = np.zeros(len(task.positions), np.int64)
-    for folded in _folded_buckets(store, task, parts):
+    for folded in _folded_buckets(store, task, buckets, parts):
         chunks += folded
         offsets.append(sum(map(len, chunks)))
         counts += folded.counts
     entries = np.concatenate(chunks) if len(chunks) != 2 else chunks[1]
     live += live_rows(entries, len(live))
-    yield DedupeResult(((),) * len(task.buckets), counts, live)
-    yield Groups(task.buckets.start, (entries,), np.array(offsets, np.int64))
+    yield DedupeResult(((),) * len(buckets), counts, narrowed(live))
+    yield Groups(buckets.start, (entries,), np.array(offsets, np.int64))
 
 
-def dedupe_changes(store: ObjectStore, task: DedupeTask, *parts: Groups) -> Iterator[DedupeResult | Groups | Pointers]:
+def dedupe_changes(
+    store: ObjectStore, task: DedupeTask, buckets: range, *parts: Groups
+) -> Iterator[DedupeResult | Groups | Pointers]:
     """Fold the new entries into only the index's entries of the same keys, so memory grows with the change alone.
 
     Yields the result, whose counts and live rows are differences to the base; then the entries of a new run; then the
     rows of base files that died.
     """
-    yield from _changes(store, task, parts)
+    yield from _changes(store, task, buckets, parts)
 
 
-def _changes(store: ObjectStore, task: DedupeTask, parts: Sequence[Groups]) -> tuple[DedupeResult, Groups, Pointers]:
+def _changes(
+    store: ObjectStore, task: DedupeTask, buckets: range, parts: Sequence[Groups]
+) -> tuple[DedupeResult, Groups, Pointers]:
     runs, counts, offsets = [none(task.encoding.entry_bytes)], FoldCounts(), [0]
     dead: list[Pointers] = []
     relocator = Relocator(store, task.base.manifest.relocations, task.reading)
-    new_of_bucket = ((bucket, _of_bucket(parts, bucket)) for bucket in task.buckets)
+    new_of_bucket = ((bucket, _of_bucket(parts, bucket)) for bucket in buckets)
     for _, new, found in task.base.newest_of_each(store, new_of_bucket, task.encoding, relocator, task.reading):
         folded = Folded(new, iter([found]), task.encoding, task.positions, task.tombstone_retention)
         run, ordinals, rows = _kernels.changes(found, np.concatenate(list(folded)))
@@ -188,16 +200,16 @@ def _changes(store: ObjectStore, task: DedupeTask, parts: Sequence[Groups]) -> t
         counts += folded.counts - FoldCounts(live=before, tombstones=len(found) - before)
     entries, died = np.concatenate(runs), joined(dead)
     live = live_rows(entries, len(task.positions)) - np.bincount(died[0], minlength=len(task.positions))
-    result = DedupeResult(((),) * len(task.buckets), counts, live)
-    return result, Groups(task.buckets.start, (entries,), np.array(offsets, np.int64)), died
+    result = DedupeResult(((),) * len(buckets), counts, narrowed(live))
+    return result, Groups(buckets.start, (entries,), np.array(offsets, np.int64)), died
 
 
-def dedupe_run(store: ObjectStore, task: DedupeTask, *parts: Groups) -> DedupeResult:
+def dedupe_run(store: ObjectStore, task: DedupeTask, buckets: range, *parts: Groups) -> DedupeResult:
     """Dedupe for one of several rounds: writes the changes as one more run of the session's index."""
-    result, run, _ = _changes(store, task, parts)
+    result, run, _ = _changes(store, task, buckets, parts)
     written = []
     with Closing(store) as closing:
-        for bucket in task.buckets:
+        for bucket in buckets:
             with task.bucket_writer(store, closing) as writer:
                 writer.write(*run.of(bucket))
                 written.append(writer.close())
@@ -208,11 +220,11 @@ def _of_bucket(parts: Sequence[Groups], bucket: int) -> list[Entries]:
     return [entries for part in parts for entries in part.of(bucket)]
 
 
-def _folded_buckets(store: ObjectStore, task: DedupeTask, parts: Sequence[Groups]) -> Iterator[Folded]:
+def _folded_buckets(store: ObjectStore, task: DedupeTask, buckets: range, parts: Sequence[Groups]) -> Iterator[Folded]:
     """The fold of each bucket. The index files of the next buckets are fetched ahead."""
     ahead = ReadAhead(task.reading)
-    bases = begun_ahead(task.buckets, lambda bucket: task.base.chunks(store, bucket, task.encoding, ahead))
-    for bucket, base in zip(task.buckets, bases, strict=True):
+    bases = begun_ahead(buckets, lambda bucket: task.base.chunks(store, bucket, task.encoding, ahead))
+    for bucket, base in zip(buckets, bases, strict=True):
         yield Folded(_of_bucket(parts, bucket), base, task.encoding, task.positions, task.tombstone_retention)
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -94,6 +94,21 @@ def materialize(store: ObjectStore, task: MaterializeTask, paths: Callable[[], s
     described = DataFile(ChainFileNumber(task.number), path, options.content_type, task.rows, out.bytes, task.schema)
     decoded_bytes = out.decoded_bytes + sum(_copied_bytes(piece, task.schema) for piece in pieces)
     return Materialized(replace(described, decoded_bytes=decoded_bytes, decodes=True), copied)
+
+
+NumberedOutput = tuple[ChainFileNumber, int, tuple[LiveRange, ...], tuple[str, ...]]
+"""What tells one output from others: its file number, rows, sources and masks' paths."""
+
+
+def materialize_each(
+    store: ObjectStore, like: MaterializeTask, outputs: Sequence[NumberedOutput], paths: Callable[[], str]
+) -> list[Materialized]:
+    """Write several files, one after another. What all of a session's have in common is shared."""
+
+    def task(number: ChainFileNumber, rows: int, sources: tuple[LiveRange, ...], masks: tuple[str, ...]) -> Any:
+        return replace(like, number=number, rows=rows, sources=sources, masks_paths=masks)
+
+    return [materialize(store, task(*output), paths) for output in outputs]
 
 
 def _copied_bytes(piece: LivePiece, schema: pa.Schema) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from benchmarks.driver.cluster import Inputs, Nodes, Trouble, Work
@@ -9,13 +11,13 @@ from benchmarks.driver.measuring import Measured, run
 from benchmarks.driver.table import TABLE, Shape, append
 from deltacompact.base.model import Partition
 from deltacompact.catalog.delta_streams import DeltaStreamCatalog
-from deltacompact.storage.memory import MemoryStore
+from deltacompact.storage.local import LocalStore
 
 SHAPE = Shape(2_000, 64, 100, file_rows=1_000_000, file_bytes=100 << 20)
 
 
-def compacted(shape: Shape, trouble: Trouble) -> tuple[DeltaStreamCatalog, Measured]:
-    store = MemoryStore()
+def compacted(folder: Path, shape: Shape, trouble: Trouble) -> tuple[DeltaStreamCatalog, Measured]:
+    store = LocalStore(folder)
     append(store, shape)
     catalog = DeltaStreamCatalog(store)
     return catalog, run(catalog, shape, trouble, charged=False)
@@ -23,11 +25,11 @@ def compacted(shape: Shape, trouble: Trouble) -> tuple[DeltaStreamCatalog, Measu
 
 @pytest.mark.parametrize(
     "trouble",
-    [Trouble(), Trouble(straggler_share=0.02, lost_every_s=60.0, back_after_s=30.0)],
+    [Trouble(), Trouble(straggler_share=0.02, lost_every_s=20.0, back_after_s=30.0)],
     ids=["quiet", "stragglers and lost nodes"],
 )
-def test_a_session_of_2000_files_on_100_slots_comes_through(trouble: Trouble) -> None:
-    catalog, measured = compacted(SHAPE, trouble)
+def test_a_session_of_2000_files_on_100_slots_comes_through(tmp_path: Path, trouble: Trouble) -> None:
+    catalog, measured = compacted(tmp_path, SHAPE, trouble)
     assert measured.error is None
     assert (measured.nodes_lost > 0) is (trouble.lost_every_s > 0)
     assert (measured.tasks_repeated > 0) is (trouble.lost_every_s > 0)
@@ -36,6 +38,7 @@ def test_a_session_of_2000_files_on_100_slots_comes_through(trouble: Trouble) ->
     assert compacted_delta is not None
     rows = SHAPE.files * SHAPE.file_rows
     assert compacted_delta.rows == rows - rows // 10, "a tenth of the rows of each file is superseded"
+    assert measured.handed_bytes < 20e6, "what all tasks need is handed over once"
     assert measured.written < 60, "records of outputs are put once in half a second of the cluster"
     assert len({file.number for file in compacted_delta.files}) == len(compacted_delta.files)
 

@@ -20,6 +20,7 @@ from ray._private import utils as ray_utils
 import deltacompact
 from deltacompact import Settings, compact
 from deltacompact.base.events import StageStarted
+from deltacompact.base.limits import Limits
 from deltacompact.maintenance.check import check, rehash_table
 
 pytestmark = pytest.mark.processes
@@ -117,7 +118,11 @@ def test_a_worker_that_is_killed_in_any_stage_changes_nothing(tmp_path, ray_clus
     assert killed, "no worker was caught at work: the test showed nothing"
 
 
-TASKS = {"assign_pointers": ("survivors", "assign"), "dedupe": ("dedupe", "dedupe_held")}
+TASKS = {
+    "assign_pointers": ("survivors", "assign"),
+    "dedupe": ("dedupe", "dedupe_held"),
+    "materialize": ("materialize_each",),
+}
 
 
 def kill_a_worker(stage, killed):
@@ -168,11 +173,37 @@ def said_by(script: str, folder: Path) -> str:
     return done.stdout
 
 
-def test_a_node_that_is_lost_in_mid_run_is_survived(tmp_path):
-    """Three nodes on this machine: a head without CPUs, and two workers of which one is lost."""
+def await_nodes(count):
+    """Until the cluster knows of so many that live: it asks for the pulse of each every few seconds."""
+    import ray
+
+    until = time.monotonic() + 60
+    while (alive := sum(node["Alive"] for node in ray.nodes())) != count and time.monotonic() < until:
+        time.sleep(0.2)
+    assert alive == count
+
+
+def test_one_of_four_nodes_is_killed_in_the_middle_of_a_compaction(tmp_path, ray_nodes, ray_cluster):
+    """It takes along parcels of hash bucket, and the dedupe tasks that wait for them."""
     catalog = deltacompact.open_catalog(tmp_path)
     expected = fill(catalog)
-    assert "node lost during" in said_by("ray_node_loss.py", tmp_path)
+    added = [ray_nodes.add_node(num_cpus=1, object_store_memory=100 << 20) for _ in range(3)]
+    await_nodes(4)
+
+    def kill(event):
+        if isinstance(event, StageStarted) and event.stage == "dedupe":
+            ray_nodes.remove_node(added.pop(), allow_graceful=False)
+
+    settings = Settings(executor="ray", limits=Limits(task_rows_min=50_000))
+    try:
+        compact(
+            "t", delta_catalog_client=catalog, settings=settings, event_sinks=[kill], rows_per_compacted_file=50_000
+        )
+        assert len(added) == 2
+    finally:
+        for node in added:
+            ray_nodes.remove_node(node)
+        await_nodes(1)
     assert_sound(catalog, expected)
 
 

@@ -101,6 +101,19 @@ def test_a_machine_is_balanced_by_waves_and_a_large_cluster_has_fewer_tasks_than
     assert rows / sizing.task_rows(rows, 3_520, 110, 158, 32, 5 * GIB, LIMITS) < 3_520 / 4
 
 
+@given(st.integers(1, 10**7), st.integers(1, 10_000))
+def test_outputs_of_a_large_cluster_share_tasks_and_still_come_in_waves(outputs, slots):
+    together = sizing.outputs_per_task(outputs, slots)
+    assert together == 1 or outputs / together >= sizing.OUTPUT_WAVES * slots
+    assert slots > sizing.OUTPUT_SLOTS or together == 1
+
+
+@given(st.integers(10**9, 10**13), st.integers(1, 10_000), st.integers(1, 40_000))
+def test_groups_that_exchange_files_are_as_many_as_slots_and_memory_want(rows, slots, groups):
+    sources = sizing.source_groups(rows, slots, -(-slots // 32), groups, 5 * GIB, LIMITS, in_files=True)
+    assert rows / sources < 2**32 and sources <= max(slots, -(-rows // 10**9))
+
+
 def test_limits_are_handed_in():
     few = Limits(groups=3, task_rows_min=5, small_rows_per_bucket=2, small_buckets_max=4, exchange_share=0.0)
     assert sizing.bucket_groups(8, 10_000_000, 2, 1, 8, few) == 3 == sizing.source_groups(10, 2, 1, 8, 5 * GIB, few)

@@ -12,7 +12,7 @@ import pytest
 from stores import Crash, InterceptedStore, copy_of, unmeasured  # noqa: F401
 
 from deltacompact import DeltaStreamCatalog, Settings, compact
-from deltacompact.session import compacted_files
+from deltacompact.session import compacted_files, output_tasks
 from deltacompact.storage.memory import MemoryStore
 
 OUTPUTS = 200
@@ -44,6 +44,13 @@ def batches(store: MemoryStore) -> list[int]:
 
 def rows_of(store: MemoryStore) -> list[int]:
     return sorted(DeltaStreamCatalog(store).read("t")["id"].to_pylist())
+
+
+def test_a_task_may_write_several_outputs(filled: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output_tasks, "outputs_per_task", lambda _outputs, _slots: 7)
+    store = copy_of(filled)
+    assert run(store).files_new == OUTPUTS and rows_of(store) == list(range(OUTPUTS))
+    assert sum(batches(store)) == OUTPUTS
 
 
 def test_two_hundred_outputs_take_few_requests_for_records(filled: MemoryStore) -> None:

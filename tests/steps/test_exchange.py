@@ -6,7 +6,8 @@ import hypothesis.strategies as st
 import numpy as np
 from hypothesis import given
 
-from deltacompact.steps.shuffle import Groups, ParcelLayout, parcels, spread, taken_of_each
+from deltacompact.steps.dedupe import narrowed
+from deltacompact.steps.shuffle import Groups, ParcelLayout, spread, stored, taken_of_each
 from deltacompact.storage.memory import MemoryStore
 
 NODES = st.lists(st.integers(1, 40), min_size=1, max_size=12)
@@ -47,10 +48,19 @@ def test_a_task_takes_its_group_out_of_a_parcel_wherever_that_is(data, in_file):
     offsets = np.cumsum([0, *counts], dtype=np.int64)
     rows = np.arange(offsets[-1], dtype=np.uint64)
     store = MemoryStore()
-    path_of = (lambda: "exchange") if in_file else None
-    handed = list(parcels(store, path_of, Groups(0, (rows, rows.astype(np.uint32)), offsets), layout.parcel_starts))
-    assert len(handed) == layout.parcel_count
+    groups = Groups(0, (rows, rows.astype(np.uint32)), offsets)
+    in_parcels = list(groups.parcels(layout.parcel_starts))
+    assert len(in_parcels) == layout.parcel_count
+    file = stored(store, "exchange", groups, ("uint64", "uint32"))
     for group in range(len(counts)):
-        ((first, second),) = taken_of_each(store, [handed[layout.parcel_of(group)]], group)
+        parcel = file if in_file else in_parcels[layout.parcel_of(group)]
+        ((first, second),) = taken_of_each(store, [parcel], group)
         assert first.tolist() == second.tolist() == rows[offsets[group] : offsets[group + 1]].tolist()
         assert (first.dtype, second.dtype) == (np.uint64, np.uint32)
+
+
+@given(st.lists(st.integers(-(2**62), 2**62), max_size=9))
+def test_counts_are_handed_over_in_few_bytes_and_stay_the_same(counts):
+    narrow = narrowed(np.array(counts, np.int64))
+    assert narrow.tolist() == counts
+    assert narrow.dtype == np.int16 or max(map(abs, counts)) >= 2**15 - 1
