@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -52,18 +53,29 @@ def any_catalog_at(
     value = in_environment(value)
     if not value.startswith("iceberg://"):
         return catalog_at(context, parameter, value)
-    from deltacompact.catalog.iceberg import IcebergCatalog
-
-    return IcebergCatalog.at(value)
+    return _opened(value)
 
 
 def iceberg_catalog_at(_: click.Context, __: click.Parameter, value: str) -> IcebergCatalog:
-    from deltacompact.catalog.iceberg import IcebergCatalog
-
     value = in_environment(value)
     if not value.startswith("iceberg://"):
         raise InputError(f"maintain takes an Iceberg catalog (iceberg://NAME), not {value}: run vacuum there")
-    return IcebergCatalog.at(value)
+    return _opened(value)
+
+
+def _opened(uri: str) -> IcebergCatalog:
+    """PyIceberg, pydantic and SQLAlchemy are half a million objects that stay: garbage is not looked for among them,
+    which would take a fifth of the CPU of `show`."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        from deltacompact.catalog.iceberg import IcebergCatalog
+
+        return IcebergCatalog.at(uri)
+    finally:
+        gc.freeze()
+        if collects:
+            gc.enable()
 
 
 def _folders(context: click.Context, _: click.Parameter, begun: str) -> list[CompletionItem]:

@@ -192,6 +192,24 @@ def test_a_command_imports_what_it_needs(tables, words, most, not_imported):
     assert len(modules) <= most
 
 
+COLLECTED = """
+import gc
+passes = []
+gc.callbacks.append(lambda phase, found: passes.append(found["generation"]) if phase == "start" else None)
+from deltacompact.cli import main
+try:
+    main()
+except SystemExit as end:
+    assert not end.code and gc.isenabled(), end
+print(passes.count(2))
+"""
+
+
+def test_what_is_imported_for_an_iceberg_table_is_not_looked_through_for_garbage(tables):
+    """Five passes over half a million objects took a fifth of the command's CPU."""
+    assert imported_by(tables, "show iceberg://prod db.t", COLLECTED) <= {"0", "1"}
+
+
 DISPATCHED = """
 import sys
 from sessions.cli.dispatch import dispatcher_of
