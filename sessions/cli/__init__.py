@@ -18,7 +18,7 @@ import click
 from deltacompact.base.missing import not_installed
 from deltacompact.base.wording import error_document
 from deltacompact.cli.program import Program
-from sessions.cli import dead_letters, demo, dispatch, job_runs, run_group, sla, status, submit, validate, watch
+from sessions.cli import dead_letters, demo, dispatch, job_runs, page, run_group, sla, status, submit, validate, watch
 
 
 def main() -> None:
@@ -77,6 +77,7 @@ for _command in (
     job_runs.job_runs,
     dead_letters.dlq,
     watch.watch,
+    page.page,
     demo.demo,
     run_group.run_group,
 ):

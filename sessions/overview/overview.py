@@ -22,6 +22,7 @@ from sessions.base.troubles import told
 from sessions.planning.turns import held_up
 from sessions.queues.queue import Depth, Queue
 from sessions.records.decisions import KeptDecision, kept_decisions
+from sessions.records.kept_logs import kept_logs
 from sessions.records.state_store import Said, StateStore, StoredRecord
 
 ENDED_MAX = 1000
@@ -124,6 +125,18 @@ class OverviewReader:
                 kept = kept_decisions(self._state.store, self._state.unreadable)
                 self._decisions, self._decided_s = kept, self._clock()
             return self._decisions
+
+    @property
+    def state_uri(self) -> str:
+        return self._state.uri
+
+    @property
+    def queue_uri(self) -> str | None:
+        return None if self._queue is None else self._queue.uri
+
+    def logs(self, job_run_id: str) -> list[str]:
+        """Where that lies what its groups printed, the latest last."""
+        return [self._state.uri + path for _, path in kept_logs(self._state.store, job_run_id)]
 
     def unreadable(self) -> int:
         """How many objects were left out so far, because they cannot be read."""

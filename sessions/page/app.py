@@ -27,6 +27,7 @@ from starlette.routing import Route
 
 from deltacompact.base.wording import one_line
 from sessions.metrics.collector import RecordsCollector
+from sessions.overview.next_steps import Places
 from sessions.overview.overview import JobRunSeen, Overview, OverviewReader
 from sessions.page.documents import details, row, summary, triggers
 from sessions.page.server import LOOPBACK, Server, kept_to_itself, scraped
@@ -74,9 +75,10 @@ class _Page:
         self._collector = RecordsCollector(lambda: reader.read(_METRICS_S))
         self._healthy = healthy
         self._stopping = stopping
+        self._places = Places(reader.state_uri, reader.queue_uri)
 
     async def overview(self, request: Request) -> Response:
-        return JSONResponse(summary(await self._read()))
+        return JSONResponse(summary(await self._read(), self._places))
 
     async def job_run(self, request: Request) -> Response:
         seen = _seen(await self._read(), request.path_params["job_run_id"])
@@ -90,7 +92,8 @@ class _Page:
         session = next((made for made in seen.sessions if made.id == wanted), None) if seen else None
         if seen is None or session is None:
             return _not_found()
-        return JSONResponse(details(session, seen.run))
+        logs = await to_thread.run_sync(lambda: self._reader.logs(seen.run.id))
+        return JSONResponse(details(session, seen.run, logs))
 
     async def changes(self, request: Request) -> Response:
         return StreamingResponse(self._stream(request.query_params.get("job_run")), media_type="text/event-stream")
@@ -125,7 +128,7 @@ class _Page:
             seen = _seen(overview, job_run_id) if job_run_id else None
             now = {session.id: row(session) for session in seen.sessions} if seen else {}
             changed = [made for name, made in now.items() if rows.get(name) != made]
-            said = summary(overview)
+            said = summary(overview, self._places)
             if changed or {**said, "at_s": 0} != {**told, "at_s": 0}:
                 yield _event("change", {"summary": said, "job_run": job_run_id, "sessions": changed})
             else:

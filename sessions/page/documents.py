@@ -1,8 +1,8 @@
 """What the page is told, as JSON: few fields for each session, all of a session where it is asked for.
 
-    summary    every job run with its counts of sessions by state, the dispatchers, the queue, adherence
+    summary    every job run with its counts of sessions by state, the dispatchers, the queue, what to do next
     row        one session on the time line
-    details    one session: its plan, why it was planned so, its outcome
+    details    one session: its plan, why it was planned so, why it was tried again, its outcome, logs
     triggers   what policies decided, and why
 
 Strings go out as they are; the page sets them as text, never as markup.
@@ -13,10 +13,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from sessions.base.model import BOUNDS, Delay, Estimate, JobRun, JobRunSession, SessionState
 from sessions.overview.adherence import adherence, outturns
+from sessions.overview.next_steps import Places, next_steps
 from sessions.overview.overview import JobRunSeen, Overview
 from sessions.records.decisions import KeptDecision
 from sessions.records.state_store import as_document
@@ -24,10 +26,11 @@ from sessions.records.state_store import as_document
 JOB_RUNS_MAX = 200
 """Open job runs are all shown, ended ones up to so many in all, the latest first."""
 DECISIONS_MAX = 200
+LOGS_MAX = 5
 _SHOWN_CHARACTERS_MAX = 2000
 
 
-def summary(overview: Overview) -> dict[str, Any]:
+def summary(overview: Overview, places: Places) -> dict[str, Any]:
     of_runs, of_sessions = outturns(overview)
     kept_runs, kept_sessions = adherence(of_runs), adherence(of_sessions)
     depth, delays = overview.depth, overview.delays
@@ -36,6 +39,7 @@ def summary(overview: Overview) -> dict[str, Any]:
         "job_runs": [job_run(seen, delays.get(seen.run.id)) for seen in shown(overview)],
         "job_runs_in_all": len(overview.job_runs),
         "unreadable": len(overview.unreadable),
+        "next": [{**asdict(step), "text": _short(step.text)} for step in next_steps(overview, places)],
         "dispatchers": [
             {
                 "owner": said.dispatcher.owner,
@@ -145,7 +149,7 @@ def row(session: JobRunSession) -> dict[str, Any]:
     }
 
 
-def details(session: JobRunSession, run: JobRun) -> dict[str, Any]:
+def details(session: JobRunSession, run: JobRun, logs: Sequence[str] = ()) -> dict[str, Any]:
     document = as_document(session)
     for choice in (document.get("plan") or {}).get("choices", ()):
         choice["text"] = _short(choice["text"])
@@ -155,6 +159,7 @@ def details(session: JobRunSession, run: JobRun) -> dict[str, Any]:
         **document,
         "expected": row(session)["expected"],
         "table": run.document.get("source_table_id"),
+        "logs": logs[-LOGS_MAX:],
     }
 
 

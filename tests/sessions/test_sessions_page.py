@@ -8,7 +8,10 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import signal
 import socket
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,14 +23,17 @@ from stores import InterceptedStore
 
 from deltacompact.base.errors import StoreError
 from deltacompact.storage.memory import MemoryStore
-from sessions.base.model import JobRunState, Progress, SessionState
+from sessions.base.model import DispatcherSign, JobRunState, Progress, SessionState
 from sessions.overview.overview import OverviewReader
 from sessions.page.app import PageServer
+from sessions.queues.opening import open_queue
+from sessions.queues.queue import DeadReason
 from sessions.records.decisions import keep_decisions
 from sessions.records.state_store import StateStore
 
 pytestmark = pytest.mark.processes
 
+ROOT = Path(__file__).parents[2]
 HOSTILE = "<script>alert('x')</script>\"><img src=x onerror=alert(1)>\u202e\u0000"
 SESSIONS = 1000
 CONTRAST = """() => {
@@ -54,6 +60,8 @@ CONTRAST = """() => {
 """Text that has less contrast to the ground behind it than WCAG AA asks for."""
 
 
+BOXES = """() => [".sla .desired", ".sla .of-desired", ".sla .of-elapsed"].map(
+  (name) => document.querySelector(name).getBoundingClientRect().toJSON())"""
 DECISIONS = [
     {
         "table": "orders",
@@ -206,10 +214,9 @@ def test_a_run_that_failed_before_it_was_planned_says_so_and_labels_stand_at_the
     page = opened(server.address)
     choose(page, "run-late")
     expect(page.locator("#space")).to_have_text("No session: the job run ended before one was planned.")
-    line, label = page.locator(".sla .desired").bounding_box(), page.locator(".sla .of-desired").bounding_box()
-    elapsed = page.locator(".sla .of-elapsed").bounding_box()
-    assert abs(label["x"] + label["width"] - line["x"]) < 4
-    assert elapsed["y"] + elapsed["height"] <= label["y"] + 2
+    line, label, elapsed = page.evaluate(BOXES)  # at once: the page may draw them anew in between
+    assert abs(label["right"] - line["left"]) < 4
+    assert elapsed["bottom"] <= label["top"] + 2
 
 
 def test_what_triggers_decided_is_there_with_its_reason(server, state, opened):
@@ -228,12 +235,69 @@ def test_what_triggers_decided_is_there_with_its_reason(server, state, opened):
     expect(page.locator("#head")).to_contain_text("It waits: run-big works on the same stream")
 
 
+def test_it_says_what_to_do_next_with_command_lines_to_copy(state, opened, tmp_path):
+    queue = open_queue(str(tmp_path / "queue"))
+    queue.send("{")
+    (message,) = queue.receive(1, 0)
+    queue.dead_letter(message, DeadReason.INVALID_DOCUMENT, "", "no JSON")
+    said_s = state.say(DispatcherSign("host-7.4711.aa", "host-7", 4711, NOW_S, NOW_S, "q", 4, ("run-big",)))
+    served = PageServer(OverviewReader(state, queue, clock=lambda: said_s + 7200))
+    served.start()
+    try:
+        page = opened(served.address)
+        page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+        steps = page.locator("#next .step")
+        expect(steps.filter(has_text="host-7.4711.aa")).to_contain_text(
+            "process 4711 on host-7 has been silent for 2 h"
+        )
+        expect(steps.filter(has_text="the queue")).to_contain_text("1 dead letter")
+        expect(steps.filter(has_text="the queue")).to_contain_text("deltacompact-sessions dlq list --queue file://")
+        late = steps.filter(has=page.get_by_role("button", name="run-big", exact=True))
+        cancel = f"deltacompact-sessions job-runs cancel --state {state.uri} run-big"
+        expect(late.locator("code").last).to_have_text(cancel)
+        late.locator(".copy").last.click()
+        expect(late.locator(".copy").last).to_have_text("copied")
+        assert page.evaluate("navigator.clipboard.readText()") == cancel
+        late.locator(".link").click()
+        expect(page.locator("#head code")).to_have_text("run-big")
+        assert page.locator("#next img, #next script").count() == 0
+    finally:
+        served.stop()
+
+
+def test_a_session_says_why_it_was_tried_again_and_where_its_logs_are(server, state, opened):
+    stored = state.session("run-big", "day=2024-0004")
+    error = "StoreError: SlowDown"
+    state.change_session(stored, replace(stored.value, attempts=3, failures=1, attempt="run-big/2/3", error=error))
+    state.store.put("logs/run-big.2.g0.1.1.log", b"printed")
+    page = opened(server.address)
+    choose(page, "run-big")
+    page.locator("#rows").focus()
+    page.keyboard.press("/")
+    page.keyboard.type("2024-0004")
+    page.locator("#rows .row").first.click()
+    expect(page.locator("#why .again")).to_have_text(f"Try 3 (run-big/2/3), 1 failed. Why: {error}.")
+    expect(page.locator("#why .logs code")).to_have_text(state.uri + "logs/run-big.2.g0.1.1.log")
+
+
+def test_it_runs_on_its_own_for_a_state_without_a_dispatcher(tmp_path):
+    StateStore(str(tmp_path / "state")).accept(job_run("run-1"))
+    command = [sys.executable, "-m", "sessions", "page", "--state", str(tmp_path / "state"), "--port", "0"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        address = re.search(r"http://127[0-9.]+:[0-9]+/", process.stdout.readline())[0]
+        told = httpx.get(address + "api/overview").json()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+    assert [run["id"] for run in told["job_runs"]] == ["run-1"] and told["queue"] is None
+    assert told["next"][0]["about"] == "no dispatcher"
+
+
 def test_hostile_strings_are_text(server, opened):
     page = opened(server.address)
     choose(page, "run-hostile")
     page.locator("#rows .row").first.click()
     expect(page.locator("#why .error")).to_contain_text("<script>alert('x')</script>")
-    assert page.locator("main img, main script").count() == 0
+    assert page.locator("main img, main script, #next img, #next script").count() == 0
     page.goto(server.address + "#%ff/" + HOSTILE.replace("\0", ""))
     expect(page.locator("#live-text")).to_have_text("live")
 

@@ -128,6 +128,7 @@ async function ask() {
 function render() {
   if (!view.summary) return;
   renderTiles();
+  renderNext();
   renderRuns();
   renderDetail();
 }
@@ -151,6 +152,29 @@ function renderTiles() {
   ];
   $("tiles").replaceChildren(...tiles.map(([name, value, note, warn]) =>
     make("div", { class: warn ? "tile warn" : "tile" }, make("dt", {}, name), make("dd", {}, value, " ", note && make("small", {}, note)))));
+}
+
+// What to do next: it is drawn anew where it differs, so that nobody loses the command that is being copied
+
+function renderNext() {
+  const steps = view.summary.next;
+  const box = $("next");
+  const told = JSON.stringify(steps.map((step) => ({ ...step, text: step.text.replace(/\d+ (s|min|h)\b/g, "") })));
+  box.hidden = !steps.length;
+  if (box.dataset.told === told) return;
+  box.dataset.told = told;
+  box.replaceChildren(make("h2", {}, "What to do next"), make("ul", {}, ...steps.map((step) => make("li", { class: "step" },
+    make("div", { class: "step-what" },
+      step.job_run_id ? make("button", { type: "button", class: "link clip", onclick: () => { select(step.job_run_id, null); } }, step.about) : make("b", { class: "clip" }, step.about),
+      make("bdi", { class: "because" }, step.text)),
+    ...step.commands.map((command) => make("div", { class: "command" }, make("code", {}, command), copier(command)))))));
+}
+function copier(text) {
+  const button = make("button", { type: "button", class: "copy", "aria-label": `Copy: ${text}`, onclick: async () => {
+    try { await navigator.clipboard.writeText(text); button.textContent = "copied"; } catch { getSelection().selectAllChildren(button.previousSibling); button.textContent = "selected"; }
+    setTimeout(() => { button.textContent = "copy"; }, 1500);
+  } }, "copy");
+  return button;
 }
 
 const ended = (run) => ["succeeded", "failed", "cancelled"].includes(run.state);
@@ -386,13 +410,21 @@ function renderWhy() {
     make("h2", {}, known.label, make("span", { class: `pill ${known.state}` }, icon(known.state), SAID[known.state])),
     known.error ? make("p", { class: "error" }, known.error) : "",
     known.state === "planned" && known.waits ? make("p", {}, `It waits: ${known.waits}.`) : "",
+    known.attempts > 1 || known.trouble ? make("p", { class: "again" }, againOf(known)) : "",
     known.state === "running" || known.state === "succeeded" ? stagesOf(known) : "",
     make("div", {}, make("h3", {}, "Why it was planned so"),
       choices.length ? make("ol", { class: "choices" }, ...choices.map((choice) => make("li", {},
         make("div", {}, make("div", { class: "what" }, choice.what), make("div", { class: "value clip", title: valueOf(choice.value) }, valueOf(choice.value))),
         make("p", {}, choice.text, " ", make("code", {}, choice.reason)))))
         : make("p", { class: "small-empty" }, plan ? "The plan gives no reasons." : "It has no plan yet.")),
-    make("div", {}, ...factsOf(known))));
+    make("div", {}, ...factsOf(known)),
+    known.logs.length ? make("div", { class: "logs" }, make("h3", {}, "What its job run printed"), ...known.logs.map((uri) => make("div", { class: "command" }, make("code", {}, uri), copier(uri)))) : ""));
+}
+function againOf(known) {
+  const why = known.trouble ? `${words(known.trouble.cause)}, since ${stamp(known.trouble.since_s)}: ${known.trouble.text}` : known.failures ? known.error || "the try before it failed" : "the dispatcher or the process before it was lost";
+  const tries = known.attempts > 1 ? `Try ${count(known.attempts)} (${known.attempt}), ${count(known.failures)} failed` : "It is tried again";
+  const resumed = known.outcome && known.outcome.rounds_resumed ? ` It resumed ${plural(known.outcome.rounds_resumed, "round")} of an earlier try.` : "";
+  return `${tries}. Why: ${why}.${resumed}`;
 }
 const valueOf = (value) => (typeof value === "number" ? count(value) : typeof value === "boolean" ? (value ? "yes" : "no") : value === null ? "–" : typeof value === "string" ? value : JSON.stringify(value));
 

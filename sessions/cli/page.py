@@ -1,0 +1,40 @@
+"""page: the page on its own, beside dispatchers or after them."""
+
+from __future__ import annotations
+
+import threading
+
+import click
+
+from sessions.cli.options import host_option, port_option, state_option
+
+
+@click.command()
+@state_option
+@click.option(
+    "--queue", metavar="QUEUE", help="Show the messages of this queue, too: a directory, or the URL of an SQS queue."
+)
+@port_option("the page, /metrics and /healthz", 8080)
+@host_option
+def page(state: str, queue: str | None, port: int, host: str) -> None:
+    """Serve the page of a state, whether or not a dispatcher is at work.
+
+    It reads records and changes nothing. With --queue it shows waiting messages and dead letters, too.
+
+    \b
+    deltacompact-sessions page --state s3://lake/job-runs --port 8080
+    """
+    from deltacompact.cli.console import out
+    from sessions.base.signals import handled
+    from sessions.cli.watched import served
+    from sessions.overview.overview import clock_of
+    from sessions.queues.opening import open_queue
+    from sessions.records.state_store import StateStore
+
+    store = StateStore(state)
+    opened = None if queue is None else open_queue(queue, make=False)
+    stopping = threading.Event()
+    with handled(stopping.set), served(store, opened, port, host, clock=clock_of(store)) as server:
+        assert server is not None
+        out.print(f"the page is at {server.address} until Ctrl-C", highlight=False, soft_wrap=True)
+        stopping.wait()

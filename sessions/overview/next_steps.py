@@ -1,0 +1,126 @@
+"""What somebody may do now: what is late, failed, dead or silent, each with the command lines for it.
+
+run-7, orders     expected 240 s after its desired SLA; it waits for memory     status …, job-runs cancel …
+run-5, visits     failed: StoreError: …                                         status …, job-runs retry …
+the queue         2 dead letters                                                dlq list …, dlq redrive …
+host-7.4711.1f    silent for 3 h; it held 2 job runs                            nothing: others take them over
+
+What has been asked for again needs nobody: a failed job run is left out once a later one has the same document.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from deltacompact.base.wording import counted
+from sessions.base.model import JobRunState
+from sessions.overview.adherence import outturns
+from sessions.overview.overview import JobRunSeen, Overview
+
+OF_A_KIND_MAX = 20
+"""Failed job runs, late ones, silent dispatchers: of each kind so many, the latest first."""
+_FAILED_WITHIN_S = 7 * 24 * 3600.0
+_PROGRAM = "deltacompact-sessions"
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where state and queue are, as a command line names them. A page may know no queue."""
+
+    state: str
+    queue: str | None = None
+
+    def command(self, *words: str) -> str:
+        return shlex.join([_PROGRAM, *words])
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """`about` names it: a job run (`job_run_id`), a dispatcher, the queue. `commands` may be typed, best first."""
+
+    about: str
+    text: str
+    commands: tuple[str, ...] = ()
+    job_run_id: str | None = None
+
+
+def next_steps(overview: Overview, places: Places) -> list[Step]:
+    return [
+        *_of_dispatchers(overview, places),
+        *_late(overview, places),
+        *_failed(overview, places),
+        *_dead_letters(overview, places),
+    ]
+
+
+def _of_dispatchers(overview: Overview, places: Places) -> Iterator[Step]:
+    there = overview.dispatchers_there
+    waiting = sum(not seen.run.state.ended for seen in overview.job_runs)
+    if waiting and not there:
+        command = places.command("dispatch", "--queue", places.queue or "QUEUE", "--state", places.state)
+        yield Step("no dispatcher", f"{counted(waiting, 'job run')} and nobody to work on them", (command,))
+    silent = [said for said in overview.dispatchers if said not in there]
+    for said in silent[:OF_A_KIND_MAX]:
+        held = len(said.dispatcher.job_run_ids)
+        took = f"; it held {counted(held, 'job run')}, which another dispatcher takes over" if held else ""
+        who = f"process {said.dispatcher.pid} on {said.dispatcher.host}"
+        yield Step(said.dispatcher.owner, f"{who} has been silent for {_span(said.silent_s(overview.at_s))}{took}")
+
+
+def _late(overview: Overview, places: Places) -> Iterator[Step]:
+    of_runs, _ = outturns(overview)
+    slacks = {each.job_run_id: each.slack_s for each in of_runs if each.slack_s is not None and each.slack_s < 0}
+    delays = overview.delays
+    for seen in [seen for seen in overview.job_runs if seen.run.id in slacks][:OF_A_KIND_MAX]:
+        name = seen.run.id
+        why = f"; it waits: {delays[name].text}" if name in delays else ""
+        more = f"; {seen.run.cpus_needed:,} CPUs would keep it" if seen.run.cpus_needed else ""
+        text = f"{seen.table} is expected {_span(-slacks[name])} after its desired SLA{why}{more}"
+        yield Step(name, text, (_status(places, name), _of_run(places, "cancel", name)), name)
+
+
+def _failed(overview: Overview, places: Places) -> Iterator[Step]:
+    asked: list[dict[str, Any]] = []
+    steps = []
+    for seen in overview.job_runs:  # the one that was accepted last comes first
+        wanted = _wanted(seen)
+        if seen.run.state is JobRunState.FAILED and wanted not in asked:
+            ago_s = overview.at_s - (seen.run.finished_s or seen.run.accepted_s)
+            if ago_s < _FAILED_WITHIN_S:
+                steps.append(seen)
+        asked.append(wanted)
+    for seen in steps[:OF_A_KIND_MAX]:
+        name = seen.run.id
+        text = f"{seen.table} has failed: {seen.run.error or 'it does not say why'}"
+        yield Step(name, text, (_of_run(places, "retry", name), _status(places, name)), name)
+
+
+def _wanted(seen: JobRunSeen) -> dict[str, Any]:
+    """What a job run is to do, whatever it is called."""
+    return {key: value for key, value in seen.run.document.items() if key != "job_run_id"}
+
+
+def _dead_letters(overview: Overview, places: Places) -> Iterator[Step]:
+    if overview.depth is not None and overview.depth.dead and places.queue is not None:
+        commands = [places.command("dlq", what, "--queue", places.queue) for what in ("list", "redrive")]
+        yield Step(
+            "the queue", f"{counted(overview.depth.dead, 'dead letter')} that can never be served", tuple(commands)
+        )
+
+
+def _status(places: Places, name: str) -> str:
+    return places.command("status", "--state", places.state, "--job-run", name)
+
+
+def _of_run(places: Places, what: str, name: str) -> str:
+    return places.command("job-runs", what, "--state", places.state, name)
+
+
+def _span(seconds: float) -> str:
+    for unit, size in (("h", 3600.0), ("min", 60.0)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:,.0f} {unit}"
+    return f"{seconds:.0f} s"
