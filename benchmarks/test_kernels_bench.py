@@ -41,7 +41,7 @@ def entries_of(digests: np.ndarray, sort_key_bytes: int, ordinal: int) -> np.nda
     return kernels.pack_entries(digests, stamps, ordinal, np.arange(len(digests), dtype=np.uint64))
 
 
-@pytest.mark.parametrize("backend", ["sha-ni", "avx2", "portable"])
+@pytest.mark.parametrize("backend", ["avx512", "sha-ni", "avx2", "portable"])
 def test_key_digests_int64(benchmark: BenchmarkFixture, ids: pa.Array, backend: str) -> None:
     try:
         kernels.key_digests([], [], 0, backend=backend)

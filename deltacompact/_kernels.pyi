@@ -51,7 +51,7 @@ def key_digests(
     So the form of a null does not depend on the class, which is not known while a column has only nulls: a column of
     Arrow's null type is all null under any tag. Without columns every key is the empty string.
 
-    ``backend`` forces the SHA-1 code ("sha-ni", "avx2", "portable"); None takes ``sha1_backend()``.
+    ``backend`` forces the SHA-1 code ("avx512", "sha-ni", "avx2", "portable"); None takes ``sha1_backend()``.
 
     ValueError: a type that does not belong to its tag, a column without ``rows`` rows, a date64 of part of a day,
     a time beyond int64 nanoseconds, a value longer than 2**32 - 1 bytes, a backend this processor does not have.
@@ -90,12 +90,15 @@ def pack_entries(
     """
 
 def group_entries(
-    parts: Sequence[npt.NDArray[np.uint8]], hash_bucket_count: int
+    parts: Sequence[npt.NDArray[np.uint8]], hash_bucket_count: int, *, for_fold: bool = False
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
     """Puts entries of one hash bucket next to each other, in the order of the parts.
 
     Parts are uint8 (n_i, W), all of one W. Returns the entries (N, W) and offsets int64 (hash_bucket_count + 1,):
     bucket b is ``entries[offsets[b]:offsets[b + 1]]``. Without parts the result has W = 32.
+
+    ``for_fold``: within a bucket, the first bits of the digest go before the order of the parts. Entries of one digest
+    keep their order.
     """
 
 class FoldCounts(TypedDict):

@@ -69,7 +69,8 @@ def hash_bucket(
 ) -> Iterator[Groups]:
     """Entries of the slices' rows by bucket. Each parcel has the buckets [parcel_starts[i], parcel_starts[i + 1])."""
     parts = list(_packed(store, encoding, partition, work, reading))
-    entries, offsets = _kernels.group_entries(parts or [none(encoding.entry_bytes)], hash_bucket_count)
+    parts = parts or [none(encoding.entry_bytes)]
+    entries, offsets = _kernels.group_entries(parts, hash_bucket_count, for_fold=True)
     del parts
     yield from Groups(0, (entries,), offsets).parcels(parcel_starts)
 

@@ -42,6 +42,24 @@ def test_group_entries(data: st.DataObject, sort_key_bytes: int, count: int) -> 
     assert grouped.shape[1] == (width if parts else 32)
 
 
+@settings(deadline=None)
+@given(st.sampled_from([0, 1, 9]), st.integers(1, 40), st.lists(st.sampled_from([0, 5, 127, 900, 5000]), max_size=4))
+def test_entries_for_a_fold_are_grouped_and_roughly_in_order(width: int, count: int, sizes: list[int]) -> None:
+    """The same entries in the same buckets. The first bits ascend, and the entries of one digest keep their order."""
+    dice = np.random.default_rng([width, count, *sizes])
+    parts = [dice.integers(0, 256, (rows, 32 + width), np.uint8) for rows in sizes]
+    for part in parts:
+        part[len(part) // 2 :, :20] = part[: len(part) - len(part) // 2, :20]
+    plain, offsets = kernels.group_entries(parts, count)
+    grouped, for_fold = kernels.group_entries(parts, count, for_fold=True)
+    assert for_fold.tolist() == offsets.tolist()
+    for low, high in itertools.pairwise(offsets.tolist()):
+        before, after = ([line.tobytes() for line in matrix[low:high]] for matrix in (plain, grouped))
+        assert sorted(before, key=lambda line: line[:20]) == sorted(after, key=lambda line: line[:20])
+    if count == 1 and sum(sizes) >= 5000:
+        assert np.all(np.diff(grouped[:, 0].astype(int) >> 2) >= 0)
+
+
 def test_pack_entries() -> None:
     rng = np.random.default_rng(3)
     for width in (0, 1, 9, 33):

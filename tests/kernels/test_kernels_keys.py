@@ -32,7 +32,7 @@ GOLDEN = Path(__file__).parents[1] / "golden" / "key_vectors.txt"
 
 def backends() -> list[str]:
     names = []
-    for name in ("sha-ni", "avx2", "portable"):
+    for name in ("avx512", "sha-ni", "avx2", "portable"):
         try:
             kernels.key_digests([], [], 0, backend=name)
         except ValueError:
@@ -75,6 +75,20 @@ def test_all_key_lengths_up_to_three_blocks(backend: str) -> None:
     values = [bytes(range(length)) for length in range(200)]
     expected = reference.key_digests([pa.array(values)], [10], 200)
     assert np.array_equal(kernels.key_digests([pa.array(values)], [10], 200, backend=backend), expected)
+
+
+@pytest.mark.parametrize("backend", backends())
+@pytest.mark.parametrize("rows", [255, 256, 257, 512, 1000])
+def test_batches_of_keys_of_one_length(backend: str, rows: int) -> None:
+    """Later batches reuse the padding of the first one; a null, a longer key or a shorter batch ends that."""
+    dice = np.random.default_rng(rows)
+    numbers, days = dice.integers(-(2**63), 2**63 - 1, rows), dice.integers(0, 20_000, rows).astype(np.int32)
+    alike = [pa.array(numbers), pa.array(days, pa.date32()), pa.nulls(rows), pa.array(days % 2 == 0)]
+    some = [pa.array(numbers, mask=dice.random(rows) < 0.01), *alike[1:]]
+    for columns in (alike[:1], alike, some):
+        tags = [1, 6, 9, 11][: len(columns)]
+        expected = reference.key_digests(columns, tags, rows)
+        assert np.array_equal(kernels.key_digests(columns, tags, rows, backend=backend), expected)
 
 
 def test_one_long_key_among_short_ones() -> None:

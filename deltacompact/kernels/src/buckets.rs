@@ -5,6 +5,9 @@
 //!                    entries out    b | d | a c                a before c, as they came
 //!                    offsets        0 1 2 4                    bucket 2 is entries 2 to 3
 //! ```
+//!
+//! A fold copies the entries of a bucket in digest order, from all over the memory. So entries for a fold are also sorted
+//! by the first bits of their digests, as many as cost nothing: then it finds the next ones in the cache.
 
 use crate::entries::Entries;
 use crate::sha1::{DIGEST_BYTES, Digest};
@@ -47,31 +50,65 @@ pub fn fill(digests: &[Digest], count: u32, out: &mut [u32]) {
     out.iter_mut().zip(digests).for_each(|(bucket, digest)| *bucket = modulus.bucket(digest));
 }
 
-/// The offset of each bucket, with the end of the last. Also the bucket of each entry, in order.
-pub fn bucket_offsets(parts: &[Entries], count: u32, offsets: &mut [i64]) -> Vec<u32> {
-    let modulus = Modulus::new(count);
-    let mut of_entry = Vec::with_capacity(parts.iter().map(Entries::len).sum());
-    for part in parts {
-        of_entry.extend(part.iter().map(|entry| modulus.bucket(entry.digest())));
-    }
-    of_entry.iter().for_each(|&bucket| offsets[bucket as usize + 1] += 1);
-    for bucket in 1..offsets.len() {
-        offsets[bucket] += offsets[bucket - 1];
-    }
-    of_entry
+/// Copying to so many places at a time is as fast as copying to one: their cache lines fit the first-level cache.
+const PLACES: usize = 512;
+/// A place gets at least so many entries, or looking for it is most of the work.
+const PLACE_ENTRIES: usize = 64;
+
+/// How many first bits of the digests to sort by, besides the bucket.
+pub fn bits_for_fold(entries: usize, count: u32) -> u32 {
+    let places = PLACES.min(entries / PLACE_ENTRIES) / (count as usize).max(1);
+    places.checked_ilog2().unwrap_or(0)
 }
 
-/// Copies every entry to its bucket. Entries of a bucket keep the order of the parts.
-pub fn scatter(parts: &[Entries], of_entry: &[u32], offsets: &[i64], out: &mut [u8]) {
-    let mut next: Vec<usize> = offsets.iter().map(|&offset| offset as usize).collect();
+/// Where each entry goes: its bucket, and below that the first `bits` bits of its digest.
+pub struct Grouping {
+    bits: u32,
+    of_entry: Vec<u32>,
+    /// The first entry of each place, and the end of the last.
+    starts: Vec<usize>,
+}
+
+impl Grouping {
+    /// `bits` are few: the number of places, `count` shifted by them, fits 32 bits.
+    pub fn new(parts: &[Entries], count: u32, bits: u32) -> Self {
+        let modulus = Modulus::new(count);
+        let mut of_entry = Vec::with_capacity(parts.iter().map(Entries::len).sum());
+        for part in parts {
+            of_entry.extend(part.iter().map(|entry| {
+                let first_bits = entry.prefix().checked_shr(64 - bits).unwrap_or(0) as u32;
+                modulus.bucket(entry.digest()) << bits | first_bits
+            }));
+        }
+        let mut starts = vec![0; ((count as usize) << bits) + 1];
+        of_entry.iter().for_each(|&place| starts[place as usize + 1] += 1);
+        for place in 1..starts.len() {
+            starts[place] += starts[place - 1];
+        }
+        Self { bits, of_entry, starts }
+    }
+
+    /// The offset of each bucket, and the end of the last.
+    pub fn offsets(&self, offsets: &mut [i64]) {
+        let first_places = self.starts.iter().step_by(1 << self.bits);
+        offsets.iter_mut().zip(first_places).for_each(|(offset, &start)| *offset = start as i64);
+    }
+
+    /// Copies every entry to its place. Entries of a place keep the order of the parts.
+    pub fn scatter(self, parts: &[Entries], out: &mut [u8]) {
+        scatter(parts, &self.of_entry, self.starts, out);
+    }
+}
+
+fn scatter(parts: &[Entries], of_entry: &[u32], mut next: Vec<usize>, out: &mut [u8]) {
     let mut of_entry = of_entry.iter();
     for part in parts {
         match part.width() {
             32 => scatter_part::<32>(part, &mut of_entry, &mut next, out),
             41 => scatter_part::<41>(part, &mut of_entry, &mut next, out),
             width => {
-                for (entry, &bucket) in part.iter().zip(&mut of_entry) {
-                    let to = &mut next[bucket as usize];
+                for (entry, &place) in part.iter().zip(&mut of_entry) {
+                    let to = &mut next[place as usize];
                     out[*to * width..(*to + 1) * width].copy_from_slice(entry.bytes());
                     *to += 1;
                 }
@@ -84,8 +121,8 @@ pub fn scatter(parts: &[Entries], of_entry: &[u32], offsets: &[i64], out: &mut [
 fn scatter_part<const W: usize>(part: &Entries, of_entry: &mut std::slice::Iter<u32>, next: &mut [usize], out: &mut [u8]) {
     let from = part.bytes().as_chunks::<W>().0;
     let out = out.as_chunks_mut::<W>().0;
-    for (entry, &bucket) in from.iter().zip(of_entry) {
-        let to = &mut next[bucket as usize];
+    for (entry, &place) in from.iter().zip(of_entry) {
+        let to = &mut next[place as usize];
         out[*to] = *entry;
         *to += 1;
     }

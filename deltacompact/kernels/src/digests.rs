@@ -4,6 +4,8 @@
 //! row 0, 11 key bytes     01 01 01 000000000000002a | 80 00 .. 00 | 0000000000000058     one block
 //! row 1, 60 key bytes     ......................... 80 00 00 00 | 00 .. 00 | ...01e0     two blocks: 60 + 1 + 8 > 64
 //! ```
+//!
+//! Where all keys have one length, the arena of the last batch is right for the next one but for the key bytes.
 
 use crate::Refused;
 use crate::key_bytes::KeyColumns;
@@ -18,12 +20,20 @@ const BATCH_BYTES: usize = 1 << 20;
 /// Fills `out`, one digest per row.
 pub fn digest_rows(columns: &KeyColumns, backend: Backend, out: &mut [Digest]) -> Result<(), Refused> {
     let mut batch = Batch::default();
+    let alike = columns.have_one_length();
     let mut from = 0;
     while from < out.len() {
         let most = BATCH_ROWS.min(out.len() - from);
-        let rows = batch.lay_out(columns, from, most)?;
-        columns.write(from..from + rows, batch.arena.as_flattened_mut(), &mut batch.cursors)?;
-        batch.pad();
+        let rows = if alike && batch.messages.len() == most {
+            batch.begin_again();
+            columns.write(from..from + most, batch.arena.as_flattened_mut(), &mut batch.cursors)?;
+            most
+        } else {
+            let rows = batch.lay_out(columns, from, most)?;
+            columns.write(from..from + rows, batch.arena.as_flattened_mut(), &mut batch.cursors)?;
+            batch.pad();
+            rows
+        };
         backend.digest(&batch.arena, &batch.messages, &mut out[from..from + rows]);
         from += rows;
     }
@@ -73,6 +83,13 @@ impl Batch {
         self.arena.clear();
         self.arena.resize(next_block, [0; BLOCK_BYTES]);
         Ok(self.messages.len())
+    }
+
+    /// Places rows of the same lengths as before, into the arena as it is: their bytes will cover those of the rows before.
+    fn begin_again(&mut self) {
+        for (cursor, message) in self.cursors.iter_mut().zip(&self.messages) {
+            *cursor = message.first_block as usize * BLOCK_BYTES;
+        }
     }
 
     /// Ends each message: a one bit behind its bytes, its length in bits at the end of its last block.

@@ -80,6 +80,15 @@ impl<'a> KeyColumns<'a> {
         Ok(Self { columns: checked.collect::<Result<_, Refused>>()? })
     }
 
+    /// Whether the key bytes of all rows have the same length.
+    pub fn have_one_length(&self) -> bool {
+        self.columns.iter().all(|column| match column.form {
+            Form::AllNull => true,
+            Form::Fixed { .. } => column.column.nulls().is_none(),
+            Form::Variable(_) => false,
+        })
+    }
+
     /// Adds this column's bytes of each row to `lengths`.
     pub fn lengths(&self, rows: Range<usize>, lengths: &mut [usize]) -> Result<(), Refused> {
         self.columns.iter().try_for_each(|column| column.lengths(rows.clone(), lengths))

@@ -14,7 +14,8 @@
 //!   Publisher     file 14 row 1203: where the row will be, in the index that is published
 //! ```
 //!
-//! `python.rs` is the only door to Python, `columns.rs` the only one to Arrow, `sha1_simd.rs` the only one to `unsafe`.
+//! `python.rs` is the only door to Python, `columns.rs` the only one to Arrow; only `sha1_simd.rs` and
+//! `sha1_avx512.rs` have `unsafe`.
 
 mod assembler;
 mod buckets;
@@ -34,6 +35,8 @@ mod python;
 mod ranks;
 mod sha1;
 mod sha1_backend;
+#[cfg(target_arch = "x86_64")]
+mod sha1_avx512;
 #[cfg(target_arch = "x86_64")]
 mod sha1_simd;
 mod sort_keys;

@@ -6,7 +6,8 @@
 //! ranks           7.r0 -> 0   7.r2 -> 1   9.r1 -> 2
 //! ```
 //!
-//! Each row has a bit. Each line of 512 bits has the number of set bits before it.
+//! Each row has a bit. Each line of 512 bits has the number of set bits before it, and each word of 64 bits the number of
+//! those before it in its line: then a rank needs to count the bits of one word.
 
 use crate::Refused;
 use crate::entries::{Entry, GONE, pointer};
@@ -21,6 +22,8 @@ pub struct SurvivorRanks {
     words: Vec<u64>,
     /// Bits before each line; empty while marks go on.
     before: Vec<u64>,
+    /// By word: the bits of its line before it.
+    within: Vec<u16>,
 }
 
 impl SurvivorRanks {
@@ -44,7 +47,7 @@ impl SurvivorRanks {
         let mut words = Vec::new();
         words.try_reserve_exact(total).map_err(|_| format!("no memory for the bits of {total} x 64 rows"))?;
         words.resize(total, 0);
-        Ok(Self { ordinals, rows, first_word, words, before: Vec::new() })
+        Ok(Self { ordinals, rows, first_word, words, before: Vec::new(), within: Vec::new() })
     }
 
     /// The bit of a row: its word and its place in it.
@@ -166,10 +169,8 @@ impl SurvivorRanks {
         if self.words[word] >> bit & 1 == 0 {
             return Err(format!("file ordinal {ordinal} row {row} is not marked"));
         }
-        let line = word / LINE_WORDS;
-        let whole: u32 = self.words[line * LINE_WORDS..word].iter().map(|word| word.count_ones()).sum();
         let part = (self.words[word] & ((1 << bit) - 1)).count_ones();
-        Ok(self.before[line] + u64::from(whole + part))
+        Ok(self.before[word / LINE_WORDS] + u64::from(self.within[word]) + u64::from(part))
     }
 
     /// Counts the bits before each line, unless no mark has changed since the last count.
@@ -177,12 +178,17 @@ impl SurvivorRanks {
         if !self.before.is_empty() {
             return;
         }
+        self.within.clear();
         let mut before = 0;
-        self.before.extend(self.words.chunks(LINE_WORDS).map(|line| {
-            let here = before;
-            before += line.iter().map(|word| u64::from(word.count_ones())).sum::<u64>();
-            here
-        }));
+        for line in self.words.chunks(LINE_WORDS) {
+            self.before.push(before);
+            let mut within = 0;
+            for word in line {
+                self.within.push(within);
+                within += word.count_ones() as u16;
+            }
+            before += u64::from(within);
+        }
     }
 
     /// A file's bits in Arrow's layout: row r is bit r % 8 of byte r / 8.

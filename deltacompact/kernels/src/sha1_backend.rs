@@ -2,11 +2,14 @@
 
 use crate::sha1::{Block, Digest, Message, Portable, digest_with};
 #[cfg(target_arch = "x86_64")]
+use crate::sha1_avx512::{Avx512, avx512_is_supported};
+#[cfg(target_arch = "x86_64")]
 use crate::sha1_simd::{Avx2, ShaNi, avx2_is_supported, sha_ni_is_supported};
 
 /// The code that computes digests. All give the same result, at different speeds.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Backend {
+    Avx512,
     ShaNi,
     Avx2,
     Portable,
@@ -14,10 +17,11 @@ pub enum Backend {
 
 impl Backend {
     /// Fastest first, as measured (see benchmarks/test_kernels_bench.py).
-    pub const ALL: [Self; 3] = [Self::Avx2, Self::ShaNi, Self::Portable];
+    pub const ALL: [Self; 4] = [Self::Avx512, Self::Avx2, Self::ShaNi, Self::Portable];
 
     pub fn name(self) -> &'static str {
         match self {
+            Self::Avx512 => "avx512",
             Self::ShaNi => "sha-ni",
             Self::Avx2 => "avx2",
             Self::Portable => "portable",
@@ -31,6 +35,7 @@ impl Backend {
     #[cfg(target_arch = "x86_64")]
     pub fn is_supported(self) -> bool {
         match self {
+            Self::Avx512 => avx512_is_supported(),
             Self::ShaNi => sha_ni_is_supported(),
             Self::Avx2 => avx2_is_supported(),
             Self::Portable => true,
@@ -45,6 +50,8 @@ impl Backend {
     /// `messages` are sorted by their number of blocks. An unsupported backend is replaced by the portable one.
     pub fn digest(self, arena: &[Block], messages: &[Message], out: &mut [Digest]) {
         match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 if self.is_supported() => digest_with::<16, Avx512>(arena, messages, out),
             #[cfg(target_arch = "x86_64")]
             Self::ShaNi if self.is_supported() => digest_with::<2, ShaNi>(arena, messages, out),
             #[cfg(target_arch = "x86_64")]

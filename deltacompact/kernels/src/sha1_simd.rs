@@ -1,4 +1,4 @@
-//! SHA-1 with vector instructions. The only file with `unsafe`: it calls intrinsics if the processor supports them.
+//! SHA-1 with vector instructions, which are called only if the processor has them.
 //!
 //! ```text
 //! ShaNi   two messages at once; one SHA instruction does four rounds of one message, and while it works the other's run

@@ -1,6 +1,7 @@
 //! The kernels that are plain functions. `_kernels.pyi` documents them.
 
 use super::arguments::*;
+use crate::buckets::{Grouping, bits_for_fold};
 use crate::columns::Column;
 use crate::key_bytes::KeyColumns;
 use crate::sha1::DIGEST_BYTES;
@@ -140,10 +141,12 @@ pub fn pack_entries<'py>(
 type Grouped<'py> = (Bound<'py, PyArray2<u8>>, Bound<'py, PyArray1<i64>>);
 
 #[pyfunction]
+#[pyo3(signature = (parts, hash_bucket_count, *, for_fold = false))]
 pub fn group_entries<'py>(
     py: Python<'py>,
     parts: Vec<Bound<'py, PyAny>>,
     hash_bucket_count: &Bound<'py, PyAny>,
+    for_fold: bool,
 ) -> PyResult<Grouped<'py>> {
     let (arrays, width) = super::arguments::parts("parts", &parts, None)?;
     let parts = as_entries(&arrays)?;
@@ -154,8 +157,11 @@ pub fn group_entries<'py>(
         let (mut out, mut ends) = (grouped.readwrite(), offsets.readwrite());
         let (out, ends) = (out.as_slice_mut()?, ends.as_slice_mut()?);
         py.detach(|| {
-            let of_entry = crate::buckets::bucket_offsets(&parts, count, ends);
-            crate::buckets::scatter(&parts, &of_entry, ends, out);
+            let entries = parts.iter().map(|part| part.len()).sum();
+            let bits = if for_fold { bits_for_fold(entries, count) } else { 0 };
+            let grouping = Grouping::new(&parts, count, bits);
+            grouping.offsets(ends);
+            grouping.scatter(&parts, out);
         });
     }
     Ok((grouped, offsets))
