@@ -44,6 +44,8 @@ from deltacompact.tabular.writing import TableWriter
 
 ENCODED_AHEAD = 2
 """Row groups that another thread encodes while copying waits for the disk or the network."""
+DECODED_AHEAD = 1
+"""Batches that another thread decodes while this one encodes: so the last outputs of a session use all cores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +89,8 @@ def materialize(store: ObjectStore, task: MaterializeTask, paths: Callable[[], s
                 else:
                     _copy(out, step)
         else:
-            for table in _live_rows(task, _with_readers(store, pieces, ahead)):
+            live = _live_rows(task, _with_readers(store, pieces, ahead))
+            for table in opened.enter_context(prefetch.ahead(live, DECODED_AHEAD)):
                 out.write(table)
         _check_rows(task, out.rows)
     copied = sum(groups.stop - groups.start for piece in pieces for groups in piece.copied)
@@ -266,7 +269,7 @@ def _copy(out: CopyingWriter, step: Copy) -> None:
         reader.close()
 
 
-def _live_rows(task: MaterializeTask, pieces: Iterable[LivePiece]) -> Iterator[pa.Table]:
+def _live_rows(task: MaterializeTask, pieces: Iterable[LivePiece]) -> Generator[pa.Table]:
     """Decode the live rows of these pieces."""
     for piece in pieces:
         if piece.reader is None or not piece.has_live_rows():
