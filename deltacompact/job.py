@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from deltacompact.base import expect
 from deltacompact.base.errors import DeltaCompactError, InputError, NotFoundError
 from deltacompact.base.events import EventSink, fan_out, logger
-from deltacompact.base.model import INT64_MAX, ContentType, OperationType, Partition, SortKey, Table, TableKeys
+from deltacompact.base.model import INT64_MAX, ContentType, OperationType, Partition, Readers, SortKey, Table, TableKeys
 from deltacompact.base.partitions import side_by_side
 from deltacompact.base.settings import DEFAULTS, Options
 from deltacompact.base.wording import one_line
@@ -32,6 +32,7 @@ from deltacompact.delta_streams.table_documents import check_keys, no_keys_yet
 from deltacompact.executors.choose import capacities, executors_for, share_slots
 from deltacompact.executors.executor import Executor
 from deltacompact.planning.lanes import Claim, Lane, lanes, rooms, sessions_at_once
+from deltacompact.planning.marking import marking
 from deltacompact.planning.plan import Capacity, CompactionPlan
 from deltacompact.results import CompactionResult, SessionResult, failed, finished, result_of
 from deltacompact.session import attempts
@@ -192,7 +193,8 @@ def prepare(catalog: Streams, request: Request) -> CompactionJob:
     """
     source_table_id, options = request.source_table_id, request.options
     destination = request.destination_table_id or source_table_id
-    publication = _publication(catalog, destination, destination == source_table_id)
+    publication, readers = _shown_to(catalog, destination, destination == source_table_id)
+    options = marking(options, readers)
     if publication is not None:
         options = _for_publication(options, destination)
     source = catalog.declared(source_table_id)
@@ -214,14 +216,14 @@ def prepare(catalog: Streams, request: Request) -> CompactionJob:
     )
 
 
-def _publication(catalog: Streams, table_id: str, in_place: bool) -> str | None:
-    """The Iceberg table that shows the rows of a table. A destination may not exist yet."""
+def _shown_to(catalog: Streams, table_id: str, in_place: bool) -> tuple[str | None, Readers | None]:
+    """The table that shows the rows of a table, and who reads its files. A destination may not exist yet."""
     try:
-        return catalog.publication(table_id)
+        return catalog.publication(table_id), catalog.remembered_table(table_id).readers
     except NotFoundError:
         if in_place:
             raise
-        return None
+        return None, None
 
 
 def _for_publication(options: Options, table_id: str) -> Options:

@@ -3,7 +3,7 @@
 narrow full            8 M + 2 M rows of 60 bytes, compacted for the first time
 wide full              1.6 M + 0.4 M rows of 1.1 KB, the same
 narrow, 1,000 rows     8 M narrow rows, compacted before; a delta of 1,000 rows, half updates anywhere and half new keys
-                       then the same, with files in which few rows die marked instead of rewritten
+                       then the same for readers of deletion vectors: few dead rows are marked, not rewritten
 append                 twenty appends of 1,000 rows, one after another, in a process that has appended before
 one partition          one changed partition of 1,000
 all partitions         1,000 partitions, each with 10 deltas of 100 rows, compacted for the first time
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -38,8 +38,6 @@ DELTA_ROWS = 1_000
 APPENDS = 20
 DELTAS = 10
 PARTITION_ROWS = 100
-MARKED_SHARE = 0.1
-"""A file in which fewer rows are dead stays, in the scenarios that mark."""
 _LOCAL = Settings(executor="local")
 
 
@@ -114,7 +112,7 @@ class Full(Compaction):
 
 @dataclass(frozen=True, slots=True)
 class Few(Compaction):
-    """A few rows onto a large table that was compacted before. `marked`: dead rows get deletion vectors."""
+    """A few rows onto a large table that was compacted before. `marked`: its readers honour deletion vectors."""
 
     configuration: Configuration
     folder: Path
@@ -125,10 +123,6 @@ class Few(Compaction):
     @property
     def name(self) -> str:
         return f"{self.configuration.name}, {DELTA_ROWS:,} rows{', marked' if self.marked else ''}"
-
-    def work(self, catalog: DeltaStreamCatalog, settings: Settings) -> CompactionResult:
-        settings = replace(settings, rewrite_dead_fraction=MARKED_SHARE) if self.marked else settings
-        return deltacompact.compact(TABLE, delta_catalog_client=catalog, settings=settings)
 
     def make(self, folder: Path) -> Made:
         home = folder / f"few-{self.configuration.name}-{self.configuration.rows}-seed{self.seed}"
@@ -142,6 +136,8 @@ class Few(Compaction):
         return Made(_built_once(home, build))
 
     def prepare(self, catalog: DeltaStreamCatalog, files: str) -> None:
+        if self.marked:
+            catalog.declare_readers(TABLE, "vectors")
         dice, prior = np.random.default_rng([self.seed, 2]), self.configuration.prior_rows
         known = dice.choice(prior, DELTA_ROWS // 2, replace=False)
         catalog.append(TABLE, _rows(np.concatenate([known, np.arange(prior, prior + DELTA_ROWS // 2)]), dice))

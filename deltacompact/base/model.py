@@ -67,6 +67,21 @@ class SchemaMode(enum.StrEnum):
             raise InputError(f"schema_mode is {value!r}, it must be 'merge' or 'fixed'") from None
 
 
+class Readers(enum.StrEnum):
+    """Who reads a table's compacted files: FILES reads every row of them, VECTORS leaves out those marked as dead."""
+
+    FILES = "files"
+    VECTORS = "vectors"
+
+    @classmethod
+    def of(cls, value: Readers | str) -> Readers:
+        """Accept "files", "vectors" or a Readers. Raises InputError for anything else."""
+        try:
+            return cls(str(value).lower())
+        except ValueError:
+            raise InputError(f"readers is {value!r}, it must be 'files' or 'vectors'") from None
+
+
 class LifecycleState(enum.StrEnum):
     """The seals alone decide it: unreached, reached and unsealed, sealed."""
 
@@ -513,6 +528,8 @@ class Table:
     """The Iceberg table that shows the compacted rows ("iceberg://prod/db.orders"); it may change."""
     schema_mode: SchemaMode = SchemaMode.MERGE
     """Whether appends may add columns; it may change."""
+    readers: Readers | None = None
+    """Who reads the compacted files; it may change. None, nobody has said: plain files, as ever."""
 
     def with_keys(self, keys: TableKeys | None) -> Table:
         return replace(self, keys=keys)

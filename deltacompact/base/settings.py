@@ -60,6 +60,7 @@ class Settings:
     target_file_bytes       about the largest size of a compacted file (default: 256 to 512 MiB, by the partition)
     compression             codec of written files (default: the codec of the files that are rewritten, else zstd)
     rewrite_dead_fraction   keep a compacted file, with a deletion vector, if a smaller share of its rows is dead
+                            (default: 0.1 where the table's readers honour deletion vectors, else 0)
     row_group_rows          rows of a Parquet row group
     local_rows_max          "auto" stays in this process up to this many delta rows, and
     local_bytes_max         this many bytes of delta and compacted files
@@ -84,7 +85,7 @@ class Settings:
     target_file_bytes: int | None = None
     compression: str | None = None
     row_group_rows: int = 128 << 10
-    rewrite_dead_fraction: float = 0.0
+    rewrite_dead_fraction: float | None = None
     local_rows_max: int = 10_000_000
     local_bytes_max: int = 2 << 30
     local_threads: int | None = None
@@ -104,8 +105,9 @@ class Settings:
             raise InputError(f"executor {self.executor!r} is not one of {', '.join(EXECUTORS)}")
         expect.text_or_none("ray_address", self.ray_address)
         check_codec("compression", self.compression)
-        if not 0.0 <= expect.number("rewrite_dead_fraction", self.rewrite_dead_fraction) <= 1.0:
-            raise InputError(f"rewrite_dead_fraction is {self.rewrite_dead_fraction!r}, it must lie between 0 and 1")
+        dead = self.rewrite_dead_fraction
+        if dead is not None and not 0.0 <= expect.number("rewrite_dead_fraction", dead) <= 1.0:
+            raise InputError(f"rewrite_dead_fraction is {dead!r}, it must lie between 0 and 1")
         if not expect.number("ray_wait_s", self.ray_wait_s) >= 0:
             raise InputError(f"ray_wait_s is {self.ray_wait_s!r}, it must be 0 or more")
         for name in _RATES:
@@ -163,12 +165,18 @@ class Options(Settings):
         return cls(**{field.name: getattr(settings, field.name) for field in fields(Settings)}, **parameters)
 
     @property
+    def dead_fraction(self) -> float:
+        """`rewrite_dead_fraction`, or 0 as long as nobody has decided it (see planning/marking.py)."""
+        return self.rewrite_dead_fraction or 0.0
+
+    @property
     def output_options(self) -> dict[str, str]:
         """Options that change the output; they are part of the session id.
 
         Limits and the memory of the machine are not part of it: the session records the decisions that they lead to.
         """
-        return {name: str(getattr(self, name)) for name in _OUTPUT_OPTIONS}
+        options = {name: str(getattr(self, name)) for name in _OUTPUT_OPTIONS}
+        return options | {"rewrite_dead_fraction": str(self.dead_fraction)}
 
 
 DEFAULTS = Options()

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Unpack, overload
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.events import EventSink
-from deltacompact.base.model import Appended, ContentType, Delta, Partition, SchemaMode, Table, TableKeys
+from deltacompact.base.model import Appended, ContentType, Delta, Partition, Readers, SchemaMode, Table, TableKeys
 from deltacompact.delta_streams.streams import VACUUM_AGE_MIN_S
 
 if TYPE_CHECKING:  # imported when they are used: `show` must not wait for them
@@ -103,6 +103,11 @@ class DeltaStreamTable:
         return self._declared.schema_mode
 
     @property
+    def readers(self) -> Readers | None:
+        """Who reads compacted files. None, nobody has said: plain files."""
+        return self._declared.readers
+
+    @property
     def source_table_id(self) -> str | None:
         """The table whose destination this one is, if it is one."""
         return self._declared.source_table_id
@@ -119,6 +124,10 @@ class DeltaStreamTable:
     def declare_schema_mode(self, mode: SchemaMode | str) -> None:
         """Declare whether appends may add columns: "merge" or "fixed"."""
         self._catalog.declare_schema_mode(self._table_id, mode)
+
+    def declare_readers(self, readers: Readers | str) -> None:
+        """Declare who reads compacted files: "files", every row of them, or "vectors", those that live."""
+        self._catalog.declare_readers(self._table_id, readers)
 
     # Writing
 

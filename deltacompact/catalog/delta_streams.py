@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from deltacompact.base import expect
 from deltacompact.base.errors import InputError
-from deltacompact.base.model import SchemaMode, SortKey
+from deltacompact.base.model import Readers, SchemaMode, SortKey
 from deltacompact.catalog.delta_stream_calls import DeltaStreamCalls
 from deltacompact.catalog.delta_stream_table import DeltaStreamTable
 from deltacompact.storage.opening import open_store
@@ -25,6 +25,7 @@ _WORDS = (
     "append_files",
     "compacted_files",
     "create_table",
+    "declare_readers",
     "declare_schema_mode",
     "partitions",
     "publish",
@@ -78,6 +79,7 @@ class DeltaStreamCatalog(DeltaStreamCalls):
         *,
         tombstone_retention: int | None = None,
         schema_mode: SchemaMode | str | None = None,
+        readers: Readers | str | None = None,
     ) -> DeltaStreamTable:
         """Create a table, and return what `table` returns. Declare keys here, or the first compaction declares them.
 
@@ -88,6 +90,8 @@ class DeltaStreamCatalog(DeltaStreamCalls):
         tombstone_retention    for how many stream positions a keyed delete blocks older upserts (default: for ever)
         schema_mode            "fixed" refuses appends that would add or widen columns (default: "merge", or what the
                                table has); declare_schema_mode changes it
+        readers                "vectors": whoever reads compacted files leaves out the rows that a deletion vector
+                               marks, so a few dead rows are marked (default: "files", or what the table has)
 
         Raises ConflictError where the table exists with another declaration; one with the same stays as it is.
 
@@ -102,5 +106,6 @@ class DeltaStreamCatalog(DeltaStreamCalls):
             sort_keys,
             tombstone_retention=tombstone_retention,
             schema_mode=schema_mode,
+            readers=readers,
         )
         return DeltaStreamTable(self, table_id)

@@ -50,6 +50,12 @@ if TYPE_CHECKING:
     help="A delete with sort columns keeps older upserts of its key dead for N stream positions. Default: for ever.",
 )
 @schema_mode_option("Whether appends may add columns (merge, the default) or are refused if they would (fixed).")
+@click.option(
+    "--readers",
+    type=click.Choice(["files", "vectors"]),
+    help="Who reads compacted files: engines that see every row (files, the default), or only such as leave out rows "
+    "that a deletion vector marks (vectors). Then a compaction marks a few dead rows instead of rewriting files.",
+)
 @json_option
 def create(
     catalog: DeltaStreamCatalog,
@@ -59,11 +65,12 @@ def create(
     sort_key: Sequence[str],
     tombstone_retention: int | None,
     schema_mode: str | None,
+    readers: str | None,
     as_json: bool,
 ) -> None:
     """Create a table. Keys that are not named here are declared by the first compaction.
 
-    Of a table that exists, --schema-mode changes the schema mode; everything else stays as it was declared.
+    Of a table that exists, --schema-mode and --readers change what they name; all else stays as it was declared.
 
     \b
     deltacompact create ./lake orders --partition-key day --primary-key id --sort-key updated
@@ -81,6 +88,7 @@ def create(
             sort_keys_of(sort_key),
             tombstone_retention=tombstone_retention,
             schema_mode=None if existed else schema_mode,
+            readers=None if existed else readers,
         )
     except ConflictError as error:
         if not existed:
@@ -88,10 +96,14 @@ def create(
         from deltacompact.reports.table_report import declared
 
         raise ConflictError(f"table {table!r} exists already and is declared otherwise: {declared(before)}") from error
-    what = "nothing was changed"
+    changed = []
     if existed and schema_mode not in (None, before.schema_mode):
         catalog.declare_schema_mode(table, schema_mode)
-        what = f"its schema mode is {schema_mode} now"
+        changed.append(f"its schema mode is {schema_mode} now")
+    if existed and readers not in (None, before.readers):
+        catalog.declare_readers(table, readers)
+        changed.append(f"its readers are those of {readers} now")
+    what = "; ".join(changed) or "nothing was changed"
     answer(
         as_json,
         {"table": table, "catalog": catalog.uri, "created": not existed},

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deltacompact.base.errors import InputError
-from deltacompact.base.model import Partition
+from deltacompact.base.model import Partition, Readers
 from deltacompact.base.partitions import all_done
 from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.delta_streams.paths import TablePaths, partition_folder
@@ -55,8 +55,14 @@ def publish(
 ) -> list[PublishedLists]:
     """Publish the active version of every partition, or of one.
 
-    Raises InputError where a partition was not compacted or has files with dead rows, after publishing the others.
+    Raises InputError where a partition was not compacted or has files with dead rows, after publishing the others; and
+    for a table whose readers leave out dead rows, because its next compaction may mark some.
     """
+    if catalog.declared(table_id).readers is Readers.VECTORS:
+        raise InputError(
+            f"table {table_id!r} is declared for readers of deletion vectors, and readers of a list see dead rows: "
+            f"declare it for readers of plain files first (deltacompact create CATALOG {table_id} --readers files)"
+        )
     return all_done(
         catalog.chosen(table_id, partition),
         lambda chosen: _publish_stream(catalog, table_id, chosen),

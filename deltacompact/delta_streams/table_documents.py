@@ -3,6 +3,7 @@
 orders/table.json     {"format":1,"table_id":"orders","partition_keys":["day"],"keys":null,…}
                       …,"publication":"iceberg://prod/db.orders"}      of a table that is published
                       …,"schema_mode":"fixed"}                         of a table to which no append adds columns
+                      …,"readers":"vectors"}                           of a table whose readers honour deletes
 orders/keys.json      {"format":1,"primary_keys":["id"],"sort_keys":[["version","ascending"]]}
 flat/source.json      {"format":1,"source_table_id":"orders"}
 """
@@ -14,7 +15,7 @@ from dataclasses import replace
 from typing import Any
 
 from deltacompact.base.errors import CorruptionError, InputError
-from deltacompact.base.model import FORMAT_VERSION, Direction, SchemaMode, SortKey, Table, TableKeys
+from deltacompact.base.model import FORMAT_VERSION, Direction, Readers, SchemaMode, SortKey, Table, TableKeys
 from deltacompact.delta_streams.log.entries import check_format
 
 
@@ -30,9 +31,10 @@ def document(data: bytes, path: str) -> dict[str, Any]:
 
 
 def table_document(table: Table) -> dict[str, Any]:
-    """table.json. `publication` and `schema_mode` are in it only where they say something; 0.1 ignores them."""
+    """table.json. Facts that may change are in it only where they say something; 0.1 ignores them."""
     keys = keys_document(table.keys) if table.keys else None
     published = {"publication": table.publication} if table.publication else {}
+    read_by = {"readers": table.readers} if table.readers else {}
     fixed = {} if table.schema_mode is SchemaMode.MERGE else {"schema_mode": table.schema_mode}
     return {
         "format": FORMAT_VERSION,
@@ -42,6 +44,7 @@ def table_document(table: Table) -> dict[str, Any]:
         "tombstone_retention": table.tombstone_retention,
         **published,
         **fixed,
+        **read_by,
     }
 
 
@@ -50,7 +53,8 @@ def table_from(table_id: str, document: dict[str, Any]) -> Table:
     keys = keys_from(document["keys"]) if document["keys"] else None
     table = Table(table_id, tuple(document["partition_keys"]), keys, document["tombstone_retention"])
     mode = SchemaMode(document.get("schema_mode", SchemaMode.MERGE))
-    return replace(table, publication=document.get("publication"), schema_mode=mode)
+    readers = Readers(document["readers"]) if "readers" in document else None
+    return replace(table, publication=document.get("publication"), schema_mode=mode, readers=readers)
 
 
 def keys_document(keys: TableKeys) -> dict[str, Any]:

@@ -1,9 +1,10 @@
-"""The tables of a catalog, by what is declared of them. Two declarations may change: publication and schema mode.
+"""The tables of a catalog, by what is declared of them. Publication, readers and schema mode may change.
 
 orders/table.json     partition keys, keys, retention of tombstones          declare_table
 orders/keys.json      the keys, where the first compaction declared them     declare_keys
 orders/source.json    whose destination the table is, or that it has streams of its own
 table.json again      the other table that shows the rows                    declare_publication
+                      who reads the compacted files                          declare_readers
                       whether appends may add columns                        declare_schema_mode
 """
 
@@ -16,7 +17,7 @@ from urllib.parse import unquote
 
 from deltacompact.base import expect
 from deltacompact.base.errors import ConflictError, InputError, NotFoundError
-from deltacompact.base.model import FORMAT_VERSION, INT64_MAX, SchemaMode, SortKey, Table, TableKeys
+from deltacompact.base.model import FORMAT_VERSION, INT64_MAX, Readers, SchemaMode, SortKey, Table, TableKeys
 from deltacompact.base.partitions import READ_AT_ONCE, both
 from deltacompact.base.settings import at_least
 from deltacompact.delta_streams.log.entries import dump
@@ -71,6 +72,7 @@ class Tables:
         *,
         tombstone_retention: int | None = None,
         schema_mode: SchemaMode | str | None = None,
+        readers: Readers | str | None = None,
     ) -> Table:
         """Put table.json: see DeltaStreamCatalog.create_table. Raises ConflictError where it says something else."""
         partition_keys = expect.names("partition_keys", partition_keys)
@@ -85,7 +87,8 @@ class Tables:
         keys = TableKeys.of(primary_keys, sort_keys) if primary_keys else None
         check_path(f"table {str(table_id)[:40]!r}", table_root(table_id))
         mode = SchemaMode.MERGE if schema_mode is None else SchemaMode.of(schema_mode)
-        table = Table(table_id, partition_keys, keys, tombstone_retention, schema_mode=mode)
+        read_by = None if readers is None else Readers.of(readers)
+        table = Table(table_id, partition_keys, keys, tombstone_retention, schema_mode=mode, readers=read_by)
         paths = TablePaths.of(table_id)
         effect = Effect(f"table {table_id!r}", "created", "repeat the command")
         with telling_interrupts():
@@ -94,6 +97,8 @@ class Tables:
             existing = self.described(table_id)
             if schema_mode is None:
                 table = replace(table, schema_mode=existing.schema_mode)
+            if readers is None:
+                table = replace(table, readers=existing.readers)
             if replace(existing, source_table_id=None, holds_streams=False, publication=None) != table:
                 raise ConflictError(f"table {table_id!r} exists and is declared otherwise")
         return table
@@ -131,19 +136,35 @@ class Tables:
             raise NotFoundError(f"table {table_id!r} does not exist in {self.where}") from None
 
     def publication(self, table_id: str) -> str | None:
-        """The table that it is published to today: "iceberg://prod/db.orders", "delta:///out". Raises NotFoundError."""
+        """The table that it is published to today: "iceberg://prod/db.orders", "delta:///out". Raises NotFoundError.
+
+        `remembered_table` knows afterwards who reads the table today.
+        """
         declared = table_from(table_id, self._table_document(table_id))
         known = self._tables.get(table_id, declared)
-        self._tables[table_id] = replace(known, publication=declared.publication)
+        self._tables[table_id] = replace(known, publication=declared.publication, readers=declared.readers)
         return declared.publication
 
-    def declare_publication(self, table_id: str, target: str | None) -> None:
+    def declare_publication(self, table_id: str, target: str | None, readers: Readers | None = None) -> None:
         """Record the table that shows the compacted rows from now on, or (None) that there is none.
 
-        This fact in table.json may change, so table.json is written anew; the last writer wins.
+        `readers`: who reads the compacted files from now on, unless that was declared. If nobody shows the rows, nobody
+        is known to leave out dead ones. These facts in table.json may change, so table.json is written anew; the last
+        writer wins.
         """
-        if self.publication(table_id) != target:
-            self._declare_anew(table_id, "publication", target)
+        if self.publication(table_id) == target:
+            return
+        known = self.remembered_table(table_id).readers
+        if target is None and known is Readers.VECTORS:
+            known = None
+        self._declare_anew(table_id, publication=target, readers=known or readers)
+
+    def declare_readers(self, table_id: str, readers: Readers | str) -> None:
+        """Declare who reads the compacted files from now on: see Readers. The last writer wins.
+
+        With "vectors", a compaction marks a few dead rows instead of rewriting their files.
+        """
+        self._declare_anew(table_id, readers=Readers.of(readers))
 
     def declare_schema_mode(self, table_id: str, schema_mode: SchemaMode | str) -> None:
         """Let appends add columns from now on ("merge"), or refuse those that would ("fixed").
@@ -152,13 +173,14 @@ class Tables:
         """
         mode = SchemaMode.of(schema_mode)
         if table_from(table_id, self._table_document(table_id)).schema_mode is not mode:
-            self._declare_anew(table_id, "schema_mode", None if mode is SchemaMode.MERGE else mode)
+            self._declare_anew(table_id, schema_mode=None if mode is SchemaMode.MERGE else mode)
         self._tables.pop(table_id, None)
 
-    def _declare_anew(self, table_id: str, name: str, value: str | None) -> None:
-        """Write table.json with another value of a fact that may change; None: without it."""
-        kept = {known: fact for known, fact in self._table_document(table_id).items() if known != name}
-        self.store.put(TablePaths.of(table_id).table, dump(kept | ({} if value is None else {name: value})))
+    def _declare_anew(self, table_id: str, **facts: str | None) -> None:
+        """Write table.json with other values of facts that may change; None: without it."""
+        document = self._table_document(table_id) | facts
+        said = {name: fact for name, fact in document.items() if name not in facts or fact is not None}
+        self.store.put(TablePaths.of(table_id).table, dump(said))
         self.publication(table_id)
 
     def remembered_table(self, table_id: str) -> Table:

@@ -170,7 +170,7 @@ def _of_base_file(plan: CompactionPlan, source: SourceFile, live: int) -> tuple[
         return FileAction.REWRITE, FileReason.PURGE
     if live == file.live_rows:
         return FileAction.KEEP, FileReason.NO_ROW_DIED
-    if not options.purge and file.rows - live < options.rewrite_dead_fraction * file.rows:
+    if not options.purge and file.rows - live < options.dead_fraction * file.rows:
         return FileAction.MARK, FileReason.FEW_ROWS_DIED
     return FileAction.REWRITE, FileReason.ROWS_DIED
 
@@ -183,7 +183,7 @@ def _of_delta_file(plan: CompactionPlan, source: SourceFile, live: int) -> tuple
     if options.purge and file.deletions:
         return FileAction.REWRITE, FileReason.PURGE
     dead_rows = file.rows - file.live_rows
-    if live < file.live_rows or (dead_rows and dead_rows >= options.rewrite_dead_fraction * file.rows):
+    if live < file.live_rows or (dead_rows and dead_rows >= options.dead_fraction * file.rows):
         return FileAction.REWRITE, FileReason.ROWS_DIED
     return FileAction.KEEP, FileReason.LARGE_AND_WHOLE
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from deltacompact.base.errors import ConflictError, InputError
-from deltacompact.base.model import ContentType, Partition
+from deltacompact.base.model import ContentType, Partition, Readers
 from deltacompact.base.partitions import done_for_each
 from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.delta_streams.paths import TablePaths
@@ -172,8 +172,13 @@ class _Publishing:
         )
 
     def _declare(self) -> None:
-        """It comes before the first commit: a vacuum has to know what the target refers to."""
-        self._catalog.declare_publication(self._table_id, str(self._target))
+        """It comes before the first commit: a vacuum has to know what the target refers to.
+
+        Readers of the target honour its deletes. Where lists of plain files were written, others may not.
+        """
+        lists = self._catalog.store.list(f"{TablePaths.of(self._table_id).root}/published/")
+        readers = Readers.VECTORS if next(lists, None) is None else None
+        self._catalog.declare_publication(self._table_id, str(self._target), readers)
 
     # The streams
 

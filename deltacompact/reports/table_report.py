@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any
 
-from deltacompact.base.model import CompactedDelta, DataFile, LifecycleState, Partition, Table
+from deltacompact.base.model import CompactedDelta, DataFile, LifecycleState, Partition, Readers, Table
 from deltacompact.base.partitions import done_for_each, side_by_side
 from deltacompact.base.wording import counted, error_document
 from deltacompact.delta_streams.log.state import StreamState
@@ -158,6 +158,7 @@ def _keys_document(table: Table) -> dict[str, Any]:
         "destination_of": table.source_table_id,
         "publication": table.publication,
         "schema_mode": table.schema_mode,
+        "readers": table.readers or Readers.FILES,
     }
 
 

@@ -127,7 +127,7 @@ WRONG = [
     *(("Settings", "executor", value) for value in ("spark", 7, None)),
     *(("Settings", "compression", value) for value in ("zip", 7, "", "ZSTD9")),
     *(("Settings", "ray_address", value) for value in (6379, "", ["x"])),
-    *(("Settings", "rewrite_dead_fraction", value) for value in ("x", None, 1.1, float("nan"), True)),
+    *(("Settings", "rewrite_dead_fraction", value) for value in ("x", 1.1, float("nan"), True)),
     *(("Settings", "ray_wait_s", value) for value in ("x", None, -1)),
     *(
         ("Settings", name, value)

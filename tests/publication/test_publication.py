@@ -343,7 +343,7 @@ def test_older_code_reads_the_declaration_over(orders):
     path = orders.folder / T / "table.json"
     before = json.loads(path.read_bytes())
     orders.publish()
-    assert json.loads(path.read_bytes()) == before | {"publication": orders.uri}
+    assert json.loads(path.read_bytes()) == before | {"publication": orders.uri, "readers": "vectors"}
     assert orders.catalog.create_table(T, (), ["id"]).keys  # the same declaration as before
     orders.catalog.stop_publishing(T)
     assert json.loads(path.read_bytes()) == before

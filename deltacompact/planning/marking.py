@@ -1,0 +1,25 @@
+"""Whether a session marks a few dead rows or rewrites their files: decided by who reads the table.
+
+asked for    readers     share of dead rows below which a file stays, with a deletion vector
+0.3          any         0.3      whoever compacts has decided it
+-            vectors     0.1      published as Iceberg or Delta Lake, or declared
+-            files       0        whoever reads plain files would see dead rows
+-            -           0        nobody has said: the same
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from deltacompact.base.model import Readers
+from deltacompact.base.settings import Options
+
+MARKED_BELOW = 0.1
+"""So many dead rows cost their readers less than rewriting the file costs the writer."""
+
+
+def marking(options: Options, readers: Readers | None) -> Options:
+    """The options with `rewrite_dead_fraction` decided."""
+    if options.rewrite_dead_fraction is not None:
+        return options
+    return replace(options, rewrite_dead_fraction=MARKED_BELOW if readers is Readers.VECTORS else 0.0)
