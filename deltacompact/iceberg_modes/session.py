@@ -28,8 +28,9 @@ from deltacompact.base.events import GroupsCommitted, GroupWritten, ModeStarted
 from deltacompact.base.model import Partition
 from deltacompact.base.wording import counted, text_of
 from deltacompact.iceberg.commit.committer import Committed, Committer
+from deltacompact.iceberg.commit.proposal import Proposal, Propose
 from deltacompact.iceberg.table import locations
-from deltacompact.iceberg.table.table_state import StateReader
+from deltacompact.iceberg.table.table_state import StateReader, TableState
 from deltacompact.iceberg_modes.journal.journal import (
     Journal,
     TakenOverError,
@@ -43,6 +44,35 @@ from deltacompact.tabular.allocator import session_memory
 
 EVERYWHERE = Partition()
 """The partition that events name."""
+
+
+@dataclass(slots=True)
+class _Tries:
+    """The attempts at a commit that may have taken effect, or still may: the files that each of them adds."""
+
+    journal: Journal
+    groups: Sequence[int]
+    added: list[frozenset[str]] = field(default_factory=list)
+
+    @property
+    def files(self) -> frozenset[str]:
+        return frozenset[str]().union(*self.added)
+
+    def proposing(self, propose: Propose[Outcome]) -> Propose[Outcome]:
+        def proposed(state: TableState) -> Proposal[Outcome]:
+            proposal = propose(state)
+            if not proposal.is_empty:
+                self.added.append(frozenset(entry.file.path for entry in proposal.added))
+            return proposal
+
+        return proposed
+
+    def before_attempt(self, snapshot_id: int) -> None:
+        self.journal.before_attempt(snapshot_id, self.groups, sorted(self.files))
+
+    def after_refusal(self) -> None:
+        """The last attempt had no effect: what it alone would have added may go."""
+        self.added.pop()
 
 
 @dataclass(slots=True)
@@ -140,18 +170,19 @@ class Session(Generic[Plan, Group, Written, Outcome, Result]):
             for record in records:
                 self._tell_written(record.number)
         store = self.journal.store
-        store.delete([stat.path for stat in store.list(folder)])
         self.work.call.before_commit()
-        numbers = [group.number for group in groups]
+        tries = _Tries(self.journal, [group.number for group in groups])
         committer = Committer(
             store,
             self.reader,
             self.work.plan.branch,
             self.journal.session,
-            before_attempt=lambda snapshot_id: self.journal.before_attempt(snapshot_id, numbers),
+            before_attempt=tries.before_attempt,
+            after_refusal=tries.after_refusal,
         )
-        done = committer.commit(self.work.table, self.work.propose(groups, written))
-        self.committed |= done.outcome.paths
+        done = committer.commit(self.work.table, tries.proposing(self.work.propose(groups, written)))
+        store.delete([stat.path for stat in store.list(folder)])
+        self.committed |= done.outcome.paths | tries.files
         self.groups_committed += len(groups)
         if done.snapshot is not None:
             count = done.outcome.group_count

@@ -75,10 +75,10 @@ def test_a_writer_that_commits_all_the_time_does_not_starve_us(lake):
     assert ids(lake) == [0, 1, 2, 3, *writer.appended]
 
 
-def test_rule_06_a_position_delete_meanwhile_makes_its_group_be_done_again(lake):
-    state = table_of(lake, [1, 2], [3])
-    path = next(entry.file.path for entry in state.data if entry.file.rows == 2)
-    result = rewrite_all(lake, before_commit=once(lambda: lake.delete_by_position(T, {path: [0]})))
+def test_rule_06_an_equality_delete_that_would_not_follow_makes_its_group_be_done_again(lake):
+    table_of(lake, [1, 2], [3])
+    others = once(lambda: lake.delete_by_key(T, {"id": [1]}))
+    result = rewrite_all(lake, before_commit=others, use_starting_sequence_number=False)
     assert (result.groups, result.redone) == (1, 1)
     assert ids(lake) == [2, 3]
     assert lake.state(T).deletes == ()
@@ -89,22 +89,21 @@ def test_rule_06_only_the_group_that_was_touched_is_done_again(lake):
     with lake.catalog.load_table(T).update_spec() as update:
         update.add_identity("day")
     lake.append(T, [{"id": number, "day": number % 2} for number in range(10)])
-    path = next(entry.file.path for entry in lake.state(T).data if entry.file.partition == (1,))
-    result = rewrite_all(lake, before_commit=once(lambda: lake.delete_by_position(T, {path: [0]})))
+    others = once(lambda: lake.delete_by_key(T, {"id": [1]}, (1,)))
+    result = rewrite_all(lake, before_commit=others, use_starting_sequence_number=False)
     assert (result.groups, result.redone, len(result.snapshots)) == (2, 1, 2)
     assert ids(lake) == [0, 2, 3, 4, 5, 6, 7, 8, 9]
 
 
 def test_a_group_that_is_touched_again_and_again_is_given_up(lake):
     state = table_of(lake, [1, 2, 3, 4, 5, 6])
-    path = state.data[0].file.path
-    places = iter(range(10))
+    keys = iter(range(1, 10))
     before = state.data
-    with pytest.raises(ConflictError, match="another commit deleted rows of the group by position") as caught:
-        rewrite_all(lake, before_commit=lambda: lake.delete_by_position(T, {path: [next(places)]}))
+    others = lambda: lake.delete_by_key(T, {"id": [next(keys)]})  # noqa: E731
+    with pytest.raises(ConflictError, match="another commit deleted rows of the group by key") as caught:
+        rewrite_all(lake, before_commit=others, use_starting_sequence_number=False)
     assert "\n" not in str(caught.value)
     assert lake.state(T).data == before
-    assert ids(lake) == [5, 6]
     outputs = [path for path in Path(lake.folder, "warehouse").rglob("*-deltacompact.parquet")]
     assert outputs == []
 
@@ -119,7 +118,7 @@ def test_rule_23_rows_do_not_resurrect_when_a_replace_turns_an_equality_delete_i
         lake.convert(T, {path: [1]}, operation="replace")
 
     result = rewrite_all(lake, before_commit=once(convert))
-    assert result.redone == 1
+    assert (result.redone, result.dead_meanwhile) == (0, 1)
     assert ids(lake) == [1, 3]
 
 

@@ -80,7 +80,8 @@ class Committer:
     """Commits to one branch. `session` names us in the snapshots' summaries; `wait` sleeps between attempts.
 
     `attempt` is the scheduler's name for us, if there is one: see commit/attempts.py. `before_attempt` is called with
-    the snapshot's id once the head of an attempt is known. If it raises, that attempt is not made.
+    the snapshot's id once the head of an attempt is known. If it raises, that attempt is not made. `after_refusal` is
+    called when an attempt surely had no effect, and never will have.
     """
 
     store: ObjectStore
@@ -90,6 +91,7 @@ class Committer:
     wait: Callable[[float], None] = time.sleep
     attempt: str | None = field(default_factory=current_attempt)
     before_attempt: Callable[[int], None] = lambda snapshot_id: None
+    after_refusal: Callable[[], None] = lambda: None
 
     def commit(self, table: IcebergTable, propose: Propose[Outcome]) -> Committed[Outcome]:
         """Commit what is proposed on the current head: entries to remove and entries to add. Raises as `land` does."""
@@ -168,6 +170,7 @@ class Committer:
             if refused is not None:
                 tries.unanswered -= 1
                 self._forget(draft, tries)
+                self.after_refusal()
                 if not _may_be_repeated(refused, before, table):
                     raise refused
             elif tries.unanswered == UNANSWERED_MAX or _is_gone(draft.snapshot.parent_id, table, self.branch):

@@ -29,7 +29,7 @@ class DeletesSince:
         known = _planned(planned)
         live = {entry.file.key for entry in state.deletes}
         self._gone = known.keys() - live
-        self._lost: dict[int, bool] = {}
+        self._lost: dict[int, tuple[Entry, ...]] = {}
         new = (entry for entry in state.deletes if not _is_known(entry, known) and concern(entry))
         self._new = DeleteIndex(replace(state, deletes=tuple(new)))
 
@@ -40,14 +40,22 @@ class DeletesSince:
             return replace(found, positions=())  # they are superseded, as they were at the plan (rule 18)
         return found
 
-    def has_lost(self, planned: Deletes) -> bool:
-        """Whether a data file had a delete that is gone."""
+    def lost(self, planned: Deletes) -> Deletes:
+        """Those that a data file had, and that are gone."""
         if not self._gone:
-            return False
+            return Deletes()
         shared = id(planned.equality)
         if shared not in self._lost:
-            self._lost[shared] = any(entry.file.key in self._gone for entry in planned.equality)
-        return self._lost[shared] or any(entry.file.key in self._gone for entry in planned.by_position)
+            self._lost[shared] = self._gone_of(planned.equality)
+        vector = planned.vector if planned.vector is None or planned.vector.file.key in self._gone else None
+        return Deletes(self._lost[shared], self._gone_of(planned.positions), vector)
+
+    def has_lost(self, planned: Deletes) -> bool:
+        """Whether a data file had a delete that is gone."""
+        return bool(self.lost(planned).all)
+
+    def _gone_of(self, planned: Iterable[Entry]) -> tuple[Entry, ...]:
+        return tuple(entry for entry in planned if entry.file.key in self._gone)
 
 
 def _planned(planned: Iterable[Deletes]) -> dict[_Key, int | None]:

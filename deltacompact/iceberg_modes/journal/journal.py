@@ -3,7 +3,8 @@
     metadata/deltacompact/5c…/plan.json         the plan, planner version, who works on it; before any work
                               alive             signs of life
                               written-3.json    group 3 is written: its outputs, with metrics, and what the mode says
-                              commit-77.json    snapshot 77 may be committed, with these groups; before the attempt
+                              commit-77.json    snapshot 77 may be committed, with these groups; before the attempt.
+                                                Its files: those of all attempts that may have taken effect
                               ended             the holder gave up, and what is written may be committed by others
                               holder-1.json     somebody took over; or the last one: what is to be deleted
 
@@ -36,8 +37,10 @@ from deltacompact.storage.objects import ObjectStore
 
 FOLDER = "metadata/deltacompact/"
 """Below the table's location: a folder for each session."""
-PLANNER_VERSION = 3
+PLANNER_VERSION = 4
 """Grows with every change of how groups are planned or written: what other code wrote is not committed."""
+_KNOWN_PLANNERS = (3, PLANNER_VERSION)
+"""Those of 3 had no files in their commits but the outputs of their groups. They would delete the others."""
 
 _SESSION = re.compile(r"[0-9a-f]{32}")
 _COUNTS = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts")
@@ -72,12 +75,16 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """All that a journal says. `commits` are groups by snapshot id; `delete` is None unless the journal is finished."""
+    """All that a journal says. `commits` are groups by snapshot id; `delete` is None unless the journal is finished.
+
+    `added`: by snapshot id, all files that an attempt at it may have added.
+    """
 
     plan: Planned
     groups: tuple[WrittenGroup, ...]
     commits: Mapping[int, tuple[int, ...]]
     delete: tuple[str, ...] | None
+    added: Mapping[int, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +135,12 @@ class Journal:
         ]
         self.store.put(f"{self.folder}written-{groups[0].number}.json", _sealed({"groups": records}))
 
-    def before_attempt(self, snapshot_id: int, groups: Sequence[int]) -> None:
-        """Record that a snapshot with some of these groups may be committed from now on.
+    def before_attempt(self, snapshot_id: int, groups: Sequence[int], files: Sequence[str] = ()) -> None:
+        """Record that a snapshot with some of these groups may be committed from now on, which adds these files.
 
         Raises TakenOverError if another process holds the journal: then it must not be committed.
         """
-        body = {"snapshot_id": snapshot_id, "groups": list(groups)}
+        body = {"snapshot_id": snapshot_id, "groups": list(groups), "files": list(files)}
         self.store.put(f"{self.folder}commit-{snapshot_id}.json", _sealed(body))
         self.refuse_replaced()
 
@@ -226,6 +233,7 @@ def read(store: ObjectStore, session: str, paths: Iterable[str]) -> Records:
     plan = plan_of(store, session)
     groups: list[WrittenGroup] = []
     commits: dict[int, tuple[int, ...]] = {}
+    added: dict[int, tuple[str, ...]] = {}
     delete: tuple[str, ...] | None = None
     for name in names:
         if name.startswith(("written-", "commit-", "holder-")):
@@ -236,11 +244,12 @@ def read(store: ObjectStore, session: str, paths: Iterable[str]) -> Records:
                         groups += [_written_group(record) for record in body["groups"]]
                     case "commit":
                         commits[int(body["snapshot_id"])] = tuple(body["groups"])
+                        added[int(body["snapshot_id"])] = tuple(body.get("files", ()))
                     case _ if "delete" in body:
                         delete = tuple(body["delete"])
             except (KeyError, TypeError, ValueError) as error:
                 raise UntrustedError(f"{folder}{name} is damaged: {error}") from error
-    return Records(plan, tuple(sorted(groups, key=lambda group: group.number)), commits, delete)
+    return Records(plan, tuple(sorted(groups, key=lambda group: group.number)), commits, delete, added)
 
 
 def _written_group(record: Mapping[str, Any]) -> WrittenGroup:
@@ -250,7 +259,7 @@ def _written_group(record: Mapping[str, Any]) -> WrittenGroup:
 def plan_of(store: ObjectStore, session: str) -> Planned:
     """The plan. Raises UntrustedError where it is damaged or other code wrote it."""
     body = _opened(store, folder_of(session) + "plan.json")
-    if body.get("planner") != PLANNER_VERSION:
+    if body.get("planner") not in _KNOWN_PLANNERS:
         raise UntrustedError(f"another version of deltacompact wrote it (planner {body.get('planner')})")
     document = body["document"]
     return Planned(mode_of(document), document["plan"])

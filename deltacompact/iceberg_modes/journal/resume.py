@@ -115,6 +115,7 @@ def _resumed(
         for number in numbers
     }
     kept = {file.path for group in records.groups if group.number in tried for file in group.outputs} | in_table | added
+    kept.update(*(files for number, files in records.added.items() if number not in state.metadata.snapshots))
     folders = [state.metadata.data_folder, *(file.path.rpartition("/")[0] for file in _outputs(records))]
     unwanted = other_than(files_of(store, held.session, folders), kept) + _drafts(store, records, committed)
     notes = []
@@ -165,13 +166,16 @@ def _is_intact(store: ObjectStore, group: WrittenGroup) -> bool:
 
 
 def _landed(records: Records, state: TableState, reader: StateReader) -> tuple[set[int], set[str]]:
-    """The groups that the table has, and the names of those of their files that it has.
+    """The groups that the table has, and the names of those of the session's files that it has.
 
     A group without files is there if its inputs are gone.
     """
     live = _names(state)
     landed = {group.number for group in records.groups if _files(group) & live}
-    found = {name for group in records.groups for name in _files(group) & live}
+    recorded = frozenset[str]().union(
+        *map(_files, records.groups), *(map(file_name, one) for one in records.added.values())
+    )
+    found = set(recorded & live)
     groups = {group.number: group for group in records.groups}
     for snapshot_id, numbers in records.commits.items():
         if snapshot_id not in state.metadata.snapshots:
@@ -179,9 +183,9 @@ def _landed(records: Records, state: TableState, reader: StateReader) -> tuple[s
         refs = {**state.metadata.refs, state.branch: Ref(snapshot_id, "branch")}
         then = reader.read(replace(state.metadata, refs=refs), state.branch)
         live = _names(then)
+        found |= recorded & live
         for number in numbers:
             files = _files(groups[number])
-            found |= files & live
             if files & live if files else not _has_inputs(then, records.plan.body["groups"][number]):
                 landed.add(number)
     return landed, found

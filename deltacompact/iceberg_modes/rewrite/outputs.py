@@ -27,6 +27,7 @@ from deltacompact.base.settings import Settings, check_codec
 from deltacompact.executors.executor import Executor
 from deltacompact.iceberg.deletes.dead_rows import ScannedFile
 from deltacompact.iceberg.marks.finding import Finder, Sizes
+from deltacompact.iceberg.marks.tasks import LiveBitmap
 from deltacompact.iceberg.running import Tasks
 from deltacompact.iceberg.table.content_files import Content, ContentFile, PartitionTuple
 from deltacompact.iceberg.table.locations import readable
@@ -120,7 +121,7 @@ class Outputs:
             tasks += made
             group_of += [number] * len(made)
             if not made:
-                yield _rewritten(groups[number], members, [])
+                yield _rewritten(groups[number], members, [], dead.masks_of)
         outputs: dict[int, list[tuple[int, ContentFile]]] = defaultdict(list)
         wanted = Counter(group_of)
         free = [without_nan((one.entry.file for one in group.inputs), self._may_be_nan.values()) for group in groups]
@@ -132,7 +133,8 @@ class Outputs:
             own = group_of[number]
             outputs[own].append((number, self._described(groups[own], tasks[number], output, free[own])))
             if len(outputs[own]) == wanted[own]:
-                yield _rewritten(groups[own], by_group[own], [file for _, file in sorted(outputs.pop(own), key=_first)])
+                complete = [file for _, file in sorted(outputs.pop(own), key=_first)]
+                yield _rewritten(groups[own], by_group[own], complete, dead.masks_of)
 
     # Outputs
 
@@ -256,11 +258,15 @@ def _advising() -> Iterator[None]:
         raise type(error)(f"{error}; nothing of it was rewritten: {advice}") from error
 
 
-def _rewritten(group: FileGroup, members: Sequence[ScannedFile], outputs: Sequence[ContentFile]) -> Rewritten:
+def _rewritten(
+    group: FileGroup, members: Sequence[ScannedFile], outputs: Sequence[ContentFile], masks_of: Mapping[int, str]
+) -> Rewritten:
     """The group with its outputs, once all of its rows are accounted for."""
     by_position = sum(member.dead_by_position for member in members)
     by_key = sum(member.dead_by_key for member in members)
-    done = Rewritten(group, tuple(outputs), by_position, by_key)
+    is_divided = group.partition is None
+    live = [] if is_divided else [LiveBitmap(masks_of[one.ordinal], one.ordinal) for one in members]
+    done = Rewritten(group, tuple(outputs), by_position, by_key, tuple(live))
     if group.rows != done.rows + by_position + by_key:
         raise CorruptionError(
             f"{group.rows} rows of {group.inputs[0].entry.file.path} and others went in, {done.rows} came out, "

@@ -1,33 +1,41 @@
-"""What a snapshot with rewritten groups would change on a head: pure.
+"""What a snapshot with rewritten groups would change on a head: pure, but for what `follow` reads and writes.
 
-rewritten    group 1: a, c -> y       group 2: d -> z
-head         a, c, p; d was removed by somebody
+rewritten    group 1: a, c -> y       group 2: d -> z        group 3: e -> x
+head         a, c, p; d was removed by somebody              e with new position deletes q
 proposal     removed a, c and p, which applies to nothing any more; added y; group 2 is refused
+             removed e and q; added x, and marks of the rows of x that q deleted in e
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeAlias
 
 from deltacompact.iceberg.commit.proposal import REPLACE, Proposal, addition
 from deltacompact.iceberg.deletes.matching import dangling
+from deltacompact.iceberg.marks.marking import Mark
+from deltacompact.iceberg.marks.tasks import LiveBitmap
 from deltacompact.iceberg.settled import merged_numbers
-from deltacompact.iceberg.table.content_files import ContentFile
+from deltacompact.iceberg.table.content_files import ContentFile, Entry
 from deltacompact.iceberg.table.lost_partitions import position_scopes
 from deltacompact.iceberg.table.table_state import Scope, TableState
 from deltacompact.iceberg_modes.rewrite.plan import FileGroup, RewritePlan
-from deltacompact.iceberg_modes.rewrite.validation import RewriteHead, RewriteProblem
+from deltacompact.iceberg_modes.rewrite.validation import FOLLOWED, RewriteHead, RewriteProblem
 
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """A group, the files that were written in its place, and how many of its rows were dead."""
+    """A group, the files that were written in its place, and how many of its rows were dead.
+
+    `live`: where the live bitmap of each of its data files lies, if the outputs have their rows in their order.
+    """
 
     group: FileGroup
     outputs: tuple[ContentFile, ...]
     dead_by_position: int
     dead_by_key: int
+    live: tuple[LiveBitmap, ...] = ()
 
     @property
     def rows(self) -> int:
@@ -43,17 +51,20 @@ class Rewritten:
 class RewriteOutcome:
     """The groups that are in the snapshot, and those that cannot be any more.
 
-    `removed_deletes` counts the delete files that applied to nothing any more and were removed.
+    `removed_deletes` counts the delete files that applied to nothing any more and were removed. `marks` are those of
+    rows that others deleted meanwhile.
     """
 
     groups: tuple[Rewritten, ...]
     refused: tuple[tuple[Rewritten, RewriteProblem], ...]
     removed_deletes: int
+    marks: tuple[Mark, ...] = ()
 
     @property
     def paths(self) -> frozenset[str]:
         """The files that are in the snapshot."""
-        return frozenset(file.path for rewritten in self.groups for file in rewritten.outputs)
+        outputs = (file.path for rewritten in self.groups for file in rewritten.outputs)
+        return frozenset((*outputs, *(mark.file.path for mark in self.marks)))
 
     @property
     def group_count(self) -> int:
@@ -61,32 +72,55 @@ class RewriteOutcome:
 
 
 @dataclass(frozen=True, slots=True)
+class Following:
+    """Groups that others touched, by number, without outputs of which no row lives; and the marks in the others."""
+
+    groups: Mapping[int, Rewritten] = field(default_factory=dict, hash=False)
+    marks: tuple[Mark, ...] = ()
+
+
+Follow: TypeAlias = Callable[[RewriteHead, Sequence[Rewritten]], Following]
+
+
+def follow_nothing(head: RewriteHead, groups: Sequence[Rewritten]) -> Following:
+    return Following()
+
+
+@dataclass(frozen=True, slots=True)
 class ProposeRewrite:
-    """Proposes those groups that nobody touched since the plan."""
+    """Proposes those groups that nobody touched since the plan, and those whose rows can be followed."""
 
     plan: RewritePlan
     rewritten: Sequence[Rewritten]
+    follow: Follow = follow_nothing
 
     def __call__(self, state: TableState) -> Proposal[RewriteOutcome]:
         head = RewriteHead(state, self.plan, [group.group for group in self.rewritten])
-        problems = [(group, head.problem_of(group.group, group.went_to)) for group in self.rewritten]
-        valid = tuple(group for group, problem in problems if problem is None)
-        refused = tuple((group, problem) for group, problem in problems if problem is not None)
-        gone = [entry for group in valid for entry in head.live(group.group)]
-        added = tuple(addition(file, head.number_of(group.group)) for group in valid for file in group.outputs)
-        next_sequence = state.metadata.next_sequence_number
-        numbered = [
-            replace(entry, sequence_number=next_sequence) if entry.sequence_number is None else entry for entry in added
-        ]
-        scope = position_scopes(state.metadata)
-        touched = {scope(entry) for entry in gone}
-        useless = [
-            entry for entry in dangling(state, gone, numbered) if scope(entry) in touched or state.is_global(entry)
-        ]
+        problems = [(group, tuple(head.problems_of(group.group, group.went_to))) for group in self.rewritten]
+        touched = [group for group, found in problems if found and FOLLOWED.issuperset(found)]
+        followed = self.follow(head, touched) if touched else Following()
+        whole = {group.group.number: group for group, found in problems if not found} | dict(followed.groups)
+        valid = tuple(whole[group.group.number] for group, _ in problems if group.group.number in whole)
+        refused = tuple((group, found[0]) for group, found in problems if group.group.number not in whole)
         if not valid:
             return Proposal(REPLACE, (), (), RewriteOutcome((), refused, 0))
-        outcome = RewriteOutcome(valid, refused, len(useless))
-        return Proposal(REPLACE, (*gone, *useless), added, outcome, merged_numbers(gone))
+        gone = [entry for group in valid for entry in head.live(group.group)]
+        added = tuple(addition(file, head.number_of(group.group)) for group in valid for file in group.outputs)
+        useless = _useless(state, gone, added)
+        marks = tuple(addition(mark.file) for mark in followed.marks)
+        outcome = RewriteOutcome(valid, refused, len(useless), followed.marks)
+        return Proposal(REPLACE, (*gone, *useless), (*added, *marks), outcome, merged_numbers(gone))
+
+
+def _useless(state: TableState, gone: Sequence[Entry], added: Sequence[Entry]) -> list[Entry]:
+    """The deletes that apply to nothing any more, in the partitions of files that go."""
+    next_sequence = state.metadata.next_sequence_number
+    numbered = [
+        replace(entry, sequence_number=next_sequence) if entry.sequence_number is None else entry for entry in added
+    ]
+    scope = position_scopes(state.metadata)
+    touched = {scope(entry) for entry in gone}
+    return [entry for entry in dangling(state, gone, numbered) if scope(entry) in touched or state.is_global(entry)]
 
 
 def propose_removal(state: TableState) -> Proposal[RewriteOutcome]:

@@ -11,7 +11,10 @@ from deltacompact.iceberg_modes.rewrite.proposals import RewriteOutcome
 
 @dataclass(slots=True)
 class RewriteResult(ModeResult):
-    """What a rewrite did. Rows of the inputs = rows that live in the outputs + rows dead by position + by key."""
+    """What a rewrite did. Rows of the inputs = rows that live in the outputs + rows dead by position + by key.
+
+    `dead_meanwhile`: rows of the outputs that others deleted before the commit, so that they are marked there.
+    """
 
     groups: int = 0
     files_in: int = 0
@@ -22,6 +25,7 @@ class RewriteResult(ModeResult):
     rows_out: int = 0
     dead_by_position: int = 0
     dead_by_key: int = 0
+    dead_meanwhile: int = 0
     delete_files_removed: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
 
@@ -31,6 +35,7 @@ class RewriteResult(ModeResult):
             return
         self.snapshots.append(done.snapshot.snapshot_id)
         self.delete_files_removed += done.outcome.removed_deletes
+        self.dead_meanwhile += sum(mark.new_rows for mark in done.outcome.marks)
         for rewritten in done.outcome.groups:
             self.groups += 1
             self.files_in += len(rewritten.group.inputs)

@@ -4,7 +4,8 @@ plan        groups of files, and why                            pure
 delete keys equality deletes -> digests by hash bucket          one task for some delete files
 dead rows   data files -> live bitmaps                          one task for some data files
 materialize live rows -> outputs                                the engine's own step, one task for each output
-commit      one `replace` snapshot for some groups              groups that others touched are planned again
+commit      one `replace` snapshot for some groups              what others deleted meanwhile is marked in the outputs;
+                                                                where that cannot be, groups are planned again
 dangling    deletes that apply to nothing in any partition      removed, if that was asked for
 """
 
@@ -13,15 +14,19 @@ from __future__ import annotations
 import math
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from deltacompact.iceberg.commit.committer import Committed, Committer
+from deltacompact.iceberg.marks.marking import Marker
+from deltacompact.iceberg.running import Tasks
+from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import StateReader, TableState
-from deltacompact.iceberg_modes.journal.journal import WrittenGroup
+from deltacompact.iceberg_modes.journal.journal import WrittenGroup, name_of_files
 from deltacompact.iceberg_modes.journal.left_behind import Left
 from deltacompact.iceberg_modes.rewrite.expected import expected, totals_after
+from deltacompact.iceberg_modes.rewrite.following import Follower
 from deltacompact.iceberg_modes.rewrite.options import NAME, RewriteOptions
 from deltacompact.iceberg_modes.rewrite.outputs import Job, Outputs, codec_of
 from deltacompact.iceberg_modes.rewrite.plan import FileGroup, RewritePlan, RewriteReason, plan_rewrite
@@ -63,6 +68,8 @@ def _plan(
 class Rewriting(Work[RewritePlan, FileGroup, Rewritten, RewriteOutcome, RewriteResult]):
     """The work of a plan. `touched` are the groups that others touched, and what they did."""
 
+    session: str = field(init=False)
+
     @property
     def commits(self) -> Sequence[Sequence[FileGroup]]:
         """All groups in one, or some in each with partial progress."""
@@ -77,6 +84,7 @@ class Rewriting(Work[RewritePlan, FileGroup, Rewritten, RewriteOutcome, RewriteR
         return self.plan.options.max_failed_commits if self.plan.options.partial_progress else 0
 
     def written(self, groups: Sequence[FileGroup], session: str, folder: str) -> Iterator[Sequence[Rewritten]]:
+        self.session = session
         job = Job(self.call.table.store, self.table, self.state, self.plan, session)
         work = Outputs(job, self.executor, self.call.settings, self.call.sizes, folder)
         for rewritten in work.written(groups):
@@ -86,7 +94,14 @@ class Rewriting(Work[RewritePlan, FileGroup, Rewritten, RewriteOutcome, RewriteR
         return record_of(written)
 
     def propose(self, groups: Sequence[FileGroup], written: Sequence[Rewritten]) -> ProposeRewrite:
-        return ProposeRewrite(self.plan, written)
+        call = self.call
+        follower = Follower(call.table.store, self._marker, call.settings.limits.reading, self.result.notes)
+        return ProposeRewrite(self.plan, written, follower)
+
+    def _marker(self, metadata: TableMetadata) -> Marker:
+        """Writes marks for outputs: for a table that others may have upgraded meanwhile."""
+        tasks = Tasks(self.call.table.store, self.executor)
+        return Marker(tasks, metadata, self.call.settings, name_of_files(self.session))
 
     def count(self, done: Committed[RewriteOutcome], groups: Sequence[FileGroup]) -> None:
         self.result.count(done)

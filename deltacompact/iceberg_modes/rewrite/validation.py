@@ -1,28 +1,31 @@
-"""May a group that was planned at one snapshot be committed onto another? Pure: two states in, a problem or None out.
+"""May a group that was planned at one snapshot be committed onto another? Pure: two states in, problems out.
 
     planned at 5    input a, deletes p        output y has sequence number 5
     head is 8       a, p, append b            fine: nobody touched what we read
                     a, p, equality e (7)      fine: e applies to y as it does to a, 5 < 7 (rule 6)
-                    a, p, positions q         refused: q names rows of a, and would not follow them to y
-                    b                         refused: a is gone
-                    a                         refused: p is gone, so rows that it deleted may live again
+                    a, p, positions q         q names rows of a, and would not follow them to y
+                    b                         a is gone
+                    a                         p is gone, so rows that it deleted may live again
                     a with row ids            refused: the upgrade to version 3 gave its rows ids, which y lacks
 
 What is compared is what is live, not what the snapshots in between say that they did. So every snapshot counts,
 whatever its operation: a `replace` that turned an equality delete into position deletes shows as new position deletes
-(rule 23). And it does not matter whether the planned snapshot has been expired meanwhile (rule 7).
+(rule 23). And it does not matter whether the planned snapshot has been expired meanwhile (rule 7). The first three
+problems may be solved by marks in the outputs (following.py).
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Collection, Iterable
-from dataclasses import replace
+import functools
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass, replace
 
-from deltacompact.iceberg.deletes.matching import DeleteIndex
+from deltacompact.iceberg.deletes.matching import DeleteIndex, Deletes, FileScanTask
 from deltacompact.iceberg.deletes.since import DeletesSince
 from deltacompact.iceberg.settled import compared_through
 from deltacompact.iceberg.table.content_files import Content, Entry
+from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg.table.table_state import Scope, TableState, scope_of
 from deltacompact.iceberg_modes.rewrite.plan import FileGroup, RewritePlan, may_not_be_merged
 
@@ -42,6 +45,9 @@ class RewriteProblem(enum.StrEnum):
         return _WORDS[self]
 
 
+FOLLOWED = frozenset((RewriteProblem.INPUT_GONE, RewriteProblem.NEW_POSITION_DELETE, RewriteProblem.DELETE_GONE))
+"""Problems that may be solved by marks in the outputs: others deleted rows of the group by position, or whole files."""
+
 _WORDS = {
     RewriteProblem.INPUT_GONE: "another commit removed a file of the group",
     RewriteProblem.NEW_ROW_IDS: "another commit gave the rows of the group ids",
@@ -54,11 +60,34 @@ _WORDS = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class ChangedSource:
+    """A data file that others touched: as it was planned, and as the head has it (None: it is gone).
+
+    `deletes`: those by position of the head. `lost`: those of the plan that are gone.
+    """
+
+    planned: FileScanTask
+    now: Entry | None
+    deletes: Deletes
+    lost: Deletes
+
+    @property
+    def path(self) -> str:
+        return self.planned.entry.file.path
+
+    @property
+    def by_position(self) -> tuple[Entry, ...]:
+        """All deletes that have to be read."""
+        return (*self.deletes.by_position, *self.lost.by_position)
+
+
 class RewriteHead:
     """The branch as it is now, as these groups of a plan are checked against it."""
 
     def __init__(self, state: TableState, plan: RewritePlan, groups: Iterable[FileGroup]) -> None:
         self._plan = plan
+        self._state = state
         self._through = compared_through(state)
         self._data = {entry.file.path: entry for entry in state.data}
         planned = [source.deletes for group in groups for source in group.inputs]
@@ -66,25 +95,63 @@ class RewriteHead:
         equality = tuple(entry for entry in state.deletes if _is_equality(entry))
         self._equality = DeleteIndex(replace(state, deletes=equality))
 
+    @property
+    def metadata(self) -> TableMetadata:
+        return self._state.metadata
+
+    @property
+    def next_number(self) -> int:
+        """The sequence number of the next snapshot."""
+        return self._state.metadata.next_sequence_number
+
     def problem_of(self, group: FileGroup, went_to: Collection[Scope]) -> RewriteProblem | None:
         """Why the group, whose rows went to these partitions, cannot be committed; None: it can."""
+        return next(self.problems_of(group, went_to), None)
+
+    def problems_of(self, group: FileGroup, went_to: Collection[Scope]) -> Iterator[RewriteProblem]:
+        """All that keeps the group from being committed as it was written."""
         for source in group.inputs:
-            now = self._data.get(source.entry.file.path)
-            if now is None or now.sequence_number != source.entry.sequence_number:
-                return RewriteProblem.INPUT_GONE
+            now = self._now(source)
+            if now is None:
+                yield RewriteProblem.INPUT_GONE
+                continue
             if now.file.first_row_id != source.entry.file.first_row_id:
-                return RewriteProblem.NEW_ROW_IDS
+                yield RewriteProblem.NEW_ROW_IDS
             if may_not_be_merged(now, self._plan.options, self._through):
-                return RewriteProblem.NOT_COMPARED
+                yield RewriteProblem.NOT_COMPARED
             new = self._since.new_to(now, source.deletes)
             if new.by_position:
-                return RewriteProblem.NEW_POSITION_DELETE
+                yield RewriteProblem.NEW_POSITION_DELETE
             elsewhere = [scope for scope in went_to if scope != scope_of(now)]
             if new.equality or any(self._is_hit_elsewhere(now, scope, group) for scope in elsewhere):
-                return RewriteProblem.NEW_EQUALITY_DELETE
+                yield RewriteProblem.NEW_EQUALITY_DELETE
             if self._since.has_lost(source.deletes):
-                return RewriteProblem.DELETE_GONE
-        return None
+                yield RewriteProblem.DELETE_GONE
+
+    def is_gone(self, group: FileGroup) -> bool:
+        """Whether no data file of the group is left."""
+        return all(self._now(source) is None for source in group.inputs)
+
+    def changed(self, group: FileGroup) -> Iterator[ChangedSource]:
+        """The data files of the group that are gone, or whose deletes by position have changed."""
+        for source in group.inputs:
+            now = self._now(source)
+            if now is None:
+                yield ChangedSource(source, None, Deletes(), Deletes())
+                continue
+            lost = self._since.lost(source.deletes)
+            if lost.all or self._since.new_to(now, source.deletes).by_position:
+                yield ChangedSource(source, now, replace(self._by_position.applying_to(now), equality=()), lost)
+
+    def _now(self, source: FileScanTask) -> Entry | None:
+        """The data file as the head has it; None: it is gone."""
+        now = self._data.get(source.entry.file.path)
+        return now if now is not None and now.sequence_number == source.entry.sequence_number else None
+
+    @functools.cached_property
+    def _by_position(self) -> DeleteIndex:
+        deletes = tuple(entry for entry in self._state.deletes if not _is_equality(entry))
+        return DeleteIndex(replace(self._state, deletes=deletes))
 
     def _does_not_follow(self, delete: Entry) -> bool:
         """Whether outputs would not be hit by a new delete as their inputs are."""

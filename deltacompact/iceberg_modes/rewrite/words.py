@@ -51,4 +51,6 @@ def result_lines(result: RewriteResult) -> list[str]:
         f"{files}, {result.bytes_in:,} -> {result.bytes_out:,} bytes, snapshot {snapshots_of(result)}",
         f"{counted(result.rows_in, 'row')} = {result.rows_out:,} live + {dead}; {removed} removed",
     ]
+    if result.dead_meanwhile:
+        lines.append(f"{counted(result.dead_meanwhile, 'row')} that others deleted meanwhile: marked in the new files")
     return whole_result(result, lines, "not rewritten")

@@ -1,0 +1,135 @@
+"""Rows that others deleted since a group was planned are marked in its outputs: the group is not written again.
+
+    planned    a: rows 0 1 2    c: rows 0 1    written    y: a 0, a 1, a 2, c 0, c 1
+    head       a with a vector of row 1        c is gone: another writer copied it to d, without its row 0
+    followed   rows 1, 3, 4 of y are dead      their marks go into the snapshot that puts y in the place of a
+
+Why the branch has the same rows afterwards. Each row of a source that lived at the plan has one place in the outputs.
+At the head it lives if its source is there, and no delete hits it.
+
+- A source that is gone: none of its rows lives, whatever became of copies of them. All of its places are marked.
+- A delete by position, or a vector, of the head: the row's place is marked. A mark gets the number of its own snapshot,
+  so it applies to the outputs, which are older. Nobody else can have planned on an output before it was there.
+- A delete by key that is newer than the plan applies to the outputs as to the sources: they have the plan's number
+  (validation.py refuses all others).
+
+A row that was dead at the plan is in no output, so it must be dead at the head. It is while the deletes of the plan are
+there. For those that are gone, the head must delete by position what they deleted: a newer vector has the rows of the
+former one, and who converts a delete by key marks the same rows. Where that cannot be seen, the group is written again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from deltacompact.base.errors import CorruptionError, InputError, NotFoundError
+from deltacompact.base.limits import ReadLimits
+from deltacompact.base.numbers import Ordinal
+from deltacompact.base.wording import text_of
+from deltacompact.iceberg.commit.proposal import addition
+from deltacompact.iceberg.deletes.dead_rows import dead_positions, kill, positions_by_path
+from deltacompact.iceberg.deletes.matching import Deletes, FileScanTask
+from deltacompact.iceberg.marks.finding import scan_of
+from deltacompact.iceberg.marks.marking import FileToMark, Marker
+from deltacompact.iceberg.row_map import RowMap
+from deltacompact.iceberg.table.metadata import TableMetadata
+from deltacompact.iceberg_modes.rewrite.proposals import Following, Rewritten
+from deltacompact.iceberg_modes.rewrite.validation import ChangedSource, RewriteHead
+from deltacompact.index.live_bitmaps import live_mask, read_masks
+from deltacompact.storage.objects import ObjectStore
+
+POSITIONS_MAX = 50_000_000
+"""Deleted positions that are held in memory. A commit that deleted more has its groups written again."""
+
+_Dead = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Follower:
+    """Writes the marks of groups that others touched. `notes` are for the result."""
+
+    store: ObjectStore
+    marker: Callable[[TableMetadata], Marker]
+    reading: ReadLimits
+    notes: list[str]
+
+    def __call__(self, head: RewriteHead, groups: Sequence[Rewritten]) -> Following:
+        """Those of the groups whose rows can be followed, and the marks. Nothing, with a note, where a file is bad."""
+        groups = [one for one in groups if one.live and not head.is_gone(one.group)]
+        try:
+            return self._followed(head, groups) if groups else Following()
+        except (InputError, CorruptionError, NotFoundError) as error:
+            self.notes.append(f"deletes of others could not be followed, so groups are written again: {text_of(error)}")
+            return Following()
+
+    def _followed(self, head: RewriteHead, groups: Sequence[Rewritten]) -> Following:
+        changed = {source.path: source for one in groups for source in head.changed(one.group)}
+        if sum(delete.file.rows for source in changed.values() for delete in source.by_position) > POSITIONS_MAX:
+            return Following()
+        dead = self._dead([FileScanTask(source.now, source.deletes) for source in changed.values() if source.now])
+        followed: dict[int, Rewritten] = {}
+        to_mark: list[FileToMark] = []
+        for one in groups:
+            live = self._live(one)
+            if self._keeps_dead([changed.get(path) for path in _paths(one)], live, dead):
+                killed = [_killed(changed.get(path), dead) for path in _paths(one)]
+                rows = RowMap(live, [file.rows for file in one.outputs])
+                of_outputs = dict(rows.translate(killed))
+                empty = {number for number, of_output in of_outputs.items() if len(of_output) == rows.outputs[number]}
+                outputs = tuple(file for number, file in enumerate(one.outputs) if number not in empty)
+                followed[one.group.number] = replace(one, outputs=outputs)
+                to_mark += [
+                    FileToMark(FileScanTask(addition(one.outputs[number], head.next_number), Deletes()), of_output)
+                    for number, of_output in of_outputs.items()
+                    if number not in empty
+                ]
+        return Following(followed, tuple(self.marker(head.metadata).marks(to_mark)) if to_mark else ())
+
+    def _live(self, one: Rewritten) -> list[npt.NDArray[np.uint8]]:
+        """The live bitmap of each source, as the outputs were written."""
+        masks = {path: read_masks(self.store, path) for path in dict.fromkeys(bitmap.masks_path for bitmap in one.live)}
+        return [masks[bitmap.masks_path][bitmap.ordinal] for bitmap in one.live]
+
+    def _dead(self, tasks: Sequence[FileScanTask]) -> dict[str, _Dead]:
+        """Which rows of some data files are deleted by position."""
+        scans = [scan_of(Ordinal(0), task) for task in tasks]
+        found = {}
+        by_path = positions_by_path(self.store, scans, self.reading)
+        for scan, positions in zip(scans, dead_positions(self.store, scans, by_path), strict=True):
+            lives = np.ones(scan.stored.rows, bool)
+            kill(lives, positions, scan)
+            found[scan.stored.path] = ~lives
+        return found
+
+    def _keeps_dead(
+        self,
+        sources: Sequence[ChangedSource | None],
+        live: Sequence[npt.NDArray[np.uint8]],
+        dead: Mapping[str, _Dead],
+    ) -> bool:
+        """Whether rows that were dead at the plan are dead at the head, too, where deletes of the plan are gone."""
+        for source, bits in zip(sources, live, strict=True):
+            if source is None or source.now is None or not source.lost.all:
+                continue
+            now = dead[source.path]
+            was_dead = ~live_mask(bits, len(now))
+            if (was_dead & ~now).any():
+                by_position = FileScanTask(source.planned.entry, replace(source.lost, equality=()))
+                if source.lost.equality or (self._dead([by_position])[source.path] & ~now).any():
+                    return False
+        return True
+
+
+def _paths(one: Rewritten) -> list[str]:
+    return [source.entry.file.path for source in one.group.inputs]
+
+
+def _killed(source: ChangedSource | None, dead: Mapping[str, _Dead]) -> npt.NDArray[np.int64] | None:
+    """The rows of a source that are deleted by position at the head; None: all are, for it is gone."""
+    if source is None:
+        return np.empty(0, np.int64)
+    return None if source.now is None else np.flatnonzero(dead[source.path])

@@ -1,0 +1,406 @@
+"""Others delete rows while a group is written: the rows are marked where they went, and nothing is written again.
+
+planned    a: 1 2 3    b: 4 5 6      written   y: 1 2 3 4 5 6
+meanwhile  a: row 1 is deleted       committed y in the place of a and b, and a mark of row 1 of y
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from budgets import examples
+from conversions import convert
+from dead_sessions import Death, Died, dying, journals
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from iceberg_lake import Lake
+from live_writers import losing, racing
+from naive_reader import NaiveReader
+from pyiceberg.expressions import EqualTo
+from version_3 import delete_by_vector, known_rows, live_rows
+
+from deltacompact.base.errors import OutcomeUnknownError
+from deltacompact.iceberg.table.content_files import Content
+from deltacompact.iceberg.table.metadata import MAIN
+from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.iceberg_modes.rewrite import following, writing
+
+T = "ns.t"
+ID = pa.schema([("id", pa.int64())])
+
+
+def rows(*ids):
+    return [{"id": number} for number in ids]
+
+
+def ids(lake):
+    if lake.state(T).metadata.format_version >= 3:
+        return sorted(row.values["id"] for row in live_rows(lake, T))
+    return sorted(row[1] for row in NaiveReader(lake, T).rows(MAIN))
+
+
+def table_of(lake, *appends, version=2, **properties):
+    lake.create(T, ID, version, properties=properties)
+    for numbers in appends:
+        lake.append(T, rows(*numbers))
+
+
+def path_with(lake, number):
+    """The data file that has a row, and the row's position."""
+    reader = NaiveReader(lake, T)
+    return next(place for place, row in reader.live(lake.catalog.load_table(T), MAIN) if row[1] == number)
+
+
+def delete(lake, number):
+    """As an engine does that has read the branch."""
+    if lake.state(T).metadata.format_version >= 3:
+        found = next(row for row in live_rows(lake, T) if row.values["id"] == number)
+        delete_by_vector(lake, T, {found.path: [found.position]})
+    else:
+        path, position = path_with(lake, number)
+        lake.delete_by_position(T, {path: [position]})
+
+
+def copied_on_write(lake, number):
+    """The other rows of the file are written anew. PyIceberg does so in version 2."""
+    if lake.state(T).metadata.format_version < 3:
+        lake.catalog.load_table(T).delete(EqualTo("id", number))
+        return
+    living = live_rows(lake, T)
+    path = next(row.path for row in living if row.values["id"] == number)
+    kept = [dict(row.values) for row in living if row.path == path and row.values["id"] != number]
+    table = IcebergTable.load(lake.catalog, T)
+    data = pa.Table.from_pylist(kept, schema=table.metadata.schema)
+    copy = [lake._file(table, data, Content.DATA, (), None, ())] if kept else []
+    vectors = {entry.file.path for entry in lake.state(T).deletes if entry.file.referenced_data_file == path}
+    lake.commit(table, copy, MAIN, "overwrite", {path, *vectors})
+
+
+def once(act):
+    calls = []
+
+    def run():
+        if not calls:
+            calls.append(act())
+
+    return run
+
+
+@pytest.fixture
+def written(monkeypatch):
+    """The outputs that were written, by path."""
+    paths = []
+    step = writing.materialize
+
+    def counted(store, task, path):
+        paths.append(path())
+        return step(store, task, path)
+
+    monkeypatch.setattr(writing, "materialize", counted)
+    return paths
+
+
+def rewrite(lake, meanwhile, **options):
+    return lake.rewrite(T, **{"rewrite_all": True, "before_commit": once(meanwhile)} | options)
+
+
+def files_of_ours(lake, suffix):
+    return [path for path in Path(lake.folder, "warehouse").rglob(f"*{suffix}") if len(path.name.split("-")[0]) == 32]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_rows_that_others_delete_by_position_are_marked_in_the_output(lake, written, version):
+    table_of(lake, [1, 2, 3], [4, 5, 6], version=version)
+    result = rewrite(lake, lambda: [delete(lake, number) for number in (2, 4, 6)])
+    assert (result.groups, result.redone, result.dead_meanwhile, len(written)) == (1, 0, 3, 1)
+    assert ids(lake) == [1, 3, 5]
+    (data,) = lake.state(T).data
+    assert data.file.rows == 6
+    assert all(entry.file.referenced_data_file == data.file.path for entry in lake.state(T).deletes)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_rows_that_were_dead_at_the_plan_stay_dead_under_newer_deletes(lake, written, version):
+    """In version 3 the former vectors are gone: the newer ones have their rows."""
+    table_of(lake, [1, 2, 3, 4], version=version)
+    delete(lake, 1)
+    result = rewrite(lake, lambda: [delete(lake, 2), delete(lake, 4)])
+    assert (result.redone, result.dead_by_position, result.dead_meanwhile) == (0, 1, 2)
+    assert ids(lake) == [3]
+
+
+def test_vectors_and_keys_together(lake, written):
+    """A row is dead by key at the plan, so the newer vector need not have it: the former one is read."""
+    table_of(lake, [1, 2, 3, 4, 5])
+    lake.delete_by_key(T, {"id": [5]})
+    lake.upgrade(T)
+    delete(lake, 1)
+    result = rewrite(lake, lambda: delete(lake, 2))
+    assert (result.redone, result.dead_by_key, result.dead_meanwhile) == (0, 1, 1)
+    assert ids(lake) == [3, 4]
+
+
+def test_a_lost_vector_whose_rows_live_again_makes_the_group_be_written_again(lake, written):
+    table_of(lake, [1, 2, 3], version=3)
+    delete(lake, 1)
+    (former,) = lake.state(T).deletes
+
+    def revived():
+        lake.commit(IcebergTable.load(lake.catalog, T), [], MAIN, "overwrite", {former.file.path})
+        delete(lake, 2)
+
+    result = rewrite(lake, revived)
+    assert (result.redone, len(written)) == (1, 2)
+    assert ids(lake) == [1, 3]
+
+
+def test_a_lost_position_delete_makes_the_group_be_written_again(lake, written):
+    table_of(lake, [1, 2, 3])
+    before = lake.catalog.load_table(T).current_snapshot().snapshot_id
+    delete(lake, 1)
+    undo = lambda: lake.catalog.load_table(T).manage_snapshots().rollback_to_snapshot(before).commit()  # noqa: E731
+    result = rewrite(lake, undo)
+    assert (result.redone, len(written)) == (1, 2)
+    assert ids(lake) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_source_that_another_writer_copied_dies_in_the_output(lake, written, version):
+    table_of(lake, [1, 2, 3], [4, 5, 6], version=version)
+    result = rewrite(lake, lambda: copied_on_write(lake, 2))
+    assert (result.redone, result.dead_meanwhile, len(written)) == (0, 3, 1)
+    assert ids(lake) == [1, 3, 4, 5, 6]
+
+
+def test_a_group_of_which_no_file_is_left_is_not_committed(lake, written):
+    table_of(lake, [1, 2, 3], [4, 5, 6])
+    result = rewrite(lake, lambda: [lake.catalog.load_table(T).delete(), lake.append(T, rows(7))])
+    assert ids(lake) == [7]
+    assert files_of_ours(lake, "-deletes.parquet") == []
+    assert result.dead_meanwhile == 0
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_an_output_of_which_no_row_lives_is_left_out(lake, written, version):
+    table_of(lake, [1, 2, 3], version=version)
+    result = rewrite(lake, lambda: [delete(lake, number) for number in (1, 2, 3)])
+    assert (result.redone, result.files_out) == (0, 0)
+    state = lake.state(T)
+    assert (state.data, state.deletes) == ((), ())
+    assert files_of_ours(lake, "-deltacompact.parquet") == []
+
+
+def test_rows_find_their_way_into_one_of_several_outputs(lake, written):
+    table_of(lake, range(5000), range(5000, 10000))
+    dead = [3, 2500, 4999, 5000, 7001, 9999]
+    size = sum(entry.file.file_bytes for entry in lake.state(T).data)
+
+    def others():
+        lake.delete_by_position(T, _places(lake, dead))
+
+    result = rewrite(lake, others, target_file_size_bytes=size // 4, min_file_size_bytes=1, max_file_size_bytes=size)
+    assert len(lake.state(T).data) > 2
+    assert (result.redone, result.dead_meanwhile) == (0, len(dead))
+    assert ids(lake) == sorted(set(range(10000)) - set(dead))
+
+
+def _places(lake, numbers):
+    places = {}
+    for (path, position), row in NaiveReader(lake, T).live(lake.catalog.load_table(T), MAIN):
+        if row[1] in numbers:
+            places.setdefault(path, []).append(position)
+    return places
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_fifty_commits_during_a_group_cost_one_attempt(lake, written, version):
+    table_of(lake, range(60), range(60, 120), version=version)
+    result = rewrite(lake, lambda: [delete(lake, number) for number in range(0, 100, 2)])
+    assert (result.redone, result.dead_meanwhile, len(written), len(result.snapshots)) == (0, 50, 1, 1)
+    assert ids(lake) == sorted(set(range(120)) - set(range(0, 100, 2)))
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_race_that_is_lost_leaves_no_marks_behind(lake, version):
+    """Between our proposal and our commit another row dies: the first marks were not committed, so they go."""
+    table_of(lake, [1, 2, 3], [4, 5, 6], version=version)
+    named = lake.catalog
+    lake.catalog = racing(lake, lambda: _with(lake, named, lambda: delete(lake, 5)))
+    result = rewrite(lake, lambda: _with(lake, named, lambda: delete(lake, 2)))
+    assert (result.redone, result.dead_meanwhile) == (0, 2)
+    lake.catalog = named
+    assert ids(lake) == [1, 3, 4, 6]
+    live = {Path(entry.file.path).name for entry in lake.state(T).deletes}
+    suffix = "-deletes.puffin" if version == 3 else "-deletes.parquet"
+    assert {path.name for path in files_of_ours(lake, suffix)} == live
+
+
+def _with(lake, catalog, act):
+    racing_catalog, lake.catalog = lake.catalog, catalog
+    act()
+    lake.catalog = racing_catalog
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("carried_out", [True, False])
+def test_marks_of_a_commit_whose_answer_nobody_heard_are_not_deleted(lake, version, carried_out):
+    table_of(lake, [1, 2, 3], [4, 5, 6], version=version)
+    named = lake.catalog
+
+    def others():
+        _with(lake, named, lambda: delete(lake, 2))
+
+    lake.catalog = losing(lake, carried_out, answers_again=False)
+    with pytest.raises(OutcomeUnknownError):
+        rewrite(lake, others)
+    lake.catalog = named
+    assert ids(lake) == [1, 3, 4, 5, 6]
+    lake.rewrite(T, min_input_files=2, delete_file_threshold=100, delete_ratio_threshold=1)
+    assert ids(lake) == [1, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_kill_before_every_change_loses_no_mark(tmp_path, version):
+    """Sessions that die while they follow are resumed, or done again, and no file stays that nobody names."""
+    for at in itertools.count():
+        lake = Lake(tmp_path / str(at), f"kill{version}{at}")
+        table_of(lake, [1, 2, 3], [4, 5, 6], version=version)
+        named, death = lake.catalog, Death(at)
+
+        def others(lake=lake, named=named):
+            _with(lake, named, lambda: delete(lake, 2))
+
+        try:
+            with dying(lake, death):
+                rewrite(lake, others)
+        except Died:
+            pass
+        lake.catalog = named
+        may_be_under_way = any(path.name.startswith("commit-") for path in journals(lake))
+        expected = ids(lake)
+        assert expected in ([1, 2, 3, 4, 5, 6], [1, 3, 4, 5, 6]), death.where
+        lake.rewrite(T, min_input_files=2, delete_file_threshold=100, delete_ratio_threshold=1)
+        assert ids(lake) == expected, death.where
+        assert journals(lake) == [], death.where
+        live = {Path(entry.file.path).name for entry in (*lake.state(T).data, *lake.state(T).deletes)}
+        ours = {path.name for path in (*files_of_ours(lake, ".parquet"), *files_of_ours(lake, ".puffin"))}
+        assert ours <= live or may_be_under_way, death.where
+        if death.where is None:
+            break
+    assert at > 15
+
+
+def test_a_bitmap_that_is_damaged_makes_the_group_be_written_again(lake, written, monkeypatch):
+    table_of(lake, [1, 2, 3])
+
+    def damaged():
+        for path in Path(lake.folder, "warehouse").rglob("live-*.arrow"):
+            path.write_bytes(path.read_bytes()[:-20])
+        delete(lake, 2)
+
+    result = rewrite(lake, damaged)
+    assert (result.redone, len(written)) == (1, 2)
+    assert ids(lake) == [1, 3]
+    (note,) = result.notes
+    assert note.startswith("deletes of others could not be followed, so groups are written again: ")
+
+
+def test_too_many_positions_are_not_held_in_memory(lake, written, monkeypatch):
+    monkeypatch.setattr(following, "POSITIONS_MAX", 1)
+    table_of(lake, [1, 2, 3])
+    result = rewrite(lake, lambda: [delete(lake, 2), delete(lake, 3)])
+    assert (result.redone, len(written)) == (1, 2)
+    assert ids(lake) == [1]
+
+
+def test_rows_that_went_to_another_partition_are_written_again(lake, written):
+    """They are sorted by partition, so their places are not known."""
+    lake.create(T, ID)
+    with lake.catalog.load_table(T).update_spec() as update:
+        update.add_identity("id")
+    lake.append(T, rows(1))
+    with lake.catalog.load_table(T).update_spec() as update:
+        update.remove_field("id")
+    lake.append(T, rows(1, 2))
+    spec = IcebergTable.load(lake.catalog, T).metadata.specs
+    partitioned = next(number for number, one in spec.items() if not one.is_unpartitioned)
+    result = rewrite(lake, lambda: delete(lake, 2), output_spec_id=partitioned)
+    assert result.redone >= 1
+    assert ids(lake) == [1, 1]
+
+
+deaths = st.lists(
+    st.tuples(
+        st.sampled_from(["delete", "delete", "delete", "copy", "key", "append", "rewrite", "convert"]),
+        st.integers(0, 30),
+    ),
+    max_size=6,
+)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@settings(max_examples=examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(
+    st.lists(st.lists(st.integers(0, 30), min_size=1, max_size=6), min_size=1, max_size=3),
+    deaths,
+    deaths,
+    st.sampled_from(["file", "partition"]),
+)
+def test_random_histories_have_the_rows_that_a_naive_reader_saw(
+    tmp_path_factory, version, appends, before, meanwhile, granularity
+):
+    lake = Lake(tmp_path_factory.mktemp("lake"))
+    unique = itertools.count()
+    table_of(
+        lake,
+        *([next(unique) for _ in numbers] for numbers in appends),
+        version=version,
+        **{"write.delete.granularity": granularity},
+    )
+    for step in before:
+        _do(lake, unique, *step)
+    result = []
+
+    def others():
+        for step in meanwhile:
+            _do(lake, unique, *step)
+        result.append(ids(lake))
+
+    def known():
+        return known_rows(lake, T) if version == 3 else Counter(ids(lake))
+
+    done = rewrite(lake, others)
+    if result:
+        assert ids(lake) == result[0], (done, before, meanwhile)
+    expected = known()
+    lake.rewrite(T, rewrite_all=True)
+    assert known() == expected
+
+
+def _do(lake, unique, name, which):
+    living = ids(lake)
+    if name == "append":
+        lake.append(T, rows(*(next(unique) for _ in range(which % 3 + 1))))
+    elif name == "rewrite":
+        lake.rewrite(T, rewrite_all=True)
+    elif name == "convert":
+        convert(lake)
+    elif living:
+        number = living[which % len(living)]
+        if name == "key":
+            if lake.state(T).metadata.format_version < 3:
+                lake.delete_by_key(T, {"id": [number]})
+            else:
+                delete(lake, number)
+        elif name == "copy" and not any(_is_by_key(entry) for entry in lake.state(T).deletes):
+            copied_on_write(lake, number)
+        else:
+            delete(lake, number)
+
+
+def _is_by_key(entry):
+    return entry.file.content is Content.EQUALITY_DELETES
