@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         SortKey,
     )
     from deltacompact.base.settings import Settings
+    from deltacompact.catalog.changes import changes
     from deltacompact.catalog.delta_stream_table import DeltaStreamTable
     from deltacompact.catalog.delta_streams import DeltaStreamCatalog
     from deltacompact.catalog.iceberg import IcebergCatalog
@@ -86,6 +87,7 @@ __all__ = [
     "StoreError",
     "TablePlan",
     "UpsertResult",
+    "changes",
     "check",
     "compact",
     "open_catalog",
@@ -96,6 +98,7 @@ __all__ = [
 ]
 
 _MODULES = {
+    "catalog.changes": ("changes",),
     "catalog.delta_streams": ("DeltaStreamCatalog",),
     "catalog.delta_stream_table": ("DeltaStreamTable",),
     "catalog.iceberg_table": ("IcebergCatalogTable",),

@@ -30,6 +30,8 @@ if TYPE_CHECKING:  # imported when they are used: `show` must not wait for them
     from deltacompact.arguments import CompactionArguments
     from deltacompact.catalog.delta_stream_calls import ChangeEventOptions, DeltaStreamCalls, TokenLike
     from deltacompact.catalog.table_plan import TablePlan
+    from deltacompact.change_feed.difference import Difference
+    from deltacompact.change_feed.request import Asked
     from deltacompact.delta_streams.history import VersionMade
     from deltacompact.delta_streams.log.state import StreamState
     from deltacompact.delta_streams.scan import Selection
@@ -439,6 +441,40 @@ class DeltaStreamTable:
         from deltacompact.delta_streams.history import history
 
         return [made for chosen in self._chosen(partition) for made in history(self._catalog, self._table_id, chosen)]
+
+    def changes(
+        self,
+        from_: str | datetime | None = None,
+        to: str | datetime | None = None,
+        partition: Values = None,
+        **asked: Unpack[Asked],
+    ) -> pa.RecordBatchReader:
+        """What changed after one version, up to another: see `deltacompact.changes`.
+
+        Examples:
+            >>> _ = orders.append(pa.table({"id": [2], "status": ["sent"]}))
+            >>> sorted(orders.changes("0", columns=["id", "status"]).read_all()["_change_type"].to_pylist())
+            ['delete', 'update_after']
+        """
+        from deltacompact.change_feed.changes import stream_changes
+        from deltacompact.change_feed.request import ChangesAsked
+
+        return stream_changes(self._catalog, self._table_id, from_, to, partition, ChangesAsked(**asked))
+
+    def diff(
+        self,
+        from_: str | datetime | None = None,
+        to: str | datetime | None = None,
+        partition: Values = None,
+        *,
+        key: Sequence[str] | None = None,
+    ) -> Difference:
+        """What changed after one version, up to another, in numbers: by type of change, and files."""
+        from deltacompact.change_feed.changes import stream_changes
+        from deltacompact.change_feed.difference import difference
+        from deltacompact.change_feed.request import ChangesAsked
+
+        return stream_changes(self._catalog, self._table_id, from_, to, partition, ChangesAsked(key=key), difference)
 
     def rollback(self, version: str | datetime, partition: Values = None) -> StreamState:
         """Go back to the contents of a retained version, by name or number, or of a time. Later commits are dropped.

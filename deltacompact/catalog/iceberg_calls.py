@@ -30,6 +30,8 @@ from deltacompact.sinks.environment import sinks_asked_for
 if TYPE_CHECKING:  # a mode is imported when it is run: `show` must not wait for it
     import pyarrow as pa
 
+    from deltacompact.change_feed.difference import Difference
+    from deltacompact.change_feed.request import ChangesAsked
     from deltacompact.iceberg.comparison import Comparison
     from deltacompact.iceberg.history import SnapshotMade
     from deltacompact.iceberg.table.content_files import Entry
@@ -217,6 +219,33 @@ class IcebergCalls:
 
         table = self._table(table_id)
         return exported(table.store, target, *scanned(table, BranchScan(**selection)))
+
+    def change_feed(
+        self,
+        table_id: str,
+        from_: str | int | datetime | None,
+        to: str | int | datetime | None,
+        branch: str,
+        asked: ChangesAsked,
+    ) -> pa.RecordBatchReader:
+        """What changed in a branch: see `deltacompact.changes`."""
+        from deltacompact.change_feed.changes import branch_changes
+
+        return branch_changes(self._table(table_id), branch, from_, to, asked)
+
+    def difference(
+        self,
+        table_id: str,
+        from_: str | int | datetime | None,
+        to: str | int | datetime | None,
+        branch: str,
+        asked: ChangesAsked,
+    ) -> Difference:
+        """The same in numbers."""
+        from deltacompact.change_feed.changes import branch_changes
+        from deltacompact.change_feed.difference import difference
+
+        return branch_changes(self._table(table_id), branch, from_, to, asked, difference)
 
     def rollback(self, table_id: str, as_of: str | int | datetime, branch: str = MAIN) -> SnapshotMade:
         """Make an older snapshot the head of a branch: see `IcebergCatalogTable.rollback`."""

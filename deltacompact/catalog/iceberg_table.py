@@ -26,6 +26,8 @@ if TYPE_CHECKING:  # imported when they are used: `show` must not wait for them
     import pyarrow.dataset as ds
 
     from deltacompact.catalog.iceberg_calls import IcebergCalls, IcebergSelection
+    from deltacompact.change_feed.difference import Difference
+    from deltacompact.change_feed.request import Asked
     from deltacompact.iceberg.history import SnapshotMade
     from deltacompact.iceberg_modes.maintain.maintain import MaintainResult
     from deltacompact.iceberg_modes.plan import ModePlan
@@ -160,6 +162,31 @@ class IcebergCatalogTable:
         from deltacompact.iceberg.history import history
 
         return history(self._catalog.metadata(self._table_id), branch)
+
+    def changes(
+        self,
+        from_: str | int | datetime | None = None,
+        to: str | int | datetime | None = None,
+        branch: str = "main",
+        **asked: Unpack[Asked],
+    ) -> pa.RecordBatchReader:
+        """What changed after one snapshot, up to another: see `deltacompact.changes`."""
+        from deltacompact.change_feed.request import ChangesAsked
+
+        return self._catalog.change_feed(self._table_id, from_, to, branch, ChangesAsked(**asked))
+
+    def diff(
+        self,
+        from_: str | int | datetime | None = None,
+        to: str | int | datetime | None = None,
+        branch: str = "main",
+        *,
+        key: Sequence[str] | None = None,
+    ) -> Difference:
+        """What changed after one snapshot, up to another, in numbers: by type of change, and files."""
+        from deltacompact.change_feed.request import ChangesAsked
+
+        return self._catalog.difference(self._table_id, from_, to, branch, ChangesAsked(key=key))
 
     def rollback(self, as_of: str | int | datetime, branch: str = "main") -> SnapshotMade:
         """Make an older snapshot the head of a branch: a snapshot's id, or a time. Later commits are dropped.

@@ -39,6 +39,7 @@ def run(arguments: Sequence[str], limits: Limits = LIMITS) -> int:
 
 _MODULES = {
     "append": ("append",),
+    "changes": ("changes", "diff"),
     "compaction": ("plan", "compact"),
     "demo": ("demo",),
     "history": ("history", "rollback", "retract"),
@@ -91,8 +92,8 @@ def cli() -> None:
         deltacompact compact ./lake orders
         deltacompact export  ./lake orders now.parquet
 
-    show, read, export, history, rollback, plan, compact, maintain and validate also take an Iceberg catalog that
-    PyIceberg's configuration describes (.pyiceberg.yaml, PYICEBERG_CATALOG__PROD__URI):
+    show, read, export, changes, diff, history, rollback, plan, compact, maintain and validate also take an Iceberg
+    catalog that PyIceberg's configuration describes (.pyiceberg.yaml, PYICEBERG_CATALOG__PROD__URI):
 
     \b
         deltacompact compact iceberg://prod db.orders

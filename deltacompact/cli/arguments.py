@@ -38,8 +38,8 @@ def catalog_at(_: click.Context, __: click.Parameter, value: str) -> DeltaStream
     if value.startswith("iceberg://"):
         command = click.get_current_context().command.name
         raise InputError(
-            f"{command} does not take the Iceberg catalog {value}: show, read, export, history, rollback, plan, "
-            "compact, maintain and validate take one"
+            f"{command} does not take the Iceberg catalog {value}: show, read, export, changes, diff, history, "
+            "rollback, plan, compact, maintain and validate take one"
         )
     if os.path.isfile(value):
         raise InputError(f"CATALOG {value} is a file: name a folder, file:///path or s3://bucket/prefix")

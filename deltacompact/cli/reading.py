@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from deltacompact.base.errors import InputError
-from deltacompact.base.wording import counted, error_document
-from deltacompact.cli.answers import Failed, answer, answer_for_partitions, for_each, json_row, say
+from deltacompact.base.wording import counted
+from deltacompact.cli.answers import answer, answer_for_partitions, for_each
 from deltacompact.cli.arguments import (
     PARTITION_HELP,
     any_catalog_argument,
@@ -22,6 +22,7 @@ from deltacompact.cli.arguments import (
     partition_option,
     table_argument,
 )
+from deltacompact.cli.printed_rows import print_rows
 from deltacompact.cli.sections import (
     WithSections,
     delta_stream_option,
@@ -80,40 +81,7 @@ def read(
     """
     chosen = {**_where(catalog, options), "columns": list(columns) or None, "as_of": as_of}
     reader = catalog.scan(table, **chosen)
-    if as_json:
-        _print_document(_rows(reader, limit))
-    else:
-        for row in _rows(reader, limit):
-            say(json_row(row))
-
-
-def _rows(reader: Any, limit: int | None) -> Iterator[dict[str, Any]]:
-    from deltacompact.cli.printed_values import printed_rows
-
-    if limit == 0:
-        return
-    for batch in reader:
-        yield from printed_rows(batch.slice(0, limit))
-        limit = None if limit is None else limit - min(limit, batch.num_rows)
-        if limit == 0:
-            return
-
-
-def _print_document(rows: Iterator[dict[str, Any]]) -> None:
-    """Print the document row by row. It is complete JSON even if reading fails halfway."""
-    first = next(rows, None)  # errors in the request are raised before anything is printed
-    say('{"rows": [')
-    try:
-        if first is not None:
-            say(json_row(first), end="")
-        for row in rows:
-            say(",\n" + json_row(row), end="")
-    except BrokenPipeError:
-        raise
-    except Exception as error:
-        say(f'],\n"error": {json_row(error_document(error))}}}')
-        raise Failed(error) from error
-    say("]}")
+    print_rows(reader, as_json, limit)
 
 
 @click.command(cls=WithSections)

@@ -35,14 +35,16 @@ def state_as_of(catalog: Streams, table_id: str, partition: Partition, as_of: st
     last commit counts that is not later. Raises NotFoundError where no version fits, several do, or a file is missing.
     """
     chain = list(catalog.log(table_id, partition).chain())
-    moment = moment_of(as_of)
-    if moment is not None:
-        state = _state_at(chain, milliseconds_of(moment))
-    else:
-        state = _state_named(chain, str(as_of), f"table {table_id!r}, partition {partition}")
+    state = state_in(chain, as_of, f"table {table_id!r}, partition {partition}")
     if state.sealed:
-        _refuse_missing(catalog, table_id, partition, chain, state)
+        refuse_missing(catalog, table_id, partition, chain, state)
     return state
+
+
+def state_in(chain: Sequence[StreamState], as_of: str | datetime, where: str) -> StreamState:
+    """The same, of a chain of versions, whether or not its files are there. `where` names the stream in errors."""
+    moment = moment_of(as_of)
+    return _state_named(chain, str(as_of), where) if moment is None else _state_at(chain, milliseconds_of(moment))
 
 
 def _state_named(chain: Sequence[StreamState], version: str, where: str) -> StreamState:
@@ -62,9 +64,10 @@ def _state_at(chain: Sequence[StreamState], time_ms: int) -> StreamState:
     return replace(state, commits=Commits(state.commits[: known[-1] + 1 if known else 0]))
 
 
-def _refuse_missing(
+def refuse_missing(
     catalog: Streams, table_id: str, partition: Partition, chain: Sequence[StreamState], state: StreamState
 ) -> None:
+    """Raise NotFoundError where a file of a state is missing, and name the oldest version that is left."""
     files = StreamFiles(catalog.store, catalog.log(table_id, partition).paths)
     if not (missing := files.missing_of(state)):
         return

@@ -29,6 +29,7 @@ from deltacompact.iceberg.marks.finding import Finder, Sizes
 from deltacompact.iceberg.running import Tasks
 from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg.table.parquet_files import by_field_id, opened_each
+from deltacompact.iceberg.table.row_lineage import with_lineage
 from deltacompact.index.live_bitmaps import live_mask, read_masks
 from deltacompact.reading.parts import TablePart
 from deltacompact.storage.objects import ObjectStore
@@ -36,6 +37,7 @@ from deltacompact.storage.objects import ObjectStore
 Bits = npt.NDArray[np.uint8]
 """One bit for each row of a file, the least significant first."""
 
+_LINEAGE = with_lineage(pa.schema([]))
 _UNPACKED = 4
 """How many times as large rows are in memory as in a file."""
 
@@ -92,7 +94,8 @@ class LiveReader:
 
     def _finder(self, columns: pa.Schema, folder: str, executor: LocalExecutor | None = None) -> Finder:
         tasks = Tasks(self.store, executor or LocalExecutor(Settings(executor="local", local_threads=1)))
-        return Finder(tasks, replace(self.metadata, schema=columns), self.limits, self.sizes, folder)
+        of_table = pa.schema([column for column in columns if column.name not in _LINEAGE.names])
+        return Finder(tasks, replace(self.metadata, schema=of_table), self.limits, self.sizes, folder)
 
     def parts(self, files: Sequence[LiveFile], columns: pa.Schema) -> list[TablePart]:
         """The live rows of each file with these columns, which have field ids, to be read when they are asked for."""

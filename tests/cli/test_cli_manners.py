@@ -62,6 +62,8 @@ JSON_CALLS = {
     "show --versions": ["show", "LAKE", "t", "--versions"],
     "publish": ["publish", "LAKE", "t"],
     "history": ["history", "LAKE", "t"],
+    "changes": ["changes", "LAKE", "t"],
+    "diff": ["diff", "LAKE", "t", "0"],
     "check": ["check", "LAKE", "t"],
     "rehash": ["rehash", "LAKE", "t", "--hash-buckets", "3"],
     "vacuum": ["vacuum", "LAKE", "t"],

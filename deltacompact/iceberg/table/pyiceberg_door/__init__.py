@@ -17,6 +17,7 @@ creating       tables and columns that we make ourselves
 commits        requirements and updates of a commit, and its outcome
 version_3      metadata of version 3, which PyIceberg reads but does not write
 where          expressions about files
+row_filters    expressions about rows
 partitions     in which partition of another spec a file lies
 transforms     partition values of rows, computed by pyiceberg-core
 metrics        column counts and bounds of a Parquet file

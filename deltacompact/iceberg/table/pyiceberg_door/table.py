@@ -188,6 +188,12 @@ class IcebergTable:
         """
         return partition_in_spec(spec_id, self._table.metadata, self.metadata.table_id)
 
+    def field_ids(self, snapshot: Snapshot) -> frozenset[int]:
+        """The ids of the columns that the table had when a snapshot was committed; today's, where it does not say."""
+        schemas = {schema.schema_id: schema for schema in self._table.metadata.schemas}
+        found = schemas.get(snapshot.schema_id) if snapshot.schema_id is not None else None
+        return frozenset((found or self._table.metadata.schema()).field_ids)
+
     @property
     def counted_for_nan(self) -> Mapping[str, int]:
         """The field ids of columns whose NaN are to be counted, by path in a Parquet file with today's names."""

@@ -1,0 +1,10 @@
+"""The change feed: which rows came, went and changed between two versions or snapshots of a table.
+
+feed            the net change of some candidates, row by row; start here
+candidates      rows of one file that may have come or gone        row_digests    rows that are equal
+cancelling      rows on both sides are no change                   pairing        updates, by key
+columns         what is said of each row
+iceberg         the candidates of an Iceberg branch                delta_streams  those of a stream
+changes         of a table of either kind                          request        what users ask for
+difference      the same in numbers                                steps          a commit and its candidates
+"""

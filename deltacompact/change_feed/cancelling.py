@@ -1,0 +1,144 @@
+"""Rows that are on both sides are no change: they were copied, moved, or written again as they were.
+
+removed    b.parquet    1 x    2 y    3 z
+added      d.parquet    1 x    2 Y    3 z           left: removed 2 y, added 2 Y
+
+Rows become entries, digest and place, of 32 bytes. What does not fit the memory is divided by digest, and lies in a
+folder of this machine. Of equal rows, as many are left on one side as it has more than the other.
+"""
+
+from __future__ import annotations
+
+import secrets
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltacompact import _kernels
+from deltacompact.change_feed.candidates import Candidates, Numbers
+from deltacompact.change_feed.row_digests import Digests
+from deltacompact.iceberg.deletes.ranges import read_batch, write_by_bucket
+from deltacompact.index.entries import Entries, fields, none
+from deltacompact.index.keys import DIGEST_BYTES, POINTER_BYTES
+from deltacompact.storage.local import LocalStore
+
+ENTRY_BYTES = DIGEST_BYTES + POINTER_BYTES
+_HELD = 4
+"""How many times as much memory as the entries themselves sorting them takes."""
+_CHUNK = 1 << 20
+"""Entries that are divided at a time."""
+
+Identified = Callable[[Candidates], Iterator[tuple[Numbers, Digests]]]
+"""The rows of candidates: their numbers in the file, and the digest of what identifies them."""
+
+
+def uncancelled(candidates: Sequence[Candidates], identified: Identified, memory_bytes: int) -> list[Candidates]:
+    """The candidates without the rows that the other side has, too."""
+    rows = sum(one.count for one in candidates)
+    buckets = max(1, -(-rows * ENTRY_BYTES * _HELD // memory_bytes))
+    entries = _entries(candidates, identified)
+    kept = [_left([*entries], candidates)] if buckets == 1 else _by_bucket(entries, candidates, buckets)
+    return list(_shrunk(candidates, list(kept)))
+
+
+def _entries(candidates: Sequence[Candidates], identified: Identified) -> Iterator[Entries]:
+    for ordinal, one in enumerate(candidates):
+        for numbers, digests in identified(one):
+            no_sort_keys = np.empty((len(numbers), 0), np.uint8)
+            yield _kernels.pack_entries(digests, no_sort_keys, ordinal, numbers.astype(np.uint64))
+
+
+def _by_bucket(entries: Iterator[Entries], candidates: Sequence[Candidates], buckets: int) -> Iterator[_Places]:
+    with tempfile.TemporaryDirectory(prefix="deltacompact-") as folder:
+        store, paths, waiting, count = LocalStore(folder), list[str](), list[Entries](), 0
+
+        def write() -> None:
+            paths.append(f"entries-{len(paths)}.arrow")
+            write_by_bucket(store, paths[-1], waiting, ENTRY_BYTES, buckets)
+
+        for part in entries:
+            waiting.append(part)
+            count += len(part)
+            if count >= _CHUNK:
+                write()
+                waiting, count = [], 0
+        write()
+        for bucket in range(buckets):
+            yield _left([*read_batch(store, paths, bucket, ENTRY_BYTES)], candidates)
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Rows that are left: the ordinals of their candidates, and their numbers in the files."""
+
+    ordinals: npt.NDArray[np.uint32]
+    numbers: npt.NDArray[np.int64]
+
+
+def _left(parts: Sequence[Entries], candidates: Sequence[Candidates]) -> _Places:
+    entries = fields(np.concatenate([none(ENTRY_BYTES), *parts]))
+    sides = np.array([one.is_added for one in candidates], bool)[entries["file"]]
+    raw = np.frombuffer(entries.tobytes(), np.uint8).reshape(-1, ENTRY_BYTES)[:, :16]
+    kept = unmatched(np.ascontiguousarray(raw).view(">u8").astype(np.uint64), sides)
+    return _Places(entries["file"][kept], entries["row"][kept].astype(np.int64))
+
+
+def unmatched(digests: npt.NDArray[np.uint64], sides: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Which rows have no partner of the same digest (n, 2) on the other side."""
+    order, groups, ranks, partners = ranked(digests, sides)
+    kept = np.empty(len(sides), bool)
+    kept[order] = ranks >= partners[groups]
+    return kept
+
+
+def ranked(
+    digests: npt.NDArray[np.uint64], sides: npt.NDArray[np.bool_]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Rows in the order of digest and side; of each its group, and its rank among those of its side there.
+
+    The last is, of each group, how many pairs it has: rows of a lesser rank have a partner.
+    """
+    order = np.lexsort((sides, digests[:, 1], digests[:, 0]))
+    ordered, of_side = digests[order], sides[order].astype(np.int64)
+    begins = np.ones(len(order), bool)
+    begins[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    groups = np.cumsum(begins) - 1
+    slots = 2 * groups + of_side
+    counts = np.bincount(slots, minlength=2 * (int(groups[-1]) + 1) if len(groups) else 0)
+    starts = np.cumsum(counts) - counts
+    ranks = np.arange(len(order)) - starts[slots]
+    return order, groups, ranks, counts.reshape(-1, 2).min(axis=1)
+
+
+def _shrunk(candidates: Sequence[Candidates], kept: Sequence[_Places]) -> Iterator[Candidates]:
+    ordinals = np.concatenate([part.ordinals for part in kept])
+    numbers = np.concatenate([part.numbers for part in kept])
+    order = np.argsort(ordinals, kind="stable")
+    bounds = np.searchsorted(ordinals[order], np.arange(len(candidates) + 1))
+    for ordinal, one in enumerate(candidates):
+        own = numbers[order[bounds[ordinal] : bounds[ordinal + 1]]]
+        if len(own):
+            yield one.only(own)
+
+
+def lineage_digests(one: Candidates) -> Iterator[tuple[Numbers, Digests]]:
+    """Row id and number of the last change as digests; where they are unknown, random ones, which equal no other."""
+    tables = one.file.lineage(one.bits)
+    for numbers, table in tables if tables is not None else ():
+        digests = np.frombuffer(secrets.token_bytes(len(numbers) * DIGEST_BYTES), np.uint8).reshape(-1, DIGEST_BYTES)
+        known = np.asarray(pc.and_(table.column(0).is_valid(), table.column(1).is_valid()))
+        digests = np.where(known[:, None], _numbers_as_digests(table), digests)
+        yield numbers, np.ascontiguousarray(digests)
+
+
+def _numbers_as_digests(table: pa.Table) -> Digests:
+    digests = np.zeros((table.num_rows, DIGEST_BYTES), np.uint8)
+    for place in range(2):
+        values = np.asarray(pc.fill_null(table.column(place), 0), np.int64)
+        digests[:, 8 * place : 8 * place + 8] = values.astype(">i8").view(np.uint8).reshape(-1, 8)
+    return digests

@@ -1,0 +1,64 @@
+"""The change feed of a table of either kind: what `deltacompact changes` prints.
+
+changes(catalog, "orders", "1")                              since version 1: net, deltas that wait included
+changes(prod, "db.orders", "2026-11-22", per_commit=True)    of each commit since that day
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import pyarrow as pa
+
+from deltacompact.base.errors import InputError
+from deltacompact.base.model import Partition
+from deltacompact.base.moments import moment_of
+from deltacompact.change_feed.request import ChangeRange, ChangesAsked, changes_of
+
+if TYPE_CHECKING:
+    from deltacompact.delta_streams.streams import Streams
+    from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
+
+
+Answer = TypeVar("Answer")
+Asking = Callable[[str, Sequence[ChangeRange], pa.Schema, ChangesAsked], Answer]
+"""`changes_of`, or `difference`."""
+
+
+def stream_changes(
+    catalog: Streams,
+    table_id: str,
+    from_: str | datetime | None,
+    to: str | datetime | None,
+    partition: Mapping[str, Any] | Partition | None,
+    asked: ChangesAsked,
+    asking: Asking[Answer] = changes_of,
+) -> Answer:
+    """The changes of one partition, or of all, one after the other."""
+    from deltacompact.change_feed.delta_streams import StreamRange, joined
+
+    table = catalog.described(table_id)
+    if partition is None and table.partition_keys:
+        for end in (from_, to):
+            if end is not None and moment_of(end) is None:
+                raise InputError(f"version {end!r}: each partition has its own versions, name a partition or a time")
+    chosen = catalog.chosen(table_id, partition)
+    ranges = [StreamRange.of(catalog, table_id, one, from_, to) for one in chosen]
+    return asking(table_id, ranges, joined([one.columns for one in ranges]), asked)
+
+
+def branch_changes(
+    table: IcebergTable,
+    branch: str,
+    from_: str | int | datetime | None,
+    to: str | int | datetime | None,
+    asked: ChangesAsked,
+    asking: Asking[Answer] = changes_of,
+) -> Answer:
+    """The changes of a branch."""
+    from deltacompact.change_feed.iceberg import SnapshotRange
+
+    found = SnapshotRange.of(table, branch, from_, to)
+    return asking(table.metadata.table_id, [found], found.columns, asked)

@@ -1,0 +1,241 @@
+"""What may have changed in a stream between two versions or moments, and the commits in between.
+
+from 1     a: 0 1 2 live      b: all           deltas 80, 90          as version 1 was when it was sealed
+to now     a: 0   2 live      b: all     c     delta 95
+
+Live rows are found as a reader finds them: from the index and the keys of the deltas. Compacted files are opened only
+if rows of theirs came or went. A sealed version has the rows with which its successor begins, if that is its
+compaction, and fewer files differ from there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+import numpy as np
+import pyarrow as pa
+
+from deltacompact.base.errors import InputError
+from deltacompact.base.limits import ReadLimits
+from deltacompact.base.model import ContentType, DataFile, Partition, Table
+from deltacompact.base.numbers import UNNUMBERED
+from deltacompact.change_feed.candidates import Bits, Candidates, Numbers, changed
+from deltacompact.change_feed.columns import ChangeCommit
+from deltacompact.change_feed.steps import ChangeStep
+from deltacompact.delta_streams.log.log import genesis_state
+from deltacompact.delta_streams.log.state import StreamState
+from deltacompact.delta_streams.log.tokens import Commits
+from deltacompact.delta_streams.retained import refuse_missing, state_in
+from deltacompact.delta_streams.scan import with_keys_of
+from deltacompact.delta_streams.snapshots import everything
+from deltacompact.delta_streams.streams import Streams, stream_files
+from deltacompact.index.live_bitmaps import live_bits, live_mask
+from deltacompact.reading.live_rows import live_sources, schema_of
+from deltacompact.storage.objects import ObjectStore
+from deltacompact.tabular import files, schemas
+
+_UNPACKED = 4
+"""How many times as large rows are in memory as in a file, where the log does not say."""
+
+AsOf = str | datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class StreamFileRows:
+    """Rows of a file of a stream."""
+
+    store: ObjectStore
+    file: DataFile
+    partition: Partition
+    limits: ReadLimits
+
+    @property
+    def rows(self) -> int:
+        return self.file.rows
+
+    @property
+    def row_bytes(self) -> int:
+        return 1 + (self.file.decoded_bytes or self.file.bytes * _UNPACKED) // max(1, self.rows)
+
+    @property
+    def path(self) -> str:
+        return self.file.path
+
+    def tables(self, columns: pa.Schema, bits: Bits | None) -> Iterator[tuple[Numbers, pa.Table]]:
+        wanted = np.ones(self.rows, bool) if bits is None else live_mask(bits, self.rows)
+        places = np.flatnonzero(wanted)
+        if not len(places):
+            return
+        rows = int(places[0]), int(places[-1]) + 1
+        for first, table in files.read(self.store, self.file, columns.names, rows, self.limits):
+            own = wanted[first : first + table.num_rows]
+            if own.any():
+                kept = schemas.align(table.filter(pa.array(own)), columns, self.partition, self.path)
+                yield np.flatnonzero(own) + first, kept
+
+    def lineage(self, bits: Bits | None) -> None:
+        return None
+
+
+@dataclass(slots=True)
+class StreamRange:
+    """The commits of a partition after `begin` up to `end`. `chain` has the versions of the stream."""
+
+    catalog: Streams
+    table: Table
+    partition: Partition
+    chain: tuple[StreamState, ...]
+    begin: StreamState
+    end: StreamState
+    _known: tuple[StreamState, _Lives] | None = field(default=None, repr=False)
+
+    @classmethod
+    def of(cls, catalog: Streams, table_id: str, partition: Partition, from_: AsOf, to: AsOf) -> StreamRange:
+        """Raises NotFoundError for a version that is not there, or whose files are gone."""
+        chain = list(catalog.log(table_id, partition).chain())
+        where = f"table {table_id!r}, partition {partition}"
+        end = chain[-1] if to is None else state_in(chain, to, where)
+        begin = genesis_state() if from_ is None else _continued(chain, state_in(chain, from_, where))
+        for state in (begin, end):
+            if state.version != chain[-1].version and stream_files(state):
+                refuse_missing(catalog, table_id, partition, chain, state)
+        table = with_keys_of(catalog, catalog.described(table_id), chain)
+        return cls(catalog, table, partition, tuple(chain), begin, end)
+
+    @property
+    def columns(self) -> pa.Schema:
+        """Those of both ends, and of the versions between them."""
+        return joined([self._schema(state) for state in (self.begin, *self._between_ends(), self.end)])
+
+    def _between_ends(self) -> tuple[StreamState, ...]:
+        """The versions from that of the beginning to the one before the end's."""
+        names = [state.version for state in self.chain]
+        return self.chain[names.index(self.begin.version) : names.index(self.end.version)]
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The primary key, without what the partition says."""
+        primary = self.table.keys.primary if self.table.keys else ()
+        return tuple(name for name in primary if name not in self.table.partition_keys)
+
+    def lacking(self, name: str) -> str | None:
+        """Which end has rows, and no such column."""
+        for words, state in (("the beginning", self.begin), ("the end", self.end)):
+            if stream_files(state) and name not in self._schema(state).names:
+                return words
+        return None
+
+    def _schema(self, state: StreamState) -> pa.Schema:
+        return schema_of(everything(self.table.table_id, self.partition, state))
+
+    def files(self) -> tuple[frozenset[str], frozenset[str]]:
+        """The files of both ends, of deltas too."""
+        before, after = (frozenset(file.path for file in stream_files(state)) for state in (self.begin, self.end))
+        return before, after
+
+    def net(self) -> list[ChangeStep]:
+        """One step: all that may have changed."""
+        last = self.end.commits[-1] if self.end.commits else None
+        time_ms = last.time_ms if last else self.end.opened.time_ms or None
+        commit = ChangeCommit(0, self.end.last_position, time_ms)
+        return [ChangeStep(commit, lambda: list(self._between(self.begin, self.end)))]
+
+    def commits(self) -> list[ChangeStep]:
+        """A step for each commit, and for each rollback, restatement or retraction."""
+        ends = self.begin, _continued(self.chain, self.end)
+        numbers = [(state.opened.number, len(state.commits)) for state in ends]
+        if numbers[0] > numbers[1]:
+            raise InputError(f"table {self.table.table_id!r}: the feed ends before it begins: ask for the net change")
+        return [
+            ChangeStep(replace(commit, ordinal=ordinal), lambda pair=pair: list(self._between(*pair)))  # type: ignore[misc]
+            for ordinal, (pair, commit) in enumerate(self._pairs())
+        ]
+
+    def _pairs(self) -> Iterator[tuple[tuple[StreamState, StreamState], ChangeCommit]]:
+        """The states before and after each commit. A compaction changes no row."""
+        names = [state.version for state in self.chain]
+        first, last = names.index(self.begin.version), names.index(self.end.version)
+        before = self.begin
+        for number in range(first, last + 1):
+            version = self.end if number == last else self.chain[number]
+            known = {commit.commit_id for commit in self.chain[number - 1].commits} if number else set()
+            count = sum(commit.commit_id in known for commit in version.commits)
+            if number == first:
+                count = len(before.commits)
+            elif version.commits and version.commits[0].commit_id == version.opened.lineage:
+                count = 1  # a restatement
+            start = replace(version, commits=Commits(version.commits[:count]))
+            same = number != first and version.opened.lineage == before.lineage and version.opened.taken_out is None
+            if not same and (start.retracted != before.retracted or number != first):
+                yield (before, start), ChangeCommit(0, version.opened.last_position, version.opened.time_ms or None)
+            before = start
+            for commit in version.commits[count:]:
+                after = replace(version, commits=before.commits.plus([commit]))
+                yield (before, after), ChangeCommit(0, commit.last_position, commit.time_ms)
+                before = after
+
+    def _between(self, before: StreamState, after: StreamState) -> Iterator[Candidates]:
+        lived, lives = self._lives(before), self._lives(after)
+        for name in dict.fromkeys([*lived, *lives]):
+            (former, was), (file, now) = lived.get(name, (None, None)), lives.get(name, (None, None))
+            stored = file or former
+            assert stored is not None
+            rows = StreamFileRows(self.catalog.store, stored, self.partition, self.catalog.read_limits)
+            if former is not None and file is not None:
+                yield from changed(rows, was, now)
+            elif stored.rows:
+                yield Candidates(rows, file is not None, now if file is not None else was)
+
+    def _lives(self, state: StreamState) -> _Lives:
+        """The files with live rows. The last answer is kept: one commit ends where the next begins."""
+        if self._known is None or self._known[0] is not state:
+            self._known = state, self._found(state)
+        return self._known[1]
+
+    def _found(self, state: StreamState) -> _Lives:
+        snapshot = everything(self.table.table_id, self.partition, state)
+        store = self.catalog.store
+        if self.table.keys is not None and snapshot.deltas:
+            sources = live_sources(store, snapshot, self.table, self.catalog.read_limits)
+            return _named((source.file, bits) for source, bits in sources)
+        upserts = [file for delta in snapshot.deltas if delta.operation == "upsert" for file in delta.files]
+        compacted = list(snapshot.base.files) if snapshot.base else []
+        return _named((file, live_bits(store, file)) for file in [*compacted, *upserts])
+
+
+_Lives = dict[tuple[str, int], tuple[DataFile, Bits | None]]
+"""Files with live rows by path, and how often it was there before: a file may have been appended twice."""
+
+
+def _named(found: Iterator[tuple[DataFile, Bits | None]]) -> _Lives:
+    times: Counter[str] = Counter()
+    lives: _Lives = {}
+    for file, bits in found:
+        lives[file.path, times[file.path]] = file, bits
+        times[file.path] += 1
+    return lives
+
+
+def joined(found: Sequence[pa.Schema]) -> pa.Schema:
+    """The columns of several schemas. Raises SchemaError where two do not fit."""
+    described = [DataFile(UNNUMBERED, "its versions", ContentType.PARQUET, 1, 0, each) for each in found]
+    return schemas.unmarked(schemas.union(described))
+
+
+def _continued(chain: Sequence[StreamState], state: StreamState) -> StreamState:
+    """The state that has the same rows in the fewest files of today: the beginning of the version after it."""
+    place = next(number for number, one in enumerate(chain) if one.version == state.version)
+    while state.sealed and len(state.commits) == len(chain[place].commits):
+        successor = chain[place + 1]
+        if successor.opened.taken_out is not None or successor.opened.lineage != state.lineage:
+            break
+        known = {commit.commit_id for commit in state.commits}
+        carried = [commit for commit in successor.commits if commit.commit_id in known]
+        state = replace(successor, commits=Commits(carried), retracted=state.retracted)
+        place += 1
+        if len(carried) != len(successor.commits) or state.retracted != successor.retracted:
+            break
+    return state

@@ -1,0 +1,72 @@
+"""The net change of some candidates, row by row.
+
+candidates     what may have come or gone                 removed 1 x, 2 y, 3 z      added 1 x, 2 Y
+cancelled      by row lineage (version 3), then by the digest of the row             1 x
+paired         by key                                     update 2: y -> Y           delete 3 z
+
+The feed is that of `SELECT columns FROM table WHERE filter`: a row that begins to match is an insert, and one that
+changed in other columns only is no change. It accounts for exactly the difference, as EXCEPT ALL finds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from deltacompact.change_feed.cancelling import lineage_digests, uncancelled
+from deltacompact.change_feed.candidates import Candidates, Numbers
+from deltacompact.change_feed.columns import CODES, ChangeCommit, ChangeType, told
+from deltacompact.change_feed.pairing import paired
+from deltacompact.change_feed.row_digests import Digests, row_digests
+from deltacompact.reading.selection import Selected
+
+MEMORY_BYTES = 512 << 20
+"""What a feed may hold; more is divided, and lies in a folder of this machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """What is asked of the changes: columns and filter, the key of a row (empty: none), whether befores are wanted.
+
+    `selected` reads the key's columns, too.
+    """
+
+    selected: Selected
+    key: tuple[str, ...] = ()
+    before: bool = False
+    memory_bytes: int = MEMORY_BYTES
+
+    def changes(self, candidates: Sequence[Candidates], commit: ChangeCommit) -> Iterator[pa.Table]:
+        """The net change, as tables of `feed_schema`."""
+        if _both_sides(candidates):
+            if all(one.file.lineage(one.bits) is not None for one in candidates):
+                candidates = uncancelled(candidates, lineage_digests, self.memory_bytes)
+            candidates = uncancelled(candidates, self._digests, self.memory_bytes)
+        if self.key and _both_sides(candidates):
+            yield from self._updates(candidates, commit)
+            return
+        for one in sorted(candidates, key=lambda one: one.is_added):
+            kind = ChangeType.INSERT if one.is_added else ChangeType.DELETE
+            for _, table in one.tables(self.selected):
+                if table.num_rows:
+                    yield told(table.select(self.selected.wanted.names), kind, commit)
+
+    def _updates(self, candidates: Sequence[Candidates], commit: ChangeCommit) -> Iterator[pa.Table]:
+        for rows, kinds in paired(candidates, self.selected, self.key, self.memory_bytes):
+            if not self.before:
+                kept = kinds != CODES[ChangeType.UPDATE_BEFORE]
+                rows, kinds = rows.filter(pa.array(kept)), kinds[kept]
+            yield told(rows.select(self.selected.wanted.names), kinds, commit)
+
+    def _digests(self, one: Candidates) -> Iterator[tuple[Numbers, Digests]]:
+        names = list(dict.fromkeys([*self.selected.wanted.names, *self.key]))
+        for numbers, table in one.tables(self.selected):
+            if len(numbers):
+                yield np.asarray(numbers), row_digests(table.select(names), one.file.path)
+
+
+def _both_sides(candidates: Sequence[Candidates]) -> bool:
+    return len({one.is_added for one in candidates}) == 2

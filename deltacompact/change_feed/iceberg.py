@@ -1,0 +1,252 @@
+"""What may have changed in an Iceberg branch between two snapshots, and the commits in between.
+
+from 7     8 append      added files
+           9 replace     no change, by definition: what is before and after it is compared apart
+           10 delete     files with other deletes: their live bitmaps are compared
+to 10
+
+A file with the same deletes at both ends is never opened. Whatever else may apply to a file is resolved as `convert`
+does it: equality deletes by the digests of keys, vectors and position deletes as bitmaps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import pyarrow as pa
+
+from deltacompact.base.errors import InputError, NotFoundError
+from deltacompact.base.moments import moment_of
+from deltacompact.change_feed.candidates import Bits, Candidates, Numbers, changed
+from deltacompact.change_feed.columns import ChangeCommit
+from deltacompact.change_feed.steps import ChangeStep
+from deltacompact.iceberg.as_of import snapshot_as_of
+from deltacompact.iceberg.deletes.matching import DeleteIndex, Deletes, FileScanTask
+from deltacompact.iceberg.live_rows import LiveFile, LiveReader
+from deltacompact.iceberg.table.content_files import ContentFile, Entry
+from deltacompact.iceberg.table.metadata import MAIN, Snapshot, TableMetadata
+from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.iceberg.table.row_lineage import LAST_UPDATED, ROW_ID, has_lineage
+from deltacompact.iceberg.table.table_state import StateReader, TableState
+from deltacompact.tabular import schemas
+
+AsOf = str | int | datetime | None
+_UNPACKED = 4
+"""How many times as large rows are in memory as in a file."""
+_LINEAGE = pa.schema([ROW_ID, LAST_UPDATED])
+
+
+@dataclass(frozen=True, slots=True)
+class DataFileRows:
+    """Rows of a data file."""
+
+    live: LiveReader
+    task: FileScanTask
+
+    @property
+    def rows(self) -> int:
+        return self.task.entry.file.rows
+
+    @property
+    def row_bytes(self) -> int:
+        return 1 + self.task.entry.file.file_bytes * _UNPACKED // max(1, self.rows)
+
+    @property
+    def path(self) -> str:
+        return self.task.entry.file.path
+
+    def tables(self, columns: pa.Schema, bits: Bits | None) -> Iterator[tuple[Numbers, pa.Table]]:
+        by_id = pa.schema([self.live.metadata.schema.field(name) for name in columns.names])
+        for numbers, table in self.live.numbered(self.live.scan(self.task, by_id), by_id, bits):
+            yield numbers, pa.Table.from_arrays(table.columns, schema=columns)
+
+    def lineage(self, bits: Bits | None) -> Iterator[tuple[Numbers, pa.Table]] | None:
+        if not has_lineage(self.live.metadata) or self.task.entry.file.first_row_id is None:
+            return None
+        return self.live.numbered(self.live.scan(self.task, _LINEAGE), _LINEAGE, bits)
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotRange:
+    """The snapshots of a branch after `begin` (None: from its beginning) up to `end`, as far as they are known.
+
+    `path` has them in order, and is empty where `end` does not descend from `begin`. `may_match`: whether a file may
+    have rows that anybody wants.
+    """
+
+    table: IcebergTable
+    branch: str
+    begin: Snapshot | None
+    end: Snapshot | None
+    path: tuple[Snapshot, ...]
+    may_match: Callable[[ContentFile], bool] = lambda file: True
+
+    @classmethod
+    def of(cls, table: IcebergTable, branch: str = MAIN, from_: AsOf = None, to: AsOf = None) -> SnapshotRange:
+        """Raises NotFoundError for a snapshot that is not there."""
+        metadata = table.metadata
+        head = metadata.branch(branch)
+        end = head if to is None else snapshot_as_of(metadata, to, branch)
+        begin = None if from_ is None else _begin(metadata, from_, branch)
+        return cls(table, branch, begin, end, tuple(_path(metadata, begin, end)))
+
+    @property
+    def columns(self) -> pa.Schema:
+        """Today's columns."""
+        return schemas.unmarked(self.table.metadata.schema)
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The names of the identifier fields; none where the table has none, or where one lies inside of a struct."""
+        metadata = self.table.metadata
+        names = {number: column.field.name for number, column in metadata.columns.items() if column.is_top_level}
+        found = tuple(names[number] for number in metadata.identifier_ids if number in names)
+        return found if len(found) == len(metadata.identifier_ids) else ()
+
+    def lacking(self, name: str) -> str | None:
+        """Which snapshot, at either end, has a schema without such a column of today."""
+        number = next(number for number, column in self.table.metadata.columns.items() if column.field.name == name)
+        for snapshot in (self.begin, self.end):
+            if snapshot is not None and number not in self.table.field_ids(snapshot):
+                return f"snapshot {snapshot.snapshot_id}"
+        return None
+
+    def files(self) -> tuple[frozenset[str], frozenset[str]]:
+        """The data files and delete files of both ends."""
+        states = [self._reader.at(self.table.metadata, self.branch, snapshot) for snapshot in (self.begin, self.end)]
+        before, after = (frozenset(entry.file.path for entry in (*one.data, *one.deletes)) for one in states)
+        return before, after
+
+    def net(self) -> list[ChangeStep]:
+        """One step: all that may have changed."""
+        if self.end is None or self.begin == self.end:
+            return []
+        commit = ChangeCommit(0, self.end.snapshot_id, self.end.timestamp_ms)
+        return [ChangeStep(commit, lambda: list(self._of_segments()))]
+
+    def commits(self) -> list[ChangeStep]:
+        """A step for each commit that may have changed rows. Raises InputError where they are not all there."""
+        if self.end is None or self.begin == self.end:
+            return []
+        if not self.path:
+            raise InputError(
+                f"{self.table.metadata.table_id}: snapshot {self.end.snapshot_id} does not descend from "
+                f"{self.begin.snapshot_id if self.begin else 'an empty table'} by snapshots that are left: ask for the "
+                "net change"
+            )
+        reader, pairs = self._reader, list(zip((self.begin, *self.path), self.path, strict=False))
+        changing = [(before, after) for before, after in pairs if not _is_replace(after)]
+        return [
+            ChangeStep(
+                ChangeCommit(ordinal, after.snapshot_id, after.timestamp_ms),
+                lambda before=before, after=after: list(self._between(reader, before, after)),  # type: ignore[misc]
+            )
+            for ordinal, (before, after) in enumerate(changing)
+        ]
+
+    @property
+    def _reader(self) -> StateReader:
+        return StateReader(self.table.store)
+
+    def _of_segments(self) -> Iterator[Candidates]:
+        """Of each stretch without a `replace`."""
+        reader, before, last = self._reader, self.begin, self.begin
+        for snapshot in self.path:
+            if _is_replace(snapshot):
+                yield from self._between(reader, before, last)
+                before = snapshot
+            last = snapshot
+        yield from self._between(reader, before, self.end)
+
+    def _between(self, reader: StateReader, before: Snapshot | None, after: Snapshot | None) -> Iterator[Candidates]:
+        if before == after:
+            return
+        states = [reader.at(self.table.metadata, self.branch, snapshot) for snapshot in (before, after)]
+        live = LiveReader(self.table.store, self.table.metadata)
+        yield from candidates_between(live, states[0], states[1], self.may_match)
+
+
+def _begin(metadata: TableMetadata, from_: str | int | datetime, branch: str) -> Snapshot | None:
+    """The snapshot after which changes count. A time before the first one is the empty table."""
+    try:
+        return snapshot_as_of(metadata, from_, branch)
+    except NotFoundError:
+        ancestors = list(metadata.ancestors(metadata.branch(branch)))
+        is_whole = not ancestors or ancestors[-1].parent_id is None
+        if isinstance(from_, int) or moment_of(from_) is None or not is_whole:
+            raise
+        return None
+
+
+def _path(metadata: TableMetadata, begin: Snapshot | None, end: Snapshot | None) -> list[Snapshot]:
+    """The snapshots after `begin` up to `end`, the oldest first; empty where they are not all there."""
+    found: list[Snapshot] = []
+    for snapshot in metadata.ancestors(end):
+        if begin is not None and snapshot.snapshot_id == begin.snapshot_id:
+            return found[::-1]
+        found.append(snapshot)
+    is_whole = begin is None and found and found[-1].parent_id is None
+    return found[::-1] if is_whole else []
+
+
+def _is_replace(snapshot: Snapshot) -> bool:
+    return snapshot.summary.get("operation") == "replace"
+
+
+def candidates_between(
+    live: LiveReader, before: TableState, after: TableState, may_match: Callable[[ContentFile], bool]
+) -> Iterator[Candidates]:
+    """The rows of files that only one side has, or that have other deletes there."""
+    sides = [_Side(before), _Side(after)]
+    shared = sides[0].by_path.keys() & sides[1].by_path.keys()
+    same = {path for path in shared if sides[0].told(path) == sides[1].told(path)}
+    found = [
+        {
+            file.task.entry.file.path: file
+            for file in live.files(
+                [side.task(path) for path, entry in side.by_path.items() if path not in same and may_match(entry.file)]
+            )
+        }
+        for side in sides
+    ]
+    for path in found[0].keys() | found[1].keys():
+        yield from _of_file(live, found[0].get(path), found[1].get(path))
+
+
+def _of_file(live: LiveReader, before: LiveFile | None, after: LiveFile | None) -> Iterator[Candidates]:
+    if before is not None and after is not None:
+        yield from changed(DataFileRows(live, after.task), before.bits, after.bits)
+        return
+    for is_added, file in ((False, before), (True, after)):
+        if file is not None and (one := Candidates(DataFileRows(live, file.task), is_added, file.bits)).count:
+            yield one
+
+
+class _Side:
+    """The data files of one state by path, and the deletes that apply to each."""
+
+    def __init__(self, state: TableState) -> None:
+        self.by_path: dict[str, Entry] = {entry.file.path: entry for entry in state.data}
+        self._index = DeleteIndex(state)
+        self._keys: dict[int, tuple[frozenset[object], Sequence[Entry]]] = {}
+
+    def task(self, path: str) -> FileScanTask:
+        return self._index.task(self.by_path[path])
+
+    def told(self, path: str) -> tuple[object, ...]:
+        """What decides which rows of a file live."""
+        entry = self.by_path[path]
+        deletes: Deletes = self._index.applying_to(entry)
+        return entry.sequence, self._equality(deletes.equality), _keys_of(deletes.by_position)
+
+    def _equality(self, entries: tuple[Entry, ...]) -> frozenset[object]:
+        """Thousands of files share these tuples."""
+        if id(entries) not in self._keys:
+            self._keys[id(entries)] = _keys_of(entries), entries  # held, so that the id stays theirs
+        return self._keys[id(entries)][0]
+
+
+def _keys_of(entries: Sequence[Entry]) -> frozenset[object]:
+    return frozenset((entry.file.key, entry.sequence) for entry in entries)

@@ -1,0 +1,119 @@
+"""What users ask of a change feed, and the reader that answers.
+
+changes_of(range, ChangesAsked(columns=["id"], where="total > 9"))      a RecordBatchReader
+
+Nothing is read before the first batch is asked for, and what lies in a folder of this machine goes with the reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Any, Protocol, TypedDict
+
+import pyarrow as pa
+
+from deltacompact.base.errors import InputError
+from deltacompact.base.wording import columns_shown
+from deltacompact.change_feed.columns import feed_schema
+from deltacompact.change_feed.feed import MEMORY_BYTES, Feed
+from deltacompact.change_feed.row_digests import digestible
+from deltacompact.change_feed.steps import ChangeStep
+from deltacompact.reading.selection import Selected, named_columns
+
+
+class ChangeRange(Protocol):
+    """Two ends of a table's history: of a branch, or of a partition of streams."""
+
+    @property
+    def columns(self) -> pa.Schema: ...
+    @property
+    def key(self) -> tuple[str, ...]: ...
+    def lacking(self, name: str) -> str | None:
+        """Which end has no such column; None: both have it."""
+
+    def files(self) -> tuple[frozenset[str], frozenset[str]]:
+        """The files of both ends."""
+
+    def net(self) -> list[ChangeStep]: ...
+    def commits(self) -> list[ChangeStep]: ...
+
+
+class Asked(TypedDict, total=False):
+    """The fields of ChangesAsked."""
+
+    per_commit: bool
+    before: bool
+    columns: Sequence[str] | None
+    where: Any
+    key: Sequence[str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ChangesAsked:
+    """Which changes.
+
+    per_commit      those of each commit; else the net change: the first before, the last after
+    before          updates come with what was before
+    columns         (None: all), and `where`: the feed is that of `SELECT columns FROM table WHERE where`
+    key             the columns that identify a row (None: the table's own; empty: none)
+    """
+
+    per_commit: bool = False
+    before: bool = False
+    columns: Sequence[str] | None = None
+    where: Any = None
+    key: Sequence[str] | None = None
+    memory_bytes: int = MEMORY_BYTES
+
+
+def changes_of(
+    table_id: str, ranges: Sequence[ChangeRange], whole: pa.Schema, asked: ChangesAsked
+) -> pa.RecordBatchReader:
+    """The changes of some ranges, one after the other. `whole` has the columns of all of them.
+
+    Raises InputError for an unknown column, and for a key that an end does not have.
+    """
+    selected = Selected.of(table_id, whole, named_columns(asked.columns), _filter(asked.where, whole))
+    schema = feed_schema(table_id, selected.wanted)
+    feeds = [_feed(table_id, one, whole, selected, asked) for one in ranges]
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        ordinals = count()
+        for one, feed in zip(ranges, feeds, strict=True):
+            for step in one.commits() if asked.per_commit else one.net():
+                commit = replace(step.commit, ordinal=next(ordinals)) if asked.per_commit else step.commit
+                for table in feed.changes(step.candidates(), commit):
+                    yield from table.to_batches()
+
+    return pa.RecordBatchReader.from_batches(schema, batches())
+
+
+def _feed(table_id: str, one: ChangeRange, whole: pa.Schema, selected: Selected, asked: ChangesAsked) -> Feed:
+    key = _own_key(one, whole) if asked.key is None else named_columns(asked.key) or ()
+    for name in key:
+        if name not in whole.names:
+            raise InputError(f"table {table_id!r} has no column {name!r} for a key ({columns_shown(whole.names)})")
+        if not digestible(whole.field(name).type):
+            raise InputError(f"table {table_id!r}: column {name!r} is {whole.field(name).type}, which cannot be a key")
+        if (end := one.lacking(name)) is not None:
+            raise InputError(
+                f"table {table_id!r}: {end} of the feed has no column {name!r}, so it cannot be a key: name another one"
+            )
+    read = {*selected.needed.names, *key}
+    needed = pa.schema([column for column in whole if column.name in read])
+    return Feed(replace(selected, needed=needed), tuple(key), asked.before, asked.memory_bytes)
+
+
+def _own_key(one: ChangeRange, whole: pa.Schema) -> tuple[str, ...]:
+    """The key of the table; none where no row was ever there."""
+    return one.key if len(whole) else ()
+
+
+def _filter(where: Any, whole: pa.Schema) -> Any:
+    if not isinstance(where, str):
+        return where
+    from deltacompact.iceberg.table.pyiceberg_door.row_filters import row_filter
+
+    return row_filter(where, whole)

@@ -1,0 +1,152 @@
+"""changes and diff: which rows came, went and changed between two versions or snapshots."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from deltacompact.base.wording import counted
+from deltacompact.cli.answers import answer
+from deltacompact.cli.arguments import PARTITION_HELP, any_catalog_argument, json_option, pairs, table_argument
+from deltacompact.cli.printed_rows import print_rows
+from deltacompact.cli.sections import (
+    WithSections,
+    delta_stream_option,
+    iceberg_option,
+    refuse_delta_stream_options,
+    refuse_iceberg_options,
+)
+
+if TYPE_CHECKING:
+    from deltacompact.catalog.delta_streams import DeltaStreamCatalog
+    from deltacompact.catalog.iceberg import IcebergCatalog
+
+_key_option = click.option(
+    "--key",
+    multiple=True,
+    metavar="NAME",
+    help="A column that identifies a row; repeatable. Default: the primary key, or the identifier fields.",
+)
+_branch_option = iceberg_option("--branch", metavar="NAME", default="main", show_default=True, help="The branch.")
+_partition_option = delta_stream_option("--partition", multiple=True, metavar="NAME=VALUE", help=PARTITION_HELP)
+
+
+@click.command(cls=WithSections)
+@any_catalog_argument
+@table_argument
+@click.option(
+    "--from",
+    "from_",
+    metavar="VERSION|SNAPSHOT|TIME",
+    help="Changes after it: a version as it was when it was sealed, a snapshot, or a time. Default: all rows.",
+)
+@click.option("--to", metavar="VERSION|SNAPSHOT|TIME", help="Changes up to it, included. Default: now.")
+@click.option(
+    "--net/--per-commit", default=True, help="The first before and the last after (default), or what each commit did."
+)
+@click.option("--before", is_flag=True, help="Of updates, print also what was before.")
+@click.option("--where", metavar="EXPR", help="Only rows for which it is true: \"day = '2026-11-22' and id > 7\".")
+@click.option("--columns", metavar="NAME,NAME", help="Only these columns, and changes in them.")
+@_key_option
+@click.option("--out", metavar="FILE", help="Write them to a file (.parquet, .feather, .orc or .csv), print none.")
+@json_option
+@_partition_option
+@_branch_option
+def changes(
+    catalog: DeltaStreamCatalog | IcebergCatalog,
+    table: str,
+    from_: str | None,
+    to: str | None,
+    net: bool,
+    before: bool,
+    where: str | None,
+    columns: str | None,
+    key: tuple[str, ...],
+    out: str | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Print the rows that came, went and changed.
+
+    One JSON object a line: the row, and _change_type (insert, delete, update_before, update_after), _change_ordinal,
+    _commit_snapshot_id and _commit_timestamp. All kinds of deletes of an Iceberg table are resolved, and deltas count
+    that are not compacted yet. Files that both ends have are not opened, unless rows of them came or went.
+
+    \b
+    deltacompact changes ./lake orders --from 3
+    deltacompact changes iceberg://prod db.orders --from 2026-11-22 --per-commit --before
+    """
+    from deltacompact import changes as changes_of
+
+    reader = changes_of(
+        catalog,
+        table,
+        from_,
+        to,
+        **_ends(catalog, options),
+        per_commit=not net,
+        before=before,
+        where=where,
+        columns=columns.split(",") if columns is not None else None,
+        key=key or None,
+    )
+    if out is None:
+        return print_rows(reader, as_json)
+    rows = _written(reader, out)
+    answer(as_json, {"table": table, "out": out, "rows": rows}, f"wrote {counted(rows, 'change')} to {out}")
+
+
+def _written(reader: Any, out: str) -> int:
+    import pyarrow as pa
+
+    from deltacompact.storage.opening import open_store
+    from deltacompact.tabular.export import exported
+
+    return exported(open_store("."), out, reader.schema, (pa.Table.from_batches([batch]) for batch in reader))
+
+
+def _ends(catalog: DeltaStreamCatalog | IcebergCatalog, options: dict[str, Any]) -> dict[str, Any]:
+    """The branch or the partition."""
+    from deltacompact.catalog.opening import is_iceberg_catalog
+
+    if is_iceberg_catalog(catalog):
+        refuse_delta_stream_options()
+        return {"branch": options["branch"]}
+    refuse_iceberg_options()
+    return {"partition": pairs(options["partition"]) or None}
+
+
+@click.command(cls=WithSections)
+@any_catalog_argument
+@table_argument
+@click.argument("from_", metavar="A")
+@click.argument("to", metavar="[B]", required=False)
+@_key_option
+@json_option
+@_partition_option
+@_branch_option
+def diff(
+    catalog: DeltaStreamCatalog | IcebergCatalog,
+    table: str,
+    from_: str,
+    to: str | None,
+    key: tuple[str, ...],
+    as_json: bool,
+    **options: Any,
+) -> None:
+    """Count the changes between two versions, snapshots or times.
+
+    \b
+    deltacompact diff ./lake orders 3 4
+    deltacompact diff iceberg://prod db.orders 2026-11-21 2026-11-22
+    """
+    ends = _ends(catalog, options)
+    found = catalog.table(table).diff(from_, to, **ends, key=key or None)
+    answer(
+        as_json,
+        {"table": table, "from": from_, "to": to, **dataclasses.asdict(found)},
+        f"{counted(found.inserts, 'insert')}, {counted(found.deletes, 'delete')}, {counted(found.updates, 'update')}; "
+        f"files +{found.files_added:,} -{found.files_removed:,}",
+    )

@@ -1,0 +1,92 @@
+"""Expressions about rows, in the language of expressions about files, for columns of any table.
+
+day = '2026-11-22' and id > 7      (day == 2026-11-22) and (id > 7), as pyarrow computes it
+name like 'a%'                     starts_with(name, "a")
+
+Values take the types of their columns. Null is neither equal nor unequal to a value, as in SQL.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.expressions import BoundPredicate
+from pyiceberg.expressions import literals as literals_
+from pyiceberg.expressions.parser import parse
+from pyiceberg.expressions.visitors import BooleanExpressionVisitor, visit
+from pyparsing import ParseException
+
+from deltacompact.base.errors import InputError
+from deltacompact.base.wording import columns_shown, text_of
+
+_COMPARED = {
+    "EqualTo": pc.Expression.__eq__,
+    "NotEqualTo": pc.Expression.__ne__,
+    "GreaterThan": pc.Expression.__gt__,
+    "GreaterThanOrEqual": pc.Expression.__ge__,
+    "LessThan": pc.Expression.__lt__,
+    "LessThanOrEqual": pc.Expression.__le__,
+}
+
+
+def row_filter(where: str, columns: pa.Schema) -> pc.Expression:
+    """The expression as pyarrow computes it. Raises InputError if it cannot be parsed or does not fit the columns."""
+    try:
+        return visit(parse(where), _Rows(where, columns))
+    except ParseException:
+        raise InputError(f"where {where!r} cannot be parsed: write it like day = '2026-11-22' and id > 7") from None
+    except (TypeError, ValueError, NotImplementedError, pa.ArrowException) as error:
+        raise InputError(f"where {where!r} is not an expression about this table: {text_of(error)}") from None
+
+
+class _Rows(BooleanExpressionVisitor[pc.Expression]):
+    def __init__(self, where: str, columns: pa.Schema) -> None:
+        self._where = where
+        self._columns = columns
+
+    def visit_true(self) -> pc.Expression:
+        return pc.scalar(True)
+
+    def visit_false(self) -> pc.Expression:
+        return pc.scalar(False)
+
+    def visit_not(self, child_result: pc.Expression) -> pc.Expression:
+        return ~child_result
+
+    def visit_and(self, left_result: pc.Expression, right_result: pc.Expression) -> pc.Expression:
+        return left_result & right_result
+
+    def visit_or(self, left_result: pc.Expression, right_result: pc.Expression) -> pc.Expression:
+        return left_result | right_result
+
+    def visit_bound_predicate(self, predicate: BoundPredicate) -> pc.Expression:
+        raise NotImplementedError("it is bound to another table")
+
+    def visit_unbound_predicate(self, predicate: Any) -> pc.Expression:
+        name = str(getattr(predicate.term, "name", predicate.term))
+        if name not in self._columns.names:
+            raise InputError(
+                f"where {self._where!r}: there is no column {name!r} ({columns_shown(self._columns.names)})"
+            )
+        column, kind = pc.field(name), type(predicate).__name__
+        if kind in ("IsNull", "NotNull"):
+            return column.is_null() if kind == "IsNull" else column.is_valid()
+        if kind in ("IsNaN", "NotNaN"):
+            return pc.is_nan(column) if kind == "IsNaN" else ~pc.is_nan(column)
+        type_ = self._columns.field(name).type
+        if kind in ("In", "NotIn"):
+            values = pa.array([_value(one, type_) for one in predicate.literals], type_)
+            found = column.isin(values)
+            return found if kind == "In" else ~found & column.is_valid()
+        if kind in ("StartsWith", "NotStartsWith"):
+            found = pc.starts_with(column, str(predicate.literal.value))
+            return found if kind == "StartsWith" else ~found
+        return _COMPARED[kind](column, pa.scalar(_value(predicate.literal, type_), type_))
+
+
+def _value(literal: literals_.Literal[Any], type_: pa.DataType) -> Any:
+    """A value as its column has it: what is written as a text may be a date."""
+    value = pa.scalar(literal.value)
+    return value.cast(type_).as_py() if value.type != type_ else literal.value

@@ -1,0 +1,229 @@
+"""What a feed opens: files that changed, and no others; what it leaves behind: nothing.
+
+The lake's files lie in a folder, and pyarrow opens them there: those that must not be opened are taken away.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from iceberg_lake import SETTINGS
+
+import deltacompact
+from deltacompact import InputError, NotFoundError, Settings
+from deltacompact.base.model import Partition
+from deltacompact.change_feed.changes import stream_changes
+from deltacompact.change_feed.request import ChangesAsked
+from deltacompact.iceberg.table.locations import readable
+from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
+
+T = "ns.t"
+COLUMNS = pa.schema([("id", pa.int64()), ("v", pa.string())])
+LOCAL = Settings(executor="local", local_threads=1)
+
+
+@pytest.fixture(autouse=True)
+def scratch(tmp_path, monkeypatch):
+    """Folders of this machine are made here, and nothing is left in it."""
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "scratch"))
+    yield tmp_path / "scratch"
+    assert list((tmp_path / "scratch").iterdir()) == []
+
+
+def told(reader, *names):
+    rows = reader.read_all().to_pylist()
+    return sorted(tuple(row[name] for name in (*names, "_change_type")) for row in rows)
+
+
+def branch(lake, version=2, files=4):
+    lake.create(T, COLUMNS, version=version)
+    for number in range(files):
+        lake.append(T, [{"id": 10 * number + row, "v": "old"} for row in range(3)])
+    return deltacompact.open_catalog(lake.catalog).table(T)
+
+
+def take_away(paths):
+    for path in paths:
+        os.rename(path, f"{path}.away")
+
+
+def local(path: str) -> str:
+    return readable(path).removeprefix("file://")
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_files_with_equal_state_at_both_ends_are_never_opened(lake, version):
+    table = branch(lake, version)
+    begin = table.history()[-1].snapshot_id
+    lake.delete_by_key(T, {"id": [11]})
+    table.compact("convert", settings=SETTINGS)  # a vector in version 3, positions in version 2
+    lake.append(T, [{"id": 99, "v": "new"}])
+    state = lake.state(T)
+    untouched = [e.file.path for e in state.data if e.file.path not in str([d.file for d in state.deletes])]
+    untouched = [path for path in untouched if not _has(path, 99)]
+    assert len(untouched) == 3
+    take_away(map(local, untouched))
+    assert told(table.changes(begin), "id") == [(11, "delete"), (99, "insert")]
+
+
+def _has(path: str, id_: int) -> bool:
+    import pyarrow.parquet as pq
+
+    return id_ in pq.read_table(local(path))["id"].to_pylist()
+
+
+def test_a_replace_is_no_change_and_reads_nothing(lake):
+    table = branch(lake)
+    begin = table.history()[-1].snapshot_id
+    table.compact("rewrite", {"rewrite-all": True}, settings=SETTINGS)
+    take_away(local(entry.file.path) for entry in lake.state(T).data)
+    assert told(table.changes(begin)) == told(table.changes(begin, per_commit=True)) == []
+
+
+def test_a_vector_that_was_only_written_again_is_no_change(lake):
+    table = branch(lake, version=3, files=1)
+    lake.delete_by_key(T, {"id": [1]})
+    begin = table.history()[-1].snapshot_id
+    table.compact("convert", settings=SETTINGS)
+    assert told(table.changes(begin)) == told(table.changes(begin, per_commit=True)) == []
+
+
+@pytest.mark.parametrize("memory_bytes", [64, 1 << 30])
+def test_files_copied_on_write_give_their_changed_rows_and_no_more(lake, memory_bytes):
+    from deltacompact.change_feed.changes import branch_changes
+
+    branch(lake, files=10)
+    table = IcebergTable.load(lake.catalog, T)
+    begin = table.metadata.branch("main").snapshot_id
+    for entry in lake.state(T).data:
+        ids = sorted(i for i in range(0, 100) if _has(entry.file.path, i))
+        data = pa.table({"id": ids, "v": ["new", *["old"] * (len(ids) - 1)]}).cast(table.metadata.schema)
+        file = lake._file(IcebergTable.load(lake.catalog, T), data, entry.file.content, (), None, ())
+        lake.commit(IcebergTable.load(lake.catalog, T), [file], operation="overwrite", gone={entry.file.path})
+    asked = ChangesAsked(key=["id"], before=True, memory_bytes=memory_bytes)
+    found = told(branch_changes(IcebergTable.load(lake.catalog, T), "main", begin, None, asked), "v")
+    assert found == sorted([("new", "update_after"), ("old", "update_before")] * 10)
+
+
+def test_a_reader_that_stops_in_the_middle_leaves_nothing(lake):
+    table = branch(lake)
+    lake.delete_by_key(T, {"id": [1]})
+    reader = table.changes(table.history()[0].snapshot_id, per_commit=True)
+    reader.read_next_batch()
+    del reader
+
+
+def test_columns_and_where_are_those_of_a_view(lake):
+    table = branch(lake, files=1)
+    begin = table.history()[-1].snapshot_id
+    lake.delete_by_key(T, {"id": [0, 1]})
+    lake.append(T, [{"id": 0, "v": "new"}, {"id": 1, "v": "old"}, {"id": 5, "v": None}])
+    key = {"key": ["id"], "before": True}
+    assert told(table.changes(begin, **key), "id") == [(0, "update_after"), (0, "update_before"), (5, "insert")]
+    assert told(table.changes(begin, columns=["id"], **key), "id") == [(5, "insert")]
+    assert told(table.changes(begin, where="v = 'new'", **key), "id") == [(0, "insert")]
+    assert told(table.changes(begin, where="v = 'old'", **key), "id") == [(0, "delete")]
+    assert told(table.changes(begin, where=[("id", ">", 3)]), "id") == [(5, "insert")]
+    assert told(table.changes(begin, where="v is null and not id in (7, 8)"), "id") == [(5, "insert")]
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"columns": ["no"]}, "has no column 'no'"),
+        ({"key": ["no"]}, "has no column 'no' for a key"),
+        ({"where": "no = 1"}, "there is no column 'no'"),
+        ({"where": "id ="}, "where 'id =' cannot be parsed: write it like"),
+        ({"where": "id = 'x'"}, "is not an expression about this table"),
+        ({"key": ["later"]}, "of the feed has no column 'later', so it cannot be a key"),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_one_line(lake, asked, message):
+    from pyiceberg.types import StringType
+
+    table = branch(lake, files=1)
+    begin = table.history()[-1].snapshot_id
+    with lake.catalog.load_table(T).update_schema() as change:
+        change.add_column("later", StringType())
+    with pytest.raises(InputError, match=message):
+        table.changes(begin, **asked).read_all()
+
+
+def test_snapshots_that_are_gone_and_ends_that_do_not_follow_each_other(lake):
+    table = branch(lake)
+    first, *_, last = [made.snapshot_id for made in table.history()]
+    assert told(table.changes(last, first), "id")[0] == (10, "delete")
+    with pytest.raises(InputError, match=f"snapshot {first} does not descend from {last}"):
+        table.changes(last, first, per_commit=True).read_all()
+    with pytest.raises(NotFoundError, match=f"has no snapshot '7' .the oldest that is left: {first}"):
+        table.changes("7")
+    assert len(told(table.changes("1999-01-01"))) == 12, "a time before the first snapshot: from the beginning"
+
+
+# Delta streams
+
+
+@pytest.fixture
+def streams(tmp_path):
+    catalog = deltacompact.open_catalog(tmp_path / "lake")
+    table = catalog.create_table("t", primary_keys=["id"])
+    for number in range(3):
+        table.append(pa.table({"id": [10 * number, 10 * number + 1], "v": ["old"] * 2}))
+    table.compact(settings=LOCAL, rows_per_compacted_file=2)
+    return catalog
+
+
+def test_compacted_files_of_a_stream_are_opened_only_where_rows_changed(streams, tmp_path):
+    table = streams.table("t")
+    table.append(pa.table({"id": [99], "v": ["new"]}))
+    table.append(pa.table({"id": [98], "v": ["new"]}))
+    files = [file.path for file in streams.state("t", Partition()).compacted.files]
+    take_away(str(tmp_path / "lake" / path) for path in files)
+    assert told(table.changes("0"), "id") == [(98, "insert"), (99, "insert")]
+
+
+def test_a_compaction_is_no_change_even_where_the_version_before_is_vacuumed(streams):
+    table = streams.table("t")
+    table.append(pa.table({"id": [0], "v": ["new"]}))
+    table.compact(settings=LOCAL)
+    deltacompact.vacuum(streams, "t", age_min_s=0, force=True)
+    assert told(table.changes("1"), "id") == []
+    (left,) = [info.version for info in table.versions() if info.retained]
+    with pytest.raises(NotFoundError, match=f"the oldest version that is left: {left}"):
+        table.changes("0")
+
+
+def test_memory_that_bites_divides_the_work(streams):
+    table = streams.table("t")
+    table.append(pa.table({"id": list(range(40)), "v": ["x"] * 40}))
+    wide = told(stream_changes(streams, "t", "0", None, None, ChangesAsked(before=True)), "id", "v")
+    small = told(stream_changes(streams, "t", "0", None, None, ChangesAsked(before=True, memory_bytes=64)), "id", "v")
+    assert small == wide and len(wide) > 40
+
+
+def test_nested_values_are_compared_too(tmp_path):
+    catalog = deltacompact.open_catalog(tmp_path / "lake")
+    table = catalog.create_table("t", primary_keys=["id"])
+    type_ = pa.struct([("tags", pa.list_(pa.string())), ("by", pa.map_(pa.string(), pa.float64()))])
+    values = [{"tags": ["a", "b"], "by": [("x", 1.0)]}, {"tags": [], "by": None}, None]
+    rows = pa.table({"id": [1, 2, 3], "s": pa.array(values, type_)})
+    table.append(rows)
+    table.compact(settings=LOCAL)
+    changed = [{"tags": ["ab"], "by": [("x", 1.0)]}, {"tags": [], "by": None}, {"tags": None, "by": None}]
+    table.append(rows.set_column(1, "s", pa.array(changed, type_)))
+    assert told(table.changes("0"), "id") == [(1, "update_after"), (3, "update_after")]
+
+
+def test_partitions_one_after_the_other(tmp_path):
+    catalog = deltacompact.open_catalog(Path(tmp_path) / "lake")
+    table = catalog.create_table("t", ["day"], ["id"])
+    for day in "ab":
+        table.append(pa.table({"id": [1], "v": [day]}), {"day": day})
+    assert told(table.changes(), "v") == [("a", "insert"), ("b", "insert")]
+    assert told(table.changes(partition={"day": "a"}), "v") == [("a", "insert")]
+    with pytest.raises(InputError, match="each partition has its own versions, name a partition or a time"):
+        table.changes("0")

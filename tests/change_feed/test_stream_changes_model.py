@@ -1,0 +1,161 @@
+"""Random histories of a delta stream: the feed between two of its moments is what a dictionary says.
+
+upsert 1 a · compact · delete 1, upsert 2 b · compact · rollback · …        after each step the model is copied
+any two of the copies                                                       net = EXCEPT ALL both ways, in pairs
+the commits between them                                                    replayed, they make the one of the other
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from budgets import examples
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from deltacompact import DeltaStreamCatalog, Settings
+from deltacompact.storage.memory import MemoryStore
+
+SETTINGS = Settings(executor="local", local_threads=1)
+MARKING = Settings(executor="local", local_threads=1, rewrite_dead_fraction=0.9)
+IDS, VALUES = st.integers(0, 5), st.sampled_from(["a", "b", None])
+UPSERT = st.tuples(st.just("upsert"), st.lists(st.tuples(IDS, VALUES), min_size=1, max_size=4))
+DELETE = st.tuples(st.just("delete"), st.lists(IDS, min_size=1, max_size=3))
+OTHERS = st.tuples(st.sampled_from(["compact", "mark", "rollback", "restate"]), st.integers(0, 3))
+STEPS = st.lists(st.one_of(UPSERT, UPSERT, DELETE, OTHERS), min_size=2, max_size=8)
+
+
+class History:
+    """A stream, its clock, and what a dictionary says of each moment."""
+
+    def __init__(self) -> None:
+        self.now = 100
+        self.catalog = DeltaStreamCatalog(MemoryStore(), clock=lambda: float(self.now))
+        self.table = self.catalog.create_table("t", primary_keys=["id"])
+        self.rows: dict[int, Any] = {}
+        self.moments: list[tuple[int, dict[int, Any]]] = [(self.now, {})]
+
+    def do(self, kind: str, given: Any) -> None:
+        self.now += 10
+        match kind:
+            case "upsert":
+                ids, values = zip(*given, strict=True)
+                self.table.append(pa.table({"id": pa.array(ids, pa.int64()), "v": pa.array(values, pa.string())}))
+                self.rows = self.rows | dict(given)
+            case "delete":
+                self.table.append(pa.table({"id": pa.array(given, pa.int64())}), operation="delete")
+                self.rows = {key: value for key, value in self.rows.items() if key not in given}
+            case "compact" | "mark":
+                self.table.compact(settings=MARKING if kind == "mark" else SETTINGS)
+            case "rollback":
+                time, rows = self.moments[given % len(self.moments)]
+                if self.rows != rows:
+                    self.table.rollback(at(time))
+                    self.rows = rows
+            case "restate":
+                self.table.restate(pa.table({"id": pa.array([given], pa.int64()), "v": pa.array(["r"], pa.string())}))
+                self.rows = {given: "r"}
+        self.moments.append((self.now, self.rows))
+
+
+def at(seconds: int) -> str:
+    return f"1970-01-01 00:{seconds // 60:02}:{seconds % 60:02}"
+
+
+def net(before: dict[int, Any], after: dict[int, Any]) -> Counter[tuple[Any, ...]]:
+    found: Counter[tuple[Any, ...]] = Counter()
+    for key in before.keys() | after.keys():
+        match key in before, key in after:
+            case True, False:
+                found[key, before[key], "delete"] += 1
+            case False, True:
+                found[key, after[key], "insert"] += 1
+            case _ if before[key] != after[key]:
+                found[key, before[key], "update_before"] += 1
+                found[key, after[key], "update_after"] += 1
+    return found
+
+
+def told(reader: pa.RecordBatchReader) -> list[dict[str, Any]]:
+    return reader.read_all().to_pylist()
+
+
+def replayed(rows: dict[int, Any], changes: list[dict[str, Any]]) -> dict[int, Any]:
+    rows = dict(rows)
+    for change in changes:
+        match change["_change_type"]:
+            case "delete" | "update_before":
+                assert rows.pop(change["id"]) == change["v"]
+            case _:
+                assert change["id"] not in rows
+                rows[change["id"]] = change["v"]
+    return rows
+
+
+@settings(max_examples=examples(60))
+@given(STEPS, st.data())
+def test_the_feed_is_what_a_dictionary_says(steps, data):
+    history = History()
+    for kind, given_ in [("upsert", [(0, "a"), (1, "b")]), *steps]:
+        history.do(kind, given_)
+    numbers = st.integers(0, len(history.moments) - 1)
+    first, last = data.draw(numbers), data.draw(numbers)
+    if not any(rows for _, rows in history.moments):
+        return
+    small = data.draw(st.sampled_from([1, 1 << 30]))
+    (begin, before), (end, after) = history.moments[first], history.moments[last]
+    found = told(feed(history, at(begin), at(end), small))
+    expected = net(before, after)
+    assert Counter((row["id"], row["v"], row["_change_type"]) for row in found) == expected
+    if first <= last:
+        commits = told(history.table.changes(at(begin), at(end), per_commit=True, before=True))
+        assert replayed(before, commits) == after
+        ordinals = [row["_change_ordinal"] for row in commits]
+        assert ordinals == sorted(ordinals)
+
+
+def feed(history: History, begin: str, end: str, memory_bytes: int) -> pa.RecordBatchReader:
+    from deltacompact.change_feed.changes import stream_changes
+    from deltacompact.change_feed.request import ChangesAsked
+
+    asked = ChangesAsked(before=True, memory_bytes=memory_bytes)
+    return stream_changes(history.catalog, "t", begin, end, None, asked)
+
+
+def test_versions_are_exclusive_from_and_inclusive_to():
+    history = History()
+    for step in (
+        ("upsert", [(1, "a"), (2, "b")]),
+        ("compact", 0),
+        ("upsert", [(2, "c"), (3, "d")]),
+        ("delete", [1]),
+        ("compact", 0),
+        ("upsert", [(4, "e")]),
+    ):
+        history.do(*step)
+    changes = history.table.changes
+    assert sorted((row["id"], row["_change_type"]) for row in told(changes("0"))) == [
+        *((1, "delete"), (2, "update_after"), (3, "insert"), (4, "insert")),
+    ]
+    assert told(changes("1", "1")) == [] and told(changes("2")) == []
+    assert {row["id"] for row in told(changes(to="0"))} == {1, 2}
+    assert {row["id"] for row in told(changes(at(130)))} == {1, 4}
+    per_commit = told(changes(per_commit=True))
+    assert [row["_change_ordinal"] for row in per_commit] == [0, 0, 1, 1, 2, 3]
+    assert len({row["_commit_snapshot_id"] for row in per_commit}) == 4
+    assert per_commit[0]["_commit_timestamp"].timestamp() == 110
+
+
+@pytest.mark.parametrize("column", ["_change_type", "_commit_timestamp"])
+def test_a_column_of_that_name_is_refused(column):
+    from deltacompact import InputError
+
+    catalog = DeltaStreamCatalog(MemoryStore())
+    table = catalog.create_table("t", primary_keys=["id"])
+    table.append(pa.table({"id": [1], column: ["x"]}))
+    with pytest.raises(InputError, match=f"table 't' has a column '{column}': leave it out with --columns"):
+        table.changes()
+    assert table.changes(columns=["id"]).read_all().num_rows == 1
