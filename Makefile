@@ -60,6 +60,12 @@ tools:
 	.venv/readers/bin/python -m pip install --only-binary :all: --requirement tests/tabular/old_readers.txt
 	@touch $@
 
+# Orchestrators, by which the examples in deploy/ are run; Airflow (44 s of CPU) with DELTACOMPACT_TEST_EVERYTHING=1 alone.
+.venv/.installed-dagster .venv/.installed-airflow: .venv/.installed-%: tests/deploy/%.txt | .venv/bin/python
+	$(PYTHON) -m venv --clear .venv/$*
+	.venv/$*/bin/python -m pip install --only-binary :all: --requirement tests/deploy/$*.txt
+	@touch $@
+
 # What builds the site.
 .venv/.installed-docs: pyproject.toml | .venv/.installed
 	$(BIN)/python -m pip install $$($(BIN)/python -c 'import tomllib; \
@@ -74,7 +80,7 @@ $(KERNELS): $(RUST) | .venv/.installed
 quick: setup
 	DELTACOMPACT_EXAMPLES=quick $(PYTEST) -q -m "not processes and not slow"
 
-test: setup .venv/.installed-readers
+test: setup .venv/.installed-readers .venv/.installed-dagster $(if $(DELTACOMPACT_TEST_EVERYTHING),.venv/.installed-airflow)
 	$(PYTEST) --durations=20 -rfER
 
 demo: setup
