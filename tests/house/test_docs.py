@@ -21,6 +21,7 @@ import shlex
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pyarrow as pa
 import pytest
@@ -175,7 +176,7 @@ def test_links_lead_somewhere(path):
     for target, anchor in _LINK.findall(path.read_text()):
         page = path.parent / target if target else path
         assert page.exists(), f"{target} does not exist"
-        if anchor:
+        if anchor and page.suffix == ".md":
             headings = [re.sub(r"[^\w\- ]", "", each) for each in re.findall(r"^#+ (.+)$", page.read_text(), re.M)]
             assert anchor[1:] in [heading.lower().replace(" ", "-") for heading in headings], anchor
 
@@ -211,3 +212,11 @@ def test_all_pages_together_are_read_in_an_hour_or_two():
 
 def words_of(path: Path) -> int:
     return len(path.read_text().split())
+
+
+@pytest.mark.parametrize("drawing", sorted((ROOT / "docs").glob("*.svg")), ids=lambda path: path.name)
+def test_a_drawing_is_shapes_and_words_for_light_and_dark(drawing):
+    text = drawing.read_text()
+    shapes = {element.tag.rpartition("}")[2] for element in ElementTree.fromstring(text).iter()}
+    assert "title" in shapes and "text" in shapes and not shapes & {"image", "script", "foreignObject"}
+    assert "@media (prefers-color-scheme: dark)" in text and not re.search(r"(?:href|url)\(?[=\"']+https?:", text)

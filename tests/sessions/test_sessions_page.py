@@ -1,10 +1,11 @@
 """The page, in headless Chromium: what is in the records is on it, live, and nothing of it is markup.
 
-`DELTACOMPACT_PICTURES=folder pytest tests/sessions/test_sessions_page.py` leaves pictures of it, light and dark.
+`DELTACOMPACT_PICTURES=docs pytest tests/sessions/test_sessions_page.py` takes those of the documents, light and dark.
 """
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import shutil
@@ -17,6 +18,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from PIL import Image
 from playwright.sync_api import expect, sync_playwright
 from sessions_records import NOW_S, OUTCOME, job_run, session
 from stores import InterceptedStore
@@ -324,15 +326,69 @@ def test_it_is_readable_light_and_dark_wide_and_narrow(server, opened, scheme, w
     expect(page.locator("#why .choices li")).to_have_count(3)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "nothing is cut off at the side"
     assert page.evaluate(CONTRAST) == []
-    if folder := os.environ.get("DELTACOMPACT_PICTURES"):
-        expect(page.locator("#triggers .decision").first).to_be_visible()
-        page.screenshot(path=Path(folder) / f"page-{scheme}-{width}.png", full_page=True)
     choose(page, "run-hostile")
     expect(page.locator("#head .pill.failed")).to_be_visible()
     assert page.evaluate(CONTRAST) == []
     choose(page, "run-ended")
     expect(page.locator("#head .pill.succeeded")).to_be_visible()
     assert page.evaluate(CONTRAST) == []
+
+
+def evening() -> StateStore:
+    """A few job runs four minutes after the largest began: one is late, one has failed, a session was tried again."""
+    state = StateStore(MemoryStore())
+    visits = {"source_table_id": "visits", "catalog": "s3://lake/tables"}
+    orders = job_run("orders-2026-11-22", document={"source_table_id": "sales.orders", "catalog": "s3://lake/tables"})
+    state.accept(orders)
+    for number in range(12):
+        made = session(f"2026-11-{number + 1:02d}", orders.id, started_s=NOW_S + 15 * number)
+        match number % 4:
+            case 0 | 1:
+                made = replace(made, state=SessionState.SUCCEEDED, finished_s=made.started_s + 49, outcome=OUTCOME)
+            case 2:
+                made = replace(made, state=SessionState.PLANNED, started_s=None, attempts=0, progress=Progress())
+        if number == 3:
+            error = "StoreError: s3://lake/tables/sales.orders answered SlowDown"
+            made = replace(made, attempts=2, failures=1, attempt=f"{orders.id}/1/2", error=error)
+        state.add_session(made)
+    state.store.put(f"logs/{orders.id}.1.g0.1.1.log", b"")
+    state.accept(job_run("visits-2026-11-22", accepted_s=NOW_S - 900, document=visits, started_s=NOW_S - 700))
+    failed = job_run(
+        "returns-2026-11-21",
+        accepted_s=NOW_S - 9000,
+        document={**visits, "source_table_id": "sales.returns"},
+        state=JobRunState.FAILED,
+        error="NotFoundError: partition day=2026-11-21 does not exist",
+        finished_s=NOW_S - 8990,
+    )
+    state.accept(failed)
+    state.close(failed)
+    state.say(DispatcherSign("host-7.4711.aa", "host-7", 4711, NOW_S, NOW_S, "q", 4, (orders.id,)))
+    return state
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_picture_of_the_documents(opened, tmp_path, scheme):
+    """It is what the page shows now, and names what the documents say of it."""
+    state = evening()
+    heard_s = next(state.dispatchers()).modified_s
+    served = PageServer(OverviewReader(state, clock=lambda: NOW_S + 250))
+    served.start()
+    try:
+        assert heard_s > NOW_S, "the dispatcher was heard of after that"
+        page = opened(served.address, scheme, 1280)
+        choose(page, "orders-2026-11-22")
+        page.locator("#rows .row", has_text="2026-11-04").click()
+        expect(page.locator("#why .again")).to_contain_text("answered SlowDown")
+        expect(page.locator("#next .step")).to_have_count(2)
+        page.evaluate("document.activeElement.blur()")
+        folder = os.environ.get("DELTACOMPACT_PICTURES")
+        picture = Image.open(io.BytesIO(page.screenshot(full_page=True))).convert("RGB")
+        picture.quantize(128).save((Path(folder) if folder else tmp_path) / f"page-{scheme}.png", optimize=True)
+    finally:
+        served.stop()
+    for picture in ("page-light.png", "page-dark.png"):
+        assert picture in (ROOT / "docs/watching.md").read_text()
 
 
 def test_it_listens_on_loopback_and_keeps_to_itself(server):

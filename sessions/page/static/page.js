@@ -408,7 +408,7 @@ function renderWhy() {
   const choices = plan ? plan.choices : [];
   panel.replaceChildren(make("div", { class: "why" },
     make("h2", {}, known.label, make("span", { class: `pill ${known.state}` }, icon(known.state), SAID[known.state])),
-    known.error ? make("p", { class: "error" }, known.error) : "",
+    known.error && (ended(known) || known.attempts < 2) ? make("p", { class: "error" }, known.error) : "",
     known.state === "planned" && known.waits ? make("p", {}, `It waits: ${known.waits}.`) : "",
     known.attempts > 1 || known.trouble ? make("p", { class: "again" }, againOf(known)) : "",
     known.state === "running" || known.state === "succeeded" ? stagesOf(known) : "",
