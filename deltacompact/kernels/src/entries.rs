@@ -163,6 +163,15 @@ impl<'a> EntryWriter<'a> {
         }
     }
 
+    /// An entry with another pointer.
+    #[inline(always)]
+    pub fn push_pointing(&mut self, entry: Entry, ordinal: u32, row: u64) {
+        let to = &mut self.room[self.at..self.at + self.width];
+        copy_entry(to, entry.bytes());
+        to[self.width - POINTER_BYTES..].copy_from_slice(&pointer(ordinal, row));
+        self.at += self.width;
+    }
+
     /// A tombstone with the digest and the sort key of another entry.
     pub fn push_tombstone(&mut self, of: Entry, position: i64) {
         let (key, rest) = self.room[self.at..self.at + self.width].split_at_mut(of.key().len());

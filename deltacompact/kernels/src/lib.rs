@@ -34,9 +34,9 @@ mod pointers;
 mod python;
 mod ranks;
 mod sha1;
-mod sha1_backend;
 #[cfg(target_arch = "x86_64")]
 mod sha1_avx512;
+mod sha1_backend;
 #[cfg(target_arch = "x86_64")]
 mod sha1_simd;
 mod sort_keys;

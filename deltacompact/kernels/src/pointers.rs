@@ -10,7 +10,7 @@
 //! Order ties a rank to its entry: each group gets its pointers, and returns its ranks, in the order of the entries.
 
 use crate::Refused;
-use crate::entries::{Entries, Entry, GONE, TOMBSTONE, pointer};
+use crate::entries::{Entries, Entry, EntryWriter, GONE, TOMBSTONE};
 
 /// In `group_of`: a file that is kept; its rows stay where they are.
 pub const KEPT: u32 = u32::MAX;
@@ -133,20 +133,19 @@ impl Publisher {
         Ok(Self { group_of: GroupOf { group_of, groups: groups as u32 }, places, ranks, next, ends })
     }
 
-    pub fn publish(&mut self, chunk: Entries) -> Result<Vec<u8>, Refused> {
-        let mut out = Vec::with_capacity(chunk.bytes().len());
+    /// `out` has room for as many entries as the chunk has.
+    pub fn publish(&mut self, chunk: Entries, out: &mut EntryWriter) -> Result<(), Refused> {
         for entry in chunk.iter() {
             if entry.ordinal() >= GONE {
                 if !self.is_expired(entry) {
-                    out.extend_from_slice(entry.bytes());
+                    out.push(entry);
                 }
                 continue;
             }
             let (number, row) = self.place(entry.ordinal(), entry.row())?;
-            out.extend_from_slice(entry.key());
-            out.extend_from_slice(&pointer(number, row));
+            out.push_pointing(entry, number, row);
         }
-        Ok(out)
+        Ok(())
     }
 
     #[inline(always)]

@@ -61,8 +61,7 @@ fn big_endian_columns(rows: [__m512i; 16]) -> [__m512i; 16] {
     let mut fours = rows;
     for g in [0, 4, 8, 12] {
         let (low, high) = (_mm512_unpacklo_epi32(rows[g], rows[g + 1]), _mm512_unpackhi_epi32(rows[g], rows[g + 1]));
-        let (low2, high2) =
-            (_mm512_unpacklo_epi32(rows[g + 2], rows[g + 3]), _mm512_unpackhi_epi32(rows[g + 2], rows[g + 3]));
+        let (low2, high2) = (_mm512_unpacklo_epi32(rows[g + 2], rows[g + 3]), _mm512_unpackhi_epi32(rows[g + 2], rows[g + 3]));
         fours[g] = _mm512_unpacklo_epi64(low, low2);
         fours[g + 1] = _mm512_unpackhi_epi64(low, low2);
         fours[g + 2] = _mm512_unpacklo_epi64(high, high2);

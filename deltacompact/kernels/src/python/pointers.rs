@@ -1,9 +1,11 @@
 //! `PointerSplit` and `Publisher` as Python classes.
 
 use super::arguments::*;
+use crate::entries::EntryWriter;
 use crate::pointers::{self, Places, Split};
-use numpy::{PyArray1, PyArray2, PyUntypedArrayMethods};
+use numpy::{PyArray1, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::prelude::*;
+use pyo3::types::PySlice;
 
 /// None once it is finished.
 #[pyclass(module = "deltacompact._kernels")]
@@ -78,12 +80,14 @@ impl Publisher {
         pointers::Publisher::new(group_of, places, ranks, offsets.as_slice()?).map(Self).map_err(refuse)
     }
 
-    fn publish<'py>(&mut self, py: Python<'py>, chunk: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyArray2<u8>>> {
+    fn publish<'py>(&mut self, py: Python<'py>, chunk: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
         let chunk = matrix("chunk", chunk, None)?;
-        let width = chunk.shape()[1];
+        let room = zeros2(py, chunk.shape()[0], chunk.shape()[1])?;
+        let mut bytes = room.readwrite();
+        let mut out = EntryWriter::new(bytes.as_slice_mut()?, chunk.shape()[1]);
         let (chunk, publisher) = (one_as_entries(&chunk)?, &mut self.0);
-        let bytes = py.detach(|| publisher.publish(chunk)).map_err(refuse)?;
-        entries_from(py, bytes, width)
+        let written = py.detach(|| publisher.publish(chunk, &mut out).map(|()| out.len())).map_err(refuse)?;
+        room.get_item(PySlice::new(py, 0, written as isize, 1))
     }
 
     #[getter]
