@@ -10,7 +10,7 @@ meter.py            CPU and memory of that process and its children, read from o
 runner.py           children one after another, interleaved: measurements
 summary.py          medians and ratios to the floor
 grids.py            tables of cells, on the screen and in Markdown
-report.py plots.py  report.md, report.json, PNGs, and the table on the screen
+report.py plots.py bars.py  report.md, report.json, pictures, and the table on the screen
 memory.py           a table that is larger than the object store given to it
 matrix/             the paper's figures: job runs over input size, hash buckets and vCPUs, here or on EC2
 throughput.py       how long a session takes on a cluster that nobody has here, from measured rates

@@ -1,4 +1,4 @@
-"""Three plots for each configuration: ratio to the floor, seconds by stage, memory. One for a sweep of shares."""
+"""Ratios to the floor as bars; for each configuration, seconds by stage and memory. One plot for a sweep of shares."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ import matplotlib
 matplotlib.use("agg")
 from matplotlib import pyplot as plt
 
+from benchmarks.bars import bars_svg, measured
 from benchmarks.summary import Line
 
-_FLOOR, _OURS, _PEERS = "#9a9a9a", "#1f6fb4", "#d9a441"
+_FLOOR, _OURS = "#9a9a9a", "#1f6fb4"
 
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """A PNG beside the report."""
+    """A picture beside the report."""
 
     title: str
     file: str
@@ -27,11 +28,10 @@ class Plot:
 
 def draw_all(lines: Sequence[Line], out: Path) -> list[Plot]:
     """Draw what there is something to show for."""
-    plots = []
+    plots = _bars(lines, out)
     for configuration in dict.fromkeys(line.configuration for line in lines):
         mine = [line for line in lines if line.configuration == configuration and line.seconds is not None]
         for name, title, draw, shown in (
-            ("ratio", "time, as a multiple of the floor", _ratios, [line for line in mine if line.ratio]),
             ("stages", "seconds by stage", _stages, [line for line in mine if line.stages_s]),
             ("memory", "peak memory (USS), GB", _memory, mine),
         ):
@@ -41,6 +41,15 @@ def draw_all(lines: Sequence[Line], out: Path) -> list[Plot]:
                 draw(axes, shown)
                 plots.append(_saved(plot, figure, axes, out))
     return plots
+
+
+def _bars(lines: Sequence[Line], out: Path) -> list[Plot]:
+    panels = measured(lines)
+    if not panels:
+        return []
+    plot = Plot("time, as a multiple of the floor", "ratios.svg")
+    (out / plot.file).write_text(bars_svg(plot.title, panels))
+    return [plot]
 
 
 def draw_sweep(lines: Sequence[Line], shares: Mapping[str, float], out: Path) -> list[Plot]:
@@ -70,13 +79,6 @@ def _saved(plot: Plot, figure: Any, axes: Any, out: Path) -> Plot:
     return plot
 
 
-def _ratios(axes: Any, lines: Sequence[Line]) -> None:
-    bars = axes.barh(_places(axes, lines), [line.ratio for line in lines], color=[_colour(line) for line in lines])
-    axes.bar_label(bars, [f"{line.ratio:.2f}" for line in lines], padding=3)
-    axes.axvline(1, color="black", linewidth=0.8)
-    axes.set_xlabel("x floor")
-
-
 def _stages(axes: Any, lines: Sequence[Line]) -> None:
     places, left = _places(axes, lines), [0.0] * len(lines)
     for stage in dict.fromkeys(stage for line in lines for stage in line.stages_s or {}):
@@ -102,7 +104,3 @@ def _places(axes: Any, lines: Sequence[Line]) -> list[int]:
     axes.set_yticks(places, [f"{line.case}: {line.competitor}" for line in lines])
     axes.invert_yaxis()
     return places
-
-
-def _colour(line: Line) -> str:
-    return _FLOOR if line.competitor == "floor" else _OURS if line.competitor.startswith("deltacompact") else _PEERS

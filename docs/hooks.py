@@ -39,4 +39,4 @@ def linked(text: str, folder: str) -> str:
         target = posixpath.normpath(posixpath.join(folder, link[1]))
         return f"]({PAGES.get(target, target.removeprefix('docs/'))}{link[2] or ''})"
 
-    return re.sub(r"\]\(([^()#:]+\.md)(#[^()]*)?\)", fitted, text)
+    return re.sub(r"\]\(([^()#:]+\.(?:md|svg))(#[^()]*)?\)", fitted, text)

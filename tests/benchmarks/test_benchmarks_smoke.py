@@ -56,8 +56,10 @@ def test_a_scaled_down_run_reports_a_ratio_for_everyone(tmp_path: Path) -> None:
     assert "| deltacompact local |" in text
     assert str(tmp_path) not in text
     assert {plot.name for plot in (tmp_path / "out").glob("*.png")} == {
-        f"narrow-{kind}.png" for kind in ("ratio", "stages", "memory")
+        f"narrow-{kind}.png" for kind in ("stages", "memory")
     }
+    bars = (tmp_path / "out" / "ratios.svg").read_text()
+    assert "narrow, full" in bars and "duckdb" in bars
     assert not (tmp_path / "out" / "work").exists()
 
 
