@@ -23,6 +23,7 @@ def changes(
     *,
     partition: Any = None,
     branch: str = "main",
+    bookmark: str | None = None,
     **asked: Unpack[Asked],
 ) -> pa.RecordBatchReader:
     """Which rows came, went and changed after `from_` (None: from the beginning), up to `to` (None: now).
@@ -36,6 +37,7 @@ def changes(
     key           the columns that identify a row (default: the primary key, or the identifier fields): rows of one key
                   that came and went are an update; without a key, they are an insert and a delete
     partition     of a stream; `branch`: of an Iceberg table
+    bookmark      what came since this consumer's last `commit_bookmark`, the same batch until then; see the table
 
     Behind the columns stand `_change_type` (insert, delete, update_before, update_after), `_change_ordinal` of the
     commit, `_commit_snapshot_id` (of a stream its last position) and `_commit_timestamp`; of a net change those of the
@@ -48,5 +50,5 @@ def changes(
         0
     """
     if is_iceberg_catalog(catalog):
-        return catalog.table(table_id).changes(from_, to, branch, **asked)
-    return catalog.table(table_id).changes(from_, to, partition, **asked)  # type: ignore[arg-type]
+        return catalog.table(table_id).changes(from_, to, branch, bookmark=bookmark, **asked)
+    return catalog.table(table_id).changes(from_, to, partition, bookmark=bookmark, **asked)  # type: ignore[arg-type]

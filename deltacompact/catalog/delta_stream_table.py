@@ -30,6 +30,7 @@ if TYPE_CHECKING:  # imported when they are used: `show` must not wait for them
     from deltacompact.arguments import CompactionArguments
     from deltacompact.catalog.delta_stream_calls import ChangeEventOptions, DeltaStreamCalls, TokenLike
     from deltacompact.catalog.table_plan import TablePlan
+    from deltacompact.change_feed.bookmark import Bookmark
     from deltacompact.change_feed.difference import Difference
     from deltacompact.change_feed.request import Asked
     from deltacompact.delta_streams.history import VersionMade
@@ -447,19 +448,48 @@ class DeltaStreamTable:
         from_: str | datetime | None = None,
         to: str | datetime | None = None,
         partition: Values = None,
+        *,
+        bookmark: str | None = None,
         **asked: Unpack[Asked],
     ) -> pa.RecordBatchReader:
         """What changed after one version, up to another: see `deltacompact.changes`.
+
+        bookmark    what came since this consumer's last `commit_bookmark`; the same batch until then. `from_` says
+                    where a new bookmark begins
 
         Examples:
             >>> _ = orders.append(pa.table({"id": [2], "status": ["sent"]}))
             >>> sorted(orders.changes("0", columns=["id", "status"]).read_all()["_change_type"].to_pylist())
             ['delete', 'update_after']
         """
-        from deltacompact.change_feed.changes import stream_changes
+        from deltacompact.change_feed.changes import stream_batch, stream_changes
         from deltacompact.change_feed.request import ChangesAsked
+        from deltacompact.change_feed.stream_bookmarks import given
 
-        return stream_changes(self._catalog, self._table_id, from_, to, partition, ChangesAsked(**asked))
+        if bookmark is None:
+            return stream_changes(self._catalog, self._table_id, from_, to, partition, ChangesAsked(**asked))
+        if partition is not None:
+            raise InputError("a bookmark is of all partitions")
+        batch = given(self._catalog, self._table_id, bookmark, from_, to)
+        return stream_batch(self._catalog, self._table_id, batch, ChangesAsked(**asked))
+
+    def bookmarks(self) -> list[Bookmark[Any]]:
+        """How far each consumer of changes is."""
+        from deltacompact.change_feed.stream_bookmarks import bookmarks
+
+        return bookmarks(self._catalog, self._table_id)
+
+    def commit_bookmark(self, name: str) -> None:
+        """Say that the batch of a consumer is done. Raises InputError where none was given."""
+        from deltacompact.change_feed.stream_bookmarks import committed
+
+        committed(self._catalog, self._table_id, name)
+
+    def drop_bookmark(self, name: str) -> None:
+        """Forget a bookmark: what it needs is not kept any more. Raises NotFoundError for an unknown one."""
+        from deltacompact.change_feed.stream_bookmarks import dropped
+
+        dropped(self._catalog, self._table_id, name)
 
     def diff(
         self,

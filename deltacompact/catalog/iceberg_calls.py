@@ -233,6 +233,28 @@ class IcebergCalls:
 
         return branch_changes(self._table(table_id), branch, from_, to, asked)
 
+    def batch(
+        self,
+        table_id: str,
+        bookmark: str,
+        from_: str | int | datetime | None,
+        to: str | int | datetime | None,
+        branch: str,
+        asked: ChangesAsked,
+    ) -> pa.RecordBatchReader:
+        """The changes that a consumer is to do: see `IcebergCatalogTable.changes`."""
+        from deltacompact.change_feed.branch_bookmarks import given
+        from deltacompact.change_feed.changes import branch_batch
+
+        table, known = given(self._table(table_id), bookmark, from_, to, branch)
+        return branch_batch(table, branch, known, asked)
+
+    def move_bookmark(self, table_id: str, name: str, drop: bool = False) -> None:
+        """Say that a batch is done, or forget the bookmark."""
+        from deltacompact.change_feed.branch_bookmarks import committed, dropped
+
+        (dropped if drop else committed)(self._table(table_id), name)
+
     def difference(
         self,
         table_id: str,

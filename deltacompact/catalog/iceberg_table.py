@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # imported when they are used: `show` must not wait for them
     import pyarrow.dataset as ds
 
     from deltacompact.catalog.iceberg_calls import IcebergCalls, IcebergSelection
+    from deltacompact.change_feed.bookmark import Bookmark
     from deltacompact.change_feed.difference import Difference
     from deltacompact.change_feed.request import Asked
     from deltacompact.iceberg.history import SnapshotMade
@@ -168,12 +169,35 @@ class IcebergCatalogTable:
         from_: str | int | datetime | None = None,
         to: str | int | datetime | None = None,
         branch: str = "main",
+        *,
+        bookmark: str | None = None,
         **asked: Unpack[Asked],
     ) -> pa.RecordBatchReader:
-        """What changed after one snapshot, up to another: see `deltacompact.changes`."""
+        """What changed after one snapshot, up to another: see `deltacompact.changes`.
+
+        bookmark    what came since this consumer's last `commit_bookmark`; the same batch until then. `from_` says
+                    where a new bookmark begins
+        """
         from deltacompact.change_feed.request import ChangesAsked
 
-        return self._catalog.change_feed(self._table_id, from_, to, branch, ChangesAsked(**asked))
+        chosen = ChangesAsked(**asked)
+        if bookmark is None:
+            return self._catalog.change_feed(self._table_id, from_, to, branch, chosen)
+        return self._catalog.batch(self._table_id, bookmark, from_, to, branch, chosen)
+
+    def bookmarks(self) -> list[Bookmark[int]]:
+        """How far each consumer of changes is: tags of the table."""
+        from deltacompact.change_feed.branch_bookmarks import bookmarks
+
+        return bookmarks(self._catalog.metadata(self._table_id))
+
+    def commit_bookmark(self, name: str) -> None:
+        """Say that the batch of a consumer is done. Raises InputError where none was given."""
+        self._catalog.move_bookmark(self._table_id, name)
+
+    def drop_bookmark(self, name: str) -> None:
+        """Forget a bookmark: what it needs is not kept any more. Raises NotFoundError for an unknown one."""
+        self._catalog.move_bookmark(self._table_id, name, drop=True)
 
     def diff(
         self,

@@ -7,4 +7,6 @@ columns         what is said of each row
 iceberg         the candidates of an Iceberg branch                delta_streams  those of a stream
 changes         of a table of either kind                          request        what users ask for
 difference      the same in numbers                                steps          a commit and its candidates
+bookmark        how far a consumer is
+branch_bookmarks  of Iceberg tables: tags                          stream_bookmarks  numbered objects
 """

@@ -18,6 +18,8 @@ from deltacompact.base.moments import moment_of
 from deltacompact.change_feed.request import ChangeRange, ChangesAsked, changes_of
 
 if TYPE_CHECKING:
+    from deltacompact.change_feed.bookmark import Bookmark
+    from deltacompact.change_feed.stream_bookmarks import StreamBookmark
     from deltacompact.delta_streams.streams import Streams
     from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 
@@ -47,6 +49,34 @@ def stream_changes(
     chosen = catalog.chosen(table_id, partition)
     ranges = [StreamRange.of(catalog, table_id, one, from_, to) for one in chosen]
     return asking(table_id, ranges, joined([one.columns for one in ranges]), asked)
+
+
+def stream_batch(
+    catalog: Streams, table_id: str, bookmark: StreamBookmark, asked: ChangesAsked
+) -> pa.RecordBatchReader:
+    """The changes of the batch that a consumer was given, the same each time. Without one: none."""
+    from deltacompact.change_feed.delta_streams import StreamRange, joined
+    from deltacompact.change_feed.stream_bookmarks import state_of
+
+    ranges = []
+    for partition, position in (bookmark.next or bookmark.done or {}).items():
+        done = (bookmark.done or {}).get(partition)
+        chain = list(catalog.log(table_id, partition).chain())
+        begin = None if done is None else state_of(catalog, table_id, partition, done)
+        end = state_of(catalog, table_id, partition, position)
+        ranges.append(StreamRange.between(catalog, table_id, partition, chain, begin, end))
+    return changes_of(table_id, ranges, joined([one.columns for one in ranges]), asked)
+
+
+def branch_batch(
+    table: IcebergTable, branch: str, bookmark: Bookmark[int], asked: ChangesAsked
+) -> pa.RecordBatchReader:
+    """The same of a branch."""
+    from deltacompact.change_feed.iceberg import SnapshotRange
+
+    end = bookmark.next or bookmark.done
+    found = SnapshotRange.of(table, branch, bookmark.done, end)
+    return changes_of(table.metadata.table_id, [found], found.columns, asked)
 
 
 def branch_changes(

@@ -98,7 +98,21 @@ class StreamRange:
         chain = list(catalog.log(table_id, partition).chain())
         where = f"table {table_id!r}, partition {partition}"
         end = chain[-1] if to is None else state_in(chain, to, where)
-        begin = genesis_state() if from_ is None else _continued(chain, state_in(chain, from_, where))
+        begin = None if from_ is None else state_in(chain, from_, where)
+        return cls.between(catalog, table_id, partition, chain, begin, end)
+
+    @classmethod
+    def between(
+        cls,
+        catalog: Streams,
+        table_id: str,
+        partition: Partition,
+        chain: Sequence[StreamState],
+        begin: StreamState | None,
+        end: StreamState,
+    ) -> StreamRange:
+        """The same between two states of the chain. None: from the beginning."""
+        begin = genesis_state() if begin is None else begin_state(chain, begin)
         for state in (begin, end):
             if state.version != chain[-1].version and stream_files(state):
                 refuse_missing(catalog, table_id, partition, chain, state)
@@ -145,7 +159,7 @@ class StreamRange:
 
     def commits(self) -> list[ChangeStep]:
         """A step for each commit, and for each rollback, restatement or retraction."""
-        ends = self.begin, _continued(self.chain, self.end)
+        ends = self.begin, begin_state(self.chain, self.end)
         numbers = [(state.opened.number, len(state.commits)) for state in ends]
         if numbers[0] > numbers[1]:
             raise InputError(f"table {self.table.table_id!r}: the feed ends before it begins: ask for the net change")
@@ -225,10 +239,14 @@ def joined(found: Sequence[pa.Schema]) -> pa.Schema:
     return schemas.unmarked(schemas.union(described))
 
 
-def _continued(chain: Sequence[StreamState], state: StreamState) -> StreamState:
+def _told(state: StreamState) -> tuple[int, frozenset[int]]:
+    return len(state.commits), state.retracted
+
+
+def begin_state(chain: Sequence[StreamState], state: StreamState) -> StreamState:
     """The state that has the same rows in the fewest files of today: the beginning of the version after it."""
     place = next(number for number, one in enumerate(chain) if one.version == state.version)
-    while state.sealed and len(state.commits) == len(chain[place].commits):
+    while chain[place].sealed and _told(state) == _told(chain[place]):
         successor = chain[place + 1]
         if successor.opened.taken_out is not None or successor.opened.lineage != state.lineage:
             break

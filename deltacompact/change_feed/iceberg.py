@@ -89,7 +89,7 @@ class SnapshotRange:
         metadata = table.metadata
         head = metadata.branch(branch)
         end = head if to is None else snapshot_as_of(metadata, to, branch)
-        begin = None if from_ is None else _begin(metadata, from_, branch)
+        begin = None if from_ is None else begin_of(metadata, from_, branch)
         return cls(table, branch, begin, end, tuple(_path(metadata, begin, end)))
 
     @property
@@ -168,7 +168,7 @@ class SnapshotRange:
         yield from candidates_between(live, states[0], states[1], self.may_match)
 
 
-def _begin(metadata: TableMetadata, from_: str | int | datetime, branch: str) -> Snapshot | None:
+def begin_of(metadata: TableMetadata, from_: str | int | datetime, branch: str) -> Snapshot | None:
     """The snapshot after which changes count. A time before the first one is the empty table."""
     try:
         return snapshot_as_of(metadata, from_, branch)

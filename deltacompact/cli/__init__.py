@@ -39,7 +39,7 @@ def run(arguments: Sequence[str], limits: Limits = LIMITS) -> int:
 
 _MODULES = {
     "append": ("append",),
-    "changes": ("changes", "diff"),
+    "changes": ("bookmarks", "changes", "diff"),
     "compaction": ("plan", "compact"),
     "demo": ("demo",),
     "history": ("history", "rollback", "retract"),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from deltacompact.base.errors import InputError
 from deltacompact.base.wording import counted
 from deltacompact.cli.answers import answer
 from deltacompact.cli.arguments import PARTITION_HELP, any_catalog_argument, json_option, pairs, table_argument
@@ -50,6 +51,12 @@ _partition_option = delta_stream_option("--partition", multiple=True, metavar="N
 @click.option("--where", metavar="EXPR", help="Only rows for which it is true: \"day = '2026-11-22' and id > 7\".")
 @click.option("--columns", metavar="NAME,NAME", help="Only these columns, and changes in them.")
 @_key_option
+@click.option(
+    "--bookmark",
+    metavar="NAME",
+    help="What came since this consumer's last --commit: the same batch until then. --from says where it begins.",
+)
+@click.option("--commit", is_flag=True, help="Say that the bookmark's batch is done, and print nothing.")
 @click.option("--out", metavar="FILE", help="Write them to a file (.parquet, .feather, .orc or .csv), print none.")
 @json_option
 @_partition_option
@@ -64,6 +71,8 @@ def changes(
     where: str | None,
     columns: str | None,
     key: tuple[str, ...],
+    bookmark: str | None,
+    commit: bool,
     out: str | None,
     as_json: bool,
     **options: Any,
@@ -78,14 +87,16 @@ def changes(
     deltacompact changes ./lake orders --from 3
     deltacompact changes iceberg://prod db.orders --from 2026-11-22 --per-commit --before
     """
-    from deltacompact import changes as changes_of
-
-    reader = changes_of(
-        catalog,
-        table,
+    if commit:
+        if bookmark is None:
+            raise InputError("--commit is for the batch of a --bookmark")
+        catalog.table(table).commit_bookmark(bookmark)
+        return answer(as_json, {"table": table, "bookmark": bookmark}, f"the batch of bookmark {bookmark} is done")
+    chosen: dict[str, Any] = {**_ends(catalog, options), "bookmark": bookmark}
+    reader = catalog.table(table).changes(
         from_,
         to,
-        **_ends(catalog, options),
+        **chosen,
         per_commit=not net,
         before=before,
         where=where,
@@ -116,6 +127,35 @@ def _ends(catalog: DeltaStreamCatalog | IcebergCatalog, options: dict[str, Any])
         return {"branch": options["branch"]}
     refuse_iceberg_options()
     return {"partition": pairs(options["partition"]) or None}
+
+
+@click.command()
+@any_catalog_argument
+@table_argument
+@click.option("--drop", metavar="NAME", help="Forget a bookmark: what it needs is not kept any more.")
+@json_option
+def bookmarks(catalog: DeltaStreamCatalog | IcebergCatalog, table: str, drop: str | None, as_json: bool) -> None:
+    """List how far each consumer of changes is.
+
+    \b
+    deltacompact bookmarks ./lake orders
+    deltacompact bookmarks ./lake orders --drop mirror
+    """
+    if drop is not None:
+        catalog.table(table).drop_bookmark(drop)
+        return answer(as_json, {"table": table, "dropped": drop}, f"bookmark {drop} is forgotten")
+    found = [
+        {"name": one.name, "done": _told(one.done), "next": _told(one.next)} for one in catalog.table(table).bookmarks()
+    ]
+    lines = (f"{one['name']}: done {one['done'] or 'nothing'}, next {one['next'] or 'nothing'}" for one in found)
+    answer(as_json, found, *lines)
+
+
+def _told(end: Any) -> Any:
+    """A snapshot's id, or for each partition the version and how many entries its log had."""
+    if not isinstance(end, dict):
+        return end
+    return {str(partition): f"{one.version}, {one.tail}" for partition, one in end.items()}
 
 
 @click.command(cls=WithSections)

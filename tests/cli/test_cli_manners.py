@@ -63,6 +63,7 @@ JSON_CALLS = {
     "publish": ["publish", "LAKE", "t"],
     "history": ["history", "LAKE", "t"],
     "changes": ["changes", "LAKE", "t"],
+    "bookmarks": ["bookmarks", "LAKE", "t"],
     "diff": ["diff", "LAKE", "t", "0"],
     "check": ["check", "LAKE", "t"],
     "rehash": ["rehash", "LAKE", "t", "--hash-buckets", "3"],

@@ -1,4 +1,4 @@
-"""What the partitions of a vacuum share: the time of now, and the files that a published table's snapshots refer to.
+"""What the partitions of a vacuum share: the time of now, and the files that a publication or a bookmark refers to.
 
 A vacuum keeps those files, whatever the log says. Several partitions are vacuumed at a time and share one answer. The
 store's clock is asked, and the published table is read, when something could be deleted, and only then.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from threading import Lock
 
+from deltacompact.change_feed.stream_bookmarks import names_kept
 from deltacompact.delta_streams.streams import Streams
 from deltacompact.storage.store_clock import agreed_now_s
 
@@ -42,7 +43,8 @@ class Held:
         with self._lock:
             if self._known is None:
                 target = self._catalog.publication(self._table_id)
-                self._known = frozenset() if target is None else self._read(target)
+                published = frozenset[str]() if target is None else self._read(target)
+                self._known = published | names_kept(self._catalog, self._table_id)
             return self._known
 
     def _read(self, target: str) -> frozenset[str]:

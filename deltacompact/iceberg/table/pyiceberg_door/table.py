@@ -26,7 +26,7 @@ from deltacompact.iceberg.table.content_files import ContentFile, PartitionTuple
 from deltacompact.iceberg.table.metadata import Snapshot, TableMetadata
 from deltacompact.iceberg.table.pyiceberg_door.behaviour import check_behaviour
 from deltacompact.iceberg.table.pyiceberg_door.catalogs import make_ready
-from deltacompact.iceberg.table.pyiceberg_door.commits import adding, commit, expiring, moving
+from deltacompact.iceberg.table.pyiceberg_door.commits import adding, commit, expiring, moving, tagging
 from deltacompact.iceberg.table.pyiceberg_door.creating import create_table, give_columns
 from deltacompact.iceberg.table.pyiceberg_door.errors import answering, first_of
 from deltacompact.iceberg.table.pyiceberg_door.metrics import counted_for_nan, file_with_metrics
@@ -169,6 +169,11 @@ class IcebergTable:
         Raises as `commit` does.
         """
         return self._after(commit(self._table, self.metadata, moving(self.metadata, branch, snapshot_id)))
+
+    def tag(self, tags: Mapping[str, int | None], max_ref_age_ms: int) -> IcebergTable:
+        """Set tags to snapshots, or (None) remove them, if they are still those of `metadata`. Raises as `commit`."""
+        change = tagging(self.metadata, tags, max_ref_age_ms)
+        return self._after(commit(self._table, self.metadata, change)) if change[1] else self
 
     def _after(self, metadata: TableMetadata) -> IcebergTable:
         """The table after our commit, which changes no spec: types that manifests told are still known."""

@@ -1,0 +1,53 @@
+"""How far a consumer of changes is: what it has done, and the batch that it was given and has not done yet.
+
+begin     done 7            next 9        the batch is 7 to 9: whoever dies and repeats is given the same
+commit    done 9                          after the batch is done
+begin     done 9            next 12
+
+Delta streams keep bookmarks as numbered objects, put if absent; Iceberg tables as tags, which every engine's expiry
+respects. What a bookmark needs is kept for 30 days; after that it is named in the error.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from deltacompact.base import expect
+from deltacompact.base.errors import InputError, NotFoundError
+
+KEPT_S = 30 * 24 * 3600
+"""So long what a bookmark needs is kept."""
+
+Position = TypeVar("Position")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
+
+
+@dataclass(frozen=True, slots=True)
+class Bookmark(Generic[Position]):
+    """`done`: changes up to it are done (None: none are). `next`: the batch ends there; None: none was given."""
+
+    name: str
+    done: Position | None
+    next: Position | None = None
+    time_ms: int | None = None
+
+
+def checked_name(name: str) -> str:
+    """Raises InputError for a name that not every store can hold."""
+    if not _NAME.fullmatch(expect.text("bookmark", name)):
+        raise InputError(f"bookmark {name!r}: write up to 100 letters, digits, - and _")
+    return name
+
+
+def unknown(table_id: str, name: str) -> NotFoundError:
+    days = KEPT_S // 86400
+    return NotFoundError(
+        f"table {table_id!r} has no bookmark {name!r}, or it was idle for more than {days} days: say where it begins "
+        "with --from (a time before the first commit: with all rows)"
+    )
+
+
+def nothing_given(table_id: str, name: str) -> InputError:
+    return InputError(f"bookmark {name!r} of {table_id!r} has no batch to commit: read one with --bookmark first")

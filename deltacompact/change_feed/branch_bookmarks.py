@@ -1,0 +1,83 @@
+"""Bookmarks of an Iceberg table: tags on the snapshots where a batch begins and ends.
+
+bookmark.mirror           snapshot 7      done
+bookmark.mirror.next      snapshot 9      given and not done
+
+A tag is set if it is still what we saw, by the catalog's own requirement: of two consumers one is refused, and looks
+again. `maintain --expire-snapshots`, and every other engine's, keeps a tag's snapshot, until it is 30 days old.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from deltacompact.base.errors import ConflictError
+from deltacompact.change_feed.bookmark import KEPT_S, Bookmark, checked_name, nothing_given, unknown
+from deltacompact.change_feed.iceberg import begin_of
+from deltacompact.iceberg.as_of import snapshot_as_of
+from deltacompact.iceberg.table.metadata import TableMetadata
+from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
+
+_PREFIX, _NEXT = "bookmark.", ".next"
+_TRIES = 20
+
+AsOf = str | int | datetime | None
+
+
+def bookmarks(metadata: TableMetadata) -> list[Bookmark[int]]:
+    """All bookmarks of a table."""
+    tags = {name: ref.snapshot_id for name, ref in metadata.refs.items() if ref.kind == "tag"}
+    names = {name.removeprefix(_PREFIX).removesuffix(_NEXT) for name in tags if name.startswith(_PREFIX)}
+    return [_found(metadata, name) for name in sorted(names)]
+
+
+def _found(metadata: TableMetadata, name: str) -> Bookmark[int]:
+    done, upcoming = (metadata.refs.get(f"{_PREFIX}{name}{ending}") for ending in ("", _NEXT))
+    return Bookmark(name, done.snapshot_id if done else None, upcoming.snapshot_id if upcoming else None)
+
+
+def given(table: IcebergTable, name: str, from_: AsOf, to: AsOf, branch: str) -> tuple[IcebergTable, Bookmark[int]]:
+    """The batch that a consumer is to do: the one that it was given before, or the next. Nothing new: no `next`.
+
+    Raises NotFoundError for an unknown bookmark that nobody says the beginning of.
+    """
+    checked_name(name)
+    for _ in range(_TRIES):
+        metadata = table.metadata
+        known = _found(metadata, name)
+        if known.next is not None:
+            return table, known
+        if known.done is None:
+            if from_ is None:
+                raise unknown(metadata.table_id, name)
+            begin = begin_of(metadata, from_, branch)
+            known = Bookmark(name, begin.snapshot_id if begin else None)
+        head = metadata.branch(branch) if to is None else snapshot_as_of(metadata, to, branch)
+        if head is None or head.snapshot_id == known.done:
+            return table, known
+        try:
+            return _moved(table, name, Bookmark(name, known.done, head.snapshot_id))
+        except ConflictError:
+            table = table.reloaded()
+    raise ConflictError(f"{table.metadata.table_id}: others move bookmark {name!r}, again and again")
+
+
+def committed(table: IcebergTable, name: str) -> Bookmark[int]:
+    """Say that the batch is done. Raises InputError where none was given, ConflictError where another came first."""
+    known = _found(table.metadata, checked_name(name))
+    if known.next is None:
+        raise nothing_given(table.metadata.table_id, name)
+    return _moved(table, name, Bookmark(name, known.next))[1]
+
+
+def dropped(table: IcebergTable, name: str) -> None:
+    """Forget a bookmark. Raises NotFoundError for an unknown one."""
+    known = _found(table.metadata, checked_name(name))
+    if known.done is None and known.next is None:
+        raise unknown(table.metadata.table_id, name)
+    _moved(table, name, Bookmark(name, None))
+
+
+def _moved(table: IcebergTable, name: str, wanted: Bookmark[int]) -> tuple[IcebergTable, Bookmark[int]]:
+    tags = {f"{_PREFIX}{name}": wanted.done, f"{_PREFIX}{name}{_NEXT}": wanted.next}
+    return table.tag(tags, max_ref_age_ms=KEPT_S * 1000), wanted

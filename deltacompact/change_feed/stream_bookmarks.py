@@ -1,0 +1,197 @@
+"""Bookmarks of a table of streams: numbered objects, put if absent, in a folder of the table.
+
+orders/bookmarks/mirror/…00.json    done: nothing                        begun
+orders/bookmarks/mirror/…01.json    done: nothing        next: 3, 7      a batch was given: version 3 with 7 log entries
+orders/bookmarks/mirror/…02.json    done: 3, 7                           it was done
+
+The greatest number counts. Of two consumers that put the same number one is first, and the other looks again. Vacuum
+keeps the files of the states that a bookmark names, until it was idle for 30 days.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from urllib.parse import unquote
+
+from deltacompact.base.errors import ConflictError, InputError
+from deltacompact.base.model import FORMAT_VERSION, Partition
+from deltacompact.change_feed.bookmark import KEPT_S, Bookmark, checked_name, nothing_given, unknown
+from deltacompact.change_feed.delta_streams import begin_state
+from deltacompact.delta_streams.log.entries import check_format, dump
+from deltacompact.delta_streams.log.state import StreamState
+from deltacompact.delta_streams.paths import TablePaths
+from deltacompact.delta_streams.retained import state_in
+from deltacompact.delta_streams.streams import Streams, stream_files
+from deltacompact.index.primary_key_index import read_manifest
+from deltacompact.storage.certain_put import put_certainly
+from deltacompact.storage.identity import file_name
+from deltacompact.storage.numbered import newest_of_each, numbered_path, read_newest
+
+_TRIES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPosition:
+    """A version when its log had so many entries."""
+
+    version: str
+    tail: int
+
+
+Positions = Mapping[Partition, StreamPosition]
+"""By partition; a partition that is not there has nothing done."""
+StreamBookmark = Bookmark[Positions]
+
+
+def bookmarks(catalog: Streams, table_id: str) -> list[StreamBookmark]:
+    """All bookmarks of a table."""
+    folder = _folder(table_id)
+    found = newest_of_each(catalog.store.list(folder))
+    names = sorted(unquote(one.removeprefix(folder).rstrip("/")) for one in found)
+    return [known for name in names if (known := _newest(catalog, table_id, name)[1]) is not None]
+
+
+def given(
+    catalog: Streams, table_id: str, name: str, from_: str | datetime | None, to: str | datetime | None
+) -> StreamBookmark:
+    """The batch that a consumer is to do: the one that it was given before, or the next.
+
+    Raises NotFoundError for an unknown bookmark that nobody says the beginning of.
+    """
+    checked_name(name)
+    for _ in range(_TRIES):
+        number, known = _newest(catalog, table_id, name)
+        if known is not None and known.next is not None:
+            return known
+        if known is None or _is_idle(catalog, known):
+            if from_ is None:
+                raise unknown(table_id, name)
+            known = Bookmark(name, _positions(catalog, table_id, from_))
+        wanted = Bookmark(name, known.done, _positions(catalog, table_id, to))
+        if wanted.next == known.done:
+            return known
+        if _put(catalog, table_id, number, wanted):
+            return wanted
+    raise ConflictError(f"table {table_id!r}: others move bookmark {name!r}, again and again")
+
+
+def committed(catalog: Streams, table_id: str, name: str) -> StreamBookmark:
+    """Say that the batch is done. Raises InputError where none was given, ConflictError where another came first."""
+    number, known = _newest(catalog, table_id, checked_name(name))
+    if known is None:
+        raise unknown(table_id, name)
+    if known.next is None:
+        raise nothing_given(table_id, name)
+    done: StreamBookmark = Bookmark(name, known.next)
+    if not _put(catalog, table_id, number, done):
+        raise ConflictError(f"table {table_id!r}: another consumer has moved bookmark {name!r}")
+    return done
+
+
+def dropped(catalog: Streams, table_id: str, name: str) -> None:
+    """Forget a bookmark. Raises NotFoundError for an unknown one."""
+    if _newest(catalog, table_id, checked_name(name))[1] is None:
+        raise unknown(table_id, name)
+    catalog.store.delete([stat.path for stat in catalog.store.list(f"{_folder(table_id)}{name}/")])
+
+
+def names_kept(catalog: Streams, table_id: str) -> frozenset[str]:
+    """The names of all files that readers of bookmarks need. Vacuum keeps them."""
+    known = [one for one in bookmarks(catalog, table_id) if not _is_idle(catalog, one)]
+    ends = [end for one in known for end in (one.done, one.next) if end is not None]
+    return frozenset(name for end in ends for name in _names(catalog, table_id, end))
+
+
+def _names(catalog: Streams, table_id: str, positions: Positions) -> Iterator[str]:
+    for partition, position in positions.items():
+        chain = list(catalog.log(table_id, partition).chain())
+        exact = state_of(catalog, table_id, partition, position)
+        for state in {id(one): one for one in (exact, begin_state(chain, exact))}.values():
+            yield from map(file_name, _paths(catalog, state))
+
+
+def _paths(catalog: Streams, state: StreamState) -> Iterator[str]:
+    for file in stream_files(state):
+        yield file.path
+        if file.deletions:
+            yield file.deletions.masks_path
+    if state.index:
+        yield state.index.path
+        yield from read_manifest(catalog.store, state.index).paths
+
+
+def state_of(catalog: Streams, table_id: str, partition: Partition, position: StreamPosition) -> StreamState:
+    """The state that a bookmark names."""
+    return catalog.log(table_id, partition).state_at(position.version, position.tail)
+
+
+def _positions(catalog: Streams, table_id: str, as_of: str | datetime | None) -> Positions:
+    """Where each partition stands, or stood. Raises InputError for a version: it is one partition's."""
+    found: dict[Partition, StreamPosition] = {}
+    for partition in catalog.partitions(table_id):
+        if as_of is None:
+            state = catalog.state(table_id, partition)
+            found[partition] = StreamPosition(state.version, state.tail)
+            continue
+        chain = list(catalog.log(table_id, partition).chain())
+        state = state_in(chain, as_of, f"table {table_id!r}, partition {partition}")
+        whole = next(one for one in chain if one.version == state.version)
+        if len(state.commits) == len(whole.commits):
+            found[partition] = StreamPosition(whole.version, whole.tail)
+        elif len(state.commits) or state.opened.number:
+            raise InputError(f"--from {as_of}: a bookmark begins at a version, or before the first commit, not between")
+    return found
+
+
+def _is_idle(catalog: Streams, known: StreamBookmark) -> bool:
+    return known.time_ms is not None and catalog.clock() * 1000 - known.time_ms > KEPT_S * 1000
+
+
+def _folder(table_id: str) -> str:
+    return f"{TablePaths.of(table_id).root}/bookmarks/"
+
+
+def _newest(catalog: Streams, table_id: str, name: str) -> tuple[int, StreamBookmark | None]:
+    """The number of the next object, and what the newest says."""
+    found = read_newest(catalog.store, f"{_folder(table_id)}{name}/")
+    if found is None:
+        return 0, None
+    document = json.loads(found[1])
+    check_format(document, found[0].stat.path)
+    if document.get("table") != table_id:
+        raise InputError(f"{found[0].stat.path} is a bookmark of table {document.get('table')!r}, not of {table_id!r}")
+    ends = [_parsed(document[end]) for end in ("done", "next")]
+    return found[0].number + 1, Bookmark(name, ends[0], ends[1], document["time_ms"])
+
+
+def _put(catalog: Streams, table_id: str, number: int, wanted: StreamBookmark) -> bool:
+    document = {
+        "format": FORMAT_VERSION,
+        "kind": "bookmark",
+        "id": uuid.uuid4().hex,
+        "table": table_id,
+        "time_ms": int(catalog.clock() * 1000),
+        "done": _told(wanted.done),
+        "next": _told(wanted.next),
+    }
+    return put_certainly(catalog.store, numbered_path(f"{_folder(table_id)}{wanted.name}/", number), dump(document))
+
+
+def _told(positions: Positions | None) -> Any:
+    if positions is None:
+        return None
+    return [[list(partition.values), one.version, one.tail] for partition, one in positions.items()]
+
+
+def _parsed(told: Any) -> Positions | None:
+    if told is None:
+        return None
+    return {
+        Partition(tuple((name, value) for name, value in values)): StreamPosition(version, tail)
+        for values, version, tail in told
+    }

@@ -1,0 +1,170 @@
+"""Bookmarks: a consumer that dies is given the same batch again; what it needs is kept; of two, one is first."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pytest
+from iceberg_lake import Lake
+from publications import configure
+
+import deltacompact
+from deltacompact import ConflictError, InputError, NotFoundError, Settings, cli
+from deltacompact.change_feed import branch_bookmarks
+from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
+
+T = "ns.t"
+LOCAL = Settings(executor="local", local_threads=1)
+
+
+class Streams:
+    def __init__(self, folder):
+        folder.mkdir(exist_ok=True)
+        self.catalog = deltacompact.open_catalog(folder / "streams")
+        self.table = self.catalog.create_table(T, primary_keys=["id"])
+
+    def append(self, *ids):
+        self.table.append(pa.table({"id": list(ids)}))
+
+
+class Branch:
+    def __init__(self, folder):
+        self.lake = Lake(folder, "bookmarked")
+        self.lake.create(T, pa.schema([("id", pa.int64())]))
+        self.catalog = deltacompact.open_catalog(self.lake.catalog)
+        self.table = self.catalog.table(T)
+
+    def append(self, *ids):
+        self.lake.append(T, [{"id": number} for number in ids])
+
+
+@pytest.fixture(params=[Streams, Branch])
+def source(request, tmp_path):
+    source = request.param(tmp_path)
+    source.append(1, 2)
+    return source
+
+
+def batch(source, **asked):
+    return sorted(row["id"] for row in source.table.changes(bookmark="mirror", **asked).read_all().to_pylist())
+
+
+def test_the_same_batch_until_it_is_done(source):
+    with pytest.raises(NotFoundError, match="has no bookmark 'mirror', or it was idle for more than 30 days"):
+        batch(source)
+    with pytest.raises((InputError, NotFoundError), match="mirror"):
+        source.table.commit_bookmark("mirror")
+    assert batch(source, from_="1999-01-01") == [1, 2]
+    source.append(3)
+    assert batch(source) == batch(source, from_="1999-01-01") == [1, 2], "it was not done"
+    source.table.commit_bookmark("mirror")
+    assert batch(source) == [3]
+    source.table.commit_bookmark("mirror")
+    with pytest.raises(InputError, match="has no batch to commit: read one with --bookmark first"):
+        source.table.commit_bookmark("mirror")
+    assert batch(source) == [] and [one.name for one in source.table.bookmarks()] == ["mirror"]
+    source.table.drop_bookmark("mirror")
+    assert source.table.bookmarks() == []
+    with pytest.raises(NotFoundError, match="has no bookmark 'mirror'"):
+        source.table.drop_bookmark("mirror")
+
+
+def test_a_batch_that_is_repeated_after_a_compaction_is_the_same(source):
+    assert batch(source, from_="1999-01-01") == [1, 2]
+    source.append(2, 3)
+    mode = {"mode": "rewrite", "options": {"rewrite-all": True}} if isinstance(source, Branch) else {}
+    source.table.compact(**mode, settings=LOCAL)
+    assert batch(source) == [1, 2]
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "x.next", "-", "a" * 101])
+def test_names_that_not_every_store_can_hold_are_refused(source, name):
+    with pytest.raises(InputError, match="bookmark"):
+        source.table.changes(bookmark=name, from_="1999-01-01")
+
+
+def test_vacuum_keeps_what_a_bookmark_needs(tmp_path):
+    source = Streams(tmp_path)
+    source.append(1, 2)
+    source.table.compact(settings=LOCAL)
+    assert batch(source, from_="1999-01-01") == [1, 2]
+    for number in (3, 4):
+        source.append(1, number)
+        source.table.compact(settings=LOCAL)
+    source.table.vacuum(age_min_s=0, force=True)
+    assert batch(source) == [1, 2], "its end is kept"
+    source.table.commit_bookmark("mirror")
+    assert batch(source) == [3, 4], "and its beginning"
+    source.table.commit_bookmark("mirror")
+    assert source.table.vacuum(age_min_s=0, force=True, full=True)[0].deleted
+    source.append(5)
+    assert batch(source) == [5] and source.table.check()[0].problems == ()
+
+
+def test_an_idle_bookmark_keeps_nothing_and_says_so(tmp_path):
+    from deltacompact import DeltaStreamCatalog
+    from deltacompact.storage.local import LocalStore
+
+    source = Streams(tmp_path)
+    source.append(1)
+    assert batch(source, from_="1999-01-01") == [1]
+    source.table.commit_bookmark("mirror")
+    late = DeltaStreamCatalog(LocalStore(tmp_path / "streams"), clock=lambda: source.catalog.clock() + 31 * 86400)
+    with pytest.raises(NotFoundError, match="idle for more than 30 days"):
+        late.table(T).changes(bookmark="mirror")
+
+
+def test_expiry_keeps_the_snapshots_of_a_bookmark(tmp_path):
+    source = Branch(tmp_path)
+    source.append(1)
+    assert batch(source, from_="1999-01-01") == [1]
+    source.table.commit_bookmark("mirror")
+    for number in (2, 3, 4):
+        source.append(number)
+    source.table.maintain(expire_snapshots=True, options={"older-than": "0s"})
+    assert len(source.table.history()) < 4
+    assert batch(source) == [2, 3, 4]
+
+
+def test_of_two_consumers_one_is_first(tmp_path):
+    source = Branch(tmp_path)
+    source.append(1)
+    batch(source, from_="1999-01-01")
+    both = [IcebergTable.load(source.lake.catalog, T) for _ in range(2)]
+    branch_bookmarks.committed(both[0], "mirror")
+    with pytest.raises(ConflictError):
+        branch_bookmarks.committed(both[1], "mirror")
+
+
+def test_a_bookmark_of_another_table_is_refused(tmp_path):
+    source = Streams(tmp_path)
+    source.append(1)
+    batch(source, from_="1999-01-01")
+    (path,) = [stat.path for stat in source.catalog.store.list("ns.t/bookmarks/")]
+    document = json.loads(source.catalog.store.get(path)) | {"table": "other"}
+    source.catalog.store.put(path, json.dumps(document).encode())
+    with pytest.raises(InputError, match="is a bookmark of table 'other'"):
+        batch(source)
+
+
+def test_on_the_command_line(tmp_path, monkeypatch, capsys):
+    for source in (Streams(tmp_path / "s"), Branch(tmp_path / "b")):
+        source.append(1, 2)
+        place = str(tmp_path / "s" / "streams")
+        if isinstance(source, Branch):
+            configure(source.lake, monkeypatch)
+            place = f"iceberg://{source.lake.name}"
+        words = ["changes", place, T, "--bookmark", "mirror"]
+        assert cli.run([*words, "--from", "1999-01-01"]) == 0 and len(capsys.readouterr().out.splitlines()) == 2
+        assert cli.run(["bookmarks", place, T]) == 0 and capsys.readouterr().out.startswith(
+            "mirror: done nothing, next "
+        )
+        assert cli.run([*words, "--commit"]) == 0
+        assert capsys.readouterr().out == "the batch of bookmark mirror is done\n"
+        assert cli.run(words) == 0 and capsys.readouterr().out == ""
+        assert cli.run([*words, "--commit"]) == 2 and "has no batch to commit" in capsys.readouterr().err
+        assert cli.run(["changes", place, T, "--commit"]) == 2
+        assert "--commit is for the batch of a --bookmark" in capsys.readouterr().err
+        assert cli.run(["bookmarks", place, T, "--drop", "mirror"]) == 0
+        assert capsys.readouterr().out == "bookmark mirror is forgotten\n"
