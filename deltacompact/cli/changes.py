@@ -57,6 +57,12 @@ _partition_option = delta_stream_option("--partition", multiple=True, metavar="N
     help="What came since this consumer's last --commit: the same batch until then. --from says where it begins.",
 )
 @click.option("--commit", is_flag=True, help="Say that the bookmark's batch is done, and print nothing.")
+@click.option(
+    "--into",
+    nargs=2,
+    metavar="CATALOG TABLE",
+    help="Append the bookmark's batch to a delta stream, once, and commit the bookmark: a mirror.",
+)
 @click.option("--out", metavar="FILE", help="Write them to a file (.parquet, .feather, .orc or .csv), print none.")
 @json_option
 @_partition_option
@@ -73,6 +79,7 @@ def changes(
     key: tuple[str, ...],
     bookmark: str | None,
     commit: bool,
+    into: tuple[str, str] | None,
     out: str | None,
     as_json: bool,
     **options: Any,
@@ -92,21 +99,43 @@ def changes(
             raise InputError("--commit is for the batch of a --bookmark")
         catalog.table(table).commit_bookmark(bookmark)
         return answer(as_json, {"table": table, "bookmark": bookmark}, f"the batch of bookmark {bookmark} is done")
-    chosen: dict[str, Any] = {**_ends(catalog, options), "bookmark": bookmark}
+    wanted = {"where": where, "columns": columns.split(",") if columns is not None else None}
+    if into is not None:
+        ends = {**_ends(catalog, options), "from_": from_, "to": to}
+        return _mirror(catalog, table, into, bookmark, {**ends, **wanted}, as_json)
+    chosen: dict[str, Any] = {**_ends(catalog, options), "bookmark": bookmark, **wanted}
     reader = catalog.table(table).changes(
         from_,
         to,
         **chosen,
         per_commit=not net,
         before=before,
-        where=where,
-        columns=columns.split(",") if columns is not None else None,
         key=key or None,
     )
     if out is None:
         return print_rows(reader, as_json)
     rows = _written(reader, out)
     answer(as_json, {"table": table, "out": out, "rows": rows}, f"wrote {counted(rows, 'change')} to {out}")
+
+
+def _mirror(
+    catalog: DeltaStreamCatalog | IcebergCatalog,
+    table: str,
+    into: tuple[str, str],
+    bookmark: str | None,
+    chosen: dict[str, Any],
+    as_json: bool,
+) -> None:
+    from deltacompact.catalog.delta_streams import open_catalog
+    from deltacompact.catalog.mirror import mirror
+    from deltacompact.cli.arguments import in_environment
+
+    if bookmark is None:
+        raise InputError("--into needs a --bookmark, which says what the mirror has")
+    place, name = into
+    rows = mirror(catalog.table(table), open_catalog(in_environment(place)).table(name), bookmark, **chosen)
+    document = {"table": table, "into": name, "bookmark": bookmark, "changes": rows}
+    answer(as_json, document, f"{counted(rows, 'change')} of {table} in {name}")
 
 
 def _written(reader: Any, out: str) -> int:

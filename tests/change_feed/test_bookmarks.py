@@ -11,6 +11,7 @@ from publications import configure
 
 import deltacompact
 from deltacompact import ConflictError, InputError, NotFoundError, Settings, cli
+from deltacompact.catalog.mirror import mirror
 from deltacompact.change_feed import branch_bookmarks
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 
@@ -168,3 +169,49 @@ def test_on_the_command_line(tmp_path, monkeypatch, capsys):
         assert "--commit is for the batch of a --bookmark" in capsys.readouterr().err
         assert cli.run(["bookmarks", place, T, "--drop", "mirror"]) == 0
         assert capsys.readouterr().out == "bookmark mirror is forgotten\n"
+
+
+def mirror_of(tmp_path):
+    return deltacompact.open_catalog(tmp_path / "mirror").create_table("m", primary_keys=["id"])
+
+
+def test_a_mirror_follows_and_each_change_is_in_it_once(source, tmp_path, monkeypatch):
+    target = mirror_of(tmp_path)
+    assert mirror(source.table, target, "mirror", from_="1999-01-01") == 2
+    source.append(3)
+    if isinstance(source, Branch):
+        source.lake.delete_by_key(T, {"id": [1]})
+    else:
+        source.table.append(pa.table({"id": [1]}), operation="delete")
+
+    def dies(name):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(source.table), "commit_bookmark", lambda self, name: dies(name))
+        with pytest.raises(KeyboardInterrupt):
+            mirror(source.table, target, "mirror")
+    source.append(4)
+    assert mirror(source.table, target, "mirror") == 2, "the same batch, which is known"
+    assert sorted(target.read()["id"].to_pylist()) == [2, 3]
+    assert mirror(source.table, target, "mirror") == 1 and mirror(source.table, target, "mirror") == 0
+    assert sorted(target.read()["id"].to_pylist()) == sorted(source.table.read()["id"].to_pylist()) == [2, 3, 4]
+    assert sum(len(made.tokens) for made in target.history()) == 3
+
+
+def test_a_mirror_needs_a_key_that_the_source_has(source, tmp_path):
+    catalog = deltacompact.open_catalog(tmp_path / "mirror")
+    with pytest.raises(InputError, match="declares no primary key: create it with --primary-key"):
+        mirror(source.table, catalog.create_table("none"), "mirror", from_="1999-01-01")
+    with pytest.raises(InputError, match="has no column 'other' for a key"):
+        mirror(source.table, catalog.create_table("o", primary_keys=["other"]), "mirror", from_="1999-01-01")
+
+
+def test_a_mirror_on_the_command_line(tmp_path, capsys):
+    source = Streams(tmp_path / "s")
+    source.append(1, 2)
+    mirror_of(tmp_path)
+    words = ["changes", str(tmp_path / "s" / "streams"), T, "--into", str(tmp_path / "mirror"), "m"]
+    assert cli.run([*words, "--from", "1999-01-01"]) == 2 and "--into needs a --bookmark" in capsys.readouterr().err
+    assert cli.run([*words, "--from", "1999-01-01", "--bookmark", "x"]) == 0
+    assert capsys.readouterr().out == "2 changes of ns.t in m\n"
