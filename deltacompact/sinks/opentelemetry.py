@@ -15,7 +15,6 @@ import functools
 import os
 import threading
 from collections.abc import Mapping
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
 from deltacompact.base.events import (
@@ -82,6 +81,8 @@ def _provider() -> TracerProvider:
 
 
 def _exporter(name: str) -> Any:
+    from importlib.metadata import entry_points
+
     if name == "otlp":
         protocol = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL") or os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL")
         name = _EXPORTERS.get(protocol or "http/protobuf", protocol or "")
