@@ -158,13 +158,26 @@ def computable(table: pa.Table, path: str) -> pa.Table:
         if (part := part_of_day(column)) is not None:
             raise SchemaError(f"{path}: column {field.name!r}: date64 value {part} ms is not a whole day")
         if pa.types.is_dictionary(type_) and any(chunk.dictionary.null_count for chunk in column.chunks):
-            column = _converted(_converted(column, type_.value_type), type_)
+            column = _converted(pa.chunked_array([_null_by_index(chunk) for chunk in column.chunks]), type_)
         elif type_ != field.type:
             column = _converted(column, type_)
         else:
             continue
         changed[number] = pa.field(field.name, type_), column
     return with_columns(table, changed)
+
+
+def _null_by_index(array: pa.DictionaryArray) -> pa.DictionaryArray:
+    """The same values. Indices that led to nulls of the dictionary are null themselves: nothing is decoded.
+
+    dictionary [a, null, b], indices [0, 1, 2]  ->  dictionary [a, b], indices [0, null, 1]
+    """
+    import pyarrow.compute as pc
+
+    values = converted(array.dictionary, without_view(array.type.value_type))  # views cannot be filtered
+    valid = values.is_valid()
+    places = pc.if_else(valid, pc.subtract(pc.cumulative_sum(valid.cast(pa.int32())), 1), None)
+    return pa.DictionaryArray.from_arrays(places.take(array.indices), values.drop_null())
 
 
 def with_columns(table: pa.Table, changed: Mapping[int, tuple[pa.Field, pa.ChunkedArray]]) -> pa.Table:

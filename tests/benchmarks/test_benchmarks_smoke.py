@@ -7,8 +7,6 @@ others have those whose data or keys are of another kind there.
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +14,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from warm_benchmarks import benchmarks
 
 from benchmarks.cli import main
 from benchmarks.configurations import NARROW, WIDE
@@ -25,7 +24,6 @@ from deltacompact import Settings, open_catalog
 
 pytestmark = pytest.mark.processes
 
-ROOT = Path(__file__).parents[2]
 FULL = {"floor", "deltacompact local", "polars", "duckdb row_number", "duckdb max_by"}
 INCREMENTAL = {"floor", "deltacompact local", "delta-rs merge"}
 
@@ -33,9 +31,7 @@ INCREMENTAL = {"floor", "deltacompact local", "delta-rs merge"}
 def measured(out: Path, *arguments: str) -> dict[tuple[str, str, str], dict[str, Any]]:
     """The lines of the report, all of them right, by configuration, case and competitor."""
     folders = ["--data", str(out.parent / "data"), "--out", str(out)]
-    command = [sys.executable, "-m", "benchmarks", *arguments, "--executor", "local", "--repeat", "1", *folders]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stdout + done.stderr
+    benchmarks(*arguments, "--executor", "local", "--repeat", "1", *folders, log=out.parent / "log")
     lines = json.loads((out / "report.json").read_text())["lines"]
     for line in lines:
         assert line["error"] is None
@@ -89,9 +85,7 @@ def test_s3_counts_requests_and_compares_places(tmp_path: Path) -> None:
     sizes = ["--scale", "0.0001", "--partitions", "3", "--repeat", "1", "--latency-ms", "5", "--mb-per-s", "50"]
     sizes += ["--scenarios", "narrow,wide,append"]
     folders = ["--data", str(tmp_path / "data"), "--out", str(tmp_path / "out")]
-    command = [sys.executable, "-m", "benchmarks", "s3", *sizes, *folders]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=280)
-    assert done.returncode == 0, done.stdout + done.stderr
+    benchmarks("s3", *sizes, *folders, log=tmp_path / "log")
     document = json.loads((tmp_path / "out" / "report.json").read_text())
     lines = {(line["scenario"], line["place"]): line for line in document["lines"]}
     scenarios = {"narrow full", "wide full", "append"}
@@ -156,9 +150,7 @@ def test_iceberg_tables_with_and_without_deletes_are_compacted_to_the_rows_that_
         "--out",
         str(tmp_path),
     ]
-    command = [sys.executable, "-m", "benchmarks", "iceberg", *chosen]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stdout + done.stderr
+    benchmarks("iceberg", *chosen, log=tmp_path / "log")
     measured = json.loads((tmp_path / "report.json").read_text())["measurements"]
     ours = [one for one in measured if one["contender"].startswith("deltacompact")]
     assert Counter(one["shape"] for one in ours) == dict.fromkeys(["few", "clean"], 2)

@@ -1,51 +1,39 @@
 """Dispatchers as processes, for tests that stop and kill them, and what became of their work.
 
-    the test ── asks ──► a server that has imported everything ── fork ──► a dispatcher ── fork ──► its fork server
-
-A dispatcher is what `deltacompact-sessions dispatch` is, with signals, output and children of its own, but without the
-seconds of CPU in which two fresh interpreters import pyarrow, pandas and PyIceberg; and it looks at things more often.
+A dispatcher is what `deltacompact-sessions dispatch` is, in a fork (`forks.py`), and it looks at things more often.
 """
 
 from __future__ import annotations
 
 import contextlib
 import importlib
-import itertools
-import multiprocessing
-import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator
-from multiprocessing import forkserver
+from functools import partial
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
-from unittest import mock
 
 import psutil
+from forks import Forks
 
 from deltacompact import DeltaStreamCatalog
 from deltacompact.delta_streams.log.state import StreamState
 from sessions.cli import run
 
-_SERVER = forkserver.ForkServer()
-"""Apart from the one of dispatchers that run in this process."""
-_SERVER.set_forkserver_preload(
-    [
-        "sessions.runner.group",
-        "deltacompact.executors.local",
-        "deltacompact.catalog.iceberg",
-        "sessions.cli.watched",
-        "sessions.cli.waiting",
-        "sessions.dispatch.dispatcher",
-        "sessions.launchers.kuberay",
-        "sessions.launchers.local",
-        "sessions.launchers.ray_cluster",
-        "sessions.planning.planner",
-        "sessions.queues.directory",
-        "sessions.queues.sqs",
-        "unittest.mock",
-    ]
+_FORKS = Forks(
+    "sessions.runner.group",
+    "deltacompact.executors.local",
+    "deltacompact.catalog.iceberg",
+    "sessions.cli.watched",
+    "sessions.cli.waiting",
+    "sessions.dispatch.dispatcher",
+    "sessions.launchers.kuberay",
+    "sessions.launchers.local",
+    "sessions.launchers.ray_cluster",
+    "sessions.planning.planner",
+    "sessions.queues.directory",
+    "sessions.queues.sqs",
 )
 
 _QUICK = {
@@ -67,15 +55,17 @@ def forked(
     prepare: Callable[[], None] | None = None,
     **environment: str,
 ) -> ForkServerProcess:
-    """A process in which `act` runs as in a fresh one, and whose exit status is what it returns.
+    """A process as in `forks.py`, which looks at things more often."""
+    return _FORKS.start(act, *arguments, log=log, prepare=partial(_hurry, prepare), **environment)
 
-    `prepare` is called in it first of all, so what it changes is changed in the processes of groups, too.
-    """
-    told = (act, arguments, str(log), prepare, {**os.environ, **environment})
-    process = multiprocessing.get_context("forkserver").Process(target=_run, args=told)
-    with mock.patch.object(forkserver, "connect_to_new_process", _SERVER.connect_to_new_process):
-        process.start()
-    return process
+
+def _hurry(prepare: Callable[[], None] | None) -> None:
+    for module, constants in _QUICK.items():
+        there = vars(importlib.import_module(module))
+        assert constants.keys() <= there.keys(), module
+        there.update(constants)
+    if prepare is not None:
+        prepare()
 
 
 class DispatcherProcess:
@@ -133,49 +123,6 @@ class DispatcherProcess:
         self.process.join(timeout_s)
         assert self.process.exitcode is not None, f"not within {timeout_s} s: the dispatcher ends"
         return self.process.exitcode
-
-
-def _run(
-    act: Callable[..., int],
-    arguments: tuple[object, ...],
-    log: str,
-    prepare: Callable[[], None] | None,
-    environment: dict[str, str],
-) -> None:
-    """The process, just forked."""
-    from pyiceberg import catalog
-    from pyiceberg.utils.config import Config
-
-    os.setsid()
-    os.environ.clear()
-    os.environ.update(environment)
-    catalog._ENV_CONFIG = Config()  # PyIceberg reads the environment as it is imported
-    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-    for stream in (1, 2):
-        os.dup2(output, stream)
-    os.close(output)
-    for module, constants in _QUICK.items():
-        there = vars(importlib.import_module(module))
-        assert constants.keys() <= there.keys(), module
-        there.update(constants)
-    if prepare is not None:
-        prepare()
-    with mock.patch("multiprocessing.util.spawnv_passfds", _forked):
-        forkserver.ensure_running()  # while this process has one thread and no connection
-    sys.exit(act(*arguments))
-
-
-def _forked(path: bytes, arguments: list[str], descriptors: list[int]) -> int:
-    """What a fresh interpreter would run, in a fork of this one: it has the modules, and these descriptors alone."""
-    if pid := os.fork():
-        return pid
-    kept = [2, *sorted(descriptors), os.sysconf("SC_OPEN_MAX")]
-    for below, above in itertools.pairwise(kept):
-        os.closerange(below + 1, above)
-    try:
-        exec(arguments[-1])
-    finally:
-        os._exit(0)
 
 
 @contextlib.contextmanager

@@ -39,16 +39,16 @@ def test_exchangeable_scores_are_covered(draw: str, spread: float) -> None:
     assert np.mean(kept) >= 0.993 - 3 * math.sqrt(0.993 * 0.007 / 4_000)
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 5, 10, 20])
+@pytest.mark.parametrize("count", [1, 2, 5, 20])
 def test_few_scores_keep_the_promise_too(count: int) -> None:
-    """2,000 tables of which so few sessions are known, that scatter by 15 %."""
+    """1,000 tables of which so few sessions are known, that scatter by 15 %."""
     dice = np.random.default_rng(count)
     kept = [
         10.0 * math.exp(0.15 * dice.standard_normal())
         <= Bounds.of(of(0.15 * dice.standard_normal(count))).around(10.0, "t")[2]
-        for _ in range(2_000)
+        for _ in range(1_000)
     ]
-    assert np.mean(kept) >= 0.993 - 3 * math.sqrt(0.993 * 0.007 / 2_000)
+    assert np.mean(kept) >= 0.993 - 3 * math.sqrt(0.993 * 0.007 / 1_000)
 
 
 def test_a_class_with_few_scores_borrows_from_its_neighbours() -> None:

@@ -60,6 +60,7 @@ CONTRAST = """() => {
   return [...new Set(found)];
 }"""
 """Text that has less contrast to the ground behind it than WCAG AA asks for."""
+expect.set_options(timeout=30_000)  # on a busy machine Playwright's five seconds end before Chromium has drawn
 
 
 BOXES = """() => [".sla .desired", ".sla .of-desired", ".sla .of-elapsed"].map(

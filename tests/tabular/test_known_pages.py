@@ -24,7 +24,7 @@ from deltacompact.tabular import parquet_read, writing
 from deltacompact.tabular.known_pages import WRITERS, known_groups
 from deltacompact.tabular.row_groups import WriteOptions
 
-ROWS = 20_000
+ROWS = 10_000
 CODECS = ["none", "snappy", "gzip", "brotli", "zstd", "lz4"]
 
 
