@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from faulty_s3 import faulty_s3, first
+from spark_fixtures import fresh_bucket
 
 import deltacompact
 from deltacompact.base.errors import StoreError
@@ -32,11 +33,19 @@ from deltacompact.storage.upload import BLOCK_BYTES, MIB, Upload
 DATA = random.Random(1).randbytes(24 * MIB)
 
 
+@pytest.fixture(scope="module")
+def filled(s3_endpoint):
+    """The URI of a place that has an object of 24 MiB: to take it costs moto half a second."""
+    with fresh_bucket(s3_endpoint) as bucket:
+        open_store(f"s3://{bucket}/tables").put("source", DATA)
+        yield f"s3://{bucket}/tables"
+
+
 @pytest.fixture
-def store(s3_catalog_uri):
-    store = open_store(s3_catalog_uri)
-    store.put("source", DATA)
-    return store
+def store(filled):
+    store = open_store(filled)
+    yield store
+    store.delete([stat.path for stat in store.list("") if stat.path != "source"])
 
 
 @pytest.fixture
