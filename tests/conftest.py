@@ -9,7 +9,15 @@ import subprocess
 import hypothesis
 import pytest
 from budgets import examples
-from spark_fixtures import catalog, moto_endpoint, s3_bucket, s3_catalog_uri, s3_endpoint, spark  # noqa: F401  (fixtures)
+from spark_fixtures import (  # noqa: F401  (fixtures)
+    catalog,
+    interpreted_spark,
+    moto_endpoint,
+    s3_bucket,
+    s3_catalog_uri,
+    s3_endpoint,
+    spark,
+)
 
 os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
 os.environ.setdefault("RAY_local_fs_capacity_threshold", "1")  # Ray spills nothing to a disk that is 95 % full

@@ -97,9 +97,10 @@ def test_rule_06_spark_deletes_while_we_work(lake, spark_lake):
             spark_lake.sql(f"delete from {{{T}}} where id = 5")
 
     result = lake.rewrite(T, rewrite_all=True, before_commit=others)
-    assert result.redone == 1
+    assert (result.redone, result.dead_meanwhile) == (0, 1)
     expected = sorted([*(set(range(20)) - {4, 5, 14}), 4])
     assert sorted(row["id"] for row in spark_lake.rows(T)) == expected
+    lake.rewrite(T, rewrite_all=True)  # PyIceberg does not read the equality delete that follows our output
     assert sorted(row["id"] for row in lake.rows(T)) == expected
 
 

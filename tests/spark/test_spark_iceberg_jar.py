@@ -23,6 +23,7 @@ _USES_IT = """
     spark = (
         SparkSession.builder.master("local[1]")
         .config("spark.ui.enabled", "false")
+        .config("spark.driver.defaultJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
         .config("spark.jars.ivy", sys.argv[1] + "/ivy")
         .config("spark.jars.packages", sys.argv[2])
         .config("spark.sql.catalog.lake", "org.apache.iceberg.spark.SparkCatalog")

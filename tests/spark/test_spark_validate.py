@@ -37,6 +37,8 @@ from deltacompact.spark.validate import validate
 from deltacompact.tabular.row_groups import WriteOptions
 from deltacompact.tabular.writing import write_table
 
+interpreted = pytest.mark.usefixtures("interpreted_spark")
+
 
 def judge(spark, catalog, table, **arguments):
     """The reports, all of which must be good."""
@@ -212,6 +214,7 @@ def test_random_histories(spark, catalog, retention):
     assert report.rows > 0 and report.tombstones > 0
 
 
+@interpreted
 def test_vacuumed_restated_and_rehashed_tables_and_destinations(spark, catalog):
     catalog.create_table("t", primary_keys=["id"], sort_keys=["at"])
     catalog.append("t", pa.table({"id": range(20), "at": range(20)}))
@@ -238,6 +241,7 @@ def test_vacuumed_restated_and_rehashed_tables_and_destinations(spark, catalog):
 _WORDS = ["", "a", "a\0", "ab", "é", "z" * 9, "é" * 8]
 
 
+@interpreted
 @pytest.mark.parametrize("retention", [None, 40])
 @pytest.mark.parametrize("direction", ["ascending", "descending"])
 @pytest.mark.parametrize(
@@ -270,6 +274,7 @@ def test_tables_sorted_by_strings_and_binaries(spark, catalog, make, direction, 
         assert report.note.startswith("older files were vacuumed")
 
 
+@interpreted
 def test_structs_whose_children_differ_from_file_to_file(spark, catalog):
     catalog.create_table("t", primary_keys=["id"])
     catalog.append("t", pa.table({"id": [1, 2], "c": [{"a": 1, "b": "x"}, None]}))
@@ -320,6 +325,7 @@ def rewrite_index(catalog, change):
     assert log.put(state.version, state.tail, IndexReplaced(ref))
 
 
+@interpreted
 def test_a_lost_row_is_missed(spark, compacted):
     rewrite_file(compacted, lambda table: table.slice(0, 17))
     found = problems(spark, compacted, "t")
@@ -329,6 +335,7 @@ def test_a_lost_row_is_missed(spark, compacted):
     assert "hold 17 rows where the log says 18" in found
 
 
+@interpreted
 def test_a_changed_value_and_a_resurrected_row_are_seen(spark, compacted):
     def change(table):
         rows = table.to_pylist()
@@ -343,6 +350,7 @@ def test_a_changed_value_and_a_resurrected_row_are_seen(spark, compacted):
     assert "rows are missing: 1 (" in found
 
 
+@interpreted
 def test_swapped_rows_and_duplicates_are_seen(spark, compacted):
     rewrite_file(
         compacted,
@@ -355,6 +363,7 @@ def test_swapped_rows_and_duplicates_are_seen(spark, compacted):
     assert "keys live more than once: 3 (" in found
 
 
+@interpreted
 def test_a_wrong_pointer_a_lost_entry_and_lost_tombstones_are_seen(spark, compacted):
     def change(bucket, entries):
         view = fields(entries)
@@ -374,6 +383,7 @@ def test_a_wrong_pointer_a_lost_entry_and_lost_tombstones_are_seen(spark, compac
     assert (f"tombstones are missing: {lost} (" in found) == (lost > 0)
 
 
+@interpreted
 def test_misplaced_entries_wrong_positions_and_other_digests_are_seen(spark, compacted):
     moved = []
 
@@ -397,6 +407,7 @@ def test_misplaced_entries_wrong_positions_and_other_digests_are_seen(spark, com
     assert "rows have no index entry: 1 (" in found
 
 
+@interpreted
 def test_missing_and_broken_files_are_problems_not_crashes(spark, compacted):
     (file,) = compacted.state("t", Partition()).compacted.files
     path = compacted.store.root / file.path
@@ -407,6 +418,7 @@ def test_missing_and_broken_files_are_problems_not_crashes(spark, compacted):
     assert not report.ok and "\n" not in str(report)
 
 
+@interpreted
 def test_a_merge_on_read_that_is_wrong_is_seen(spark, compacted, monkeypatch):
     compacted.append("t", pa.table({"id": [3, 30], "at": [40, 40]}))
     from deltacompact.spark import validate as module
@@ -427,6 +439,7 @@ def test_a_table_without_keys_has_no_meaning(catalog):
         validate(catalog, "t")
 
 
+@interpreted
 def test_an_index_of_runs_and_relocations_is_judged_like_any_other(spark, compacted):
     never_merged = Limits(runs_max=math.inf, runs_share_max=math.inf, masks_share_of_index=math.inf)
     adding_runs = Settings(executor="local", limits=never_merged)
@@ -448,6 +461,7 @@ def test_an_index_of_runs_and_relocations_is_judged_like_any_other(spark, compac
     assert "index entries are of no live row: 1" in problems(spark, compacted, "t")
 
 
+@interpreted
 def test_files_of_deltas_with_dead_rows(spark, catalog):
     """Readers, the validator, check, compaction and vacuum go by the deletion vectors of delta files."""
 

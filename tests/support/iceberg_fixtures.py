@@ -22,10 +22,11 @@ def lake(tmp_path):
 
 
 @pytest.fixture
-def spark_lake(spark, lake):
+def spark_lake(interpreted_spark, lake):
     """The same lake in Spark. Skipped where the Iceberg runtime could not be had."""
     from java_writers import SparkLake
 
+    spark = interpreted_spark
     if "iceberg-spark-runtime" not in spark.sparkContext._jsc.sc().listJars().mkString(" "):
         pytest.skip("Spark started without the Iceberg runtime: no Maven repository was reachable")
     return SparkLake(spark, lake)

@@ -4,11 +4,13 @@ nothing set                                    moto's server, in this process
 DELTACOMPACT_TEST_S3=http://127.0.0.1:9000     that server, with the credentials of the environment; queues, topics and
                                                all else of AWS stay with moto
 
-The session has Iceberg's runtime and sqlite's JDBC driver from Maven, or it has not, where Maven cannot be reached.
+The session has Iceberg's and Delta Lake's runtimes and sqlite's JDBC driver from Maven, or it has none of them, where
+Maven cannot be reached.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import time
@@ -19,12 +21,21 @@ import pytest
 import deltacompact
 from deltacompact.spark.jars import ICEBERG_EXTENSIONS, ICEBERG_RUNTIME, SQLITE_JDBC
 
-SHORT_LIVED_JVM = {"spark__driver__defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
-"""Code that runs for a moment is not worth C2's time: a quarter of the CPU of all of Spark's tests."""
-ICEBERG = {
-    "spark__jars__packages": f"{ICEBERG_RUNTIME},{SQLITE_JDBC}",
-    "spark__sql__extensions": ICEBERG_EXTENSIONS,
+SMALL = {
+    "spark__driver__defaultJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark__sql__adaptive__enabled": "false",
+    "spark__sql__shuffle__partitions": "1",
+    "spark__databricks__delta__snapshotPartitions": "1",
 }
+"""A job of a moment is not worth C2's time, nor a plan that is made anew at each shuffle."""
+DELTA_SPARK = "io.delta:delta-spark_4.1_2.13:4.4.0"
+"""The newest one for the PySpark that we pin."""
+LAKES = {
+    "spark__jars__packages": f"{ICEBERG_RUNTIME},{SQLITE_JDBC},{DELTA_SPARK}",
+    "spark__sql__extensions": f"{ICEBERG_EXTENSIONS},io.delta.sql.DeltaSparkSessionExtension",
+    "spark__sql__catalog__spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+}
+INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
 
 
 @pytest.fixture(scope="session")
@@ -35,11 +46,25 @@ def spark(moto_endpoint):
     from deltacompact.spark.session import spark_session
 
     try:
-        session = spark_session("tests", **SHORT_LIVED_JVM, **ICEBERG)
+        session = spark_session("tests", **SMALL, **LAKES)
     except PySparkRuntimeError:  # the JVM ended, because a package could not be resolved
-        session = spark_session("tests", **SHORT_LIVED_JVM)
+        session = spark_session("tests", **SMALL)
     yield session
     session.stop()
+
+
+@pytest.fixture
+def interpreted_spark(spark):
+    """The session, while it compiles no query: a third of a query's CPU, where another judges what is read.
+
+    Spark's own reader of Parquet is another one then: row by row.
+    """
+    before = {name: spark.conf.get(name) for name in INTERPRETED}
+    for name, value in INTERPRETED.items():
+        spark.conf.set(name, value)
+    yield spark
+    for name, value in before.items():
+        spark.conf.set(name, value)
 
 
 @pytest.fixture(scope="session")
@@ -69,8 +94,8 @@ def s3_endpoint(moto_endpoint):
     return os.environ.get("AWS_ENDPOINT_URL_S3", moto_endpoint)
 
 
-@pytest.fixture
-def s3_bucket(s3_endpoint):
+@contextlib.contextmanager
+def fresh_bucket(s3_endpoint):
     """The name of a fresh bucket, which is removed afterwards with all that is in it."""
     import boto3
 
@@ -89,6 +114,12 @@ def s3_bucket(s3_endpoint):
             time.sleep(0.5)
         else:
             break
+
+
+@pytest.fixture
+def s3_bucket(s3_endpoint):
+    with fresh_bucket(s3_endpoint) as name:
+        yield name
 
 
 @pytest.fixture
