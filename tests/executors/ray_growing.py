@@ -7,6 +7,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import ray
 from ray.cluster_utils import Cluster
 
 import deltacompact
@@ -32,6 +33,8 @@ def main() -> None:
     print(json.dumps({"slots": RayExecutor(more).capacity.slots}), flush=True)
     catalog = deltacompact.open_catalog(sys.argv[1])
     deltacompact.compact("t", delta_catalog_client=catalog, settings=settings, rows_per_compacted_file=50_000)
+    ray.shutdown()  # before its nodes end: a driver whose own node ends is ended, too
+    cluster.shutdown()
 
 
 if __name__ == "__main__":

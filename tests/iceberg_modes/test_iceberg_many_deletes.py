@@ -28,7 +28,7 @@ from deltacompact.iceberg_modes.upsert.plan import plan_upsert
 from deltacompact.iceberg_modes.upsert.validation import UpsertHead, compared_spaces
 
 FILES, DELETES = 600, 400
-CALLS_A_FILE = 100
+CALLS_A_FILE = 120
 """Of Python and C functions, for each data file and each delete. There are 240 deletes for each data file."""
 ID = pa.schema([pa.field("id", pa.int64(), metadata={"PARQUET:field_id": "1"})])
 
