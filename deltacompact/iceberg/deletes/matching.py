@@ -14,7 +14,6 @@ Bounds are compared in their stored form, where that keeps the order. Whatever i
 from __future__ import annotations
 
 import bisect
-import struct
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from deltacompact.base.errors import CorruptionError
+from deltacompact.iceberg.table.column_bounds import WHOLE_NUMBERS, ordered
 from deltacompact.iceberg.table.content_files import Content, ContentFile, Entry
 from deltacompact.iceberg.table.lost_partitions import position_scopes
 from deltacompact.iceberg.table.metadata import Column
@@ -34,8 +34,6 @@ PATH_COLUMN = 2147483546
 """The field id of `file_path` in position-delete files."""
 POSITION_COLUMN = 2147483545
 """The field id of `pos` in position-delete files."""
-
-_WHOLE_NUMBERS = ("int", "long", "date", "time", "timestamp", "timestamptz", "timestamp_ns", "timestamptz_ns")
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +164,7 @@ class _ColumnRanges:
 
     def __init__(self, files: Sequence[ContentFile], number: int, type_: str) -> None:
         self._number, self._type = number, type_
-        self._held: Any = np.int64 if type_ in _WHOLE_NUMBERS else object
+        self._held: Any = np.int64 if type_ in WHOLE_NUMBERS else object
         pairs = [self._pair(file) for file in files]
         self._known = np.array([None not in pair for pair in pairs], bool)
         nothing = (b"", b"") if any(isinstance(low, bytes) for low, _ in pairs) else (0, 0)
@@ -190,7 +188,7 @@ class _ColumnRanges:
     def _pair(self, file: ContentFile) -> tuple[Any, Any]:
         """The least and the greatest value in the file. None: it is unknown."""
         bounds = (file.lower_bounds.get(self._number), file.upper_bounds.get(self._number))
-        return _ordered(bounds[0], self._type), _ordered(bounds[1], self._type)
+        return ordered(bounds[0], self._type), ordered(bounds[1], self._type)
 
 
 def _after(entries: Sequence[Entry], sequence: int) -> Sequence[Entry]:
@@ -221,22 +219,6 @@ def _may_be_null(file: ContentFile, number: int) -> bool:
 def _is_all_null(file: ContentFile, number: int) -> bool:
     nulls, values = file.null_value_counts.get(number), file.value_counts.get(number)
     return nulls is not None and values is not None and values > 0 and nulls == values
-
-
-def _ordered(bound: bytes | None, type_: str) -> Any:
-    """A bound as a value that compares as the column does; None: unknown.
-
-    Bounds of floats say nothing about NaN, and those of UUIDs were not always written in one order.
-    """
-    if bound is None:
-        return None
-    if type_ in _WHOLE_NUMBERS:
-        if len(bound) not in (4, 8) or (type_.startswith("timestamp") and len(bound) != 8):
-            return None
-        return struct.unpack("<i" if len(bound) == 4 else "<q", bound)[0]
-    if type_.startswith("decimal"):
-        return int.from_bytes(bound, "big", signed=True)
-    return bound if type_ in ("string", "binary") or type_.startswith("fixed") else None
 
 
 def dangling(state: TableState, gone: Iterable[Entry], written: Iterable[Entry]) -> list[Entry]:

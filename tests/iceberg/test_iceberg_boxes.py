@@ -1,0 +1,98 @@
+"""Boxes of an Iceberg table's files: from manifests of several writers, whatever they say of their columns."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+
+from deltacompact.base.errors import InputError
+from deltacompact.iceberg.boxes import boxes_of_files
+from deltacompact.iceberg.table.column_bounds import comparable, ordered
+from deltacompact.layout.depth import depth_of
+
+SCHEMA = pa.schema(
+    [("id", pa.int64()), ("name", pa.string()), ("price", pa.float64()), ("place", pa.struct([("x", pa.int32())]))]
+)
+
+
+def rows(ids, name="ada", price=1.0):
+    return [{"id": id_, "name": name, "price": price, "place": None} for id_ in ids]
+
+
+@pytest.fixture
+def branch(lake):
+    lake.create("ns.t", SCHEMA)
+    for ids, name, price in (
+        (range(4), "ada", 1.0),
+        (range(2, 6), None, float("nan")),
+        (range(10, 12), "zoe", 2.0),
+    ):
+        lake.append("ns.t", rows(ids, name, price))
+    return lake.state("ns.t")
+
+
+def ranges(state, *columns, data=None):
+    found = boxes_of_files(state.metadata, data or by_id(state), columns)
+    return [
+        list(zip(low, high, strict=True)) for low, high in zip(found.low.tolist(), found.high.tolist(), strict=True)
+    ]
+
+
+def by_id(state):
+    return sorted(state.data, key=lambda entry: entry.file.lower_bounds[1])
+
+
+def test_bounds_become_ranks(branch):
+    ids, names = ranges(branch, "id", "name")
+    assert ids == [(0, 2), (1, 3), (4, 5)]
+    assert names == [(1, 1), (0, 0), (2, 2)]  # a file of nulls comes before all values
+    assert depth_of(boxes_of_files(branch.metadata, branch.data, ["id"])).most == 2
+
+
+def test_nan_comes_after_all_numbers(branch):
+    prices = ranges(branch, "price")[0]
+    assert prices[1][0] > prices[2][1] or prices[1][0] < prices[1][1]  # NaN is counted, or anything is possible
+
+
+@pytest.mark.parametrize("bad", [{}, {1: b"\1\2\3"}, {1: b""}])
+def test_a_file_without_bounds_may_hold_any_value(branch, bad):
+    first, *others = by_id(branch)
+    unknown = replace(first, file=replace(first.file, lower_bounds=bad, upper_bounds=bad))
+    ids = ranges(branch, "id", data=[unknown, *others])[0]
+    assert ids[0][0] < min(low for low, _ in ids[1:])
+    assert ids[0][1] > max(high for _, high in ids[1:])
+
+
+def test_a_missing_upper_bound_is_open_above(branch):
+    """Java leaves it away where a cut string cannot be rounded up."""
+    first, *others = by_id(branch)
+    upper = {number: bound for number, bound in first.file.upper_bounds.items() if number != 2}
+    names = ranges(branch, "name", data=[replace(first, file=replace(first.file, upper_bounds=upper)), *others])[0]
+    assert names[0][0] == names[1][1] + 1
+    assert names[0][1] > names[2][1]
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("ids", "did you mean 'id'"),
+        ("place.x", "lies inside of a struct"),
+        ("place", "has no order"),
+        ("nowhere", "it has id, name, price, place"),
+    ],
+)
+def test_a_column_without_order_is_refused(branch, name, says):
+    with pytest.raises(InputError, match=says):
+        boxes_of_files(branch.metadata, branch.data, [name])
+
+
+def test_bounds_compare_as_their_columns_do():
+    assert comparable(struct.pack("<i", -5), "long") == -5
+    assert comparable(struct.pack("<f", 1.5), "double") == 1.5
+    assert comparable(b"\xff", "decimal(9, 2)") == -1
+    assert comparable(b"\1", "boolean") == 1
+    assert comparable(b"12345", "timestamp") is None
+    assert ordered(struct.pack("<d", 1.5), "double") is None
