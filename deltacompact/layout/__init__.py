@@ -1,4 +1,6 @@
 """Where rows lie among files: pure. How well readers can skip files by least and greatest values, and what would help.
 
-boxes     the ranges of each file, as ranks             depth     how many files hold a value; what readers open
+boxes         the ranges of each file, as ranks             depth       how many files hold a value; what readers open
+split_tree    of each row, to which file it goes            growing     such a tree, from a sample of rows
+document      the tree as JSON                              order       a column's values, as arrays to be compared
 """

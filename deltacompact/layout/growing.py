@@ -1,0 +1,171 @@
+"""Grows a split tree on a sample of rows: a k-d tree over ranks, until a leaf is one file and a cell a row group.
+
+    day        1 1 2 2 3 3 4 4      3 files: 1 to the left with a third of the bytes, 2 to the right
+    customer   a z b y c x d w      the column that is widest in its rank times its weight is cut: day < 2, then …
+
+The rank of a value is the share of the table's bytes below its middle, so equal values share a rank, and a value that
+fills half of the table is as wide as that. A column that has one value here cannot be cut; a cut that leaves files of
+very unequal sizes is taken only if no other column has a better one. Columns that identify a row come last: they cut a
+value that is larger than a file. What nothing can cut becomes a leaf of several files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from deltacompact.layout.order import Numbers, dense_ranks, values_of
+from deltacompact.layout.split_tree import CutColumn, Leaf, Split, SplitTree
+
+UNEVEN = 1.25
+"""A part may be planned so much larger than it should be, before another column is tried,"""
+UNEVEN_MAX = 1.5
+"""and so much larger, before its rows are divided by their position alone."""
+SAMPLE_PER_CELL_MIN = 4
+
+Weights = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class TreeColumn:
+    """A column to split by. Weight 0: only where no other column can."""
+
+    name: str
+    weight: float = 1.0
+    nulls_first: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class _Ranked:
+    """A column of the sample. `first` is a row with each rank; `share` is the rank as a share of the table."""
+
+    column: TreeColumn
+    dense: Numbers
+    first: Numbers
+    share: Weights
+
+
+def grow(
+    sample: pa.Table, columns: Sequence[TreeColumn], sizes: Weights, files: int, cells_per_file: int = 1
+) -> SplitTree:
+    """The tree that divides rows like these into so many files. `sizes`: the bytes that each row stands for."""
+    grower = _Grower([_ranked(sample, column, sizes) for column in columns], sizes, cells_per_file)
+    grower.leaf_or_split(np.arange(sample.num_rows), files)
+    return grower.tree(sample)
+
+
+def _ranked(sample: pa.Table, column: TreeColumn, sizes: Weights) -> _Ranked:
+    values = values_of(sample[column.name])
+    present = np.flatnonzero(~values.is_null)
+    ranks, first = dense_ranks(values.of)
+    dense = np.empty(sample.num_rows, np.int64)
+    before = int(column.nulls_first and values.is_null.any())
+    dense[present] = ranks + before
+    first = present[first]
+    if values.is_null.any():
+        dense[values.is_null] = 0 if column.nulls_first else len(first)
+        a_null = np.flatnonzero(values.is_null)[:1]
+        first = np.concatenate([a_null, first] if column.nulls_first else [first, a_null])
+    of_value = np.bincount(dense, sizes, minlength=len(first))
+    below = np.cumsum(of_value) - of_value / 2
+    return _Ranked(column, dense, first, below / (float(sizes.sum()) or 1.0))
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """Rows with a rank below `rank` go left, where so many of the parts are. The larger side is `uneven` too large."""
+
+    column: int
+    rank: int
+    parts_left: int
+    uneven: float
+
+
+@dataclass(slots=True)
+class _Grower:
+    """Splits in the order of their numbers: a column, a dense rank of the sample, and both children."""
+
+    columns: Sequence[_Ranked]
+    sizes: Weights
+    cells_per_file: int
+    splits: list[tuple[int, int, int, int]] = field(default_factory=list)
+    leaves: list[Leaf] = field(default_factory=list)
+    cells: int = 0
+
+    def leaf_or_split(self, rows: Numbers, files: int) -> int:
+        """The subtree of these rows of the sample: its first split, or ~ the number of its only cell."""
+        cut = self._best(rows, files) if files > 1 else None
+        if cut is not None and cut.uneven <= UNEVEN_MAX:
+            return self._split(rows, files, cut, self.leaf_or_split)
+        before = self.cells
+        top = self._cell_or_split(rows, files * self.cells_per_file)
+        self.leaves.append(Leaf(self.cells - before, files))
+        return top
+
+    def _cell_or_split(self, rows: Numbers, cells: int) -> int:
+        cells = min(cells, len(rows) // SAMPLE_PER_CELL_MIN)
+        cut = self._best(rows, cells) if cells > 1 else None
+        if cut is not None:
+            return self._split(rows, cells, cut, self._cell_or_split)
+        self.cells += 1
+        return ~(self.cells - 1)
+
+    def _split(self, rows: Numbers, parts: int, cut: _Cut, below: Callable[[Numbers, int], int]) -> int:
+        number = len(self.splits)
+        self.splits.append((0, 0, 0, 0))
+        goes_left = self.columns[cut.column].dense[rows] < cut.rank
+        left = below(rows[goes_left], cut.parts_left)
+        right = below(rows[~goes_left], parts - cut.parts_left)
+        self.splits[number] = cut.column, cut.rank, left, right
+        return number
+
+    def _best(self, rows: Numbers, parts: int) -> _Cut | None:
+        """The cut of the widest column, if its parts are even; else the most even cut. None: nothing can be cut."""
+        found = []
+        for column in self._widest_first(rows):
+            cut = self._cut(column, rows, parts)
+            if cut.uneven <= UNEVEN:
+                return cut
+            found.append(cut)
+        return min(found, key=lambda cut: cut.uneven, default=None)
+
+    def _widest_first(self, rows: Numbers) -> list[int]:
+        """The columns that have several values in these rows."""
+        widths = {}
+        for number, column in enumerate(self.columns):
+            low, high = (column.dense[rows].min(), column.dense[rows].max()) if len(rows) else (0, 0)
+            if low < high:
+                widths[number] = (column.share[high] - column.share[low]) * column.column.weight
+        return sorted(widths, key=lambda number: -widths[number])
+
+    def _cut(self, number: int, rows: Numbers, parts: int) -> _Cut:
+        """The cut between two values that is nearest to half of the parts."""
+        dense = self.columns[number].dense[rows]
+        order = np.argsort(dense, kind="stable")
+        sorted_ = dense[order]
+        borders = np.flatnonzero(sorted_[1:] > sorted_[:-1])
+        below = np.cumsum(self.sizes[rows][order])
+        shares = below[borders] / (below[-1] or 1.0)
+        nearest = int(np.argmin(np.abs(shares - (parts // 2) / parts)))
+        share = float(shares[nearest])
+        left = min(max(round(share * parts), 1), parts - 1)
+        uneven = parts * max(share / left, (1 - share) / (parts - left))
+        return _Cut(number, int(sorted_[borders[nearest] + 1]), left, uneven)
+
+    def tree(self, sample: pa.Table) -> SplitTree:
+        """The tree with the values of the sample at which columns were cut."""
+        used = [sorted({rank for column, rank, *_ in self.splits if column == of}) for of in range(len(self.columns))]
+        places = [{rank: place for place, rank in enumerate(ranks)} for ranks in used]
+        columns = tuple(_cut_column(sample, ranked, ranks) for ranked, ranks in zip(self.columns, used, strict=True))
+        splits = tuple(Split(column, places[column][rank], *below) for column, rank, *below in self.splits)
+        return SplitTree(columns, splits, tuple(self.leaves))
+
+
+def _cut_column(sample: pa.Table, ranked: _Ranked, ranks: Sequence[int]) -> CutColumn:
+    column = sample[ranked.column.name]
+    cuts = column.take(pa.array(ranked.first[list(ranks)], pa.int64())).combine_chunks()
+    return CutColumn(ranked.column.name, cuts, ranked.column.nulls_first)

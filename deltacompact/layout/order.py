@@ -1,0 +1,171 @@
+"""The order of a column's values, as arrays that are compared fast: whole numbers, floats, or bytes.
+
+    int, date, time, timestamp, bool     whole numbers                    1969-12-31 -> -1
+    float, double                        floats: -0.0 is 0.0, NaN above all
+    decimal                              16 or 32 bytes of one width      -1.50 -> 7f ff … 6a     1.50 -> 80 00 … 96
+    string, binary, uuid                 bytes of full length             "é" -> c3 a9, as UTF-8 orders characters
+
+Nulls have no place here: who splits says whether they come first or last. Values are compared whole, not by bounds
+that were cut.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltacompact.base.errors import InputError
+
+Ordered: TypeAlias = "npt.NDArray[Any] | pa.LargeBinaryArray"
+"""Values without nulls, in NumPy's order or in Arrow's order of bytes."""
+Numbers = npt.NDArray[np.int64]
+_HEAD = 8
+"""Bytes of a string that are compared as one number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """The values of a column that are not null, and where the nulls are."""
+
+    of: Ordered
+    is_null: npt.NDArray[np.bool_]
+
+
+def has_order(type_: pa.DataType) -> bool:
+    """Whether values of a type can be compared."""
+    try:
+        ordered(pa.array([], _plain_type(type_)))
+    except (InputError, pa.ArrowException):
+        return False
+    return True
+
+
+def values_of(column: pa.Array | pa.ChunkedArray) -> Values:
+    """The values of a column. Raises InputError for a type without an order."""
+    array = _whole(column)
+    if isinstance(array, pa.ExtensionArray):
+        array = array.storage
+    if pa.types.is_dictionary(array.type):
+        array = array.dictionary_decode()
+    is_null = np.asarray(array.is_null())
+    return Values(ordered(array.drop_null() if array.null_count else array), is_null)
+
+
+def ordered(array: pa.Array) -> Ordered:
+    """Values without nulls in the form in which they are compared."""
+    t, type_ = pa.types, array.type
+    if t.is_boolean(type_):
+        return np.asarray(array.cast(pa.uint8()))
+    if t.is_integer(type_) or t.is_floating(type_):
+        return np.asarray(array)
+    if t.is_date32(type_) or t.is_time32(type_):
+        return np.asarray(array.cast(pa.int32()))
+    if t.is_date64(type_) or t.is_time64(type_) or t.is_timestamp(type_) or t.is_duration(type_):
+        return np.asarray(array.cast(pa.int64()))
+    if t.is_decimal(type_):
+        return _of_decimals(array)
+    if t.is_fixed_size_binary(type_):
+        return _in_bytes(array, type_.byte_width).view(f"S{type_.byte_width}").reshape(-1)
+    if t.is_string(type_) or t.is_large_string(type_) or t.is_binary(type_) or t.is_large_binary(type_):
+        return array.cast(pa.large_binary())
+    raise InputError(f"values of type {type_} have no order")
+
+
+def dense_ranks(values: Ordered) -> tuple[Numbers, Numbers]:
+    """Of each value, how many smaller values there are; and of each such value, a place where it is."""
+    if isinstance(values, np.ndarray):
+        _, first, ranks = np.unique(values, return_index=True, return_inverse=True)
+        return ranks.astype(np.int64), first.astype(np.int64)
+    coded = values.dictionary_encode()
+    order = np.asarray(pc.array_sort_indices(coded.dictionary)).astype(np.int64)
+    rank_of = np.empty(len(order), np.int64)
+    rank_of[order] = np.arange(len(order))
+    indices = np.asarray(coded.indices).astype(np.int64)
+    first_of = np.full(len(order), len(indices), np.int64)
+    np.minimum.at(first_of, indices, np.arange(len(indices)))
+    return rank_of[indices], first_of[order]
+
+
+def not_above(cuts: Ordered, values: Ordered) -> Numbers:
+    """Of each value, how many of the cuts, which are sorted, are not greater."""
+    if isinstance(cuts, np.ndarray):
+        return np.searchsorted(cuts, values, side="right").astype(np.int64)
+    return _not_above_in_bytes(cuts, values)
+
+
+def _not_above_in_bytes(cuts: pa.LargeBinaryArray, values: pa.LargeBinaryArray) -> Numbers:
+    """Eight bytes behind what all cuts begin with decide nearly always. Where they are those of a cut, all bytes do."""
+    if not len(cuts) or not len(values):
+        return np.zeros(len(values), np.int64)
+    skipped = _common(cuts[0].as_py(), cuts[-1].as_py())
+    heads = _heads(cuts, skipped)
+    of_values = _heads(values, skipped)
+    low = np.searchsorted(heads, of_values, side="left").astype(np.int64)
+    high = np.searchsorted(heads, of_values, side="right").astype(np.int64)
+    if skipped:
+        begin = pa.scalar(cuts[0].as_py()[:skipped], pa.large_binary())
+        others = ~np.asarray(pc.starts_with(values, pattern=begin.as_py()))
+        beyond = np.where(np.asarray(pc.greater(values, begin)), len(cuts), 0)
+        low, high = np.where(others, beyond, low), np.where(others, beyond, high)
+    return _bisected(cuts, values, low, high)
+
+
+def _bisected(cuts: pa.LargeBinaryArray, values: pa.LargeBinaryArray, low: Numbers, high: Numbers) -> Numbers:
+    """The numbers between `low` and `high`, found by halving: one comparison of all open values in each step."""
+    while len(asked := np.flatnonzero(low < high)):
+        middle = (low[asked] + high[asked]) // 2
+        not_greater = np.asarray(pc.less_equal(cuts.take(pa.array(middle)), values.take(pa.array(asked))))
+        low[asked] = np.where(not_greater, middle + 1, low[asked])
+        high[asked] = np.where(not_greater, high[asked], middle)
+    return low
+
+
+def _heads(values: pa.LargeBinaryArray, skipped: int) -> npt.NDArray[np.uint64]:
+    """Eight bytes of each value behind the first ones as a number; shorter ones end in zeros."""
+    offsets = np.frombuffer(values.buffers()[1], np.int64)[values.offset : values.offset + len(values) + 1]
+    data = np.frombuffer(values.buffers()[2] or b"", np.uint8)
+    places = offsets[:-1, None] + np.arange(skipped, skipped + _HEAD)
+    is_there = places < offsets[1:, None]
+    found = np.zeros(places.shape, np.uint8)
+    found[is_there] = data[places[is_there]]
+    return found.view(">u8").reshape(-1).astype(np.uint64)
+
+
+def _common(one: bytes, other: bytes) -> int:
+    """How many bytes two values begin with alike."""
+    limit = min(len(one), len(other))
+    return next((place for place in range(limit) if one[place] != other[place]), limit)
+
+
+def _of_decimals(array: pa.Array) -> npt.NDArray[Any]:
+    """Big-endian bytes with the sign bit turned over: their order is that of the numbers."""
+    wide = pa.decimal256(array.type.precision, array.type.scale)
+    plain = pa.decimal128(array.type.precision, array.type.scale) if array.type.precision <= 38 else wide
+    array = array.cast(plain)
+    width = plain.bit_width // 8
+    turned = _in_bytes(array, width)[:, ::-1].copy()
+    turned[:, 0] ^= 0x80
+    return turned.view(f"S{width}").reshape(-1)
+
+
+def _in_bytes(array: pa.Array, width: int) -> npt.NDArray[np.uint8]:
+    """The bytes of values of one width. NumPy compares them as if zeros followed, which is right for one width."""
+    raw = np.frombuffer(array.buffers()[1] or b"", np.uint8)
+    return np.ascontiguousarray(raw[array.offset * width : (array.offset + len(array)) * width].reshape(-1, width))
+
+
+def _plain_type(type_: pa.DataType) -> pa.DataType:
+    type_ = type_.storage_type if isinstance(type_, pa.BaseExtensionType) else type_
+    return type_.value_type if pa.types.is_dictionary(type_) else type_
+
+
+def _whole(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    if not isinstance(column, pa.ChunkedArray):
+        return column
+    whole = column.combine_chunks()
+    return pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole

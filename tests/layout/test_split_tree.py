@@ -1,0 +1,252 @@
+"""Split trees against an oracle that sends one row after another down the tree, with Python's own comparisons."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import struct
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from deltacompact.base.errors import InputError
+from deltacompact.layout.document import tree_document, tree_from_json
+from deltacompact.layout.growing import TreeColumn, grow
+from deltacompact.layout.order import has_order
+from deltacompact.layout.split_tree import Leaf, SplitTree
+
+LONG = "https://www.example.com/"
+WORDS = st.one_of(st.text(max_size=12), st.builds(LONG.__add__, st.text("ab\0é\U0001f600", max_size=10)))
+FLOATS = st.one_of(st.floats(width=32), st.sampled_from([0.0, -0.0, math.nan, -math.inf, math.inf]))
+INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
+NEAR = st.integers(-3, 3)
+TYPES = {
+    pa.bool_(): st.booleans(),
+    pa.int32(): NEAR,
+    pa.int64(): st.one_of(NEAR, INT64),
+    pa.uint64(): st.integers(0, (1 << 64) - 1),
+    pa.float32(): FLOATS,
+    pa.float64(): FLOATS,
+    pa.date32(): st.integers(-(1 << 31), (1 << 31) - 1),
+    pa.time64("us"): st.integers(0, 86_399_999_999),
+    pa.timestamp("s"): st.one_of(NEAR, INT64),
+    pa.timestamp("us", "UTC"): st.one_of(NEAR, INT64),
+    pa.timestamp("ns", "Europe/Berlin"): st.one_of(NEAR, INT64),
+    pa.decimal128(9, 2): st.decimals(-9_999_999, 9_999_999, places=2),
+    pa.decimal128(38, 0): st.integers(-(10**38) + 1, 10**38 - 1),
+    pa.string(): WORDS,
+    pa.large_string(): WORDS,
+    pa.binary(): st.one_of(st.binary(max_size=12), st.builds(b"12345678".__add__, st.binary(max_size=9))),
+    pa.binary(16): st.one_of(st.binary(min_size=16, max_size=16), st.sampled_from([b"\0" * 16, b"\0" * 15 + b"\1"])),
+}
+
+
+def array_of(type_, values):
+    if pa.types.is_temporal(type_):
+        return pa.array(values, pa.int32() if type_ == pa.date32() else pa.int64()).cast(type_)
+    return pa.array(values, type_)
+
+
+def comparable(column):
+    """The values in Python's order: (1, value), or None."""
+    type_ = column.type
+    if pa.types.is_temporal(type_):
+        column = column.cast(pa.int32() if type_ == pa.date32() else pa.int64())
+    found = []
+    for value in column.to_pylist():
+        if isinstance(value, float):
+            value = (1, 0.0) if math.isnan(value) else (0, value)
+        found.append(value.encode() if isinstance(value, str) else value)
+    return found
+
+
+@st.composite
+def columns_of_rows(draw):
+    """A table of one to three columns with ties and nulls, and how each is to be split."""
+    count = draw(st.integers(0, 60))
+    arrays, columns = [], []
+    for number in range(draw(st.integers(1, 3))):
+        type_ = draw(st.sampled_from(list(TYPES)))
+        pool = draw(st.lists(st.one_of(st.none(), TYPES[type_]), min_size=1, max_size=12))
+        arrays.append(array_of(type_, draw(st.lists(st.sampled_from(pool), min_size=count, max_size=count))))
+        columns.append(TreeColumn(f"c{number}", draw(st.sampled_from([0.0, 0.5, 1.0, 3.0])), draw(st.booleans())))
+    return pa.table({column.name: array for column, array in zip(columns, arrays, strict=True)}), columns
+
+
+@st.composite
+def trees(draw):
+    """A tree, and rows of which it has seen some."""
+    rows, columns = draw(columns_of_rows())
+    seen = rows.slice(0, draw(st.integers(0, rows.num_rows)))
+    sizes = np.array(draw(st.lists(st.floats(0, 9), min_size=seen.num_rows, max_size=seen.num_rows)))
+    return grow(seen, columns, sizes, draw(st.integers(1, 8)), draw(st.integers(1, 4))), rows
+
+
+def is_right(column, cut, value):
+    """Whether a value is not below a cut of a column."""
+    if value is None or cut is None:
+        return (value is None) >= (cut is None) if not column.nulls_first else value is not None
+    return value >= cut
+
+
+def boxes(tree):
+    """Of each cell the conditions (column, cut, goes right) on its way."""
+    if not tree.splits:
+        return {0: []}
+    found, waiting = {}, [(0, [])]
+    while waiting:
+        node, path = waiting.pop()
+        if node < 0:
+            assert ~node not in found
+            found[~node] = path
+            continue
+        split = tree.splits[node]
+        waiting += [
+            (child, [*path, (split.column, split.cut, right)])
+            for child, right in ((split.left, False), (split.right, True))
+        ]
+    return found
+
+
+def rows_in_boxes(tree, rows):
+    """Of each row, the cells in whose boxes it lies."""
+    values = [comparable(rows[column.name]) for column in tree.columns]
+    cuts = [comparable(column.cuts) for column in tree.columns]
+    of_cells = boxes(tree)
+    return [
+        [
+            cell
+            for cell, box in of_cells.items()
+            if all(
+                is_right(tree.columns[column], cuts[column][cut], values[column][row]) is right
+                for column, cut, right in box
+            )
+        ]
+        for row in range(rows.num_rows)
+    ]
+
+
+@given(trees())
+def test_each_row_lies_in_one_cell_and_in_its_box(case):
+    tree, rows = case
+    found = [[cell] for cell in tree.cells_of(rows).tolist()]
+    assert found == rows_in_boxes(tree, rows)
+    assert sorted(boxes(tree)) == list(range(tree.cells))
+    of_key = {}  # equal values lie together, and both zeros are equal
+    for key, (cell,) in zip(zip(*(comparable(rows[name]) for name in tree.names), strict=True), found, strict=True):
+        assert of_key.setdefault(key, cell) == cell
+
+
+@given(trees())
+def test_a_tree_with_two_cells_exchanged_fails_that_test(case):
+    tree, rows = case
+    cells = tree.cells_of(rows).tolist()
+    assume(len(set(cells)) > 1)
+    one, other = ~cells[0], ~next(cell for cell in cells if cell != cells[0])
+    exchanged = {one: other, other: one}
+    splits = tuple(
+        dataclasses.replace(
+            split, left=exchanged.get(split.left, split.left), right=exchanged.get(split.right, split.right)
+        )
+        for split in tree.splits
+    )
+    wrong = dataclasses.replace(tree, splits=splits)
+    assert [[cell] for cell in wrong.cells_of(rows).tolist()] != rows_in_boxes(tree, rows)
+
+
+@given(trees())
+def test_a_tree_is_read_back_from_its_document(case):
+    tree, rows = case
+    text = json.dumps(tree_document(tree, "table 8e"))
+    again = tree_from_json(text, "table 8e")
+    assert dataclasses.replace(again, columns=()) == dataclasses.replace(tree, columns=())
+    for mine, other in zip(tree.columns, again.columns, strict=True):
+        assert (mine.name, mine.nulls_first, mine.cuts.type) == (other.name, other.nulls_first, other.cuts.type)
+        assert bits(mine.cuts) == bits(other.cuts)
+    assert again.cells_of(rows).tolist() == tree.cells_of(rows).tolist()
+
+
+def bits(cuts):
+    values = comparable(cuts)
+    return [struct.pack("<d", value[1]) if isinstance(value, tuple) else value for value in values]
+
+
+def spread(rows, **columns):
+    generator = np.random.default_rng(7)
+    return pa.table({name: make(generator, rows) for name, make in columns.items()})
+
+
+def uniform(generator, rows):
+    return generator.permutation(rows)
+
+
+def mostly_seven(generator, rows):
+    return np.where(generator.random(rows) < 0.9, 7, 8)
+
+
+def in_files(tree, rows):
+    ends = np.cumsum([leaf.cells for leaf in tree.leaves])
+    return np.bincount(np.searchsorted(ends, tree.cells_of(rows), side="right"), minlength=len(tree.leaves))
+
+
+def test_leaves_are_as_many_files_of_about_one_size():
+    rows = spread(50_000, a=uniform, b=uniform, c=uniform)
+    sample = rows.take(np.arange(0, 50_000, 2))
+    tree = grow(sample, [TreeColumn(name) for name in "abc"], np.ones(sample.num_rows), 100, 8)
+    assert tree.leaves == (Leaf(8),) * 100
+    assert in_files(tree, rows).min() > 400 and in_files(tree, rows).max() < 600
+    assert len(json.dumps(tree_document(tree, "t"))) < 100 * tree.cells
+
+
+def test_leaves_are_weighed_by_bytes_and_columns_by_weights():
+    rows = spread(20_000, a=uniform, b=uniform)
+    sizes = np.where(np.asarray(rows["a"]) < 2_000, 9.0, 1.0)  # a tenth of the rows has half of the bytes
+    tree = grow(rows, [TreeColumn("a")], sizes, 2)
+    assert abs(tree.columns[0].cuts[0].as_py() - 2_000) < 20
+    tree = grow(rows, [TreeColumn("a", 3.0), TreeColumn("b")], np.ones(20_000), 64)
+    assert len(tree.columns[0].cuts) > 2 * len(tree.columns[1].cuts) > 0
+
+
+def test_a_value_larger_than_a_file_is_cut_by_the_next_column_then_by_the_key_then_by_position():
+    rows = spread(
+        10_000, a=lambda generator, count: np.where(generator.random(count) < 0.9, 7, 8), b=uniform, k=uniform
+    )
+    ones = np.ones(10_000)
+    both = grow(rows, [TreeColumn("a"), TreeColumn("b"), TreeColumn("k", 0.0)], ones, 10)
+    assert in_files(both, rows).max() < 1_200 and not len(both.columns[2].cuts)
+    by_key = grow(rows, [TreeColumn("a"), TreeColumn("k", 0.0)], ones, 10)
+    assert in_files(by_key, rows).max() < 1_200 and by_key.columns[0].cuts.to_pylist() == [8]
+    assert grow(rows, [TreeColumn("a")], ones, 10).leaves == (Leaf(1, 9), Leaf(1, 1))
+    assert grow(rows, [TreeColumn("a")], ones, 2).leaves == (Leaf(2, 2),)
+
+
+def test_a_tree_of_other_columns_or_another_table_is_refused():
+    rows = pa.table({"a": [1, 2, 3, 4]})
+    tree = grow(rows, [TreeColumn("a")], np.ones(4), 2)
+    with pytest.raises(InputError, match="'a', which the rows lack"):
+        tree.cells_of(pa.table({"b": [1]}))
+    with pytest.raises(InputError, match="'a' as int64, and the rows have it as string: the tree is of another schema"):
+        tree.cells_of(pa.table({"a": ["1"]}))
+    assert tree.cells_of(pa.table({"a": pa.array([1, 4], pa.int32())})).tolist() == [0, 1]
+    text = json.dumps(tree_document(tree, "one"))
+    for bad, why in (
+        ("{", "not JSON"),
+        ("{}", "is not a split tree"),
+        (text.replace('"format": 1', '"format": 2'), "format 2, not 1: update"),
+        (text.replace("[1, 1]", "[2, 1]"), "damaged"),
+        (text, "of table one, and not of two"),
+    ):
+        with pytest.raises(InputError, match=why):
+            tree_from_json(bad, "two")
+
+
+def test_types_without_an_order_are_known():
+    assert all(map(has_order, TYPES)) and has_order(pa.dictionary(pa.int32(), pa.string())) and has_order(pa.uuid())
+    assert not any(
+        map(has_order, (pa.list_(pa.int64()), pa.struct([("a", pa.int64())]), pa.map_(pa.int8(), pa.int8())))
+    )
+    assert SplitTree((), (), (Leaf(1),)).cells_of(pa.table({"a": [1, 2]})).tolist() == [0, 0]
