@@ -67,6 +67,12 @@ class DeltaStreamCalls(Streams):
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_writers": {}}
 
+    def forget(self, table_id: str) -> None:
+        """Remember nothing of a table that was dropped, nor of those who appended to it."""
+        super().forget(table_id)
+        for key in [key for key in self._writers if key[0] == table_id]:
+            del self._writers[key]
+
     # Writing
 
     @overload

@@ -38,6 +38,7 @@ if TYPE_CHECKING:  # imported when they are used: `show` must not wait for them
     from deltacompact.delta_streams.scan import Selection
     from deltacompact.delta_streams.versions import VersionInfo
     from deltacompact.maintenance.check import CheckResult
+    from deltacompact.maintenance.drop import DropResult
     from deltacompact.maintenance.vacuum.vacuum import VacuumResult
     from deltacompact.publication.publication import PublicationResult
     from deltacompact.results import CompactionResult
@@ -416,6 +417,12 @@ class DeltaStreamTable:
         return vacuum(
             self._catalog, self._table_id, partition, age_min_s=age_min_s, force=force, dry_run=dry_run, full=full
         )
+
+    def drop(self, *, dry_run: bool = False) -> DropResult:
+        """Delete the table for good: see `DeltaStreamCatalog.drop_table`."""
+        from deltacompact.maintenance.drop import drop
+
+        return drop(self._catalog, self._table_id, dry_run=dry_run)
 
     # Versions
 

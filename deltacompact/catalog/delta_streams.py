@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from deltacompact.base import expect
 from deltacompact.base.errors import InputError
@@ -19,6 +20,9 @@ from deltacompact.catalog.delta_stream_table import DeltaStreamTable
 from deltacompact.storage.opening import open_store
 from deltacompact.storage.s3_access import S3Settings
 
+if TYPE_CHECKING:
+    from deltacompact.maintenance.drop import DropResult
+
 CATALOG_VARIABLE = "DELTACOMPACT_CATALOG"
 _WORDS = (
     "append",
@@ -27,6 +31,7 @@ _WORDS = (
     "create_table",
     "declare_readers",
     "declare_schema_mode",
+    "drop_table",
     "partitions",
     "publish",
     "read",
@@ -109,3 +114,19 @@ class DeltaStreamCatalog(DeltaStreamCalls):
             readers=readers,
         )
         return DeltaStreamTable(self, table_id)
+
+    def drop_table(self, table_id: str, *, dry_run: bool = False) -> DropResult:
+        """Delete a table for good: its declaration, its rows, its history. Repeat it if it was interrupted.
+
+        Its writers, readers and compactions must have stopped. Files that were appended by reference stay, and so does
+        an Iceberg or Delta table that showed the rows: its data files go, so drop it, too. What others put into the
+        table's folder stays (`left`). `dry_run` deletes nothing. Raises NotFoundError for an unknown table, InputError
+        for one that is published or has a destination.
+
+        Examples:
+            >>> catalog.drop_table("orders", dry_run=True).streams
+            1
+        """
+        from deltacompact.maintenance.drop import drop
+
+        return drop(self, expect.text("table_id", table_id), dry_run=dry_run)

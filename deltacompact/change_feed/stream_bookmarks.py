@@ -153,7 +153,7 @@ def _is_idle(catalog: Streams, known: StreamBookmark) -> bool:
 
 
 def _folder(table_id: str) -> str:
-    return f"{TablePaths.of(table_id).root}/bookmarks/"
+    return TablePaths.of(table_id).bookmarks
 
 
 def _newest(catalog: Streams, table_id: str, name: str) -> tuple[int, StreamBookmark | None]:

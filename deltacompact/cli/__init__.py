@@ -42,6 +42,7 @@ _MODULES = {
     "changes": ("bookmarks", "changes", "diff"),
     "compaction": ("plan", "compact"),
     "demo": ("demo",),
+    "drop": ("drop",),
     "history": ("history", "rollback", "retract"),
     "iceberg": ("maintain",),
     "reading": ("export", "read", "publish"),

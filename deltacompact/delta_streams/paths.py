@@ -4,6 +4,8 @@
     ORDERS/keys.json                                             by the first compaction, where keys were not declared
     ORDERS/partitions/order_day=1995-04-03                       the mark of a partition that exists
     ORDERS/listing.json                                          where each stream stood when somebody last looked
+    ORDERS/dropped.json                                          table.json of before, while the table is being dropped
+    ORDERS/bookmarks/mirror/00000000000000000000.json            how far a consumer of its changes is
     ORDERS/order_day=1995-04-03/stream/0/00000000000000000000.json      the log
     ORDERS/order_day=1995-04-03/data|index|manifest|sessions/…          all other objects, under names used once
 
@@ -93,6 +95,15 @@ class TablePaths:
     @property
     def listing(self) -> str:
         return f"{self.root}/listing.json"
+
+    @property
+    def dropped(self) -> str:
+        """What table.json said, while the table is being dropped."""
+        return f"{self.root}/dropped.json"
+
+    @property
+    def bookmarks(self) -> str:
+        return f"{self.root}/bookmarks/"
 
     @property
     def partitions(self) -> str:

@@ -85,6 +85,13 @@ class Streams(Tables):
             raise _no_partition(table_id, partition)
         return partition
 
+    def forget(self, table_id: str) -> None:
+        """Remember nothing of a table that was dropped, nor of its streams."""
+        super().forget(table_id)
+        self._listings.pop(table_id, None)
+        for key in [key for key in self._logs if key[0] == table_id]:
+            del self._logs[key]
+
     def chosen(self, table_id: str, partition: Mapping[str, Any] | Partition | None) -> list[Partition]:
         """All partitions, or the named one."""
         if partition is None:

@@ -2,6 +2,7 @@
 
 orders/table.json     partition keys, keys, retention of tombstones          declare_table
 orders/keys.json      the keys, where the first compaction declared them     declare_keys
+orders/dropped.json   that the table is being dropped            declare_table refuses the name
 orders/source.json    whose destination the table is, or that it has streams of its own
 table.json again      the other table that shows the rows                    declare_publication
                       who reads the compacted files                          declare_readers
@@ -91,9 +92,12 @@ class Tables:
         table = Table(table_id, partition_keys, keys, tombstone_retention, schema_mode=mode, readers=read_by)
         paths = TablePaths.of(table_id)
         effect = Effect(f"table {table_id!r}", "created", "repeat the command")
+        self._refuse_dropped(table_id)
         with telling_interrupts():
             created = put_certainly(self.store, paths.table, dump(table_document(table)), effect)
-        if not created:
+        if created:
+            self._refuse_dropped(table_id, paths.table)
+        else:
             existing = self.described(table_id)
             if schema_mode is None:
                 table = replace(table, schema_mode=existing.schema_mode)
@@ -203,7 +207,30 @@ class Tables:
         check_keys(table, keys)
         return table.keys
 
+    def source_of(self, table_id: str) -> str | None:
+        """Whose destination a table is; None: nobody's."""
+        source = self._source_document(TablePaths.of(table_id).source)
+        if source is None or source["source_table_id"] is None:
+            return None
+        return str(source["source_table_id"])
+
+    def forget(self, table_id: str) -> None:
+        """Remember nothing of a table that was dropped."""
+        self._tables.pop(table_id, None)
+
     # Inside
+
+    def _refuse_dropped(self, table_id: str, created: str | None = None) -> None:
+        """Raise ConflictError while a table of this name is being dropped. What was `created` since goes again."""
+        try:
+            self.store.stat(TablePaths.of(table_id).dropped)
+        except NotFoundError:
+            return
+        if created is not None:
+            self.store.delete([created])
+        raise ConflictError(
+            f"table {table_id!r} is being dropped, or its drop was interrupted: repeat the drop, then create the table"
+        )
 
     def _is_table(self, folder: str) -> bool:
         try:

@@ -1,0 +1,128 @@
+"""Drops a table of delta streams: first nobody can open it any more, then the objects go to which it gave their names.
+
+orders/dropped.json                  1. put: what table.json says, so that an interrupted drop can be repeated
+orders/table.json                    2. gone: no command opens the table, nobody begins to append
+orders/day=1/stream|data|index/…     3. gone, one stream after the other
+orders/partitions/day=1              4. gone: the marks by which streams are found
+orders/keys.json, bookmarks/…        5. gone
+orders/dropped.json                  6. gone: the name is free again
+orders/day=1/notes.txt               stays, and is named: somebody else put it there
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from deltacompact.base.errors import InputError, NotFoundError
+from deltacompact.base.partitions import side_by_side
+from deltacompact.delta_streams.paths import StreamPaths, TablePaths, table_name
+from deltacompact.delta_streams.streams import Streams
+from deltacompact.delta_streams.table_documents import document, table_from
+from deltacompact.storage.certain_put import put_certainly
+from deltacompact.storage.numbered import NumberedObject
+from deltacompact.storage.objects import ObjectStat, ObjectStore, discard, unfinished
+
+
+@dataclass(frozen=True, slots=True)
+class DropResult:
+    """What a drop deleted, or would delete: streams, objects and their bytes. `left` is what others put there."""
+
+    table_id: str
+    streams: int
+    objects: int
+    bytes: int
+    left: tuple[ObjectStat, ...]
+
+
+def drop(catalog: Streams, table_id: str, *, dry_run: bool = False) -> DropResult:
+    """Delete a table for good. Its writers, compactions and readers must have stopped. An interrupted drop is repeated.
+
+    Files that were appended by reference stay. Raises NotFoundError for an unknown table, InputError for one that is
+    published or whose rows a destination takes.
+    """
+    store, paths = catalog.store, TablePaths.of(table_id)
+    declared = _declared(store, paths, table_id, catalog.where)
+    table = table_from(table_id, document(declared, paths.table))
+    if table.publication:
+        raise InputError(f"table {table_id!r} is published to {table.publication}: stop that first (publish --stop)")
+    _refuse_sources(catalog, table_id)
+    if not dry_run:
+        put_certainly(store, paths.dropped, declared)
+        store.delete([paths.table])
+        catalog.forget(table_id)
+    marks = {
+        stat: partition
+        for stat in store.list(paths.partitions)
+        if (partition := paths.partition_of(stat.path, table.partition_keys)) is not None
+    }
+    streams = [paths.stream(partition) for partition in marks.values()]
+    gone = [
+        stat
+        for found in side_by_side(streams, lambda stream: _taken(store, stream, dry_run), catalog.at_once)
+        for stat in found
+    ]
+    own = [*marks, *_own(store, paths)]
+    if not dry_run:
+        store.delete([*(stat.path for stat in own), paths.dropped])
+    names = {stat.path for stat in (*gone, *own)} | {paths.table, paths.dropped}
+    left = tuple(stat for stat in store.list(f"{paths.root}/") if stat.path not in names)
+    return DropResult(table_id, len(streams), len(gone) + len(own) + 1, _bytes(gone) + _bytes(own), left)
+
+
+def _declared(store: ObjectStore, paths: TablePaths, table_id: str, where: str) -> bytes:
+    for path in (paths.table, paths.dropped):
+        try:
+            return store.get(path)
+        except NotFoundError as error:
+            if "bucket" in str(error):
+                raise
+    raise NotFoundError(f"table {table_id!r} does not exist in {where}")
+
+
+def _refuse_sources(catalog: Streams, table_id: str) -> None:
+    """A destination goes on from where its source stood: another table of the source's name would be folded into it."""
+    others = [name for folder in catalog.store.folders() if (name := table_name(folder)) != table_id]
+    for name, source in zip(others, side_by_side(others, catalog.source_of, catalog.at_once), strict=True):
+        if source == table_id:
+            raise InputError(f"table {name!r} takes the compacted rows of {table_id!r}: drop {name!r} first")
+
+
+def _taken(store: ObjectStore, stream: StreamPaths, dry_run: bool) -> list[ObjectStat]:
+    """All objects of a stream, after they have been deleted."""
+    found = list(_of_stream(store, stream))
+    if not dry_run:
+        store.delete(stat.path for stat in found)
+        discard(
+            store, (begun for room in stream.rooms for begun in unfinished(store, room) if stream.is_ours(begun.path))
+        )
+    return found
+
+
+def _of_stream(store: ObjectStore, stream: StreamPaths) -> Iterator[ObjectStat]:
+    for folder in stream.folders:
+        for stat in store.list(folder):
+            path = stat.path
+            if stream.is_ours(path) or stream.entry_of(path) or stream.checkpoint_of(path) or path == stream.hint:
+                yield stat
+    yield from _there(store, stream.vacuum_mark)
+
+
+def _own(store: ObjectStore, paths: TablePaths) -> Iterator[ObjectStat]:
+    """The objects of the table as a whole, besides its declaration and its marks."""
+    for path in (paths.keys, paths.source, paths.listing):
+        yield from _there(store, path)
+    for stat in store.list(paths.bookmarks):
+        if NumberedObject.of(stat):
+            yield stat
+
+
+def _there(store: ObjectStore, path: str) -> Iterator[ObjectStat]:
+    try:
+        yield store.stat(path)
+    except NotFoundError:
+        return
+
+
+def _bytes(stats: list[ObjectStat]) -> int:
+    return sum(stat.bytes for stat in stats)

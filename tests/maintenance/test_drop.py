@@ -1,0 +1,195 @@
+"""A table that is dropped is gone for everybody at once, and nothing of it comes back; what others put there stays."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from stores import Crash, InterceptedStore, copy_of, unmeasured  # noqa: F401
+
+import deltacompact
+from deltacompact import ConflictError, DeltaStreamCatalog, InputError, NotFoundError, Settings
+from deltacompact.base.model import Partition
+from deltacompact.cli import run as command_line
+from deltacompact.storage.local import LocalStore
+from deltacompact.storage.memory import MemoryStore
+
+LOCAL = Settings(executor="local", local_threads=1, rewrite_dead_fraction=0.5)
+
+
+def lived(catalog: DeltaStreamCatalog, table_id: str = "t") -> None:
+    """A table with all kinds of objects: versions, runs, vectors, a checkpoint, sessions, a bookmark, a listing."""
+    table = catalog.create_table(table_id, ["day"], ["id"])
+    for day in ("a", "b"):
+        table.append(pa.table({"id": list(range(50)), "v": [0] * 50}), {"day": day})
+    for value in (1, 2):
+        table.compact(settings=LOCAL)
+        table.append(pa.table({"id": [value], "v": [value]}), {"day": "a"})
+        table.append(pa.table({"id": [value + 9]}), {"day": "b"}, operation="delete")
+    table.compact(settings=LOCAL)
+    table.changes("0", bookmark="mirror").read_all()
+    table.vacuum(age_min_s=0, force=True)
+
+
+def paths(store: Any) -> set[str]:
+    return {stat.path for stat in store.list("")}
+
+
+@pytest.fixture(params=["local", "memory"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    return LocalStore(tmp_path / "lake") if request.param == "local" else MemoryStore()
+
+
+def test_nothing_of_it_is_left_and_a_table_of_its_name_is_new(store: Any) -> None:
+    catalog = DeltaStreamCatalog(store)
+    lived(catalog, "other")
+    others = paths(store)
+    lived(catalog)
+    own = paths(store) - others
+    assert {path.split("/")[1] for path in own} >= {"table.json", "day=a", "day=b", "partitions", "bookmarks"}
+
+    foreseen = catalog.table("t").drop(dry_run=True)
+    assert paths(store) == own | others
+    result = catalog.table("t").drop()
+    assert (result.objects, result.bytes, result.left) == (len(own), foreseen.bytes, ())
+    assert result == foreseen
+    assert paths(store) == others
+    for process in (catalog, DeltaStreamCatalog(store)):
+        with pytest.raises(NotFoundError, match="table 't' does not exist"):
+            process.append("t", pa.table({"id": [7]}), {"day": "a"})
+        with pytest.raises(NotFoundError, match="table 't' does not exist"):
+            process.drop_table("t")
+
+    again = catalog.create_table("t", ["day"], ["id"])
+    again.append(pa.table({"id": [7], "v": [7]}), {"day": "a"})
+    again.compact(settings=LOCAL)
+    assert again.read().to_pylist() == [{"id": 7, "v": 7}]
+    assert [found.problems for found in again.check()] == [()]
+    assert [found.problems for found in catalog.table("other").check()] == [(), ()]
+
+
+def test_what_others_put_there_stays_and_is_named(store: Any) -> None:
+    catalog = DeltaStreamCatalog(store)
+    catalog.create_table("t", primary_keys=["id"]).append(pa.table({"id": [1]}))
+    foreign = {"t/notes.txt", "t/data/backup.parquet", "t/stream/0/00000000000000000001.json.bak", "t/sub/table.json"}
+    foreign |= {"t/sub/data/" + "5c" * 16, "t/data/old/" + "5c" * 16, "t/partitions/elsewhere", "t2/table.json"}
+    for path in foreign:
+        store.put(path, b"theirs")
+    result = catalog.drop_table("t")
+    assert paths(store) == foreign
+    assert {stat.path for stat in result.left} == foreign - {"t2/table.json"}
+
+
+def test_files_by_reference_stay(tmp_path: Path) -> None:
+    catalog = deltacompact.open_catalog(tmp_path / "lake")
+    pq.write_table(pa.table({"id": [1]}), tmp_path / "mine.parquet")
+    table = catalog.create_table("t", primary_keys=["id"])
+    table.append_files([tmp_path / "mine.parquet"], reference=True)
+    table.drop()
+    assert pq.read_table(tmp_path / "mine.parquet").num_rows == 1
+
+
+def dying_at(inner: MemoryStore, number: int) -> tuple[InterceptedStore, list[str]]:
+    done: list[str] = []
+
+    def intercept(kind: str, path: str, act: Callable[[], Any]) -> Any:
+        if kind in ("put", "put_if_absent", "delete"):
+            done.append(path)
+            if len(done) > number:
+                raise Crash
+        return act()
+
+    return InterceptedStore(inner, intercept), done
+
+
+def test_a_drop_that_is_killed_anywhere_is_repeated_and_the_name_is_taken_until_then() -> None:
+    whole = MemoryStore()
+    lived(DeltaStreamCatalog(whole))
+    for number in range(100):
+        inner = copy_of(whole)
+        store, done = dying_at(inner, number)
+        try:
+            DeltaStreamCatalog(store).drop_table("t")
+        except Crash:
+            process = DeltaStreamCatalog(inner)
+            begun = "t/dropped.json" in paths(inner)
+            if begun and "t/table.json" not in paths(inner):
+                with pytest.raises(ConflictError, match=r"'t' is being dropped.*repeat the drop"):
+                    process.create_table("t", ["day"], ["id"])
+                assert process.tables() == []
+            elif not begun:
+                assert len(process.read("t")) > 0
+            process.drop_table("t")
+            assert paths(inner) == set()
+            continue
+        assert number == len(done) > 4
+        return
+    pytest.fail("it never ended")
+
+
+def test_a_table_that_is_created_while_its_namesake_is_dropped_is_refused() -> None:
+    inner = MemoryStore()
+    DeltaStreamCatalog(inner).create_table("t", primary_keys=["id"])
+
+    def intercept(kind: str, path: str, act: Callable[[], Any]) -> Any:
+        if kind == "put_if_absent" and path == "t/table.json":  # after create has looked, before it puts
+            inner.put("t/dropped.json", inner.get("t/table.json"))
+            inner.delete(["t/table.json"])
+        return act()
+
+    with pytest.raises(ConflictError, match="'t' is being dropped"):
+        DeltaStreamCatalog(InterceptedStore(inner, intercept)).create_table("t", primary_keys=["id"])
+    assert paths(inner) == {"t/dropped.json"}
+
+
+def test_a_source_of_a_destination_and_a_published_table_are_refused(tmp_path: Path) -> None:
+    catalog = deltacompact.open_catalog(tmp_path / "lake")
+    catalog.create_table("t", primary_keys=["id"]).append(pa.table({"id": [1]}))
+    catalog.table("t").compact(settings=LOCAL, destination_compacted_table_id="flat")
+    with pytest.raises(InputError, match="table 'flat' takes the compacted rows of 't': drop 'flat' first"):
+        catalog.drop_table("t")
+    catalog.drop_table("flat")
+    catalog.table("t").publish(f"delta://{tmp_path}/out")
+    before = paths(catalog.store)
+    with pytest.raises(InputError, match=r"table 't' is published to delta://.*stop that first"):
+        catalog.drop_table("t")
+    assert paths(catalog.store) == before
+    catalog.table("t").stop_publishing()
+    catalog.drop_table("t")
+    assert catalog.tables() == []
+
+
+def test_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
+    lake = str(tmp_path / "lake")
+    table = deltacompact.open_catalog(lake).create_table("t", primary_keys=["id"])
+    table.append(pa.table({"id": [1]}))
+    (tmp_path / "lake/t/notes.txt").write_text("mine")
+    assert command_line(["drop", lake, "t"]) == 2
+    assert "add --yes (or --dry-run" in capsys.readouterr().err
+    assert command_line(["drop", lake, "t", "--dry-run"]) == 0
+    assert capsys.readouterr().out.startswith("t: would delete 1 stream, ")
+    assert table.read().num_rows == 1
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    for answered, status in (("u", 2), ("t", 0)):
+        monkeypatch.setattr("click.prompt", lambda *_, given=answered, **__: given)
+        assert command_line(["drop", lake, "t"]) == status
+    assert capsys.readouterr().out.splitlines()[1:] == ["  1 object of others left: t/notes.txt"]
+    deltacompact.open_catalog(lake).create_table("t", primary_keys=["id"])
+    assert command_line(["drop", lake, "t", "--yes", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["left"] == ["t/notes.txt"]
+    assert command_line(["drop", lake, "t", "--yes"]) == 2
+    assert "table 't' does not exist" in capsys.readouterr().err
+
+
+def test_streams_of_an_unpartitioned_table_lie_beside_its_own_objects(store: Any) -> None:
+    catalog = DeltaStreamCatalog(store)
+    catalog.create_table("t", primary_keys=["id"]).append(pa.table({"id": [1]}))
+    catalog.table("t").compact(settings=LOCAL)
+    assert catalog.state("t", Partition()).compacted is not None
+    catalog.drop_table("t")
+    assert paths(store) == set()
