@@ -37,9 +37,10 @@ from deltacompact.iceberg.table.pyiceberg_door.transforms import partition_colum
 from deltacompact.iceberg.table.row_lineage import with_lineage
 from deltacompact.iceberg.table.table_state import TableState
 from deltacompact.iceberg_modes.journal.journal import name_of_files
+from deltacompact.iceberg_modes.rewrite.cutting import cuts, ends_of
 from deltacompact.iceberg_modes.rewrite.plan import FileGroup, RewritePlan, expected_output_files
 from deltacompact.iceberg_modes.rewrite.proposals import Rewritten
-from deltacompact.iceberg_modes.rewrite.sampling import SampleTask, written_share
+from deltacompact.iceberg_modes.rewrite.sampling import Sampled, SampleTask, sampled
 from deltacompact.iceberg_modes.rewrite.splitting import ALL_LIVE, Slice, SplitTask, all_live, in_slices, split
 from deltacompact.iceberg_modes.rewrite.writing import WriteTask, Written, without_nan, write
 from deltacompact.index.live_bitmaps import write_masks
@@ -116,8 +117,8 @@ class Outputs:
         by_group = [[_with(next(files), self._columns(group)) for _ in group.inputs] for group in groups]
         tasks: list[_Output] = []
         group_of: list[int] = []
-        for number, (members, size) in enumerate(zip(by_group, self._written_bytes(groups, by_group), strict=True)):
-            made = list(self._outputs(groups[number], members, dead.masks_of, size, folder))
+        for number, (members, known) in enumerate(zip(by_group, self._sampled(groups, by_group), strict=True)):
+            made = list(self._outputs(groups[number], members, dead.masks_of, known, folder))
             tasks += made
             group_of += [number] * len(made)
             if not made:
@@ -142,23 +143,30 @@ class Outputs:
         columns = self._metadata.schema
         return with_lineage(columns) if group.has_lineage else columns
 
-    def _written_bytes(self, groups: Sequence[FileGroup], by_group: Sequence[Sequence[ScannedFile]]) -> list[int]:
-        """About the bytes that the live rows of each group will have. Groups that may need two files are sampled."""
-        sizes = [sum(_live_bytes(member) for member in members) for members in by_group]
-        large = [number for number, size in enumerate(sizes) if size > self._plan.options.target_file_bytes // 2]
+    def _sampled(self, groups: Sequence[FileGroup], by_group: Sequence[Sequence[ScannedFile]]) -> list[_Samples]:
+        """What some files of each group say that may need two outputs: the largest, and all that are divided."""
+        target, tasks = self._plan.options.target_file_bytes, dict[tuple[int, str], SampleTask]()
         options, reading = self._write_options(), self._limits.reading
-        tasks = [
-            SampleTask(max(by_group[number], key=_live_bytes).file, self._columns(groups[number]), options, reading)
-            for number in large
-        ]
-        for number, share in zip(large, self._tasks.run(written_share, tasks), strict=True):
-            sizes[number] = int(sizes[number] * share)
-        return sizes
+        for number, members in enumerate(by_group):
+            if sum(map(_live_bytes, members)) > target // 2:
+                large = [member for member in members if member.file.bytes > target and not _has_dead_rows(member)]
+                for file in {one.file.path: one.file for one in (max(members, key=_live_bytes), *large)}.values():
+                    tasks[number, file.path] = SampleTask(file, self._columns(groups[number]), options, reading)
+        found = [_Samples() for _ in groups]
+        for (number, path), sample in zip(tasks, self._tasks.run(sampled, tuple(tasks.values())), strict=True):
+            found[number][path] = sample
+        return found
 
     def _outputs(
-        self, group: FileGroup, members: Sequence[ScannedFile], masks_of: Mapping[int, str], size: int, folder: str
+        self,
+        group: FileGroup,
+        members: Sequence[ScannedFile],
+        masks_of: Mapping[int, str],
+        known: _Samples,
+        folder: str,
     ) -> Iterator[_Output]:
-        """The outputs of a group: the live rows of each partition in the order of its files, divided evenly."""
+        """The outputs of a group: the live rows of each partition in the order of its files, about evenly divided."""
+        size = max(1, _written_bytes(members, known))
         rows = sum(member.live_rows for member in members)
         parts = [(group.partition, [LiveRange(one.file, one.ordinal, 0, one.live_rows) for one in members])]
         if group.partition is None:
@@ -169,11 +177,16 @@ class Outputs:
             of_partition = sum(one.stop - one.start for one in ranges)
             if not of_partition:
                 continue
-            files_out = expected_output_files(size * of_partition // rows, self._plan.options)
-            per_output = math.ceil(of_partition / files_out)
-            for first in range(0, of_partition, per_output):
-                own = tuple(_within(ranges, first, min(of_partition, first + per_output)))
+            for first, stop in self._cuts(ranges, of_partition, size / rows, known):
+                own = tuple(_within(ranges, first, stop))
                 yield self._output(group, partition, next(numbers), own, masks_of)
+
+    def _cuts(self, ranges: Sequence[LiveRange], rows: int, row_bytes: float, known: _Samples) -> list[tuple[int, int]]:
+        """The rows of each output of a partition."""
+        options = self._plan.options
+        files_out = expected_output_files(int(rows * row_bytes), options)
+        ends = list(ends_of((one.stop - one.start, _ends(one, known)) for one in ranges))
+        return cuts(rows, files_out, ends, options.min_file_bytes / row_bytes, options.max_file_bytes / row_bytes)
 
     def _output(
         self,
@@ -244,6 +257,28 @@ class Outputs:
             Content.DATA, planned.path, "PARQUET", group.spec_id, planned.partition, file.rows, file.bytes
         )
         return self._table.with_metrics(plain, footer, {**free, **written.nan_counts})
+
+
+_Samples = dict[str, Sampled]
+"""What is known of some files of a group, by path."""
+
+
+def _written_bytes(members: Sequence[ScannedFile], known: _Samples) -> int:
+    """About the bytes that the live rows of a group will have. Files that were not sampled are like one that was."""
+    like = next(iter(known.values())).written_share if known else 1.0
+    shares = (known[one.file.path].written_share if one.file.path in known else like for one in members)
+    return int(sum(_live_bytes(one) * share for one, share in zip(members, shares, strict=True)))
+
+
+def _ends(live: LiveRange, known: _Samples) -> tuple[int, ...]:
+    """Where row groups of a source end. Of one with dead rows, or of a run, nobody has asked."""
+    sample = known.get(live.file.path)
+    is_whole = (live.start, live.stop) == (0, live.file.rows)
+    return sample.ends if sample is not None and is_whole else ()
+
+
+def _has_dead_rows(member: ScannedFile) -> bool:
+    return member.live_rows < member.file.rows
 
 
 @contextlib.contextmanager
