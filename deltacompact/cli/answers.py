@@ -41,9 +41,14 @@ def json_row(row: dict[str, Any]) -> str:
     """A row as one line. Non-ASCII letters are escaped only where the terminal cannot show them."""
     ascii_only = not writes_utf8()
     try:
-        return json.dumps(row, default=str, ensure_ascii=ascii_only, allow_nan=False)
+        return json.dumps(row, default=_text, ensure_ascii=ascii_only, allow_nan=False)
     except ValueError:
-        return json.dumps(_spelled_out(row), default=str, ensure_ascii=ascii_only)
+        return json.dumps(_spelled_out(row), default=_text, ensure_ascii=ascii_only)
+
+
+def _text(value: Any) -> str:
+    """Bytes as hexadecimal digits, as Iceberg's specification writes single values; all else as Python does."""
+    return value.hex() if isinstance(value, bytes) else str(value)
 
 
 def _spelled_out(value: Any) -> Any:

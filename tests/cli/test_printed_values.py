@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from deltacompact import open_catalog
 from deltacompact.cli import printed_values
+from deltacompact.cli import run as command_line
 from deltacompact.cli.printed_values import printed_rows
 
 UNITS = ["s", "ms", "us"]
@@ -92,3 +94,12 @@ def test_a_program_of_ours_reads_nanoseconds_and_imports_no_pandas(tmp_path: Pat
     done = subprocess.run([sys.executable, "-c", command, str(tmp_path)], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [f'{{"id": "1970-01-01 00:00:00.00000000{number}"}}' for number in (1, 2)]
+
+
+def test_bytes_are_hexadecimal_wherever_they_are(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    catalog = open_catalog(tmp_path)
+    value = pa.array([b"\x00\xff"])
+    nested = pa.array([[{"inner": b"\x01"}]])
+    catalog.create_table("t", primary_keys=["id"]).append(pa.table({"id": value, "nested": nested}))
+    assert command_line(["read", str(tmp_path), "t"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"id": "00ff", "nested": [{"inner": "01"}]}
