@@ -60,6 +60,11 @@ class Boxes:
         here = slice(column, column + 1)
         return Boxes(self.columns[here], self.low[here], self.high[here], self.partitions, self.rows)
 
+    def take(self, files: Ranks) -> Boxes:
+        """The boxes of these files."""
+        low, high = self.low[:, files], self.high[:, files]
+        return Boxes(self.columns, low, high, self.partitions[files], self.rows[files])
+
 
 def boxes_of(columns: Sequence[str], bounds: Sequence[ColumnBounds], partitions: Ranks, rows: Iterable[int]) -> Boxes:
     """The boxes of files, of which each column has these bounds."""

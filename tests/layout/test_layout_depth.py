@@ -8,13 +8,13 @@ from decimal import Decimal
 import numpy as np
 import pyarrow as pa
 import pytest
+from file_boxes import NANS, NULLS, boxes_by_hand
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltacompact.layout.boxes import ColumnBounds, boxes_of, numbered
+from deltacompact.layout.boxes import ColumnBounds, boxes_of
 from deltacompact.layout.depth import RANGE_SHARE, deepest, depth_of, drawn, held_by
 
-NULLS, NANS = "nulls", "nans"
 _VALUES = {
     pa.int64(): st.integers(-(2**63), 2**63 - 1) | st.integers(0, 4),
     pa.float64(): st.floats(allow_nan=False) | st.sampled_from([-0.0, 0.0, 1.0]),
@@ -42,13 +42,7 @@ def tables(draw):
 
 
 def boxes(numbers, rows, of_columns):
-    bounds = []
-    for type_, ranges in of_columns:
-        pairs = [(None, None) if isinstance(one, str) else one for one in ranges]
-        low, high = (pa.array([pair[side] for pair in pairs], type_) for side in (0, 1))
-        alike = [np.array([one == what for one in ranges], bool) for what in (NULLS, NANS)]
-        bounds.append(ColumnBounds(low, high, *alike))
-    return boxes_of([f"c{place}" for place in range(len(bounds))], bounds, numbered(numbers), rows)
+    return boxes_by_hand([ranges for _, ranges in of_columns], numbers, rows, [type_ for type_, _ in of_columns])
 
 
 def meet(one, other):

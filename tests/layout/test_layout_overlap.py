@@ -1,0 +1,146 @@
+"""Files that overlap are found as comparing all pairs finds them; a run merges tiers and never chooses twice."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+from file_boxes import NULLS, boxes_by_hand
+from hypothesis import given
+from hypothesis import strategies as st
+
+from deltacompact.layout.boxes import Boxes
+from deltacompact.layout.overlap import overlapping, tiers, to_lay_out
+
+_RANGE = st.tuples(st.integers(0, 9), st.integers(0, 9)).map(lambda pair: (min(pair), max(pair)))
+
+
+@st.composite
+def tables(draw):
+    files = draw(st.integers(1, 40))
+    ranges = st.lists(_RANGE | st.just(NULLS), min_size=files, max_size=files)
+    partitions = draw(st.lists(st.sampled_from("ab"), min_size=files, max_size=files))
+    ages = draw(st.lists(st.integers(0, 3), min_size=files, max_size=files))
+    return boxes_by_hand(draw(st.lists(ranges, min_size=1, max_size=3)), partitions), np.array(ages)
+
+
+def overlap_by_hand(boxes, one, other):
+    pairs = [
+        (max(low[one], low[other]), min(high[one], high[other]))
+        for low, high in zip(boxes.low, boxes.high, strict=True)
+    ]
+    return all(low <= high for low, high in pairs) and any(low < high for low, high in pairs)
+
+
+@given(tables(), st.booleans())
+def test_all_pairs_give_the_same(table, by_age):
+    boxes, ages = table
+    files = range(boxes.files)
+    by_hand = [
+        any(
+            overlap_by_hand(boxes, file, other)
+            for other in files
+            if other != file and (not by_age or ages[file] == ages[other])
+        )
+        for file in files
+    ]
+    assert overlapping(boxes, ages if by_age else None).tolist() == by_hand
+
+
+@pytest.mark.parametrize(
+    ("columns", "overlap"),
+    [
+        ([[(1, 3), (3, 5)]], False),  # one value in common: a cut by value cannot part them better
+        ([[(1, 3), (2, 5)]], True),
+        ([[(4, 4), (4, 4)]], False),  # a value larger than a file
+        ([[(4, 4), (4, 4)], [(1, 5), (2, 9)]], True),  # which another column can cut
+        ([[(4, 4), (4, 4)], [(1, 5), (6, 9)]], False),
+        ([[NULLS, NULLS]], False),
+        ([[NULLS, (1, 5)]], False),
+        ([[(None, None), (1, 5)]], True),  # it may hold anything
+    ],
+)
+def test_what_overlaps(columns, overlap):
+    assert overlapping(boxes_by_hand(columns)).tolist() == [overlap, overlap]
+
+
+def test_the_newest_runs_are_merged_while_the_older_is_not_larger():
+    def merged(*sizes):
+        return len(list(tiers(np.arange(len(sizes)), np.array(sizes))))
+
+    assert merged(100, 2, 1, 1) == 3
+    assert merged(100, 2, 1) == 0
+    assert merged(1, 1, 1, 1) == 4
+    assert merged(5) == 0
+
+
+def test_healthy_files_that_lie_over_each_other_are_all_chosen():
+    boxes = boxes_by_hand([[(0, 80 + place) for place in range(8)]])
+    assert to_lay_out(boxes, np.full(8, 500), np.arange(8)).all()
+    assert to_lay_out(boxes, np.full(8, 500), np.zeros(8, int)).all()  # one unsorted insert
+
+
+def test_data_that_arrive_in_time_order_never_touch_the_base():
+    days = [(day, day + 1) for day in range(50)] + [(50, 60), (51, 61)]
+    sizes, ages = np.full(52, 100), np.array([0] * 50 + [1, 2])
+    assert to_lay_out(boxes_by_hand([days]), sizes, ages).tolist() == [False] * 50 + [True, True]
+
+
+def test_a_base_that_is_larger_waits_until_as_much_has_come():
+    base = [(0, 49), (50, 99)]
+    sizes = np.array([100, 100, 10, 10])
+    assert to_lay_out(boxes_by_hand([[*base, (0, 99), (0, 99)]]), sizes, np.array([0, 0, 1, 2])).tolist() == [
+        False,
+        False,
+        True,
+        True,
+    ]
+    sizes[2:] = 100
+    assert to_lay_out(boxes_by_hand([[*base, (0, 99), (0, 99)]]), sizes, np.array([0, 0, 1, 2])).all()
+
+
+def test_a_bound_leaves_the_oldest_runs():
+    boxes = boxes_by_hand([[(0, 9)] * 3])
+    laid_out = np.array([True, True, False])
+    sizes, ages = np.array([20, 10, 10]), np.arange(3)
+    assert to_lay_out(boxes, sizes, ages, laid_out).all()
+    assert to_lay_out(boxes, sizes, ages, laid_out, 2).tolist() == [False, True, True]
+    assert not to_lay_out(boxes, sizes, ages, laid_out, 1).any()
+
+
+def test_what_was_laid_out_together_is_not_chosen_again():
+    boxes = boxes_by_hand([[(0, 9), (1, 8)]])
+    assert not to_lay_out(boxes, np.array([1, 1]), np.array([4, 4]), np.array([True, True])).any()
+
+
+@given(tables())
+def test_a_second_run_finds_nothing(table):
+    """The first makes of what it chose files side by side, written together and later."""
+    boxes, ages = table
+    sizes = np.ones(boxes.files, np.int64)
+    chosen = to_lay_out(boxes, sizes, ages)
+    ages = np.where(chosen, 9, ages)
+    assert not to_lay_out(
+        boxes.take(np.flatnonzero(chosen)), sizes[chosen], ages[chosen], np.ones(chosen.sum(), bool)
+    ).any()
+
+
+@pytest.mark.parametrize("kind", ["clustered", "random", "partitions"])
+def test_ten_thousand_files_take_no_time(kind):
+    side = 24
+    count = side**3
+    rng = np.random.default_rng(7)
+    if kind == "random":
+        low = rng.integers(0, 1 << 20, (3, count))
+        high = low + rng.integers(0, 1 << 20, (3, count))
+    else:
+        low = 10 * np.array(np.unravel_index(rng.permutation(count), (side,) * 3))
+        high = low + 9
+    partitions = np.arange(count) // 4 if kind == "partitions" else np.zeros(count, np.int64)
+    low, high = low + partitions * (1 << 22), high + partitions * (1 << 22)
+    boxes = Boxes(("a", "b", "c"), low % (1 << 31), high % (1 << 31), partitions, np.ones(count, np.int64))
+    began = time.process_time()
+    chosen = to_lay_out(boxes, np.ones(count), np.arange(count) % 3)
+    assert time.process_time() - began < 5
+    assert chosen.any() == (kind == "random")
