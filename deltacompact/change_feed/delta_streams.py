@@ -138,7 +138,8 @@ class StreamRange:
     def lacking(self, name: str) -> str | None:
         """Which end has rows, and no such column."""
         for words, state in (("the beginning", self.begin), ("the end", self.end)):
-            if stream_files(state) and name not in self._schema(state).names:
+            names = self._schema(state).names  # none where there is no row: files of deletes do not count
+            if names and name not in names:
                 return words
         return None
 

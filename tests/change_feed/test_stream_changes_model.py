@@ -149,6 +149,14 @@ def test_versions_are_exclusive_from_and_inclusive_to():
     assert per_commit[0]["_commit_timestamp"].timestamp() == 110
 
 
+def test_an_end_that_has_nothing_but_deletes_has_no_row_and_lacks_no_key():
+    history = History()
+    for step in (("upsert", [(0, "a")]), ("rollback", 0), ("delete", [0])):
+        history.do(*step)
+    assert [(row["id"], row["_change_type"]) for row in told(history.table.changes(at(110)))] == [(0, "delete")]
+    assert told(history.table.changes(at(120))) == []
+
+
 @pytest.mark.parametrize("column", ["_change_type", "_commit_timestamp"])
 def test_a_column_of_that_name_is_refused(column):
     from deltacompact import InputError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import time
 from pathlib import Path
@@ -229,21 +230,27 @@ FILE = DataFile(0, "t/data/x.parquet", ContentType.PARQUET, 1, 10, pa.schema([("
 
 
 def seconds(catalog: DeltaStreamCatalog, count: int, token: Any) -> float:
+    """Of CPU. The collector is off: it would go through all that other tests have left in this process."""
     catalog.create_table("t")
-    began = time.process_time()
-    for number in range(count):
-        catalog.commit("t", ALL, [(OperationType.UPSERT, [FILE])], number, token(number))
-    return time.process_time() - began
+    gc.disable()
+    try:
+        began = time.process_time()
+        for number in range(count):
+            catalog.commit("t", ALL, [(OperationType.UPSERT, [FILE])], number, token(number))
+        return time.process_time() - began
+    finally:
+        gc.enable()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("token", [lambda n: f"batch {n}", lambda n: ("etl", n)], ids=["names", "a producer"])
 def test_appends_with_tokens_cost_little_more_than_those_without(token: Any) -> None:
-    ratios = []
     for _ in range(3):
         plain = seconds(DeltaStreamCatalog(MemoryStore()), 1500, lambda _: None)
-        ratios.append(seconds(DeltaStreamCatalog(MemoryStore()), 1500, token) / plain)
-    assert min(ratios) <= 1.25, ratios
+        ratio = seconds(DeltaStreamCatalog(MemoryStore()), 1500, token) / plain
+        if ratio <= 1.25:
+            return
+    pytest.fail(f"{ratio:.2f} times as much")
 
 
 def test_an_append_adds_to_the_commits_and_copies_none(catalog: DeltaStreamCatalog) -> None:
