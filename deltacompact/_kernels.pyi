@@ -60,6 +60,20 @@ def key_digests(
 def key_bytes(columns: Sequence[ArrowColumn], tags: Sequence[int], rows: int) -> list[bytes]:
     """The canonical key bytes that ``key_digests`` hashes, one ``bytes`` a row (tests, golden vectors, messages)."""
 
+def row_sum(rows: ArrowColumn) -> int:
+    """The sum modulo 2**128 of the hashes of rows, a struct array: of each the first 16 bytes of its SHA-1, big-endian.
+
+    A row's bytes are its values that are not null, each behind its label, in the order of the labels' bytes. The label
+    is the field id (``PARQUET:field_id`` in the field's metadata), 4 bytes; where a field has none, those of all are
+    the names, each behind its length. A value is what ``key_bytes`` has, with three more class tags: 12 list (how many,
+    then the items as those of keys), 13 map (how many, then key and item of each), 14 struct (as a row, then ffffffff).
+
+    ValueError: no struct array, a type that has no class, an id below 0, and as for ``key_digests``.
+    """
+
+def row_bytes(rows: ArrowColumn) -> list[bytes]:
+    """The bytes that ``row_sum`` hashes, one ``bytes`` a row (tests, golden vectors)."""
+
 def buckets(digests: npt.NDArray[np.uint8], hash_bucket_count: int) -> npt.NDArray[np.uint32]:
     """``int.from_bytes(digest, "big") % hash_bucket_count`` of each digest: (n, 20) -> uint32 (n,).
 

@@ -12,5 +12,6 @@ null_counts       rows without a key                                    whole_da
 inferred_numbers  keys of text files that doubles would make one        allocator     Arrow's memory
 row_group_copy    whole row groups as encoded bytes                     known_pages   those that are known to decode
 stamps            has a file changed since it was appended?     key_ranges    of row groups, by their footers
-export            one file that a user named
+export            one file that a user named                   fingerprint   a sum of rows that moving keeps
+fingerprint_sql   the same in Spark and DuckDB
 """

@@ -121,6 +121,67 @@ def key_digests(columns: Sequence[pa.Array], tags: Sequence[int], rows: int) -> 
     return np.frombuffer(b"".join(digests), np.uint8).reshape(rows, 20)
 
 
+def row_bytes(rows: pa.StructArray) -> list[bytes]:
+    """Of each row, the values that are not null, each behind its label."""
+    ids = [(field.metadata or {}).get(b"PARQUET:field_id") for field in rows.type]
+    names = [struct.pack(">I", len(field.name.encode())) + field.name.encode() for field in rows.type]
+    labels = names if None in ids else [struct.pack(">I", int(id_)) for id_ in ids if id_]
+    columns = [_nested_values(rows.field(place)) for place in range(rows.type.num_fields)]
+    ordered = sorted(zip(labels, columns, strict=True), key=lambda pair: pair[0])
+    return [
+        b"".join(label + values[row] for label, values in ordered if values[row] != b"\0") for row in range(len(rows))
+    ]
+
+
+def _tag(type_: pa.DataType) -> int:
+    t = pa.types
+    tests = {
+        1: (t.is_integer,),
+        2: (t.is_floating,),
+        3: (t.is_decimal,),
+        4: (lambda kind: t.is_timestamp(kind) and kind.tz is None,),
+        5: (t.is_timestamp,),
+        6: (t.is_date,),
+        7: (t.is_time,),
+        8: (t.is_duration,),
+        9: (t.is_string, t.is_large_string, t.is_string_view),
+        10: (t.is_binary, t.is_large_binary, t.is_binary_view, t.is_fixed_size_binary),
+        11: (t.is_boolean, t.is_null),
+    }
+    return next(tag for tag, of_type in tests.items() if any(test(type_) for test in of_type))
+
+
+def _nested_values(array: pa.Array) -> list[bytes]:
+    """Presence, tag and value of each; 00 of a null."""
+    t, type_ = pa.types, array.type
+    if t.is_struct(type_):
+        children = pa.StructArray.from_arrays(array.flatten(), fields=list(type_))
+        inside = [b"\x01\x0e" + row + b"\xff" * 4 for row in row_bytes(children)]
+    elif t.is_map(type_) or t.is_list(type_) or t.is_large_list(type_) or t.is_fixed_size_list(type_):
+        tag = b"\x01\x0d" if t.is_map(type_) else b"\x01\x0c"
+        inside = [tag + _items(array, place) for place in range(len(array))]
+    else:
+        return [_key_value(value, type_, _tag(type_)) for value in raw_values(array)]
+    return [value if valid else b"\0" for value, valid in zip(inside, array.is_valid().to_pylist(), strict=True)]
+
+
+def _items(array: pa.Array, place: int) -> bytes:
+    if not array[place].is_valid:
+        return b""
+    if pa.types.is_map(array.type):
+        alone = array.slice(place, 1)
+        from_, to = alone.offsets[0].as_py(), alone.offsets[1].as_py()
+        sides = [_nested_values(side.slice(from_, to - from_)) for side in (alone.keys, alone.items)]
+        pairs = [key + value for key, value in zip(*sides, strict=True)]
+        return struct.pack(">I", len(pairs)) + b"".join(pairs)
+    values = _nested_values(array[place].values)
+    return struct.pack(">I", len(values)) + b"".join(values)
+
+
+def row_sum(rows: pa.StructArray) -> int:
+    return sum(int.from_bytes(hashlib.sha1(row).digest()[:16], "big") for row in row_bytes(rows)) % 2**128
+
+
 def buckets(digests: Matrix, hash_bucket_count: int) -> list[int]:
     return [int.from_bytes(digest.tobytes(), "big") % hash_bucket_count for digest in digests]
 

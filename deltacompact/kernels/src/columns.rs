@@ -24,7 +24,12 @@ impl Column {
         if let Some(name) = field.metadata().get("ARROW:extension:name") {
             return Err(format!("column {position}: extension type {name} must be cast to its storage type first"));
         }
-        Ok(Self { data: array.to_data() })
+        Ok(Self::of(array.to_data()))
+    }
+
+    /// An array whose extension type, if any, says nothing about its values.
+    pub fn of(data: ArrayData) -> Self {
+        Self { data }
     }
 
     pub fn data_type(&self) -> &DataType {

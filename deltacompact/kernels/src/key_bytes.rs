@@ -9,6 +9,13 @@
 //!
 //! Each column has a presence byte, a class tag and the value. A null has only the presence byte, so its form is the
 //! same while the column's class is not known yet. A byte string still decodes in one way only.
+//! A whole row (`rows.rs`) has a label before each value, and nothing for a null:
+//!
+//! ```text
+//! ids 1 and 2  (42, "ab")   00000001 01 01 01 000000000000002a  00000002 01 09 00000002 6162
+//!              (42, null)   00000001 01 01 01 000000000000002a
+//! ```
+//!
 //! Rows are encoded in batches, column by column, into an arena: the lengths of all rows are computed first, then each
 //! column writes its part of each row and advances the row's cursor.
 
@@ -18,7 +25,7 @@ use arrow_schema::{DataType, TimeUnit};
 use half::f16;
 use std::ops::Range;
 
-const CLASS_NAMES: [&str; 12] = [
+const CLASS_NAMES: [&str; 15] = [
     "?",
     "integer",
     "float",
@@ -31,6 +38,9 @@ const CLASS_NAMES: [&str; 12] = [
     "string",
     "binary",
     "bool",
+    "list",
+    "map",
+    "struct",
 ];
 const INTEGER: u8 = 1;
 const FLOAT: u8 = 2;
@@ -43,9 +53,13 @@ const DURATION: u8 = 8;
 const STRING: u8 = 9;
 const BINARY: u8 = 10;
 const BOOL: u8 = 11;
+pub const LIST: u8 = 12;
+pub const MAP: u8 = 13;
+pub const STRUCT: u8 = 14;
 
 const PREFIX_BYTES: usize = 2;
 const NULL_BYTES: usize = 1;
+const LENGTH_BYTES: usize = 4;
 const DAY_MS: i64 = 86_400_000;
 
 /// The columns of one call, checked against their class tags.
@@ -55,6 +69,9 @@ pub struct KeyColumns<'a> {
 
 struct KeyColumn<'a> {
     position: usize,
+    /// Before each value that is not null.
+    label: &'a [u8],
+    null_bytes: usize,
     tag: u8,
     column: &'a Column,
     form: Form<'a>,
@@ -63,20 +80,27 @@ struct KeyColumn<'a> {
 /// The form of a value in the key bytes.
 enum Form<'a> {
     AllNull,
-    Fixed { bytes: usize },
-    Variable(Variable<'a>),
+    Fixed {
+        bytes: usize,
+    },
+    /// `length_bytes` stand before the value; a nested value ends by itself.
+    Variable {
+        values: Variable<'a>,
+        length_bytes: usize,
+    },
 }
 
 impl<'a> KeyColumns<'a> {
     pub fn new(columns: &'a [Column], tags: &[u8]) -> Result<Self, Refused> {
         let columns = columns.iter().zip(tags).enumerate();
-        let checked = columns.map(|(position, (column, &tag))| {
-            let form = form(column, tag).ok_or_else(|| {
-                let class = CLASS_NAMES.get(tag as usize).unwrap_or(&"?");
-                format!("column {position}: Arrow type {} does not belong to class tag {tag} ({class})", column.data_type())
-            })?;
-            Ok(KeyColumn { position, tag, column, form })
-        });
+        let checked = columns.map(|(position, (column, &tag))| KeyColumn::new(position, column, tag, &[], NULL_BYTES));
+        Ok(Self { columns: checked.collect::<Result<_, Refused>>()? })
+    }
+
+    /// The columns of whole rows: a label before each value, nothing for a null.
+    pub fn labelled(columns: &'a [Column], tags: &[u8], labels: &'a [Vec<u8>]) -> Result<Self, Refused> {
+        let columns = columns.iter().zip(tags).zip(labels).enumerate();
+        let checked = columns.map(|(position, ((column, &tag), label))| KeyColumn::new(position, column, tag, label, 0));
         Ok(Self { columns: checked.collect::<Result<_, Refused>>()? })
     }
 
@@ -85,7 +109,7 @@ impl<'a> KeyColumns<'a> {
         self.columns.iter().all(|column| match column.form {
             Form::AllNull => true,
             Form::Fixed { .. } => column.column.nulls().is_none(),
-            Form::Variable(_) => false,
+            Form::Variable { .. } => false,
         })
     }
 
@@ -111,28 +135,58 @@ fn form<'a>(column: &'a Column, tag: u8) -> Option<Form<'a>> {
         (NAIVE_TIMESTAMP, Timestamp(_, None)) | (ZONED_TIMESTAMP, Timestamp(_, Some(_))) | (DURATION, Duration(_)) => fixed(12),
         (DATE, Date32 | Date64) | (TIME, Time32(_) | Time64(_)) => fixed(8),
         (BOOL, Boolean) => fixed(1),
-        (STRING, Utf8 | LargeUtf8 | Utf8View) => column.variable().map(Form::Variable),
-        (BINARY, Binary | LargeBinary | BinaryView | FixedSizeBinary(_)) => column.variable().map(Form::Variable),
+        (STRING, Utf8 | LargeUtf8 | Utf8View) | (BINARY, Binary | LargeBinary | BinaryView | FixedSizeBinary(_)) => {
+            column.variable().map(|values| Form::Variable { values, length_bytes: LENGTH_BYTES })
+        }
+        (LIST..=STRUCT, LargeBinary) => column.variable().map(|values| Form::Variable { values, length_bytes: 0 }),
         _ => None,
     }
 }
 
-impl KeyColumn<'_> {
+/// The class tag of values of this type; None: it is nested, or has no class.
+pub fn tag_of(data_type: &DataType) -> Option<u8> {
+    use DataType::*;
+    Some(match data_type {
+        Null | Int8 | Int16 | Int32 | Int64 | UInt8 | UInt16 | UInt32 | UInt64 => INTEGER,
+        Float16 | Float32 | Float64 => FLOAT,
+        Decimal32(..) | Decimal64(..) | Decimal128(..) | Decimal256(..) => DECIMAL,
+        Timestamp(_, None) => NAIVE_TIMESTAMP,
+        Timestamp(_, Some(_)) => ZONED_TIMESTAMP,
+        Date32 | Date64 => DATE,
+        Time32(_) | Time64(_) => TIME,
+        Duration(_) => DURATION,
+        Utf8 | LargeUtf8 | Utf8View => STRING,
+        Binary | LargeBinary | BinaryView | FixedSizeBinary(_) => BINARY,
+        Boolean => BOOL,
+        _ => return None,
+    })
+}
+
+impl<'a> KeyColumn<'a> {
+    fn new(position: usize, column: &'a Column, tag: u8, label: &'a [u8], null_bytes: usize) -> Result<Self, Refused> {
+        let form = form(column, tag).ok_or_else(|| {
+            let class = CLASS_NAMES.get(tag as usize).unwrap_or(&"?");
+            format!("column {position}: Arrow type {} does not belong to class tag {tag} ({class})", column.data_type())
+        })?;
+        Ok(Self { position, label, null_bytes, tag, column, form })
+    }
+
     fn lengths(&self, rows: Range<usize>, lengths: &mut [usize]) -> Result<(), Refused> {
+        let (prefix, null) = (self.label.len() + PREFIX_BYTES, self.null_bytes);
         match (&self.form, self.column.nulls()) {
-            (Form::AllNull, _) => lengths.iter_mut().for_each(|length| *length += NULL_BYTES),
-            (Form::Fixed { bytes }, None) => lengths.iter_mut().for_each(|length| *length += PREFIX_BYTES + bytes),
+            (Form::AllNull, _) => lengths.iter_mut().for_each(|length| *length += null),
+            (Form::Fixed { bytes }, None) => lengths.iter_mut().for_each(|length| *length += prefix + bytes),
             (Form::Fixed { bytes }, Some(nulls)) => {
                 for (row, length) in rows.zip(lengths) {
-                    *length += if nulls.is_valid(row) { PREFIX_BYTES + *bytes } else { NULL_BYTES };
+                    *length += if nulls.is_valid(row) { prefix + *bytes } else { null };
                 }
             }
-            (Form::Variable(values), nulls) => {
+            (Form::Variable { values, length_bytes }, nulls) => {
                 for (row, length) in rows.zip(lengths) {
                     *length += if nulls.is_none_or(|nulls| nulls.is_valid(row)) {
-                        PREFIX_BYTES + 4 + self.variable_bytes(values, row)?.len()
+                        prefix + length_bytes + self.variable_bytes(values, row)?.len()
                     } else {
-                        NULL_BYTES
+                        null
                     };
                 }
             }
@@ -157,7 +211,8 @@ impl KeyColumn<'_> {
 
     fn write(&self, rows: Range<usize>, arena: &mut [u8], cursors: &mut [usize]) -> Result<(), Refused> {
         use DataType::*;
-        let mut to = Target { rows, arena, cursors, tag: self.tag, column: self.column };
+        self.write_labels(rows.clone(), arena, cursors);
+        let mut to = Target { rows, arena, cursors, tag: self.tag, null_bytes: self.null_bytes, column: self.column };
         let failed = match self.column.data_type() {
             Null => to.write(|_| Some([]), |_| false),
             Int8 => to.fixed(|v| Some(signed(i8::from_le_bytes(v).into()))),
@@ -194,11 +249,23 @@ impl KeyColumn<'_> {
             }
             Boolean => to.write(|row| Some([u8::from(self.column.bit(row))]), |row| to_valid(self.column, row)),
             _ => match &self.form {
-                Form::Variable(values) => to.variable(values),
+                Form::Variable { values, length_bytes } => to.variable(values, *length_bytes),
                 _ => None,
             },
         };
         failed.map_or(Ok(()), |row| Err(self.unencodable(row)))
+    }
+
+    fn write_labels(&self, rows: Range<usize>, arena: &mut [u8], cursors: &mut [usize]) {
+        if self.label.is_empty() || matches!(self.form, Form::AllNull) {
+            return;
+        }
+        for (row, cursor) in rows.zip(cursors) {
+            if to_valid(self.column, row) {
+                arena[*cursor..*cursor + self.label.len()].copy_from_slice(self.label);
+                *cursor += self.label.len();
+            }
+        }
     }
 
     fn unencodable(&self, row: usize) -> Refused {
@@ -221,6 +288,7 @@ struct Target<'a> {
     arena: &'a mut [u8],
     cursors: &'a mut [usize],
     tag: u8,
+    null_bytes: usize,
     column: &'a Column,
 }
 
@@ -251,27 +319,32 @@ impl Target<'_> {
                 slot[PREFIX_BYTES..].copy_from_slice(&value);
                 *cursor += PREFIX_BYTES + V;
             } else {
-                self.arena[*cursor] = 0;
-                *cursor += NULL_BYTES;
+                if self.null_bytes > 0 {
+                    self.arena[*cursor] = 0;
+                    *cursor += NULL_BYTES;
+                }
             }
         }
         None
     }
 
-    /// Writes length and bytes. `lengths` has already refused values that are too long.
-    fn variable(&mut self, values: &Variable) -> Option<usize> {
+    /// Writes length, if any, and bytes. `lengths` has already refused values that are too long.
+    fn variable(&mut self, values: &Variable, length_bytes: usize) -> Option<usize> {
         for (row, cursor) in self.rows.clone().zip(self.cursors.iter_mut()) {
             if to_valid(self.column, row) {
                 let Some(bytes) = values.bytes_at(row) else { return Some(row) };
-                let slot = &mut self.arena[*cursor..*cursor + PREFIX_BYTES + 4 + bytes.len()];
+                let begin = PREFIX_BYTES + length_bytes;
+                let slot = &mut self.arena[*cursor..*cursor + begin + bytes.len()];
                 slot[0] = 1;
                 slot[1] = self.tag;
-                slot[PREFIX_BYTES..PREFIX_BYTES + 4].copy_from_slice(&(bytes.len() as u32).to_be_bytes());
-                slot[PREFIX_BYTES + 4..].copy_from_slice(bytes);
+                slot[PREFIX_BYTES..begin].copy_from_slice(&(bytes.len() as u32).to_be_bytes()[LENGTH_BYTES - length_bytes..]);
+                slot[begin..].copy_from_slice(bytes);
                 *cursor += slot.len();
             } else {
-                self.arena[*cursor] = 0;
-                *cursor += NULL_BYTES;
+                if self.null_bytes > 0 {
+                    self.arena[*cursor] = 0;
+                    *cursor += NULL_BYTES;
+                }
             }
         }
         None

@@ -33,6 +33,7 @@ mod parquet_schema;
 mod pointers;
 mod python;
 mod ranks;
+mod rows;
 mod sha1;
 #[cfg(target_arch = "x86_64")]
 mod sha1_avx512;

@@ -99,6 +99,13 @@ pub fn columns(values: &[Bound<'_, PyAny>], rows: usize) -> PyResult<Vec<Column>
     values.iter().enumerate().map(import).collect()
 }
 
+/// Imports rows: a struct array.
+pub fn rows(value: &Bound<'_, PyAny>) -> PyResult<ArrayData> {
+    let imported = imported(value);
+    let (data, _) = imported.map_err(|error| refuse(format!("rows: not an Arrow array: {}", error.value(value.py()))))?;
+    Ok(data)
+}
+
 /// Entry matrices, all of one width.
 pub fn parts<'py>(
     name: &str,

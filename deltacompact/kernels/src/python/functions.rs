@@ -68,6 +68,19 @@ pub fn key_bytes<'py>(
 }
 
 #[pyfunction]
+pub fn row_sum(py: Python<'_>, rows: &Bound<'_, PyAny>) -> PyResult<u128> {
+    let rows = super::arguments::rows(rows)?;
+    py.detach(|| crate::rows::row_sum(&rows)).map_err(refuse)
+}
+
+#[pyfunction]
+pub fn row_bytes<'py>(py: Python<'py>, rows: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+    let rows = super::arguments::rows(rows)?;
+    let all = py.detach(|| crate::rows::row_bytes(&rows)).map_err(refuse)?;
+    Ok(all.iter().map(|row| PyBytes::new(py, row)).collect())
+}
+
+#[pyfunction]
 pub fn buckets<'py>(
     py: Python<'py>,
     digests: &Bound<'py, PyAny>,

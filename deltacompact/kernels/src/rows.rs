@@ -1,0 +1,206 @@
+//! Canonical bytes of whole rows, and the sum of their hashes: the same whatever types and files carry the rows.
+//!
+//! ```text
+//! {1: id 42, 2: note null, 3: tags ["a", null]}
+//!   00000001 01 01 01 000000000000002a                  id: label, presence, class tag, value, as in keys
+//!                                                       a null leaves nothing: nor does a column that came later
+//!   00000003 01 0c 00000002  01 09 00000001 61  00      tags: how many, then each as in keys
+//!
+//! map        0d, how many, then key and item of each
+//! struct     0e, its children with their labels, then ffffffff
+//! sum        the first 16 bytes of each row's SHA-1, added modulo 2^128
+//! ```
+//!
+//! A label is the field id, or where columns have none the name behind its length, 4 bytes. Columns stand in the order of
+//! their labels' bytes. A nested column becomes a binary column of its bytes first.
+
+use crate::Refused;
+use crate::columns::Column;
+use crate::digests::{digest_rows, each_row_bytes};
+use crate::key_bytes::{KeyColumns, LIST, MAP, STRUCT, tag_of};
+use crate::sha1::DIGEST_BYTES;
+use crate::sha1_backend::Backend;
+use arrow_array::{Array, LargeBinaryArray};
+use arrow_buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow_data::ArrayData;
+use arrow_schema::{DataType, Field, Fields};
+use std::ops::Range;
+
+const FIELD_ID: &str = "PARQUET:field_id";
+const END_OF_STRUCT: [u8; 4] = [0xff; 4];
+const SUM_BYTES: usize = 16;
+
+/// The sum of the hashes of all rows of a struct array.
+pub fn row_sum(rows: &ArrayData) -> Result<u128, Refused> {
+    let columns = RowColumns::new(rows, 0..rows.len())?;
+    let mut digests = vec![[0; DIGEST_BYTES]; rows.len()];
+    digest_rows(&columns.labelled()?, Backend::detect(), &mut digests)?;
+    let first = digests.iter().filter_map(|digest| digest.first_chunk::<SUM_BYTES>());
+    Ok(first.fold(0, |sum, bytes| sum.wrapping_add(u128::from_be_bytes(*bytes))))
+}
+
+/// The bytes of each row, as they are hashed.
+pub fn row_bytes(rows: &ArrayData) -> Result<Vec<Vec<u8>>, Refused> {
+    let columns = RowColumns::new(rows, 0..rows.len())?;
+    let mut all = Vec::with_capacity(rows.len());
+    each_row_bytes(&columns.labelled()?, rows.len(), |bytes| all.push(bytes.to_vec()))?;
+    Ok(all)
+}
+
+/// The columns of a struct in the order of their labels, none of them nested.
+struct RowColumns {
+    columns: Vec<Column>,
+    tags: Vec<u8>,
+    labels: Vec<Vec<u8>>,
+}
+
+impl RowColumns {
+    fn new(data: &ArrayData, rows: Range<usize>) -> Result<Self, Refused> {
+        let DataType::Struct(fields) = data.data_type() else {
+            return Err(format!("rows: want a struct array, got {}", data.data_type()));
+        };
+        let mut made = Self { columns: vec![], tags: vec![], labels: vec![] };
+        for (place, label) in ordered(fields)? {
+            let named = |why: Refused| format!("column {:?}: {why}", fields[place].name());
+            let (column, tag) = flat(&data.child_data()[place], shifted(&rows, data.offset())).map_err(named)?;
+            made.columns.push(column);
+            made.tags.push(tag);
+            made.labels.push(label);
+        }
+        Ok(made)
+    }
+
+    fn labelled(&self) -> Result<KeyColumns<'_>, Refused> {
+        KeyColumns::labelled(&self.columns, &self.tags, &self.labels)
+    }
+}
+
+/// Rows as children of an array have them: through the C data interface, its offset counts for them as well.
+fn shifted(rows: &Range<usize>, offset: usize) -> Range<usize> {
+    rows.start + offset..rows.end + offset
+}
+
+/// Where each field is, and its label.
+fn ordered(fields: &Fields) -> Result<Vec<(usize, Vec<u8>)>, Refused> {
+    let have_ids = fields.iter().all(|field| field.metadata().contains_key(FIELD_ID));
+    let label = |field: &Field| if have_ids { id_label(field) } else { Ok(name_label(field)) };
+    let labelled = fields.iter().enumerate().map(|(place, field)| Ok((place, label(field)?)));
+    let mut labels = labelled.collect::<Result<Vec<_>, Refused>>()?;
+    labels.sort_by(|one, other| one.1.cmp(&other.1));
+    Ok(labels)
+}
+
+fn id_label(field: &Field) -> Result<Vec<u8>, Refused> {
+    let text = &field.metadata()[FIELD_ID];
+    let id = text.parse::<i32>().ok().filter(|id| *id >= 0);
+    let id = id.ok_or_else(|| format!("column {:?}: {text:?} is no field id", field.name()))?;
+    Ok(id.to_be_bytes().to_vec())
+}
+
+fn name_label(field: &Field) -> Vec<u8> {
+    let mut label = (field.name().len() as u32).to_be_bytes().to_vec();
+    label.extend_from_slice(field.name().as_bytes());
+    label
+}
+
+/// Rows of a column as one without others inside, and its class tag.
+fn flat(data: &ArrayData, rows: Range<usize>) -> Result<(Column, u8), Refused> {
+    use DataType::*;
+    let small = |bytes: [u8; 4]| i32::from_le_bytes(bytes) as usize;
+    let (packed, tag) = match data.data_type() {
+        Struct(_) => (structs(data, rows)?, STRUCT),
+        List(_) => (lists(data, offsets(data, &rows, small), rows)?, LIST),
+        LargeList(_) => (lists(data, offsets(data, &rows, |bytes| i64::from_le_bytes(bytes) as usize), rows)?, LIST),
+        FixedSizeList(_, width) => {
+            let here = shifted(&rows, data.offset());
+            (lists(data, (here.start..=here.end).map(|row| row * *width as usize).collect(), rows)?, LIST)
+        }
+        Map(..) => (lists(data, offsets(data, &rows, small), rows)?, MAP),
+        other => {
+            let tag = tag_of(other).ok_or_else(|| format!("Arrow type {other} has no canonical form"))?;
+            return Ok((Column::of(data.slice(rows.start, rows.len())), tag));
+        }
+    };
+    Ok((Column::of(packed.to_data()), tag))
+}
+
+/// Where the items of each row begin, and those of the last one end.
+fn offsets<const W: usize>(data: &ArrayData, rows: &Range<usize>, number: impl Fn([u8; W]) -> usize) -> Vec<usize> {
+    let all: &[[u8; W]] = data.buffers()[0].as_slice().as_chunks().0;
+    let here = shifted(rows, data.offset());
+    let found = all.get(here.start..=here.end); // an empty array may lack even the first
+    found.map_or(vec![0], |found| found.iter().map(|bytes| number(*bytes)).collect())
+}
+
+fn structs(data: &ArrayData, rows: Range<usize>) -> Result<LargeBinaryArray, Refused> {
+    let columns = RowColumns::new(data, rows.clone())?;
+    let inside = Packed::new(&columns.labelled()?, rows.len())?;
+    Ok(joined(nulls(data, &rows), rows.len(), |row, out| {
+        out.extend_from_slice(inside.of(row..row + 1));
+        out.extend_from_slice(&END_OF_STRUCT);
+    }))
+}
+
+/// How many items, then the bytes of each as those of a key. The items of a map are two: key and value.
+fn lists(data: &ArrayData, offsets: Vec<usize>, rows: Range<usize>) -> Result<LargeBinaryArray, Refused> {
+    let items = &data.child_data()[0];
+    let used = offsets[0]..offsets[offsets.len() - 1];
+    let parts = match data.data_type() {
+        DataType::Map(..) => {
+            let entries = shifted(&used, items.offset());
+            vec![flat(&items.child_data()[0], entries.clone())?, flat(&items.child_data()[1], entries)?]
+        }
+        _ => vec![flat(items, used.clone())?],
+    };
+    let (columns, tags): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
+    let inside = Packed::new(&KeyColumns::new(&columns, &tags)?, used.len())?;
+    Ok(joined(nulls(data, &rows), rows.len(), |row, out| {
+        let (from, to) = (offsets[row] - used.start, offsets[row + 1] - used.start);
+        out.extend_from_slice(&((to - from) as u32).to_be_bytes());
+        out.extend_from_slice(inside.of(from..to));
+    }))
+}
+
+fn nulls(data: &ArrayData, rows: &Range<usize>) -> Option<NullBuffer> {
+    data.nulls().map(|nulls| nulls.slice(rows.start, rows.len()))
+}
+
+/// The bytes of rows behind each other.
+struct Packed {
+    ends: Vec<usize>,
+    bytes: Vec<u8>,
+}
+
+impl Packed {
+    fn new(columns: &KeyColumns, rows: usize) -> Result<Self, Refused> {
+        let mut lengths = vec![0; rows];
+        columns.lengths(0..rows, &mut lengths)?;
+        let mut cursors = Vec::with_capacity(rows);
+        let mut total = 0;
+        for length in lengths {
+            cursors.push(total);
+            total += length;
+        }
+        let mut bytes = vec![0; total];
+        columns.write(0..rows, &mut bytes, &mut cursors)?;
+        Ok(Self { ends: cursors, bytes })
+    }
+
+    fn of(&self, rows: Range<usize>) -> &[u8] {
+        let end = |rows: usize| if rows == 0 { 0 } else { self.ends[rows - 1] };
+        &self.bytes[end(rows.start)..end(rows.end)]
+    }
+}
+
+/// A binary column: `write` appends the bytes of each row that is not null.
+fn joined(nulls: Option<NullBuffer>, rows: usize, write: impl Fn(usize, &mut Vec<u8>)) -> LargeBinaryArray {
+    let mut bytes = Vec::new();
+    let mut offsets = vec![0i64];
+    for row in 0..rows {
+        if nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row)) {
+            write(row, &mut bytes);
+        }
+        offsets.push(bytes.len() as i64);
+    }
+    LargeBinaryArray::new(OffsetBuffer::new(ScalarBuffer::from(offsets)), bytes.into(), nulls)
+}
