@@ -4,6 +4,7 @@ deltacompact show     iceberg://prod db.orders
 deltacompact plan     iceberg://prod db.orders --out plan.json
 deltacompact compact  iceberg://prod db.orders --option delete-file-threshold=1
 deltacompact compact  iceberg://prod db.orders --from-plan plan.json
+deltacompact compact  iceberg://prod db.orders --cluster-by "day*3,customer" --option rewrite-all=true
 deltacompact compact  iceberg://prod db.orders --mode convert
 deltacompact compact  iceberg://prod db.orders --mode upsert --option key-columns=id
 deltacompact maintain iceberg://prod db.orders --expire-snapshots --rewrite-manifests --remove-orphans --dry-run
@@ -57,6 +58,12 @@ def iceberg_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--where",
             metavar="EXPR",
             help="Only files that may have rows for which it is true: \"day = '2026-11-22' and id > 7\".",
+        ),
+        iceberg_option(
+            "--cluster-by",
+            metavar="COLUMNS",
+            help="Rewrite so that readers skip files by up to four columns, each with a weight if wanted: "
+            '"day*3,customer". Default: the table\'s property deltacompact.cluster-by.',
         ),
         iceberg_option(
             "--option",
@@ -137,9 +144,9 @@ def run(catalog: IcebergCatalog, table: str, options: dict[str, Any]) -> None:
     from deltacompact.cli.progress import progress
 
     refuse_delta_stream_options()
-    for name in ("option", "where"):
+    for name in ("option", "where", "cluster_by"):
         if options["from_plan"] and options[name]:
-            raise InputError(f"--{name} and --from-plan: a plan has its own options")
+            raise InputError(f"--{name.replace('_', '-')} and --from-plan: a plan has its own options")
     plan = _plan_at(Path(options["from_plan"])) if options["from_plan"] else None
     branch, settings, planned = options["branch"] or "main", _settings(options), _mode_of(plan)
     if options["mode"] and planned not in (None, options["mode"]):
@@ -231,8 +238,9 @@ def _settings(options: dict[str, Any]) -> Settings:
 
 def _chosen(options: dict[str, Any]) -> dict[str, str]:
     chosen: dict[str, str] = {}
-    if options["where"] is not None:
-        chosen["where"] = options["where"]
+    for field, name in (("where", "where"), ("cluster_by", "cluster-by")):
+        if options.get(field) is not None:
+            chosen[name] = options[field]
     for text in options["option"]:
         name, equals, value = text.partition("=")
         if not name or not equals:

@@ -24,6 +24,7 @@ from deltacompact.base.errors import InputError
 from deltacompact.base.model import Direction, SortKey
 from deltacompact.base.spans import span_s
 from deltacompact.base.wording import unknown_option
+from deltacompact.layout.cluster_by import ClusterColumn, cluster_columns
 
 Options = TypeVar("Options")
 
@@ -230,7 +231,19 @@ class Age(Kind):
         return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
+@dataclass(frozen=True, slots=True)
+class ClusterColumns(Kind):
+    """Columns to cluster by, each with its weight; an empty text: none."""
+
+    def read(self, name: str, value: Any) -> tuple[ClusterColumn, ...]:
+        return cluster_columns(f"option {name}", value)
+
+    def stored(self, value: Any) -> tuple[ClusterColumn, ...]:
+        return tuple(ClusterColumn(**column) for column in value)
+
+
 WHOLE, WHOLE_OR_ZERO, FLAG, SHARE, TEXT = Whole(), Whole(0), Flag(), Share(), Text()
+CLUSTER_COLUMNS = ClusterColumns()
 _DIRECTIONS = {"asc": Direction.ASCENDING, "desc": Direction.DESCENDING}
 
 

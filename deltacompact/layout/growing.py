@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from deltacompact.layout.cluster_by import ClusterColumn
 from deltacompact.layout.order import Numbers, dense_ranks, values_of
 from deltacompact.layout.split_tree import CutColumn, Leaf, Split, SplitTree
 
@@ -31,26 +32,17 @@ Weights = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class TreeColumn:
-    """A column to split by. Weight 0: only where no other column can."""
-
-    name: str
-    weight: float = 1.0
-    nulls_first: bool = True
-
-
-@dataclass(frozen=True, slots=True)
 class _Ranked:
     """A column of the sample. `first` is a row with each rank; `share` is the rank as a share of the table."""
 
-    column: TreeColumn
+    column: ClusterColumn
     dense: Numbers
     first: Numbers
     share: Weights
 
 
 def grow(
-    sample: pa.Table, columns: Sequence[TreeColumn], sizes: Weights, files: int, cells_per_file: int = 1
+    sample: pa.Table, columns: Sequence[ClusterColumn], sizes: Weights, files: int, cells_per_file: int = 1
 ) -> SplitTree:
     """The tree that divides rows like these into so many files. `sizes`: the bytes that each row stands for."""
     grower = _Grower([_ranked(sample, column, sizes) for column in columns], sizes, cells_per_file)
@@ -58,7 +50,7 @@ def grow(
     return grower.tree(sample)
 
 
-def _ranked(sample: pa.Table, column: TreeColumn, sizes: Weights) -> _Ranked:
+def _ranked(sample: pa.Table, column: ClusterColumn, sizes: Weights) -> _Ranked:
     values = values_of(sample[column.name])
     present = np.flatnonzero(~values.is_null)
     ranks, first = dense_ranks(values.of)

@@ -70,6 +70,14 @@ def test_a_plan_says_which_files_are_divided(lake, configured, capsys):
     assert "2 rows -> 1 file or more, divided by partition spec 1\n" in said(capsys)
 
 
+def test_rows_are_clustered(lake, configured, capsys):
+    assert cli.run(["plan", configured, T, "--cluster-by", "id*2", "--option", "rewrite-all=true"]) == 0
+    assert said(capsys).startswith("clustered by id*2\n5 files (5 rewrite all), ")
+    assert cli.run(["compact", configured, T, "--cluster-by", "id*2", "--option", "rewrite-all=true"]) == 0
+    assert capsys.readouterr().out.startswith("5 files -> 1 file, ")
+    assert ids(lake) == [0, 1, 3, 4]
+
+
 def test_a_plan_is_written_read_and_carried_out(lake, configured, capsys, tmp_path):
     path = tmp_path / "plan.json"
     assert cli.run(["plan", configured, T, "--option", "rewrite-all=true", "--out", str(path)]) == 0
@@ -169,6 +177,10 @@ def test_the_command_line_maintains(lake, configured, capsys):
         (["compact", "ICEBERG", T, "--where", "nobody = 1"], "is not an expression about this table"),
         (["plan", "ICEBERG", T, "--where", "id ="], "where 'id =' cannot be parsed: write it like day = '2026-11-22'"),
         (["compact", "ICEBERG", T, "--where", "id = 1", "--from-plan", "p"], "--where and --from-plan: a plan has"),
+        (["compact", "ICEBERG", T, "--cluster-by", "id", "--from-plan", "p"], "--cluster-by and --from-plan: a plan"),
+        (["compact", "ICEBERG", T, "--cluster-by", "color"], "column 'color' is not in table 'ns.t': it has id"),
+        (["plan", "ICEBERG", T, "--cluster-by", "id*x"], "option cluster-by: the weight 'x' of 'id*x' is no number"),
+        (["compact", "ICEBERG", T, "--cluster-by", "id", "--mode", "convert"], "unknown option 'cluster-by'"),
         (
             ["compact", "ICEBERG", T, "--primary-key", "id"],
             "for an Iceberg table, give --option key-columns=NAME",

@@ -192,7 +192,7 @@ def test_a_journal_that_cannot_be_trusted_is_told_and_left(lake, materialized, c
     session = killed_before_commit(lake)
     if change == "planner":
         monkeypatch.setattr("deltacompact.iceberg_modes.journal.journal._KNOWN_PLANNERS", (98, 99))
-        words = r"another version of deltacompact wrote it \(planner 4\)"
+        words = r"another version of deltacompact wrote it \(planner 5\)"
     else:
         record = next(path for path in journals(lake) if path.name == "written-0.json")
         record.write_text(record.read_text().replace('"dead_by_key": ', '"dead_by_key": 1'))

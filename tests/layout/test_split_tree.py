@@ -14,8 +14,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from deltacompact.base.errors import InputError
+from deltacompact.layout.cluster_by import ClusterColumn, cluster_columns
 from deltacompact.layout.document import tree_document, tree_from_json
-from deltacompact.layout.growing import TreeColumn, grow
+from deltacompact.layout.growing import grow
 from deltacompact.layout.order import has_order
 from deltacompact.layout.split_tree import Leaf, SplitTree
 
@@ -73,7 +74,7 @@ def columns_of_rows(draw):
         type_ = draw(st.sampled_from(list(TYPES)))
         pool = draw(st.lists(st.one_of(st.none(), TYPES[type_]), min_size=1, max_size=12))
         arrays.append(array_of(type_, draw(st.lists(st.sampled_from(pool), min_size=count, max_size=count))))
-        columns.append(TreeColumn(f"c{number}", draw(st.sampled_from([0.0, 0.5, 1.0, 3.0])), draw(st.booleans())))
+        columns.append(ClusterColumn(f"c{number}", draw(st.sampled_from([0.0, 0.5, 1.0, 3.0])), draw(st.booleans())))
     return pa.table({column.name: array for column, array in zip(columns, arrays, strict=True)}), columns
 
 
@@ -196,7 +197,7 @@ def in_files(tree, rows):
 def test_leaves_are_as_many_files_of_about_one_size():
     rows = spread(50_000, a=uniform, b=uniform, c=uniform)
     sample = rows.take(np.arange(0, 50_000, 2))
-    tree = grow(sample, [TreeColumn(name) for name in "abc"], np.ones(sample.num_rows), 100, 8)
+    tree = grow(sample, [ClusterColumn(name) for name in "abc"], np.ones(sample.num_rows), 100, 8)
     assert tree.leaves == (Leaf(8),) * 100
     assert in_files(tree, rows).min() > 400 and in_files(tree, rows).max() < 600
     assert len(json.dumps(tree_document(tree, "t"))) < 100 * tree.cells
@@ -205,9 +206,9 @@ def test_leaves_are_as_many_files_of_about_one_size():
 def test_leaves_are_weighed_by_bytes_and_columns_by_weights():
     rows = spread(20_000, a=uniform, b=uniform)
     sizes = np.where(np.asarray(rows["a"]) < 2_000, 9.0, 1.0)  # a tenth of the rows has half of the bytes
-    tree = grow(rows, [TreeColumn("a")], sizes, 2)
+    tree = grow(rows, [ClusterColumn("a")], sizes, 2)
     assert abs(tree.columns[0].cuts[0].as_py() - 2_000) < 20
-    tree = grow(rows, [TreeColumn("a", 3.0), TreeColumn("b")], np.ones(20_000), 64)
+    tree = grow(rows, [ClusterColumn("a", 3.0), ClusterColumn("b")], np.ones(20_000), 64)
     assert len(tree.columns[0].cuts) > 2 * len(tree.columns[1].cuts) > 0
 
 
@@ -216,17 +217,17 @@ def test_a_value_larger_than_a_file_is_cut_by_the_next_column_then_by_the_key_th
         10_000, a=lambda generator, count: np.where(generator.random(count) < 0.9, 7, 8), b=uniform, k=uniform
     )
     ones = np.ones(10_000)
-    both = grow(rows, [TreeColumn("a"), TreeColumn("b"), TreeColumn("k", 0.0)], ones, 10)
+    both = grow(rows, [ClusterColumn("a"), ClusterColumn("b"), ClusterColumn("k", 0.0)], ones, 10)
     assert in_files(both, rows).max() < 1_200 and not len(both.columns[2].cuts)
-    by_key = grow(rows, [TreeColumn("a"), TreeColumn("k", 0.0)], ones, 10)
+    by_key = grow(rows, [ClusterColumn("a"), ClusterColumn("k", 0.0)], ones, 10)
     assert in_files(by_key, rows).max() < 1_200 and by_key.columns[0].cuts.to_pylist() == [8]
-    assert grow(rows, [TreeColumn("a")], ones, 10).leaves == (Leaf(1, 9), Leaf(1, 1))
-    assert grow(rows, [TreeColumn("a")], ones, 2).leaves == (Leaf(2, 2),)
+    assert grow(rows, [ClusterColumn("a")], ones, 10).leaves == (Leaf(1, 9), Leaf(1, 1))
+    assert grow(rows, [ClusterColumn("a")], ones, 2).leaves == (Leaf(2, 2),)
 
 
 def test_a_tree_of_other_columns_or_another_table_is_refused():
     rows = pa.table({"a": [1, 2, 3, 4]})
-    tree = grow(rows, [TreeColumn("a")], np.ones(4), 2)
+    tree = grow(rows, [ClusterColumn("a")], np.ones(4), 2)
     with pytest.raises(InputError, match="'a', which the rows lack"):
         tree.cells_of(pa.table({"b": [1]}))
     with pytest.raises(InputError, match="'a' as int64, and the rows have it as string: the tree is of another schema"):
@@ -250,3 +251,29 @@ def test_types_without_an_order_are_known():
         map(has_order, (pa.list_(pa.int64()), pa.struct([("a", pa.int64())]), pa.map_(pa.int8(), pa.int8())))
     )
     assert SplitTree((), (), (Leaf(1),)).cells_of(pa.table({"a": [1, 2]})).tolist() == [0, 0]
+
+
+def test_columns_are_named_with_weights():
+    expected = (ClusterColumn("day", 3.0), ClusterColumn("customer"), ClusterColumn("a*b", 0.5))
+    assert cluster_columns("option cluster-by", " day*3, customer ,a*b*.5") == expected
+    assert cluster_columns("option cluster-by", ["day*3", "customer", "a*b*0.5"]) == expected
+    assert [str(column) for column in expected] == ["day*3", "customer", "a*b*0.5"]
+    assert cluster_columns("option cluster-by", "") == cluster_columns("option cluster-by", []) == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("a,b,c,d,e", "names 5 columns: at most 4"),
+        ("a,", "'' names no column"),
+        ("*3", "names no column"),
+        ("a*much", "the weight 'much' of 'a\\*much' is no number above 0"),
+        ("a*0", "no number above 0"),
+        ("a*nan", "no number above 0"),
+        ("a*inf", "no number above 0"),
+        ("a,b,a*2", "has 'a' twice"),
+    ],
+)
+def test_bad_columns_are_refused_in_a_line(text, why):
+    with pytest.raises(InputError, match=f"^option cluster-by.*{why}"):
+        cluster_columns("option cluster-by", text)

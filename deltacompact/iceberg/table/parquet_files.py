@@ -97,7 +97,7 @@ class OpenFile:
         """As `tables`, below."""
         file = field_ids.matched(self.file, columns)
         self._reader.reads(files.Part(file, columns.names, rows))
-        return _aligned(file, self._reader.slices(), columns)
+        return aligned(file, self._reader.slices(), columns)
 
 
 def opened_each(
@@ -145,7 +145,7 @@ def tables(
     limits: ReadLimits = READ_LIMITS,
 ) -> Slices:
     """Slices (first row, table) with exactly these columns, in their types. Columns that the file lacks are null."""
-    return _aligned(file, files.read(store, file, columns.names, rows, limits), columns)
+    return aligned(file, files.read(store, file, columns.names, rows, limits), columns)
 
 
 AskedRows = tuple[DataFile, pa.Schema, tuple[int, int]]
@@ -156,10 +156,10 @@ def tables_each(store: ObjectStore, asked: Sequence[AskedRows], limits: ReadLimi
     """The same of many files, in order; take all slices before the next file's. The next files are opened ahead."""
     parts = (files.Part(file, columns.names, rows) for file, columns, rows in asked)
     for (file, columns, _), slices in zip(asked, files.read_each(store, parts, limits), strict=True):
-        yield _aligned(file, slices, columns)
+        yield aligned(file, slices, columns)
 
 
-def _aligned(file: DataFile, slices: Slices, columns: pa.Schema) -> Slices:
+def aligned(file: DataFile, slices: Slices, columns: pa.Schema) -> Slices:
     for first, table in slices:
         yield first, schemas.align(table, columns, _ANY_PARTITION, file.path)
 

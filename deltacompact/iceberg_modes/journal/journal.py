@@ -2,6 +2,7 @@
 
     metadata/deltacompact/5c…/plan.json         the plan, planner version, who works on it; before any work
                               alive             signs of life
+                              tree-3.json       the split tree by which the rows of group 3 go to files
                               written-3.json    group 3 is written: its outputs, with metrics, and what the mode says
                               commit-77.json    snapshot 77 may be committed, with these groups; before the attempt.
                                                 Its files: those of all attempts that may have taken effect
@@ -37,10 +38,11 @@ from deltacompact.storage.objects import ObjectStore
 
 FOLDER = "metadata/deltacompact/"
 """Below the table's location: a folder for each session."""
-PLANNER_VERSION = 4
+PLANNER_VERSION = 5
 """Grows with every change of how groups are planned or written: what other code wrote is not committed."""
-_KNOWN_PLANNERS = (3, PLANNER_VERSION)
-"""Those of 3 had no files in their commits but the outputs of their groups. They would delete the others."""
+_KNOWN_PLANNERS = (3, 4, PLANNER_VERSION)
+"""Those of 3 had no files in their commits but the outputs of their groups. They would delete the others.
+Those of 4 did not cluster."""
 
 _SESSION = re.compile(r"[0-9a-f]{32}")
 _COUNTS = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts")

@@ -6,6 +6,7 @@ expected   6 s: keys 1.2 core-seconds, dead rows 24, writing 19; at 0.05 USD for
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 
 from deltacompact.iceberg.deletes.matching import dangling
@@ -19,15 +20,16 @@ from deltacompact.planning.plan import Capacity
 
 def expected(plan: RewritePlan, capacity: Capacity) -> Expected:
     """Tasks spread over the slots, but no output is divided: the largest one takes as long as it takes."""
-    evenly = of_modes.expected(plan, capacity, _written_s)
-    groups_s = [_written_s(group) for group in plan.groups]
+    written = functools.partial(_written_s, clusters=bool(plan.options.cluster_by))
+    evenly = of_modes.expected(plan, capacity, written)
+    groups_s = [written(group) for group in plan.groups]
     largest_s = max((one / group.output_files for one, group in zip(groups_s, plan.groups, strict=True)), default=0.0)
     return replace(evenly, seconds=evenly.seconds + max(0.0, largest_s - sum(groups_s) / capacity.slots))
 
 
-def _written_s(group: FileGroup) -> float:
-    """Rows that go to several partitions are written twice."""
-    return (2 if group.partition is None else 1) * written_s(group.rows, group.bytes)
+def _written_s(group: FileGroup, clusters: bool) -> float:
+    """Rows that go to several partitions are written twice, and those that are clustered once more."""
+    return (1 + (group.partition is None) + clusters) * written_s(group.rows, group.bytes)
 
 
 def totals_after(plan: RewritePlan, state: TableState) -> BranchTotals:

@@ -13,13 +13,25 @@ from dataclasses import dataclass
 from typing import Any
 
 from deltacompact.base.errors import InputError
-from deltacompact.iceberg_modes.options import FLAG, SHARE, TEXT, WHOLE, WHOLE_OR_ZERO, OneOf, chosen_values, option
+from deltacompact.iceberg_modes.options import (
+    CLUSTER_COLUMNS,
+    FLAG,
+    SHARE,
+    TEXT,
+    WHOLE,
+    WHOLE_OR_ZERO,
+    OneOf,
+    chosen_values,
+    option,
+)
+from deltacompact.layout.cluster_by import ClusterColumn
 
 NAME = "rewrite"
 GB = 1 << 30
 TARGET_FILE_BYTES = 512 << 20
 MAX_COMMITS = 10
 TARGET_PROPERTY = "write.target-file-size-bytes"
+CLUSTER_PROPERTY = "deltacompact.cluster-by"
 
 
 class JobOrder(enum.StrEnum):
@@ -126,6 +138,14 @@ class RewriteOptions:
     merge_uncompared: bool = option(
         "merge-uncompared", FLAG, False, "in a table that is upserted, rewrite files, too, that no upsert has compared"
     )
+    cluster_by: tuple[ClusterColumn, ...] = option(
+        "cluster-by",
+        CLUSTER_COLUMNS,
+        (),
+        "up to four columns by which rows are divided into files and ordered inside, each with a weight if wanted: "
+        "`day*3,customer`",
+        says=f"the table's `{CLUSTER_PROPERTY}`, else rows keep their order",
+    )
 
     @property
     def written_file_bytes_max(self) -> int:
@@ -134,12 +154,13 @@ class RewriteOptions:
 
 
 def rewrite_options(chosen: Mapping[str, Any], properties: Mapping[str, str]) -> RewriteOptions:
-    """The options by their Iceberg names. The table's `write.target-file-size-bytes` is the default of the target.
+    """The options by their Iceberg names. Properties of the table are the defaults of two of them.
 
     Raises InputError naming the option.
     """
-    target = {"target-file-size-bytes": properties[TARGET_PROPERTY]} if TARGET_PROPERTY in properties else {}
-    values = chosen_values(RewriteOptions, target | dict(chosen))
+    defaults = {"target-file-size-bytes": TARGET_PROPERTY, "cluster-by": CLUSTER_PROPERTY}
+    of_table = {name: properties[of] for name, of in defaults.items() if of in properties}
+    values = chosen_values(RewriteOptions, of_table | dict(chosen))
     target_bytes = values.get("target_file_bytes", TARGET_FILE_BYTES)
     values.setdefault("min_file_bytes", target_bytes * 3 // 4)
     values.setdefault("max_file_bytes", target_bytes * 9 // 5)

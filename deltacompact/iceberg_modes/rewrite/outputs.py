@@ -4,25 +4,24 @@ group     a.parquet: rows 0, 2 live      c.parquet: rows 1, 3 live
 output    y.parquet: a 0, a 2, c 1, c 3                 the order of the group's files
 
 In version 3, y stores the row ids that these rows have by their places in a and c, and when they were last updated.
-Rows that go to several partitions of another spec are divided first (splitting.py).
+Rows that go to several partitions of another spec are divided first (splitting.py). Rows that are clustered are
+divided by a split tree (clustering.py), and lie in its order.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import itertools
 import math
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
 from deltacompact.base.errors import CorruptionError, InputError
 from deltacompact.base.limits import Limits
-from deltacompact.base.model import ContentType, Partition
-from deltacompact.base.numbers import ChainFileNumber
+from deltacompact.base.model import ContentType
 from deltacompact.base.settings import Settings, check_codec
 from deltacompact.executors.executor import Executor
 from deltacompact.iceberg.deletes.dead_rows import ScannedFile
@@ -36,12 +35,16 @@ from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.pyiceberg_door.transforms import partition_columns
 from deltacompact.iceberg.table.row_lineage import with_lineage
 from deltacompact.iceberg.table.table_state import TableState
-from deltacompact.iceberg_modes.journal.journal import name_of_files
-from deltacompact.iceberg_modes.rewrite.cutting import cuts, ends_of
+from deltacompact.iceberg_modes.journal.journal import folder_of, name_of_files
+from deltacompact.iceberg_modes.rewrite.arranging import ArrangeTask
+from deltacompact.iceberg_modes.rewrite.clustering import Clusterer, columns_to_cluster_by
+from deltacompact.iceberg_modes.rewrite.cutting import ends_of
+from deltacompact.iceberg_modes.rewrite.live_slices import LiveSlices, Slice, in_slices
 from deltacompact.iceberg_modes.rewrite.plan import FileGroup, RewritePlan, expected_output_files
 from deltacompact.iceberg_modes.rewrite.proposals import Rewritten
 from deltacompact.iceberg_modes.rewrite.sampling import Sampled, SampleTask, sampled
-from deltacompact.iceberg_modes.rewrite.splitting import ALL_LIVE, Slice, SplitTask, all_live, in_slices, split
+from deltacompact.iceberg_modes.rewrite.shares import PartitionShare, in_order
+from deltacompact.iceberg_modes.rewrite.splitting import ALL_LIVE, SplitTask, all_live, split
 from deltacompact.iceberg_modes.rewrite.writing import WriteTask, Written, without_nan, write
 from deltacompact.index.live_bitmaps import write_masks
 from deltacompact.steps.materialize import LiveRange, MaterializeTask
@@ -79,7 +82,7 @@ def codec_of(metadata: TableMetadata, settings: Settings) -> str:
 class _Output:
     """An output as it is planned: its task, its location, its partition."""
 
-    task: MaterializeTask
+    task: MaterializeTask | ArrangeTask
     path: str
     partition: PartitionTuple
 
@@ -97,7 +100,8 @@ class Outputs:
         self._settings = settings
         self._sizes = sizes
         self._folder = folder
-        self._may_be_nan = job.table.counted_for_nan
+        self._bounded = [column.name for column in job.plan.options.cluster_by]
+        self._may_be_nan = job.table.counted_for_nan(self._bounded)
 
     @property
     def _limits(self) -> Limits:
@@ -115,14 +119,9 @@ class Outputs:
         dead = finder.find([task for group in groups for task in group.inputs])
         files = iter(dead.files)
         by_group = [[_with(next(files), self._columns(group)) for _ in group.inputs] for group in groups]
-        tasks: list[_Output] = []
-        group_of: list[int] = []
-        for number, (members, known) in enumerate(zip(by_group, self._sampled(groups, by_group), strict=True)):
-            made = list(self._outputs(groups[number], members, dead.masks_of, known, folder))
-            tasks += made
-            group_of += [number] * len(made)
-            if not made:
-                yield _rewritten(groups[number], members, [], dead.masks_of)
+        tasks, group_of = self._planned(groups, by_group, dead.masks_of, folder)
+        for number in sorted(set(range(len(groups))) - set(group_of)):
+            yield self._rewritten(groups[number], by_group[number], [], dead.masks_of)
         outputs: dict[int, list[tuple[int, ContentFile]]] = defaultdict(list)
         wanted = Counter(group_of)
         free = [without_nan((one.entry.file for one in group.inputs), self._may_be_nan.values()) for group in groups]
@@ -135,7 +134,27 @@ class Outputs:
             outputs[own].append((number, self._described(groups[own], tasks[number], output, free[own])))
             if len(outputs[own]) == wanted[own]:
                 complete = [file for _, file in sorted(outputs.pop(own), key=_first)]
-                yield _rewritten(groups[own], by_group[own], complete, dead.masks_of)
+                yield self._rewritten(groups[own], by_group[own], complete, dead.masks_of)
+
+    def _rewritten(
+        self,
+        group: FileGroup,
+        members: Sequence[ScannedFile],
+        outputs: Sequence[ContentFile],
+        masks_of: Mapping[int, str],
+    ) -> Rewritten:
+        """The group with its outputs, once all of its rows are accounted for."""
+        by_position = sum(member.dead_by_position for member in members)
+        by_key = sum(member.dead_by_key for member in members)
+        keeps_order = group.partition is not None and not self._plan.options.cluster_by
+        live = [LiveBitmap(masks_of[one.ordinal], one.ordinal) for one in members] if keeps_order else []
+        done = Rewritten(group, tuple(outputs), by_position, by_key, tuple(live))
+        if group.rows != done.rows + by_position + by_key:
+            raise CorruptionError(
+                f"{group.rows} rows of {group.inputs[0].entry.file.path} and others went in, {done.rows} came out, "
+                f"{by_position} were dead by position and {by_key} by key"
+            )
+        return done
 
     # Outputs
 
@@ -157,57 +176,75 @@ class Outputs:
             found[number][path] = sample
         return found
 
-    def _outputs(
+    def _planned(
         self,
+        groups: Sequence[FileGroup],
+        by_group: Sequence[Sequence[ScannedFile]],
+        masks_of: Mapping[int, str],
+        folder: str,
+    ) -> tuple[list[_Output], list[int]]:
+        """All outputs, and the place of each one's group."""
+        shares: list[PartitionShare] = []
+        for place, (members, known) in enumerate(zip(by_group, self._sampled(groups, by_group), strict=True)):
+            shares += self._shares(place, groups[place], members, masks_of, known, folder)
+        options = self._write_options()
+        by_share: Iterable[Iterable[MaterializeTask | ArrangeTask]]
+        if self._plan.options.cluster_by:
+            by_share = self._clusterer(options, folder).outputs(shares)
+        else:
+            by_share = (in_order(share, self._plan.options, options, self._limits) for share in shares)
+        outputs: list[_Output] = []
+        group_of: list[int] = []
+        numbers: Counter[int] = Counter()
+        for share, tasks in zip(shares, by_share, strict=True):
+            for task in tasks:
+                name = f"{groups[share.place].number:05}-{numbers[share.place]:05}-deltacompact.parquet"
+                path = f"{self._metadata.data_folder}/{name_of_files(self._session)}{name}"
+                outputs.append(_Output(task, path, share.partition))
+                group_of.append(share.place)
+                numbers[share.place] += 1
+        return outputs, group_of
+
+    def _clusterer(self, options: WriteOptions, folder: str) -> Clusterer:
+        by = columns_to_cluster_by(self._metadata, self._plan.options.cluster_by)
+        trees, run_bytes = f"{folder_of(self._session)}tree-", self._sizes.run_bytes
+        return Clusterer(self._tasks, self._metadata, by, options, self._limits, run_bytes, trees, folder)
+
+    def _shares(
+        self,
+        place: int,
         group: FileGroup,
         members: Sequence[ScannedFile],
         masks_of: Mapping[int, str],
         known: _Samples,
         folder: str,
-    ) -> Iterator[_Output]:
-        """The outputs of a group: the live rows of each partition in the order of its files, about evenly divided."""
+    ) -> Iterator[PartitionShare]:
+        """The live rows of a group by the partitions that they go to, in the order of its files."""
         size = max(1, _written_bytes(members, known))
         rows = sum(member.live_rows for member in members)
-        parts = [(group.partition, [LiveRange(one.file, one.ordinal, 0, one.live_rows) for one in members])]
-        if group.partition is None:
+        whole = [LiveRange(one.file, one.ordinal, 0, one.live_rows) for one in members if one.live_rows]
+        parts: list[tuple[PartitionTuple | None, list[LiveRange]]] = [(group.partition, whole)]
+        is_divided = group.partition is None
+        if is_divided:
             parts, masks_of = self._divided(group, members, masks_of, f"{folder}split-{group.number}")
-        numbers = itertools.count()
-        for partition, ranges in parts:
+        for number, (partition, ranges) in enumerate(parts):
             assert partition is not None
-            of_partition = sum(one.stop - one.start for one in ranges)
-            if not of_partition:
-                continue
-            for first, stop in self._cuts(ranges, of_partition, size / rows, known):
-                own = tuple(_within(ranges, first, stop))
-                yield self._output(group, partition, next(numbers), own, masks_of)
-
-    def _cuts(self, ranges: Sequence[LiveRange], rows: int, row_bytes: float, known: _Samples) -> list[tuple[int, int]]:
-        """The rows of each output of a partition."""
-        options = self._plan.options
-        files_out = expected_output_files(int(rows * row_bytes), options)
-        ends = list(ends_of((one.stop - one.start, _ends(one, known)) for one in ranges))
-        return cuts(rows, files_out, ends, options.min_file_bytes / row_bytes, options.max_file_bytes / row_bytes)
-
-    def _output(
-        self,
-        group: FileGroup,
-        partition: PartitionTuple,
-        number: int,
-        ranges: Sequence[LiveRange],
-        masks_of: Mapping[int, str],
-    ) -> _Output:
-        name = f"{name_of_files(self._session)}{group.number:05}-{number:05}-deltacompact.parquet"
-        task = MaterializeTask(
-            ChainFileNumber(number),
-            sum(one.stop - one.start for one in ranges),
-            tuple(ranges),
-            tuple(dict.fromkeys(masks_of[one.ordinal] for one in ranges)),
-            self._columns(group),
-            Partition(),
-            self._write_options(),
-            self._limits,
-        )
-        return _Output(task, f"{self._metadata.data_folder}/{name}", partition)
+            if of_partition := sum(one.stop - one.start for one in ranges):
+                share_bytes = size * of_partition // rows
+                files_out = expected_output_files(share_bytes, self._plan.options)
+                name = f"{group.number}-{number}" if is_divided else f"{group.number}"
+                yield PartitionShare(
+                    place,
+                    name,
+                    partition,
+                    tuple(ranges),
+                    not is_divided,
+                    masks_of,
+                    self._columns(group),
+                    share_bytes,
+                    files_out,
+                    tuple(ends_of((one.stop - one.start, _ends(one, known)) for one in ranges)),
+                )
 
     def _divided(
         self, group: FileGroup, members: Sequence[ScannedFile], masks_of: Mapping[int, str], path: str
@@ -216,19 +253,11 @@ class Outputs:
         by = partition_columns(self._metadata.specs[group.spec_id], self._metadata.columns)
         whole = [Slice(one.file, one.ordinal, (0, one.file.rows)) for one in members if one.live_rows]
         share = max(self._limits.task_rows_min, math.ceil(group.rows / max(1, self._tasks.slots * 2)))
-        tasks = [
-            SplitTask(
-                slices,
-                tuple(dict.fromkeys(masks_of[one.ordinal] for one in slices)),
-                self._columns(group),
-                by,
-                f"{path}-{number}",
-                self._sizes.run_bytes,
-                self._write_options(),
-                self._limits.reading,
-            )
-            for number, slices in enumerate(in_slices(whole, share))
-        ]
+        columns, reading = self._columns(group), self._limits.reading
+        tasks = []
+        for number, slices in enumerate(in_slices(whole, share)):
+            live = LiveSlices(slices, tuple(dict.fromkeys(masks_of[one.ordinal] for one in slices)), columns, reading)
+            tasks.append(SplitTask(live, by, f"{path}-{number}", self._sizes.run_bytes, self._write_options()))
         runs = [run for of_task in self._tasks.run(split, tasks) for run in of_task]
         by_partition: dict[PartitionTuple | None, list[LiveRange]] = defaultdict(list)
         for run in runs:
@@ -256,7 +285,7 @@ class Outputs:
         plain = ContentFile(
             Content.DATA, planned.path, "PARQUET", group.spec_id, planned.partition, file.rows, file.bytes
         )
-        return self._table.with_metrics(plain, footer, {**free, **written.nan_counts})
+        return self._table.with_metrics(plain, footer, {**free, **written.nan_counts}, self._bounded)
 
 
 _Samples = dict[str, Sampled]
@@ -293,23 +322,6 @@ def _advising() -> Iterator[None]:
         raise type(error)(f"{error}; nothing of it was rewritten: {advice}") from error
 
 
-def _rewritten(
-    group: FileGroup, members: Sequence[ScannedFile], outputs: Sequence[ContentFile], masks_of: Mapping[int, str]
-) -> Rewritten:
-    """The group with its outputs, once all of its rows are accounted for."""
-    by_position = sum(member.dead_by_position for member in members)
-    by_key = sum(member.dead_by_key for member in members)
-    is_divided = group.partition is None
-    live = [] if is_divided else [LiveBitmap(masks_of[one.ordinal], one.ordinal) for one in members]
-    done = Rewritten(group, tuple(outputs), by_position, by_key, tuple(live))
-    if group.rows != done.rows + by_position + by_key:
-        raise CorruptionError(
-            f"{group.rows} rows of {group.inputs[0].entry.file.path} and others went in, {done.rows} came out, "
-            f"{by_position} were dead by position and {by_key} by key"
-        )
-    return done
-
-
 def _first(numbered: tuple[int, ContentFile]) -> int:
     return numbered[0]
 
@@ -322,14 +334,3 @@ def _with(member: ScannedFile, columns: pa.Schema) -> ScannedFile:
 def _live_bytes(member: ScannedFile) -> int:
     """The stored bytes of the live rows, if all rows are alike."""
     return member.file.bytes * member.live_rows // max(1, member.file.rows)
-
-
-def _within(ranges: Sequence[LiveRange], first: int, stop: int) -> Iterator[LiveRange]:
-    """Those of the live rows that have these ranks among them, by file."""
-    rank = 0
-    for one in ranges:
-        rows = one.stop - one.start
-        low, high = max(first, rank), min(stop, rank + rows)
-        if low < high:
-            yield replace(one, start=one.start + low - rank, stop=one.start + high - rank)
-        rank += rows

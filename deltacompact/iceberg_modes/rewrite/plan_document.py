@@ -38,8 +38,9 @@ from deltacompact.iceberg_modes.rewrite.plan import FileGroup, RewritePlan, Rewr
 def plan_document(plan: RewritePlan) -> dict[str, Any]:
     """The document, with its checksum."""
     options = asdict(plan.options)
-    if not plan.options.merge_uncompared:
-        del options["merge_uncompared"]  # versions that do not know it can read the plan
+    for unchosen in ("merge_uncompared", "cluster_by"):
+        if not options[unchosen]:
+            del options[unchosen]  # versions that do not know it can read the plan
     body = {
         "options": options,
         **groups_document(plan.groups, _group, lambda source: {"reason": source.reason.value}),

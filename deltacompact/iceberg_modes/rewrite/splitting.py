@@ -10,21 +10,18 @@ So rows are written twice, but one file at a time, however many partitions there
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from deltacompact.base.batching import batched, divided
-from deltacompact.base.limits import ReadLimits
 from deltacompact.base.model import ContentType, DataFile
 from deltacompact.base.numbers import UNNUMBERED, Ordinal
 from deltacompact.iceberg.table.content_files import PartitionTuple
-from deltacompact.iceberg.table.parquet_files import tables
 from deltacompact.iceberg.table.pyiceberg_door.transforms import PartitionColumn, partitions_of
-from deltacompact.index.live_bitmaps import Masks, live_mask, read_each_masks
+from deltacompact.iceberg_modes.rewrite.live_slices import LiveSlices, loads
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import writing
 from deltacompact.tabular.row_groups import WriteOptions
@@ -36,32 +33,14 @@ GROUPS_PER_RUN = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Slice:
-    """A half-open range of the rows of a file. Its live bitmap has the key `ordinal`."""
-
-    file: DataFile
-    ordinal: Ordinal
-    rows: tuple[int, int]
-
-
-def in_slices(whole: Sequence[Slice], rows_max: int) -> Iterator[tuple[Slice, ...]]:
-    """Files, in their order, in tasks of so many rows. A larger file is divided."""
-    for share in divided((one.file.rows for one in whole), rows_max):
-        yield tuple(Slice(whole[place].file, whole[place].ordinal, (start, stop)) for place, start, stop in share)
-
-
-@dataclass(frozen=True, slots=True)
 class SplitTask:
     """Divides live rows by the partitions of `by`. Run 3 goes to `{path}-3.parquet`."""
 
-    slices: tuple[Slice, ...]
-    masks_paths: tuple[str, ...]
-    columns: pa.Schema
+    live: LiveSlices
     by: tuple[PartitionColumn, ...]
     path: str
     run_bytes: int
     options: WriteOptions
-    reading: ReadLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,25 +53,8 @@ class Run:
 
 def split(store: ObjectStore, task: SplitTask) -> list[Run]:
     """Write the runs, in the order of the rows that they have."""
-    return [_written(store, task, number, rows) for number, rows in enumerate(_loads(store, task))]
-
-
-def _loads(store: ObjectStore, task: SplitTask) -> Iterator[pa.Table]:
-    """The live rows, as many at a time as make a run."""
-    masks: Masks = {}
-    for of_path in read_each_masks(store, task.masks_paths, task.reading):
-        masks |= of_path
-    for waiting in batched(_live(store, task, masks), lambda rows: rows.nbytes, task.run_bytes):
-        yield pa.concat_tables(waiting)
-
-
-def _live(store: ObjectStore, task: SplitTask, masks: Masks) -> Iterator[pa.Table]:
-    for piece in task.slices:
-        lives = live_mask(masks[piece.ordinal], piece.file.rows)
-        for first, table in tables(store, piece.file, task.columns, piece.rows, task.reading):
-            wanted = lives[first : first + table.num_rows]
-            if wanted.any():
-                yield table if wanted.all() else table.filter(pa.array(wanted))
+    of_runs = enumerate(loads(store, task.live, task.run_bytes))
+    return [_written(store, task, number, rows) for number, rows in of_runs]
 
 
 def _written(store: ObjectStore, task: SplitTask, number: int, rows: pa.Table) -> Run:
@@ -103,10 +65,10 @@ def _written(store: ObjectStore, task: SplitTask, number: int, rows: pa.Table) -
     group_rows = min(group_rows, task.options.row_group_rows)
     options = replace(task.options, row_group_rows=group_rows)
     path = f"{task.path}-{number}.parquet"
-    with writing.writer(store, path, task.columns, options) as out:
+    with writing.writer(store, path, task.live.columns, options) as out:
         for start in range(0, len(order), group_rows):
             out.write(rows.take(pa.array(order[start : start + group_rows])))
-    file = DataFile(UNNUMBERED, path, ContentType.PARQUET, rows.num_rows, out.bytes, task.columns)
+    file = DataFile(UNNUMBERED, path, ContentType.PARQUET, rows.num_rows, out.bytes, task.live.columns)
     return Run(file, tuple(zip(partitions, counts, strict=True)))
 
 

@@ -2,6 +2,7 @@
 
 plan       240 files (240 too small), 960,000 bytes, 24,000 rows -> 20 files, in 20 groups
            partition (3,): 12 files (12 too small), 48,000 bytes, 1,200 rows -> 1 file
+           clustered by day*3, customer
            stay: 3 files, right size
 compact    12 files -> 1 file, 48,000 -> 31,000 bytes, snapshot 8123
            1,200 rows = 1,150 live + 30 deleted by position + 20 deleted by key; 4 delete files removed
@@ -27,6 +28,8 @@ def plan_lines(plan: RewritePlan, groups_max: int | None) -> list[str]:
         files = sum(group.output_files for group in plan.groups)
         into = f"{counted(files, 'file')}, in {counted(len(plan.groups), 'group')}"
         total.append(f"{_read(plan.inputs, plan.bytes, plan.rows)} -> {into}")
+    if plan.groups and plan.options.cluster_by:
+        total.append(f"clustered by {', '.join(map(str, plan.options.cluster_by))}")
     return [*total, *group_lines(plan.groups, _group_line, groups_max), *stay_lines(plan.stays, "file")]
 
 

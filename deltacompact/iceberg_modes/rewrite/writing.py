@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from deltacompact.iceberg.table.content_files import ContentFile
 from deltacompact.iceberg.table.nan_counts import nan_counts
+from deltacompact.iceberg_modes.rewrite.arranging import ArrangeTask, arrange
 from deltacompact.steps.materialize import Materialized, MaterializeTask, materialize
 from deltacompact.storage.objects import ObjectStore
 
@@ -22,7 +23,7 @@ from deltacompact.storage.objects import ObjectStore
 class WriteTask:
     """An output, and the columns in which NaN are counted: their field ids by path."""
 
-    output: MaterializeTask
+    output: MaterializeTask | ArrangeTask
     counted: Mapping[str, int]
 
 
@@ -36,7 +37,10 @@ class Written:
 
 def write(store: ObjectStore, task: WriteTask, paths: Callable[[], str]) -> Written:
     """Write the output, then read what must be counted."""
-    output = materialize(store, task.output, paths)
+    if isinstance(task.output, ArrangeTask):
+        output = arrange(store, task.output, paths)
+    else:
+        output = materialize(store, task.output, paths)
     return Written(output, nan_counts(store, output.file, task.counted, task.output.limits.reading))
 
 

@@ -5,7 +5,7 @@ All but the counts of NaN are in its footer.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 import pyarrow.parquet as pq
@@ -19,15 +19,24 @@ from deltacompact.iceberg.table.content_files import ContentFile
 from deltacompact.iceberg.table.row_lineage import LAST_UPDATED, ROW_ID
 from deltacompact.tabular.field_ids import field_id
 
+BOUND_LENGTH = 128
+"""Characters or bytes of the bounds of columns that readers are to skip files by."""
 _LINEAGE = tuple(NestedField(field_id(column), column.name, LongType()) for column in (ROW_ID, LAST_UPDATED))
 """Columns of version 3 that are in files, but in no schema."""
 
 
 def file_with_metrics(
-    file: ContentFile, footer: pq.FileMetaData, metadata: PyTableMetadata, nan_counts: Mapping[int, int]
+    file: ContentFile,
+    footer: pq.FileMetaData,
+    metadata: PyTableMetadata,
+    nan_counts: Mapping[int, int],
+    bounded: Collection[str] = (),
 ) -> ContentFile:
-    """The data file with the counts and bounds that its footer gives, and these counts of NaN."""
-    found = metrics_of(footer, _measured(metadata), nan_counts)
+    """The data file with the counts and bounds that its footer gives, and these counts of NaN.
+
+    `bounded`: columns at the top level that have counts and bounds whatever the table's modes are.
+    """
+    found = metrics_of(footer, _measured(metadata, bounded), nan_counts)
     return replace(
         file,
         column_sizes=found.column_sizes,
@@ -40,12 +49,12 @@ def file_with_metrics(
     )
 
 
-def counted_for_nan(metadata: PyTableMetadata) -> dict[str, int]:
+def counted_for_nan(metadata: PyTableMetadata, bounded: Collection[str] = ()) -> dict[str, int]:
     """The field ids of columns whose NaN are to be counted, by path in a Parquet file with the schema's names."""
-    return {path: one.field_id for path, one in _measured(metadata).items() if one.may_be_nan and one.counts}
+    return {path: one.field_id for path, one in _measured(metadata, bounded).items() if one.may_be_nan and one.counts}
 
 
-def _measured(metadata: PyTableMetadata) -> dict[str, MeasuredColumn]:
+def _measured(metadata: PyTableMetadata, bounded: Collection[str]) -> dict[str, MeasuredColumn]:
     """What is to be said of each column, by its path in a Parquet file with the schema's names."""
     schema: Schema = metadata.schema()
     if metadata.format_version >= 3:
@@ -56,5 +65,9 @@ def _measured(metadata: PyTableMetadata) -> dict[str, MeasuredColumn]:
         column = plan[number]
         mode = column.mode.type
         counts, bounds = mode is not MetricModeTypes.NONE, mode in (MetricModeTypes.TRUNCATE, MetricModeTypes.FULL)
-        measured[path] = MeasuredColumn(number, str(column.iceberg_type), counts, bounds, column.mode.length)
+        length = column.mode.length if bounds else None
+        if path in bounded:  # values often begin alike: "https://www."
+            is_cut = str(column.iceberg_type) in ("string", "binary")
+            counts, bounds, length = True, True, max(length or 0, BOUND_LENGTH) if is_cut else None
+        measured[path] = MeasuredColumn(number, str(column.iceberg_type), counts, bounds, length)
     return measured

@@ -199,16 +199,20 @@ class IcebergTable:
         found = schemas.get(snapshot.schema_id) if snapshot.schema_id is not None else None
         return frozenset((found or self._table.metadata.schema()).field_ids)
 
-    @property
-    def counted_for_nan(self) -> Mapping[str, int]:
+    def counted_for_nan(self, bounded: Collection[str] = ()) -> Mapping[str, int]:
         """The field ids of columns whose NaN are to be counted, by path in a Parquet file with today's names."""
-        return counted_for_nan(self._table.metadata)
+        return counted_for_nan(self._table.metadata, bounded)
 
     def with_metrics(
-        self, file: ContentFile, footer: pq.FileMetaData, nan_counts: Mapping[int, int] | None = None
+        self,
+        file: ContentFile,
+        footer: pq.FileMetaData,
+        nan_counts: Mapping[int, int] | None = None,
+        bounded: Collection[str] = (),
     ) -> ContentFile:
         """The data file with the column counts and bounds that its Parquet footer gives, by the table's modes.
 
         `nan_counts`: how many NaN a column has, by field id. A float column without a count has no bounds.
+        `bounded`: columns that have bounds whatever the modes are, because rows are ordered by them.
         """
-        return file_with_metrics(file, footer, self._table.metadata, nan_counts or {})
+        return file_with_metrics(file, footer, self._table.metadata, nan_counts or {}, bounded)

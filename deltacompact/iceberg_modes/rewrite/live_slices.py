@@ -1,0 +1,81 @@
+"""The live rows of parts of some files, as a task reads them.
+
+a.parquet    rows 0 to 2, live 1 0 1      c.parquet    rows 1 to 2, live 1 1
+tables       a 0, a 2                     c 1, c 2
+loads        a 0, a 2, c 1                c 2                   as many rows at a time as fit the memory
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from deltacompact.base.batching import batched, divided
+from deltacompact.base.limits import ReadLimits
+from deltacompact.base.model import DataFile
+from deltacompact.base.numbers import Ordinal
+from deltacompact.iceberg.table.parquet_files import tables_each
+from deltacompact.index.live_bitmaps import Masks, live_mask, read_each_masks
+from deltacompact.storage.objects import ObjectStore
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """A half-open range of the rows of a file. Its live bitmap has the key `ordinal`."""
+
+    file: DataFile
+    ordinal: Ordinal
+    rows: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class LiveSlices:
+    """Slices, where their live bitmaps lie, and the columns that are wanted of them."""
+
+    slices: tuple[Slice, ...]
+    masks_paths: tuple[str, ...]
+    columns: pa.Schema
+    reading: ReadLimits
+
+    @property
+    def rows(self) -> int:
+        """Dead rows count, too."""
+        return sum(stop - start for start, stop in (one.rows for one in self.slices))
+
+
+def in_slices(whole: Sequence[Slice], rows_max: int) -> Iterator[tuple[Slice, ...]]:
+    """Slices, in their order, in tasks of so many rows. A larger one is divided."""
+    for share in divided((stop - start for start, stop in (one.rows for one in whole)), rows_max):
+        yield tuple(_part(whole[place], start, stop) for place, start, stop in share)
+
+
+def _part(whole: Slice, start: int, stop: int) -> Slice:
+    return Slice(whole.file, whole.ordinal, (whole.rows[0] + start, whole.rows[0] + stop))
+
+
+def masks_of(store: ObjectStore, live: LiveSlices) -> Masks:
+    """The live bitmaps of the slices' files."""
+    masks: Masks = {}
+    for of_path in read_each_masks(store, live.masks_paths, live.reading):
+        masks |= of_path
+    return masks
+
+
+def live_tables(store: ObjectStore, live: LiveSlices) -> Iterator[pa.Table]:
+    """The live rows in their order, a few at a time."""
+    masks = masks_of(store, live)
+    asked = [(one.file, live.columns, one.rows) for one in live.slices]
+    for one, slices in zip(live.slices, tables_each(store, asked, live.reading), strict=True):
+        lives = live_mask(masks[one.ordinal], one.file.rows)
+        for first, table in slices:
+            wanted = lives[first : first + table.num_rows]
+            if wanted.any():
+                yield table if wanted.all() else table.filter(pa.array(wanted))
+
+
+def loads(store: ObjectStore, live: LiveSlices, load_bytes: int) -> Iterator[pa.Table]:
+    """The same, as many rows at a time as have so many decoded bytes."""
+    for waiting in batched(live_tables(store, live), lambda rows: rows.nbytes, load_bytes):
+        yield pa.concat_tables(waiting)

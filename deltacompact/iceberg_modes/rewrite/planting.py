@@ -1,0 +1,138 @@
+"""Task: a split tree for some rows, from a sample of them.
+
+    1,200 row groups, 150 M rows      512 looks, one every 293 k rows: the row group there, 40 rows all over it
+    20,480 rows of the sample         each stands for 7 k rows, and for the stored bytes that those have
+
+Looks are spread over all rows, and rows over a whole row group: files and row groups may be sorted, so their heads
+alone would tell of few values. Only the columns to cluster by are read.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from deltacompact.iceberg.table.parquet_files import aligned
+from deltacompact.iceberg_modes.rewrite.live_slices import LiveSlices, Slice, masks_of
+from deltacompact.index.live_bitmaps import Masks, live_mask
+from deltacompact.layout.cluster_by import ClusterColumn
+from deltacompact.layout.growing import grow
+from deltacompact.layout.split_tree import SplitTree
+from deltacompact.storage.fetched_file import ReadAhead, begun_ahead
+from deltacompact.storage.objects import ObjectStore
+from deltacompact.tabular import field_ids, parquet_read
+from deltacompact.tabular.files import FileReader, Part
+
+SAMPLE_ROWS = 20_000
+SAMPLE_PER_FILE = 200
+"""Files then differ by a seventh in size. With 50 rows they differed by two fifths."""
+LOOKS_MAX = 512
+LOOK_ROWS = 20_000
+LOOKS_MIN = 16
+
+
+@dataclass(frozen=True, slots=True)
+class PlantTask:
+    """The tree that divides the live rows into so many files. `live` has the columns of `by` alone."""
+
+    live: LiveSlices
+    by: tuple[ClusterColumn, ...]
+    files: int
+    cells_per_file: int
+
+
+@dataclass(frozen=True, slots=True)
+class Planted:
+    """The tree, and about the decoded bytes of a row with all its columns."""
+
+    tree: SplitTree
+    row_bytes: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """Rows of a sample, the stored bytes that each stands for, and about the decoded bytes of a row."""
+
+    rows: pa.Table
+    sizes: npt.NDArray[np.float64]
+    row_bytes: float
+
+
+def plant(store: ObjectStore, task: PlantTask) -> Planted:
+    """Read the sample, and grow the tree."""
+    looks = list(_looks(store, task))
+    rows = pa.concat_tables([task.live.columns.empty_table(), *(look.rows for look in looks)])
+    sizes = np.concatenate([np.empty(0), *(look.sizes for look in looks)])
+    decoded = float(np.mean([look.row_bytes for look in looks])) if looks else 0.0
+    return Planted(grow(rows, task.by, sizes, task.files, task.cells_per_file), decoded)
+
+
+def _looks(store: ObjectStore, task: PlantTask) -> Iterator[_Look]:
+    live, total = task.live, task.live.rows
+    wanted = max(SAMPLE_ROWS, SAMPLE_PER_FILE * task.files)
+    count = min(LOOKS_MAX, max(LOOKS_MIN, total // LOOK_ROWS))
+    ahead, masks = ReadAhead(live.reading), masks_of(store, live)
+
+    def begun(found: tuple[Slice, list[int]]) -> tuple[Slice, list[int], FileReader]:
+        file = field_ids.matched(found[0].file, live.columns)
+        return *found, FileReader(store, Part(file, live.columns.names), ahead)
+
+    for one, places, reader in begun_ahead(_places(live, count), begun):
+        with reader:
+            yield from _of_file(reader, one, places, masks, live.columns, total / count, -(-wanted // count))
+
+
+def _places(live: LiveSlices, count: int) -> Iterator[tuple[Slice, list[int]]]:
+    """The rows at which to look: as far from each other as they can be."""
+    ends = np.cumsum([stop - start for start, stop in (one.rows for one in live.slices)])
+    places = ((np.arange(count) + 0.5) * (live.rows / count)).astype(np.int64)
+    of_place = np.searchsorted(ends, places, side="right")
+    for number in np.unique(of_place).tolist():
+        one = live.slices[number]
+        within = places[of_place == number] - ends[number] + one.rows[1]
+        yield one, within.tolist()
+
+
+def _of_file(
+    reader: FileReader, one: Slice, places: list[int], masks: Masks, columns: pa.Schema, rows_each: float, wanted: int
+) -> Iterator[_Look]:
+    metadata, lives = reader.parquet.metadata, live_mask(masks[one.ordinal], one.file.rows)
+    names = metadata.schema.to_arrow_schema().names
+    decoded = parquet_read.decoded_bytes(reader.parquet, names) / max(1, metadata.num_rows)
+    starts = np.cumsum([0, *(metadata.row_group(number).num_rows for number in range(metadata.num_row_groups))])
+    looks = sorted(Counter((np.searchsorted(starts, places, side="right") - 1).tolist()).items())
+    ranges = [(max(int(starts[group]), one.rows[0]), min(int(starts[group + 1]), one.rows[1])) for group, _ in looks]
+    reader.announce([range_ for rows in ranges for range_ in reader.ranges(rows)])
+    for (group, times), (start, stop) in zip(looks, ranges, strict=True):
+        rows = pa.concat_tables(_live(reader, lives, columns, (start, stop)))
+        taken = _spread(rows.num_rows, wanted * times)
+        if len(taken):
+            stand_for = rows_each * times * rows.num_rows / (stop - start) / len(taken)
+            sizes = np.full(len(taken), stand_for * _stored_row_bytes(metadata.row_group(group)))
+            yield _Look(rows.take(pa.array(taken)), sizes, decoded)
+
+
+def _live(
+    reader: FileReader, lives: npt.NDArray[np.bool_], columns: pa.Schema, rows: tuple[int, int]
+) -> Iterator[pa.Table]:
+    yield columns.empty_table()
+    for first, table in aligned(reader.file, reader.slices(rows), columns):
+        yield table.filter(pa.array(lives[first : first + table.num_rows]))
+
+
+def _spread(rows: int, wanted: int) -> npt.NDArray[np.int64]:
+    """So many places, as far from each other as they can be; all, where there are no more."""
+    if rows <= wanted:
+        return np.arange(rows)
+    return ((np.arange(wanted) + 0.5) * (rows / wanted)).astype(np.int64)
+
+
+def _stored_row_bytes(group: pq.RowGroupMetaData) -> float:
+    stored: int = sum(group.column(place).total_compressed_size for place in range(group.num_columns))
+    return float(stored / max(1, group.num_rows))

@@ -1,0 +1,90 @@
+"""Shares: the live rows of a group that go to one partition. How they are divided into files is up to each share.
+
+    group 0    day 3: a, c      share    day 3: a 0, a 2, c 1           its rows lie where they were
+    group 1    any: b, d        share    day 4: run 0, rows 0 to 2      rows that go to several partitions are divided
+                                share    day 5: run 0, rows 2 to 3      first (splitting.py)
+
+In order, a share's rows are divided about evenly, where row groups end: the files keep them as they lie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from deltacompact.base.limits import Limits
+from deltacompact.base.model import Partition
+from deltacompact.base.numbers import ChainFileNumber
+from deltacompact.iceberg.table.content_files import PartitionTuple
+from deltacompact.iceberg_modes.rewrite.cutting import cuts
+from deltacompact.iceberg_modes.rewrite.live_slices import LiveSlices, Slice
+from deltacompact.iceberg_modes.rewrite.options import RewriteOptions
+from deltacompact.steps.materialize import LiveRange, MaterializeTask
+from deltacompact.tabular.row_groups import WriteOptions
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionShare:
+    """Live rows of the group at a place, that go to one partition: into about so many files.
+
+    name        "3" for group 3; "3-0", "3-1" where that is divided
+    ranges      counted in live rows
+    is_whole    all live rows of each file belong to it; if not, all rows of its files live
+    bytes       about those that the files will have
+    ends        the rows with which row groups end, as far as that is known
+    """
+
+    place: int
+    name: str
+    partition: PartitionTuple
+    ranges: tuple[LiveRange, ...]
+    is_whole: bool
+    masks_of: Mapping[int, str]
+    columns: pa.Schema
+    bytes: int
+    files: int
+    ends: tuple[int, ...]
+
+    @property
+    def rows(self) -> int:
+        return sum(one.stop - one.start for one in self.ranges)
+
+    @property
+    def slices(self) -> tuple[Slice, ...]:
+        """The ranges in rows of the files, dead ones included."""
+        return tuple(
+            Slice(one.file, one.ordinal, (0, one.file.rows) if self.is_whole else (one.start, one.stop))
+            for one in self.ranges
+        )
+
+    def live(self, slices: Sequence[Slice], columns: pa.Schema, limits: Limits) -> LiveSlices:
+        """Some of the slices, as tasks read them."""
+        masks = tuple(dict.fromkeys(self.masks_of[one.ordinal] for one in slices))
+        return LiveSlices(tuple(slices), masks, columns, limits.reading)
+
+
+def in_order(
+    share: PartitionShare, sizes: RewriteOptions, options: WriteOptions, limits: Limits
+) -> Iterator[MaterializeTask]:
+    """The files of a share whose rows keep their order."""
+    row_bytes = max(1, share.bytes) / share.rows
+    least, most = sizes.min_file_bytes / row_bytes, sizes.max_file_bytes / row_bytes
+    for number, (first, stop) in enumerate(cuts(share.rows, share.files, share.ends, least, most)):
+        own = tuple(_within(share.ranges, first, stop))
+        masks = tuple(dict.fromkeys(share.masks_of[one.ordinal] for one in own))
+        yield MaterializeTask(
+            ChainFileNumber(number), stop - first, own, masks, share.columns, Partition(), options, limits
+        )
+
+
+def _within(ranges: Sequence[LiveRange], first: int, stop: int) -> Iterator[LiveRange]:
+    """Those of the live rows that have these ranks among them, by file."""
+    rank = 0
+    for one in ranges:
+        rows = one.stop - one.start
+        low, high = max(first, rank), min(stop, rank + rows)
+        if low < high:
+            yield replace(one, start=one.start + low - rank, stop=one.start + high - rank)
+        rank += rows
