@@ -16,6 +16,7 @@ from deltacompact.catalog.iceberg_table import IcebergCatalogTable
 from deltacompact.iceberg.table import pyiceberg_door
 
 _WORDS = (
+    "advise",
     "at",
     "convert",
     "maintain",

@@ -35,6 +35,7 @@ if TYPE_CHECKING:  # a mode is imported when it is run: `show` must not wait for
     from deltacompact.iceberg.comparison import Comparison
     from deltacompact.iceberg.history import SnapshotMade
     from deltacompact.iceberg.table.content_files import Entry
+    from deltacompact.iceberg_modes.advising import Advice
     from deltacompact.iceberg_modes.convert.plan import ConvertPlan
     from deltacompact.iceberg_modes.convert.result import ConvertResult
     from deltacompact.iceberg_modes.driver import ModeRun
@@ -125,6 +126,25 @@ class IcebergCalls:
         settings = settings or Settings()
         there = foresee(settings, lane_for(settings, plan.rows, plan.bytes))
         return replace(mode_named(plan.mode).steps().expected(plan, there.capacity), start_s=there.start_s)
+
+    def advise(
+        self,
+        table_id: str,
+        columns: str | Sequence[str] | None = None,
+        branch: str = MAIN,
+        reads: int | None = None,
+        settings: Settings | None = None,
+    ) -> Advice:
+        """What clustering a branch would bring and cost: see `IcebergCatalogTable.advise`."""
+        from deltacompact.executors.choose import foresee, lane_for
+        from deltacompact.iceberg_modes.advising import READS, Adviser, columns_of
+
+        table, settings = self._table(table_id), settings or Settings()
+        by = columns_of(table.metadata.properties, columns)
+        state = StateReader(table.store).read(table.metadata, branch)
+        rows, size = sum(one.file.rows for one in state.data), sum(one.file.file_bytes for one in state.data)
+        there = foresee(settings, lane_for(settings, rows, size))
+        return Adviser(table.store, state, there.capacity, READS if reads is None else reads).advice(by)
 
     def plan(self, table_id: str, options: Mapping[str, Any] | None = None, branch: str = MAIN) -> RewritePlan:
         """What a rewrite of a branch would do. Writes nothing."""

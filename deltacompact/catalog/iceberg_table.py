@@ -1,6 +1,7 @@
 """One table of an Iceberg catalog: what a user does with it, by the names of the commands.
 
 orders = open_catalog("iceberg://prod").table("db.orders")
+orders.advise("day,customer")                           deltacompact advise  iceberg://prod db.orders --columns …
 orders.plan("convert")                                  deltacompact plan    iceberg://prod db.orders --mode convert
 orders.compact(options={"rewrite-all": True})           deltacompact compact iceberg://prod db.orders --option …
 orders.maintain(expire_snapshots=True, dry_run=True)    deltacompact maintain iceberg://prod db.orders …
@@ -30,6 +31,7 @@ if TYPE_CHECKING:  # imported when they are used: `show` must not wait for them
     from deltacompact.change_feed.difference import Difference
     from deltacompact.change_feed.request import Asked
     from deltacompact.iceberg.history import SnapshotMade
+    from deltacompact.iceberg_modes.advising import Advice
     from deltacompact.iceberg_modes.maintain.maintain import MaintainResult
     from deltacompact.iceberg_modes.plan import ModePlan
     from deltacompact.iceberg_modes.result import ModeResult
@@ -53,6 +55,24 @@ class IcebergCatalogTable:
 
         plan: ModePlan = self._catalog.planned(mode_named(mode), self._table_id, options, branch)
         return plan
+
+    def advise(
+        self,
+        columns: str | Sequence[str] | None = None,
+        branch: str = "main",
+        *,
+        reads: int | None = None,
+        settings: Settings | None = None,
+    ) -> Advice:
+        """How files lie by some columns, what clustering by them would bring, and what it would cost. Writes nothing.
+
+        columns    "day*3,customer", or a list: up to four, each with how often it is asked for. Without any, those by
+                   which the table is clustered; else the depth of all columns
+        reads      how many reads are to pay for the work (default: 100)
+
+        Raises InputError for a column that is unknown, nested, without an order, or without bounds in any file.
+        """
+        return self._catalog.advise(self._table_id, columns, branch, reads, settings)
 
     def compact(
         self,

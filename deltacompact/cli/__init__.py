@@ -38,6 +38,7 @@ def run(arguments: Sequence[str], limits: Limits = LIMITS) -> int:
 
 
 _MODULES = {
+    "advise": ("advise",),
     "append": ("append",),
     "changes": ("bookmarks", "changes", "diff"),
     "compaction": ("plan", "compact"),
@@ -93,8 +94,8 @@ def cli() -> None:
         deltacompact compact ./lake orders
         deltacompact export  ./lake orders now.parquet
 
-    show, read, export, changes, diff, history, rollback, plan, compact, maintain and validate also take an Iceberg
-    catalog that PyIceberg's configuration describes (.pyiceberg.yaml, PYICEBERG_CATALOG__PROD__URI):
+    show, advise, read, export, changes, diff, history, rollback, plan, compact, maintain and validate also take an
+    Iceberg catalog that PyIceberg's configuration describes (.pyiceberg.yaml, PYICEBERG_CATALOG__PROD__URI):
 
     \b
         deltacompact compact iceberg://prod db.orders

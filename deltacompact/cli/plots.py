@@ -2,6 +2,7 @@
 
 check --health --plot health.svg    file sizes · dead rows by partition · what waits by partition, with the thresholds
 plan --plot plan.svg                files and bytes by partition, before and after
+advise --plot boxes.svg             the range of each file in two columns · by column, how many files hold a value
 """
 
 from __future__ import annotations
@@ -12,9 +13,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from deltacompact.base.errors import InputError
 from deltacompact.base.missing import importing
 from deltacompact.base.wording import counted
+from deltacompact.layout.depth import depths_of
 from deltacompact.reports.words import clipped, named, printable
 
 with importing("matplotlib"):
@@ -26,12 +30,15 @@ with importing("matplotlib"):
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from deltacompact.layout.boxes import Boxes
     from deltacompact.maintenance.health import Health, Thresholds
     from deltacompact.reports.words import Shown
 
 _OURS, _BEFORE, _LIMIT = "#1f6fb4", "#b8b8b8", "#c0392b"
 _NAMED_MAX = 30
 """So many partitions have their names in a picture."""
+_BOXES_MAX = 2_000
+"""So many boxes are drawn, evenly chosen."""
 _MIB = 1 << 20
 
 
@@ -70,6 +77,31 @@ def draw_plan(path: str, title: str, rows: Sequence[tuple[str, dict[str, tuple[f
         _bars(panel, [[values[measure][side] for _, values in rows] for side in (0, 1)], measure)
     _name(panels[-1], [name for name, _ in rows])
     _save(figure, path)
+
+
+def draw_boxes(path: str, title: str, boxes: Boxes) -> None:
+    """The boxes of files in the first two columns, and the depth along each. Places are ranks, not values."""
+    figure, (plane, *depths) = _figure(f"{title}: {counted(boxes.files, 'file')}", 1 + len(boxes.columns))
+    _planes(plane, boxes)
+    for place, (panel, name) in enumerate(zip(depths, boxes.columns, strict=True)):
+        panel.stairs(depths_of(boxes.of(place)).tolist(), fill=True, color=_OURS)
+        panel.set(xlabel=_literal(name), ylabel="files that hold it", xticks=[], ylim=(0, None))
+    _save(figure, path)
+
+
+def _planes(panel: Axes, boxes: Boxes) -> None:
+    """A rectangle for each file, or, of one column, a line for each in the order in which they begin."""
+    drawn = boxes.take(np.linspace(0, boxes.files - 1, min(boxes.files, _BOXES_MAX)).astype(np.int64))
+    sides = [(drawn.low[place], drawn.high[place] + 1) for place in range(min(2, len(drawn.columns)))]
+    if len(sides) == 1:
+        order = np.lexsort((drawn.high[0], drawn.low[0]))
+        ends = np.empty(drawn.files, np.int64)
+        ends[order] = np.arange(drawn.files)
+        sides.append((ends, ends + 1))
+    (left, right), (bottom, top) = sides
+    panel.bar(left, top - bottom, right - left, bottom, align="edge", color=_OURS, alpha=0.25, edgecolor=_OURS)
+    names = [_literal(name) for name in (*drawn.columns, "files")][:2]
+    panel.set(xlabel=names[0], ylabel=names[1], xticks=[], yticks=[])
 
 
 def _figure(title: str, panels: int) -> tuple[Figure, Sequence[Axes]]:

@@ -12,27 +12,36 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Sequence
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from deltacompact.base.errors import InputError
 from deltacompact.iceberg.table.column_bounds import WHOLE_NUMBERS, comparable, has_order
 from deltacompact.iceberg.table.content_files import ContentFile, Entry
 from deltacompact.iceberg.table.metadata import Column, TableMetadata
-from deltacompact.iceberg.table.table_state import scope_of
+from deltacompact.iceberg.table.table_state import Scope, scope_of
 from deltacompact.layout.boxes import Boxes, ColumnBounds, boxes_of, numbered
 
 _DIGITS = 38
 """Most digits of a decimal."""
 
 
-def boxes_of_files(metadata: TableMetadata, data: Sequence[Entry], columns: Sequence[str]) -> Boxes:
-    """The boxes of data files by these columns. Raises InputError naming a column that has no order, or is unknown."""
+def boxes_of_files(
+    metadata: TableMetadata, data: Sequence[Entry], columns: Sequence[str], rows: Sequence[tuple[Scope, pa.Table]] = ()
+) -> Boxes:
+    """The boxes of data files by these columns, and behind them those of some rows, each by itself.
+
+    Raises InputError naming a column that has no order, or is unknown.
+    """
     files = [entry.file for entry in data]
-    bounds = [_bounds(files, *ordered_column(metadata, name)) for name in columns]
-    return boxes_of(columns, bounds, numbered(map(scope_of, data)), (file.rows for file in files))
+    bounds = [_bounds(files, *ordered_column(metadata, name), [table[name] for _, table in rows]) for name in columns]
+    scopes = [*map(scope_of, data), *(scope for scope, table in rows for _ in range(table.num_rows))]
+    ones = repeat(1, len(scopes) - len(files))
+    return boxes_of(columns, bounds, numbered(scopes), chain((file.rows for file in files), ones))
 
 
 def ordered_column(metadata: TableMetadata, name: str) -> tuple[int, Column]:
@@ -60,14 +69,28 @@ def without_bounds(data: Sequence[Entry], number: int) -> int:
     return sum(number not in entry.file.lower_bounds and number not in entry.file.upper_bounds for entry in data)
 
 
-def _bounds(files: Sequence[ContentFile], number: int, column: Column) -> ColumnBounds:
+def _bounds(files: Sequence[ContentFile], number: int, column: Column, rows: Sequence[pa.ChunkedArray]) -> ColumnBounds:
     counts = [(file.value_counts.get(number, 0), file.null_value_counts.get(number, 0)) for file in files]
     nans = [file.nan_value_counts.get(number, 0) for file in files]
+    values = [_of_rows(chunk, column.type) for of_table in rows for chunk in of_table.chunks]
+    low = _array([file.lower_bounds.get(number) for file in files], column.type)
+    high = _array([file.upper_bounds.get(number) for file in files], column.type)
+    of_rows = pa.concat_arrays([low.slice(0, 0), *values])
+    nan = (
+        np.asarray(pc.fill_null(pc.is_nan(of_rows), False))
+        if pa.types.is_floating(low.type)
+        else np.zeros(len(of_rows), bool)
+    )
     return ColumnBounds(
-        _array([file.lower_bounds.get(number) for file in files], column.type),
-        _array([file.upper_bounds.get(number) for file in files], column.type),
-        np.array([0 < values <= nulls for values, nulls in counts], bool),
-        np.array([nan > 0 and values <= nulls + nan for (values, nulls), nan in zip(counts, nans, strict=True)], bool),
+        pa.concat_arrays([low, of_rows]),
+        pa.concat_arrays([high, of_rows]),
+        np.concatenate([np.array([0 < all_ <= nulls for all_, nulls in counts], bool), np.asarray(of_rows.is_null())]),
+        np.concatenate(
+            [
+                np.array([of > 0 and all_ <= nulls + of for (all_, nulls), of in zip(counts, nans, strict=True)], bool),
+                nan,
+            ]
+        ),
     )
 
 
@@ -75,7 +98,26 @@ def _array(bounds: Sequence[bytes | None], type_: str) -> pa.Array:
     values: list[Any] = [comparable(bound, type_) for bound in bounds]
     if type_.startswith("decimal"):
         greatest = 10**_DIGITS
-        return pa.array([one if one is None or abs(one) < greatest else None for one in values], pa.decimal128(_DIGITS))
+        values = [one if one is None or abs(one) < greatest else None for one in values]
+    return pa.array(values, _compared(type_))
+
+
+def _compared(type_: str) -> pa.DataType:
+    """The Arrow type in which values of a column are compared. Of decimals it is the number without its point."""
+    if type_.startswith("decimal"):
+        return pa.decimal128(_DIGITS)
     if type_ in WHOLE_NUMBERS or type_ == "boolean":
-        return pa.array(values, pa.int64())
-    return pa.array(values, pa.float64() if type_ in ("float", "double") else pa.binary())
+        return pa.int64()
+    return pa.float64() if type_ in ("float", "double") else pa.binary()
+
+
+def _of_rows(values: pa.Array, type_: str) -> pa.Array:
+    """Values of rows in that type."""
+    if isinstance(values, pa.ExtensionArray):
+        values = values.storage
+    if type_.startswith("decimal"):
+        wide = values.cast(pa.decimal128(_DIGITS, values.type.scale))
+        return pa.Array.from_buffers(_compared(type_), len(wide), wide.buffers(), offset=wide.offset)
+    if type_ == "date":
+        values = values.cast(pa.int32())
+    return values.cast(_compared(type_))

@@ -1,20 +1,22 @@
 """Boxes: the range of ranks that each file has in each column, from its least and greatest values alone.
 
     partition    file    day        customer             day       customer
-    1            a       1 to 3     "ada" to "bob"       1 to 2    1 to 2
-    1            b       3 to 5     unknown              2 to 3    0 to 4      it may hold any value
-    1            c       only null  "eve" to "eve"       0 to 0    3 to 3      null comes before all values
-    2            d       3 to 3     "ada" to "ada"       5 to 5    6 to 6      ranks of partitions never meet
+    1            a       1 to 3     "ada" to "bob"       0 to 2    2 to 4
+    1            b       3 to 5     unknown              2 to 4    0 to 8      it may hold any value
+    1            c       5 to 9     only null            4 to 6    0 to 0      null comes before all values
+    1            d       9 to 9     "eve" to "eve"       6 to 6    6 to 6
+    2            e       3 to 3     "ada" to "ada"       8 to 8    10 to 10    ranks of partitions never meet
 
-A rank counts the bounds of all files, so every type that has an order becomes whole numbers, and skewed columns become
-even ones. Partitions have ranks of their own, one after the other: readers skip the files of other partitions anyway.
-A file with nulls and values lies where its values are: how many nulls it has, readers know besides.
+A rank counts the bounds of all files, so every type that has an order becomes whole numbers. Bounds have even ranks,
+and what lies between two of them the odd one. Partitions have ranks of their own, one after the other: readers skip
+the files of other partitions anyway. A file with nulls and values lies where its values are: how many nulls it has,
+readers know besides.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +24,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 Ranks = npt.NDArray[np.int64]
+_HEAD = 8
+"""Bytes of a value that say about where it lies between two others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +42,20 @@ class ColumnBounds:
 
 
 @dataclass(frozen=True, slots=True)
+class BoundPlaces:
+    """Of each bound of a column, about where it lies, as a number. `whole`: there is nothing between whole numbers."""
+
+    of: npt.NDArray[np.float64] = field(hash=False)
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Boxes:
     """The boxes of files. `low`, `high`: ranks of shape (columns, files), both inclusive.
 
     partitions    the number of the partition of each file, from 0 on
     rows          of each file: where rows lie, readers ask
+    places        of each column
     """
 
     columns: tuple[str, ...]
@@ -50,6 +63,7 @@ class Boxes:
     high: Ranks
     partitions: Ranks
     rows: Ranks
+    places: tuple[BoundPlaces, ...] = ()
 
     @property
     def files(self) -> int:
@@ -58,21 +72,22 @@ class Boxes:
     def of(self, column: int) -> Boxes:
         """The boxes of one column."""
         here = slice(column, column + 1)
-        return Boxes(self.columns[here], self.low[here], self.high[here], self.partitions, self.rows)
+        return Boxes(self.columns[here], self.low[here], self.high[here], self.partitions, self.rows, self.places[here])
 
     def take(self, files: Ranks) -> Boxes:
         """The boxes of these files."""
         low, high = self.low[:, files], self.high[:, files]
-        return Boxes(self.columns, low, high, self.partitions[files], self.rows[files])
+        return Boxes(self.columns, low, high, self.partitions[files], self.rows[files], self.places)
 
 
 def boxes_of(columns: Sequence[str], bounds: Sequence[ColumnBounds], partitions: Ranks, rows: Iterable[int]) -> Boxes:
     """The boxes of files, of which each column has these bounds."""
     ranges = [_ranges(of_column, partitions) for of_column in bounds]
     shape = len(ranges), len(partitions)
-    low = np.array([low for low, _ in ranges], np.int64).reshape(shape)
-    high = np.array([high for _, high in ranges], np.int64).reshape(shape)
-    return Boxes(tuple(columns), low, high, partitions, np.fromiter(rows, np.int64, len(partitions)))
+    low = np.array([low for low, _, _ in ranges], np.int64).reshape(shape)
+    high = np.array([high for _, high, _ in ranges], np.int64).reshape(shape)
+    places = tuple(places for _, _, places in ranges)
+    return Boxes(tuple(columns), low, high, partitions, np.fromiter(rows, np.int64, len(partitions)), places)
 
 
 def numbered(partitions: Iterable[Hashable]) -> Ranks:
@@ -81,10 +96,11 @@ def numbered(partitions: Iterable[Hashable]) -> Ranks:
     return np.array([known.setdefault(partition, len(known)) for partition in partitions], np.int64)
 
 
-def _ranges(bounds: ColumnBounds, partitions: Ranks) -> tuple[Ranks, Ranks]:
+def _ranges(bounds: ColumnBounds, partitions: Ranks) -> tuple[Ranks, Ranks, BoundPlaces]:
     """The range of each file. What has no bounds, or bounds that contradict each other, may hold any value."""
     files = len(partitions)
-    ranks, last = _ranks(pa.chunked_array([bounds.low, bounds.high]).combine_chunks())
+    ranks, places = _ranks(_without_nan(pa.chunked_array([bounds.low, bounds.high]).combine_chunks()))
+    last = len(places.of) - 1
     low, high = ranks[:files].copy(), ranks[files:].copy()
     low[low < 0] = 0
     high[high < 0] = last
@@ -93,20 +109,41 @@ def _ranges(bounds: ColumnBounds, partitions: Ranks) -> tuple[Ranks, Ranks]:
     low[bounds.nulls], high[bounds.nulls] = 0, 0
     low[bounds.nans], high[bounds.nans] = last, last
     start = partitions * (last + 1)
-    _, dense = np.unique(np.concatenate([low + start, high + start]), return_inverse=True)
-    return dense[:files].astype(np.int64), dense[files:].astype(np.int64)
+    known, dense = np.unique(np.concatenate([low + start, high + start]), return_inverse=True)
+    dense = 2 * dense.astype(np.int64)
+    return dense[:files], dense[files:], BoundPlaces(places.of[known % (last + 1)], places.whole)
 
 
-def _ranks(values: pa.Array) -> tuple[Ranks, int]:
-    """Ranks of values from 1 on, -1 where unknown; and the rank after all of them. Equal values share one."""
-    coded = _without_nan(values).dictionary_encode()
-    order = np.asarray(pc.sort_indices(coded.dictionary), np.int64)
+def _ranks(values: pa.Array) -> tuple[Ranks, BoundPlaces]:
+    """Ranks of values from 1 on, -1 where unknown; and the places of all ranks, of 0 and one beyond the last too."""
+    coded = values.dictionary_encode()
+    order = np.asarray(pc.array_sort_indices(coded.dictionary)).astype(np.int64)
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(1, len(order) + 1)
     known = np.asarray(pc.is_valid(coded.indices))
     ranks = np.full(len(values), -1, np.int64)
-    ranks[known] = rank[np.asarray(pc.drop_null(coded.indices), np.int64)]
-    return ranks, len(order) + 1
+    ranks[known] = rank[np.asarray(pc.drop_null(coded.indices)).astype(np.int64)]
+    places = _places(coded.dictionary.take(pa.array(order)))
+    ends = places[:1], places[-1:]
+    nothing = np.zeros(0 if len(places) else 1)
+    of_all = np.concatenate([*(nothing, nothing), ends[0], places, ends[1]])
+    return ranks, BoundPlaces(of_all, pa.types.is_integer(values.type))
+
+
+def _places(values: pa.Array) -> npt.NDArray[np.float64]:
+    """About where sorted values lie, as numbers. Of bytes, those behind what all of them begin with."""
+    if not pa.types.is_binary(values.type):
+        return np.clip(np.asarray(values.cast(pa.float64(), safe=False), np.float64), -1e300, 1e300)
+    found = values.to_pylist()
+    skipped = _alike(found[0], found[-1]) if found else 0
+    heads = (one[skipped : skipped + _HEAD].ljust(_HEAD, b"\0") for one in found)
+    return np.array([float(int.from_bytes(head, "big")) for head in heads], np.float64)
+
+
+def _alike(one: bytes, other: bytes) -> int:
+    """With how many bytes both begin."""
+    length = min(len(one), len(other))
+    return next((place for place in range(length) if one[place] != other[place]), length)
 
 
 def _without_nan(values: pa.Array) -> pa.Array:

@@ -4,13 +4,13 @@
     value      1   2   3   4   5
     depth      2   2   3   2   2          mean 2.2, at most 3
 
-What is asked is drawn where rows lie: a file by its rows, and a value in its range.
-
 value      one value of a column, or of each of several columns
-range      from such a value on, a twentieth of the values that the partition's files begin or end with
+range      from such a value on, a twentieth of all values
 
-The share is of the files of the partition. Files that lie well have a depth of 1, and of 100 files a reader opens one;
-with several columns each of k has its turn, and about 100^(-1/k) of the files are opened for a value of one of them.
+Where rows are known, readers ask for their values. Else values are drawn where rows lie by bounds: a file by its rows,
+and a value evenly in its range. The share is of the files of the partition. Files that lie well have a depth of 1, and
+of 100 files a reader opens one; with several columns each of k has its turn, and about 100^(-1/k) of the files are
+opened for a value of one of them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from deltacompact.layout.boxes import Boxes, Ranks
+from deltacompact.layout.boxes import BoundPlaces, Boxes, Ranks
 
 DRAWN = 1024
 """So many values and ranges are drawn: shares are known to about one and a half points."""
@@ -31,69 +31,134 @@ _GOLDEN = 1.32471795724474602596
 
 
 @dataclass(frozen=True, slots=True)
-class LayoutDepth:
-    """How many files hold a value, on average and at most. The shares of files that are opened for a value, a range.
+class Predicates:
+    """What readers ask for: ranges of ranks, of shape (columns, predicates), each in one partition."""
 
-    With several columns: for values or ranges of all of them at a time.
+    low: Ranks
+    high: Ranks
+    partitions: Ranks
+
+    def of(self, column: int) -> Predicates:
+        here = slice(column, column + 1)
+        return Predicates(self.low[here], self.high[here], self.partitions)
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutDepth:
+    """How many files hold a value, on average and at most, and how many a range. The shares that are opened for one.
+
+    With several columns: for values or ranges of all of them at a time. None: nothing is known of row groups.
     """
 
     columns: tuple[str, ...]
     mean: float
     most: int
+    range_mean: float
     value_share: float
     range_share: float
+    group_value_share: float | None = None
+    group_range_share: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Predicates:
-    """What readers ask: ranges of ranks, of shape (columns, questions), each in the partition of a file."""
+def depth_of(boxes: Boxes, groups: Boxes | None = None, rows: Boxes | None = None) -> LayoutDepth:
+    """The depth of all columns together. Of one: `depth_of(boxes.of(0))`.
 
-    low: Ranks
-    high: Ranks
-    files: Ranks
-
-
-def depth_of(boxes: Boxes) -> LayoutDepth:
-    """The depth of all columns together. Of one: `depth_of(boxes.of(0))`."""
+    `groups`, `rows`: the boxes of some row groups, and of some rows, with ranks of the same order.
+    """
     if not boxes.files:
-        return LayoutDepth(boxes.columns, 0.0, 0, 0.0, 0.0)
-    values, ranges = drawn(boxes), drawn(boxes, RANGE_SHARE)
-    held = held_by(boxes, values)
-    there = np.bincount(boxes.partitions)[boxes.partitions]
-    most = deepest(boxes) if len(boxes.columns) == 1 else int(held.max())
+        return LayoutDepth(boxes.columns, 0.0, 0, 0.0, 0.0, 0.0)
+    values, ranges = (_asked(boxes, rows, share) for share in (0.0, RANGE_SHARE))
+    held, met = held_by(boxes, values), held_by(boxes, ranges)
     return LayoutDepth(
         boxes.columns,
         float(held.mean()),
-        most,
-        float((held / there[values.files]).mean()),
-        float((held_by(boxes, ranges) / there[ranges.files]).mean()),
+        deepest(boxes) if len(boxes.columns) == 1 else int(held.max()),
+        float(met.mean()),
+        float((held / _there(boxes, values)).mean()),
+        float((met / _there(boxes, ranges)).mean()),
+        None if groups is None else _share(groups, values),
+        None if groups is None else _share(groups, ranges),
     )
 
 
-def deepest(boxes: Boxes) -> int:
-    """The greatest number of files that hold one value of the only column. A box begins where depth is greatest."""
-    low, high = boxes.low[0], boxes.high[0]
-    changes = np.bincount(low, minlength=int(high.max()) + 2)
-    changes[1:] -= np.bincount(high, minlength=len(changes) - 1)
-    return int(np.cumsum(changes).max())
+def _there(boxes: Boxes, predicates: Predicates) -> npt.NDArray[np.int64]:
+    """How many boxes lie in the partition of each predicate."""
+    counts = np.bincount(boxes.partitions, minlength=int(predicates.partitions.max()) + 1)
+    return counts[predicates.partitions].astype(np.int64)
+
+
+def _share(groups: Boxes, predicates: Predicates) -> float | None:
+    """The share of row groups that are read, in partitions of which some are known."""
+    there = _there(groups, predicates)
+    known = there > 0
+    return float((held_by(groups, predicates)[known] / there[known]).mean()) if known.any() else None
+
+
+def _asked(boxes: Boxes, rows: Boxes | None, share: float) -> Predicates:
+    return drawn(boxes, share) if rows is None or not rows.files else predicates_of(rows, share)
+
+
+def predicates_of(rows: Boxes, share: float = 0.0, count: int = DRAWN) -> Predicates:
+    """Predicates from some of the rows: their values, or ranges up to the value that this share of rows is above."""
+    chosen = np.unique(np.linspace(0, rows.files - 1, count).astype(np.int64))
+    partitions = rows.partitions[chosen]
+    low, high = rows.low[:, chosen], rows.low[:, chosen].copy()
+    for partition in np.unique(partitions).tolist() if share else ():
+        own, asked = rows.partitions == partition, partitions == partition
+        for column, of_column in enumerate(rows.low):
+            ranks = np.sort(of_column[own])
+            beyond = np.searchsorted(ranks, low[column, asked]) + int(share * len(ranks))
+            high[column, asked] = np.maximum(high[column, asked], ranks[np.minimum(beyond, len(ranks) - 1)])
+    return Predicates(low, high, partitions)
 
 
 def drawn(boxes: Boxes, share: float = 0.0, count: int = DRAWN) -> Predicates:
-    """Questions, always the same: values, or ranges of this share of a partition's ranks."""
+    """Predicates by bounds, always the same: values, or ranges of this share of what a partition's files span."""
     weights = np.maximum(boxes.rows, 1)
-    places = (np.arange(count) + 0.5) / count * weights.sum()
-    files = np.searchsorted(np.cumsum(weights), places, side="right")
+    files = np.searchsorted(np.cumsum(weights), (np.arange(count) + 0.5) / count * weights.sum(), side="right")
     low = np.empty((len(boxes.columns), count), np.int64)
     high = np.empty_like(low)
-    for column in range(len(low)):
-        first, last = boxes.low[column][files], boxes.high[column][files]
-        step = (np.arange(1, count + 1) * _GOLDEN ** -(column + 1)) % 1.0
-        low[column] = first + (step * (last - first + 1)).astype(np.int64)
+    for column, places in enumerate(boxes.places):
         begin, end = _spans(boxes, column)
-        of_file = boxes.partitions[files]
-        wide = (share * (end - begin + 1)[of_file]).astype(np.int64)
-        high[column] = np.minimum(low[column] + wide, end[of_file])
-    return Predicates(low, high, files)
+        steps = (np.arange(1, count + 1) * _GOLDEN ** -(column + 1)) % 1.0
+        for number, (file, step) in enumerate(zip(files.tolist(), steps.tolist(), strict=True)):
+            first, last = int(boxes.low[column, file]) // 2, int(boxes.high[column, file]) // 2
+            low[column, number] = at = _rank(places, first, last, step)
+            span = int(begin[boxes.partitions[file]]) // 2, int(end[boxes.partitions[file]]) // 2
+            high[column, number] = max(at, _rank(places, *span, min(1.0, _share_of(places, *span, at) + share)))
+    return Predicates(low, high, boxes.partitions[files])
+
+
+def _rank(places: BoundPlaces, first: int, last: int, step: float) -> int:
+    """The rank of what lies so far on the way between two bounds."""
+    low, high = places.of[first], places.of[last]
+    place = low + step * (high - low)
+    place = round(place) if places.whole else place
+    if low == high:
+        return 2 * (first + round(step * (last - first)))
+    if place >= high:
+        return 2 * last
+    above = first + int(np.searchsorted(places.of[first : last + 1], place, side="right"))
+    return 2 * above - 2 if places.of[above - 1] == place else 2 * above - 1
+
+
+def _share_of(places: BoundPlaces, first: int, last: int, rank: int) -> float:
+    """How far on the way a rank lies, from 0 to 1."""
+    low, high = places.of[first], places.of[last]
+    return float((places.of[rank // 2] - low) / (high - low)) if high > low else 0.0
+
+
+def deepest(boxes: Boxes) -> int:
+    """The greatest number of files that hold one value of the only column."""
+    return int(depths_of(boxes).max())
+
+
+def depths_of(boxes: Boxes) -> npt.NDArray[np.int64]:
+    """Of each rank of the only column, how many files hold it."""
+    low, high = boxes.low[0], boxes.high[0]
+    changes = np.bincount(low, minlength=int(high.max(initial=-1)) + 2)
+    changes[1:] -= np.bincount(high, minlength=len(changes) - 1)
+    return np.cumsum(changes)[:-1].astype(np.int64)
 
 
 def _spans(boxes: Boxes, column: int) -> tuple[Ranks, Ranks]:

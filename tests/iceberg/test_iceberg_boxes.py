@@ -47,8 +47,8 @@ def by_id(state):
 
 def test_bounds_become_ranks(branch):
     ids, names = ranges(branch, "id", "name")
-    assert ids == [(0, 2), (1, 3), (4, 5)]
-    assert names == [(1, 1), (0, 0), (2, 2)]  # a file of nulls comes before all values
+    assert ids == [(0, 4), (2, 6), (8, 10)]
+    assert names == [(2, 2), (0, 0), (4, 4)]  # a file of nulls comes before all values
     assert depth_of(boxes_of_files(branch.metadata, branch.data, ["id"])).most == 2
 
 
@@ -71,7 +71,7 @@ def test_a_missing_upper_bound_is_open_above(branch):
     first, *others = by_id(branch)
     upper = {number: bound for number, bound in first.file.upper_bounds.items() if number != 2}
     names = ranges(branch, "name", data=[replace(first, file=replace(first.file, upper_bounds=upper)), *others])[0]
-    assert names[0][0] == names[1][1] + 1
+    assert names[0][0] == names[1][1] + 2
     assert names[0][1] > names[2][1]
 
 

@@ -64,10 +64,18 @@ class Metrics:
 
 
 def metrics_of(
-    footer: pq.FileMetaData, measured: Mapping[str, MeasuredColumn], nan_counts: Mapping[int, int] = _NOTHING
+    footer: pq.FileMetaData,
+    measured: Mapping[str, MeasuredColumn],
+    nan_counts: Mapping[int, int] = _NOTHING,
+    row_groups: Sequence[int] | None = None,
 ) -> Metrics:
-    """The metrics of a file, of its columns with these paths. `nan_counts`: by field id, which no footer has."""
-    groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
+    """The metrics of a file, or of some of its row groups, of its columns with these paths.
+
+    `nan_counts`: by field id, which no footer has.
+    """
+    groups = [
+        footer.row_group(number) for number in (range(footer.num_row_groups) if row_groups is None else row_groups)
+    ]
     found = Metrics(tuple(sorted(_first_byte(group) for group in groups)))
     for place in range(footer.num_columns):
         column = footer.schema.column(place)

@@ -93,6 +93,10 @@ class OpenFile:
     file: DataFile
     _reader: files.FileReader
 
+    @property
+    def footer(self) -> pq.FileMetaData:
+        return self._reader.parquet.metadata
+
     def tables(self, columns: pa.Schema, rows: tuple[int, int] | None = None) -> Slices:
         """As `tables`, below."""
         file = field_ids.matched(self.file, columns)

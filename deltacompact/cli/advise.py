@@ -1,0 +1,82 @@
+"""advise: how files lie by some columns, what clustering by them would bring, and what it would cost."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from deltacompact.base.errors import InputError
+from deltacompact.cli.answers import answer
+from deltacompact.cli.arguments import any_catalog_argument, json_option, table_argument
+from deltacompact.cli.sections import WithSections, iceberg_option
+
+if TYPE_CHECKING:
+    from deltacompact.catalog.delta_streams import DeltaStreamCatalog
+    from deltacompact.catalog.iceberg import IcebergCatalog
+    from deltacompact.iceberg_modes.advising import Advice
+
+
+@click.command(cls=WithSections)
+@any_catalog_argument
+@table_argument
+@click.option(
+    "--columns",
+    metavar="NAME[*WEIGHT],…",
+    help="Up to four columns, each with how often it is asked for: day*3,customer. Default: those by which the table "
+    "is clustered; else the depth of all columns.",
+)
+@click.option(
+    "--reads",
+    type=click.IntRange(min=1),
+    default=100,
+    show_default=True,
+    metavar="N",
+    help="So many reads are to pay for the work.",
+)
+@click.option("--usd-per-core-hour", type=click.FloatRange(min=0), metavar="USD", help="Say what it costs, too.")
+@click.option("--plot", metavar="FILE.svg", help="Draw the boxes of the files, and the depth by column.")
+@json_option
+@iceberg_option("--branch", metavar="NAME", default="main", show_default=True, help="The branch.")
+def advise(
+    catalog: DeltaStreamCatalog | IcebergCatalog,
+    table: str,
+    columns: str | None,
+    reads: int,
+    usd_per_core_hour: float | None,
+    plot: str | None,
+    as_json: bool,
+    branch: str,
+) -> None:
+    """Say whether it is worth to cluster a table by some columns. Writes nothing.
+
+    Depth is how many files hold a value. From the bounds of all files, and a look into some of them, it says which
+    share of files and row groups a reader opens for a value, and for a range of a twentieth of the values, by each
+    column and by all together; what that would be if files were clustered; what this would take; and after how many
+    reads it has paid.
+
+    \b
+    deltacompact advise iceberg://prod db.orders --columns day*3,customer --plot boxes.svg
+    """
+    from deltacompact.catalog.opening import is_iceberg_catalog
+    from deltacompact.reports.advice import advice_lines
+
+    if not is_iceberg_catalog(catalog):
+        raise InputError("advise takes an Iceberg catalog (iceberg://NAME): rows of delta streams are not clustered")
+    found = catalog.table(table).advise(columns, branch, reads=reads)
+    if plot and found.boxes is not None:
+        from deltacompact.cli.plots import draw_boxes
+
+        draw_boxes(plot, found.table_id, found.boxes)
+    answer(as_json, _document(found, usd_per_core_hour), *advice_lines(found, usd_per_core_hour))
+
+
+def _document(found: Advice, usd_per_core_hour: float | None) -> dict[str, Any]:
+    document = dataclasses.asdict(dataclasses.replace(found, boxes=None)) | {"worth_it": found.worth_it}
+    del document["boxes"]
+    if found.expected is not None:
+        document["expected"]["wall_s"] = found.expected.wall_s
+        if usd_per_core_hour is not None:
+            document["expected"]["usd"] = found.expected.usd(usd_per_core_hour)
+    return document

@@ -1,0 +1,103 @@
+"""Looks into some data files: the bounds of their row groups, and rows of one of these.
+
+    240 files      32 of them are opened, evenly chosen
+    each           its footer: 4 row groups, with bounds          one row group: 640 rows, as far apart as can be
+
+Only the wanted columns are read. Deletes are not applied: where rows lie does not depend on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from deltacompact.iceberg.boxes import ordered_column
+from deltacompact.iceberg.deletes.matching import Deletes, FileScanTask
+from deltacompact.iceberg.live_rows import LiveReader
+from deltacompact.iceberg.table.column_metrics import MeasuredColumn, metrics_of
+from deltacompact.iceberg.table.content_files import Entry
+from deltacompact.iceberg.table.metadata import TableMetadata
+from deltacompact.iceberg.table.parquet_files import OpenFile, opened_each
+from deltacompact.storage.objects import ObjectStore
+from deltacompact.tabular.field_ids import stored_names
+
+LOOKS = 32
+SAMPLE_ROWS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A data file, its row groups as if each were a file, and some of its rows."""
+
+    entry: Entry
+    groups: tuple[Entry, ...]
+    rows: pa.Table
+
+
+def spread(data: Sequence[Entry], count: int = LOOKS) -> list[Entry]:
+    """So many files, evenly spread; all, if there are no more."""
+    return (
+        [data[place] for place in sorted(set(np.linspace(0, len(data) - 1, count).astype(int).tolist()))]
+        if data
+        else []
+    )
+
+
+def looks_into(
+    store: ObjectStore, metadata: TableMetadata, data: Sequence[Entry], columns: Sequence[str]
+) -> Iterator[Look]:
+    """A look into each file. Raises InputError or NotFoundError naming one that cannot be read."""
+    reader = LiveReader(store, metadata)
+    schema = pa.schema([metadata.schema.field(name) for name in columns])
+    scans = [reader.scan(FileScanTask(entry, Deletes()), schema).wanted(schema) for entry in data]
+    step = max(1, sum(entry.file.rows for entry in data) // SAMPLE_ROWS)
+    for number, (entry, opened) in enumerate(zip(data, opened_each(store, scans), strict=True)):
+        footer = opened.footer
+        measured = _measured(metadata, opened, columns)
+        groups = tuple(_group(entry, footer, measured, group) for group in range(footer.num_row_groups))
+        yield Look(entry, groups, _rows(opened, schema, number, step))
+
+
+def _measured(metadata: TableMetadata, opened: OpenFile, columns: Sequence[str]) -> dict[str, MeasuredColumn]:
+    """The columns that the file has, under its own names. Their bounds are not cut."""
+    found = {}
+    for name in columns:
+        number, column = ordered_column(metadata, name)
+        if own := stored_names(opened.file, [name]):
+            found[own[0]] = MeasuredColumn(number, column.type)
+    return found
+
+
+def _group(entry: Entry, footer: pq.FileMetaData, measured: dict[str, MeasuredColumn], group: int) -> Entry:
+    """A row group as if it were a file. That no NaN is counted makes its bounds no worse: they are asked for values."""
+    found = metrics_of(footer, measured, {one.field_id: 0 for one in measured.values()}, [group])
+    file = replace(
+        entry.file,
+        rows=footer.row_group(group).num_rows,
+        value_counts=found.value_counts,
+        null_value_counts=found.null_value_counts,
+        nan_value_counts={},
+        lower_bounds=found.lower_bounds,
+        upper_bounds=found.upper_bounds,
+    )
+    return replace(entry, file=file)
+
+
+def _rows(opened: OpenFile, schema: pa.Schema, number: int, step: int) -> pa.Table:
+    """So many rows as every `step`th of the file, all from one row group: the first, of the next file the second."""
+    footer = opened.footer
+    if not footer.num_rows:
+        return schema.empty_table()
+    group = number % footer.num_row_groups
+    start = sum(footer.row_group(before).num_rows for before in range(group))
+    rows = start, start + footer.row_group(group).num_rows
+    step = max(1, step * (rows[1] - rows[0]) // footer.num_rows)
+    return pa.concat_tables([schema.empty_table(), *(_every(table, step) for _, table in opened.tables(schema, rows))])
+
+
+def _every(table: pa.Table, step: int) -> pa.Table:
+    return table.take(pa.array(np.arange(0, table.num_rows, step)))

@@ -1,0 +1,252 @@
+"""Advice before work: how a branch's files lie by some columns, what clustering by them would bring, and what it costs.
+
+    now         day: depth 3.1, a reader opens 1.2 % of the files      customer: depth 240, 100 %
+    clustered   day 9 %, customer 11 %, both 1 %                       by a tree over rows of some files
+    cost        240 files, 12 GB, 96 core-seconds
+    gain        0.9 core-seconds for each read                         worth it from 107 reads on
+
+Depth is counted from the bounds of all files; nothing else is read of them. Row groups and rows come from a few.
+
+What a read costs: each file that it opens some round trips, each byte what decoding takes. That is about the saving, as
+seconds of one core, so that it has the unit of the cost. A read asks for a range of one of the columns, each as often
+as its weight says.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from deltacompact.base.errors import InputError
+from deltacompact.base.wording import counted
+from deltacompact.iceberg.boxes import boxes_of_files, ordered_column, without_bounds
+from deltacompact.iceberg.looks import Look, looks_into, spread
+from deltacompact.iceberg.table.column_bounds import has_order
+from deltacompact.iceberg.table.content_files import Entry
+from deltacompact.iceberg.table.table_state import Scope, TableState, scope_of
+from deltacompact.iceberg_modes.expected import Expected
+from deltacompact.iceberg_modes.rewrite.expected import expected
+from deltacompact.iceberg_modes.rewrite.options import CLUSTER_PROPERTY, rewrite_options
+from deltacompact.iceberg_modes.rewrite.plan import RewritePlan, expected_output_files, plan_rewrite
+from deltacompact.layout.boxes import Boxes, Ranks
+from deltacompact.layout.cluster_by import ClusterColumn, cluster_columns
+from deltacompact.layout.depth import LayoutDepth, depth_of
+from deltacompact.layout.overlap import to_lay_out
+from deltacompact.layout.prospect import PartitionSample, Prospect, foreseen
+from deltacompact.planning.plan import Capacity
+from deltacompact.planning.work import FIRST_RATES
+from deltacompact.storage.objects import ObjectStore
+
+READS = 100
+"""How many reads the work is to pay for, where nobody says it."""
+FILE_S = 0.09
+"""Seconds that a reader waits for each file that it opens: three round trips of 30 ms."""
+PARTITIONS_SAMPLED = 4
+"""Of so many partitions, the largest ones, rows are looked at."""
+COLUMNS_SHOWN = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """The depth of a column, or of all together, and what it would be if files were clustered."""
+
+    now: LayoutDepth
+    clustered: LayoutDepth | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """What clustering a branch would bring and cost. `outlooks`: each column, and where there are several, all of them.
+
+    rewrite_files, rewrite_bytes    what overlaps, and would be written anew
+    saved_s                         core-seconds that a read takes less; None: no columns were named
+    pays_after                      so many reads pay for the work; None: it never does
+    worth_it                        whether that is no more than `reads`
+    boxes                           of the files: for those who draw them
+    """
+
+    table_id: str
+    columns: tuple[str, ...]
+    partitions: int
+    files: int
+    bytes: int
+    outlooks: tuple[Outlook, ...]
+    reads: int
+    rewrite_files: int = 0
+    rewrite_bytes: int = 0
+    expected: Expected | None = None
+    saved_s: float | None = None
+    pays_after: int | None = None
+    notes: tuple[str, ...] = ()
+    boxes: Boxes | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def worth_it(self) -> bool:
+        return self.pays_after is not None and self.pays_after <= self.reads
+
+
+def columns_of(properties: Mapping[str, str], chosen: str | Sequence[str] | None) -> tuple[ClusterColumn, ...]:
+    """The columns that were chosen, else those by which the table is clustered. Raises InputError for bad ones."""
+    if chosen is None:
+        return cluster_columns(CLUSTER_PROPERTY, properties.get(CLUSTER_PROPERTY, ""))
+    if not (found := cluster_columns("columns", chosen)):
+        raise InputError("columns is empty: name some, day*3,customer")
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Adviser:
+    """Looks at a branch. `capacity`: what means to work."""
+
+    store: ObjectStore
+    state: TableState
+    capacity: Capacity
+    reads: int = READS
+
+    def advice(self, by: Sequence[ClusterColumn]) -> Advice:
+        """The advice about clustering by these columns; without any, the depth of all that have bounds.
+
+        Raises InputError for a column that is unknown, nested, without order, or without bounds in any file.
+        """
+        data = self.state.data
+        names = [column.name for column in by] or self._with_bounds()
+        notes = list(self._notes(names))
+        files = boxes_of_files(self.state.metadata, data, names)
+        advice = Advice(
+            self.state.metadata.table_id,
+            tuple(names),
+            len(set(files.partitions.tolist())),
+            len(data),
+            sum(entry.file.file_bytes for entry in data),
+            (),
+            self.reads,
+            notes=tuple(notes),
+            boxes=files,
+        )
+        if not data:
+            return advice
+        if not by:
+            return replace(advice, outlooks=tuple(Outlook(depth_of(files.of(place))) for place in range(len(names))))
+        return self._with_gain(self._with_outlooks(advice, files, by), files, by)
+
+    def _with_bounds(self) -> list[str]:
+        """The columns of which some file has bounds, the first ones."""
+        known = [(number, column) for number, column in self.state.metadata.columns.items() if not column.is_dropped]
+        bounded = {number for entry in self.state.data for number in entry.file.lower_bounds}
+        plain = [
+            one.field.name for number, one in known if one.is_top_level and has_order(one.type) and number in bounded
+        ]
+        return plain[:COLUMNS_SHOWN]
+
+    def _notes(self, names: Sequence[str]) -> Iterator[str]:
+        """What keeps readers from skipping files, whatever lies where."""
+        data, table_id = self.state.data, self.state.metadata.table_id
+        for name in names:
+            number, _ = ordered_column(self.state.metadata, name)
+            unknown = without_bounds(data, number)
+            if data and unknown == len(data):
+                raise InputError(
+                    f"no file of table {table_id!r} has bounds of column {name!r}, so readers skip none by it: set "
+                    f"write.metadata.metrics.column.{name} to full, and rewrite the table"
+                )
+            if unknown:
+                yield f"{counted(unknown, 'file')} without bounds of column {name!r}: readers open them always"
+
+    def _with_outlooks(self, advice: Advice, files: Boxes, by: Sequence[ClusterColumn]) -> Advice:
+        looks = self._looks(files, advice.columns)
+        entries = [*self.state.data, *(group for look in looks for group in look.groups)]
+        rows = [(scope_of(look.entry), look.rows) for look in looks]
+        together = boxes_of_files(self.state.metadata, entries, advice.columns, rows)
+        ends = 0, files.files, len(entries), together.files
+        now = Prospect(*(together.take(np.arange(start, stop)) for start, stop in pairwise(ends)))
+        then = foreseen(self._samples(looks), by, _groups_per_file(looks))
+        places: list[int | None] = [*range(len(by)), *([None] if len(by) > 1 else [])]
+        return replace(advice, outlooks=tuple(Outlook(_of(now, place), _of(then, place)) for place in places))
+
+    def _looks(self, files: Boxes, columns: Sequence[str]) -> list[Look]:
+        """Into files of the largest partitions."""
+        rows = np.bincount(files.partitions, files.rows)
+        largest = set(np.argsort(-rows, kind="stable")[:PARTITIONS_SAMPLED].tolist())
+        own = [entry for entry, of in zip(self.state.data, files.partitions.tolist(), strict=True) if of in largest]
+        return list(looks_into(self.store, self.state.metadata, spread(own), columns))
+
+    def _samples(self, looks: Sequence[Look]) -> list[PartitionSample]:
+        options = rewrite_options({}, self.state.metadata.properties)
+        seen: dict[Scope, list[pa.Table]] = defaultdict(list)
+        for look in looks:
+            seen[scope_of(look.entry)].append(look.rows)
+        sizes: dict[Scope, list[Entry]] = defaultdict(list)
+        for entry in self.state.data:
+            sizes[scope_of(entry)].append(entry)
+        return [
+            PartitionSample(
+                pa.concat_tables(tables),
+                sum(entry.file.rows for entry in sizes[scope]),
+                expected_output_files(sum(entry.file.file_bytes for entry in sizes[scope]), options),
+            )
+            for scope, tables in seen.items()
+        ]
+
+    def _with_gain(self, advice: Advice, files: Boxes, by: Sequence[ClusterColumn]) -> Advice:
+        plan = self._plan(files, by)
+        cost = expected(plan, self.capacity)
+        weights = sum(column.weight for column in by)
+        outlooks = zip(by, advice.outlooks, strict=False)  # behind them, the one of all columns
+        each = advice.bytes / advice.partitions
+        saved = sum(column.weight / weights * _saved_s(one.now, one.clustered, each) for column, one in outlooks)
+        pays = math.ceil(cost.core_seconds / saved) if saved > 0 and plan.groups else None
+        return replace(
+            advice,
+            rewrite_files=len(plan.inputs),
+            rewrite_bytes=plan.bytes,
+            expected=cost,
+            saved_s=saved,
+            pays_after=pays,
+        )
+
+    def _plan(self, files: Boxes, by: Sequence[ClusterColumn]) -> RewritePlan:
+        """The rewrite of the files that overlap."""
+        data = self.state.data
+        sizes = np.array([entry.file.file_bytes for entry in data], np.int64)
+        chosen = to_lay_out(files, sizes, ages_of(self.state))
+        paths = frozenset(data[place].file.path for place in np.flatnonzero(chosen).tolist())
+        options = rewrite_options({"cluster-by": ",".join(map(str, by))}, self.state.metadata.properties)
+        return plan_rewrite(self.state, options, paths)
+
+
+def _saved_s(now: LayoutDepth, then: LayoutDepth | None, partition_bytes: float) -> float:
+    """What a read of a range takes less in a partition: files that are not opened, bytes that are not decoded."""
+    if then is None:
+        return 0.0
+    unread = (now.range_share - then.range_share) * partition_bytes
+    return (now.range_mean - then.range_mean) * FILE_S + unread * FIRST_RATES["base_byte"]
+
+
+def _of(found: Prospect, column: int | None) -> LayoutDepth:
+    """The depth of a column; None: of all together."""
+    if column is None:
+        return depth_of(found.files, found.groups, found.rows)
+    return depth_of(found.files.of(column), found.groups.of(column), found.rows.of(column))
+
+
+def _groups_per_file(looks: Sequence[Look]) -> int:
+    return max(1, round(sum(len(look.groups) for look in looks) / max(1, len(looks))))
+
+
+def ages_of(state: TableState) -> Ranks:
+    """Of each data file, when it was written: files of one snapshot have one number, later ones a greater one."""
+    known = state.metadata.snapshots
+
+    def age(entry: Entry) -> tuple[int, int, int]:
+        snapshot = known.get(entry.snapshot_id or 0)
+        return entry.file_sequence_number or 0, snapshot.timestamp_ms if snapshot else 0, entry.snapshot_id or 0
+
+    ages = [age(entry) for entry in state.data]
+    number = {one: place for place, one in enumerate(sorted(set(ages)))}
+    return np.array([number[one] for one in ages], np.int64)

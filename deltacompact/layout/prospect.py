@@ -1,0 +1,100 @@
+"""What clustering would make of rows: boxes of the files and row groups into which a split tree divides some. Pure.
+
+    sample     20,000 rows of day 3, which has 4 M rows and becomes 12 files
+    tree       12 leaves of 4 cells: a box around the rows of each
+
+Nothing is written, and the tree is forgotten: the rewrite grows its own, from more rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from deltacompact.layout.boxes import Boxes, Ranks
+from deltacompact.layout.cluster_by import ClusterColumn
+from deltacompact.layout.growing import grow
+from deltacompact.layout.order import dense_ranks, values_of
+
+_SAMPLE_PER_FILE = 8
+"""Fewer rows of the sample would make boxes too small. A partition of more files is foreseen with fewer of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionSample:
+    """Some rows of a partition, how many it has, and how many files they become."""
+
+    sample: pa.Table
+    rows: int
+    files: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prospect:
+    """The boxes of files and of row groups, and those of the rows of the samples, which readers ask for."""
+
+    files: Boxes
+    groups: Boxes
+    rows: Boxes
+
+
+def foreseen(samples: Sequence[PartitionSample], by: Sequence[ClusterColumn], cells_per_file: int) -> Prospect:
+    """What becomes of partitions of which these are samples."""
+    names = tuple(column.name for column in by)
+    found: list[list[Ranks]] = [[np.zeros((2 * len(names) + 2, 0), np.int64)] for _ in range(3)]
+    start = 0
+    for partition, one in enumerate(samples):
+        if one.sample.num_rows:
+            for boxes, of_partition in zip(found, _of_partition(one, by, cells_per_file), strict=True):
+                boxes.append(_placed(of_partition, start, partition, one))
+            start += one.sample.num_rows + 1
+    return Prospect(*(_boxes(names, np.concatenate(boxes, axis=1)) for boxes in found))
+
+
+def _of_partition(one: PartitionSample, by: Sequence[ClusterColumn], cells_per_file: int) -> tuple[Ranks, ...]:
+    """The ranges of files, of cells and of rows, and how many rows of the sample each has: (columns x 2 + 1, boxes)."""
+    files = max(1, min(one.files, one.sample.num_rows // _SAMPLE_PER_FILE))
+    tree = grow(one.sample, by, np.ones(one.sample.num_rows), files, cells_per_file)
+    ranks = np.array([_ranks(one.sample[column.name]) for column in by])
+    cells = tree.cells_of(one.sample)
+    leaf_of = np.repeat(np.arange(len(tree.leaves)), [leaf.cells for leaf in tree.leaves])
+    times = np.array([leaf.files for leaf in tree.leaves])
+    leaves = leaf_of[cells]
+    rows = np.concatenate([ranks, ranks, np.ones((1, len(cells)), np.int64)])
+    return _around(ranks, leaves, times), _around(ranks, cells.astype(np.int64), times[leaf_of]), rows
+
+
+def _ranks(column: pa.ChunkedArray) -> Ranks:
+    """Nulls come before all values."""
+    values = values_of(column)
+    found = np.zeros(len(values.is_null), np.int64)
+    found[~values.is_null] = dense_ranks(values.of)[0] + 1
+    return found
+
+
+def _around(ranks: Ranks, box_of: Ranks, times: Ranks) -> Ranks:
+    """The box around the rows of each number. One that fills several files is there so often."""
+    low = np.full((len(ranks), len(times)), np.iinfo(np.int64).max)
+    high = np.full((len(ranks), len(times)), -1)
+    for column, of_column in enumerate(ranks):
+        np.minimum.at(low[column], box_of, of_column)
+        np.maximum.at(high[column], box_of, of_column)
+    rows = np.bincount(box_of, minlength=len(times))
+    found = np.concatenate([low, high, rows[None, :]])
+    return np.repeat(found, np.where(rows > 0, times, 0), axis=1)
+
+
+def _placed(found: Ranks, start: int, partition: int, one: PartitionSample) -> Ranks:
+    """The boxes with ranks and rows of the table, and the number of their partition."""
+    found = found.copy()
+    found[:-1] += start
+    found[-1] = found[-1] * max(1, one.rows // one.sample.num_rows)
+    return np.concatenate([found, np.full((1, found.shape[1]), partition, np.int64)])
+
+
+def _boxes(names: tuple[str, ...], found: Ranks) -> Boxes:
+    count = len(names)
+    return Boxes(names, found[:count], found[count : 2 * count], found[-1], found[-2])
