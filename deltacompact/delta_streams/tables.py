@@ -11,13 +11,14 @@ table.json again      the other table that shows the rows                    dec
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote
 
 from deltacompact.base import expect
-from deltacompact.base.errors import ConflictError, InputError, NotFoundError
+from deltacompact.base.errors import ConflictError, InputError, NotFoundError, StoreError
 from deltacompact.base.model import FORMAT_VERSION, INT64_MAX, Readers, SchemaMode, SortKey, Table, TableKeys
 from deltacompact.base.partitions import READ_AT_ONCE, both
 from deltacompact.base.settings import at_least
@@ -96,7 +97,8 @@ class Tables:
         with telling_interrupts():
             created = put_certainly(self.store, paths.table, dump(table_document(table)), effect)
         if created:
-            self._refuse_dropped(table_id, paths.table)
+            with contextlib.suppress(StoreError):  # it is created: nothing after that can fail it
+                self._refuse_dropped(table_id, paths.table)
         else:
             existing = self.described(table_id)
             if schema_mode is None:

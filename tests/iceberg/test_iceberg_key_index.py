@@ -309,6 +309,7 @@ def test_the_next_convert_opens_no_old_data_file(lake, read, version):
     assert ids(lake) == sorted({*range(20)} - {3, 4, 12, 13})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [2, 3])
 def test_the_next_upsert_opens_no_old_data_file(lake, read, version):
     table_of(lake, range(10), range(5, 15), version=version)
@@ -389,6 +390,7 @@ def test_what_a_rewrite_replaced_leaves_the_index(lake):
     assert {path for run in runs for path, *_ in run["data"]} == live
 
 
+@pytest.mark.slow
 def test_old_generations_and_their_files_go(lake):
     table_of(lake, [0])
     for number in range(1, 8):

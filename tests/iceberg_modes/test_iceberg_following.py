@@ -216,6 +216,7 @@ def _places(lake, numbers):
     return places
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [2, 3])
 def test_fifty_commits_during_a_group_cost_one_attempt(lake, written, version):
     table_of(lake, range(60), range(60, 120), version=version)
@@ -263,6 +264,7 @@ def test_marks_of_a_commit_whose_answer_nobody_heard_are_not_deleted(lake, versi
     assert ids(lake) == [1, 3, 4, 5, 6]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [2, 3])
 def test_a_kill_before_every_change_loses_no_mark(tmp_path, version):
     """Sessions that die while they follow are resumed, or done again, and no file stays that nobody names."""

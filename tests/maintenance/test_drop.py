@@ -45,6 +45,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     return LocalStore(tmp_path / "lake") if request.param == "local" else MemoryStore()
 
 
+@pytest.mark.slow
 def test_nothing_of_it_is_left_and_a_table_of_its_name_is_new(store: Any) -> None:
     catalog = DeltaStreamCatalog(store)
     lived(catalog, "other")

@@ -118,6 +118,7 @@ def test_checkpoints_bring_no_row_back(orders):
     assert len(orders.shown()) == 401
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("hint", [None, b"{", b'{"version":99,"size":3}', b"[]"])
 def test_a_hint_that_is_gone_or_wrong_only_costs_a_listing(orders, hint):
     changed(orders)

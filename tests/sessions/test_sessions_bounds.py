@@ -39,6 +39,7 @@ def test_exchangeable_scores_are_covered(draw: str, spread: float) -> None:
     assert np.mean(kept) >= 0.993 - 3 * math.sqrt(0.993 * 0.007 / 4_000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2, 5, 20])
 def test_few_scores_keep_the_promise_too(count: int) -> None:
     """1,000 tables of which so few sessions are known, that scatter by 15 %."""

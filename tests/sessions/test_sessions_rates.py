@@ -208,6 +208,7 @@ def test_a_machine_that_becomes_slower_is_followed() -> None:
     assert seconds_of(known, NARROW, "t1") == pytest.approx(2 * seconds_of(FIRST, NARROW), rel=0.25)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.03, 0.1, 0.3])
 def test_the_bounds_are_kept_and_as_far_as_sessions_scatter(noise: float) -> None:
     _, said = taught(400, 1.7, noise)
@@ -219,6 +220,7 @@ def test_the_bounds_are_kept_and_as_far_as_sessions_scatter(noise: float) -> Non
     assert np.median([abs(took - one.seconds) / took for took, one, _ in learnt]) < 0.68 * noise * 1.4 + 0.01
 
 
+@pytest.mark.slow
 def test_the_bounds_of_small_sessions_are_their_own() -> None:
     """Sessions of milliseconds scatter by half, those of minutes by a twentieth."""
     dice, known = np.random.default_rng(2), PoolRates()

@@ -114,6 +114,7 @@ def large(rows: int) -> pa.Table:
     return pa.table({"k": pa.array(range(rows), pa.int64()), "v": pa.array(values, pa.binary())})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fraction", "purge", "kept"), [(0.5, False, True), (0.01, False, False), (0.0, False, False), (0.5, True, False)]
 )

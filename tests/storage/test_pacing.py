@@ -77,6 +77,7 @@ def table_of(store: MemoryStore, rows: int) -> DeltaStreamCatalog:
     return catalog
 
 
+@pytest.mark.slow
 def test_what_all_tasks_read_stays_below_the_cap_in_any_second() -> None:
     store = Counting()
     catalog = table_of(store, 40_000)  # about 4 MB, which are read once for keys and once for rows

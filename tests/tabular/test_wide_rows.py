@@ -157,6 +157,7 @@ def batches_of(path: Path) -> list[pa.Table]:
     return [batch for _, batch in found]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("statistics", [True, False])
 def test_batches_of_wide_rows_are_small(tmp_path: Path, statistics: bool) -> None:
     """A row group of others may be of any size; of repeated values the footer may not tell how large they are."""
