@@ -32,12 +32,12 @@ from deltacompact.iceberg.table.content_files import Entry
 from deltacompact.iceberg.table.table_state import Scope, TableState, scope_of
 from deltacompact.iceberg_modes.expected import Expected
 from deltacompact.iceberg_modes.rewrite.expected import expected
+from deltacompact.iceberg_modes.rewrite.laid_out import overlapping_in
 from deltacompact.iceberg_modes.rewrite.options import CLUSTER_PROPERTY, rewrite_options
 from deltacompact.iceberg_modes.rewrite.plan import RewritePlan, expected_output_files, plan_rewrite
-from deltacompact.layout.boxes import Boxes, Ranks
+from deltacompact.layout.boxes import Boxes
 from deltacompact.layout.cluster_by import ClusterColumn, cluster_columns
 from deltacompact.layout.depth import LayoutDepth, depth_of
-from deltacompact.layout.overlap import to_lay_out
 from deltacompact.layout.prospect import PartitionSample, Prospect, foreseen
 from deltacompact.planning.plan import Capacity
 from deltacompact.planning.work import FIRST_RATES
@@ -212,9 +212,7 @@ class Adviser:
 
     def _plan(self, files: Boxes, by: Sequence[ClusterColumn]) -> RewritePlan:
         """The rewrite of the files that overlap."""
-        data = self.state.data
-        sizes = np.array([entry.file.file_bytes for entry in data], np.int64)
-        chosen = to_lay_out(files, sizes, ages_of(self.state))
+        data, chosen = self.state.data, overlapping_in(self.state, files, by)
         paths = frozenset(data[place].file.path for place in np.flatnonzero(chosen).tolist())
         options = rewrite_options({"cluster-by": ",".join(map(str, by))}, self.state.metadata.properties)
         return plan_rewrite(self.state, options, paths)
@@ -237,16 +235,3 @@ def _of(found: Prospect, column: int | None) -> LayoutDepth:
 
 def _groups_per_file(looks: Sequence[Look]) -> int:
     return max(1, round(sum(len(look.groups) for look in looks) / max(1, len(looks))))
-
-
-def ages_of(state: TableState) -> Ranks:
-    """Of each data file, when it was written: files of one snapshot have one number, later ones a greater one."""
-    known = state.metadata.snapshots
-
-    def age(entry: Entry) -> tuple[int, int, int]:
-        snapshot = known.get(entry.snapshot_id or 0)
-        return entry.file_sequence_number or 0, snapshot.timestamp_ms if snapshot else 0, entry.snapshot_id or 0
-
-    ages = [age(entry) for entry in state.data]
-    number = {one: place for place, one in enumerate(sorted(set(ages)))}
-    return np.array([number[one] for one in ages], np.int64)

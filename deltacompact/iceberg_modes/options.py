@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -152,6 +153,20 @@ class Share(Kind):
 
 
 @dataclass(frozen=True, slots=True)
+class Factor(Kind):
+    """How many times something."""
+
+    def read(self, name: str, value: Any) -> float:
+        try:
+            factor = float(_text(value))
+        except ValueError:
+            factor = 0.0
+        if not 1.0 <= factor < math.inf:
+            raise InputError(f"option {name}: {value!r} is not a number of at least 1")
+        return factor
+
+
+@dataclass(frozen=True, slots=True)
 class OneOf(Kind):
     """One of some words."""
 
@@ -243,7 +258,7 @@ class ClusterColumns(Kind):
 
 
 WHOLE, WHOLE_OR_ZERO, FLAG, SHARE, TEXT = Whole(), Whole(0), Flag(), Share(), Text()
-CLUSTER_COLUMNS = ClusterColumns()
+CLUSTER_COLUMNS, FACTOR = ClusterColumns(), Factor()
 _DIRECTIONS = {"asc": Direction.ASCENDING, "desc": Direction.DESCENDING}
 
 

@@ -25,6 +25,8 @@ from deltacompact.layout.boxes import Boxes, Ranks
 
 Chosen = npt.NDArray[np.bool_]
 
+ABOUT = 1.5
+"""A run is not larger than others while it is not so many times as large: no two appends have the same size."""
 _Ranges = npt.NDArray[np.int32]
 _LOOKS = 16
 """After so many steps it is asked again which files are still to be compared."""
@@ -108,7 +110,7 @@ def tiers(ages: Ranks, sizes: Ranks) -> Iterator[int]:
     merged = 0.0
     chosen = []
     for run in range(len(known) - 1, -1, -1):
-        if merged and of_run[run] > merged:
+        if merged and of_run[run] > ABOUT * merged:
             break
         merged += float(of_run[run])
         chosen.append(int(known[run]))

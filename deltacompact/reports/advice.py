@@ -29,11 +29,6 @@ def advice_lines(advice: Advice, usd_per_core_hour: float | None = None) -> list
     return [head, *_table(advice.outlooks), *advice.notes, *_verdict(advice, usd_per_core_hour)]
 
 
-def depth_line(depths: list[LayoutDepth]) -> str:
-    """For `show`: the depth of each column, and of all together."""
-    return "depth: " + ", ".join(f"{_name(one)} {one.mean:,.1f}" for one in depths)
-
-
 def _table(outlooks: tuple[Outlook, ...]) -> Iterator[str]:
     if not outlooks:
         return

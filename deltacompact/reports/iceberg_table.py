@@ -9,10 +9,11 @@ branch main: snapshot 7757497569257380734, 2 manifests
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from deltacompact.base.errors import InputError
 from deltacompact.base.wording import counted
 from deltacompact.reports.words import moment
 
@@ -23,7 +24,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class BranchContents:
-    """Counts of a branch. `delete_rows`: rows of delete files; an equality delete is one, whatever it deletes."""
+    """Counts of a branch. `delete_rows`: rows of delete files; an equality delete is one, whatever it deletes.
+
+    `depth`: by column by which the table is clustered, how many files hold a value on average.
+    """
 
     table_id: str
     format_version: int
@@ -40,6 +44,7 @@ class BranchContents:
     delete_rows: int
     committed_s: float | None = None
     compacted_s: float | None = None
+    depth: Mapping[str, float] = field(default_factory=dict)
 
 
 def branch_contents(state: TableState) -> BranchContents:
@@ -65,12 +70,30 @@ def branch_contents(state: TableState) -> BranchContents:
         sum(file.rows for file in deletes),
         state.snapshot.timestamp_ms / 1000 if state.snapshot else None,
         compacted_s(state.metadata, state.snapshot),
+        _depth(state),
     )
+
+
+def _depth(state: TableState) -> dict[str, float]:
+    """How many files hold a value of the columns by which the table is clustered, on average; nothing without any."""
+    from deltacompact.iceberg.boxes import boxes_of_files
+    from deltacompact.iceberg_modes.rewrite.options import CLUSTER_PROPERTY
+    from deltacompact.layout.cluster_by import cluster_columns
+    from deltacompact.layout.depth import depth_of
+
+    try:
+        by = cluster_columns(CLUSTER_PROPERTY, state.metadata.properties.get(CLUSTER_PROPERTY, ""))
+        boxes = boxes_of_files(state.metadata, state.data, [column.name for column in by])
+    except InputError:  # a rewrite says what is wrong with the property
+        return {}
+    found = {name: depth_of(boxes.of(place)).mean for place, name in enumerate(boxes.columns)}
+    return found | ({"together": depth_of(boxes).mean} if len(by) > 1 else {})
 
 
 def lines(found: BranchContents) -> list[str]:
     delete_files = found.equality_delete_files + found.position_delete_files
     kinds = f"{found.equality_delete_files:,} of equality, {found.position_delete_files:,} of positions"
+    depth = ", ".join(f"{name} {mean:,.1f}" for name, mean in found.depth.items())
     marks = f"{counted(found.deletion_vectors, 'deletion vector')}; {counted(found.delete_rows, 'row')} in all of them"
     return [
         f"{found.table_id}: format version {found.format_version}; "
@@ -78,6 +101,7 @@ def lines(found: BranchContents) -> list[str]:
         f"branch {found.branch}: snapshot {found.snapshot_id or 'none'}, {counted(found.manifests, 'manifest')}",
         f"  {counted(found.data_files, 'data file')}, {found.data_bytes:,} bytes, {counted(found.data_rows, 'row')}",
         f"  {counted(delete_files, 'delete file')}: {kinds}; {marks}",
+        *([f"  depth: {depth}"] if depth else []),
         f"  last compaction {_moment(found.compacted_s)}; last commit {_moment(found.committed_s)}",
     ]
 

@@ -71,6 +71,7 @@ def test_the_newest_runs_are_merged_while_the_older_is_not_larger():
 
     assert merged(100, 2, 1, 1) == 3
     assert merged(100, 2, 1) == 0
+    assert merged(100, 11, 10, 9) == 3
     assert merged(1, 1, 1, 1) == 4
     assert merged(5) == 0
 

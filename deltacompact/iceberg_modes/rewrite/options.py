@@ -15,6 +15,7 @@ from typing import Any
 from deltacompact.base.errors import InputError
 from deltacompact.iceberg_modes.options import (
     CLUSTER_COLUMNS,
+    FACTOR,
     FLAG,
     SHARE,
     TEXT,
@@ -145,6 +146,14 @@ class RewriteOptions:
         "up to four columns by which rows are divided into files and ordered inside, each with a weight if wanted: "
         "`day*3,customer`",
         says=f"the table's `{CLUSTER_PROPERTY}`, else rows keep their order",
+    )
+    write_amplification_max: float | None = option(
+        "write-amplification-max",
+        FACTOR,
+        None,
+        "of files that overlap, those are left for a later run that would make a partition write more than so many "
+        "times its bytes that were never clustered",
+        says="no bound: files wait while they are larger than what is newer",
     )
 
     @property

@@ -45,6 +45,7 @@ class RewriteReason(enum.StrEnum):
     MANY_DELETE_FILES = "many_delete_files"
     MANY_ROWS_DELETED = "many_rows_deleted"
     REWRITE_ALL = "rewrite_all"
+    OVERLAPS = "overlaps"
     RIGHT_SIZE = "right_size"
     GROUP_TOO_SMALL = "group_too_small"
     BEYOND_MAX_FILES = "beyond_max_files"
@@ -63,6 +64,17 @@ STAYS = frozenset(
         RewriteReason.NOT_COMPARED,
     }
 )
+
+
+_ALONE = frozenset(
+    {
+        RewriteReason.MANY_DELETE_FILES,
+        RewriteReason.MANY_ROWS_DELETED,
+        RewriteReason.REWRITE_ALL,
+        RewriteReason.OVERLAPS,
+    }
+)
+"""A file with one of these is worth rewriting by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,11 +148,13 @@ def plan_rewrite(
     busy: frozenset[str] = frozenset(),
     wanted: Callable[[ContentFile], bool] = lambda file: True,
     partition_of: Callable[[ContentFile], PartitionTuple | None] | None = None,
+    overlapping: frozenset[str] = frozenset(),
 ) -> RewritePlan:
     """The plan for a branch. `only`: just these data files, whatever their size (a group to be done again).
 
     `busy` files are left to the sessions that are rewriting them. Of the others, those that are `wanted` count.
     `partition_of` gives the partition of the option's output spec in which all rows of a file lie; None: of several.
+    `overlapping` files are rewritten whatever their size: they lie badly (laid_out.py).
     Raises InputError where the table is of a kind that cannot be rewritten.
     """
     _refuse(state)
@@ -161,7 +175,8 @@ def plan_rewrite(
             counts[RewriteReason.NOT_WANTED] += 1
             continue
         deletes = index.applying_to(entry)
-        reason = RewriteReason.REWRITE_ALL if only is not None else candidate(entry, deletes, options)
+        overlaps = entry.file.path in overlapping
+        reason = RewriteReason.REWRITE_ALL if only is not None else candidate(entry, deletes, options, overlaps)
         if reason in STAYS:
             counts[reason] += 1
         else:
@@ -206,7 +221,7 @@ def may_not_be_merged(entry: Entry, options: RewriteOptions, through: int | None
     return not is_known and entry.sequence > (through or 0)
 
 
-def candidate(entry: Entry, deletes: Deletes, options: RewriteOptions) -> RewriteReason:
+def candidate(entry: Entry, deletes: Deletes, options: RewriteOptions, overlaps: bool = False) -> RewriteReason:
     """Why a file is rewritten, or why it stays."""
     if options.rewrite_all:
         return RewriteReason.REWRITE_ALL
@@ -214,6 +229,8 @@ def candidate(entry: Entry, deletes: Deletes, options: RewriteOptions) -> Rewrit
         return RewriteReason.MANY_DELETE_FILES
     if deleted_share(entry, deletes) >= options.delete_ratio_threshold:
         return RewriteReason.MANY_ROWS_DELETED
+    if overlaps:
+        return RewriteReason.OVERLAPS
     if entry.file.file_bytes < options.min_file_bytes:
         return RewriteReason.TOO_SMALL
     return RewriteReason.TOO_LARGE if entry.file.file_bytes > options.max_file_bytes else RewriteReason.RIGHT_SIZE
@@ -233,11 +250,7 @@ def worth_it(members: Sequence[RewriteTask], options: RewriteOptions) -> bool:
         (several and len(members) >= options.min_input_files)
         or (several and size > options.target_file_bytes)
         or size > options.max_file_bytes
-        or any(
-            source.reason
-            in (RewriteReason.MANY_DELETE_FILES, RewriteReason.MANY_ROWS_DELETED, RewriteReason.REWRITE_ALL)
-            for source in members
-        )
+        or any(source.reason in _ALONE for source in members)
     )
 
 

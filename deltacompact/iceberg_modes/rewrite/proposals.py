@@ -20,6 +20,7 @@ from deltacompact.iceberg.settled import merged_numbers
 from deltacompact.iceberg.table.content_files import ContentFile, Entry
 from deltacompact.iceberg.table.lost_partitions import position_scopes
 from deltacompact.iceberg.table.table_state import Scope, TableState
+from deltacompact.iceberg_modes.rewrite.laid_out import summary_of
 from deltacompact.iceberg_modes.rewrite.plan import FileGroup, RewritePlan
 from deltacompact.iceberg_modes.rewrite.validation import FOLLOWED, RewriteHead, RewriteProblem
 
@@ -109,7 +110,8 @@ class ProposeRewrite:
         useless = _useless(state, gone, added)
         marks = tuple(addition(mark.file) for mark in followed.marks)
         outcome = RewriteOutcome(valid, refused, len(useless), followed.marks)
-        return Proposal(REPLACE, (*gone, *useless), (*added, *marks), outcome, merged_numbers(gone))
+        summary = {**merged_numbers(gone), **summary_of(self.plan.options.cluster_by)}
+        return Proposal(REPLACE, (*gone, *useless), (*added, *marks), outcome, summary)
 
 
 def _useless(state: TableState, gone: Sequence[Entry], added: Sequence[Entry]) -> list[Entry]:

@@ -28,6 +28,7 @@ from deltacompact.iceberg_modes.journal.left_behind import Left
 from deltacompact.iceberg_modes.rewrite.clustering import columns_to_cluster_by
 from deltacompact.iceberg_modes.rewrite.expected import expected, totals_after
 from deltacompact.iceberg_modes.rewrite.following import Follower
+from deltacompact.iceberg_modes.rewrite.laid_out import badly_laid
 from deltacompact.iceberg_modes.rewrite.options import NAME, RewriteOptions
 from deltacompact.iceberg_modes.rewrite.outputs import Job, Outputs, codec_of
 from deltacompact.iceberg_modes.rewrite.plan import FileGroup, RewritePlan, RewriteReason, plan_rewrite
@@ -58,7 +59,7 @@ def _plan(
 ) -> RewritePlan:
     codec_of(state.metadata, call.settings)  # a bad one is refused before any work
     columns_to_cluster_by(state.metadata, options.cluster_by)
-    choices: dict[str, Any] = {}
+    choices: dict[str, Any] = {} if only is not None else {"overlapping": badly_laid(state, options)}
     if options.where is not None and only is None:
         choices["wanted"] = call.table.may_match(options.where)
     if options.output_spec_id is not None:

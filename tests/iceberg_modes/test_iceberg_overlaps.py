@@ -1,0 +1,137 @@
+"""Files of healthy size that overlap are laid out anew, those that lie well stay, and a second run finds nothing."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from iceberg_lake import sorted_rows
+
+from deltacompact.catalog.iceberg import IcebergCatalog
+from deltacompact.iceberg_modes.rewrite.plan import RewriteReason
+from deltacompact.iceberg_modes.rewrite.plan_document import plan_document, plan_from_json
+from deltacompact.reports.iceberg_table import branch_contents
+
+T = "ns.t"
+SCHEMA = pa.schema([("day", pa.int64()), ("link", pa.string()), ("price", pa.float64())])
+LINK = "https://www.example.com/a/long/common/beginning/"
+ROWS = 400
+TARGET = 4_600
+"""About the bytes of so many rows."""
+OPTIONS = {"target-file-size-bytes": TARGET}
+
+
+def rows(rng, days, count=ROWS):
+    links = [f"{LINK}{number:05}" if number % 50 else None for number in rng.integers(0, 10**5, count)]
+    prices = np.where(rng.random(count) < 0.02, np.nan, rng.random(count).round(2))
+    return pa.table([pa.array(rng.integers(*days, count)), pa.array(links), pa.array(prices)], schema=SCHEMA)
+
+
+def filled(lake, of_files):
+    """A table with a file for each range of days. All have a healthy size, by OPTIONS."""
+    rng = np.random.default_rng(len(of_files))
+    lake.create(T, SCHEMA)
+    for days in of_files:
+        lake.append(T, rows(rng, days))
+    return IcebergCatalog(lake.catalog).table(T)
+
+
+def paths(lake):
+    return {entry.file.path for entry in lake.state(T).data}
+
+
+def rewrite(lake, by, **options):
+    return lake.rewrite(T, cluster_by=by, target_file_size_bytes=TARGET, **options)
+
+
+@pytest.mark.parametrize("by", ["day", "link", "price", "day,link", "link*2,price,day"])
+def test_healthy_files_over_each_other_are_parted_once(lake, by):
+    table = filled(lake, [(0, 1000 + place) for place in range(8)])
+    before = repr(sorted_rows(lake.rows(T)))
+    assert table.plan(options=OPTIONS | {"cluster-by": ""}).nothing_to_do
+    plan = table.plan(options=OPTIONS | {"cluster-by": by})
+    assert {source.reason for source in plan.inputs} == {RewriteReason.OVERLAPS}
+    assert rewrite(lake, by).files_in == 8
+    assert repr(sorted_rows(lake.rows(T))) == before
+    depth = table.advise(by)
+    assert depth.rewrite_files == 0
+    assert depth.outlooks[-1].now.mean < 1.5
+    again = rewrite(lake, by)
+    assert again.nothing_to_do == f"{len(paths(lake))} files: the right size, few deletes"
+
+
+def test_a_value_that_fills_several_files_is_chosen_no_second_time(lake):
+    filled(lake, [(5, 6)] * 6)
+    for number in range(3):
+        lake.append(T, rows(np.random.default_rng(number), (5, 6)))
+    assert rewrite(lake, "day").nothing_to_do  # no cut by day would part them
+    assert rewrite(lake, "day,price").files_in == 9
+    assert rewrite(lake, "day,price").nothing_to_do
+
+
+def test_what_arrives_in_the_order_of_days_never_touches_what_is_there(lake):
+    filled(lake, [(day, day + 10) for day in range(0, 80, 10)])
+    assert rewrite(lake, "day").nothing_to_do
+    base = paths(lake)
+    for days in ((80, 95), (85, 100)):
+        lake.append(T, rows(np.random.default_rng(0), days))
+    assert rewrite(lake, "day").files_in == 2
+    assert base < paths(lake)
+
+
+def test_a_large_base_waits_until_as_much_has_come(lake):
+    filled(lake, [(0, 1000)] * 6)
+    rewrite(lake, "day")
+    base = paths(lake)
+    for _ in range(2):
+        lake.append(T, rows(np.random.default_rng(1), (0, 1000)))
+        result = rewrite(lake, "day")
+    assert result.files_in == 2
+    assert base < paths(lake)
+    while not result.files_in > 4:
+        lake.append(T, rows(np.random.default_rng(1), (0, 1000)))
+        result = rewrite(lake, "day")
+    assert not base & paths(lake)
+    assert rewrite(lake, "day").nothing_to_do
+
+
+def test_a_bound_on_what_is_written(lake):
+    filled(lake, [(0, 1000)] * 2)
+    rewrite(lake, "day")
+    for _ in range(2):
+        lake.append(T, rows(np.random.default_rng(1), (0, 1000)))
+    assert rewrite(lake, "day", write_amplification_max=1.5).files_in == 2
+    assert rewrite(lake, "day", write_amplification_max=1).nothing_to_do
+
+
+def test_other_columns_are_another_layout(lake):
+    filled(lake, [(0, 1000)] * 6)
+    rewrite(lake, "day")
+    assert rewrite(lake, "link").files_in > 3
+    assert rewrite(lake, "link").nothing_to_do
+
+
+def test_show_has_the_depth_of_a_clustered_table(lake):
+    table = filled(lake, [(0, 1000)] * 3)
+    assert branch_contents(lake.state(T)).depth == {}
+    with lake.catalog.load_table(T).transaction() as change:
+        change.set_properties({"deltacompact.cluster-by": "day*2,price"})
+    depth = branch_contents(lake.state(T)).depth
+    assert depth["day"] == pytest.approx(3, abs=0.1)
+    assert "  depth: day 3.0, price 3.0, together " in str(table)
+    table.compact(options=OPTIONS)
+    assert branch_contents(lake.state(T)).depth["day"] < 1.6
+    with lake.catalog.load_table(T).transaction() as change:
+        change.set_properties({"deltacompact.cluster-by": "nobody"})
+    assert branch_contents(lake.state(T)).depth == {}
+
+
+def test_a_plan_document_has_the_reason(lake):
+    table = filled(lake, [(0, 1000)] * 3)
+    plan = table.plan(options=OPTIONS | {"cluster-by": "day"})
+    document = json.dumps(plan_document(plan))
+    assert '"overlaps"' in document
+    assert "write_amplification_max" not in document
+    assert plan_from_json(document, lake.state(T)).inputs == plan.inputs
