@@ -37,6 +37,7 @@ if TYPE_CHECKING:  # imported when they are used: `show` must not wait for them
     from deltacompact.delta_streams.log.state import StreamState
     from deltacompact.delta_streams.scan import Selection
     from deltacompact.delta_streams.versions import VersionInfo
+    from deltacompact.layout.advice import Advice
     from deltacompact.maintenance.check import CheckResult
     from deltacompact.maintenance.drop import DropResult
     from deltacompact.maintenance.vacuum.vacuum import VacuumResult
@@ -306,6 +307,16 @@ class DeltaStreamTable:
         from deltacompact.delta_streams.scan import export_table
 
         return export_table(self._catalog, self._table_id, target, partition, version, as_of)
+
+    def advise(self, columns: str | Sequence[str] | None = None, partition: Values = None) -> Advice:
+        """How files lie by some columns, or by the primary keys: how many of them hold a value. Reads their footers.
+
+        Raises InputError for a column that no file has, that lies in a struct, or has no order.
+        """
+        from deltacompact.delta_streams.advising import advice_of_streams
+
+        chosen = None if partition is None else self._catalog.partition(self._table_id, partition)
+        return advice_of_streams(self._catalog, self._table_id, columns, chosen)
 
     def dataset(self, partition: Values = None, **selection: Unpack[Selection]) -> ds.Dataset:
         """The live rows as a pyarrow Dataset, read at each scan: who scans it hands down columns and filters.

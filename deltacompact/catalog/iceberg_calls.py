@@ -35,7 +35,6 @@ if TYPE_CHECKING:  # a mode is imported when it is run: `show` must not wait for
     from deltacompact.iceberg.comparison import Comparison
     from deltacompact.iceberg.history import SnapshotMade
     from deltacompact.iceberg.table.content_files import Entry
-    from deltacompact.iceberg_modes.advising import Advice
     from deltacompact.iceberg_modes.convert.plan import ConvertPlan
     from deltacompact.iceberg_modes.convert.result import ConvertResult
     from deltacompact.iceberg_modes.driver import ModeRun
@@ -48,6 +47,7 @@ if TYPE_CHECKING:  # a mode is imported when it is run: `show` must not wait for
     from deltacompact.iceberg_modes.upsert.plan import UpsertPlan
     from deltacompact.iceberg_modes.upsert.result import UpsertResult
     from deltacompact.iceberg_modes.watching import WatchedBranch
+    from deltacompact.layout.advice import Advice
 
 
 class IcebergSelection(TypedDict, total=False):
@@ -137,7 +137,8 @@ class IcebergCalls:
     ) -> Advice:
         """What clustering a branch would bring and cost: see `IcebergCatalogTable.advise`."""
         from deltacompact.executors.choose import foresee, lane_for
-        from deltacompact.iceberg_modes.advising import READS, Adviser, columns_of
+        from deltacompact.iceberg_modes.advising import Adviser, columns_of
+        from deltacompact.layout.advice import READS
 
         table, settings = self._table(table_id), settings or Settings()
         by = columns_of(table.metadata.properties, columns)

@@ -31,10 +31,10 @@ if TYPE_CHECKING:  # imported when they are used: `show` must not wait for them
     from deltacompact.change_feed.difference import Difference
     from deltacompact.change_feed.request import Asked
     from deltacompact.iceberg.history import SnapshotMade
-    from deltacompact.iceberg_modes.advising import Advice
     from deltacompact.iceberg_modes.maintain.maintain import MaintainResult
     from deltacompact.iceberg_modes.plan import ModePlan
     from deltacompact.iceberg_modes.result import ModeResult
+    from deltacompact.layout.advice import Advice
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from deltacompact.base.errors import InputError
 from deltacompact.cli.answers import answer
-from deltacompact.cli.arguments import any_catalog_argument, json_option, table_argument
-from deltacompact.cli.sections import WithSections, iceberg_option
+from deltacompact.cli.arguments import (
+    PARTITION_HELP,
+    any_catalog_argument,
+    json_option,
+    one_partition,
+    table_argument,
+)
+from deltacompact.cli.sections import (
+    WithSections,
+    delta_stream_option,
+    iceberg_option,
+    refuse_delta_stream_options,
+    refuse_iceberg_options,
+)
 
 if TYPE_CHECKING:
     from deltacompact.catalog.delta_streams import DeltaStreamCatalog
     from deltacompact.catalog.iceberg import IcebergCatalog
-    from deltacompact.iceberg_modes.advising import Advice
+    from deltacompact.layout.advice import Advice
 
 
 @click.command(cls=WithSections)
@@ -25,9 +37,13 @@ if TYPE_CHECKING:
     "--columns",
     metavar="NAME[*WEIGHT],…",
     help="Up to four columns, each with how often it is asked for: day*3,customer. Default: those by which the table "
-    "is clustered; else the depth of all columns.",
+    "is clustered, else the depth of all columns; of delta streams, the primary keys.",
 )
-@click.option(
+@click.option("--plot", metavar="FILE.svg", help="Draw the boxes of the files, and the depth by column.")
+@json_option
+@delta_stream_option("--partition", multiple=True, metavar="NAME=VALUE", help=PARTITION_HELP)
+@iceberg_option("--branch", metavar="NAME", default="main", show_default=True, help="The branch.")
+@iceberg_option(
     "--reads",
     type=click.IntRange(min=1),
     default=100,
@@ -35,26 +51,24 @@ if TYPE_CHECKING:
     metavar="N",
     help="So many reads are to pay for the work.",
 )
-@click.option("--usd-per-core-hour", type=click.FloatRange(min=0), metavar="USD", help="Say what it costs, too.")
-@click.option("--plot", metavar="FILE.svg", help="Draw the boxes of the files, and the depth by column.")
-@json_option
-@iceberg_option("--branch", metavar="NAME", default="main", show_default=True, help="The branch.")
+@iceberg_option("--usd-per-core-hour", type=click.FloatRange(min=0), metavar="USD", help="Say what it costs, too.")
 def advise(
     catalog: DeltaStreamCatalog | IcebergCatalog,
     table: str,
     columns: str | None,
-    reads: int,
-    usd_per_core_hour: float | None,
     plot: str | None,
     as_json: bool,
+    partition: Sequence[str],
     branch: str,
+    reads: int,
+    usd_per_core_hour: float | None,
 ) -> None:
     """Say whether it is worth to cluster a table by some columns. Writes nothing.
 
     Depth is how many files hold a value. From the bounds of all files, and a look into some of them, it says which
     share of files and row groups a reader opens for a value, and for a range of a twentieth of the values, by each
     column and by all together; what that would be if files were clustered; what this would take; and after how many
-    reads it has paid.
+    reads it has paid. Of a delta stream it says how files lie by now, from their footers.
 
     \b
     deltacompact advise iceberg://prod db.orders --columns day*3,customer --plot boxes.svg
@@ -62,9 +76,12 @@ def advise(
     from deltacompact.catalog.opening import is_iceberg_catalog
     from deltacompact.reports.advice import advice_lines
 
-    if not is_iceberg_catalog(catalog):
-        raise InputError("advise takes an Iceberg catalog (iceberg://NAME): rows of delta streams are not clustered")
-    found = catalog.table(table).advise(columns, branch, reads=reads)
+    if is_iceberg_catalog(catalog):
+        refuse_delta_stream_options()
+        found = catalog.table(table).advise(columns, branch, reads=reads)
+    else:
+        refuse_iceberg_options()
+        found = catalog.table(table).advise(columns, one_partition(catalog, table, partition))
     if plot and found.boxes is not None:
         from deltacompact.cli.plots import draw_boxes
 

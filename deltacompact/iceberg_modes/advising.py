@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -30,11 +30,11 @@ from deltacompact.iceberg.looks import Look, looks_into, spread
 from deltacompact.iceberg.table.column_bounds import has_order
 from deltacompact.iceberg.table.content_files import Entry
 from deltacompact.iceberg.table.table_state import Scope, TableState, scope_of
-from deltacompact.iceberg_modes.expected import Expected
 from deltacompact.iceberg_modes.rewrite.expected import expected
 from deltacompact.iceberg_modes.rewrite.laid_out import overlapping_in
 from deltacompact.iceberg_modes.rewrite.options import CLUSTER_PROPERTY, rewrite_options
 from deltacompact.iceberg_modes.rewrite.plan import RewritePlan, expected_output_files, plan_rewrite
+from deltacompact.layout.advice import READS, Advice, Outlook
 from deltacompact.layout.boxes import Boxes
 from deltacompact.layout.cluster_by import ClusterColumn, cluster_columns
 from deltacompact.layout.depth import LayoutDepth, depth_of
@@ -43,52 +43,11 @@ from deltacompact.planning.plan import Capacity
 from deltacompact.planning.work import FIRST_RATES
 from deltacompact.storage.objects import ObjectStore
 
-READS = 100
-"""How many reads the work is to pay for, where nobody says it."""
 FILE_S = 0.09
 """Seconds that a reader waits for each file that it opens: three round trips of 30 ms."""
 PARTITIONS_SAMPLED = 4
 """Of so many partitions, the largest ones, rows are looked at."""
 COLUMNS_SHOWN = 16
-
-
-@dataclass(frozen=True, slots=True)
-class Outlook:
-    """The depth of a column, or of all together, and what it would be if files were clustered."""
-
-    now: LayoutDepth
-    clustered: LayoutDepth | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Advice:
-    """What clustering a branch would bring and cost. `outlooks`: each column, and where there are several, all of them.
-
-    rewrite_files, rewrite_bytes    what overlaps, and would be written anew
-    saved_s                         core-seconds that a read takes less; None: no columns were named
-    pays_after                      so many reads pay for the work; None: it never does
-    worth_it                        whether that is no more than `reads`
-    boxes                           of the files: for those who draw them
-    """
-
-    table_id: str
-    columns: tuple[str, ...]
-    partitions: int
-    files: int
-    bytes: int
-    outlooks: tuple[Outlook, ...]
-    reads: int
-    rewrite_files: int = 0
-    rewrite_bytes: int = 0
-    expected: Expected | None = None
-    saved_s: float | None = None
-    pays_after: int | None = None
-    notes: tuple[str, ...] = ()
-    boxes: Boxes | None = field(default=None, repr=False, compare=False)
-
-    @property
-    def worth_it(self) -> bool:
-        return self.pays_after is not None and self.pays_after <= self.reads
 
 
 def columns_of(properties: Mapping[str, str], chosen: str | Sequence[str] | None) -> tuple[ClusterColumn, ...]:

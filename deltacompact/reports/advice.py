@@ -18,7 +18,7 @@ from deltacompact.base.wording import counted
 from deltacompact.reports.words import size
 
 if TYPE_CHECKING:
-    from deltacompact.iceberg_modes.advising import Advice, Outlook
+    from deltacompact.layout.advice import Advice, Outlook
     from deltacompact.layout.depth import LayoutDepth
 
 
@@ -53,7 +53,7 @@ def _name(depth: LayoutDepth) -> str:
 
 def _verdict(advice: Advice, usd_per_core_hour: float | None) -> Iterator[str]:
     if advice.expected is None:
-        if advice.files:
+        if advice.files and advice.can_cluster:
             yield "name columns to hear what clustering by them would bring: --columns day,customer"
         return
     if not advice.rewrite_files:
