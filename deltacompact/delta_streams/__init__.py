@@ -14,7 +14,7 @@ versions      list them, go back, take out one delta            taking_out      
 retained      their states, and those of a moment
 file_lists    what other engines read                           idle_streams     which have nothing to compact
 history       what made each version
-sizes         what lies in a stream, and what waits
+sizes         what lies in a stream, and what waits             advising         how its files lie by some columns
 
 Users call catalog/delta_streams.py; what nothing reaches goes with maintenance/vacuum.
 """

@@ -14,4 +14,5 @@ plan_envelope    what plans have in common as JSON
 expected         how long a plan is expected to take
 result, words    what all results count, and say
 watching         counts and sizes of a branch, for triggers
+advising         how files lie by some columns, what clustering by them would bring, and cost
 """
