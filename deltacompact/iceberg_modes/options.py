@@ -26,6 +26,7 @@ from deltacompact.base.model import Direction, SortKey
 from deltacompact.base.spans import span_s
 from deltacompact.base.wording import unknown_option
 from deltacompact.layout.cluster_by import ClusterColumn, cluster_columns
+from deltacompact.layout.sort_order import sort_items
 
 Options = TypeVar("Options")
 
@@ -257,8 +258,18 @@ class ClusterColumns(Kind):
         return tuple(ClusterColumn(**column) for column in value)
 
 
+@dataclass(frozen=True, slots=True)
+class SortOrder(Kind):
+    """A sort order as Spark's procedure has it."""
+
+    def read(self, name: str, value: Any) -> str:
+        text = expect.text(f"option {name}", value)
+        sort_items(f"option {name}", text)
+        return text
+
+
 WHOLE, WHOLE_OR_ZERO, FLAG, SHARE, TEXT = Whole(), Whole(0), Flag(), Share(), Text()
-CLUSTER_COLUMNS, FACTOR = ClusterColumns(), Factor()
+CLUSTER_COLUMNS, FACTOR, SORT_ORDER = ClusterColumns(), Factor(), SortOrder()
 _DIRECTIONS = {"asc": Direction.ASCENDING, "desc": Direction.DESCENDING}
 
 

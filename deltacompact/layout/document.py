@@ -1,9 +1,10 @@
-"""A split tree as JSON, and back: about 100 bytes a cell, with the exact values at which columns are cut.
+"""A split tree or the ranges of a sort order as JSON, and back: about 100 bytes a cell, with the exact values of cuts.
 
     {"format": 1, "kind": "split tree", "sha256": "5c5c…",
-     "tree": {"table": "8e…", "types": "/////7gA…",                                      Arrow's names and types
-              "columns": [{"name": "day", "nulls": "first", "cuts": [20458, 20459]},     days since 1970
-                          {"name": "customer", "nulls": "first", "cuts": ["m"]}],
+     "tree": {"table": "8e…",
+              "columns": [{"name": "day", "nulls": "first",
+                           "type": "/////7gA…", "cuts": [20458, 20459]},                 Arrow's type; days since 1970
+                          {"name": "customer", "nulls": "first", "type": "/////4AA…", "cuts": ["m"]}],
               "splits": [[0, 1, 1, -3], [1, 0, -1, -2]],                                 column, cut, left, right
               "leaves": [[2, 1], [1, 1]]}}                                               cells, files
 
@@ -15,66 +16,92 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 
 from deltacompact.base.errors import InputError
+from deltacompact.layout.ranges import ColumnKey, CurveKey, Key, RangeCuts
+from deltacompact.layout.sort_order import Curve
 from deltacompact.layout.split_tree import CutColumn, Leaf, Split, SplitTree
 from deltacompact.storage.checksummed import is_whole, with_checksum
 
 TREE_FORMAT = 1
-KIND = "split tree"
+TREE, RANGES = "split tree", "sort ranges"
+_BODY = {TREE: "tree", RANGES: "ranges"}
+
+Layout = SplitTree | RangeCuts
+"""Of each row, to which cell it goes; and of cells, to which file."""
 
 
-def tree_document(tree: SplitTree, table: str) -> dict[str, Any]:
-    """The document of a tree, which is for the table of this identity alone."""
-    types = pa.schema([pa.field(column.name, column.cuts.type) for column in tree.columns])
-    columns = [
-        {
-            "name": column.name,
-            "nulls": "first" if column.nulls_first else "last",
-            "cuts": [_stored(value) for value in _storage(column.cuts)],
-        }
-        for column in tree.columns
-    ]
-    body = {
-        "table": table,
-        "types": base64.b64encode(types.serialize()).decode(),
-        "columns": columns,
-        "splits": [[split.column, split.cut, split.left, split.right] for split in tree.splits],
-        "leaves": [[leaf.cells, leaf.files] for leaf in tree.leaves],
-    }
-    return with_checksum("tree", body, format=TREE_FORMAT, kind=KIND)
+def layout_document(layout: Layout, table: str) -> dict[str, Any]:
+    """The document of a tree or of ranges, which are for the table of this identity alone."""
+    body: dict[str, Any] = {"table": table, "leaves": [[leaf.cells, leaf.files] for leaf in layout.leaves]}
+    if isinstance(layout, SplitTree):
+        splits = [[split.column, split.cut, split.left, split.right] for split in layout.splits]
+        body |= {"columns": list(map(_column, layout.columns)), "splits": splits}
+        return with_checksum("tree", body, format=TREE_FORMAT, kind=TREE)
+    body |= {"keys": list(map(_key, layout.keys)), "cuts": list(map(_values, layout.cuts))}
+    return with_checksum("ranges", body, format=TREE_FORMAT, kind=RANGES)
 
 
-def tree_from_json(text: str | bytes, table: str) -> SplitTree:
-    """The tree of a document. Raises InputError if it is none, is damaged, or is of another table."""
+def layout_from_json(text: str | bytes, table: str) -> Layout:
+    """The tree or ranges of a document. Raises InputError if it is none, is damaged, or is of another table."""
     try:
         document = json.loads(text)
     except ValueError:
-        raise InputError("this is not a split tree: it is not JSON") from None
-    if not isinstance(document, dict) or document.get("kind") != KIND:
-        raise InputError("this is not a split tree")
-    if document.get("format") != TREE_FORMAT:
-        raise InputError(f"the tree has format {document.get('format')!r}, not {TREE_FORMAT}: update deltacompact")
-    if not is_whole(document, "tree"):
-        raise InputError("the split tree is damaged: its SHA-256 differs")
-    body = document["tree"]
+        raise InputError("this is no split tree: it is not JSON") from None
+    if not isinstance(document, dict) or document.get("kind") not in (TREE, RANGES):
+        raise InputError("this is no split tree")
+    kind, found = document["kind"], document.get("format")
+    if found != TREE_FORMAT:
+        raise InputError(f"the {kind} has format {found!r}, not {TREE_FORMAT}: update deltacompact")
+    if not is_whole(document, _BODY[kind]):
+        raise InputError(f"the {kind} is damaged: its SHA-256 differs")
+    body = document[_BODY[kind]]
     if body["table"] != table:
-        raise InputError(f"the split tree is of table {body['table']}, and not of {table}")
-    types = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(body["types"])))
-    columns = tuple(
-        CutColumn(one["name"], _array(one["cuts"], field.type), one["nulls"] == "first")
-        for one, field in zip(body["columns"], types, strict=True)
-    )
-    splits = tuple(Split(*split) for split in body["splits"])
-    return SplitTree(columns, splits, tuple(Leaf(*leaf) for leaf in body["leaves"]))
+        raise InputError(f"the {kind} is of table {body['table']}, and not of {table}")
+    leaves = tuple(Leaf(*leaf) for leaf in body["leaves"])
+    if kind == TREE:
+        return SplitTree(tuple(map(_column_of, body["columns"])), tuple(Split(*one) for one in body["splits"]), leaves)
+    return RangeCuts(tuple(map(_key_of, body["keys"])), tuple(map(_values_of, body["cuts"])), leaves)
+
+
+def _column(column: CutColumn) -> dict[str, Any]:
+    return {"name": column.name, "nulls": "first" if column.nulls_first else "last"} | _values(column.cuts)
+
+
+def _column_of(stored: Mapping[str, Any]) -> CutColumn:
+    return CutColumn(stored["name"], _values_of(stored), stored["nulls"] == "first")
+
+
+def _key(key: Key) -> dict[str, Any]:
+    way = {"descending": key.descending, "nulls": "first" if key.nulls_first else "last"}
+    if isinstance(key, ColumnKey):
+        return {"name": key.name} | way
+    return {"curve": key.curve.value, "columns": list(map(_column, key.columns))} | way
+
+
+def _key_of(stored: Mapping[str, Any]) -> Key:
+    way = stored["descending"], stored["nulls"] == "first"
+    if "name" in stored:
+        return ColumnKey(stored["name"], *way)
+    return CurveKey(Curve(stored["curve"]), tuple(map(_column_of, stored["columns"])), *way)
 
 
 # Values
+
+
+def _values(values: pa.Array) -> dict[str, Any]:
+    type_ = pa.schema([pa.field("", values.type)]).serialize()
+    return {"type": base64.b64encode(type_).decode(), "cuts": [_stored(value) for value in _storage(values)]}
+
+
+def _values_of(stored: Mapping[str, Any]) -> pa.Array:
+    types = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(stored["type"])))
+    return _array(stored["cuts"], types.field(0).type)
 
 
 def _storage(values: pa.Array) -> list[Any]:

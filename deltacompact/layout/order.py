@@ -11,8 +11,9 @@ that were cut.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,7 @@ from deltacompact.base.errors import InputError
 Ordered: TypeAlias = "npt.NDArray[Any] | pa.LargeBinaryArray"
 """Values without nulls, in NumPy's order or in Arrow's order of bytes."""
 Numbers = npt.NDArray[np.int64]
+Side: TypeAlias = Literal["left", "right"]
 _HEAD = 8
 """Bytes of a string that are compared as one number."""
 
@@ -93,12 +95,21 @@ def dense_ranks(values: Ordered) -> tuple[Numbers, Numbers]:
 
 def not_above(cuts: Ordered, values: Ordered) -> Numbers:
     """Of each value, how many of the cuts, which are sorted, are not greater."""
+    return _counted(cuts, values, "right")
+
+
+def below(cuts: Ordered, values: Ordered) -> Numbers:
+    """Of each value, how many of the cuts, which are sorted, are smaller."""
+    return _counted(cuts, values, "left")
+
+
+def _counted(cuts: Ordered, values: Ordered, side: Side) -> Numbers:
     if isinstance(cuts, np.ndarray):
-        return np.searchsorted(cuts, values, side="right").astype(np.int64)
-    return _not_above_in_bytes(cuts, values)
+        return np.searchsorted(cuts, values, side=side).astype(np.int64)
+    return _counted_in_bytes(cuts, values, side)
 
 
-def _not_above_in_bytes(cuts: pa.LargeBinaryArray, values: pa.LargeBinaryArray) -> Numbers:
+def _counted_in_bytes(cuts: pa.LargeBinaryArray, values: pa.LargeBinaryArray, side: Side) -> Numbers:
     """Eight bytes behind what all cuts begin with decide nearly always. Where they are those of a cut, all bytes do."""
     if not len(cuts) or not len(values):
         return np.zeros(len(values), np.int64)
@@ -112,16 +123,18 @@ def _not_above_in_bytes(cuts: pa.LargeBinaryArray, values: pa.LargeBinaryArray) 
         others = ~np.asarray(pc.starts_with(values, pattern=begin.as_py()))
         beyond = np.where(np.asarray(pc.greater(values, begin)), len(cuts), 0)
         low, high = np.where(others, beyond, low), np.where(others, beyond, high)
-    return _bisected(cuts, values, low, high)
+    return _bisected(cuts, values, low, high, pc.less_equal if side == "right" else pc.less)
 
 
-def _bisected(cuts: pa.LargeBinaryArray, values: pa.LargeBinaryArray, low: Numbers, high: Numbers) -> Numbers:
+def _bisected(
+    cuts: pa.LargeBinaryArray, values: pa.LargeBinaryArray, low: Numbers, high: Numbers, counts: Callable[..., Any]
+) -> Numbers:
     """The numbers between `low` and `high`, found by halving: one comparison of all open values in each step."""
     while len(asked := np.flatnonzero(low < high)):
         middle = (low[asked] + high[asked]) // 2
-        not_greater = np.asarray(pc.less_equal(cuts.take(pa.array(middle)), values.take(pa.array(asked))))
-        low[asked] = np.where(not_greater, middle + 1, low[asked])
-        high[asked] = np.where(not_greater, high[asked], middle)
+        counted = np.asarray(counts(cuts.take(pa.array(middle)), values.take(pa.array(asked))))
+        low[asked] = np.where(counted, middle + 1, low[asked])
+        high[asked] = np.where(counted, high[asked], middle)
     return low
 
 

@@ -41,10 +41,10 @@ class CutColumn:
         found = np.zeros(len(values.is_null), np.int64)
         if not self.nulls_first:
             found[values.is_null] = len(self.cuts)
-        found[~values.is_null] = not_above(values_of(self._as(column.type)).of, values.of)
+        found[~values.is_null] = not_above(values_of(self.as_type(column.type)).of, values.of)
         return found
 
-    def _as(self, type_: pa.DataType) -> pa.Array:
+    def as_type(self, type_: pa.DataType) -> pa.Array:
         """The cuts in the type that the column has by now: it may have been widened."""
         if self.cuts.type == type_:
             return self.cuts

@@ -18,10 +18,12 @@ from deltacompact.base.settings import Settings
 from deltacompact.iceberg.boxes import boxes_of_files
 from deltacompact.iceberg.marks.finding import Sizes
 from deltacompact.iceberg_modes.journal.journal import FOLDER
+from deltacompact.iceberg_modes.rewrite import clustering
 from deltacompact.iceberg_modes.rewrite.options import rewrite_options
 from deltacompact.iceberg_modes.rewrite.plan_document import plan_document, plan_from_json
 from deltacompact.layout.cluster_by import ClusterColumn
-from deltacompact.layout.document import tree_from_json
+from deltacompact.layout.document import layout_from_json
+from deltacompact.layout.split_tree import Leaf, SplitTree
 
 T = "ns.t"
 SMALL_GROUPS = Settings(executor="local", local_threads=1, row_group_rows=100)
@@ -68,7 +70,9 @@ def trees(lake, found):
         store = lake.store(T)
         for stat in store.list(FOLDER):
             if "/tree-" in stat.path:
-                found[stat.path.rpartition("/")[2]] = tree_from_json(store.get(stat.path), lake.state(T).metadata.uuid)
+                found[stat.path.rpartition("/")[2]] = layout_from_json(
+                    store.get(stat.path), lake.state(T).metadata.uuid
+                )
 
     return collect
 
@@ -238,15 +242,13 @@ def test_bad_columns_are_refused_before_any_work(lake, cluster_by, why):
 
 def test_a_tree_that_lies_by_the_plan_counts(lake, monkeypatch):
     """Put if absent: a task that routes once more routes as the first one did."""
-    from deltacompact.iceberg_modes.rewrite import clustering
-
     rows, found = table_of(lake), {}
     stored = clustering.Clusterer._stored
 
     def twice(self, share, planted):
         first = stored(self, share, planted)
-        other = clustering.Planted(type(planted.tree)((), (), (type(planted.tree.leaves[0])(1),)), 0.0)
-        assert len(stored(self, share, other).tree.leaves) == len(first.tree.leaves) > 1
+        other = clustering.Planted(SplitTree((), (), (Leaf(1),)), 0.0)
+        assert len(stored(self, share, other).layout.leaves) == len(first.layout.leaves) > 1
         return first
 
     monkeypatch.setattr(clustering.Clusterer, "_stored", twice)

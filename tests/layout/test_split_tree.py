@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import struct
 
 import numpy as np
@@ -12,57 +11,14 @@ import pyarrow as pa
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from value_columns import TYPES, array_of, comparable
 
 from deltacompact.base.errors import InputError
 from deltacompact.layout.cluster_by import ClusterColumn, cluster_columns
-from deltacompact.layout.document import tree_document, tree_from_json
+from deltacompact.layout.document import layout_document, layout_from_json
 from deltacompact.layout.growing import grow
 from deltacompact.layout.order import has_order
 from deltacompact.layout.split_tree import Leaf, SplitTree
-
-LONG = "https://www.example.com/"
-WORDS = st.one_of(st.text(max_size=12), st.builds(LONG.__add__, st.text("ab\0é\U0001f600", max_size=10)))
-FLOATS = st.one_of(st.floats(width=32), st.sampled_from([0.0, -0.0, math.nan, -math.inf, math.inf]))
-INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
-NEAR = st.integers(-3, 3)
-TYPES = {
-    pa.bool_(): st.booleans(),
-    pa.int32(): NEAR,
-    pa.int64(): st.one_of(NEAR, INT64),
-    pa.uint64(): st.integers(0, (1 << 64) - 1),
-    pa.float32(): FLOATS,
-    pa.float64(): FLOATS,
-    pa.date32(): st.integers(-(1 << 31), (1 << 31) - 1),
-    pa.time64("us"): st.integers(0, 86_399_999_999),
-    pa.timestamp("s"): st.one_of(NEAR, INT64),
-    pa.timestamp("us", "UTC"): st.one_of(NEAR, INT64),
-    pa.timestamp("ns", "Europe/Berlin"): st.one_of(NEAR, INT64),
-    pa.decimal128(9, 2): st.decimals(-9_999_999, 9_999_999, places=2),
-    pa.decimal128(38, 0): st.integers(-(10**38) + 1, 10**38 - 1),
-    pa.string(): WORDS,
-    pa.large_string(): WORDS,
-    pa.binary(): st.one_of(st.binary(max_size=12), st.builds(b"12345678".__add__, st.binary(max_size=9))),
-    pa.binary(16): st.one_of(st.binary(min_size=16, max_size=16), st.sampled_from([b"\0" * 16, b"\0" * 15 + b"\1"])),
-}
-
-
-def array_of(type_, values):
-    if pa.types.is_temporal(type_):
-        return pa.array(values, pa.int32() if type_ == pa.date32() else pa.int64()).cast(type_)
-    return pa.array(values, type_)
-
-
-def comparable(column):
-    """The values in Python's order: (1, value), or None."""
-    type_ = column.type
-    if pa.types.is_temporal(type_):
-        column = column.cast(pa.int32() if type_ == pa.date32() else pa.int64())
-    found = []
-    for value in column.to_pylist():
-        if isinstance(value, float):
-            value = (1, 0.0) if math.isnan(value) else (0, value)
-        found.append(value.encode() if isinstance(value, str) else value)
-    return found
 
 
 @st.composite
@@ -162,8 +118,8 @@ def test_a_tree_with_two_cells_exchanged_fails_that_test(case):
 @given(trees())
 def test_a_tree_is_read_back_from_its_document(case):
     tree, rows = case
-    text = json.dumps(tree_document(tree, "table 8e"))
-    again = tree_from_json(text, "table 8e")
+    text = json.dumps(layout_document(tree, "table 8e"))
+    again = layout_from_json(text, "table 8e")
     assert dataclasses.replace(again, columns=()) == dataclasses.replace(tree, columns=())
     for mine, other in zip(tree.columns, again.columns, strict=True):
         assert (mine.name, mine.nulls_first, mine.cuts.type) == (other.name, other.nulls_first, other.cuts.type)
@@ -200,7 +156,7 @@ def test_leaves_are_as_many_files_of_about_one_size():
     tree = grow(sample, [ClusterColumn(name) for name in "abc"], np.ones(sample.num_rows), 100, 8)
     assert tree.leaves == (Leaf(8),) * 100
     assert in_files(tree, rows).min() > 400 and in_files(tree, rows).max() < 600
-    assert len(json.dumps(tree_document(tree, "t"))) < 100 * tree.cells
+    assert len(json.dumps(layout_document(tree, "t"))) < 100 * tree.cells
 
 
 def test_leaves_are_weighed_by_bytes_and_columns_by_weights():
@@ -233,16 +189,16 @@ def test_a_tree_of_other_columns_or_another_table_is_refused():
     with pytest.raises(InputError, match="'a' as int64, and the rows have it as string: the tree is of another schema"):
         tree.cells_of(pa.table({"a": ["1"]}))
     assert tree.cells_of(pa.table({"a": pa.array([1, 4], pa.int32())})).tolist() == [0, 1]
-    text = json.dumps(tree_document(tree, "one"))
+    text = json.dumps(layout_document(tree, "one"))
     for bad, why in (
         ("{", "not JSON"),
-        ("{}", "is not a split tree"),
+        ("{}", "is no split tree"),
         (text.replace('"format": 1', '"format": 2'), "format 2, not 1: update"),
         (text.replace("[1, 1]", "[2, 1]"), "damaged"),
         (text, "of table one, and not of two"),
     ):
         with pytest.raises(InputError, match=why):
-            tree_from_json(bad, "two")
+            layout_from_json(bad, "two")
 
 
 def test_types_without_an_order_are_known():

@@ -48,6 +48,16 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
+class SortField:
+    """A field of one of the table's sort orders. `transform` is Iceberg's own text of it."""
+
+    source_id: int
+    transform: str
+    descending: bool
+    nulls_first: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Ref:
     """A branch or a tag, with its retention, which a commit carries on."""
 
@@ -113,6 +123,9 @@ class TableMetadata:
     """The metadata files before this one, as far as the table remembers them. The last is the one before."""
     last_updated_ms: int = 0
     """When the table was changed last, by the clock of whoever did it."""
+    sort_orders: Mapping[int, tuple[SortField, ...]] = field(default_factory=dict, hash=False)
+    sort_order_id: int = 0
+    """The order in which writers are asked to write. 0: none."""
 
     def branch(self, name: str) -> Snapshot | None:
         """The head of a branch; None: the table has no snapshot yet. Raises for an unknown branch, and for a tag."""

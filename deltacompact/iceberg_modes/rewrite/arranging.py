@@ -1,16 +1,17 @@
-"""Task: an output with the rows of one leaf of a split tree, in the order of its cells.
+"""Task: an output with the rows of one leaf, in the order of its cells, or of its keys where rows are sorted.
 
     part 0    cells 0 to 2: the blocks of all runs are joined, and sorted by cell       one part at a time
     part 1    cell 3: the blocks are written as they come                               one block at a time
+    sorted    the blocks of any part are joined, and sorted by the keys
 
 So a file takes no more memory than a part of it. Rows of a partition that makes one small file are read where they are:
-the task grows a tree of its own, and nothing is written twice.
+the task has a layout of its own, and nothing is written twice.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,11 +22,12 @@ from deltacompact.base.errors import CorruptionError
 from deltacompact.base.limits import Limits
 from deltacompact.base.model import DataFile
 from deltacompact.base.numbers import UNNUMBERED
+from deltacompact.iceberg_modes.rewrite.arrangement import Arrangement, SortBy
 from deltacompact.iceberg_modes.rewrite.live_slices import LiveSlices, live_tables
 from deltacompact.iceberg_modes.rewrite.planting import SAMPLE_ROWS
 from deltacompact.iceberg_modes.rewrite.routing import Block, read_blocks
-from deltacompact.layout.cluster_by import ClusterColumn
-from deltacompact.layout.growing import grow
+from deltacompact.layout.order import Numbers
+from deltacompact.layout.ranges import Key, RangeCuts
 from deltacompact.steps.materialize import DECODED_AHEAD, Materialized
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import prefetch, writing
@@ -60,15 +62,16 @@ class Unrouted:
     """Live rows where they are, which make one file."""
 
     live: LiveSlices
-    by: tuple[ClusterColumn, ...]
     cells: int
 
 
 @dataclass(frozen=True, slots=True)
 class ArrangeTask:
-    """Writes one output of so many rows."""
+    """Writes one output of so many rows. `keys`: by which routed rows are sorted, if they are."""
 
     source: Routed | Unrouted
+    by: Arrangement
+    keys: tuple[Key, ...]
     rows: int
     columns: pa.Schema
     options: WriteOptions
@@ -78,7 +81,7 @@ class ArrangeTask:
 def arrange(store: ObjectStore, task: ArrangeTask, paths: Callable[[], str]) -> Materialized:
     """Write the rows to a new path. Raises CorruptionError if they are more or fewer than they should be."""
     path, source = paths(), task.source
-    made = _routed(store, source) if isinstance(source, Routed) else _unrouted(store, source)
+    made = _routed(store, task, source) if isinstance(source, Routed) else _unrouted(store, task.by, source)
     with contextlib.ExitStack() as opened:
         tables = opened.enter_context(prefetch.ahead(made, DECODED_AHEAD))
         out = opened.enter_context(writing.writer(store, path, task.columns, task.options))
@@ -90,38 +93,47 @@ def arrange(store: ObjectStore, task: ArrangeTask, paths: Callable[[], str]) -> 
     return Materialized(file, 0)
 
 
-def _routed(store: ObjectStore, source: Routed) -> Generator[pa.Table]:
+def _routed(store: ObjectStore, task: ArrangeTask, source: Routed) -> Generator[pa.Table]:
     rank = 0
     for part in source.parts:
         rows = part.rows
         low, high = max(source.start - rank, 0), min(source.stop - rank, rows)
         if low < high:
-            yield from _within(_of_part(store, part), low, high)
+            yield from _within(_of_part(store, task, part), low, high)
         rank += rows
 
 
-def _of_part(store: ObjectStore, part: LeafPart) -> Iterator[pa.Table]:
+def _of_part(store: ObjectStore, task: ArrangeTask, part: LeafPart) -> Iterator[pa.Table]:
     blocks = read_blocks(store, part.blocks)
-    if part.cells == 1:
+    if part.cells == 1 and not task.keys:
         for rows, _ in blocks:
             yield rows
         return
     tables, cells = zip(*blocks, strict=True)
-    yield from _sorted(pa.concat_tables([table.replace_schema_metadata() for table in tables]), np.concatenate(cells))
+    rows = pa.concat_tables([table.replace_schema_metadata() for table in tables]).combine_chunks()
+    yield from _in_order(rows, _order(task.by, task.keys, rows, np.concatenate(cells)))
 
 
-def _unrouted(store: ObjectStore, source: Unrouted) -> Generator[pa.Table]:
-    rows = pa.concat_tables([source.live.columns.empty_table(), *live_tables(store, source.live)])
-    sample = rows.take(pa.array(np.arange(0, rows.num_rows, -(-rows.num_rows // SAMPLE_ROWS) or 1)))
-    tree = grow(sample, source.by, np.ones(sample.num_rows), 1, source.cells)
-    yield from _sorted(rows, tree.cells_of(rows))
+def _order(by: Arrangement, keys: Sequence[Key], rows: pa.Table, cells: npt.NDArray[np.integer]) -> Numbers:
+    """Rows by their keys, or by their cells: those of a cell keep their order."""
+    if isinstance(by, SortBy):
+        return by.order_of(keys, rows)
+    return np.argsort(cells, kind="stable")
 
 
-def _sorted(rows: pa.Table, cells: npt.NDArray[np.integer], rows_at_once: int = ROWS_AT_ONCE) -> Iterator[pa.Table]:
-    """The rows in the order of their cells, some at a time. Those of a cell keep their order."""
-    rows, order = rows.combine_chunks(), np.argsort(cells, kind="stable")
-    for start in range(0, len(order), rows_at_once):
-        yield rows.take(pa.array(order[start : start + rows_at_once]))
+def _unrouted(store: ObjectStore, by: Arrangement, source: Unrouted) -> Generator[pa.Table]:
+    rows = pa.concat_tables([source.live.columns.empty_table(), *live_tables(store, source.live)]).combine_chunks()
+    known = by.prepared(rows.select(by.names))
+    sample = known.take(pa.array(np.arange(0, rows.num_rows, -(-rows.num_rows // SAMPLE_ROWS) or 1)))
+    layout = by.layout(sample, np.ones(sample.num_rows), 1, source.cells)
+    keys = layout.keys if isinstance(layout, RangeCuts) else ()
+    yield from _in_order(rows, _order(by, keys, rows, layout.cells_of(known)))
+
+
+def _in_order(rows: pa.Table, order: Numbers) -> Iterator[pa.Table]:
+    """The rows in this order, some at a time."""
+    for start in range(0, len(order), ROWS_AT_ONCE):
+        yield rows.take(pa.array(order[start : start + ROWS_AT_ONCE]))
 
 
 def _within(tables: Iterator[pa.Table], low: int, high: int) -> Iterator[pa.Table]:

@@ -20,18 +20,16 @@ from itertools import accumulate
 import pyarrow as pa
 
 from deltacompact.base.limits import Limits
-from deltacompact.iceberg.boxes import ordered_column
 from deltacompact.iceberg.running import Tasks
-from deltacompact.iceberg.table.column_bounds import has_order
-from deltacompact.iceberg.table.metadata import Column, TableMetadata
+from deltacompact.iceberg.table.metadata import TableMetadata
+from deltacompact.iceberg_modes.rewrite.arrangement import Arrangement
 from deltacompact.iceberg_modes.rewrite.arranging import ArrangeTask, LeafPart, Routed, Unrouted
 from deltacompact.iceberg_modes.rewrite.live_slices import in_slices
 from deltacompact.iceberg_modes.rewrite.planting import Planted, PlantTask, plant
 from deltacompact.iceberg_modes.rewrite.routing import RoutedRun, RouteTask, route
 from deltacompact.iceberg_modes.rewrite.shares import PartitionShare
-from deltacompact.layout.cluster_by import ClusterColumn
-from deltacompact.layout.document import tree_document, tree_from_json
-from deltacompact.layout.split_tree import SplitTree
+from deltacompact.layout.document import Layout, layout_document, layout_from_json
+from deltacompact.layout.ranges import RangeCuts
 from deltacompact.tabular.row_groups import WriteOptions
 
 CELLS_MAX = 48
@@ -40,26 +38,13 @@ DECODED_TIMES = 8
 """A stored byte is expected to become no more than so many, before anything is read."""
 
 
-def columns_to_cluster_by(metadata: TableMetadata, chosen: Sequence[ClusterColumn]) -> tuple[ClusterColumn, ...]:
-    """The chosen columns, and behind them those that identify a row, with weight 0.
-
-    Raises InputError naming a column that the table lacks, that lies in a struct, or whose values have no order.
-    """
-    for column in chosen:
-        ordered_column(metadata, column.name)
-    named = {column.name for column in chosen}
-    by_id = [metadata.columns[number] for number in metadata.identifier_ids]
-    keys = [column.field.name for column in by_id if _is_plain(column) and has_order(column.type)]
-    return (*chosen, *(ClusterColumn(name, 0.0) for name in keys if name not in named))
-
-
 @dataclass(frozen=True, slots=True)
 class Clusterer:
     """Plans the outputs of shares. Trees are stored as `{trees}{share}.json`, runs below `folder`."""
 
     tasks: Tasks
     metadata: TableMetadata
-    by: tuple[ClusterColumn, ...]
+    by: Arrangement
     options: WriteOptions
     limits: Limits
     run_bytes: int
@@ -67,7 +52,7 @@ class Clusterer:
     folder: str
 
     def outputs(self, shares: Sequence[PartitionShare]) -> list[list[ArrangeTask]]:
-        """The tasks for the outputs of each share, in the order of the tree."""
+        """The tasks for the outputs of each share, in the order of its layout."""
         large = [number for number, share in enumerate(shares) if self._is_large(share)]
         of_large = dict(zip(large, self._routed([shares[number] for number in large]), strict=True))
         return [
@@ -79,8 +64,9 @@ class Clusterer:
 
     def _at_once(self, share: PartitionShare) -> ArrangeTask:
         live = share.live(share.slices, share.columns, self.limits)
-        source = Unrouted(live, self.by, self._cells(share))
-        return ArrangeTask(source, share.rows, share.columns, self.options, self.limits)
+        return ArrangeTask(
+            Unrouted(live, self._cells(share)), self.by, (), share.rows, share.columns, self.options, self.limits
+        )
 
     def _cells(self, share: PartitionShare) -> int:
         """Cells of a file: about a row group each."""
@@ -94,16 +80,16 @@ class Clusterer:
         of_share: list[range] = []
         for number, (share, found) in enumerate(zip(shares, planted, strict=True)):
             starts = tuple(accumulate((cells for leaf in parts[number] for cells in leaf), initial=0))
-            own = list(self._route_tasks(share, found.tree, starts))
+            own = list(self._route_tasks(share, found.layout, starts))
             of_share.append(range(len(tasks), len(tasks) + len(own)))
             tasks += own
         runs = self.tasks.run(route, tasks)
         for number, share in enumerate(shares):
             own_runs = [run for place in of_share[number] for run in runs[place]]
-            yield self._arranged(share, planted[number].tree, parts[number], own_runs)
+            yield self._arranged(share, planted[number].layout, parts[number], own_runs)
 
     def _planted(self, shares: Sequence[PartitionShare]) -> list[Planted]:
-        names = [column.name for column in self.by]
+        names = self.by.names
         schema = self.metadata.schema
         columns = pa.schema([schema.field(name) for name in names], schema.metadata)
         tasks = [
@@ -115,29 +101,30 @@ class Clusterer:
     def _stored(self, share: PartitionShare, found: Planted) -> Planted:
         """The tree, as it lies by the plan: if one is there, rows are routed by that one."""
         path = f"{self.trees}{share.name}.json"
-        document = json.dumps(tree_document(found.tree, self.metadata.uuid)).encode()
+        document = json.dumps(layout_document(found.layout, self.metadata.uuid)).encode()
         if self.tasks.store.put_if_absent(path, document):
             return found
-        return Planted(tree_from_json(self.tasks.store.get(path), self.metadata.uuid), found.row_bytes)
+        return Planted(layout_from_json(self.tasks.store.get(path), self.metadata.uuid), found.row_bytes)
 
     def _parts(self, share: PartitionShare, found: Planted) -> list[list[int]]:
         """Of each leaf, the cells of its parts: a part has no more decoded bytes than a run, unless it is one cell."""
         return [
             _divided(leaf.cells, share.rows / share.files * leaf.files * found.row_bytes / self.run_bytes)
-            for leaf in found.tree.leaves
+            for leaf in found.layout.leaves
         ]
 
-    def _route_tasks(self, share: PartitionShare, tree: SplitTree, starts: tuple[int, ...]) -> Iterator[RouteTask]:
+    def _route_tasks(self, share: PartitionShare, layout: Layout, starts: tuple[int, ...]) -> Iterator[RouteTask]:
         per_task = max(self.limits.task_rows_min, math.ceil(share.rows / max(1, self.tasks.slots * 2)))
         for task, slices in enumerate(in_slices(share.slices, per_task)):
             live = share.live(slices, share.columns, self.limits)
-            yield RouteTask(live, tree, starts, f"{self.folder}routed-{share.name}-{task}", self.run_bytes)
+            yield RouteTask(live, self.by, layout, starts, f"{self.folder}routed-{share.name}-{task}", self.run_bytes)
 
     def _arranged(
-        self, share: PartitionShare, tree: SplitTree, parts: Sequence[Sequence[int]], runs: Sequence[RoutedRun]
+        self, share: PartitionShare, layout: Layout, parts: Sequence[Sequence[int]], runs: Sequence[RoutedRun]
     ) -> list[ArrangeTask]:
         tasks, first = [], 0
-        for leaf, of_leaf in zip(tree.leaves, parts, strict=True):
+        keys = layout.keys if isinstance(layout, RangeCuts) else ()
+        for leaf, of_leaf in zip(layout.leaves, parts, strict=True):
             found = tuple(
                 LeafPart(cells, tuple(block for run in runs if (block := run.block(first + place)).rows))
                 for place, cells in enumerate(of_leaf)
@@ -145,13 +132,11 @@ class Clusterer:
             first += len(of_leaf)
             rows = sum(part.rows for part in found)
             for start, stop in _evenly(rows, leaf.files):
-                source = Routed(found, start, stop)
-                tasks.append(ArrangeTask(source, stop - start, share.columns, self.options, self.limits))
+                task = ArrangeTask(
+                    Routed(found, start, stop), self.by, keys, stop - start, share.columns, self.options, self.limits
+                )
+                tasks.append(task)
         return tasks
-
-
-def _is_plain(column: Column) -> bool:
-    return column.is_top_level and not column.is_dropped
 
 
 def _divided(cells: int, parts: float) -> list[int]:

@@ -20,16 +20,16 @@ from deltacompact.planning.plan import Capacity
 
 def expected(plan: RewritePlan, capacity: Capacity) -> Expected:
     """Tasks spread over the slots, but no output is divided: the largest one takes as long as it takes."""
-    written = functools.partial(_written_s, clusters=bool(plan.options.cluster_by))
+    written = functools.partial(_written_s, arranges=plan.options.arranges)
     evenly = of_modes.expected(plan, capacity, written)
     groups_s = [written(group) for group in plan.groups]
     largest_s = max((one / group.output_files for one, group in zip(groups_s, plan.groups, strict=True)), default=0.0)
     return replace(evenly, seconds=evenly.seconds + max(0.0, largest_s - sum(groups_s) / capacity.slots))
 
 
-def _written_s(group: FileGroup, clusters: bool) -> float:
-    """Rows that go to several partitions are written twice, and those that are clustered once more."""
-    return (1 + (group.partition is None) + clusters) * written_s(group.rows, group.bytes)
+def _written_s(group: FileGroup, arranges: bool) -> float:
+    """Rows that go to several partitions are written twice, and those that get another order once more."""
+    return (1 + (group.partition is None) + arranges) * written_s(group.rows, group.bytes)
 
 
 def totals_after(plan: RewritePlan, state: TableState) -> BranchTotals:

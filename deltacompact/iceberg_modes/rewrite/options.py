@@ -18,6 +18,7 @@ from deltacompact.iceberg_modes.options import (
     FACTOR,
     FLAG,
     SHARE,
+    SORT_ORDER,
     TEXT,
     WHOLE,
     WHOLE_OR_ZERO,
@@ -33,6 +34,13 @@ TARGET_FILE_BYTES = 512 << 20
 MAX_COMMITS = 10
 TARGET_PROPERTY = "write.target-file-size-bytes"
 CLUSTER_PROPERTY = "deltacompact.cluster-by"
+
+
+class Strategy(enum.StrEnum):
+    """Whether rows keep their order."""
+
+    BINPACK = "binpack"
+    SORT = "sort"
 
 
 class JobOrder(enum.StrEnum):
@@ -155,6 +163,25 @@ class RewriteOptions:
         "times its bytes that were never clustered",
         says="no bound: files wait while they are larger than what is newer",
     )
+    strategy: Strategy | None = option(
+        "strategy",
+        OneOf(Strategy),
+        None,
+        "`binpack`: rows keep their order; `sort`: they are sorted by `sort-order`",
+        says="`binpack`, or by `cluster-by`",
+    )
+    sort_order: str | None = option(
+        "sort-order",
+        SORT_ORDER,
+        None,
+        "as Spark's procedure has it: `day DESC NULLS LAST, id`, `zorder(a, b)`, `hilbert(a, b)`",
+        says="the table's own order",
+    )
+
+    @property
+    def arranges(self) -> bool:
+        """Whether rows get another order."""
+        return bool(self.cluster_by) or self.strategy is Strategy.SORT
 
     @property
     def written_file_bytes_max(self) -> int:
@@ -169,7 +196,10 @@ def rewrite_options(chosen: Mapping[str, Any], properties: Mapping[str, str]) ->
     """
     defaults = {"target-file-size-bytes": TARGET_PROPERTY, "cluster-by": CLUSTER_PROPERTY}
     of_table = {name: properties[of] for name, of in defaults.items() if of in properties}
+    if "strategy" in chosen:
+        of_table.pop("cluster-by", None)
     values = chosen_values(RewriteOptions, of_table | dict(chosen))
+    _refuse_two_orders(values)
     target_bytes = values.get("target_file_bytes", TARGET_FILE_BYTES)
     values.setdefault("min_file_bytes", target_bytes * 3 // 4)
     values.setdefault("max_file_bytes", target_bytes * 9 // 5)
@@ -181,3 +211,12 @@ def rewrite_options(chosen: Mapping[str, Any], properties: Mapping[str, str]) ->
             f"{options.min_file_bytes} and max-file-size-bytes {options.max_file_bytes}"
         )
     return options
+
+
+def _refuse_two_orders(values: Mapping[str, Any]) -> None:
+    strategy = values.get("strategy")
+    if values.get("cluster_by") and (strategy is not None or "sort_order" in values):
+        other = "strategy" if strategy is not None else "sort-order"
+        raise InputError(f"options cluster-by and {other}: rows have one order, give one of them")
+    if "sort_order" in values and strategy is not Strategy.SORT:
+        raise InputError("option sort-order: give strategy=sort as well")

@@ -36,8 +36,9 @@ from deltacompact.iceberg.table.pyiceberg_door.transforms import partition_colum
 from deltacompact.iceberg.table.row_lineage import with_lineage
 from deltacompact.iceberg.table.table_state import TableState
 from deltacompact.iceberg_modes.journal.journal import folder_of, name_of_files
+from deltacompact.iceberg_modes.rewrite.arrangement import Arrangement, arrangement_of
 from deltacompact.iceberg_modes.rewrite.arranging import ArrangeTask
-from deltacompact.iceberg_modes.rewrite.clustering import Clusterer, columns_to_cluster_by
+from deltacompact.iceberg_modes.rewrite.clustering import Clusterer
 from deltacompact.iceberg_modes.rewrite.cutting import ends_of
 from deltacompact.iceberg_modes.rewrite.live_slices import LiveSlices, Slice, in_slices
 from deltacompact.iceberg_modes.rewrite.plan import FileGroup, RewritePlan, expected_output_files
@@ -100,7 +101,8 @@ class Outputs:
         self._settings = settings
         self._sizes = sizes
         self._folder = folder
-        self._bounded = [column.name for column in job.plan.options.cluster_by]
+        self._arrangement = arrangement_of(self._metadata, job.plan.options)
+        self._bounded = self._arrangement.bounded if self._arrangement else []
         self._may_be_nan = job.table.counted_for_nan(self._bounded)
 
     @property
@@ -146,7 +148,7 @@ class Outputs:
         """The group with its outputs, once all of its rows are accounted for."""
         by_position = sum(member.dead_by_position for member in members)
         by_key = sum(member.dead_by_key for member in members)
-        keeps_order = group.partition is not None and not self._plan.options.cluster_by
+        keeps_order = group.partition is not None and self._arrangement is None
         live = [LiveBitmap(masks_of[one.ordinal], one.ordinal) for one in members] if keeps_order else []
         done = Rewritten(group, tuple(outputs), by_position, by_key, tuple(live))
         if group.rows != done.rows + by_position + by_key:
@@ -189,8 +191,8 @@ class Outputs:
             shares += self._shares(place, groups[place], members, masks_of, known, folder)
         options = self._write_options()
         by_share: Iterable[Iterable[MaterializeTask | ArrangeTask]]
-        if self._plan.options.cluster_by:
-            by_share = self._clusterer(options, folder).outputs(shares)
+        if self._arrangement is not None:
+            by_share = self._clusterer(self._arrangement, options, folder).outputs(shares)
         else:
             by_share = (in_order(share, self._plan.options, options, self._limits) for share in shares)
         outputs: list[_Output] = []
@@ -205,8 +207,7 @@ class Outputs:
                 numbers[share.place] += 1
         return outputs, group_of
 
-    def _clusterer(self, options: WriteOptions, folder: str) -> Clusterer:
-        by = columns_to_cluster_by(self._metadata, self._plan.options.cluster_by)
+    def _clusterer(self, by: Arrangement, options: WriteOptions, folder: str) -> Clusterer:
         trees, run_bytes = f"{folder_of(self._session)}tree-", self._sizes.run_bytes
         return Clusterer(self._tasks, self._metadata, by, options, self._limits, run_bytes, trees, folder)
 
@@ -283,7 +284,14 @@ class Outputs:
         with files.opened(self._store, file) as source:
             footer = parquet_read.described(source).metadata
         plain = ContentFile(
-            Content.DATA, planned.path, "PARQUET", group.spec_id, planned.partition, file.rows, file.bytes
+            Content.DATA,
+            planned.path,
+            "PARQUET",
+            group.spec_id,
+            planned.partition,
+            file.rows,
+            file.bytes,
+            sort_order_id=self._arrangement.order_id if self._arrangement else None,
         )
         return self._table.with_metrics(plain, footer, {**free, **written.nan_counts}, self._bounded)
 

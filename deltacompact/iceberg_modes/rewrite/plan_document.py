@@ -38,7 +38,7 @@ from deltacompact.iceberg_modes.rewrite.plan import FileGroup, RewritePlan, Rewr
 def plan_document(plan: RewritePlan) -> dict[str, Any]:
     """The document, with its checksum."""
     options = asdict(plan.options)
-    for unchosen in ("merge_uncompared", "cluster_by", "write_amplification_max"):
+    for unchosen in ("merge_uncompared", "cluster_by", "write_amplification_max", "strategy", "sort_order"):
         if not options[unchosen]:
             del options[unchosen]  # versions that do not know it can read the plan
     body = {

@@ -1,10 +1,10 @@
-"""Task: a split tree for some rows, from a sample of them.
+"""Task: a split tree for some rows, or the ranges of a sort order, from a sample of them.
 
     1,200 row groups, 150 M rows      512 looks, one every 293 k rows: the row group there, 40 rows all over it
     20,480 rows of the sample         each stands for 7 k rows, and for the stored bytes that those have
 
 Looks are spread over all rows, and rows over a whole row group: files and row groups may be sorted, so their heads
-alone would tell of few values. Only the columns to cluster by are read.
+alone would tell of few values. Only the columns to order by are read.
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deltacompact.iceberg.table.parquet_files import aligned
+from deltacompact.iceberg_modes.rewrite.arrangement import Arrangement
 from deltacompact.iceberg_modes.rewrite.live_slices import LiveSlices, Slice, masks_of
 from deltacompact.index.live_bitmaps import Masks, live_mask
-from deltacompact.layout.cluster_by import ClusterColumn
-from deltacompact.layout.growing import grow
-from deltacompact.layout.split_tree import SplitTree
+from deltacompact.layout.document import Layout
 from deltacompact.storage.fetched_file import ReadAhead, begun_ahead
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import field_ids, parquet_read
@@ -42,16 +41,16 @@ class PlantTask:
     """The tree that divides the live rows into so many files. `live` has the columns of `by` alone."""
 
     live: LiveSlices
-    by: tuple[ClusterColumn, ...]
+    by: Arrangement
     files: int
     cells_per_file: int
 
 
 @dataclass(frozen=True, slots=True)
 class Planted:
-    """The tree, and about the decoded bytes of a row with all its columns."""
+    """The tree, or the ranges of a sort order, and about the decoded bytes of a row with all its columns."""
 
-    tree: SplitTree
+    layout: Layout
     row_bytes: float
 
 
@@ -70,7 +69,8 @@ def plant(store: ObjectStore, task: PlantTask) -> Planted:
     rows = pa.concat_tables([task.live.columns.empty_table(), *(look.rows for look in looks)])
     sizes = np.concatenate([np.empty(0), *(look.sizes for look in looks)])
     decoded = float(np.mean([look.row_bytes for look in looks])) if looks else 0.0
-    return Planted(grow(rows, task.by, sizes, task.files, task.cells_per_file), decoded)
+    layout = task.by.layout(task.by.prepared(rows), sizes, task.files, task.cells_per_file)
+    return Planted(layout, decoded)
 
 
 def _looks(store: ObjectStore, task: PlantTask) -> Iterator[_Look]:

@@ -25,7 +25,7 @@ from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import StateReader, TableState
 from deltacompact.iceberg_modes.journal.journal import WrittenGroup, name_of_files
 from deltacompact.iceberg_modes.journal.left_behind import Left
-from deltacompact.iceberg_modes.rewrite.clustering import columns_to_cluster_by
+from deltacompact.iceberg_modes.rewrite.arrangement import arrangement_of
 from deltacompact.iceberg_modes.rewrite.expected import expected, totals_after
 from deltacompact.iceberg_modes.rewrite.following import Follower
 from deltacompact.iceberg_modes.rewrite.laid_out import badly_laid
@@ -58,7 +58,7 @@ def _plan(
     busy: frozenset[str] = frozenset(),
 ) -> RewritePlan:
     codec_of(state.metadata, call.settings)  # a bad one is refused before any work
-    columns_to_cluster_by(state.metadata, options.cluster_by)
+    arrangement_of(state.metadata, options)
     choices: dict[str, Any] = {} if only is not None else {"overlapping": badly_laid(state, options)}
     if options.where is not None and only is None:
         choices["wanted"] = call.table.may_match(options.where)

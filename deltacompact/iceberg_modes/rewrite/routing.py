@@ -1,4 +1,4 @@
-"""Task: live rows of data files, sent to the cells of a split tree, into runs.
+"""Task: live rows of data files, sent to the cells of a split tree or to ranges of a sort order, into runs.
 
     a.parquet    day 1 · day 9 · day 2      run 0    part 0: a 0, a 2, c 0    part 1: a 1
     c.parquet    day 3 · day 8              run 1    part 0: -                part 1: c 1
@@ -19,8 +19,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from deltacompact.base.errors import CorruptionError
+from deltacompact.iceberg_modes.rewrite.arrangement import Arrangement
 from deltacompact.iceberg_modes.rewrite.live_slices import LiveSlices, loads
-from deltacompact.layout.split_tree import SplitTree
+from deltacompact.layout.document import Layout
 from deltacompact.storage.fetched_file import begun_ahead
 from deltacompact.storage.objects import Fetches, ObjectStore
 from deltacompact.tabular.damage import naming
@@ -32,13 +33,14 @@ _AHEAD = 4
 
 @dataclass(frozen=True, slots=True)
 class RouteTask:
-    """Sends live rows to the cells of a tree. `starts`: the first cell of each part, and the end of the last.
+    """Sends live rows to the cells of a layout. `starts`: the first cell of each part, and the end of the last.
 
     Run 3 goes to `{path}-3.arrows`.
     """
 
     live: LiveSlices
-    tree: SplitTree
+    by: Arrangement
+    layout: Layout
     starts: tuple[int, ...]
     path: str
     run_bytes: int
@@ -73,9 +75,9 @@ def route(store: ObjectStore, task: RouteTask) -> list[RoutedRun]:
 
 def _written(store: ObjectStore, task: RouteTask, path: str, rows: pa.Table) -> RoutedRun:
     rows = rows.combine_chunks()
-    cells = task.tree.cells_of(rows)
-    counts = np.bincount(cells, minlength=task.tree.cells)
-    small = cells.astype(np.uint16) if task.tree.cells <= 1 << 16 else cells  # sorted in one pass
+    cells = task.layout.cells_of(task.by.prepared(rows))
+    counts = np.bincount(cells, minlength=task.layout.cells)
+    small = cells.astype(np.uint16) if task.layout.cells <= 1 << 16 else cells  # sorted in one pass
     order = np.argsort(small, kind="stable")
     blocks, first = [], 0
     with store.writer(path) as sink:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from deltacompact.base.wording import counted, reasons_in_words
+from deltacompact.iceberg_modes.rewrite.options import Strategy
 from deltacompact.iceberg_modes.words import group_lines, snapshots_of, stay_lines, whole_result
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ def plan_lines(plan: RewritePlan, groups_max: int | None) -> list[str]:
         total.append(f"{_read(plan.inputs, plan.bytes, plan.rows)} -> {into}")
     if plan.groups and plan.options.cluster_by:
         total.append(f"clustered by {', '.join(map(str, plan.options.cluster_by))}")
+    if plan.groups and plan.options.strategy is Strategy.SORT:
+        total.append(f"sorted by {plan.options.sort_order or 'the order of the table'}")
     return [*total, *group_lines(plan.groups, _group_line, groups_max), *stay_lines(plan.stays, "file")]
 
 

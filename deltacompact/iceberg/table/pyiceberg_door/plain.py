@@ -17,11 +17,20 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata as PyTableMetadata
 from pyiceberg.table.snapshots import Snapshot as PySnapshot
+from pyiceberg.table.sorting import NullOrder, SortDirection
+from pyiceberg.table.sorting import SortField as PySortField
 from pyiceberg.types import IcebergType, NestedField, UnknownType
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from deltacompact.iceberg.table.content_files import Spec, SpecField
-from deltacompact.iceberg.table.metadata import Column, Ref, Snapshot, StatisticsFile, TableMetadata
+from deltacompact.iceberg.table.metadata import (
+    Column,
+    Ref,
+    Snapshot,
+    SortField,
+    StatisticsFile,
+    TableMetadata,
+)
 from deltacompact.iceberg.table.partition_values import scalar_of
 from deltacompact.tabular.field_ids import field_id
 
@@ -62,7 +71,14 @@ def plain_metadata(table_id: str, metadata: PyTableMetadata, location: str) -> T
         ),
         metadata_log=tuple(entry.metadata_file for entry in metadata.metadata_log),
         last_updated_ms=metadata.last_updated_ms,
+        sort_orders={order.order_id: tuple(map(_sort_field, order.fields)) for order in metadata.sort_orders},
+        sort_order_id=metadata.default_sort_order_id,
     )
+
+
+def _sort_field(found: PySortField) -> SortField:
+    is_descending = found.direction is SortDirection.DESC
+    return SortField(found.source_id, str(found.transform), is_descending, found.null_order is NullOrder.NULLS_FIRST)
 
 
 def _snapshot(found: PySnapshot) -> Snapshot:

@@ -84,6 +84,16 @@ def _coded(table: pa.Table, column: PartitionColumn) -> tuple[npt.NDArray[np.int
     return np.asarray(coded.indices, np.int64), values
 
 
+def transformed(column: pa.ChunkedArray, by: PartitionColumn) -> pa.Array:
+    """The values of a column, as a transform makes them of it."""
+    return _transformed(pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type), by)
+
+
+def knows_transform(text: str) -> bool:
+    """Whether rows can be ordered by what a transform makes of them."""
+    return not isinstance(parse_transform(text), (UnknownTransform, VoidTransform))
+
+
 def _transformed(array: pa.Array, column: PartitionColumn) -> pa.Array:
     if isinstance(array, pa.ExtensionArray):
         array = array.storage

@@ -1,0 +1,112 @@
+"""The share of files that readers open, by least and greatest values alone: split trees beside ranked curves.
+
+    data         200,000 rows of two or three columns      uniform, skewed, correlated
+    layouts      a split tree of a sample of 20,000 rows; Hilbert's curve and Z-order on ranks, cut evenly
+    asked        the values of 2,000 rows: one column, or all of them
+
+All layouts have the same number of files. `routing` is the CPU time to send ten million rows down a tree.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from deltacompact.layout.cluster_by import ClusterColumn
+from deltacompact.layout.curves import hilbert, zorder
+from deltacompact.layout.growing import grow
+from deltacompact.layout.split_tree import SplitTree
+
+ROWS, SAMPLE, FILES, BITS, ASKED = 200_000, 20_000, 117, 10, 2_000
+Column = npt.NDArray[np.float64]
+
+
+def tables(seed: int, rows: int = ROWS) -> dict[str, dict[str, Column]]:
+    """The data, by name."""
+    draw = np.random.default_rng(seed)
+    date = draw.integers(0, 2_526, rows).astype(float)
+    ship = date + draw.integers(1, 122, rows)
+    return {
+        "uniform x 3": {name: draw.random(rows) for name in "abc"},
+        "uniform x 2": {name: draw.random(rows) for name in "ab"},
+        "time, Zipf, amount": {
+            "time": np.sort(draw.random(rows)),
+            "zipf": draw.zipf(1.3, rows).clip(max=1e6).astype(float),
+            "amount": draw.exponential(100, rows).round(2),
+        },
+        "lineitem's dates": {
+            "ship": ship,
+            "commit": date + draw.integers(30, 91, rows),
+            "receipt": ship + draw.integers(1, 31, rows),
+        },
+        "date, part, quantity": {
+            "ship": ship,
+            "part": draw.integers(1, 200_000, rows).astype(float),
+            "quantity": draw.integers(1, 51, rows).astype(float),
+        },
+    }
+
+
+def tree_of(columns: Mapping[str, Column], weights: Mapping[str, float], seed: int) -> SplitTree:
+    rows = pa.table(dict(columns))
+    sample = rows.take(np.random.default_rng(seed).choice(rows.num_rows, SAMPLE, replace=False))
+    by = [ClusterColumn(name, weights.get(name, 1.0)) for name in columns]
+    return grow(sample, by, np.ones(SAMPLE), FILES)
+
+
+def along(curve: Callable[..., npt.NDArray[np.uint64]], columns: Mapping[str, Column]) -> npt.NDArray[np.int64]:
+    """Of each row, its file, if a curve through ranks is cut evenly."""
+    ranks = [np.searchsorted(np.sort(one), one) * (1 << BITS) // len(one) for one in columns.values()]
+    keys = curve(np.array(ranks, np.uint64), BITS)
+    files = np.empty(len(keys), np.int64)
+    files[np.argsort(keys, kind="stable")] = np.arange(len(keys)) * FILES // len(keys)
+    return files
+
+
+def opened(columns: Mapping[str, Column], files: npt.NDArray[np.integer], seed: int) -> tuple[list[float], float]:
+    """The share of files that hold a row's value, by column, and all of its values, in percent."""
+    asked = np.random.default_rng(seed).integers(0, len(files), ASKED)
+    count = int(files.max()) + 1
+    holds = []
+    for values in columns.values():
+        low, high = np.full(count, np.inf), np.full(count, -np.inf)
+        np.minimum.at(low, files, values)
+        np.maximum.at(high, files, values)
+        holds.append((low[None, :] <= values[asked, None]) & (values[asked, None] <= high[None, :]))
+    return [100 * float(one.mean()) for one in holds], 100 * float(np.logical_and.reduce(holds).mean())
+
+
+def measured(seed: int = 1) -> list[str]:
+    """A line for each layout of each table."""
+    lines = []
+    for name, columns in tables(seed).items():
+        trees = {"split tree": {}, "split tree, first x 3": {next(iter(columns)): 3.0}}
+        layouts = {"Hilbert on ranks": along(hilbert, columns), "Z-order on ranks": along(zorder, columns)}
+        layouts |= {
+            text: tree_of(columns, weights, seed).cells_of(pa.table(columns)) for text, weights in trees.items()
+        }
+        for text, files in layouts.items():
+            shares, conjunction = opened(columns, files, seed)
+            sizes = np.bincount(files) * FILES / len(files)
+            each = "/".join(f"{share:.1f}" for share in shares)
+            line = f"{name:22}{text:24}{each:18}and {conjunction:5.2f}   mean {np.mean(shares):5.1f}"
+            lines.append(f"{line}   {len(sizes)} files of {sizes.min():.2f} to {sizes.max():.2f}")
+    return [*lines, f"routing of 10 M rows: {routing(seed):.2f} CPU seconds"]
+
+
+def routing(seed: int) -> float:
+    """CPU seconds to send ten million rows of three numbers down a tree."""
+    columns = tables(seed)["uniform x 3"]
+    tree, rows = tree_of(columns, {}, seed), pa.table(columns)
+    before = time.process_time()
+    for _ in range(50):
+        tree.cells_of(rows)
+    return time.process_time() - before
+
+
+if __name__ == "__main__":
+    print("\n".join(measured()))

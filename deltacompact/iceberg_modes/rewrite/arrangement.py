@@ -1,0 +1,155 @@
+"""In which order a rewrite puts the rows of a partition: clustered by a split tree, or sorted.
+
+cluster-by day*3,customer                     ClusterBy        a split tree
+strategy=sort sort-order="day DESC, id"       SortBy           ranges of the order, and rows sorted inside
+strategy=sort                                 SortBy           the table's own order, with its transforms
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import pyarrow as pa
+
+from deltacompact.base.errors import InputError
+from deltacompact.iceberg.boxes import ordered_column
+from deltacompact.iceberg.table.column_bounds import has_order
+from deltacompact.iceberg.table.metadata import SortField, TableMetadata
+from deltacompact.iceberg.table.pyiceberg_door.transforms import PartitionColumn, knows_transform, transformed
+from deltacompact.iceberg_modes.rewrite.options import RewriteOptions, Strategy
+from deltacompact.layout.cluster_by import ClusterColumn
+from deltacompact.layout.cutting_ranges import cut_ranges, keys_of
+from deltacompact.layout.growing import Weights, grow
+from deltacompact.layout.order import Numbers
+from deltacompact.layout.ranges import Key, RangeCuts, sorted_by
+from deltacompact.layout.sort_order import OrderedColumn, SortItem, sort_items
+from deltacompact.layout.split_tree import SplitTree
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterBy:
+    """By a split tree. Columns of weight 0 identify a row: they cut what no other column can."""
+
+    columns: tuple[ClusterColumn, ...]
+
+    order_id: ClassVar[int | None] = None
+
+    @property
+    def names(self) -> list[str]:
+        return [column.name for column in self.columns]
+
+    @property
+    def bounded(self) -> list[str]:
+        """Columns by which readers are to skip files."""
+        return [column.name for column in self.columns if column.weight]
+
+    def prepared(self, rows: pa.Table) -> pa.Table:
+        return rows
+
+    def layout(self, sample: pa.Table, sizes: Weights, files: int, cells: int) -> SplitTree:
+        return grow(sample, self.columns, sizes, files, cells)
+
+
+@dataclass(frozen=True, slots=True)
+class SortBy:
+    """By a sort order. `derived`: by the names that items have, columns that transforms make of others.
+
+    `order_id`: that of the table's order which this is; None: it is none of them.
+    """
+
+    items: tuple[SortItem, ...]
+    derived: tuple[tuple[str, PartitionColumn], ...] = ()
+    order_id: int | None = None
+
+    @property
+    def names(self) -> list[str]:
+        of = dict(self.derived)
+        names = [of[name].source if name in of else name for item in self.items for name in item.names]
+        return list(dict.fromkeys(names))
+
+    @property
+    def bounded(self) -> list[str]:
+        return self.names
+
+    def prepared(self, rows: pa.Table) -> pa.Table:
+        """The rows with the columns that transforms make."""
+        for name, by in self.derived:
+            rows = rows.append_column(name, transformed(rows[by.source], by))
+        return rows
+
+    def layout(self, sample: pa.Table, sizes: Weights, files: int, cells: int) -> RangeCuts:
+        return cut_ranges(sample, keys_of(sample, self.items), sizes, files, cells)
+
+    def order_of(self, keys: Sequence[Key], rows: pa.Table) -> Numbers:
+        return sorted_by(keys, self.prepared(rows))
+
+
+Arrangement = ClusterBy | SortBy
+
+
+def arrangement_of(metadata: TableMetadata, options: RewriteOptions) -> Arrangement | None:
+    """In which order rows are put; None: in their old one.
+
+    Raises InputError naming a column that the table lacks, that lies in a struct, or whose values have no order, and a
+    transform that we do not know.
+    """
+    _refuse_unknown_orders(metadata)
+    if options.strategy is Strategy.SORT:
+        return _sort_by(metadata, options.sort_order)
+    if not options.cluster_by:
+        return None
+    for column in options.cluster_by:
+        ordered_column(metadata, column.name)
+    named = {column.name for column in options.cluster_by}
+    by_id = [metadata.columns[number] for number in metadata.identifier_ids]
+    keys = [column.field.name for column in by_id if column.is_top_level and has_order(column.type)]
+    return ClusterBy((*options.cluster_by, *(ClusterColumn(name, 0.0) for name in keys if name not in named)))
+
+
+def _refuse_unknown_orders(metadata: TableMetadata) -> None:
+    """Refuse what PyIceberg cannot commit: it checks all orders of a table, and not only the one that counts."""
+    for one in (field for fields in metadata.sort_orders.values() for field in fields):
+        if not knows_transform(one.transform):
+            raise InputError(
+                f"a sort order of table {metadata.table_id!r} has a transform that we do not know ({one.transform}): "
+                "nothing can be committed to it"
+            )
+
+
+def _sort_by(metadata: TableMetadata, text: str | None) -> SortBy:
+    if text is None:
+        return _own_order(metadata)
+    items = sort_items("option sort-order", text)
+    for item in items:
+        for name in item.names:
+            ordered_column(metadata, name)
+    fields = tuple(map(lambda item: _field(metadata, item), items))
+    same = (number for number, of in metadata.sort_orders.items() if of and of == fields)
+    return SortBy(items, order_id=next(same, None))
+
+
+def _field(metadata: TableMetadata, item: SortItem) -> SortField | None:
+    """The field of a table's sort order that an item is; None for a curve."""
+    if not isinstance(item, OrderedColumn):
+        return None
+    return SortField(ordered_column(metadata, item.name)[0], item.transform, item.descending, item.nulls_first)
+
+
+def _own_order(metadata: TableMetadata) -> SortBy:
+    """The order in which writers of the table are asked to write."""
+    fields = metadata.sort_orders.get(metadata.sort_order_id, ())
+    if not fields:
+        raise InputError(f"table {metadata.table_id!r} has no sort order: give the option sort-order")
+    items, derived = [], []
+    for place, one in enumerate(fields):
+        column = metadata.columns.get(one.source_id)
+        name = column.field.name if column is not None and not column.is_dropped else f"with id {one.source_id}"
+        _, known = ordered_column(metadata, name)
+        item = OrderedColumn(name, one.descending, one.nulls_first)
+        if one.transform != "identity":
+            item = replace(item, name=f"deltacompact.sort-{place}")
+            derived.append((item.name, PartitionColumn(name, known.type, one.transform)))
+        items.append(item)
+    return SortBy(tuple(items), tuple(derived), metadata.sort_order_id)

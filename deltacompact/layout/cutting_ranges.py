@@ -1,0 +1,106 @@
+"""Cuts a sort order into files and cells, on a sample of rows.
+
+    a column    files of one size: a cut is the value with which the next file begins
+    a curve     files of 0.75 to 1.25 of that: a cut is where neighbours on the curve differ in their highest bit, which
+                is the border of a large cell of the grid
+
+Equal keys are never divided: where they fill several files, a leaf has several, and its rows are divided evenly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from deltacompact.layout.growing import SAMPLE_PER_CELL_MIN, Weights
+from deltacompact.layout.order import Numbers, dense_ranks, values_of
+from deltacompact.layout.ranges import BITS, ColumnKey, CurveKey, Key, RangeCuts, key_ranks, sorted_by
+from deltacompact.layout.sort_order import OrderedColumn, SortItem
+from deltacompact.layout.split_tree import CutColumn, Leaf
+
+WINDOW = 0.25
+"""So much larger or smaller than the others a file may be, to end at the border of a cell."""
+
+
+def keys_of(sample: pa.Table, items: Sequence[SortItem]) -> tuple[Key, ...]:
+    """What rows are sorted by. The ranks of a curve are those of the sample."""
+    return tuple(
+        ColumnKey(item.name, item.descending, item.nulls_first)
+        if isinstance(item, OrderedColumn)
+        else CurveKey(item.curve, tuple(_grid(sample[name], name) for name in item.names))
+        for item in items
+    )
+
+
+def _grid(column: pa.ChunkedArray, name: str) -> CutColumn:
+    """The values with which ranks begin: equal values share one, so there may be fewer than the bits can tell."""
+    present = column.combine_chunks().drop_null()
+    ranks, first = dense_ranks(values_of(present).of)
+    ends = np.cumsum(np.bincount(ranks, minlength=len(first)))[:-1]
+    wanted = np.arange(1, 1 << BITS) * len(ranks) / (1 << BITS)
+    chosen = np.unique(np.searchsorted(ends, wanted)) + 1
+    return CutColumn(name, present.take(pa.array(first[chosen[chosen < len(first)]])))
+
+
+def cut_ranges(sample: pa.Table, keys: Sequence[Key], sizes: Weights, files: int, cells_per_file: int = 1) -> RangeCuts:
+    """The ranges that divide rows like these into so many files. `sizes`: the bytes that each row stands for."""
+    order = sorted_by(keys, sample)
+    ranks = np.array([key_ranks(key, sample)[order] for key in keys])
+    borders = np.flatnonzero((ranks[:, 1:] != ranks[:, :-1]).any(axis=0)) + 1
+    ends = np.cumsum(sizes[order])[borders - 1]
+    total = float(sizes.sum())
+    heights = _heights(keys, sample, order, borders)
+    cuts = _leaf_cuts(ends, heights, total, files)
+    leaves, chosen = [], list[int]()
+    for (first, of_leaf), stop in zip(cuts, [*(place for place, _ in cuts[1:]), len(borders)], strict=True):
+        inside = _inside(ends, first, stop, total, min(of_leaf * cells_per_file, (stop - first) // SAMPLE_PER_CELL_MIN))
+        chosen += [first, *inside]
+        leaves.append(Leaf(1 + len(inside), of_leaf))
+    rows = order[borders[[place for place in chosen if place >= 0]]]
+    values = tuple(_taken(key, sample, rows) for key in keys)
+    return RangeCuts(tuple(keys), values, tuple(leaves))
+
+
+def _taken(key: Key, sample: pa.Table, rows: Numbers) -> pa.Array:
+    return key.of(sample.take(pa.array(rows))).combine_chunks()
+
+
+def _heights(keys: Sequence[Key], sample: pa.Table, order: Numbers, borders: Numbers) -> npt.NDArray[np.float64]:
+    """How high each border is: the highest bit in which neighbours on a curve differ. Other borders are alike."""
+    if len(keys) > 1 or not isinstance(keys[0], CurveKey) or not len(borders):
+        return np.zeros(len(borders))
+    numbers = np.asarray(keys[0].of(sample)).astype(np.uint64)[order]
+    differ = numbers[borders] ^ numbers[borders - 1]
+    return np.frexp(differ.astype(np.float64))[1].astype(np.float64)
+
+
+def _leaf_cuts(
+    ends: npt.NDArray[np.float64], heights: npt.NDArray[np.float64], total: float, files: int
+) -> list[tuple[int, int]]:
+    """Of each leaf, the border with which it begins (-1: the first row), and its files."""
+    found, begun = [(-1, 0)], 0.0
+    for left in range(files, 1, -1):
+        found[-1] = found[-1][0], found[-1][1] + 1
+        size = (total - begun) / left
+        near = np.flatnonzero((ends >= begun + (1 - WINDOW) * size) & (ends <= begun + (1 + WINDOW) * size))
+        if len(near):
+            best = near[heights[near] == heights[near].max()]
+            place = int(best[np.argmin(np.abs(ends[best] - begun - size))])
+            found.append((place, 0))
+            begun = float(ends[place])
+        else:  # one key fills this file, and the next one too
+            begun += size
+    found[-1] = found[-1][0], found[-1][1] + 1
+    return found
+
+
+def _inside(ends: npt.NDArray[np.float64], first: int, stop: int, total: float, cells: int) -> list[int]:
+    """Borders that divide a leaf into so many cells."""
+    low = ends[first] if first >= 0 else 0.0
+    high = ends[stop] if stop < len(ends) else total
+    wanted = low + np.arange(1, cells) * (high - low) / max(1, cells)
+    chosen = np.unique(np.searchsorted(ends, wanted)).tolist()
+    return [place for place in chosen if first < place < stop]

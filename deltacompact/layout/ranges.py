@@ -1,0 +1,139 @@
+"""Ranges of a sort order: each row goes to exactly one, by the keys that rows are sorted by.
+
+    keys      day downwards, id                     cuts    (9, "k")   (4, "b")
+    rows      (9, "a") -> range 0    (9, "k") -> range 1    (7, "x") -> range 1    (4, "c") -> range 2
+
+A key is a column, or one number for several: their place on a curve. A row is compared to all cuts at once: its place
+among the values that a key has in the cuts is a whole number, and so is its place among cuts that begin alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from deltacompact.layout.curves import hilbert, zorder
+from deltacompact.layout.order import Numbers, below, dense_ranks, not_above, values_of
+from deltacompact.layout.sort_order import Curve
+from deltacompact.layout.split_tree import Cells, CutColumn, Leaf
+
+BITS = 10
+"""Of a column's rank on a curve: 1,024 ranks. Four columns make 40."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnKey:
+    """Rows in the order of a column."""
+
+    name: str
+    descending: bool = False
+    nulls_first: bool = True
+
+    @property
+    def names(self) -> list[str]:
+        return [self.name]
+
+    def of(self, rows: pa.Table) -> pa.ChunkedArray:
+        return rows[self.name]
+
+
+@dataclass(frozen=True, slots=True)
+class CurveKey:
+    """Rows in the order of a curve through the ranks of columns, which their cuts tell."""
+
+    curve: Curve
+    columns: tuple[CutColumn, ...]
+    descending: bool = False
+    nulls_first: bool = True
+
+    @property
+    def names(self) -> list[str]:
+        return [column.name for column in self.columns]
+
+    def of(self, rows: pa.Table) -> pa.ChunkedArray:
+        ranks = np.array([column.ranks(rows[column.name]) for column in self.columns], np.uint64)
+        numbers = hilbert(ranks, BITS) if self.curve is Curve.HILBERT else zorder(ranks, BITS)
+        return pa.chunked_array([pa.array(numbers)])
+
+
+Key = ColumnKey | CurveKey
+
+
+@dataclass(frozen=True, slots=True)
+class RangeCuts:
+    """`cuts`: in their order, each once, the keys of the first row of each range but the first."""
+
+    keys: tuple[Key, ...]
+    cuts: tuple[pa.Array, ...] = field(hash=False)
+    leaves: tuple[Leaf, ...]
+
+    @property
+    def cells(self) -> int:
+        return sum(leaf.cells for leaf in self.leaves)
+
+    def cells_of(self, rows: pa.Table) -> Cells:
+        """Of each row, the number of its range."""
+        count = len(self.cuts[0])
+        of_rows, of_cuts = np.zeros(rows.num_rows, np.int64), np.zeros(count, np.int64)
+        for key, cuts in zip(self.keys, self.cuts, strict=True):
+            width = 2 * count + 3
+            known = _Places.of(cuts, key)
+            of_rows = of_rows * width + known.of_values(key.of(rows))
+            of_cuts = of_cuts * width + known.of_values(pa.chunked_array([cuts]))
+            of_rows, of_cuts = _compressed(of_rows, of_cuts)
+        return np.searchsorted(of_cuts, of_rows, side="right").astype(np.int32)
+
+
+def _compressed(of_rows: Numbers, of_cuts: Numbers) -> tuple[Numbers, Numbers]:
+    """Small numbers with the same order: odd ones are those of cuts, even ones lie between them."""
+    distinct = np.unique(of_cuts)
+
+    def placed(numbers: Numbers) -> Numbers:
+        below = np.searchsorted(distinct, numbers, side="left")
+        return (below + np.searchsorted(distinct, numbers, side="right")).astype(np.int64)
+
+    return placed(of_rows), placed(of_cuts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Where values of a key lie among some distinct ones: 2 n + 1 for the n-th of them, even numbers between."""
+
+    cuts: CutColumn
+    descending: bool
+    nulls_first: bool
+
+    @classmethod
+    def of(cls, values: pa.Array, key: Key) -> _Places:
+        found = values_of(values)
+        _, first = dense_ranks(found.of)
+        distinct = values.drop_null().take(pa.array(first))
+        return cls(CutColumn("", distinct), key.descending, key.nulls_first)
+
+    def of_values(self, column: pa.ChunkedArray) -> Numbers:
+        values = values_of(column)
+        cuts = values_of(self.cuts.as_type(column.type)).of
+        found = np.empty(len(values.is_null), np.int64)
+        places = not_above(cuts, values.of) + below(cuts, values.of)
+        last = 2 * len(self.cuts.cuts)
+        found[~values.is_null] = (last - places if self.descending else places) + 1
+        found[values.is_null] = 0 if self.nulls_first else last + 2
+        return found
+
+
+def sorted_by(keys: Sequence[Key], rows: pa.Table) -> Numbers:
+    """The rows in the order of the keys. Rows that are equal in all of them keep their order."""
+    ranks = [key_ranks(key, rows) for key in reversed(keys)]
+    return np.lexsort(ranks).astype(np.int64) if ranks else np.arange(rows.num_rows)
+
+
+def key_ranks(key: Key, rows: pa.Table) -> Numbers:
+    """Whole numbers in the order of a key: equal values have one."""
+    values = values_of(key.of(rows))
+    ranks, first = dense_ranks(values.of)
+    found = np.full(len(values.is_null), -1 if key.nulls_first else len(first), np.int64)
+    found[~values.is_null] = len(first) - 1 - ranks if key.descending else ranks
+    return found

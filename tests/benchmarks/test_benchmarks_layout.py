@@ -1,0 +1,24 @@
+"""Split trees open fewer files than curves through ranks: the bars of their benchmark, on a tenth of its rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from benchmarks import layout
+from deltacompact.layout.curves import hilbert
+
+
+@pytest.mark.parametrize(
+    ("table", "columns_max", "conjunction_max"),
+    [("uniform x 3", 0.88, 0.7), ("time, Zipf, amount", 0.9, 0.75), ("lineitem's dates", 0.8, 0.7)],
+)
+def test_split_trees_open_fewer_files_than_curves(table, columns_max, conjunction_max):
+    columns = layout.tables(1, 40_000)[table]
+    of_curve, both_of_curve = layout.opened(columns, layout.along(hilbert, columns), 1)
+    tree = layout.tree_of(columns, {}, 1)
+    of_tree, both_of_tree = layout.opened(columns, tree.cells_of(pa.table(columns)), 1)
+    assert tree.cells == layout.FILES
+    assert np.mean(of_tree) <= columns_max * np.mean(of_curve)
+    assert both_of_tree <= conjunction_max * both_of_curve

@@ -1,0 +1,118 @@
+"""Ranges of a sort order against Python's own comparison of keys, and where curves are cut."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from value_columns import TYPES, array_of, comparable
+
+from deltacompact.base.errors import InputError
+from deltacompact.layout.cutting_ranges import cut_ranges, keys_of
+from deltacompact.layout.document import layout_document, layout_from_json
+from deltacompact.layout.ranges import sorted_by
+from deltacompact.layout.sort_order import Curve, CurveThrough, OrderedColumn, sort_items
+from deltacompact.layout.split_tree import Leaf
+
+
+@st.composite
+def sorted_rows(draw):
+    """A table of one to three columns with ties and nulls, and by what it is sorted."""
+    count, arrays, items = draw(st.integers(0, 50)), {}, []
+    for number in range(draw(st.integers(1, 3))):
+        type_ = draw(st.sampled_from(list(TYPES)))
+        pool = draw(st.lists(st.one_of(st.none(), TYPES[type_]), min_size=1, max_size=8))
+        values = draw(st.lists(st.sampled_from(pool), min_size=count, max_size=count))
+        arrays[f"c{number}"] = array_of(type_, values)
+        items.append(OrderedColumn(f"c{number}", draw(st.booleans()), draw(st.booleans())))
+    return pa.table(arrays), items
+
+
+def compared(items, one, other):
+    """Below, at or above 0, as one row comes before, with or after another."""
+    for item, mine, theirs in zip(items, one, other, strict=True):
+        if mine == theirs:
+            continue
+        if mine is None or theirs is None:
+            return -1 if (mine is None) == item.nulls_first else 1
+        return -1 if (mine < theirs) != item.descending else 1
+    return 0
+
+
+@given(sorted_rows(), st.integers(1, 6), st.integers(1, 3), st.data())
+def test_ranges_follow_each_other_as_rows_do(case, files, cells, data):
+    rows, items = case
+    seen = rows.slice(0, data.draw(st.integers(0, rows.num_rows)))
+    keys = keys_of(seen, items)
+    ranges = cut_ranges(seen, keys, np.ones(seen.num_rows), files, cells)
+    values = list(zip(*(comparable(column) for column in rows.columns), strict=True))
+    order = sorted(range(rows.num_rows), key=functools.cmp_to_key(lambda a, b: compared(items, values[a], values[b])))
+    assert sorted_by(keys, rows).tolist() == order  # both are stable
+    found = ranges.cells_of(rows)
+    assert (np.diff(found[order]) >= 0).all()
+    for one, other in itertools.pairwise(order):
+        if compared(items, values[one], values[other]) == 0:
+            assert found[one] == found[other]
+    cuts = list(zip(*(comparable(of_key) for of_key in ranges.cuts), strict=True))
+    assert found.tolist() == [sum(compared(items, cut, value) <= 0 for cut in cuts) for value in values]
+    assert sum(leaf.files for leaf in ranges.leaves) == files
+    again = layout_from_json(json.dumps(layout_document(ranges, "t")), "t")
+    assert again.cells_of(rows).tolist() == found.tolist()
+
+
+def test_a_curve_is_cut_where_its_neighbours_are_far_apart():
+    draw = np.random.default_rng(3)
+    rows = pa.table({name: draw.random(20_000) for name in "ab"})
+    keys = keys_of(rows, sort_items("sort-order", "hilbert(a, b)"))
+    ranges = cut_ranges(rows, keys, np.ones(20_000), 60, 4)
+    cells = ranges.cells_of(rows)
+    files = np.searchsorted(np.cumsum([leaf.cells for leaf in ranges.leaves]), cells, side="right")
+    sizes = np.bincount(files)
+    assert len(sizes) == 60 and sizes.min() > 0.5 * 20_000 / 60 and sizes.max() < 1.5 * 20_000 / 60
+    evenly = np.empty(20_000, np.int64)
+    evenly[sorted_by(keys, rows)] = np.arange(20_000) * 60 // 20_000
+    assert area(rows, files) < 0.85 * area(rows, evenly)
+    again = layout_from_json(json.dumps(layout_document(ranges, "t")), "t")
+    assert again.cells_of(rows).tolist() == cells.tolist()
+
+
+def area(rows, files):
+    """What share of the square the boxes of all files have, added up."""
+    a, b = (np.asarray(rows[name]) for name in "ab")
+    return sum(np.ptp(a[files == file]) * np.ptp(b[files == file]) for file in range(files.max() + 1))
+
+
+def test_equal_keys_larger_than_a_file_become_a_leaf_of_several():
+    rows = pa.table({"a": [1] * 90 + [2] * 10})
+    ranges = cut_ranges(rows, keys_of(rows, sort_items("sort-order", "a")), np.ones(100), 10, 2)
+    assert ranges.leaves == (Leaf(1, 9), Leaf(1, 1)) and ranges.cuts[0].to_pylist() == [2]
+
+
+def test_orders_are_read_as_people_write_them():
+    read = functools.partial(sort_items, "option sort-order")
+    assert read("a") == (OrderedColumn("a"),)
+    assert read("a desc, b ASC nulls Last") == (OrderedColumn("a", True, False), OrderedColumn("b", False, False))
+    assert read("desc DESC NULLS FIRST") == (OrderedColumn("desc", True, True),)
+    assert read("r, ZOrder( a ,b )") == (OrderedColumn("r"), CurveThrough(Curve.ZORDER, ("a", "b")))
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("a,,b", "'' cannot be read"),
+        ("zorder()", "needs one to 4 columns"),
+        ("hilbert(a,b,c,d,e)", "needs one to 4 columns"),
+        ("bucket(4, a)", "cannot be read"),
+        ("a, hilbert(b, a)", "has 'a' twice"),
+    ],
+)
+def test_orders_that_cannot_be_read_are_refused_in_a_line(text, why):
+    with pytest.raises(InputError, match=f"^option sort-order.*{why}") as error:
+        sort_items("option sort-order", text)
+    assert "\n" not in str(error.value)
