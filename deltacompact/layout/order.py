@@ -141,12 +141,13 @@ def _bisected(
 def _heads(values: pa.LargeBinaryArray, skipped: int) -> npt.NDArray[np.uint64]:
     """Eight bytes of each value behind the first ones as a number; shorter ones end in zeros."""
     offsets = np.frombuffer(values.buffers()[1], np.int64)[values.offset : values.offset + len(values) + 1]
-    data = np.frombuffer(values.buffers()[2] or b"", np.uint8)
-    places = offsets[:-1, None] + np.arange(skipped, skipped + _HEAD)
-    is_there = places < offsets[1:, None]
-    found = np.zeros(places.shape, np.uint8)
-    found[is_there] = data[places[is_there]]
-    return found.view(">u8").reshape(-1).astype(np.uint64)
+    data = np.frombuffer(values.buffers()[2] or b"", np.uint8)[: offsets[-1]]
+    padded = np.concatenate([data, np.zeros(_HEAD, np.uint8)])
+    words = np.ndarray((len(data) + 1,), ">u8", padded, strides=(1,))  # eight bytes from each byte on
+    starts = np.minimum(offsets[:-1] + skipped, offsets[1:])
+    missing = np.maximum(_HEAD - (offsets[1:] - starts), 0).astype(np.uint64) * np.uint64(8)
+    found = (words[starts].astype(np.uint64) >> (missing & np.uint64(63))) << (missing & np.uint64(63))
+    return np.where(missing < 64, found, np.uint64(0))
 
 
 def _common(one: bytes, other: bytes) -> int:

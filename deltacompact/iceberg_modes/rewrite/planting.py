@@ -33,7 +33,7 @@ SAMPLE_PER_FILE = 200
 """Files then differ by a seventh in size. With 50 rows they differed by two fifths."""
 LOOKS_MAX = 512
 LOOK_ROWS = 20_000
-LOOKS_MIN = 16
+LOOKS_MIN = 64
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,12 +19,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from deltacompact.base.errors import CorruptionError
+from deltacompact.base.wording import text_of
 from deltacompact.iceberg_modes.rewrite.arrangement import Arrangement
 from deltacompact.iceberg_modes.rewrite.live_slices import LiveSlices, loads
 from deltacompact.layout.document import Layout
 from deltacompact.storage.fetched_file import begun_ahead
 from deltacompact.storage.objects import Fetches, ObjectStore
-from deltacompact.tabular.damage import naming
 
 _CELLS = b"deltacompact.cells"
 _AHEAD = 4
@@ -101,7 +101,7 @@ def _of_parts(
 def _block(rows: pa.Table, counts: npt.NDArray[np.int64]) -> pa.Buffer:
     sink = pa.BufferOutputStream()
     schema = rows.schema.with_metadata({_CELLS: counts.astype("<u8").tobytes()})
-    with pa.ipc.new_stream(sink, schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as out:
+    with pa.ipc.new_stream(sink, schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as out:
         out.write_table(rows.replace_schema_metadata(schema.metadata))
     return sink.getvalue()
 
@@ -109,9 +109,11 @@ def _block(rows: pa.Table, counts: npt.NDArray[np.int64]) -> pa.Buffer:
 def read_blocks(store: ObjectStore, blocks: Sequence[Block]) -> Iterator[tuple[pa.Table, npt.NDArray[np.int64]]]:
     """The rows of each block, and of each row the number of its cell in the part. The next ones are fetched ahead."""
     for block, found in _fetched(store, blocks):
-        with naming(block.path, CorruptionError):
+        try:
             rows = pa.ipc.open_stream(found).read_all()
-            counts = np.frombuffer(rows.schema.metadata[_CELLS], "<u8").astype(np.int64)
+        except (pa.ArrowException, OSError) as error:
+            raise CorruptionError(f"{block.path} has a damaged block: {text_of(error)}") from error
+        counts = np.frombuffer(rows.schema.metadata[_CELLS], "<u8").astype(np.int64)
         if not rows.num_rows == counts.sum() == block.rows:
             raise CorruptionError(f"{block.path} has {rows.num_rows} rows in a block of {block.rows}")
         yield rows, np.repeat(np.arange(len(counts)), counts)
