@@ -22,7 +22,7 @@ from deltacompact.catalog.delta_stream_calls import DeltaStreamCalls
 from deltacompact.storage.memory import MemoryStore
 
 STREAMS = [
-    *("append", "append_files", "bookmarks", "changes", "check", "commit_bookmark", "compact"),
+    *("advise", "append", "append_files", "bookmarks", "changes", "check", "commit_bookmark", "compact"),
     *("compacted_files", "dataset", "declare_readers", "declare_schema_mode", "diff", "drop", "drop_bookmark"),
     *("export", "history", "keys", "partition_keys", "partitions", "plan", "publication", "publish", "read"),
     *("readers", "restate", "retract", "rollback", "scan", "schema_mode", "source_table_id", "stop_publishing"),
