@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypedDict, final
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 from typing_extensions import Buffer
 
 VERSION: str
@@ -60,18 +61,19 @@ def key_digests(
 def key_bytes(columns: Sequence[ArrowColumn], tags: Sequence[int], rows: int) -> list[bytes]:
     """The canonical key bytes that ``key_digests`` hashes, one ``bytes`` a row (tests, golden vectors, messages)."""
 
-def row_sum(rows: ArrowColumn) -> int:
+def row_sum(rows: ArrowColumn, schema: pa.DataType) -> int:
     """The sum modulo 2**128 of the hashes of rows, a struct array: of each the first 16 bytes of its SHA-1, big-endian.
+    ``schema`` is a struct type with the same fields, at any depth; their metadata count, not those of the array.
 
     A row's bytes are its values that are not null, each behind its label, in the order of the labels' bytes. The label
     is the field id (``PARQUET:field_id`` in the field's metadata), 4 bytes; where a field has none, those of all are
     the names, each behind its length. A value is what ``key_bytes`` has, with three more class tags: 12 list (how many,
     then the items as those of keys), 13 map (how many, then key and item of each), 14 struct (as a row, then ffffffff).
 
-    ValueError: no struct array, a type that has no class, an id below 0, and as for ``key_digests``.
+    ValueError: no struct array, other fields, a type that has no class, an id below 0, and as for ``key_digests``.
     """
 
-def row_bytes(rows: ArrowColumn) -> list[bytes]:
+def row_bytes(rows: ArrowColumn, schema: pa.DataType) -> list[bytes]:
     """The bytes that ``row_sum`` hashes, one ``bytes`` a row (tests, golden vectors)."""
 
 def buckets(digests: npt.NDArray[np.uint8], hash_bucket_count: int) -> npt.NDArray[np.uint32]:

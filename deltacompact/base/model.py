@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from deltacompact.base import expect
 from deltacompact.base.errors import InputError
+from deltacompact.base.fingerprint import Fingerprint
 from deltacompact.base.numbers import ChainFileNumber, DeltaFileNumber, Ordinal
 
 if TYPE_CHECKING:  # --help imports this module, and must not wait for pyarrow
@@ -280,6 +281,7 @@ class DataFile:
     far             the ranges of values that a wider type might not hold; None: not measured
     nulls           rows with null in each key column that has some; None: not counted
     decodes         all its pages have been decoded, or are of a kind that is known to decode: it may be copied blindly
+    fingerprint     of its live rows; None: not computed
     """
 
     number: DeltaFileNumber | ChainFileNumber
@@ -299,6 +301,7 @@ class DataFile:
     far: FarValues | None = None
     nulls: tuple[tuple[str, int], ...] | None = None
     decodes: bool = False
+    fingerprint: Fingerprint | None = None
 
     @property
     def live_rows(self) -> int:
@@ -510,6 +513,12 @@ class CompactedDelta:
     @property
     def bytes(self) -> int:
         return sum(file.bytes for file in self.files)
+
+    @property
+    def fingerprint(self) -> Fingerprint | None:
+        """Of the live rows; None: not computed."""
+        known = [file.fingerprint for file in self.files if file.fingerprint is not None]
+        return sum(known, Fingerprint()) if len(known) == len(self.files) else None
 
 
 @dataclass(frozen=True, slots=True)

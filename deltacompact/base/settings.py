@@ -22,7 +22,7 @@ COUNT_MAX = 2**53
 HASH_BUCKETS_MAX = 1_000_000
 _RATES = ("read_mb_per_s", "write_mb_per_s", "requests_per_s")
 _TEXTS = ("executor", "compression", "ray_address")
-_NO_COUNTS = (*_TEXTS, "rewrite_dead_fraction", "ray_wait_s", *_RATES, "limits", "content_type", "purge")
+_NO_COUNTS = (*_TEXTS, "rewrite_dead_fraction", "ray_wait_s", *_RATES, "limits", "content_type", "purge", "certify")
 _MAY_BE_ZERO = ("local_rows_max", "local_bytes_max", "task_retries")
 
 
@@ -75,6 +75,7 @@ class Settings:
     write_mb_per_s          most that they write,
     requests_per_s          and most requests to the store; every process gets the same share
     task_retries            how often a task that died is started again
+    certify                 read what is written again, and commit only where its fingerprint is that of what was read
     limits                  for tests and experts: see deltacompact.base.limits
     """
 
@@ -98,6 +99,7 @@ class Settings:
     write_mb_per_s: float | None = None
     requests_per_s: float | None = None
     task_retries: int = 3
+    certify: bool = False
     limits: Limits = LIMITS
 
     def __post_init__(self) -> None:
@@ -113,6 +115,7 @@ class Settings:
         for name in _RATES:
             if (rate := getattr(self, name)) is not None and not expect.number(name, rate) > 0:
                 raise InputError(f"{name} is {rate!r}, it must be greater than 0")
+        expect.flag("certify", self.certify)
         expect.instance("limits", self.limits, Limits)
         for field in fields(self):
             name, value = field.name, getattr(self, field.name)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # imported when they are used: `show` must not wait for them
     import pyarrow.dataset as ds
 
     from deltacompact.arguments import CompactionArguments
+    from deltacompact.base.fingerprint import Fingerprint
     from deltacompact.catalog.delta_stream_calls import ChangeEventOptions, DeltaStreamCalls, TokenLike
     from deltacompact.catalog.table_plan import TablePlan
     from deltacompact.change_feed.bookmark import Bookmark
@@ -349,6 +350,17 @@ class DeltaStreamTable:
     def compacted_files(self, partition: Values = None) -> list[str]:
         """Paths or URIs of the live compacted files, for engines that read lists: duckdb.read_parquet(files)."""
         return self._catalog.compacted_files(self._table_id, partition)
+
+    def fingerprint(self, partition: Values = None, *, as_of: str | datetime | None = None) -> Fingerprint:
+        """How many rows live, and the sum of their hashes: two tables with the same rows have the same.
+
+        Examples:
+            >>> orders.fingerprint().rows
+            2
+        """
+        from deltacompact.delta_streams.scan import Scan, live_fingerprint
+
+        return live_fingerprint(self._catalog, Scan(self._table_id, partition, as_of=as_of))
 
     # Upkeep
 

@@ -30,6 +30,7 @@ from deltacompact.sinks.environment import sinks_asked_for
 if TYPE_CHECKING:  # a mode is imported when it is run: `show` must not wait for it
     import pyarrow as pa
 
+    from deltacompact.base.fingerprint import Fingerprint
     from deltacompact.change_feed.difference import Difference
     from deltacompact.change_feed.request import ChangesAsked
     from deltacompact.iceberg.comparison import Comparison
@@ -240,6 +241,12 @@ class IcebergCalls:
 
         table = self._table(table_id)
         return exported(table.store, target, *scanned(table, BranchScan(**selection)))
+
+    def fingerprint(self, table_id: str, branch: str = MAIN, as_of: str | int | datetime | None = None) -> Fingerprint:
+        """The fingerprint of the live rows: see `IcebergCatalogTable.fingerprint`."""
+        from deltacompact.iceberg.scan import BranchScan, live_fingerprint
+
+        return live_fingerprint(self._table(table_id), BranchScan(branch, as_of))
 
     def change_feed(
         self,

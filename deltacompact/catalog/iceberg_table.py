@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # imported when they are used: `show` must not wait for them
     import pyarrow as pa
     import pyarrow.dataset as ds
 
+    from deltacompact.base.fingerprint import Fingerprint
     from deltacompact.catalog.iceberg_calls import IcebergCalls, IcebergSelection
     from deltacompact.change_feed.bookmark import Bookmark
     from deltacompact.change_feed.difference import Difference
@@ -175,6 +176,10 @@ class IcebergCatalogTable:
         from deltacompact.reading.engines import relation_of, scanning
 
         return relation_of(scanning(self.scan, selection), connection)
+
+    def fingerprint(self, branch: str = "main", *, as_of: str | int | datetime | None = None) -> Fingerprint:
+        """How many rows live, and the sum of their hashes: a snapshot that only compacted has that of its parent."""
+        return self._catalog.fingerprint(self._table_id, branch, as_of)
 
     # Snapshots
 

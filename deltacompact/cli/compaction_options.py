@@ -86,6 +86,13 @@ _MEANS = (
         help="Codec of written files: zstd, snappy, gzip, lz4, brotli or none. Default: that of the files whose "
         "rows are written, or of the Iceberg table; else zstd.",
     ),
+    field_option(
+        "--certify",
+        "certify",
+        click.option,
+        is_flag=True,
+        help="Read what was written again, and commit only if its fingerprint is that of what was read.",
+    ),
 )
 """With what means to work on tables of both kinds."""
 

@@ -11,7 +11,7 @@ import click
 from deltacompact.base.errors import CorruptionError, InputError
 from deltacompact.base.settings import DEFAULTS, EXECUTORS, HASH_BUCKETS_MAX, Settings
 from deltacompact.base.wording import counted
-from deltacompact.cli.answers import Failed, answer, answer_for_partitions, for_each
+from deltacompact.cli.answers import Failed, answer, answer_for_partitions, for_each, say, say_json
 from deltacompact.cli.arguments import (
     PARTITION_HELP,
     any_catalog_argument,
@@ -123,6 +123,14 @@ def _verify(catalog: DeltaStreamCatalog, table: str, partition: Sequence[str], q
 @any_catalog_argument
 @table_argument
 @json_option
+@click.option(
+    "--by",
+    type=click.Choice(["spark", "duckdb", "self"]),
+    default="spark",
+    show_default=True,
+    help="spark: compare all rows; duckdb, self: add up fingerprints, in DuckDB or in this process.",
+)
+@click.option("--sql", is_flag=True, help="Print the statement that adds up the fingerprint in Spark or DuckDB.")
 @delta_stream_option("--partition", multiple=True, metavar="NAME=VALUE", help=PARTITION_HELP)
 @iceberg_option("--branch", metavar="NAME", default="main", show_default=True, help="The branch.")
 @iceberg_option(
@@ -139,18 +147,26 @@ def validate(
     branch: str,
     before: int | None,
     after: int | None,
+    by: str,
+    sql: bool,
     as_json: bool,
 ) -> None:
     """Let Spark recompute the table and compare rows and index.
 
-    Of an Iceberg table, Spark compares the rows of two snapshots. Spark needs Java 17 or newer.
+    With --by, fingerprints of the rows are added up instead, and held against those that compact --certify left. Of an
+    Iceberg table, the rows of two snapshots are compared. Spark needs Java 17 or newer.
 
     \b
     deltacompact validate ./lake orders
-    deltacompact validate iceberg://prod db.orders
+    deltacompact validate iceberg://prod db.orders --by duckdb
     """
     from deltacompact.catalog.opening import is_iceberg_catalog
     from deltacompact.cli.console import out
+
+    if sql:
+        return _print_statement(catalog, table, by, as_json)
+    if by != "spark":
+        return _validate_fingerprints(catalog, table, partition, branch, before, after, by, as_json)
     from deltacompact.spark.validate import PartitionReport
     from deltacompact.spark.validate import validate as validate_table
 
@@ -169,6 +185,46 @@ def validate(
     answer_for_partitions(as_json, reports, [], document, say)
     if any(not report.ok for report in reports):
         raise Failed(CorruptionError(f"table {table!r} does not have the rows of its deltas"))
+
+
+def _print_statement(catalog: DeltaStreamCatalog | IcebergCatalog, table: str, by: str, as_json: bool) -> None:
+    from deltacompact.catalog.fingerprints import statement
+
+    text = statement(catalog, table, by)
+    return say_json({"sql": text}) if as_json else say(text)
+
+
+def _validate_fingerprints(
+    catalog: DeltaStreamCatalog | IcebergCatalog,
+    table: str,
+    partition: Sequence[str],
+    branch: str,
+    before: int | None,
+    after: int | None,
+    by: str,
+    as_json: bool,
+) -> None:
+    from deltacompact.catalog.fingerprints import FingerprintReport, branch_fingerprints, partition_fingerprints
+    from deltacompact.catalog.opening import is_iceberg_catalog
+    from deltacompact.cli.console import out
+
+    def say(report: FingerprintReport) -> None:
+        out.print(str(report), style="" if report.ok else "red")
+
+    if is_iceberg_catalog(catalog):
+        refuse_delta_stream_options()
+        report = branch_fingerprints(catalog, table, branch, before, after, by)
+        answer(as_json, report.document(), str(report))
+        reports: Sequence[FingerprintReport] = [report]
+    else:
+        refuse_iceberg_options()
+        only = one_partition(catalog, table, partition)
+        reports, errors = for_each(
+            catalog, table, only, "adding up", lambda chosen: [partition_fingerprints(catalog, table, chosen, by)]
+        )
+        answer_for_partitions(as_json, reports, errors, FingerprintReport.document, say)
+    if any(not report.ok for report in reports):
+        raise Failed(CorruptionError(f"table {table!r} does not have the rows that its fingerprint tells of"))
 
 
 def _validate_iceberg(

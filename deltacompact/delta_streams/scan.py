@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from deltacompact.base import expect
 from deltacompact.base.errors import InputError
+from deltacompact.base.fingerprint import Fingerprint
 from deltacompact.base.model import ContentType, DataFile, Partition, Table
 from deltacompact.base.moments import moment_of
 from deltacompact.base.numbers import UNNUMBERED
@@ -28,6 +29,7 @@ from deltacompact.reading.parts import TablePart, ahead_of_use, read_in_order
 from deltacompact.reading.selection import Selected, named_columns
 from deltacompact.tabular import schemas
 from deltacompact.tabular.export import exported
+from deltacompact.tabular.fingerprint import fingerprint_of
 
 if TYPE_CHECKING:
     from deltacompact.delta_streams.log.state import StreamState
@@ -134,6 +136,12 @@ def _state(catalog: Streams, scan: Scan, partition: Partition) -> StreamState:
     if scan.as_of is None:
         return catalog.state(scan.table_id, partition)
     return state_as_of(catalog, scan.table_id, partition, scan.as_of)
+
+
+def live_fingerprint(catalog: Streams, scan: Scan) -> Fingerprint:
+    """The fingerprint of the live rows: all columns, by their names."""
+    schema, tables = scanned(catalog, scan)
+    return fingerprint_of(tables, schema, scan.table_id)
 
 
 def with_keys_of(catalog: Streams, table: Table, states: Sequence[StreamState]) -> Table:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from deltacompact.base.fingerprint import Fingerprint
 from deltacompact.iceberg.as_of import snapshot_as_of
 from deltacompact.iceberg.deletes.matching import DeleteIndex
 from deltacompact.iceberg.live_rows import LiveReader
@@ -22,6 +23,7 @@ from deltacompact.reading.parts import read_in_order
 from deltacompact.reading.selection import Selected, named_columns
 from deltacompact.storage.objects import Fetches
 from deltacompact.tabular import schemas
+from deltacompact.tabular.fingerprint import fingerprint_of
 
 _READS_AT_ONCE = 16
 """Files of a store behind a network that are read side by side."""
@@ -58,14 +60,30 @@ def scanned(table: IcebergTable, scan: BranchScan) -> tuple[pa.Schema, Iterator[
     selected = Selected.of(metadata.table_id, whole, named_columns(scan.columns), scan.filter)
     state = scan.state(table)
     columns = pa.schema([column for column in metadata.schema if column.name in selected.needed.names])
-    at_once = _READS_AT_ONCE if isinstance(table.store, Fetches) else 1
 
     def tables() -> Iterator[pa.Table]:
-        index, live = DeleteIndex(state), LiveReader(table.store, metadata)
-        files = live.files([index.task(entry) for entry in state.data])
-        for rows in read_in_order(live.parts(files, columns), at_once):
+        for rows in _live_rows(table, state, columns):
             plain = pa.Table.from_arrays(rows.columns, schema=selected.needed)
             if (kept := selected.kept(plain)).num_rows:
                 yield kept
 
     return selected.wanted, tables()
+
+
+def live_fingerprint(table: IcebergTable, scan: BranchScan) -> Fingerprint:
+    """The fingerprint of the live rows of a branch, or of a snapshot: all columns of today's schema, by field id."""
+    return state_fingerprint(table, scan.state(table))
+
+
+def state_fingerprint(table: IcebergTable, state: TableState) -> Fingerprint:
+    """The fingerprint of the live rows of a state, which are all read."""
+    schema = table.metadata.schema
+    return fingerprint_of(_live_rows(table, state, schema), schema, table.metadata.table_id)
+
+
+def _live_rows(table: IcebergTable, state: TableState, columns: pa.Schema) -> Iterator[pa.Table]:
+    """The rows file by file, with these columns, which have field ids."""
+    at_once = _READS_AT_ONCE if isinstance(table.store, Fetches) else 1
+    index, live = DeleteIndex(state), LiveReader(table.store, table.metadata)
+    files = live.files([index.task(entry) for entry in state.data])
+    yield from read_in_order(live.parts(files, columns), at_once)

@@ -116,7 +116,9 @@ def _batch(outputs: list[Materialized]) -> dict[str, Any]:
 def _staying(bench: Workbench, last: LastRound) -> list[DataFile]:
     """The files that are kept or marked."""
     kept = [replace(source.file, number=bench.plan.number_of(source)) for source in last.outputs.kept]
-    return kept + [replace(source.file, deletions=_deletions(source, last)) for source in last.outputs.marked]
+    return kept + [
+        replace(source.file, deletions=_deletions(source, last), fingerprint=None) for source in last.outputs.marked
+    ]
 
 
 def _deletions(source: SourceFile, last: LastRound) -> DeletionVector:

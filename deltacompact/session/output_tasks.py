@@ -33,7 +33,15 @@ def submit_outputs(
     plan, options = bench.plan, bench.plan.write_options
     paths = bench.paths("data", suffix_of(options.content_type))
     like = MaterializeTask(
-        ChainFileNumber(0), 0, (), (), plan.schema, plan.input.partition, options, plan.options.limits
+        ChainFileNumber(0),
+        0,
+        (),
+        (),
+        plan.schema,
+        plan.input.partition,
+        options,
+        plan.options.limits,
+        plan.options.certify,
     )
     shared = bench.share(like)
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -23,6 +24,7 @@ from deltacompact.base.wording import text_of
 from deltacompact.spark.jars import ICEBERG_RUNTIME, SQLITE_JDBC
 from deltacompact.spark.quiet_start import said_if_it_fails
 from deltacompact.spark.session import spark_session
+from deltacompact.tabular.fingerprint_sql import fingerprint_statement
 
 if TYPE_CHECKING:
     from deltacompact.catalog.iceberg import IcebergCatalog
@@ -49,12 +51,14 @@ class SnapshotsReport:
     extra: int = 0
     digests: tuple[str, ...] = ()
     counted_by_pyiceberg: int | None = None
+    fingerprint: str | None = None
+    recorded: str | None = None
     nothing_to_do: str | None = None
 
     @property
     def ok(self) -> bool:
         counted = self.counted_by_pyiceberg in (None, self.rows_after)
-        return not (self.missing or self.extra) and counted
+        return not (self.missing or self.extra) and counted and self.recorded in (None, self.fingerprint)
 
     def __str__(self) -> str:
         if self.nothing_to_do:
@@ -62,6 +66,7 @@ class SnapshotsReport:
         where = f"{self.table_id}, branch {self.branch}, snapshots {self.before} and {self.after}"
         if self.ok:
             also = "" if self.counted_by_pyiceberg is None else ", and PyIceberg counts as many"
+            also += "" if self.recorded is None else f"; their fingerprint is {self.recorded}, as recorded"
             return f"{where}: validated: Spark reads {self.rows_after} identical rows{also}"
         problems = [
             f"{self.missing} rows of {self.rows_before} are missing" if self.missing else "",
@@ -70,6 +75,8 @@ class SnapshotsReport:
         ]
         if self.counted_by_pyiceberg not in (None, self.rows_after):
             problems.append(f"Spark reads {self.rows_after} rows, PyIceberg {self.counted_by_pyiceberg}")
+        if self.recorded not in (None, self.fingerprint):
+            problems.append(f"their fingerprint is {self.fingerprint}, but {self.recorded} is recorded")
         return f"{where}: NOT VALID: " + "; ".join(filter(None, problems))
 
 
@@ -110,6 +117,10 @@ def validate_snapshots(
         more = F.greatest(F.col("now") - F.col("then"), F.lit(0))
         sums = compared.select(F.sum("then"), F.sum("now"), F.sum(fewer), F.sum(more)).first()
         differing = compared.where("then <> now").select("digest").limit(_DIGESTS_SHOWN).collect()
+        metadata = catalog.metadata(table_id)
+        recorded = metadata.recorded_fingerprint(metadata.snapshots[chosen.after])
+        relation = f"{catalog.name}.{table_id} VERSION AS OF {chosen.after}"
+        found = added_up(spark, metadata.schema, relation) if recorded else None
     except (PySparkException, Py4JError) as error:
         raise InputError(f"Spark cannot read {catalog.name}.{table_id}: {text_of(error)[:300]}") from error
     rows_before, rows_after, missing, extra = (int(count or 0) for count in sums or (0, 0, 0, 0))
@@ -121,6 +132,8 @@ def validate_snapshots(
         extra=extra,
         digests=tuple(row["digest"][:12] for row in differing),
         counted_by_pyiceberg=catalog.counted(table_id, chosen.after),
+        fingerprint=found,
+        recorded=recorded,
     )
 
 
@@ -139,6 +152,12 @@ def spark_settings(name: str, properties: Mapping[str, str]) -> dict[str, str]:
         f"Iceberg catalog {name!r} ({kind or uri.partition(':')[0]}): we know no settings of Spark for this kind. "
         f"Hand a session with spark.sql.catalog.{name} to deltacompact.spark.iceberg.validate_snapshots"
     )
+
+
+def added_up(spark: SparkSession, schema: pa.Schema, relation: str) -> str:
+    """The fingerprint of a relation of Spark's, as text. The session's time zone must be UTC."""
+    (text,) = spark.sql(fingerprint_statement(schema, relation, "spark", uuids=True)).collect()[0]
+    return str(text)
 
 
 def _started(packages: str) -> SparkSession:

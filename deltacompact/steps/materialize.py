@@ -24,6 +24,7 @@ from deltacompact.base.limits import Limits
 from deltacompact.base.model import ContentType, DataFile, Partition
 from deltacompact.base.numbers import ChainFileNumber, Ordinal
 from deltacompact.index.live_bitmaps import Masks, live_mask, read_each_masks
+from deltacompact.steps.certify import certified
 from deltacompact.storage.fetched_file import FILES_AHEAD, Range, ReadAhead, begun_ahead
 from deltacompact.storage.objects import Fetches, ObjectStore
 from deltacompact.tabular import prefetch, schemas, writing
@@ -70,6 +71,7 @@ class MaterializeTask:
     partition: Partition
     options: WriteOptions
     limits: Limits
+    certify: bool = False
 
 
 def materialize(store: ObjectStore, task: MaterializeTask, paths: Callable[[], str]) -> Materialized:
@@ -96,6 +98,8 @@ def materialize(store: ObjectStore, task: MaterializeTask, paths: Callable[[], s
     copied = sum(groups.stop - groups.start for piece in pieces for groups in piece.copied)
     described = DataFile(ChainFileNumber(task.number), path, options.content_type, task.rows, out.bytes, task.schema)
     decoded_bytes = out.decoded_bytes + sum(_copied_bytes(piece, task.schema) for piece in pieces)
+    if task.certify:
+        described = replace(described, fingerprint=certified(store, task, pieces, described))
     return Materialized(replace(described, decoded_bytes=decoded_bytes, decodes=True), copied)
 
 

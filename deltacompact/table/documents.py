@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from deltacompact.base.fingerprint import Fingerprint
 from deltacompact.base.model import ContentType, DataFile, DeletionVector, FarValues, Stamp
 from deltacompact.storage.identity import is_uri
 
@@ -47,6 +48,8 @@ def file_to_json(file: DataFile, schemas: SchemaTable) -> dict[str, Any]:
         document["managed"] = file.managed
     if file.decodes:
         document["decodes"] = True
+    if file.fingerprint is not None:
+        document["fingerprint"] = str(file.fingerprint)
     return document
 
 
@@ -67,6 +70,7 @@ def file_from_json(value: dict[str, Any], schemas: SchemaTable) -> DataFile:
         far=far_from_json(value),
         nulls=tuple(value["nulls"].items()) if "nulls" in value else None,
         decodes=value.get("decodes", False),
+        fingerprint=Fingerprint.of_text(value.get("fingerprint")),
     )
 
 

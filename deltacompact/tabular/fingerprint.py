@@ -13,60 +13,28 @@ finds faults, not forgeries. docs/formats.md specifies it, and `fingerprint_sql.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import pyarrow as pa
 
 from deltacompact import _kernels
 from deltacompact.base.errors import SchemaError
+from deltacompact.base.fingerprint import Fingerprint
 from deltacompact.tabular import schemas
 
-_MODULUS = 1 << 128
-_TEXT = re.compile(r"(\d+):([0-9a-f]{32})")
 
+def fingerprint_of(tables: Iterable[pa.Table], schema: pa.Schema, path: str) -> Fingerprint:
+    """The fingerprint of rows with the columns of `schema`, whose field ids count, at any depth.
 
-@dataclass(frozen=True, slots=True)
-class Fingerprint:
-    """A multiset of rows. Parts add up, in any order."""
-
-    rows: int = 0
-    total: int = 0
-    """Below 2^128."""
-
-    def __add__(self, other: Fingerprint) -> Fingerprint:
-        return Fingerprint(self.rows + other.rows, (self.total + other.total) % _MODULUS)
-
-    def __sub__(self, other: Fingerprint) -> Fingerprint:
-        return Fingerprint(self.rows - other.rows, (self.total - other.total) % _MODULUS)
-
-    def __str__(self) -> str:
-        """As logs and summaries have it: "2:00f3…", the sum in 32 hexadecimal digits."""
-        return f"{self.rows}:{self.total:032x}"
-
-    @classmethod
-    def of_text(cls, text: str) -> Fingerprint | None:
-        """None: another release wrote something else."""
-        found = _TEXT.fullmatch(text)
-        return None if found is None else cls(int(found[1]), int(found[2], 16))
-
-
-def fingerprint_of(tables: Iterable[pa.Table], path: str) -> Fingerprint:
-    """The fingerprint of rows. Raises SchemaError naming file and column of a type that has no values."""
+    Raises SchemaError naming file and column of a type that has no values.
+    """
     found = Fingerprint()
+    type_ = pa.struct([field.with_type(schemas.values_type(field.type)) for field in schema])
     for table in tables:
-        for rows in _struct_arrays(table):
+        columns = [schemas.plain(column) for column in table.select(schema.names).columns]
+        for batch in pa.Table.from_arrays(columns, names=schema.names).to_batches() if columns else ():
             try:
-                found += Fingerprint(len(rows), _kernels.row_sum(rows))
+                found += Fingerprint(batch.num_rows, _kernels.row_sum(batch.to_struct_array(), type_))
             except ValueError as error:
                 raise SchemaError(f"{path}: {error}") from error
     return found
-
-
-def _struct_arrays(table: pa.Table) -> Iterable[pa.StructArray]:
-    """The rows as the kernel takes them: without dictionaries, and with field ids."""
-    columns = [schemas.plain(column) for column in table.columns]
-    fields = [field.with_type(column.type) for field, column in zip(table.schema, columns, strict=True)]
-    plain = pa.Table.from_arrays(columns, schema=pa.schema(fields))
-    return (batch.to_struct_array() for batch in plain.to_batches()) if columns else ()

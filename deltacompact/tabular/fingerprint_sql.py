@@ -16,7 +16,7 @@ import pyarrow as pa
 from deltacompact.base.errors import InputError
 from deltacompact.tabular.conversion import is_list
 from deltacompact.tabular.field_ids import field_id
-from deltacompact.tabular.schemas import is_binary, is_string, plain_type
+from deltacompact.tabular.schemas import is_binary, is_string, values_type
 
 _HALF = str(1 << 64)
 _LONG_DIGITS = 18
@@ -146,14 +146,14 @@ class _Engine:
         pieces = [
             f"coalesce('{label}' || {self._value(x, field, depth)}, '')"
             for label, (x, field) in sorted(zip(labels, found, strict=True), key=lambda pair: pair[0])
-            if not pa.types.is_null(plain_type(field.type))
+            if not pa.types.is_null(values_type(field.type))
         ]
         return "(" + (" || ".join(pieces) or "''") + ")"
 
     def _value(self, x: str, field: pa.Field, depth: int) -> str:
         """Presence, class tag and value; NULL where the value is."""
         kind = self._kind(field)
-        type_ = plain_type(field.type)
+        type_ = values_type(field.type)
         if kind not in _TAGS or (kind != "long decimal" and kind not in self.words):
             raise InputError(f"column {field.name!r} is {field.type}, for which {self._name} has no type of that kind")
         return f"'{_TAGS[kind]}' || {self._digits(kind, x, type_, depth)}"
@@ -181,13 +181,13 @@ class _Engine:
         return self.word("child", x=x, name=name.replace(quote, quote * 2))
 
     def _item(self, x: str, field: pa.Field, depth: int) -> str:
-        if pa.types.is_null(plain_type(field.type)):
+        if pa.types.is_null(values_type(field.type)):
             return "'00'"
         return f"coalesce({self._value(x, field, depth)}, '00')"
 
     def _kind(self, field: pa.Field) -> str:
         """The class of a column's values; "" where SQL has none."""
-        t, type_ = pa.types, plain_type(field.type)
+        t, type_ = pa.types, values_type(field.type)
         if t.is_timestamp(type_):
             kind = "zoned timestamp" if type_.tz else "naive timestamp"
             return kind if type_.unit != "ns" else ""

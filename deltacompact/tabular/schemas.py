@@ -141,6 +141,12 @@ def plain_type(type_: pa.DataType) -> pa.DataType:
     return stored_type(type_)
 
 
+def values_type(type_: pa.DataType) -> pa.DataType:
+    """The same; a nested type without any inside stays as it is, with the metadata of its fields."""
+    plain = plain_type(type_)
+    return type_ if plain == type_ else plain
+
+
 def plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """The values without dictionaries and extension types around them."""
     return _converted(column, plain_type(column.type))

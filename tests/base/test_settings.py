@@ -18,6 +18,7 @@ from deltacompact.cli.compaction import compact as command
 DOCS = Path(__file__).parents[2] / "docs/settings.md"
 FIELDS = {field.name for field in dataclasses.fields(Options)}
 OUTPUT_OPTIONS = FIELDS - {
+    "certify",
     "executor",
     "memory_per_task_bytes",
     "object_store_bytes",

@@ -21,8 +21,10 @@ from iceberg_lake import SETTINGS, Lake
 from naive_reader import NaiveReader
 
 import deltacompact
+from deltacompact.base.fingerprint import Fingerprint
 from deltacompact.iceberg.table.content_files import Content
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.tabular.fingerprint import fingerprint_of
 
 T = "ns.t"
 COLUMNS = pa.schema([("id", pa.int64()), ("v", pa.string())])
@@ -119,6 +121,21 @@ def replayed(rows: list[Row], changes: list[dict[str, Any]]) -> Counter[Row]:
     return +found
 
 
+def fingerprint(rows: list[Row]) -> Fingerprint:
+    """By the field ids that the lake gives."""
+    ids = [column.with_metadata({"PARQUET:field_id": str(number)}) for number, column in enumerate(COLUMNS, 1)]
+    table = pa.Table.from_pylist([{"id": key, "v": value} for key, value in rows], COLUMNS)
+    return fingerprint_of([table], pa.schema(ids), "")
+
+
+def accounted(changes: list[dict[str, Any]]) -> Fingerprint:
+    """What came less what went."""
+    sides: dict[bool, list[Row]] = {True: [], False: []}
+    for change in changes:
+        sides[change["_change_type"] in ("insert", "update_after")].append((change["id"], change["v"]))
+    return fingerprint(sides[True]) - fingerprint(sides[False])
+
+
 @pytest.mark.parametrize("version", [2, 3])
 @settings(max_examples=examples(12))
 @given(steps=STEPS, with_key=st.booleans())
@@ -127,14 +144,17 @@ def test_the_feed_is_the_difference(version, steps, with_key):
         history = History(Path(folder), version)
         for step in [("append", [(0, "a"), (1, "b"), (1, "b")]), *steps]:
             history.do(*step)
+        for snapshot, rows in history.moments[1:]:
+            assert history.table.fingerprint(as_of=snapshot) == fingerprint(rows)
         asked: dict[str, Any] = {"before": True, "key": ["id"] if with_key else []}
         for (begin, before), (end, after) in product(history.moments, history.moments[1:]):
             found = history.table.changes(begin, end, **asked).read_all().to_pylist()
             assert replayed(before, found) == Counter(after)
+            assert accounted(found) == fingerprint(after) - fingerprint(before)
             names = ("id", "_change_type") if with_key else ("id", "v", "_change_type")
             assert Counter(tuple(row[name] for name in names) for row in found) == expected(before, after, with_key)
         changes = history.table.changes(per_commit=True, **asked).read_all().to_pylist()
-        rows: list[Row] = []
+        rows = []
         for snapshot, after in history.moments[1:]:
             own = [change for change in changes if change["_commit_snapshot_id"] == snapshot]
             assert replayed(rows, own) == Counter(after)

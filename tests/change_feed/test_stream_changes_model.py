@@ -17,7 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deltacompact import DeltaStreamCatalog, Settings
+from deltacompact.base.fingerprint import Fingerprint
 from deltacompact.storage.memory import MemoryStore
+from deltacompact.tabular.fingerprint import fingerprint_of
 
 SETTINGS = Settings(executor="local", local_threads=1)
 MARKING = Settings(executor="local", local_threads=1, rewrite_dead_fraction=0.9)
@@ -95,6 +97,20 @@ def replayed(rows: dict[int, Any], changes: list[dict[str, Any]]) -> dict[int, A
     return rows
 
 
+def fingerprint(rows: list[tuple[int, Any]]) -> Fingerprint:
+    columns = pa.schema([("id", pa.int64()), ("v", pa.string())])
+    table = pa.Table.from_pylist([{"id": key, "v": value} for key, value in rows], columns)
+    return fingerprint_of([table], columns, "")
+
+
+def accounted(changes: list[dict[str, Any]]) -> Fingerprint:
+    """What came less what went."""
+    sides: dict[bool, list[tuple[int, Any]]] = {True: [], False: []}
+    for change in changes:
+        sides[change["_change_type"] in ("insert", "update_after")].append((change["id"], change["v"]))
+    return fingerprint(sides[True]) - fingerprint(sides[False])
+
+
 @settings(max_examples=examples(60))
 @given(STEPS, st.data())
 def test_the_feed_is_what_a_dictionary_says(steps, data):
@@ -110,6 +126,9 @@ def test_the_feed_is_what_a_dictionary_says(steps, data):
     found = told(feed(history, at(begin), at(end), small))
     expected = net(before, after)
     assert Counter((row["id"], row["v"], row["_change_type"]) for row in found) == expected
+    assert accounted(found) == fingerprint(list(after.items())) - fingerprint(list(before.items()))
+    now = {row["id"]: row["v"] for row in history.table.read().to_pylist()}
+    assert history.table.fingerprint() == fingerprint(list(now.items()))
     if first <= last:
         commits = told(history.table.changes(at(begin), at(end), per_commit=True, before=True))
         assert replayed(before, commits) == after

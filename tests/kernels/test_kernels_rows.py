@@ -71,16 +71,16 @@ def drawn_struct(draw: st.DrawFn, rows: int, depth: int = 2, nulls: pa.Array | N
 @settings(max_examples=examples(300), deadline=None)
 @given(st.integers(0, 5).flatmap(drawn_struct))
 def test_row_bytes_and_sums_are_those_of_the_twin(rows: pa.StructArray) -> None:
-    assert kernels.row_bytes(rows) == reference.row_bytes(rows)
-    assert kernels.row_sum(rows) == reference.row_sum(rows)
+    assert kernels.row_bytes(rows, rows.type) == reference.row_bytes(rows)
+    assert kernels.row_sum(rows, rows.type) == reference.row_sum(rows)
 
 
 @settings(max_examples=examples(100), deadline=None)
 @given(st.integers(1, 5).flatmap(drawn_struct), st.data())
 def test_parts_of_rows_add_up(rows: pa.StructArray, data: st.DataObject) -> None:
     cut = data.draw(st.integers(0, len(rows)))
-    parts = kernels.row_sum(rows.slice(0, cut)) + kernels.row_sum(rows.slice(cut))
-    assert parts % 2**128 == kernels.row_sum(rows)
+    parts = kernels.row_sum(rows.slice(0, cut), rows.type) + kernels.row_sum(rows.slice(cut), rows.type)
+    assert parts % 2**128 == kernels.row_sum(rows, rows.type)
 
 
 @pytest.mark.parametrize("line", range(len(GOLDEN.read_text().splitlines())))
@@ -90,7 +90,10 @@ def test_golden_row_vectors(line: int) -> None:
     fields = [identified(name, eval(kind, vars(pa)), number) for number, name, kind in case["columns"]]
     columns = [pa.array([stored(row[n], f.type) for row in case["rows"]], f.type) for n, f in enumerate(fields)]
     rows = pa.table(columns, pa.schema(fields)).to_struct_array().combine_chunks() if columns else pa.array([{}])
-    found = case | {"bytes": [row.hex() for row in kernels.row_bytes(rows)], "sum": f"{kernels.row_sum(rows):032x}"}
+    found = case | {
+        "bytes": [row.hex() for row in kernels.row_bytes(rows, rows.type)],
+        "sum": f"{kernels.row_sum(rows, rows.type):032x}",
+    }
     if "UPDATE_GOLDEN" in os.environ:
         lines[line] = json.dumps(found)
         GOLDEN.write_text("\n".join(lines) + "\n")
@@ -104,10 +107,24 @@ def stored(value: Any, type_: pa.DataType) -> Any:
     return value.encode() if pa.types.is_binary(type_) else value
 
 
+def test_ids_are_those_of_the_schema_at_any_depth() -> None:
+    plain = pa.struct([("a", pa.list_(pa.struct([("x", pa.int8()), ("y", pa.int8())])))])
+    inside = pa.struct([identified("x", pa.int8(), 5), identified("y", pa.int8(), 4)])
+    schema = pa.struct([identified("a", pa.list_(inside), 7)])
+    rows = [{"a": [{"x": 1, "y": 2}, None]}, {"a": None}]
+    assert kernels.row_bytes(pa.array(rows, plain), schema) == reference.row_bytes(pa.array(rows, schema))
+    assert kernels.row_bytes(pa.array(rows, schema), plain) == reference.row_bytes(pa.array(rows, plain))
+
+
 def test_what_is_no_row_is_refused() -> None:
-    with pytest.raises(ValueError, match="rows: want a struct array, got Int64"):
-        kernels.row_sum(pa.array([1]))
-    with pytest.raises(ValueError, match=r'column "span": Arrow type Interval.* has no canonical form'):
-        kernels.row_bytes(pa.array([{"span": None}], pa.struct([("span", pa.month_day_nano_interval())])))
-    with pytest.raises(ValueError, match='column "a": "x" is no field id'):
-        kernels.row_sum(pa.array([], pa.struct([pa.field("a", pa.int8(), metadata={"PARQUET:field_id": "x"})])))
+    spans = pa.struct([("span", pa.month_day_nano_interval())])
+    wrong = pa.struct([pa.field("a", pa.int8(), metadata={"PARQUET:field_id": "x"})])
+    for rows, schema, why in (
+        (pa.array([1]), pa.struct([]), "want a struct array and a struct as its schema, got Int64 and Struct"),
+        (pa.array([{}]), wrong, r'want the schema\'s fields \["a"\], got \[\]'),
+        (pa.array([{"a": [1]}]), pa.struct([("a", pa.int8())]), 'column "a": .*List.* does not fit the schema\'s Int8'),
+        (pa.array([{"span": None}], spans), spans, 'column "span": Arrow type Interval.* has no canonical form'),
+        (pa.array([], wrong), wrong, 'column "a": "x" is no field id'),
+    ):
+        with pytest.raises(ValueError, match=why):
+            kernels.row_sum(rows, schema)

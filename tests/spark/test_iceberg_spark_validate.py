@@ -14,7 +14,7 @@ from pyiceberg.types import DoubleType, ListType, LongType, MapType, NestedField
 import deltacompact
 from deltacompact import cli
 from deltacompact.base.errors import InputError, NotFoundError
-from deltacompact.spark.iceberg import spark_settings, validate_snapshots
+from deltacompact.spark.iceberg import added_up, spark_settings, validate_snapshots
 
 T = "ns.t"
 NESTED = Schema(
@@ -53,7 +53,10 @@ def test_spark_finds_the_same_rows_before_and_after(lake, spark_lake, spark):
     assert report.ok and report.before == found and report.counted_by_pyiceberg == report.rows_after == 10, str(report)
     assert str(report).endswith("validated: Spark reads 10 identical rows, and PyIceberg counts as many")
 
-    head = lake.state(T).snapshot_id
+    head, branch = lake.state(T).snapshot_id, catalog.table(T)
+    for snapshot in (found, head):
+        by_spark = added_up(spark, lake.state(T).metadata.schema, f"{lake.name}.{T} VERSION AS OF {snapshot}")
+        assert by_spark == str(branch.fingerprint(as_of=snapshot))
     report = validate_snapshots(catalog, T, before=found, after=head, spark=spark)
     assert not report.ok and (report.missing, report.extra, len(report.digests)) == (0, 1, 1)
     assert "NOT VALID: 1 rows of 11 were not there before; digests " in str(report)

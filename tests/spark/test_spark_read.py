@@ -14,7 +14,9 @@ from spark_fixtures import compact, sorted_rows
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import ContentType, DataFile, Partition
 from deltacompact.spark import arrow_types, reading
+from deltacompact.spark.iceberg import added_up
 from deltacompact.spark.producer import orders, produce
+from deltacompact.tabular.fingerprint import fingerprint_of
 
 
 def load(spark, catalog, table, **options):
@@ -92,6 +94,34 @@ def test_types_that_spark_does_not_have(spark, catalog):
     }
     with pytest.raises(InputError, match="column 'x': decimal256"):
         arrow_types.spark_schema(pa.schema([("x", pa.decimal256(40, 2))]))
+
+
+def test_spark_adds_up_the_fingerprint_of_every_type_that_it_has(spark):
+    number, moment = decimal.Decimal, datetime.datetime(1969, 12, 31, 23, 59, 59, 500_000)
+    columns = {
+        "i8": pa.array([1, -1, None], pa.int8()),
+        "i64": pa.array([2**63 - 1, -(2**63), 0]),
+        "u64": pa.array([2**64 - 1, 5, None], pa.uint64()),
+        "f32": pa.array([1.5, float("nan"), -0.0], pa.float32()),
+        "f64": pa.array([float("-inf"), None, 0.1]),
+        "d5": pa.array([number("1.50"), number("-0.05"), number("0.00")], pa.decimal128(5, 2)),
+        "d38": pa.array([number("-" + "9" * 35 + ".999"), number("0.001"), None], pa.decimal128(38, 3)),
+        "d21": pa.array([number(-1), number(2**64), number(-(2**64))], pa.decimal128(21, 0)),
+        "at": pa.array([moment, None, datetime.datetime(9999, 1, 1)], pa.timestamp("us")),
+        "zoned": pa.array([moment, None, datetime.datetime(1, 1, 1)], pa.timestamp("ms", "UTC")),
+        "day": [datetime.date(1, 1, 1), None, datetime.date(9999, 12, 31)],
+        "ok": [True, False, None],
+        "s": ["é", "", None],
+        "raw": [b"\0\xff", b"", None],
+        "list": pa.array([[1, None], [], None], pa.list_(pa.int16())),
+        "map": pa.array([[("k", 1.5), ("j", None)], [], None], pa.map_(pa.string(), pa.float64())),
+        "struct": [{"x": 1, "y y'`\"": {"z": "q"}}, {"x": None, "y y'`\"": None}, None],
+        'odd "name`': pa.array([[{"a": [1, None]}, None], [], None]),
+    }
+    table = pa.table(columns)
+    shown = table.cast(arrow_types.spark_schema(table.schema))
+    spark.createDataFrame(shown).createOrReplaceTempView("live_rows")
+    assert added_up(spark, table.schema, "live_rows") == str(fingerprint_of([table], table.schema, ""))
 
 
 def test_a_file_goes_to_tasks_in_pieces(catalog):

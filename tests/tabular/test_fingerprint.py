@@ -14,7 +14,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from deltacompact.base.errors import InputError, SchemaError
-from deltacompact.tabular.fingerprint import Fingerprint, fingerprint_of
+from deltacompact.base.fingerprint import Fingerprint
+from deltacompact.tabular.fingerprint import fingerprint_of
 from deltacompact.tabular.fingerprint_sql import fingerprint_statement
 
 DAYS = st.dates(dt.date(1, 1, 1), dt.date(9999, 12, 31))
@@ -45,7 +46,7 @@ def with_ids(schema: pa.Schema, ids: list[int]) -> pa.Schema:
 
 
 def of(table: pa.Table) -> Fingerprint:
-    return fingerprint_of([table], "t.parquet")
+    return fingerprint_of([table], table.schema, "t.parquet")
 
 
 @st.composite
@@ -57,7 +58,8 @@ def types(draw: st.DrawFn, depth: int = 2) -> pa.DataType:
         return pa.map_(pa.string(), draw(types(depth - 1)))
     if kind == "struct":
         children = draw(st.lists(types(depth - 1), min_size=1, max_size=2))
-        return pa.struct([(f'it\'s "{place}"', child) for place, child in enumerate(children)])
+        struct = pa.schema([(f'it\'s "{place}"', child) for place, child in enumerate(children)])
+        return pa.struct(with_ids(struct, [8, 5][: len(children)]) if draw(st.booleans()) else struct)
     return draw(st.sampled_from(list(VALUES)))
 
 

@@ -15,6 +15,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 from deltacompact.iceberg.settled import Memory
 from deltacompact.iceberg.table.content_files import ContentFile, Entry, Status
+from deltacompact.iceberg.table.metadata import RECORDED_FINGERPRINT
 from deltacompact.iceberg.table.table_state import TableState
 
 REPLACE = "replace"
@@ -52,6 +53,17 @@ class Proposal(Generic[Outcome]):
 
 Propose: TypeAlias = Callable[[TableState], Proposal[Outcome]]
 """From the current head to what a snapshot would change on it."""
+
+
+def same_rows(state: TableState, certified: Mapping[int, str] | None = None) -> dict[str, str]:
+    """For the summary of a snapshot with the rows of its head: the fingerprint that the head has, if it is known.
+
+    `certified`: fingerprints by the ids of snapshots, which these do not tell themselves.
+    """
+    if state.snapshot is None:
+        return {}
+    found = state.metadata.recorded_fingerprint(state.snapshot) or (certified or {}).get(state.snapshot.snapshot_id)
+    return {RECORDED_FINGERPRINT: found} if found else {}
 
 
 def addition(file: ContentFile, sequence_number: int | None = None) -> Entry:

@@ -20,6 +20,8 @@ from deltacompact.iceberg.table.content_files import Spec
 MAIN = "main"
 SESSION = "deltacompact.session"
 """The key in a snapshot's summary of the session of ours that committed it."""
+RECORDED_FINGERPRINT = "deltacompact.rows-fingerprint"
+"""The key in a snapshot's summary of the fingerprint of its live rows, where a session was told to certify."""
 PUBLICATION = "deltacompact.publication"
 """The property of a table that shows a delta table's rows: where that one is."""
 
@@ -138,6 +140,10 @@ class TableMetadata:
         if ref.kind != "branch":
             raise InputError(f"{name!r} of table {self.table_id!r} is a tag: only branches can be compacted")
         return self.snapshots[ref.snapshot_id]
+
+    def recorded_fingerprint(self, snapshot: Snapshot) -> str | None:
+        """What a snapshot says of its live rows. None: nothing, or the table had other columns then."""
+        return snapshot.summary.get(RECORDED_FINGERPRINT) if snapshot.schema_id == self.schema_id else None
 
     @property
     def next_sequence_number(self) -> int:

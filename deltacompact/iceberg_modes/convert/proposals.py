@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from deltacompact.iceberg.commit.proposal import OVERWRITE, Proposal, addition
+from deltacompact.iceberg.commit.proposal import OVERWRITE, Proposal, addition, same_rows
 from deltacompact.iceberg.deletes.matching import DeleteIndex, FileScanTask, distinct
 from deltacompact.iceberg.marks.marking import Mark
 from deltacompact.iceberg.marks.standing import MarkedHead, Standing
@@ -101,7 +101,7 @@ class ProposeConversion:
             self.converted.groups,
         )
         added = tuple(addition(mark.file) for mark in marks)
-        return Proposal(OVERWRITE, (*removed, *superseded), added, outcome)
+        return Proposal(OVERWRITE, (*removed, *superseded), added, outcome, same_rows(state))
 
 
 def _applying_to_none(planned: Sequence[Entry], state: TableState, settled: Sequence[FileScanTask]) -> list[Entry]:

@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from deltacompact.base.errors import CorruptionError, InputError
+from deltacompact.base.fingerprint import Fingerprint
 from deltacompact.base.limits import Limits
 from deltacompact.base.model import ContentType
 from deltacompact.base.settings import Settings, check_codec
@@ -38,6 +39,7 @@ from deltacompact.iceberg.table.table_state import TableState
 from deltacompact.iceberg_modes.journal.journal import folder_of, name_of_files
 from deltacompact.iceberg_modes.rewrite.arrangement import Arrangement, arrangement_of
 from deltacompact.iceberg_modes.rewrite.arranging import ArrangeTask
+from deltacompact.iceberg_modes.rewrite.certifying import of_inputs, refuse_other_rows
 from deltacompact.iceberg_modes.rewrite.clustering import Clusterer
 from deltacompact.iceberg_modes.rewrite.cutting import ends_of
 from deltacompact.iceberg_modes.rewrite.live_slices import LiveSlices, Slice, in_slices
@@ -127,15 +129,25 @@ class Outputs:
         outputs: dict[int, list[tuple[int, ContentFile]]] = defaultdict(list)
         wanted = Counter(group_of)
         free = [without_nan((one.entry.file for one in group.inputs), self._may_be_nan.values()) for group in groups]
+        certified = self._metadata.schema if self._settings.certify else None
+        expected = {
+            number: self._tasks.run(of_inputs, self._live(group, by_group[number], dead.masks_of, certified))
+            for number, group in enumerate(groups)
+            if certified is not None
+        }
+        sums: dict[int, list[Fingerprint | None]] = defaultdict(list)
         inputs = [
-            (WriteTask(output.task, self._counted(free[own])), functools.partial(str, readable(output.path)))
+            (WriteTask(output.task, self._counted(free[own]), certified), functools.partial(str, readable(output.path)))
             for own, output in zip(group_of, tasks, strict=True)
         ]
         for number, output in self._tasks.finished(write, inputs):
             own = group_of[number]
+            sums[own].append(output.fingerprint)
             outputs[own].append((number, self._described(groups[own], tasks[number], output, free[own])))
             if len(outputs[own]) == wanted[own]:
                 complete = [file for _, file in sorted(outputs.pop(own), key=_first)]
+                if certified is not None:
+                    refuse_other_rows(expected[own], sums.pop(own), by_group[own][0].file.path)
                 yield self._rewritten(groups[own], by_group[own], complete, dead.masks_of)
 
     def _rewritten(
@@ -247,18 +259,31 @@ class Outputs:
                     tuple(ends_of((one.stop - one.start, _ends(one, known)) for one in ranges)),
                 )
 
+    def _live(
+        self, group: FileGroup, members: Sequence[ScannedFile], masks_of: Mapping[int, str], columns: pa.Schema
+    ) -> list[LiveSlices]:
+        """The live rows of a group in parts, a task each."""
+        whole = [Slice(one.file, one.ordinal, (0, one.file.rows)) for one in members if one.live_rows]
+        share = max(self._limits.task_rows_min, math.ceil(group.rows / max(1, self._tasks.slots * 2)))
+        return [
+            LiveSlices(
+                slices,
+                tuple(dict.fromkeys(masks_of[one.ordinal] for one in slices)),
+                columns,
+                self._limits.reading,
+            )
+            for slices in in_slices(whole, share)
+        ]
+
     def _divided(
         self, group: FileGroup, members: Sequence[ScannedFile], masks_of: Mapping[int, str], path: str
     ) -> tuple[list[tuple[PartitionTuple | None, list[LiveRange]]], dict[int, str]]:
         """The live rows of a group by partition, as they lie in runs, and where the bitmap of the runs lies."""
         by = partition_columns(self._metadata.specs[group.spec_id], self._metadata.columns)
-        whole = [Slice(one.file, one.ordinal, (0, one.file.rows)) for one in members if one.live_rows]
-        share = max(self._limits.task_rows_min, math.ceil(group.rows / max(1, self._tasks.slots * 2)))
-        columns, reading = self._columns(group), self._limits.reading
-        tasks = []
-        for number, slices in enumerate(in_slices(whole, share)):
-            live = LiveSlices(slices, tuple(dict.fromkeys(masks_of[one.ordinal] for one in slices)), columns, reading)
-            tasks.append(SplitTask(live, by, f"{path}-{number}", self._sizes.run_bytes, self._write_options()))
+        tasks = [
+            SplitTask(live, by, f"{path}-{number}", self._sizes.run_bytes, self._write_options())
+            for number, live in enumerate(self._live(group, members, masks_of, self._columns(group)))
+        ]
         runs = [run for of_task in self._tasks.run(split, tasks) for run in of_task]
         by_partition: dict[PartitionTuple | None, list[LiveRange]] = defaultdict(list)
         for run in runs:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from deltacompact.iceberg.commit.proposal import REPLACE, Proposal, addition
+from deltacompact.iceberg.commit.proposal import REPLACE, Proposal, addition, same_rows
 from deltacompact.iceberg.deletes.matching import dangling
 from deltacompact.iceberg.marks.marking import Mark
 from deltacompact.iceberg.marks.tasks import LiveBitmap
@@ -94,6 +94,7 @@ class ProposeRewrite:
     plan: RewritePlan
     rewritten: Sequence[Rewritten]
     follow: Follow = follow_nothing
+    certified: Mapping[int, str] = field(default_factory=dict, hash=False)
 
     def __call__(self, state: TableState) -> Proposal[RewriteOutcome]:
         head = RewriteHead(state, self.plan, [group.group for group in self.rewritten])
@@ -110,7 +111,8 @@ class ProposeRewrite:
         useless = _useless(state, gone, added)
         marks = tuple(addition(mark.file) for mark in followed.marks)
         outcome = RewriteOutcome(valid, refused, len(useless), followed.marks)
-        summary = {**merged_numbers(gone), **summary_of(self.plan.options.cluster_by)}
+        told = summary_of(self.plan.options.cluster_by)
+        summary = {**merged_numbers(gone), **told, **same_rows(state, self.certified)}
         return Proposal(REPLACE, (*gone, *useless), (*added, *marks), outcome, summary)
 
 
@@ -128,4 +130,4 @@ def _useless(state: TableState, gone: Sequence[Entry], added: Sequence[Entry]) -
 def propose_removal(state: TableState) -> Proposal[RewriteOutcome]:
     """Proposes to remove the deletes that apply to nothing, in all partitions."""
     useless = tuple(dangling(state, (), ()))
-    return Proposal(REPLACE, useless, (), RewriteOutcome((), (), len(useless)))
+    return Proposal(REPLACE, useless, (), RewriteOutcome((), (), len(useless)), same_rows(state))

@@ -18,8 +18,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from deltacompact.iceberg.commit.committer import Committed, Committer
+from deltacompact.iceberg.commit.proposal import same_rows
 from deltacompact.iceberg.marks.marking import Marker
 from deltacompact.iceberg.running import Tasks
+from deltacompact.iceberg.scan import state_fingerprint
 from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import StateReader, TableState
@@ -72,6 +74,7 @@ class Rewriting(Work[RewritePlan, FileGroup, Rewritten, RewriteOutcome, RewriteR
     """The work of a plan. `touched` are the groups that others touched, and what they did."""
 
     session: str = field(init=False)
+    fingerprint: str | None = field(init=False, default=None)
 
     @property
     def commits(self) -> Sequence[Sequence[FileGroup]]:
@@ -99,7 +102,15 @@ class Rewriting(Work[RewritePlan, FileGroup, Rewritten, RewriteOutcome, RewriteR
     def propose(self, groups: Sequence[FileGroup], written: Sequence[Rewritten]) -> ProposeRewrite:
         call = self.call
         follower = Follower(call.table.store, self._marker, call.settings.limits.reading, self.result.notes)
-        return ProposeRewrite(self.plan, written, follower)
+        return ProposeRewrite(self.plan, written, follower, self._certified())
+
+    def _certified(self) -> dict[int, str]:
+        """The fingerprint of the planned snapshot, where it is wanted and the snapshot does not tell it."""
+        if not self.call.settings.certify or self.state.snapshot is None or same_rows(self.state):
+            return {}
+        if self.fingerprint is None:
+            self.fingerprint = str(state_fingerprint(self.table, self.state))
+        return {self.state.snapshot.snapshot_id: self.fingerprint}
 
     def _marker(self, metadata: TableMetadata) -> Marker:
         """Writes marks for outputs: for a table that others may have upgraded meanwhile."""

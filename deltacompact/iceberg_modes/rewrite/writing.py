@@ -12,19 +12,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+import pyarrow as pa
+
+from deltacompact.base.fingerprint import Fingerprint
 from deltacompact.iceberg.table.content_files import ContentFile
 from deltacompact.iceberg.table.nan_counts import nan_counts
 from deltacompact.iceberg_modes.rewrite.arranging import ArrangeTask, arrange
+from deltacompact.iceberg_modes.rewrite.certifying import of_output
 from deltacompact.steps.materialize import Materialized, MaterializeTask, materialize
 from deltacompact.storage.objects import ObjectStore
 
 
 @dataclass(frozen=True, slots=True)
 class WriteTask:
-    """An output, and the columns in which NaN are counted: their field ids by path."""
+    """An output, and the columns in which NaN are counted: their field ids by path.
+
+    `certified` are the columns that are added up once they are written; None: they are not.
+    """
 
     output: MaterializeTask | ArrangeTask
     counted: Mapping[str, int]
+    certified: pa.Schema | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +41,7 @@ class Written:
 
     output: Materialized
     nan_counts: Mapping[int, int]
+    fingerprint: Fingerprint | None = None
 
 
 def write(store: ObjectStore, task: WriteTask, paths: Callable[[], str]) -> Written:
@@ -41,7 +50,11 @@ def write(store: ObjectStore, task: WriteTask, paths: Callable[[], str]) -> Writ
         output = arrange(store, task.output, paths)
     else:
         output = materialize(store, task.output, paths)
-    return Written(output, nan_counts(store, output.file, task.counted, task.output.limits.reading))
+    reading = task.output.limits.reading
+    counts = nan_counts(store, output.file, task.counted, reading)
+    if task.certified is None:
+        return Written(output, counts)
+    return Written(output, counts, of_output(store, output.file, task.certified, reading))
 
 
 def without_nan(inputs: Iterable[ContentFile], columns: Iterable[int]) -> dict[int, int]:

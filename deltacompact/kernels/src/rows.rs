@@ -30,9 +30,9 @@ const FIELD_ID: &str = "PARQUET:field_id";
 const END_OF_STRUCT: [u8; 4] = [0xff; 4];
 const SUM_BYTES: usize = 16;
 
-/// The sum of the hashes of all rows of a struct array.
-pub fn row_sum(rows: &ArrayData) -> Result<u128, Refused> {
-    let columns = RowColumns::new(rows, 0..rows.len())?;
+/// The sum of the hashes of all rows of a struct array. Its fields may lack ids: those of `schema` count, at any depth.
+pub fn row_sum(rows: &ArrayData, schema: &DataType) -> Result<u128, Refused> {
+    let columns = RowColumns::new(rows, 0..rows.len(), schema)?;
     let mut digests = vec![[0; DIGEST_BYTES]; rows.len()];
     digest_rows(&columns.labelled()?, Backend::detect(), &mut digests)?;
     let first = digests.iter().filter_map(|digest| digest.first_chunk::<SUM_BYTES>());
@@ -40,8 +40,8 @@ pub fn row_sum(rows: &ArrayData) -> Result<u128, Refused> {
 }
 
 /// The bytes of each row, as they are hashed.
-pub fn row_bytes(rows: &ArrayData) -> Result<Vec<Vec<u8>>, Refused> {
-    let columns = RowColumns::new(rows, 0..rows.len())?;
+pub fn row_bytes(rows: &ArrayData, schema: &DataType) -> Result<Vec<Vec<u8>>, Refused> {
+    let columns = RowColumns::new(rows, 0..rows.len(), schema)?;
     let mut all = Vec::with_capacity(rows.len());
     each_row_bytes(&columns.labelled()?, rows.len(), |bytes| all.push(bytes.to_vec()))?;
     Ok(all)
@@ -55,14 +55,19 @@ struct RowColumns {
 }
 
 impl RowColumns {
-    fn new(data: &ArrayData, rows: Range<usize>) -> Result<Self, Refused> {
-        let DataType::Struct(fields) = data.data_type() else {
-            return Err(format!("rows: want a struct array, got {}", data.data_type()));
+    fn new(data: &ArrayData, rows: Range<usize>, schema: &DataType) -> Result<Self, Refused> {
+        let (DataType::Struct(fields), DataType::Struct(own)) = (schema, data.data_type()) else {
+            return Err(format!("want a struct array and a struct as its schema, got {} and {schema}", data.data_type()));
         };
+        let names = |fields: &Fields| fields.iter().map(|field| field.name().clone()).collect::<Vec<_>>();
+        if names(fields) != names(own) {
+            return Err(format!("want the schema's fields {:?}, got {:?}", names(fields), names(own)));
+        }
         let mut made = Self { columns: vec![], tags: vec![], labels: vec![] };
         for (place, label) in ordered(fields)? {
             let named = |why: Refused| format!("column {:?}: {why}", fields[place].name());
-            let (column, tag) = flat(&data.child_data()[place], shifted(&rows, data.offset())).map_err(named)?;
+            let rows = shifted(&rows, data.offset());
+            let (column, tag) = flat(&data.child_data()[place], rows, fields[place].data_type()).map_err(named)?;
             made.columns.push(column);
             made.tags.push(tag);
             made.labels.push(label);
@@ -104,18 +109,18 @@ fn name_label(field: &Field) -> Vec<u8> {
 }
 
 /// Rows of a column as one without others inside, and its class tag.
-fn flat(data: &ArrayData, rows: Range<usize>) -> Result<(Column, u8), Refused> {
+fn flat(data: &ArrayData, rows: Range<usize>, type_: &DataType) -> Result<(Column, u8), Refused> {
     use DataType::*;
     let small = |bytes: [u8; 4]| i32::from_le_bytes(bytes) as usize;
     let (packed, tag) = match data.data_type() {
-        Struct(_) => (structs(data, rows)?, STRUCT),
-        List(_) => (lists(data, offsets(data, &rows, small), rows)?, LIST),
-        LargeList(_) => (lists(data, offsets(data, &rows, |bytes| i64::from_le_bytes(bytes) as usize), rows)?, LIST),
+        Struct(_) => (structs(data, rows, type_)?, STRUCT),
+        List(_) => (lists(data, offsets(data, &rows, small), rows, type_)?, LIST),
+        LargeList(_) => (lists(data, offsets(data, &rows, |bytes| i64::from_le_bytes(bytes) as usize), rows, type_)?, LIST),
         FixedSizeList(_, width) => {
             let here = shifted(&rows, data.offset());
-            (lists(data, (here.start..=here.end).map(|row| row * *width as usize).collect(), rows)?, LIST)
+            (lists(data, (here.start..=here.end).map(|row| row * *width as usize).collect(), rows, type_)?, LIST)
         }
-        Map(..) => (lists(data, offsets(data, &rows, small), rows)?, MAP),
+        Map(..) => (lists(data, offsets(data, &rows, small), rows, type_)?, MAP),
         other => {
             let tag = tag_of(other).ok_or_else(|| format!("Arrow type {other} has no canonical form"))?;
             return Ok((Column::of(data.slice(rows.start, rows.len())), tag));
@@ -132,8 +137,8 @@ fn offsets<const W: usize>(data: &ArrayData, rows: &Range<usize>, number: impl F
     found.map_or(vec![0], |found| found.iter().map(|bytes| number(*bytes)).collect())
 }
 
-fn structs(data: &ArrayData, rows: Range<usize>) -> Result<LargeBinaryArray, Refused> {
-    let columns = RowColumns::new(data, rows.clone())?;
+fn structs(data: &ArrayData, rows: Range<usize>, type_: &DataType) -> Result<LargeBinaryArray, Refused> {
+    let columns = RowColumns::new(data, rows.clone(), type_)?;
     let inside = Packed::new(&columns.labelled()?, rows.len())?;
     Ok(joined(nulls(data, &rows), rows.len(), |row, out| {
         out.extend_from_slice(inside.of(row..row + 1));
@@ -142,15 +147,20 @@ fn structs(data: &ArrayData, rows: Range<usize>) -> Result<LargeBinaryArray, Ref
 }
 
 /// How many items, then the bytes of each as those of a key. The items of a map are two: key and value.
-fn lists(data: &ArrayData, offsets: Vec<usize>, rows: Range<usize>) -> Result<LargeBinaryArray, Refused> {
+fn lists(data: &ArrayData, offsets: Vec<usize>, rows: Range<usize>, type_: &DataType) -> Result<LargeBinaryArray, Refused> {
     let items = &data.child_data()[0];
     let used = offsets[0]..offsets[offsets.len() - 1];
-    let parts = match data.data_type() {
-        DataType::Map(..) => {
-            let entries = shifted(&used, items.offset());
-            vec![flat(&items.child_data()[0], entries.clone())?, flat(&items.child_data()[1], entries)?]
+    let parts = match (data.data_type(), type_) {
+        (DataType::Map(..), DataType::Map(entries, _)) => {
+            let DataType::Struct(sides) = entries.data_type() else { return Err(format!("{type_} is no map")) };
+            let rows = shifted(&used, items.offset());
+            let side = |place: usize| flat(&items.child_data()[place], rows.clone(), sides[place].data_type());
+            vec![side(0)?, side(1)?]
         }
-        _ => vec![flat(items, used.clone())?],
+        (_, DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _)) => {
+            vec![flat(items, used.clone(), item.data_type())?]
+        }
+        (own, _) => return Err(format!("{own} does not fit the schema's {type_}")),
     };
     let (columns, tags): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
     let inside = Packed::new(&KeyColumns::new(&columns, &tags)?, used.len())?;

@@ -11,7 +11,7 @@ use crate::entries::{Entries, FIXED_BYTES};
 use arrow_array::make_array;
 use arrow_data::ArrayData;
 use arrow_pyarrow::FromPyArrow;
-use arrow_schema::Field;
+use arrow_schema::{DataType, Field};
 use numpy::{
     Element, PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyReadwriteArray2, PyUntypedArrayMethods,
 };
@@ -99,11 +99,11 @@ pub fn columns(values: &[Bound<'_, PyAny>], rows: usize) -> PyResult<Vec<Column>
     values.iter().enumerate().map(import).collect()
 }
 
-/// Imports rows: a struct array.
-pub fn rows(value: &Bound<'_, PyAny>) -> PyResult<ArrayData> {
-    let imported = imported(value);
-    let (data, _) = imported.map_err(|error| refuse(format!("rows: not an Arrow array: {}", error.value(value.py()))))?;
-    Ok(data)
+/// Imports rows, a struct array, and their schema, a struct type.
+pub fn rows(rows: &Bound<'_, PyAny>, schema: &Bound<'_, PyAny>) -> PyResult<(ArrayData, DataType)> {
+    let named = |name: &str, error: PyErr| refuse(format!("{name}: {}", error.value(rows.py())));
+    let (data, _) = imported(rows).map_err(|error| named("rows", error))?;
+    Ok((data, DataType::from_pyarrow_bound(schema).map_err(|error| named("schema", error))?))
 }
 
 /// Entry matrices, all of one width.

@@ -68,15 +68,19 @@ pub fn key_bytes<'py>(
 }
 
 #[pyfunction]
-pub fn row_sum(py: Python<'_>, rows: &Bound<'_, PyAny>) -> PyResult<u128> {
-    let rows = super::arguments::rows(rows)?;
-    py.detach(|| crate::rows::row_sum(&rows)).map_err(refuse)
+pub fn row_sum(py: Python<'_>, rows: &Bound<'_, PyAny>, schema: &Bound<'_, PyAny>) -> PyResult<u128> {
+    let (rows, schema) = super::arguments::rows(rows, schema)?;
+    py.detach(|| crate::rows::row_sum(&rows, &schema)).map_err(refuse)
 }
 
 #[pyfunction]
-pub fn row_bytes<'py>(py: Python<'py>, rows: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyBytes>>> {
-    let rows = super::arguments::rows(rows)?;
-    let all = py.detach(|| crate::rows::row_bytes(&rows)).map_err(refuse)?;
+pub fn row_bytes<'py>(
+    py: Python<'py>,
+    rows: &Bound<'py, PyAny>,
+    schema: &Bound<'py, PyAny>,
+) -> PyResult<Vec<Bound<'py, PyBytes>>> {
+    let (rows, schema) = super::arguments::rows(rows, schema)?;
+    let all = py.detach(|| crate::rows::row_bytes(&rows, &schema)).map_err(refuse)?;
     Ok(all.iter().map(|row| PyBytes::new(py, row)).collect())
 }
 

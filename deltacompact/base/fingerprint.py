@@ -1,0 +1,38 @@
+"""A fingerprint: how many rows there are, and the sum of the hashes of their values (`tabular/fingerprint.py`).
+
+file a    2 rows    0c…51        a + b, in any order: the table
+file b    1 row     f4…07        the table now - the table then: what the feed says came - what it says went
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_MODULUS = 1 << 128
+_TEXT = re.compile(r"(\d+):([0-9a-f]{32})")
+
+
+@dataclass(frozen=True, slots=True)
+class Fingerprint:
+    """A multiset of rows. Parts add up, in any order."""
+
+    rows: int = 0
+    total: int = 0
+    """Below 2^128."""
+
+    def __add__(self, other: Fingerprint) -> Fingerprint:
+        return Fingerprint(self.rows + other.rows, (self.total + other.total) % _MODULUS)
+
+    def __sub__(self, other: Fingerprint) -> Fingerprint:
+        return Fingerprint(self.rows - other.rows, (self.total - other.total) % _MODULUS)
+
+    def __str__(self) -> str:
+        """As logs and summaries have it: "2:00f3…", the sum in 32 hexadecimal digits."""
+        return f"{self.rows}:{self.total:032x}"
+
+    @classmethod
+    def of_text(cls, text: str | None) -> Fingerprint | None:
+        """None: nothing was written, or another release wrote something else."""
+        found = _TEXT.fullmatch(text or "")
+        return None if found is None else cls(int(found[1]), int(found[2], 16))

@@ -1,0 +1,94 @@
+"""validate --by self and --by duckdb: fingerprints of both kinds of tables, on the command line."""
+
+from __future__ import annotations
+
+import json
+
+import duckdb
+import pyarrow as pa
+import pytest
+from iceberg_fixtures import lake, silence_is_short  # noqa: F401  (fixtures)
+from publications import configure
+
+import deltacompact
+from deltacompact import cli
+from deltacompact.base.fingerprint import Fingerprint
+from deltacompact.steps import materialize
+
+T = "ns.t"
+
+
+def answered(arguments, capsys, status=0):
+    assert cli.run([*arguments, "--json"]) == status
+    return json.loads(capsys.readouterr().out)
+
+
+@pytest.fixture
+def orders(tmp_path):
+    table = deltacompact.open_catalog(tmp_path).create_table("orders", primary_keys=["id"])
+    table.append(pa.table({"id": [1, 2], "v": ["a", None]}))
+    return str(tmp_path), table
+
+
+@pytest.mark.parametrize("by", ["self", "duckdb"])
+def test_a_stream(orders, by, capsys):
+    place, table = orders
+    assert cli.run(["compact", place, "orders", "--certify"]) == 0
+    table.append(pa.table({"id": [3]}))
+    capsys.readouterr()
+    (found,) = answered(["validate", place, "orders", "--by", by], capsys)
+    compacted, live = found["states"]
+    assert found["ok"] and found["by"] == by and compacted["recorded"] == compacted["fingerprint"]
+    assert live == {"state": "live rows", "fingerprint": str(table.fingerprint()), "recorded": None}
+
+
+def test_a_log_that_tells_of_other_rows(orders, capsys, monkeypatch):
+    place, _ = orders
+    monkeypatch.setattr(materialize, "certified", lambda *given: Fingerprint(2, 7))
+    assert cli.run(["compact", place, "orders", "--certify"]) == 0
+    capsys.readouterr()
+    assert cli.run(["validate", place, "orders", "--by", "self"]) == 1
+    assert "NOT VALID: compacted rows 2:" in capsys.readouterr().out
+
+
+def test_the_statement_gives_what_is_printed(orders, capsys):
+    place, table = orders
+    assert cli.run(["validate", place, "orders", "--by", "duckdb", "--sql"]) == 0
+    statement, live_rows = capsys.readouterr().out, table.read()
+    assert duckdb.sql(statement).fetchall() == [(str(table.fingerprint()),)]
+    assert live_rows.num_rows == 2
+    assert cli.run(["validate", place, "orders", "--by", "self", "--sql"]) == 2
+    assert "only spark and duckdb take SQL" in capsys.readouterr().err
+
+
+def overwritten(rows):
+    place = rows.column_names.index("v")
+    field = rows.schema.field(place)
+    return rows.set_column(place, field, pa.array(["x"] * rows.num_rows, field.type))
+
+
+def test_two_snapshots_of_an_iceberg_table(lake, monkeypatch, capsys):
+    configure(lake, monkeypatch)
+    lake.create(T, pa.schema([("id", pa.int64()), ("v", pa.string())]))
+    lake.append(T, [{"id": 1, "v": "a"}, {"id": 2, "v": "b"}])
+    table = [f"iceberg://{lake.name}", T]
+    (alone,) = answered(["validate", *table, "--by", "self"], capsys)["states"]
+    assert alone["fingerprint"].startswith("2:")
+    lake.delete_by_key(T, {"id": [1]})
+    before = lake.state(T).snapshot_id
+    compaction = ["compact", *table, "--option", "delete-file-threshold=1", "--certify"]
+    with monkeypatch.context() as broken:
+        live_rows = materialize._live_rows
+        broken.setattr(materialize, "_live_rows", lambda *given: (overwritten(rows) for rows in live_rows(*given)))
+        assert cli.run(compaction) == 1
+    assert "what was written of them 1:" in capsys.readouterr().err and lake.state(T).snapshot_id == before
+    assert cli.run(compaction) == 0
+    capsys.readouterr()
+    found = answered(["validate", *table, "--by", "duckdb"], capsys)
+    assert found["ok"] and found["states"][0]["state"] == f"snapshot {before}"
+    assert len({state["fingerprint"] for state in found["states"]}) == 1 and len(found["states"]) == 2
+    assert [state["recorded"] for state in found["states"]] == [None, found["states"][1]["fingerprint"]]
+    lake.append(T, [{"id": 3, "v": "c"}])
+    head = str(lake.state(T).snapshot_id)
+    found = answered(["validate", *table, "--by", "self", "--before", str(before), "--after", head], capsys, status=1)
+    assert not found["ok"]

@@ -1,0 +1,86 @@
+"""`certify`: what was written is read again, and only the rows that were read are committed; the log tells of them."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from deltacompact import CorruptionError, DeltaStreamCatalog, Settings
+from deltacompact.base.fingerprint import Fingerprint
+from deltacompact.catalog.fingerprints import DUCKDB, partition_fingerprints
+from deltacompact.steps import materialize
+from deltacompact.storage.memory import MemoryStore
+
+CERTIFYING = Settings(executor="local", local_threads=1, certify=True)
+
+
+@pytest.fixture
+def orders():
+    table = DeltaStreamCatalog(MemoryStore()).create_table("orders", partition_keys=["day"], primary_keys=["id"])
+    table.append(pa.table({"id": [1, 2, 3], "v": ["a", "b", None]}), {"day": "mon"})
+    return table
+
+
+def compacted(table):
+    (partition,) = table._catalog.partitions("orders")
+    return table._catalog.state("orders", partition).compacted
+
+
+def report(table, by="self"):
+    (partition,) = table._catalog.partitions("orders")
+    return partition_fingerprints(table._catalog, "orders", partition, by)
+
+
+def test_each_file_tells_its_fingerprint_and_a_later_version_keeps_it(orders):
+    orders.compact(settings=CERTIFYING, rows_per_compacted_file=2)
+    assert [file.fingerprint.rows for file in compacted(orders).files] == [2, 1]
+    assert compacted(orders).fingerprint == orders.fingerprint()
+    orders.append(pa.table({"id": [3], "v": ["z"]}), {"day": "mon"})
+    for by in ("self", DUCKDB):
+        stored, live = report(orders, by).states
+        assert (stored.recorded, live.recorded) == (stored.found, None)
+        assert live.found == orders.fingerprint() != stored.found
+    orders.compact(settings=CERTIFYING, rows_per_compacted_file=2)
+    assert compacted(orders).fingerprint == live.found
+    assert "as recorded" in str(report(orders))
+
+
+def test_a_version_says_nothing_of_rows_that_nobody_added_up(orders):
+    orders.compact(settings=CERTIFYING)
+    orders.append(pa.table({"id": [3], "v": ["z"]}), {"day": "mon"})
+    orders.compact(settings=Settings(executor="local", local_threads=1, rewrite_dead_fraction=0.9))
+    assert compacted(orders).fingerprint is None
+    (stored,) = report(orders).states
+    assert stored.ok and stored.found == orders.fingerprint()
+
+
+def flipped(table: pa.Table) -> pa.Table:
+    return table.set_column(1, "v", pa.array(["A", *table["v"].to_pylist()[1:]]))
+
+
+def exchanged(table: pa.Table) -> pa.Table:
+    return table.set_column(1, "v", table["v"].take(pa.array([1, 0, *range(2, table.num_rows)])))
+
+
+def one_for_another(table: pa.Table) -> pa.Table:
+    return table.take(pa.array([0, 0, *range(2, table.num_rows)]))
+
+
+@pytest.mark.parametrize("fault", [flipped, exchanged, one_for_another])
+def test_nothing_is_committed_of_rows_that_changed_on_the_way(orders, monkeypatch, fault):
+    live_rows = materialize._live_rows
+    monkeypatch.setattr(materialize, "_live_rows", lambda *given: (fault(rows) for rows in live_rows(*given)))
+    with pytest.raises(CorruptionError, match=r"its rows have the fingerprint 3:.*nothing is committed"):
+        orders.compact(settings=CERTIFYING)
+    assert compacted(orders) is None
+    monkeypatch.undo()
+    orders.compact(settings=CERTIFYING)
+    assert compacted(orders).fingerprint == orders.fingerprint()
+
+
+def test_a_log_that_tells_of_other_rows_is_not_valid(orders, monkeypatch):
+    wrong = Fingerprint(3, 7)
+    monkeypatch.setattr(materialize, "certified", lambda *given: wrong)
+    orders.compact(settings=CERTIFYING)
+    assert not report(orders).ok
+    assert f"NOT VALID: compacted rows {orders.fingerprint()}, but {wrong} is recorded" in str(report(orders))
