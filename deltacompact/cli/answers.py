@@ -37,6 +37,11 @@ def say_json(document: Any) -> None:
     say(json.dumps(document, indent=2, default=str))
 
 
+def note(text: str) -> None:
+    """One line on stderr, beside an answer that may be piped on."""
+    click.echo(text, file=sys.stderr)
+
+
 def json_row(row: dict[str, Any]) -> str:
     """A row as one line. Non-ASCII letters are escaped only where the terminal cannot show them."""
     ascii_only = not writes_utf8()

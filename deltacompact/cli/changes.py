@@ -9,7 +9,7 @@ import click
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.wording import counted
-from deltacompact.cli.answers import answer
+from deltacompact.cli.answers import answer, note
 from deltacompact.cli.arguments import PARTITION_HELP, any_catalog_argument, json_option, pairs, table_argument
 from deltacompact.cli.printed_rows import print_rows
 from deltacompact.cli.sections import (
@@ -113,9 +113,26 @@ def changes(
         key=key or None,
     )
     if out is None:
-        return print_rows(reader, as_json)
+        if not print_rows(reader, as_json) and not as_json:
+            note(_why_nothing(catalog, table, from_, to, options))
+        return None
     rows = _written(reader, out)
     answer(as_json, {"table": table, "out": out, "rows": rows}, f"wrote {counted(rows, 'change')} to {out}")
+
+
+def _why_nothing(
+    catalog: DeltaStreamCatalog | IcebergCatalog, table: str, from_: str | None, to: str | None, options: dict[str, Any]
+) -> str:
+    from deltacompact.catalog.opening import is_iceberg_catalog
+
+    if from_ and not to and not is_iceberg_catalog(catalog):
+        newest = catalog.table(table).versions(pairs(options["partition"]) or None)[-1]
+        if from_ in (newest.version, newest.version.partition("-")[0]):
+            return (
+                f"nothing changed: version {from_} is the newest, and until it is sealed it is what the table is now. "
+                "Give the version before it, or a time"
+            )
+    return "nothing changed"
 
 
 def _mirror(
@@ -158,21 +175,39 @@ def _ends(catalog: DeltaStreamCatalog | IcebergCatalog, options: dict[str, Any])
     return {"partition": pairs(options["partition"]) or None}
 
 
-@click.command()
+class _ListOrDrop(click.Command):
+    """What to do stands before the catalog. A folder of that name is ./list."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        verb = args.pop(0) if args[:1] in (["list"], ["drop"]) else "list"
+        ctx.params["verb"] = verb
+        return super().parse_args(ctx, args)
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        return ["[list|drop]", *super().collect_usage_pieces(ctx)]
+
+
+@click.command(cls=_ListOrDrop)
 @any_catalog_argument
 @table_argument
-@click.option("--drop", metavar="NAME", help="Forget a bookmark: what it needs is not kept any more.")
+@click.argument("name", metavar="[NAME]", required=False)
 @json_option
-def bookmarks(catalog: DeltaStreamCatalog | IcebergCatalog, table: str, drop: str | None, as_json: bool) -> None:
-    """List how far each consumer of changes is.
+def bookmarks(
+    catalog: DeltaStreamCatalog | IcebergCatalog, table: str, name: str | None, as_json: bool, verb: str
+) -> None:
+    """List how far each consumer of changes is, or forget one.
+
+    What a bookmark needs is not kept any more once it is dropped.
 
     \b
-    deltacompact bookmarks ./lake orders
-    deltacompact bookmarks ./lake orders --drop mirror
+    deltacompact bookmarks list ./lake orders
+    deltacompact bookmarks drop ./lake orders mirror
     """
-    if drop is not None:
-        catalog.table(table).drop_bookmark(drop)
-        return answer(as_json, {"table": table, "dropped": drop}, f"bookmark {drop} is forgotten")
+    if (verb == "drop") is (name is None):
+        raise InputError("say 'bookmarks list CATALOG TABLE' or 'bookmarks drop CATALOG TABLE NAME'")
+    if name is not None:
+        catalog.table(table).drop_bookmark(name)
+        return answer(as_json, {"table": table, "dropped": name}, f"bookmark {name} is forgotten")
     found = [
         {"name": one.name, "done": _told(one.done), "next": _told(one.next)} for one in catalog.table(table).bookmarks()
     ]

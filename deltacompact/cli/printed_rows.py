@@ -9,13 +9,15 @@ from deltacompact.base.wording import error_document
 from deltacompact.cli.answers import Failed, json_row, say
 
 
-def print_rows(reader: Any, as_json: bool, limit: int | None = None) -> None:
-    """Print the rows of a RecordBatchReader, at most so many."""
+def print_rows(reader: Any, as_json: bool, limit: int | None = None) -> bool:
+    """Print the rows of a RecordBatchReader, at most so many, and return whether there is one."""
     if as_json:
-        _print_document(_rows(reader, limit))
-    else:
-        for row in _rows(reader, limit):
-            say(json_row(row))
+        return _print_document(_rows(reader, limit))
+    found = False
+    for row in _rows(reader, limit):
+        found = True
+        say(json_row(row))
+    return found
 
 
 def _rows(reader: Any, limit: int | None) -> Iterator[dict[str, Any]]:
@@ -30,7 +32,7 @@ def _rows(reader: Any, limit: int | None) -> Iterator[dict[str, Any]]:
             return
 
 
-def _print_document(rows: Iterator[dict[str, Any]]) -> None:
+def _print_document(rows: Iterator[dict[str, Any]]) -> bool:
     """Print the document row by row. It is complete JSON even if reading fails halfway."""
     first = next(rows, None)  # errors in the request are raised before anything is printed
     say('{"rows": [')
@@ -45,3 +47,4 @@ def _print_document(rows: Iterator[dict[str, Any]]) -> None:
         say(f'],\n"error": {json_row(error_document(error))}}}')
         raise Failed(error) from error
     say("]}")
+    return first is not None

@@ -158,17 +158,18 @@ def test_on_the_command_line(tmp_path, monkeypatch, capsys):
             place = f"iceberg://{source.lake.name}"
         words = ["changes", place, T, "--bookmark", "mirror"]
         assert cli.run([*words, "--from", "1999-01-01"]) == 0 and len(capsys.readouterr().out.splitlines()) == 2
-        assert cli.run(["bookmarks", place, T]) == 0 and capsys.readouterr().out.startswith(
-            "mirror: done nothing, next "
-        )
+        for listing in (["bookmarks", place, T], ["bookmarks", "list", place, T]):
+            assert cli.run(listing) == 0 and capsys.readouterr().out.startswith("mirror: done nothing, next ")
         assert cli.run([*words, "--commit"]) == 0
         assert capsys.readouterr().out == "the batch of bookmark mirror is done\n"
-        assert cli.run(words) == 0 and capsys.readouterr().out == ""
+        assert cli.run(words) == 0 and capsys.readouterr() == ("", "nothing changed\n")
         assert cli.run([*words, "--commit"]) == 2 and "has no batch to commit" in capsys.readouterr().err
         assert cli.run(["changes", place, T, "--commit"]) == 2
         assert "--commit is for the batch of a --bookmark" in capsys.readouterr().err
-        assert cli.run(["bookmarks", place, T, "--drop", "mirror"]) == 0
+        assert cli.run(["bookmarks", "drop", place, T, "mirror"]) == 0
         assert capsys.readouterr().out == "bookmark mirror is forgotten\n"
+        for wrong in (["bookmarks", "drop", place, T], ["bookmarks", place, T, "mirror"]):
+            assert cli.run(wrong) == 2 and "say 'bookmarks list CATALOG TABLE' or" in capsys.readouterr().err
 
 
 def mirror_of(tmp_path):

@@ -101,3 +101,11 @@ def test_bad_input_is_one_line(streams, iceberg, capsys, tmp_path):
         out, err = capsys.readouterr()
         assert out == "" and message in err and err.count("\n") == 1
     assert not (tmp_path / "x.docx").exists()
+
+
+def test_a_version_that_is_not_sealed_is_what_the_table_is_now(streams, capsys):
+    assert cli.run(["changes", *streams, "--from", "1"]) == 0
+    found = capsys.readouterr()
+    assert found.out == "" and found.err.startswith("nothing changed: version 1 is the newest, and until it is sealed")
+    assert cli.run(["changes", *streams, "--from", "1", "--to", "1", "--json"]) == 0
+    assert capsys.readouterr() == ('{"rows": [\n]}\n', "")
