@@ -109,12 +109,24 @@ def test_files_copied_on_write_give_their_changed_rows_and_no_more(lake, memory_
     assert found == sorted([("new", "update_after"), ("old", "update_before")] * 10)
 
 
-def test_a_reader_that_stops_in_the_middle_leaves_nothing(lake):
+def stops_in_the_middle(table, readers):
+    """Each reader of changes or rows gives some rows, and is dropped."""
+    for reader in (*readers, table.scan()):
+        assert reader.read_next_batch().num_rows
+    assert table.dataset().head(1).num_rows == 1
+    assert len(table.to_duckdb().limit(1).fetchall()) == 1
+    assert table.to_polars().head(1).collect().height == 1
+
+
+def test_a_reader_of_a_branch_that_stops_in_the_middle_leaves_nothing(lake):
+    from deltacompact.change_feed.changes import branch_changes
+
     table = branch(lake)
+    begin = table.history()[0].snapshot_id
     lake.delete_by_key(T, {"id": [1]})
-    reader = table.changes(table.history()[0].snapshot_id, per_commit=True)
-    reader.read_next_batch()
-    del reader
+    loaded, small = IcebergTable.load(lake.catalog, T), ChangesAsked(key=["id"], memory_bytes=64)
+    several = branch_changes(loaded, "main", begin, None, small)
+    stops_in_the_middle(table, [several, table.changes(begin, per_commit=True), table.changes(begin, bookmark="b")])
 
 
 def test_columns_and_where_are_those_of_a_view(lake):
@@ -195,6 +207,13 @@ def test_a_compaction_is_no_change_even_where_the_version_before_is_vacuumed(str
     (left,) = [info.version for info in table.versions() if info.retained]
     with pytest.raises(NotFoundError, match=f"the oldest version that is left: {left}"):
         table.changes("0")
+
+
+def test_a_reader_of_a_stream_that_stops_in_the_middle_leaves_nothing(streams):
+    table = streams.table("t")
+    table.append(pa.table({"id": list(range(40)), "v": ["x"] * 40}))
+    several = stream_changes(streams, "t", "0", None, None, ChangesAsked(before=True, memory_bytes=64))
+    stops_in_the_middle(table, [several, table.changes("0", per_commit=True), table.changes("0", bookmark="b")])
 
 
 def test_memory_that_bites_divides_the_work(streams):
