@@ -6,11 +6,13 @@ outputs    y: a 0, a 2, a 3     z: b 0, b 1
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltacompact.iceberg.row_map import RowMap
+from deltacompact.iceberg.row_map import MovedRows, RowMap
 
 
 def bits(lives):
@@ -50,3 +52,19 @@ def test_every_row_is_where_a_dictionary_has_it(moved):
     asked = [None if rows is None else np.array(rows, np.int64) for rows in dead]
     found = RowMap([bits(rows) for rows in live], outputs).translate(asked)
     assert [(output, row) for output, rows in found for row in rows.tolist()] == expected
+
+
+@given(moves(), st.randoms(use_true_random=False))
+def test_rows_in_another_order_are_where_a_dictionary_has_them(moved, random):
+    live, outputs, dead = moved
+    numbers = list(range(sum(outputs)))
+    random.shuffle(numbers)
+    stops = np.cumsum(outputs).tolist()
+    of_outputs = [np.array(numbers[stop - rows : stop], np.int64) for stop, rows in zip(stops, outputs, strict=True)]
+    asked = [None if rows is None else np.array(rows, np.int64) for rows in dead]
+    went = list(RowMap([bits(rows) for rows in live], [sum(outputs)] if outputs else []).translate(asked))
+    gone = {number for _, rows in went for number in rows.tolist()}
+    found = MovedRows([bits(rows) for rows in live], [functools.partial(np.copy, one) for one in of_outputs])
+    assert [(output, row) for output, rows in found.translate(asked) for row in rows.tolist()] == [
+        (output, row) for output, one in enumerate(of_outputs) for row, number in enumerate(one) if number in gone
+    ]

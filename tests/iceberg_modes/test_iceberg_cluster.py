@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,7 +13,7 @@ from plan_json import plan_to_json
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DoubleType, ListType, LongType, NestedField, StringType, StructType
-from version_3 import known_rows, live_rows
+from version_3 import delete_by_vector, known_rows, live_rows
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.settings import Settings
@@ -26,7 +28,7 @@ from deltacompact.layout.document import layout_from_json
 from deltacompact.layout.split_tree import Leaf, SplitTree
 
 T = "ns.t"
-SMALL_GROUPS = Settings(executor="local", local_threads=1, row_group_rows=100)
+SMALL_GROUPS = Settings(executor="local", local_threads=1, row_group_rows=100, certify=True)
 SIZES = [Sizes(), Sizes(run_bytes=4_000)]
 """In the second, nothing fits: a task writes many runs, and an output reads its rows part by part."""
 SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.int32()), ("name", pa.string()), ("amount", pa.float64())])
@@ -257,20 +259,46 @@ def test_a_tree_that_lies_by_the_plan_counts(lake, monkeypatch):
     assert found and by_id(read(lake)) == by_id(rows)
 
 
-def test_rows_that_others_deleted_meanwhile_stay_dead(lake):
-    rows = table_of(lake)
-    path = lake.state(T).data[0].file.path
-    gone = pq.read_table(path.removeprefix("file://"))["id"].to_pylist()[0]
-    once = iter([lambda: lake.delete_by_position(T, {path: [0]})])
+ORDERS = [{"cluster_by": "day,name"}, {"strategy": "sort", "sort_order": "name DESC"}]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize("order", ORDERS, ids=["clustered", "sorted"])
+def test_rows_that_others_delete_meanwhile_are_marked_where_they_went(lake, order, sizes, version):
+    """By position, with a whole file, and rows that were dead before: nothing is written again."""
+    rows = table_of(lake, 1_500, version)
+    first, second, third = (entry.file for entry in lake.state(T).data)
+    gone = [read_file(one)["id"].to_pylist() for one in (first, second, third)]
+    delete = lake.delete_by_position if version == 2 else functools.partial(delete_by_vector, lake)
+    if version == 2:
+        delete(T, {first.path: [0, 7]})
+
+    def others():
+        if version == 2:
+            delete(T, {first.path: [3, 499], second.path: [0]})
+        else:
+            delete(T, {first.path: [0, 3, 7, 499]})
+            delete(T, {second.path: [0]})
+
+    once = iter([others])
     result = lake.rewrite(
         T,
+        settings=SMALL_GROUPS,
         rewrite_all=True,
-        target_file_size_bytes=20_000,
-        cluster_by="day",
+        target_file_size_bytes=10_000,
+        sizes=sizes,
         before_commit=lambda: next(once, lambda: None)(),
+        **order,
     )
-    assert result.redone == 1
-    assert sorted(read(lake)["id"].to_pylist()) == sorted(set(rows["id"].to_pylist()) - {gone})
+    dead = {gone[0][place] for place in (0, 3, 7, 499)} | {gone[1][0]}
+    assert (result.redone, result.dead_meanwhile) == (0, 3 if version == 2 else 5) and result.files_out > 2
+    alive = sorted(row["id"] for row in lake.rows(T)) if version == 2 else lake.live_ids(T)
+    assert alive == sorted(set(rows["id"].to_pylist()) - dead)
+
+
+def read_file(file):
+    return pq.read_table(file.path.removeprefix("file://"))
 
 
 @pytest.mark.parametrize("at", range(2, 50, 8))

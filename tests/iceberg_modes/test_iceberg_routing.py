@@ -86,7 +86,14 @@ def test_a_block_is_read_by_one_request_for_its_bytes(stored):
         count = sum(part.rows for part in of_leaf)
         store.ranges.clear()
         task = ArrangeTask(
-            Routed(of_leaf, 0, count), BY, (), count, live.columns, WriteOptions(codec="zstd"), Limits(reading=READING)
+            Routed(of_leaf, 0, count),
+            None,
+            BY,
+            (),
+            count,
+            live.columns,
+            WriteOptions(codec="zstd"),
+            Limits(reading=READING),
         )
         output = arrange(store, task, lambda: f"{len(written)}.parquet")
         assert sorted(store.ranges) == sorted(
@@ -110,7 +117,7 @@ def test_a_block_that_is_not_what_was_written_is_noticed(stored, damage):
         store.put(run.path, store.get(run.path)[: block.bytes // 2])
     part = LeafPart(layout.cells, (block,))
     task = ArrangeTask(
-        Routed((part,), 0, block.rows), BY, (), block.rows, live.columns, WriteOptions(), Limits(reading=READING)
+        Routed((part,), 0, block.rows), None, BY, (), block.rows, live.columns, WriteOptions(), Limits(reading=READING)
     )
     with pytest.raises(CorruptionError, match=r"run-0\.arrows"):
         arrange(store, task, lambda: "out.parquet")

@@ -26,7 +26,7 @@ from deltacompact.layout.depth import depth_of
 from deltacompact.layout.sort_order import sort_items
 
 T = "ns.t"
-SMALL_GROUPS = Settings(executor="local", local_threads=1, row_group_rows=100)
+SMALL_GROUPS = Settings(executor="local", local_threads=1, row_group_rows=100, certify=True)
 SIZES = [Sizes(), Sizes(run_bytes=4_000)]
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=False),

@@ -23,9 +23,9 @@ from deltacompact.base.limits import Limits
 from deltacompact.base.model import DataFile
 from deltacompact.base.numbers import UNNUMBERED
 from deltacompact.iceberg_modes.rewrite.arrangement import Arrangement, SortBy
-from deltacompact.iceberg_modes.rewrite.live_slices import LiveSlices, live_tables
+from deltacompact.iceberg_modes.rewrite.live_slices import NUMBERS, LiveSlices, live_tables
 from deltacompact.iceberg_modes.rewrite.planting import SAMPLE_ROWS
-from deltacompact.iceberg_modes.rewrite.routing import Block, read_blocks
+from deltacompact.iceberg_modes.rewrite.routing import Block, read_blocks, stream_of
 from deltacompact.layout.order import Numbers
 from deltacompact.layout.ranges import Key, RangeCuts
 from deltacompact.steps.materialize import DECODED_AHEAD, Materialized
@@ -67,9 +67,13 @@ class Unrouted:
 
 @dataclass(frozen=True, slots=True)
 class ArrangeTask:
-    """Writes one output of so many rows. `keys`: by which routed rows are sorted, if they are."""
+    """Writes one output of so many rows. `keys`: by which routed rows are sorted, if they are.
+
+    `numbers_path`: where the numbers of its rows go, in their new order, so that deletes of others can follow them.
+    """
 
     source: Routed | Unrouted
+    numbers_path: str | None
     by: Arrangement
     keys: tuple[Key, ...]
     rows: int
@@ -80,17 +84,29 @@ class ArrangeTask:
 
 def arrange(store: ObjectStore, task: ArrangeTask, paths: Callable[[], str]) -> Materialized:
     """Write the rows to a new path. Raises CorruptionError if they are more or fewer than they should be."""
-    path, source = paths(), task.source
+    path, source, numbers = paths(), task.source, list[pa.ChunkedArray]()
     made = _routed(store, task, source) if isinstance(source, Routed) else _unrouted(store, task.by, source)
     with contextlib.ExitStack() as opened:
         tables = opened.enter_context(prefetch.ahead(made, DECODED_AHEAD))
         out = opened.enter_context(writing.writer(store, path, task.columns, task.options))
         for table in tables:
+            if NUMBERS in table.column_names:
+                numbers.append(table[NUMBERS])
+                table = table.drop_columns([NUMBERS])
             out.write(table.replace_schema_metadata(task.columns.metadata))
         if out.rows != task.rows:
             raise CorruptionError(f"{path} got {out.rows} rows, {task.rows} were sent to it")
+    if task.numbers_path is not None:
+        chunks = [chunk for of_table in numbers for chunk in of_table.chunks]
+        store.put(task.numbers_path, stream_of(pa.table({NUMBERS: pa.chunked_array(chunks, pa.int64())})).to_pybytes())
     file = DataFile(UNNUMBERED, path, task.options.content_type, task.rows, out.bytes, task.columns, decodes=True)
     return Materialized(file, 0)
+
+
+def numbers_at(store: ObjectStore, path: str) -> Numbers:
+    """The numbers of an output's rows, as they were written."""
+    found: Numbers = pa.ipc.open_stream(store.get(path)).read_all()[NUMBERS].to_numpy()
+    return found
 
 
 def _routed(store: ObjectStore, task: ArrangeTask, source: Routed) -> Generator[pa.Table]:
@@ -122,7 +138,7 @@ def _order(by: Arrangement, keys: Sequence[Key], rows: pa.Table, cells: npt.NDAr
 
 
 def _unrouted(store: ObjectStore, by: Arrangement, source: Unrouted) -> Generator[pa.Table]:
-    rows = pa.concat_tables([source.live.columns.empty_table(), *live_tables(store, source.live)]).combine_chunks()
+    rows = pa.concat_tables(live_tables(store, source.live)).combine_chunks()
     known = by.prepared(rows.select(by.names))
     sample = known.take(pa.array(np.arange(0, rows.num_rows, -(-rows.num_rows // SAMPLE_ROWS) or 1)))
     layout = by.layout(sample, np.ones(sample.num_rows), 1, source.cells)

@@ -64,9 +64,12 @@ class Clusterer:
 
     def _at_once(self, share: PartitionShare) -> ArrangeTask:
         live = share.live(share.slices, share.columns, self.limits)
-        return ArrangeTask(
-            Unrouted(live, self._cells(share)), self.by, (), share.rows, share.columns, self.options, self.limits
-        )
+        source, path = Unrouted(live, self._cells(share)), self._numbers_path(share, 0)
+        return ArrangeTask(source, path, self.by, (), share.rows, share.columns, self.options, self.limits)
+
+    def _numbers_path(self, share: PartitionShare, output: int) -> str | None:
+        """Rows that were divided between partitions have no numbers."""
+        return f"{self.folder}numbers-{share.name}-{output}.arrows" if share.is_whole else None
 
     def _cells(self, share: PartitionShare) -> int:
         """Cells of a file: about a row group each."""
@@ -122,7 +125,7 @@ class Clusterer:
     def _arranged(
         self, share: PartitionShare, layout: Layout, parts: Sequence[Sequence[int]], runs: Sequence[RoutedRun]
     ) -> list[ArrangeTask]:
-        tasks, first = [], 0
+        tasks, first = list[ArrangeTask](), 0
         keys = layout.keys if isinstance(layout, RangeCuts) else ()
         for leaf, of_leaf in zip(layout.leaves, parts, strict=True):
             found = tuple(
@@ -133,7 +136,14 @@ class Clusterer:
             rows = sum(part.rows for part in found)
             for start, stop in _evenly(rows, leaf.files):
                 task = ArrangeTask(
-                    Routed(found, start, stop), self.by, keys, stop - start, share.columns, self.options, self.limits
+                    Routed(found, start, stop),
+                    self._numbers_path(share, len(tasks)),
+                    self.by,
+                    keys,
+                    stop - start,
+                    share.columns,
+                    self.options,
+                    self.limits,
                 )
                 tasks.append(task)
         return tasks

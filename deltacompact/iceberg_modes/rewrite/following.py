@@ -13,6 +13,8 @@ At the head it lives if its source is there, and no delete hits it.
 - A delete by key that is newer than the plan applies to the outputs as to the sources: they have the plan's number
   (validation.py refuses all others).
 
+Rows that were clustered or sorted have one place, too: each output says which rows it has (iceberg/row_map.py).
+
 A row that was dead at the plan is in no output, so it must be dead at the head. It is while the deletes of the plan are
 there. For those that are gone, the head must delete by position what they deleted: a newer vector has the rows of the
 former one, and who converts a delete by key marks the same rows. Where that cannot be seen, the group is written again.
@@ -20,6 +22,7 @@ former one, and who converts a delete by key marks the same rows. Where that can
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -35,8 +38,9 @@ from deltacompact.iceberg.deletes.dead_rows import dead_positions, kill, positio
 from deltacompact.iceberg.deletes.matching import Deletes, FileScanTask
 from deltacompact.iceberg.marks.finding import scan_of
 from deltacompact.iceberg.marks.marking import FileToMark, Marker
-from deltacompact.iceberg.row_map import RowMap
+from deltacompact.iceberg.row_map import MovedRows, RowMap
 from deltacompact.iceberg.table.metadata import TableMetadata
+from deltacompact.iceberg_modes.rewrite.arranging import numbers_at
 from deltacompact.iceberg_modes.rewrite.proposals import Following, Rewritten
 from deltacompact.iceberg_modes.rewrite.validation import ChangedSource, RewriteHead
 from deltacompact.index.live_bitmaps import live_mask, read_masks
@@ -77,9 +81,9 @@ class Follower:
             live = self._live(one)
             if self._keeps_dead([changed.get(path) for path in _paths(one)], live, dead):
                 killed = [_killed(changed.get(path), dead) for path in _paths(one)]
-                rows = RowMap(live, [file.rows for file in one.outputs])
-                of_outputs = dict(rows.translate(killed))
-                empty = {number for number, of_output in of_outputs.items() if len(of_output) == rows.outputs[number]}
+                of_outputs = dict(self._row_map(one, live).translate(killed))
+                whole = [file.rows for file in one.outputs]
+                empty = {number for number, of_output in of_outputs.items() if len(of_output) == whole[number]}
                 outputs = tuple(file for number, file in enumerate(one.outputs) if number not in empty)
                 followed[one.group.number] = replace(one, outputs=outputs)
                 to_mark += [
@@ -88,6 +92,12 @@ class Follower:
                     if number not in empty
                 ]
         return Following(followed, tuple(self.marker(head.metadata).marks(to_mark)) if to_mark else ())
+
+    def _row_map(self, one: Rewritten, live: Sequence[npt.NDArray[np.uint8]]) -> RowMap | MovedRows:
+        """Where the rows of a group went."""
+        if one.numbers:
+            return MovedRows(live, [functools.partial(numbers_at, self.store, path) for path in one.numbers])
+        return RowMap(live, [file.rows for file in one.outputs])
 
     def _live(self, one: Rewritten) -> list[npt.NDArray[np.uint8]]:
         """The live bitmap of each source, as the outputs were written."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
 from deltacompact.base.batching import batched, divided
@@ -20,14 +21,21 @@ from deltacompact.iceberg.table.parquet_files import tables_each
 from deltacompact.index.live_bitmaps import Masks, live_mask, read_each_masks
 from deltacompact.storage.objects import ObjectStore
 
+NUMBERS = "deltacompact.row-number"
+"""The column with the numbers of rows, on their way to an output."""
+
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A half-open range of the rows of a file. Its live bitmap has the key `ordinal`."""
+    """A half-open range of the rows of a file. Its live bitmap has the key `ordinal`.
+
+    `first`: the number of the file's first live row, if its rows are to have numbers (iceberg/row_map.py).
+    """
 
     file: DataFile
     ordinal: Ordinal
     rows: tuple[int, int]
+    first: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +60,7 @@ def in_slices(whole: Sequence[Slice], rows_max: int) -> Iterator[tuple[Slice, ..
 
 
 def _part(whole: Slice, start: int, stop: int) -> Slice:
-    return Slice(whole.file, whole.ordinal, (whole.rows[0] + start, whole.rows[0] + stop))
+    return Slice(whole.file, whole.ordinal, (whole.rows[0] + start, whole.rows[0] + stop), whole.first)
 
 
 def masks_of(store: ObjectStore, live: LiveSlices) -> Masks:
@@ -64,15 +72,22 @@ def masks_of(store: ObjectStore, live: LiveSlices) -> Masks:
 
 
 def live_tables(store: ObjectStore, live: LiveSlices) -> Iterator[pa.Table]:
-    """The live rows in their order, a few at a time."""
+    """The live rows in their order, a few at a time, with a column `NUMBERS` if they are to have one."""
     masks = masks_of(store, live)
     asked = [(one.file, live.columns, one.rows) for one in live.slices]
     for one, slices in zip(live.slices, tables_each(store, asked, live.reading), strict=True):
         lives = live_mask(masks[one.ordinal], one.file.rows)
+        number = None if one.first is None else one.first + int(lives[: one.rows[0]].sum())
         for first, table in slices:
             wanted = lives[first : first + table.num_rows]
             if wanted.any():
-                yield table if wanted.all() else table.filter(pa.array(wanted))
+                rows = table if wanted.all() else table.filter(pa.array(wanted))
+                yield rows if number is None else _numbered(rows, number)
+                number = None if number is None else number + rows.num_rows
+
+
+def _numbered(rows: pa.Table, first: int) -> pa.Table:
+    return rows.append_column(NUMBERS, pa.array(np.arange(first, first + rows.num_rows, dtype=np.int64)))
 
 
 def loads(store: ObjectStore, live: LiveSlices, load_bytes: int) -> Iterator[pa.Table]:

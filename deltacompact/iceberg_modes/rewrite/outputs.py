@@ -125,7 +125,7 @@ class Outputs:
         by_group = [[_with(next(files), self._columns(group)) for _ in group.inputs] for group in groups]
         tasks, group_of = self._planned(groups, by_group, dead.masks_of, folder)
         for number in sorted(set(range(len(groups))) - set(group_of)):
-            yield self._rewritten(groups[number], by_group[number], [], dead.masks_of)
+            yield self._rewritten(groups[number], by_group[number], [], dead.masks_of, [])
         outputs: dict[int, list[tuple[int, ContentFile]]] = defaultdict(list)
         wanted = Counter(group_of)
         free = [without_nan((one.entry.file for one in group.inputs), self._may_be_nan.values()) for group in groups]
@@ -145,10 +145,11 @@ class Outputs:
             sums[own].append(output.fingerprint)
             outputs[own].append((number, self._described(groups[own], tasks[number], output, free[own])))
             if len(outputs[own]) == wanted[own]:
-                complete = [file for _, file in sorted(outputs.pop(own), key=_first)]
+                numbered = sorted(outputs.pop(own), key=_first)
+                complete, planned = [file for _, file in numbered], [tasks[place].task for place, _ in numbered]
                 if certified is not None:
                     refuse_other_rows(expected[own], sums.pop(own), by_group[own][0].file.path)
-                yield self._rewritten(groups[own], by_group[own], complete, dead.masks_of)
+                yield self._rewritten(groups[own], by_group[own], complete, dead.masks_of, planned)
 
     def _rewritten(
         self,
@@ -156,13 +157,16 @@ class Outputs:
         members: Sequence[ScannedFile],
         outputs: Sequence[ContentFile],
         masks_of: Mapping[int, str],
+        planned: Sequence[MaterializeTask | ArrangeTask],
     ) -> Rewritten:
         """The group with its outputs, once all of its rows are accounted for."""
         by_position = sum(member.dead_by_position for member in members)
         by_key = sum(member.dead_by_key for member in members)
-        keeps_order = group.partition is not None and self._arrangement is None
-        live = [LiveBitmap(masks_of[one.ordinal], one.ordinal) for one in members] if keeps_order else []
-        done = Rewritten(group, tuple(outputs), by_position, by_key, tuple(live))
+        is_known = group.partition is not None  # where each row went
+        live = [LiveBitmap(masks_of[one.ordinal], one.ordinal) for one in members] if is_known else []
+        numbers = (task.numbers_path for task in planned if isinstance(task, ArrangeTask))
+        in_other_order = tuple(path for path in numbers if path is not None)
+        done = Rewritten(group, tuple(outputs), by_position, by_key, tuple(live), in_other_order)
         if group.rows != done.rows + by_position + by_key:
             raise CorruptionError(
                 f"{group.rows} rows of {group.inputs[0].entry.file.path} and others went in, {done.rows} came out, "

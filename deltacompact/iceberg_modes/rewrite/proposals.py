@@ -29,7 +29,8 @@ from deltacompact.iceberg_modes.rewrite.validation import FOLLOWED, RewriteHead,
 class Rewritten:
     """A group, the files that were written in its place, and how many of its rows were dead.
 
-    `live`: where the live bitmap of each of its data files lies, if the outputs have their rows in their order.
+    `live`: where the live bitmap of each of its data files lies, if it is known where each row went. `numbers`: where
+    the numbers of each output's rows lie, if they have another order (iceberg/row_map.py).
     """
 
     group: FileGroup
@@ -37,6 +38,7 @@ class Rewritten:
     dead_by_position: int
     dead_by_key: int
     live: tuple[LiveBitmap, ...] = ()
+    numbers: tuple[str, ...] = ()
 
     @property
     def rows(self) -> int:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 import pyarrow as pa
 
@@ -53,10 +54,13 @@ class PartitionShare:
 
     @property
     def slices(self) -> tuple[Slice, ...]:
-        """The ranges in rows of the files, dead ones included."""
+        """The ranges in rows of the files, dead ones included. Live rows of whole files have numbers."""
+        if not self.is_whole:
+            return tuple(Slice(one.file, one.ordinal, (one.start, one.stop)) for one in self.ranges)
+        firsts = accumulate((one.stop for one in self.ranges), initial=0)
         return tuple(
-            Slice(one.file, one.ordinal, (0, one.file.rows) if self.is_whole else (one.start, one.stop))
-            for one in self.ranges
+            Slice(one.file, one.ordinal, (0, one.file.rows), first)
+            for one, first in zip(self.ranges, firsts, strict=False)
         )
 
     def live(self, slices: Sequence[Slice], columns: pa.Schema, limits: Limits) -> LiveSlices:
