@@ -9,8 +9,10 @@ divided between values never do, and neither do files that are full of one value
     runs       base 100 GB    friday 2 GB    saturday 1 GB    sunday 1 GB          each was written at one time
     tiers      sunday and saturday are merged, then friday with both: it is no larger. The base is larger: it stays
 
-A run that overlaps itself was never laid out, so its files are new in this respect. Of merged runs only those files
-are chosen that overlap others of them: what arrives in the order of time never touches what is there.
+A run that overlaps itself was never laid out, so its files are new in this respect. Of merged runs only those files are
+chosen that overlap others of them: what arrives in the order of time never touches what is there. Where many such runs
+have come that all have the same customers, a tree over all of them parts these better, and one column is enough. The
+oldest run, once it has been laid out, is not among them.
 """
 
 from __future__ import annotations
@@ -27,6 +29,8 @@ Chosen = npt.NDArray[np.bool_]
 
 ABOUT = 1.5
 """A run is not larger than others while it is not so many times as large: no two appends have the same size."""
+WELL = 1.25
+"""Files lie well while they meet no more than so many times the others that they would meet in a grid."""
 _Ranges = npt.NDArray[np.int32]
 _LOOKS = 16
 """After so many steps it is asked again which files are still to be compared."""
@@ -47,7 +51,7 @@ def overlapping(boxes: Boxes, of: Ranks | None = None) -> Chosen:
     return found
 
 
-def _meetings(low: _Ranges, high: _Ranges) -> int:
+def _meetings(low: npt.NDArray[np.integer], high: npt.NDArray[np.integer]) -> int:
     """How many pairs of ranges meet."""
     begun = np.searchsorted(np.sort(low), high, side="right")
     return int((begun - np.searchsorted(np.sort(high), low, side="left")).sum())
@@ -134,11 +138,29 @@ def to_lay_out(
     for own in np.split(order, np.flatnonzero(np.diff(boxes.partitions[order])) + 1):
         for merged in _fewer_and_fewer(list(tiers(ages[own], sizes[own]))):
             found = own[np.isin(ages[own], merged)]
-            overlap = found[overlapping(boxes.take(found))]
+            oldest = ~new[found] & (ages[found] == ages[own].min())
+            overlap = found[overlapping(boxes.take(found)) | _in_one_column(boxes.take(found), ~oldest)]
             if sizes[overlap].sum() <= amplification_max * sizes[own][new[own]].sum():
                 chosen[overlap] = True
                 break
     return chosen
+
+
+def _in_one_column(boxes: Boxes, among: Chosen) -> Chosen:
+    """Those among some files that overlap another one of them in a column, unless they lie well in most columns."""
+    found, some = np.zeros(boxes.files, bool), np.flatnonzero(among)
+    if _lie_well(boxes.take(some)):
+        return found
+    for column in range(len(boxes.columns)):
+        found[some] |= overlapping(boxes.take(some).of(column))
+    return found
+
+
+def _lie_well(boxes: Boxes) -> bool:
+    """Whether a file meets about as few others in a column, on average, as in a grid: of 100 in two columns 10."""
+    columns = len(boxes.columns)
+    meetings = sum(_meetings(*ranges) for ranges in zip(boxes.low, boxes.high, strict=True))
+    return bool(meetings <= WELL * columns * boxes.files ** (2 - 1 / max(1, columns)))
 
 
 def _fewer_and_fewer(merged: list[int]) -> Iterator[list[int]]:

@@ -11,6 +11,7 @@ from iceberg_lake import sorted_rows
 from java_writers import T, append, create
 
 from deltacompact.base.errors import Interrupted
+from deltacompact.catalog.iceberg import IcebergCatalog
 
 
 def check(lake, spark_lake, pyiceberg_reads=True, **options):
@@ -129,6 +130,26 @@ def test_sparks_own_rewrite_and_ours_in_turn(lake, spark_lake):
     check(lake, spark_lake)
 
 
+def test_sparks_files_that_overlap_are_parted_once(lake, spark_lake):
+    """Their sizes are healthy, and Java has cut their bounds of texts to 16 characters, which are all alike."""
+    create(spark_lake)
+    for number in range(4):
+        append(spark_lake, *range(number, 800, 4), name="https://www.example.com/")
+    before, table = spark_lake.rows(T), IcebergCatalog(lake.catalog).table(T)
+    target = max(entry.file.file_bytes for entry in lake.state(T).data)
+    files = len(lake.state(T).data)
+    assert table.advise("id,name").outlooks[1].now.most == files
+    result = lake.rewrite(T, cluster_by="name,id", target_file_size_bytes=target)
+    assert result.reasons == {"overlaps": files}
+    assert spark_lake.rows(T) == before
+    bounds = f"readable_metrics.name.lower_bound as low, readable_metrics.name.upper_bound as high from {{{T}.files}}"
+    found = sorted(tuple(row) for row in spark_lake.sql(f"select {bounds}").collect())
+    assert len(found) > 1
+    assert all(len(low) > 16 for low, _ in found)
+    assert lake.rewrite(T, cluster_by="name,id", target_file_size_bytes=target).nothing_to_do
+    assert table.advise("name,id").outlooks[-1].now.mean < 1.5
+
+
 def test_while_spark_rewrites_we_are_refused_and_begin_again(lake, spark_lake):
     create(spark_lake)
     append(spark_lake, *range(5))
@@ -174,6 +195,9 @@ def test_rows_of_every_type(lake, spark_lake):
         "named_struct('x', 1, 'y', named_struct('z', 'w')) from range(5)"
     )
     spark_lake.sql(f"insert into {{{T}}} (id) values (7), (8)")
+    table = IcebergCatalog(lake.catalog).table(T)
+    assert table.advise().columns == ("id", *"abcdefghij")
+    assert all(outlook.now.most >= 1 for outlook in table.advise("d,f,h,j").outlooks)
     keys = {"id": [1], "d": [None], "e": [None], "g": [None], "h": [None], "i": [None], "j": [None]}
     spark_lake.delete_by_key(T, keys | {"id": [7]})
     result = check(lake, spark_lake, pyiceberg_reads=False)  # it has other Python values for maps and instants

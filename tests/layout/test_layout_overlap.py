@@ -101,6 +101,22 @@ def test_a_base_that_is_larger_waits_until_as_much_has_come():
     assert to_lay_out(boxes_by_hand([[*base, (0, 99), (0, 99)]]), sizes, np.array([0, 0, 1, 2])).all()
 
 
+def test_many_runs_of_other_days_and_the_same_customers_are_parted_together():
+    days = [(day, day + 1) for day in range(0, 40, 2)]
+    boxes = boxes_by_hand([[(0, 39), *days], [(0, 9)] * 21])
+    sizes, ages = np.array([1000] + [10] * 20), np.arange(21)
+    laid_out = ages == 0
+    assert to_lay_out(boxes, sizes, ages, laid_out).tolist() == [False] + [True] * 20
+    few = boxes.take(np.arange(3))
+    assert not to_lay_out(few, sizes[:3], ages[:3], laid_out[:3]).any()
+
+
+def test_runs_that_make_a_grid_lie_well():
+    cells = np.array(np.unravel_index(np.arange(64), (8, 8))) * 10
+    columns = [[(low, low + 9) for low in of_column.tolist()] for of_column in cells]
+    assert not to_lay_out(boxes_by_hand(columns), np.ones(64), np.arange(64) % 4).any()
+
+
 def test_a_bound_leaves_the_oldest_runs():
     boxes = boxes_by_hand([[(0, 9)] * 3])
     laid_out = np.array([True, True, False])

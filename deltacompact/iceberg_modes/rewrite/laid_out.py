@@ -18,6 +18,7 @@ import numpy as np
 
 from deltacompact.iceberg.boxes import boxes_of_files
 from deltacompact.iceberg.table.content_files import Entry
+from deltacompact.iceberg.table.metadata import SESSION, Snapshot
 from deltacompact.iceberg.table.table_state import TableState
 from deltacompact.iceberg_modes.rewrite.options import CLUSTER_PROPERTY, RewriteOptions
 from deltacompact.layout.boxes import Boxes, Ranks
@@ -55,13 +56,24 @@ def _laid_out(state: TableState, by: Sequence[ClusterColumn]) -> Chosen:
 
 
 def _ages(state: TableState) -> Ranks:
-    """Of each file, a number for the snapshot that added it, greater for later ones. Version 1 has no other order."""
+    """Of each file, a number for the snapshot that added it, greater for later ones. Version 1 has no other order.
+
+    All snapshots of a session of ours are one.
+    """
     known = state.metadata.snapshots
+    last = {one.summary[SESSION]: one for _, one in sorted(known.items(), key=_order) if one.is_ours}
 
     def age(entry: Entry) -> tuple[int, int, int]:
         snapshot = known.get(entry.snapshot_id or 0)
-        return entry.file_sequence_number or 0, snapshot.timestamp_ms if snapshot else 0, entry.snapshot_id or 0
+        if snapshot is None:
+            return entry.file_sequence_number or 0, 0, entry.snapshot_id or 0
+        snapshot = last.get(snapshot.summary.get(SESSION, ""), snapshot)
+        return snapshot.sequence_number, snapshot.timestamp_ms, snapshot.snapshot_id
 
     ages = [age(entry) for entry in state.data]
     number = {one: place for place, one in enumerate(sorted(set(ages)))}
     return np.array([number[one] for one in ages], np.int64)
+
+
+def _order(numbered: tuple[int, Snapshot]) -> tuple[int, int]:
+    return numbered[1].sequence_number, numbered[1].timestamp_ms
