@@ -172,7 +172,9 @@ class World:
         own: dict[str, Any] = {"before_commit": others} | ({"sizes": TINY} if tiny else {})
         with contextlib.suppress(ConflictError):
             if mode == "rewrite":
-                self.lake.rewrite(T, branch, rewrite_all=True, **own)
+                columns = {column.field_id: column.name for column in self.table.schema().fields}
+                order = {"cluster_by": f"{columns[DAY]}*2,{columns[ID]}"} if len(self.said) % 2 else {}
+                self.lake.rewrite(T, branch, rewrite_all=True, **own, **order)
             else:
                 table = IcebergTable.load(self.lake.catalog, T)
                 ModeRun(table, branch, convert_options({}), SETTINGS, **own, mode=CONVERT).run()

@@ -11,7 +11,7 @@ the task has a layout of its own, and nothing is written twice.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +22,7 @@ from deltacompact.base.errors import CorruptionError
 from deltacompact.base.limits import Limits
 from deltacompact.base.model import DataFile
 from deltacompact.base.numbers import UNNUMBERED
+from deltacompact.base.wording import text_of
 from deltacompact.iceberg_modes.rewrite.arrangement import Arrangement, SortBy
 from deltacompact.iceberg_modes.rewrite.live_slices import NUMBERS, LiveSlices, live_tables
 from deltacompact.iceberg_modes.rewrite.planting import SAMPLE_ROWS
@@ -104,8 +105,11 @@ def arrange(store: ObjectStore, task: ArrangeTask, paths: Callable[[], str]) -> 
 
 
 def numbers_at(store: ObjectStore, path: str) -> Numbers:
-    """The numbers of an output's rows, as they were written."""
-    found: Numbers = pa.ipc.open_stream(store.get(path)).read_all()[NUMBERS].to_numpy()
+    """The numbers of an output's rows, as they were written. Raises CorruptionError for a damaged file."""
+    try:
+        found: Numbers = pa.ipc.open_stream(store.get(path)).read_all()[NUMBERS].to_numpy()
+    except (pa.ArrowException, OSError) as error:
+        raise CorruptionError(f"{path} is damaged: {text_of(error)}") from error
     return found
 
 
@@ -125,9 +129,15 @@ def _of_part(store: ObjectStore, task: ArrangeTask, part: LeafPart) -> Iterator[
         for rows, _ in blocks:
             yield rows
         return
+    rows, cells = _joined(blocks)
+    yield from _in_order(rows, _order(task.by, task.keys, rows, cells))
+
+
+def _joined(blocks: Iterable[tuple[pa.Table, Numbers]]) -> tuple[pa.Table, Numbers]:
+    """The rows of all blocks in one chunk; the blocks themselves are let go."""
     tables, cells = zip(*blocks, strict=True)
     rows = pa.concat_tables([table.replace_schema_metadata() for table in tables]).combine_chunks()
-    yield from _in_order(rows, _order(task.by, task.keys, rows, np.concatenate(cells)))
+    return rows, np.concatenate(cells)
 
 
 def _order(by: Arrangement, keys: Sequence[Key], rows: pa.Table, cells: npt.NDArray[np.integer]) -> Numbers:

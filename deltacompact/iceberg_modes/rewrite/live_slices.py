@@ -91,6 +91,8 @@ def _numbered(rows: pa.Table, first: int) -> pa.Table:
 
 
 def loads(store: ObjectStore, live: LiveSlices, load_bytes: int) -> Iterator[pa.Table]:
-    """The same, as many rows at a time as have so many decoded bytes."""
+    """The same, as many rows at a time as have so many decoded bytes, in one chunk."""
     for waiting in batched(live_tables(store, live), lambda rows: rows.nbytes, load_bytes):
-        yield pa.concat_tables(waiting)
+        whole = pa.concat_tables(waiting).combine_chunks()
+        waiting.clear()  # they would be held as long as the whole is in use
+        yield whole

@@ -74,7 +74,6 @@ def route(store: ObjectStore, task: RouteTask) -> list[RoutedRun]:
 
 
 def _written(store: ObjectStore, task: RouteTask, path: str, rows: pa.Table) -> RoutedRun:
-    rows = rows.combine_chunks()
     cells = task.layout.cells_of(task.by.prepared(rows))
     counts = np.bincount(cells, minlength=task.layout.cells)
     small = cells.astype(np.uint16) if task.layout.cells <= 1 << 16 else cells  # sorted in one pass
