@@ -171,9 +171,9 @@ class Adviser:
 
     def _plan(self, files: Boxes, by: Sequence[ClusterColumn]) -> RewritePlan:
         """The rewrite of the files that overlap."""
-        data, chosen = self.state.data, overlapping_in(self.state, files, by)
-        paths = frozenset(data[place].file.path for place in np.flatnonzero(chosen).tolist())
         options = rewrite_options({"cluster-by": ",".join(map(str, by))}, self.state.metadata.properties)
+        data, chosen = self.state.data, overlapping_in(self.state, files, options)
+        paths = frozenset(data[place].file.path for place in np.flatnonzero(chosen).tolist())
         return plan_rewrite(self.state, options, paths)
 
 

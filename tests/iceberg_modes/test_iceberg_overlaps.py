@@ -8,6 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from iceberg_lake import sorted_rows
+from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import SortField, SortOrder
+from pyiceberg.transforms import BucketTransform, DayTransform
+from pyiceberg.types import LongType, NestedField, TimestampType
 
 from deltacompact.catalog.iceberg import IcebergCatalog
 from deltacompact.iceberg_modes.rewrite.plan import RewriteReason
@@ -104,6 +108,30 @@ def test_a_bound_on_what_is_written(lake):
         lake.append(T, rows(np.random.default_rng(1), (0, 1000)))
     assert rewrite(lake, "day", write_amplification_max=1.5).files_in == 2
     assert rewrite(lake, "day", write_amplification_max=1).nothing_to_do
+
+
+@pytest.mark.parametrize("order", ["day", "price DESC, day", "hilbert(day, price)", "link, day"])
+def test_a_sort_chooses_healthy_files_that_overlap_and_a_second_one_finds_nothing(lake, order):
+    filled(lake, [(0, 1000 + place) for place in range(8)])
+    before = repr(sorted_rows(lake.rows(T)))
+    options = {"strategy": "sort", "sort_order": order, "target_file_size_bytes": TARGET}
+    assert lake.rewrite(T, **options).reasons == {"overlaps": 8}
+    assert repr(sorted_rows(lake.rows(T))) == before
+    assert lake.rewrite(T, **options).nothing_to_do
+
+
+def test_the_tables_own_order_is_enough(lake):
+    fields = [NestedField(1, "day", LongType()), NestedField(2, "at", TimestampType())]
+    for name, by in (("ns.bucket", BucketTransform(4)), ("ns.day", DayTransform())):
+        lake.create(name, Schema(*fields), sort_order=SortOrder(SortField(source_id=2, transform=by)))
+        at = pa.array(np.arange(ROWS) * 10**11, pa.timestamp("us"))
+        for _ in range(3):
+            lake.append(name, pa.table({"day": pa.array(range(ROWS)), "at": at}))
+        size = max(entry.file.file_bytes for entry in lake.state(name).data)
+        options = {"strategy": "sort", "target_file_size_bytes": size}
+        chosen = lake.rewrite(name, **options).files_in
+        assert chosen == (3 if name == "ns.day" else 0)  # values of a bucket lie everywhere
+        assert "overlaps" not in lake.rewrite(name, **options).reasons  # but sorted they take fewer bytes
 
 
 def test_other_columns_are_another_layout(lake):

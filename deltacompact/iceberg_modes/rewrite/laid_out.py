@@ -1,4 +1,4 @@
-"""Which data files of a branch are laid out anew, because they overlap in the columns to cluster by: pure.
+"""Which data files of a branch are laid out anew, because they overlap in the columns to cluster or sort by: pure.
 
     snapshot 5     append              a: day 1 to 9
     snapshot 6     append              b: day 1 to 9           a and b overlap, and are of healthy size: both are chosen
@@ -12,45 +12,59 @@ them wrote is not asked again whether it could lie better. Where that snapshot h
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
 from deltacompact.iceberg.boxes import boxes_of_files
 from deltacompact.iceberg.table.content_files import Entry
-from deltacompact.iceberg.table.metadata import SESSION, Snapshot
+from deltacompact.iceberg.table.metadata import SESSION, Snapshot, TableMetadata
 from deltacompact.iceberg.table.table_state import TableState
-from deltacompact.iceberg_modes.rewrite.options import CLUSTER_PROPERTY, RewriteOptions
+from deltacompact.iceberg_modes.rewrite.arrangement import ClusterBy, arrangement_of
+from deltacompact.iceberg_modes.rewrite.options import CLUSTER_PROPERTY, RewriteOptions, Strategy
 from deltacompact.layout.boxes import Boxes, Ranks
-from deltacompact.layout.cluster_by import ClusterColumn
 from deltacompact.layout.overlap import Chosen, to_lay_out
 
+SORTED = "deltacompact.sort-order"
+"""The key in a snapshot's summary of the order by which we sorted its files."""
 
-def summary_of(by: Sequence[ClusterColumn]) -> dict[str, str]:
+
+def summary_of(options: RewriteOptions, metadata: TableMetadata) -> dict[str, str]:
     """What the summary of a snapshot says of its files; nothing, if rows kept their order."""
-    return {CLUSTER_PROPERTY: ",".join(map(str, by))} if by else {}
+    if options.strategy is Strategy.SORT:
+        return {SORTED: options.sort_order or f"order {metadata.sort_order_id}"}
+    return {CLUSTER_PROPERTY: ",".join(map(str, options.cluster_by))} if options.cluster_by else {}
 
 
 def badly_laid(state: TableState, options: RewriteOptions) -> frozenset[str]:
     """The paths of the files to lay out anew. Raises InputError naming a column that has no order, or is unknown."""
-    if not options.cluster_by or options.rewrite_all:
+    columns = () if options.rewrite_all else _columns(state.metadata, options)
+    if not columns:
         return frozenset()
-    boxes = boxes_of_files(state.metadata, state.data, [column.name for column in options.cluster_by])
-    chosen = overlapping_in(state, boxes, options.cluster_by, options.write_amplification_max or math.inf)
+    chosen = overlapping_in(state, boxes_of_files(state.metadata, state.data, columns), options)
     return frozenset(state.data[place].file.path for place in np.flatnonzero(chosen).tolist())
 
 
-def overlapping_in(
-    state: TableState, boxes: Boxes, by: Sequence[ClusterColumn], amplification_max: float = math.inf
-) -> Chosen:
+def _columns(metadata: TableMetadata, options: RewriteOptions) -> tuple[str, ...]:
+    """The columns in which files must not overlap. Of an order, those of its first item: files have ranges of it."""
+    arrangement = arrangement_of(metadata, options)
+    if arrangement is None or isinstance(arrangement, ClusterBy):
+        return tuple(column.name for column in options.cluster_by)
+    by = dict(arrangement.derived).get(arrangement.items[0].names[0])
+    if by is None:
+        return tuple(arrangement.items[0].names)
+    return () if by.transform.startswith("bucket") else (by.source,)
+
+
+def overlapping_in(state: TableState, boxes: Boxes, options: RewriteOptions) -> Chosen:
     """Of each data file, whether it is laid out anew."""
     sizes = np.array([entry.file.file_bytes for entry in state.data], np.int64)
-    return to_lay_out(boxes, sizes, _ages(state), _laid_out(state, by), amplification_max)
+    bound = options.write_amplification_max or math.inf
+    return to_lay_out(boxes, sizes, _ages(state), _laid_out(state, options), bound)
 
 
-def _laid_out(state: TableState, by: Sequence[ClusterColumn]) -> Chosen:
-    """Which files a snapshot of ours wrote that clustered by the same columns with the same weights."""
-    wanted = summary_of(by).items()
+def _laid_out(state: TableState, options: RewriteOptions) -> Chosen:
+    """Which files a snapshot of ours wrote that laid rows out by the same columns in the same way."""
+    wanted = summary_of(options, state.metadata).items()
     ours = {number for number, one in state.metadata.snapshots.items() if one.is_ours and wanted <= one.summary.items()}
     return np.array([entry.snapshot_id in ours for entry in state.data], bool)
 

@@ -113,7 +113,7 @@ class ProposeRewrite:
         useless = _useless(state, gone, added)
         marks = tuple(addition(mark.file) for mark in followed.marks)
         outcome = RewriteOutcome(valid, refused, len(useless), followed.marks)
-        told = summary_of(self.plan.options.cluster_by)
+        told = summary_of(self.plan.options, state.metadata)
         summary = {**merged_numbers(gone), **told, **same_rows(state, self.certified)}
         return Proposal(REPLACE, (*gone, *useless), (*added, *marks), outcome, summary)
 
