@@ -126,7 +126,7 @@ def result_of(
         seconds={stage: round(value, 3) for stage, value in measured.seconds.items()},
         cpu_seconds={stage: round(value, 3) for stage, value in measured.cpu_seconds.items()},
         scheduling_share=measured.scheduling_seconds / seconds if seconds else 0.0,
-        planned_peak_bytes=decided.planned_process_bytes(executor.tasks_per_process),
+        planned_peak_bytes=decided.planned_process_bytes(executor.tasks_per_process, executor.name == "local"),
         measured_peak_bytes=measured.peak_task_bytes,
         spilled_bytes=spilled_bytes,
         decisions=tuple(

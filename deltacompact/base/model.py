@@ -280,6 +280,8 @@ class DataFile:
     fills           what rows have in columns, matched by field id, that the file lacks or in which it has nulls
     far             the ranges of values that a wider type might not hold; None: not measured
     nulls           rows with null in each key column that has some; None: not counted
+    group_bytes     the same of its largest row group; None: not known
+    ranges          the least and the greatest value of key columns that hold numbers or text, where no footer tells
     decodes         all its pages have been decoded, or are of a kind that is known to decode: it may be copied blindly
     fingerprint     of its live rows; None: not computed
     """
@@ -301,6 +303,8 @@ class DataFile:
     far: FarValues | None = None
     nulls: tuple[tuple[str, int], ...] | None = None
     decodes: bool = False
+    group_bytes: int | None = None
+    ranges: tuple[tuple[str, Any, Any], ...] = ()
     fingerprint: Fingerprint | None = None
 
     @property

@@ -9,7 +9,7 @@ Whatever has no bounds may hold any value: CSV, JSON, a group of nulls, a footer
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -73,7 +73,7 @@ def _files(state: StreamState) -> Iterator[DataFile]:
 
 def _groups(streams: Streams, file: DataFile, names: Sequence[str]) -> tuple[KeyedGroup, ...]:
     try:
-        return keyed_groups(streams.store, file, names)
+        return keyed_groups(streams.store, replace(file, ranges=()), names)  # no reader sees those of text files
     except (ValueError, OverflowError):  # moments that Python does not have
         return (KeyedGroup(file.live_rows, file.bytes),)
 

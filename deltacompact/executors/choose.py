@@ -64,10 +64,13 @@ def capacities(settings: Settings, executors: Mapping[Lane, Executor]) -> dict[L
     return {lane: executor.capacity if lane is Lane.CLUSTER else here for lane, executor in executors.items()}
 
 
-def foresee(settings: Settings, lane: Lane) -> Foreseen:
-    """The capacity of the executor that the lane would have. Starts no cluster and does not make one grow."""
+def foresee(settings: Settings, lane: Lane, waits: bool = False) -> Foreseen:
+    """The capacity of the executor that the lane would have. Starts no cluster and does not make one grow.
+
+    `waits`: the store is behind a network.
+    """
     if lane is not Lane.CLUSTER:
-        return Foreseen("local", LocalExecutor(settings, int(lane is Lane.INLINE)).capacity)
+        return Foreseen("local", LocalExecutor(settings, int(lane is Lane.INLINE), waits=waits).capacity)
     from deltacompact.executors.ray import foreseen_capacity
 
     return Foreseen("ray", *foreseen_capacity(settings))

@@ -78,6 +78,7 @@ class LocalExecutor:
             settings.object_store_bytes or int(memory * 0.3),
             settings.limits.local_nodes,
             TASKS_PER_SLOT if waits and not (inline or settings.local_threads or settings.concurrent_tasks) else 1,
+            not waits,
         )
         self.tasks_per_process = inline or threads
         self.pace = Pace.of(settings, processes)

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from deltacompact.base.limits import Limits
 from deltacompact.base.settings import Settings
 from deltacompact.planning.plan import Capacity, CompactionPlan
-from deltacompact.planning.sizing import TASK_BASE_BYTES
+from deltacompact.planning.sizing import SESSION_BYTES, TASK_BASE_BYTES
 from deltacompact.table.ports import PartitionSnapshot
 
 INLINE_SESSIONS = 32
@@ -32,9 +32,6 @@ INLINE_SESSIONS = 32
 POOL_SESSIONS = 4
 CLUSTER_SESSIONS = 16
 """A session leaves slots idle while it reads its log, decides and publishes: others fill these gaps."""
-
-SESSION_BYTES = 32 << 20
-"""What a session holds beside its entries: its log, its plan, its records, connections and buffers."""
 
 PROCESS_SHARE_BESIDE_CLUSTER = 0.2
 """The share of this machine's memory for sessions in this process while a cluster runs, which may be on it too."""

@@ -18,14 +18,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from deltacompact.base.model import INT64_MAX, DataFile, OperationType, TableKeys
+from deltacompact.base.model import INT64_MAX, ContentType, DataFile, OperationType, TableKeys
 from deltacompact.base.numbers import ChainFileNumber, DeltaFileNumber, Ordinal
 from deltacompact.base.settings import Options
 from deltacompact.index.keys import Encoding
 from deltacompact.index.primary_key_index import IndexManifest
 from deltacompact.planning import sizing
+from deltacompact.storage.identity import is_uri
 from deltacompact.table.ports import PartitionSnapshot
-from deltacompact.tabular import schemas
+from deltacompact.tabular import formats, schemas
 from deltacompact.tabular.row_groups import WriteOptions
 
 
@@ -34,6 +35,7 @@ class Capacity:
     """The machine or cluster. It decides how the work is divided, never the result. `nodes` has the slots of each.
 
     `tasks_per_slot`: so many tasks may share a slot, because most of them wait for a store behind a network.
+    `is_near`: the store is not behind one.
     """
 
     slots: int
@@ -41,6 +43,7 @@ class Capacity:
     object_store_bytes: int
     nodes: tuple[int, ...] = ()
     tasks_per_slot: int = 1
+    is_near: bool = False
 
     @property
     def node_slots(self) -> tuple[int, ...]:
@@ -198,8 +201,18 @@ class CompactionPlan:
         bucket_rows = math.ceil(self.round_rows / self.hash_bucket_count)
         entry_bytes = self.encoding.entry_bytes
         pointer_rows = math.ceil(self.pointed_rows / self.bucket_groups(self.rounds[-1]))
-        limits = self.options.limits
-        return sizing.peak_task_bytes(self.task_rows, bucket_rows, entry_bytes, self.read_bytes, limits, pointer_rows)
+        hashed, limits = min(self.task_rows, self.round_rows), self.options.limits
+        sizes = hashed, bucket_rows, entry_bytes, self.read_bytes, limits, pointer_rows, self.base_rows
+        return sizing.peak_task_bytes(*sizes, self._remote_bytes)
+
+    @property
+    def _remote_bytes(self) -> int:
+        """Most bytes of files and index that are behind a network."""
+        files = [source.file for source in self.sources]
+        if self.capacity.is_near and not any(is_uri(file.path) for file in files):
+            return 0
+        entries = self.base_rows + self.input.delta_rows
+        return sum(file.bytes for file in files) + entries * self.encoding.entry_bytes
 
     @property
     def tasks_at_once(self) -> int:
@@ -241,31 +254,51 @@ class CompactionPlan:
         memory = self.capacity.memory_per_task_bytes
         return sizing.pointer_groups(self.pointed_rows, self.hash_bucket_count, memory)
 
-    def planned_process_bytes(self, tasks: int) -> int:
-        """Memory of a process that runs so many tasks at a time."""
-        return sizing.TASK_BASE_BYTES + tasks * (self.planned_peak_bytes - sizing.TASK_BASE_BYTES)
+    def planned_process_bytes(self, tasks: int, holds: bool = False) -> int:
+        """Memory of a process that runs so many tasks at a time. `holds`: and keeps what tasks hand to each other.
+
+        One copy of the entries is inside tasks, or on its way into them: those of the tasks, and of their results.
+        """
+        inside = (self.round_rows + tasks * min(self.task_rows, self.round_rows)) * self.encoding.entry_bytes
+        held = max(0, self.planned_held_bytes - inside) if holds else 0
+        return sizing.TASK_BASE_BYTES + tasks * (self.planned_peak_bytes - sizing.TASK_BASE_BYTES) + held
 
     @property
     def read_bytes(self) -> int:
-        """The decoded bytes of a row group of the widest rows, or of one row if rows may be wide.
+        """The decoded bytes of a row group of the widest rows, or of one row if rows may be wide."""
+        files = [source.file for source in self.sources if source.file.rows]
+        return int(max([self._widest_row_bytes * sizing.ROW_COPIES / 4, *map(self._held_bytes, files)]))
 
-        A plan does not know the row groups of a file and assumes that they have as many rows as ours. It assumes that
-        a decoded file takes four times its stored size, or the decoded size found at append, if that is larger.
+    def _held_bytes(self, file: DataFile) -> float:
+        """The decoded bytes of a file that a reader holds at a time.
+
+        Text is read whole; it is decoded twice, and once as text. Small row groups are decoded together, a large one
+        of Parquet bit by bit, but its pages may be large; of rows that may have any size it is one batch, and once
+        more at rest. Where nobody knows the largest row group, as in logs of earlier releases, it is taken to have as
+        many rows as ours, and four times the stored size.
         """
-        group_rows = self.options.row_group_rows
-        groups = [
-            max(4 * source.file.bytes, source.file.decoded_bytes or 0) * min(1.0, group_rows / source.file.rows)
-            for source in self.sources
-            if source.file.rows
-        ]
-        return int(max([self._widest_row_bytes * sizing.ROW_COPIES / 4, *groups]))
+        run_bytes = self.options.limits.reading.run_bytes
+        decoded = file.decoded_bytes or 4 * file.bytes
+        if file.content_type in formats.UNTYPED:
+            return (decoded + file.bytes) * 3 / 4
+        if file.group_bytes is None:
+            share = min(1.0, self.options.row_group_rows / file.rows)
+            return max(4 * file.bytes * share, decoded * share, min(decoded, run_bytes))
+        if file.content_type is ContentType.PARQUET and file.group_bytes > run_bytes:
+            return file.group_bytes * 5 / 4 if self._has_any_width else run_bytes + file.group_bytes / 4
+        return max(file.group_bytes, min(decoded, run_bytes))
+
+    @property
+    def _has_any_width(self) -> bool:
+        """Whether rows may have any size."""
+        return any(schemas.is_variable(field.type) for field in self.schema)
 
     @property
     def _widest_row_bytes(self) -> int:
         """Most bytes of one row, if rows may have any size: at most all rows of its file. Else 0."""
-        if not any(schemas.is_variable(field.type) for field in self.schema):
+        if not self._has_any_width:
             return 0
-        of_files = [source.file.decoded_bytes for source in self.sources if source.file.rows]
+        of_files = [source.file.group_bytes or source.file.decoded_bytes for source in self.sources if source.file.rows]
         limit = sizing.ROW_BYTES_MAX
         return max((limit if size is None else min(limit, size) for size in of_files), default=0)
 

@@ -47,8 +47,12 @@ HASH_BUCKET_COPIES = 3.0
 DEDUPE_COPIES = 2.5
 """Entries that a dedupe task holds for each new entry: the received one, the sorted one and the merged one."""
 
-TASK_BASE_BYTES = 350 << 20
-"""Interpreter and libraries of a task's process."""
+TASK_BASE_BYTES = 192 << 20
+"""Interpreter and libraries of a task's process. Measured: 64 MiB after a task, 28 for S3, 47 for Ray."""
+
+SESSION_BYTES = 32 << 20
+"""What a session holds beside its entries: its log, its plan, its records, connections and buffers. A task takes at
+least as much: twelve small sessions side by side, each of which runs its own tasks, took 25 MiB each."""
 
 ROOMS_OF_A_READER = 2
 """The room for what is fetched ahead of a remote file, and as much again for a read that does not wait for room."""
@@ -267,19 +271,28 @@ def outputs_per_task(outputs: int, slots: int) -> int:
 
 
 def peak_task_bytes(
-    task_rows: int, bucket_rows: int, entry_bytes: int, read_bytes: int, limits: Limits, pointer_rows: int = 0
+    task_rows: int,
+    bucket_rows: int,
+    entry_bytes: int,
+    read_bytes: int,
+    limits: Limits,
+    pointer_rows: int = 0,
+    base_entries: float = math.inf,
+    remote_bytes: float = math.inf,
 ) -> int:
     """Planned peak memory of the largest task: it hashes rows, folds a bucket, or reads and writes row groups.
 
     `read_bytes` are the decoded bytes of a row group. `pointer_rows` are the survivors of a bucket group, whose
-    pointers or ranks a task holds. Any task may fetch ahead what it reads, and upload what it writes.
+    pointers or ranks a task holds, and `base_entries` are those of the table's index. The session has at most so many
+    `remote_bytes` of files and index behind a network: a task fetches ahead what it reads, and uploads what it writes.
     """
-    chunk_bytes = limits.chunk_entries * entry_bytes
+    base_chunk, chunk = (min(limits.chunk_entries, rows) for rows in (base_entries, base_entries + pointer_rows))
     hashing = task_rows * entry_bytes * HASH_BUCKET_COPIES
-    folding = bucket_rows * entry_bytes * DEDUPE_COPIES + 4 * chunk_bytes
-    pointing = pointer_rows * SPLIT_BYTES + 4 * chunk_bytes
-    under_way = ROOMS_OF_A_READER * limits.reading.read_ahead_bytes + UPLOAD_BYTES
-    return int(TASK_BASE_BYTES + under_way + max(hashing, folding, pointing, 4 * read_bytes))
+    folding = bucket_rows * entry_bytes * DEDUPE_COPIES + 4 * base_chunk * entry_bytes
+    pointing = pointer_rows * SPLIT_BYTES + 4 * chunk * entry_bytes
+    read_ahead = min(ROOMS_OF_A_READER * limits.reading.read_ahead_bytes, remote_bytes)
+    under_way = read_ahead + min(UPLOAD_BYTES, remote_bytes)
+    return int(TASK_BASE_BYTES + under_way + max(hashing, folding, pointing, 4 * read_bytes, SESSION_BYTES))
 
 
 def task_places(slots: int, tasks_per_slot: int, task_bytes: int, memory_per_task_bytes: int) -> int:

@@ -77,7 +77,7 @@ def plan_report(catalog: Streams, request: Request, usd_per_core_hour: float | N
     """The plan of a compaction, partition by partition. Writes nothing and starts no cluster."""
     job = prepare(catalog, request)
     lanes, now_s = job.lanes, catalog.clock()
-    foreseen = {lane: foresee(request.options, lane) for lane in set(lanes.values())}
+    foreseen = {lane: foresee(request.options, lane, job.waits) for lane in set(lanes.values())}
 
     def planned(work: PartitionWork) -> tuple[Report, Exception | None, SessionSeconds | None]:
         about: Report = {"table": job.source_table_id, "partition": dict(work.partition.values)}

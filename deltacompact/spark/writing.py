@@ -197,6 +197,10 @@ class _OpenFiles:
         content_type = WriteOptions().content_type
         described = DataFile(UNNUMBERED, file.path, content_type, file.out.rows, size, file.schema)
         measured = replace(
-            described, longest=tuple(file.longest.items()), decoded_bytes=file.out.decoded_bytes, far=file.far
+            described,
+            longest=tuple(file.longest.items()),
+            decoded_bytes=file.out.decoded_bytes,
+            far=file.far,
+            group_bytes=file.out.group_bytes,
         )
         self._done.append((*kind, replace(measured, nulls=file.nulls if self._keys else None, decodes=True)))

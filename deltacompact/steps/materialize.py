@@ -27,9 +27,10 @@ from deltacompact.index.live_bitmaps import Masks, live_mask, read_each_masks
 from deltacompact.steps.certify import certified
 from deltacompact.storage.fetched_file import FILES_AHEAD, Range, ReadAhead, begun_ahead
 from deltacompact.storage.objects import Fetches, ObjectStore
-from deltacompact.tabular import prefetch, schemas, writing
+from deltacompact.tabular import key_values, prefetch, schemas, writing
 from deltacompact.tabular.damage import naming
 from deltacompact.tabular.files import FileReader, Part
+from deltacompact.tabular.formats import UNTYPED
 from deltacompact.tabular.row_group_copy import (
     CopyingWriter,
     Encoded,
@@ -100,7 +101,10 @@ def materialize(store: ObjectStore, task: MaterializeTask, paths: Callable[[], s
     decoded_bytes = out.decoded_bytes + sum(_copied_bytes(piece, task.schema) for piece in pieces)
     if task.certify:
         described = replace(described, fingerprint=certified(store, task, pieces, described))
-    return Materialized(replace(described, decoded_bytes=decoded_bytes, decodes=True), copied)
+    ranges = key_values.union([source.file for source in task.sources]) if options.content_type in UNTYPED else ()
+    group_bytes = max([out.group_bytes, *(_copied_group_bytes(piece, task.schema) for piece in pieces)])
+    written = replace(described, decoded_bytes=decoded_bytes, ranges=ranges, decodes=True)
+    return Materialized(writing.with_group_bytes(written, group_bytes), copied)
 
 
 NumberedOutput = tuple[ChainFileNumber, int, tuple[LiveRange, ...], tuple[str, ...]]
@@ -122,6 +126,13 @@ def _copied_bytes(piece: LivePiece, schema: pa.Schema) -> int:
     """Most decoded bytes of the row groups that are copied: what their footer tells, and no more than the file has."""
     told = sum(groups.decoded_bytes(schema.names) for groups in piece.copied)
     return told if piece.file.decoded_bytes is None else min(told, piece.file.decoded_bytes)
+
+
+def _copied_group_bytes(piece: LivePiece, schema: pa.Schema) -> int:
+    """The same of the largest of them."""
+    told = max((groups.group_bytes(schema.names) for groups in piece.copied), default=0)
+    known = piece.file.group_bytes or piece.file.decoded_bytes
+    return told if known is None else min(told, known)
 
 
 @dataclass(frozen=True, slots=True)

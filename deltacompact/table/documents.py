@@ -48,6 +48,10 @@ def file_to_json(file: DataFile, schemas: SchemaTable) -> dict[str, Any]:
         document["managed"] = file.managed
     if file.decodes:
         document["decodes"] = True
+    if file.group_bytes is not None:
+        document["group_bytes"] = file.group_bytes
+    if file.ranges:
+        document["ranges"] = file.ranges
     if file.fingerprint is not None:
         document["fingerprint"] = str(file.fingerprint)
     return document
@@ -70,6 +74,8 @@ def file_from_json(value: dict[str, Any], schemas: SchemaTable) -> DataFile:
         far=far_from_json(value),
         nulls=tuple(value["nulls"].items()) if "nulls" in value else None,
         decodes=value.get("decodes", False),
+        group_bytes=value.get("group_bytes"),
+        ranges=tuple(map(tuple, value.get("ranges", ()))),
         fingerprint=Fingerprint.of_text(value.get("fingerprint")),
     )
 

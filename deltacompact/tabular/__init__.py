@@ -13,5 +13,5 @@ inferred_numbers  keys of text files that doubles would make one        allocato
 row_group_copy    whole row groups as encoded bytes                     known_pages   those that are known to decode
 stamps            has a file changed since it was appended?     key_ranges    of row groups, by their footers
 export            one file that a user named                   fingerprint   a sum of rows that moving keeps
-fingerprint_sql   the same in Spark and DuckDB
+fingerprint_sql   the same in Spark and DuckDB                 key_values    ranges of keys in text files
 """

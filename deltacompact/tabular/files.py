@@ -30,10 +30,20 @@ from deltacompact.base.wording import text_of
 from deltacompact.storage.fetched_file import FILES_AHEAD, FetchedFile, Range, ReadAhead, announce
 from deltacompact.storage.objects import Fetches, ObjectStore
 from deltacompact.storage.opening import open_object
-from deltacompact.tabular import far_values, field_ids, inferred_numbers, null_counts, parquet_read, schemas, stamps
+from deltacompact.tabular import (
+    far_values,
+    field_ids,
+    inferred_numbers,
+    key_values,
+    null_counts,
+    parquet_read,
+    schemas,
+    stamps,
+)
 from deltacompact.tabular.damage import naming
 from deltacompact.tabular.fills import filled
 from deltacompact.tabular.formats import UNTYPED
+from deltacompact.tabular.key_values import KeyRanges
 from deltacompact.tabular.known_pages import known_groups
 from deltacompact.tabular.null_counts import NullCounts
 from deltacompact.tabular.row_groups import ROW_GROUP_ROWS
@@ -87,6 +97,8 @@ def inspect(
         far=found.far,
         nulls=found.nulls,
         decodes=decodes,
+        group_bytes=found.group_bytes,
+        ranges=found.ranges,
     )
 
 
@@ -123,6 +135,8 @@ class _Described:
     decoded_bytes: int | None
     far: FarValues | None
     nulls: NullCounts | None
+    group_bytes: int | None = None
+    ranges: KeyRanges = ()
 
 
 def _described(
@@ -134,12 +148,13 @@ def _described(
     keys: Sequence[str],
     exact: Iterable[str],
 ) -> _Described:
-    decoded_bytes, parquet, far, nulls = None, None, None, None
+    decoded_bytes, group_bytes, parquet, far, nulls = None, None, None, None, None
     match content_type:
         case ContentType.PARQUET:
             parquet = parquet_read.described(source)
             schema, rows = parquet.metadata.schema.to_arrow_schema(), parquet.metadata.num_rows
             decoded_bytes = parquet_read.decoded_bytes(parquet, schema.names)
+            group_bytes = parquet_read.group_bytes(parquet, schema.names)
             far = far_values.of_footer(parquet.metadata, schema)
             nulls = null_counts.of_footer(parquet.metadata, schema, keys)
         case ContentType.ORC:
@@ -149,7 +164,7 @@ def _described(
             schema, rows = orc.schema, orc.nrows
         case ContentType.FEATHER:
             batches = _feather(source, None)
-            schema, rows = batches.schema, sum(batches.rows)
+            schema, rows, group_bytes = batches.schema, sum(batches.rows), max(batches.bytes, default=0)
         case _:
             table = read_text(source, path, content_type, known, None)
             check_columns(table.schema, path)
@@ -158,7 +173,8 @@ def _described(
             if partition:
                 schemas.check_partition_values(table, partition, path)
             far, nulls = far_values.of_table(table), null_counts.of_table(table, keys)
-            return _Described(table.schema, table.num_rows, int(table.nbytes), far, nulls)
+            ranges = key_values.of_table(table, keys)
+            return _Described(table.schema, table.num_rows, int(table.nbytes), far, nulls, ranges=ranges)
     check_columns(schema, path)
     near = parquet_read.is_near(source)
     named = [name for name in (partition.names if partition else ()) if name in schema.names]
@@ -180,7 +196,8 @@ def _described(
         far = far_values.merged(part for part, _ in of_parts) if far is None else far
         nulls = null_counts.merged(part for _, part in of_parts) if nulls is None else nulls
     far = () if far is None and not ranged else far
-    return _Described(schema, rows, decoded_bytes, far, () if nulls is None and not counted else nulls)
+    nulls = () if nulls is None and not counted else nulls
+    return _Described(schema, rows, decoded_bytes, far, nulls, group_bytes)
 
 
 def _check_text(table: pa.Table) -> None:
@@ -468,10 +485,11 @@ def described_parquet(
 
 @dataclass(frozen=True)
 class _Batches:
-    """Record batches by number. A Feather V1 file or an IPC stream is read whole, as a single batch."""
+    """Record batches by number, with the rows and bytes of each. A Feather V1 file or an IPC stream is a single one."""
 
     schema: pa.Schema
     rows: list[int]
+    bytes: list[int]
     table: Any
 
 
@@ -483,11 +501,13 @@ def _feather(source: pa.NativeFile, columns: list[str] | None) -> _Batches:
         fields = None if columns is None else sorted(plain.schema.get_field_index(name) for name in columns)
         # An empty selection would mean all columns, so read one column and drop it.
         reader = pa.ipc.open_file(source, options=pa.ipc.IpcReadOptions(included_fields=fields or None))
-        rows = [_batch_rows(reader, number) for number in range(reader.num_record_batches)]
-        return _Batches(plain.schema, rows, lambda number: pa.Table.from_batches([reader.get_batch(number)]))
+        sizes = [_batch_sizes(reader, number) for number in range(reader.num_record_batches)]
+        rows, held = [rows for rows, _ in sizes], [held for _, held in sizes]
+        return _Batches(plain.schema, rows, held, lambda number: pa.Table.from_batches([reader.get_batch(number)]))
     whole = pa.feather.read_table(source) if magic[:4] == b"FEA1" else pa.ipc.open_stream(source).read_all()
-    return _Batches(whole.schema, [whole.num_rows], lambda _: whole)
+    return _Batches(whole.schema, [whole.num_rows], [int(whole.nbytes)], lambda _: whole)
 
 
-def _batch_rows(reader: Any, number: int) -> int:
-    return int(reader.get_batch(number).num_rows)
+def _batch_sizes(reader: Any, number: int) -> tuple[int, int]:
+    batch = reader.get_batch(number)
+    return int(batch.num_rows), int(batch.nbytes)

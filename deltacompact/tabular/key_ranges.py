@@ -1,9 +1,12 @@
-"""The ranges of key columns in a file's row groups, by its Parquet footer: no row is read, and nothing depends on them.
+"""The ranges of key columns in a file's row groups, by its Parquet footer or the log: no row is read.
+
+Nothing but forecasts depends on them.
 
 base 14    group 0   131,072 rows, 9 MB decoded    id 0 … 131,071
            group 1    68,928 rows, 5 MB decoded    id 131,072 … 199,999
 delta 80   group 0       500 rows                  id 199,100 … 199,998
-delta 81   CSV         2,000 rows                  nobody knows: it may have any key
+delta 81   CSV         2,000 rows                  id 90 … 4,000, as the log remembers since it was appended
+delta 82   Feather     2,000 rows                  nobody knows: it may have any key
 """
 
 from __future__ import annotations
@@ -30,7 +33,8 @@ class KeyedGroup:
 
 def keyed_groups(store: ObjectStore, file: DataFile, keys: Sequence[str]) -> tuple[KeyedGroup, ...]:
     """The row groups of a file. One of unknown range where the footer does not tell, or cannot be read."""
-    whole = KeyedGroup(file.live_rows, file.decoded_bytes or file.bytes)
+    known = {name: (low, high) for name, low, high in file.ranges if name in keys}
+    whole = KeyedGroup(file.live_rows, file.decoded_bytes or file.bytes, known)
     if file.content_type is not ContentType.PARQUET or not file.rows:
         return (whole,)
     stored = {name: own[0] for name in keys if name in file.schema.names and (own := _own_name(file, name))}

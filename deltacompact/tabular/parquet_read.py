@@ -218,6 +218,11 @@ def decoded_bytes(parquet: Described, columns: list[str]) -> int:
     return sum(size for _, size in _groups(parquet, columns))
 
 
+def group_bytes(parquet: Described, columns: list[str]) -> int:
+    """The same of the largest row group."""
+    return max((size for _, size in _groups(parquet, columns)), default=0)
+
+
 def _groups(parquet: Described, columns: list[str]) -> list[tuple[int, int]]:
     """The rows of each row group, and about the decoded bytes of these columns."""
     if parquet.footer is not None:

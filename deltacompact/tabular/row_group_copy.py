@@ -60,8 +60,15 @@ class GroupRange:
 
     def decoded_bytes(self, columns: list[str]) -> int:
         """About the bytes that their rows take when decoded, and rather too many."""
+        return sum(self._decoded(columns))
+
+    def group_bytes(self, columns: list[str]) -> int:
+        """The same of the largest of them."""
+        return max(self._decoded(columns))
+
+    def _decoded(self, columns: list[str]) -> list[int]:
         of_groups = self.footer.decoded(columns)
-        return sum(of_groups[group][1] for group in self.groups)
+        return [of_groups[group][1] for group in self.groups]
 
 
 def copyable_ranges(
@@ -205,13 +212,14 @@ class _Encoder(RowGroups):
 class CopyingWriter:
     """Writes a Parquet file from row groups that are encoded already. After `close`, `bytes` is its size.
 
-    `decoded_bytes` are those of the rows that were decoded for this file; of what is copied, its footers tell.
+    `decoded_bytes` are those of the rows that were decoded for this file, `group_bytes` of their largest row group; of
+    what is copied, its footers tell.
     """
 
     def __init__(self, sink: IO[bytes], schema: pa.Schema, limits: ReadLimits = READ_LIMITS) -> None:
         self.rows = 0
         self.bytes = 0
-        self.decoded_bytes = 0
+        self.decoded_bytes = self.group_bytes = 0
         self._sink = sink
         self._limits = limits
         self._assembler = _kernels.ParquetAssembler(_template(schema), sink.write, _created_by())
@@ -229,6 +237,7 @@ class CopyingWriter:
             self._append(Footer(source.size(), reading(source, self._limits)), source, [0])
         self.rows += group.rows
         self.decoded_bytes += group.decoded_bytes
+        self.group_bytes = max(self.group_bytes, group.decoded_bytes)
 
     @property
     def copies_inside(self) -> bool:

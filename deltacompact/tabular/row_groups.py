@@ -55,7 +55,7 @@ class RowGroups(ABC):
 
     def __init__(self, schema: pa.Schema, options: WriteOptions) -> None:
         self.rows = 0
-        self.decoded_bytes = 0
+        self.decoded_bytes = self.group_bytes = 0
         self._schema = schema
         self._options = options
         self._waiting: list[pa.Table] = []
@@ -92,6 +92,7 @@ class RowGroups(ABC):
             whole = pa.concat_tables(waiting)
             self._decide_dictionaries(whole)
             self._write(whole.unify_dictionaries() if self._dictionaries_differ(waiting) else whole)
+        self.group_bytes = max(self.group_bytes, self._waiting_bytes)
         self._waiting_rows = self._waiting_bytes = 0
 
     def _fitting(self, table: pa.Table) -> int:

@@ -184,7 +184,12 @@ def _write_table(store: ObjectStore, path: str, table: pa.Table, options: WriteO
         out.write(table)
     schema = schemas.unmarked(table.schema)
     written = DataFile(UNNUMBERED, path, options.content_type, table.num_rows, out.bytes, schema, decodes=True)
-    return replace(written, decoded_bytes=out.decoded_bytes)
+    return with_group_bytes(replace(written, decoded_bytes=out.decoded_bytes), out.group_bytes)
+
+
+def with_group_bytes(file: DataFile, size: int) -> DataFile:
+    """A written file, and the decoded bytes of its largest row group. ORC makes stripes of another size."""
+    return file if file.content_type is ContentType.ORC else replace(file, group_bytes=size)
 
 
 def check_writable(schema: pa.Schema, content_type: ContentType) -> None:

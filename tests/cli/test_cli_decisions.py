@@ -88,6 +88,9 @@ def test_small_work_is_planned_with_the_capacity_of_this_process() -> None:
     assert (foreseen.executor, foreseen.assumed) == ("local", None)
     assert foreseen.capacity == LocalExecutor(settings).capacity
     assert foreseen.capacity.slots == 3
+    assert foreseen.capacity.is_near
+    far = foresee(settings, Lane.POOL, waits=True).capacity
+    assert far == LocalExecutor(settings, waits=True).capacity and not far.is_near
 
 
 def test_without_a_cluster_the_capacity_is_assumed_and_nothing_is_started(monkeypatch: pytest.MonkeyPatch) -> None:

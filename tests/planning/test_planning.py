@@ -7,13 +7,14 @@ sources    0 = 14 | 1, 2 = upsert | 3 = delete       numbers 14, 100, 101, 102  
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from hand_made import CAPACITY, MIB, SCHEMA, delete, file, index_of, planned, upsert
 
 from deltacompact.base.errors import InputError, SchemaError
-from deltacompact.base.model import OperationType
+from deltacompact.base.model import ContentType, OperationType
 from deltacompact.base.settings import Options
 from deltacompact.planning import sizing
 from deltacompact.planning.plan import CompactionPlan, Round
@@ -180,6 +181,33 @@ def test_wide_rows_take_more_memory_and_a_row_takes_no_more_than_all_rows_of_its
     assert fixed.read_bytes == known.read_bytes - 6 * MIB == 4 * MIB
     assert unknown.read_bytes == sizing.ROW_BYTES_MAX * sizing.ROW_COPIES / 4
     assert fixed.planned_peak_bytes <= known.planned_peak_bytes < unknown.planned_peak_bytes
+
+
+def test_a_plan_knows_how_much_of_a_file_is_held() -> None:
+    narrow, gib = pa.schema([("k", pa.int64())]), 1 << 30
+
+    def held(**known: Any) -> int:
+        return planned([], [upsert(file(1_310_720, 30 * MIB, schema=narrow, **known))]).read_bytes
+
+    assert held() == 64 * MIB, "a log of an earlier release: small row groups are decoded together"
+    assert held(decoded_bytes=2 * gib) == gib // 5, "a row group has as many rows as ours"
+    assert held(decoded_bytes=2 * gib, group_bytes=70 * MIB) == (64 + 70 / 4) * MIB, "decoded bit by bit"
+    assert held(decoded_bytes=20 * MIB, group_bytes=9 * MIB) == 20 * MIB
+    assert held(decoded_bytes=20 * MIB, content_type=ContentType.CSV) == 0.75 * 50 * MIB, "read whole"
+    wide = planned([], [upsert(file(1000, MIB, decoded_bytes=2 * gib, group_bytes=gib))])
+    assert wide.read_bytes == 5 * gib // 4, "texts may be in few rows, which are one batch"
+    batch = held(decoded_bytes=2 * gib, group_bytes=gib, content_type=ContentType.FEATHER)
+    assert batch == gib, "an Arrow file's batch is decoded whole"
+
+
+def test_only_files_behind_a_network_are_fetched_ahead() -> None:
+    near, far = (
+        planned([], [upsert(file(10, 9 * MIB))], capacity=replace(CAPACITY, is_near=is_near))
+        for is_near in (True, False)
+    )
+    elsewhere = planned([], [upsert(file(10, 9 * MIB, path="s3://b/a.parquet", managed=False))], capacity=near.capacity)
+    assert far.planned_peak_bytes - near.planned_peak_bytes == 2 * (9 * MIB + 10 * 32)
+    assert elsewhere.planned_peak_bytes == far.planned_peak_bytes
 
 
 def test_the_space_of_a_session_is_its_outputs_and_an_index_for_each_round() -> None:

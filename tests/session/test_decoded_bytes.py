@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.feather as feather
+import pyarrow.parquet as pq
+import pytest
 
 import deltacompact
 from deltacompact import DeltaStreamCatalog, Settings
@@ -37,6 +40,32 @@ def test_compactions_of_a_year_do_not_make_files_look_larger():
     whole = catalog.read("t")
     assert whole.num_rows == ROWS
     assert 0.95 * whole.nbytes <= sum(file.decoded_bytes for file in files) <= 1.1 * whole.nbytes
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
+def test_the_log_tells_of_the_largest_row_group_too(suffix, tmp_path):
+    """Appended, copied beside others that are encoded anew, and appended by reference: one of 60,000 rows."""
+    catalog = deltacompact.open_catalog(tmp_path / "lake")
+    catalog.create_table("t", primary_keys=["id"])
+    table, path = rows(np.arange(ROWS)), tmp_path / f"one{suffix}"
+    if suffix == ".parquet":
+        pq.write_table(table, path, row_group_size=60_000)
+    else:
+        feather.write_feather(table, path, chunksize=60_000)
+    catalog.append_files("t", [path])
+    catalog.append("t", rows(np.arange(ROWS, ROWS + 10)))
+    one, other = [file for delta in catalog.state("t", Partition()).deltas for file in delta.files]
+    assert one.group_bytes == pytest.approx(0.6 * table.nbytes, rel=0.1)
+    assert other.group_bytes == other.decoded_bytes
+    deltacompact.compact("t", delta_catalog_client=catalog, settings=LOCAL)
+    (compacted,) = catalog.state("t", Partition()).compacted.files
+    group_bytes = max(chunk_rows(tmp_path / "lake" / compacted.path)) / compacted.rows * compacted.decoded_bytes
+    assert compacted.group_bytes == pytest.approx(group_bytes, rel=0.1)
+
+
+def chunk_rows(path):
+    metadata = pq.read_metadata(path)
+    return [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
 
 
 def test_an_output_of_a_share_of_its_sources_counts_this_share():

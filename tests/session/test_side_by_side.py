@@ -32,7 +32,7 @@ from deltacompact.maintenance.check import check
 from deltacompact.planning import lanes as lanes_module
 from deltacompact.planning.lanes import Claim, Lane, Room, admitted, lanes, rooms, sessions_at_once
 from deltacompact.planning.plan import Capacity
-from deltacompact.planning.sizing import TASK_BASE_BYTES
+from deltacompact.planning.sizing import SESSION_BYTES, TASK_BASE_BYTES
 from deltacompact.session.side_by_side import ClaimedRun, run_side_by_side
 from deltacompact.storage.memory import MemoryStore
 from deltacompact.storage.objects import Fetches
@@ -269,7 +269,7 @@ def peak_and_plan() -> tuple[int, int]:
 def test_the_memory_of_the_process_stays_within_the_plans_of_all_that_run() -> None:
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:  # the tests' own process holds gigabytes
         peak, planned_bytes = pool.submit(peak_and_plan).result()
-    assert planned_bytes >= TASK_BASE_BYTES + 12 * 64 * MIB, "the plan is that of twelve tasks in one process"
+    assert planned_bytes >= TASK_BASE_BYTES + 12 * SESSION_BYTES, "the plan is that of twelve tasks in one process"
     assert 0 < peak <= planned_bytes
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as csv
 import pytest
 
 from deltacompact import DeltaStreamCatalog, Settings, compact, open_catalog
@@ -54,10 +55,16 @@ def second(catalog: DeltaStreamCatalog) -> tuple[PartitionStatistics, SessionPla
     ],
     ids=["new keys", "at the end", "anywhere"],
 )
+@pytest.mark.parametrize("as_text", [False, True], ids=["Parquet", "CSV"])
 def test_what_it_rewrites_is_forecast_and_so_it_is(
-    compacted: DeltaStreamCatalog, keys: np.ndarray, touched: float
+    compacted: DeltaStreamCatalog, tmp_path: Path, keys: np.ndarray, touched: float, as_text: bool
 ) -> None:
-    compacted.append("t", pa.table({"k": keys, "v": np.zeros(len(keys))}))
+    table = pa.table({"k": keys, "v": np.zeros(len(keys))})
+    if as_text:
+        csv.write_csv(table, tmp_path / "delta.csv")
+        compacted.append_files("t", [tmp_path / "delta.csv"])
+    else:
+        compacted.append("t", table)
     given, plan = second(compacted)
     assert plan.whole.get("base_row", 0.0) == pytest.approx(touched * ROWS, abs=0.01 * ROWS)
     assert given.touched.copied_bytes == pytest.approx(1 - touched, abs=0.02), "it is small, so it is merged"

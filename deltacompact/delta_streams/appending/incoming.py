@@ -97,7 +97,7 @@ def write_rows(
         writing.check_writable(rows.schema, options.content_type)
         raise
     described = schemas.unmarked(schema)
-    return DataFile(
+    written = DataFile(
         UNNUMBERED,
         path,
         options.content_type,
@@ -110,6 +110,7 @@ def write_rows(
         nulls=nulls if keys else None,
         decodes=True,
     )
+    return writing.with_group_bytes(written, out.group_bytes)
 
 
 def key_columns(keys: TableKeys | None, partition: Partition) -> list[str]:
