@@ -91,17 +91,14 @@ def compact(
     if is_iceberg_catalog(catalog):
         return iceberg.run(catalog, table, options)
     refuse_iceberg_options()
-    from rich.console import Console
-
     from deltacompact.arguments import topic_sinks
-    from deltacompact.cli.console import err, out
-    from deltacompact.cli.progress import progress
+    from deltacompact.cli.progress import progress_unless
     from deltacompact.cli.result_report import print_result, result_document
     from deltacompact.job import compact_job
 
     as_json, began = options["as_json"], time.perf_counter()
     request = _request(table, options)
-    with progress(Console(stderr=True, quiet=True, markup=False) if as_json else err) as sink:
+    with progress_unless(as_json) as sink:
         try:
             result = compact_job(catalog, request, [sink, *topic_sinks(sns_topic, sla)])
         except Exception as error:
@@ -111,6 +108,8 @@ def compact(
     if as_json:
         say_json(result_document(result))
     else:
+        from deltacompact.cli.console import out
+
         print_result(out, result, time.perf_counter() - began, detail_of(options))
     if result.errors:
         raise Failed(result.errors[0])

@@ -137,11 +137,8 @@ def _draw(path: str, table: str, before: BranchTotals, after: BranchTotals) -> N
 
 def run(catalog: IcebergCatalog, table: str, options: dict[str, Any]) -> None:
     """Carry out the mode, and print what was done."""
-    from rich.console import Console
-
     from deltacompact.base.events import fan_out
-    from deltacompact.cli.console import err
-    from deltacompact.cli.progress import progress
+    from deltacompact.cli.progress import progress_unless
 
     refuse_delta_stream_options()
     for name in ("option", "where", "cluster_by"):
@@ -153,7 +150,7 @@ def run(catalog: IcebergCatalog, table: str, options: dict[str, Any]) -> None:
         raise InputError(f"{options['from_plan']} is a plan of --mode {planned}, not {options['mode']}")
     mode = mode_named(planned or options["mode"])
     began = time.perf_counter()
-    with progress(Console(stderr=True, quiet=True, markup=False) if options["as_json"] else err) as sink:
+    with progress_unless(options["as_json"]) as sink:
         result = catalog.run(mode, table, _chosen(options), branch, settings, plan, fan_out([sink]))
     document, lines = dataclasses.asdict(result), mode.steps().result_lines(result)
     if options["files"]:

@@ -1,12 +1,6 @@
-"""Progress on a terminal: for each partition a bar with the stage that runs, rows, rows per second and the time left.
+"""Progress: bars on a terminal (see bars.py). Above them, and where there is none, lines say what begins and ends.
 
-day=1 hash_bucket (4 tasks)   ━━━━━━━━━━━━╸━━━━━  2000000/3000000
-day=2 materialize (1 task)    ━━━━━━━━━━━━━━━━━━     9,000 rows          moves to and fro: one task is done or not
-and 14 partitions more                                        no more bars than a screen has room for
-ns.t (2 of 7 groups)          ━━━━━━━╸━━━━━━━━━━   900000/3000000     an Iceberg table: rows of groups that are written
-checking orders               ━━╸━━━━━━━━━━━━━━━   12/200 0:01:40     a command that does something to each partition
-
-Above the bars, and where there is no terminal, lines say what begins and ends. Those of partitions are few:
+Bars are imported for a terminal alone: that takes as long as a small compaction. Lines of partitions are few:
 
 visits day=1: 3 deltas since …                  the first ten partitions
 visits day=1: round 1 of 1 done, 29 rows live
@@ -18,137 +12,64 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
-
-from rich.console import Console, RenderableType
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    ProgressColumn,
-    Task,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
-from rich.text import Text
+from typing import TYPE_CHECKING
 
 from deltacompact.base.events import (
     Event,
     EventSink,
     GroupsCommitted,
     GroupWritten,
-    ModeFinished,
     ModeStarted,
     RoundCompleted,
     SessionFinished,
     SessionStarted,
-    StageFinished,
-    StageStarted,
-    TaskFinished,
     WaitingForSession,
+    no_sink,
 )
 from deltacompact.base.model import Partition
 from deltacompact.base.wording import counted
-from deltacompact.reports.words import clipped, named
+from deltacompact.reports.words import named_in_line
 
-BARS_MAX = 8
+if TYPE_CHECKING:
+    from rich.console import Console
+
 PARTITIONS_SAID = 10
 SAID_EVERY_S = 10.0
-_NAME_MAX = 60
-
-
-def _name() -> TextColumn:
-    """What a bar is about. Names of tables and partitions may have brackets, which are no markup."""
-    return TextColumn("{task.description:<34}", markup=False)
-
-
-class _Rows(MofNCompleteColumn):
-    """Rows that are done, of how many. A stage of one task is done or not: only how many it has."""
-
-    def render(self, task: Task) -> Text:
-        if task.total is None:
-            return Text(f"{task.fields['rows']:,} rows", style="progress.download")
-        return super().render(task)
-
-
-class _RowsPerSecond(ProgressColumn):
-    def render(self, task: Task) -> Text:
-        return Text(f"{task.speed:,.0f} rows/s" if task.speed else "", style="dim")
-
-
-class _Bars(Progress):
-    """The bars of the first partitions whose sessions run, and how many more there are."""
-
-    def __init__(self, console: Console) -> None:
-        columns = (
-            _name(),
-            BarColumn(),
-            _Rows(),
-            _RowsPerSecond(),
-            TimeRemainingColumn(),
-        )
-        self._running: dict[Partition, TaskID] = {}
-        self._lines = _Lines(console)
-        super().__init__(*columns, console=console, transient=True)
-
-    def draw(self, event: Event) -> None:
-        """Show an event. Several sessions run at a time, but each has one stage."""
-        match event:
-            case StageStarted():
-                name = f"{_named(event.partition)} {event.stage} ({counted(event.tasks, 'task')})"
-                rows = max(1, event.rows)
-                # Nothing tells how far a task is: a bar of one would stay at 0 until it ends.
-                self._running[event.partition] = self.add_task(name, total=rows if event.tasks > 1 else None, rows=rows)
-            case TaskFinished() if event.partition in self._running:
-                self.advance(self._running[event.partition], event.rows)
-            case ModeStarted():
-                name = f"{event.table_id} ({counted(event.groups, 'group')})"
-                self._end(event)
-                self._running[event.partition] = self.add_task(name, total=max(1, event.rows))
-            case GroupWritten() if event.partition in self._running:
-                name = f"{event.table_id} ({event.written} of {counted(event.groups, 'group')})"
-                self.update(self._running[event.partition], advance=event.rows, description=name)
-            case ModeFinished():
-                self._end(event)
-            case StageFinished() | SessionFinished() if event.partition in self._running:
-                self._end(event)
-        if not isinstance(event, (StageStarted, TaskFinished, StageFinished, GroupWritten)):
-            self._lines(event)
-
-    def _end(self, event: Event) -> None:
-        if event.partition in self._running:
-            self.remove_task(self._running.pop(event.partition))
-
-    def get_renderables(self) -> Iterable[RenderableType]:
-        yield self.make_tasks_table(self.tasks[:BARS_MAX])
-        if (more := len(self.tasks) - BARS_MAX) > 0:
-            yield Text(f"and {counted(more, 'partition')} more", style="dim")
 
 
 @contextlib.contextmanager
 def progress(console: Console) -> Iterator[EventSink]:
     """An event sink that draws bars on a terminal, and elsewhere prints a line for each round."""
     if not console.is_terminal:
-        yield _Lines(console)
+        yield Lines(console)
         return
-    with _Bars(console) as bars:
+    from deltacompact.cli.bars import Bars
+
+    with Bars(console, Lines(console)) as bars:
         yield bars.draw
+
+
+def progress_unless(as_json: bool) -> contextlib.AbstractContextManager[EventSink]:
+    """The same on stderr; nothing where the answer is one document."""
+    if as_json:
+        return contextlib.nullcontext(no_sink)
+    from deltacompact.cli.console import err
+
+    return progress(err)
 
 
 @contextlib.contextmanager
 def counting(console: Console, doing: str, partitions: int) -> Iterator[Callable[[], None]]:
     """A bar on a terminal that each call of what it yields moves on, from any thread. Elsewhere nothing is shown."""
-    columns = (_name(), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(doing, total=partitions)
-        yield lambda: bar.advance(task)
+    if not console.is_terminal:
+        yield lambda: None
+        return
+    from deltacompact.cli.bars import counter
 
-
-def _named(partition: Partition) -> str:
-    return clipped(named(dict(partition.values)), _NAME_MAX)
+    with counter(console, doing, partitions) as move_on:
+        yield move_on
 
 
 def opening(doing: str, partitions: int) -> contextlib.AbstractContextManager[Callable[[], None]]:
@@ -163,7 +84,7 @@ def _in(seconds: float) -> str:
     return (datetime.now() + timedelta(seconds=seconds)).strftime("%H:%M:%S")
 
 
-class _Lines:
+class Lines:
     """Says what begins and ends, of at most `PARTITIONS_SAID` partitions one by one."""
 
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
@@ -190,7 +111,7 @@ class _Lines:
 
 
 def _say(console: Console, event: Event) -> None:
-    stream = f"{event.table_id} {_named(event.partition)}"
+    stream = f"{event.table_id} {named_in_line(dict(event.partition.values))}"
     match event:
         case SessionStarted():
             line = (

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from deltacompact.base.wording import counted, error_document, one_line
-from deltacompact.maintenance.vacuum.vacuum import VacuumResult
 from deltacompact.reports.decisions import decided_documents, decided_words
 from deltacompact.reports.scale import WORST, Detail, worst_lines
 from deltacompact.reports.words import NOTHING_HELD, named, noticed, size
@@ -22,6 +21,7 @@ from deltacompact.results import CompactionResult, SessionResult
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from deltacompact.maintenance.vacuum.vacuum import VacuumResult
     from deltacompact.publication.publication import PublicationResult
 
 

@@ -68,6 +68,11 @@ def clipped(name: str, width: int) -> str:
     return name if len(name) <= width else f"{name[: width // 2]}…{name[1 + width // 2 - width :]}"
 
 
+def named_in_line(partition: Mapping[str, str | None]) -> str:
+    """A partition in a line about progress."""
+    return clipped(named(partition), 60)
+
+
 def moment(seconds: float) -> str:
     """A time of UTC, in minutes."""
     return f"{minute(seconds)} UTC"

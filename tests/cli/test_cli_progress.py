@@ -23,14 +23,19 @@ from deltacompact.base.events import (
     TaskFinished,
 )
 from deltacompact.base.model import Partition
-from deltacompact.cli.progress import BARS_MAX, PARTITIONS_SAID, _Bars, _Lines, progress
+from deltacompact.cli.bars import BARS_MAX, Bars
+from deltacompact.cli.progress import PARTITIONS_SAID, Lines, progress
 
 
 def day(number: int | str) -> Partition:
     return Partition((("day", str(number)),))
 
 
-def screen(bars: _Bars) -> list[str]:
+def bars_on(console: Console) -> Bars:
+    return Bars(console, Lines(console))
+
+
+def screen(bars: Bars) -> list[str]:
     """The lines that the bars draw now."""
     console = Console(file=io.StringIO(), width=110, force_terminal=False, color_system=None)
     console.print(bars.get_renderable())
@@ -39,7 +44,7 @@ def screen(bars: _Bars) -> list[str]:
 
 
 def test_each_running_partition_has_a_bar_of_its_own() -> None:
-    bars = _Bars(Console(file=io.StringIO(), force_terminal=True))
+    bars = bars_on(Console(file=io.StringIO(), force_terminal=True))
     for number in (1, 2):
         bars.draw(StageStarted("t", day(number), "hash_bucket", 4, 100 * number))
     bars.draw(TaskFinished("t", day(2), "hash_bucket", 50))
@@ -55,7 +60,7 @@ def test_each_running_partition_has_a_bar_of_its_own() -> None:
 
 
 def test_a_stage_of_one_task_does_not_stay_at_nothing() -> None:
-    bars = _Bars(Console(file=io.StringIO(), force_terminal=True))
+    bars = bars_on(Console(file=io.StringIO(), force_terminal=True))
     bars.draw(StageStarted("t", day(1), "materialize", 1, 9000))
     (line,) = screen(bars)
     assert "9,000 rows" in line and "0/9000" not in line and not bars.tasks[0].finished
@@ -65,21 +70,21 @@ def test_a_stage_of_one_task_does_not_stay_at_nothing() -> None:
 
 
 def test_a_name_breaks_no_bar() -> None:
-    bars = _Bars(Console(file=io.StringIO(), force_terminal=True))
+    bars = bars_on(Console(file=io.StringIO(), force_terminal=True))
     bars.draw(StageStarted("t", day("\x1b[2J\n" + "x" * 300), "dedupe", 4, 100))
     (line,) = screen(bars)
     assert line.startswith(r"day=\x1b[2J\nxxx") and "x" * 60 not in line
 
 
 def test_a_session_that_fails_in_a_stage_leaves_no_bar() -> None:
-    bars = _Bars(Console(file=io.StringIO(), force_terminal=True))
+    bars = bars_on(Console(file=io.StringIO(), force_terminal=True))
     bars.draw(StageStarted("t", day(1), "dedupe", 4, 100))
     bars.draw(SessionFinished("t", day(1), "InputError: no", 0))
     assert screen(bars) == []
 
 
 def test_many_partitions_are_counted() -> None:
-    bars = _Bars(Console(file=io.StringIO(), force_terminal=True))
+    bars = bars_on(Console(file=io.StringIO(), force_terminal=True))
     for number in range(32):
         bars.draw(StageStarted("t", day(number), "materialize", 1, 10))
     lines = screen(bars)
@@ -105,7 +110,7 @@ def test_without_a_terminal_lines_name_their_partition() -> None:
 
 def test_of_many_partitions_the_first_are_named_the_others_counted_and_failures_always_said() -> None:
     console, now_s = Console(file=io.StringIO(), width=200), [0.0]
-    lines = _Lines(console, lambda: now_s[0])
+    lines = Lines(console, lambda: now_s[0])
     for number in range(1_000):
         now_s[0] += 0.02
         lines(SessionStarted("t", day(number), "5c", 1, 10, "1 delta"))
@@ -120,7 +125,7 @@ def test_of_many_partitions_the_first_are_named_the_others_counted_and_failures_
 
 
 def test_a_rewrite_has_one_bar_with_its_groups() -> None:
-    bars = _Bars(Console(file=io.StringIO(), force_terminal=True))
+    bars = bars_on(Console(file=io.StringIO(), force_terminal=True))
     everywhere = Partition()
     bars.draw(ModeStarted("ns.t", everywhere, "rewrite", 3, 100, 5000))
     assert "ns.t (3 groups)" in screen(bars)[0]
