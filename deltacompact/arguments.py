@@ -16,6 +16,7 @@ from deltacompact.base.model import ContentType, SortKey
 from deltacompact.base.settings import DEFAULTS, Options, Settings, at_least
 from deltacompact.base.wording import unknown_option
 from deltacompact.job import Request
+from deltacompact.planning.within_memory import within_memory
 from deltacompact.tabular.formats import suffix_of
 
 
@@ -62,7 +63,7 @@ def request_of(
     """The request. Raises InputError for bad arguments."""
     attempt = attempt_named(attempt)
     primary_keys = None if primary_keys is None else expect.names("primary_keys", primary_keys)
-    settings = Settings() if settings is None else expect.instance("settings", settings, Settings)
+    settings = within_memory(Settings() if settings is None else expect.instance("settings", settings, Settings))
     expect.text_or_none("destination_compacted_table_id", destination_compacted_table_id)
     chosen = Options.of(
         settings,

@@ -55,6 +55,7 @@ class Settings:
 
     executor                "local" runs in this process, "ray" on a cluster, "auto" takes Ray for large input
     rows_per_round          delta rows folded in one round (default: as many as fit the object store)
+    memory_bytes            what this process may take in all; it stays in this process then (default: no bound)
     memory_per_task_bytes   heap that one task may take (default: memory of the machine or cluster, divided by its CPUs)
     object_store_bytes      Ray's object store (default: the running cluster's, else 30 % of the memory)
     target_file_bytes       about the largest size of a compacted file (default: 256 to 512 MiB, by the partition)
@@ -81,6 +82,7 @@ class Settings:
 
     executor: str = "auto"
     rows_per_round: int | None = None
+    memory_bytes: int | None = None
     memory_per_task_bytes: int | None = None
     object_store_bytes: int | None = None
     target_file_bytes: int | None = None

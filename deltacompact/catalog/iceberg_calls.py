@@ -25,6 +25,7 @@ from deltacompact.iceberg_modes.convert.mode import CONVERT
 from deltacompact.iceberg_modes.modes import mode_named
 from deltacompact.iceberg_modes.rewrite.mode import REWRITE
 from deltacompact.iceberg_modes.upsert.mode import UPSERT
+from deltacompact.planning.within_memory import within_memory
 from deltacompact.sinks.environment import sinks_asked_for
 
 if TYPE_CHECKING:  # a mode is imported when it is run: `show` must not wait for it
@@ -124,7 +125,7 @@ class IcebergCalls:
         """How long carrying out a plan is expected to take. Starts no cluster."""
         from deltacompact.executors.choose import foresee, lane_for
 
-        settings = settings or Settings()
+        settings = within_memory(settings or Settings())
         there = foresee(settings, lane_for(settings, plan.rows, plan.bytes))
         return replace(mode_named(plan.mode).steps().expected(plan, there.capacity), start_s=there.start_s)
 
@@ -342,11 +343,13 @@ class IcebergCalls:
         settings: Settings | None = None,
         emit: EventSink = no_sink,
     ) -> ModeRun[Plan, Result]:
+        from deltacompact.iceberg.marks.finding import Sizes
         from deltacompact.iceberg_modes.driver import ModeRun
 
         table = self._compactable(table_id)
         chosen = mode.read_options(_named(options), table.metadata.properties)
-        return ModeRun(table, branch, chosen, settings or Settings(), emit=emit, mode=mode)
+        settings = within_memory(settings or Settings())
+        return ModeRun(table, branch, chosen, settings, Sizes.of(settings), emit=emit, mode=mode)
 
     def _compactable(self, table_id: str) -> pyiceberg_door.IcebergTable:
         """The table, unless its files belong to somebody else or nothing could be committed. Raises InputError."""

@@ -118,6 +118,7 @@ def compact(
 def _request(table: str, options: dict[str, Any]) -> Request:
     """The request that the options of a command make."""
     from deltacompact.job import Request
+    from deltacompact.planning.within_memory import within_memory
 
     options = options | {"content_type": ContentType[options["content_type"].upper()]}
     chosen = {field.name: options[field.name] for field in fields(Options) if field.name in options}
@@ -129,5 +130,5 @@ def _request(table: str, options: dict[str, Any]) -> Request:
         sort_keys_of(options["sort_key"]) or None,
         options["destination"],
         partition_list(options["partition"]),
-        Options(limits=click.get_current_context().obj, **chosen),
+        within_memory(Options(limits=click.get_current_context().obj, **chosen)),
     )

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -19,6 +20,20 @@ from deltacompact.cli.sections import delta_stream_option
 
 RATE = click.FloatRange(min=0, min_open=True)
 COUNT = click.IntRange(1, COUNT_MAX)
+
+
+class ByteSize(click.ParamType):  # type: ignore[type-arg]
+    """A number of bytes: 300MB, 2GiB, 1.5e9."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        found = re.fullmatch(r"([\d.]+(?:e\d+)?)\s*(?:([KMGT])(i?)B?|B)?", str(value), re.IGNORECASE)
+        try:
+            number, unit, binary = found.groups() if found else ("", None, None)
+            return int(float(number) * (1024 if binary else 1000) ** (" KMGT".index(unit.upper()) if unit else 0))
+        except ValueError:
+            self.fail(f"{value!r} is no size: write 300MB or 2GiB", param, ctx)
 
 
 def field_option(
@@ -53,6 +68,14 @@ _MEANS = (
         type=click.IntRange(min=1),
         metavar="N",
         help="Most tasks at a time. Default: one for each CPU.",
+    ),
+    field_option(
+        "--memory",
+        "memory_bytes",
+        click.option,
+        type=ByteSize(),
+        metavar="SIZE",
+        help="What this process may take in all, 300MB or 2GiB; it uses no cluster then. Default: no bound.",
     ),
     field_option(
         "--read-mb-per-s",

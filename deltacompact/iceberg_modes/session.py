@@ -102,7 +102,9 @@ class Session(Generic[Plan, Group, Written, Outcome, Result]):
         rows, size = sum(group.rows for group in self.groups), sum(group.bytes for group in self.groups)
         call, table_id = self.work.call, self.work.plan.table_id
         call.emit(ModeStarted(table_id, EVERYWHERE, self.work.plan.mode, len(self.groups), rows, size))
-        with giving_signs(self.journal.session, self.journal.sign, call.signs) as stop_signs, session_memory():
+        is_bounded = call.settings.memory_bytes is not None
+        signs = giving_signs(self.journal.session, self.journal.sign, call.signs)
+        with signs as stop_signs, session_memory(is_bounded):
             try:
                 self._commit_by_commit()
             except TakenOverError:

@@ -47,6 +47,9 @@ HASH_BUCKET_COPIES = 3.0
 DEDUPE_COPIES = 2.5
 """Entries that a dedupe task holds for each new entry: the received one, the sorted one and the merged one."""
 
+COMPARED_COPIES = 5.0
+"""Entries that a task holds for each row of a bucket that is compared whole: received, folded, winners, dead ones."""
+
 TASK_BASE_BYTES = 192 << 20
 """Interpreter and libraries of a task's process. Measured: 64 MiB after a task, 28 for S3, 47 for Ray."""
 
@@ -107,6 +110,12 @@ def hash_bucket_count(rows: int, entry_bytes: int, memory_per_task_bytes: int, l
     by_memory = math.ceil(rows / rows_per_bucket(entry_bytes, memory_per_task_bytes))
     small = min(limits.small_buckets_max, _power_of_two(math.ceil(rows / limits.small_rows_per_bucket)))
     return max(1, by_memory, small)
+
+
+def compared_buckets(rows: int, entry_bytes: int, memory_per_task_bytes: int) -> int:
+    """Hash buckets at least, so that a task can compare all rows of one."""
+    free = max(memory_per_task_bytes - TASK_BASE_BYTES, 64 << 20)
+    return math.ceil(rows * entry_bytes * COMPARED_COPIES / free)
 
 
 def rows_per_bucket(entry_bytes: int, memory_per_task_bytes: int) -> float:

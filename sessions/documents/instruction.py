@@ -58,9 +58,9 @@ SCHEMA_PATH = Path(__file__).with_name("instruction.schema.json")
 
 _NAME_CHARACTERS_MAX = 1000
 _COLUMNS_MAX = 100
-_NOT_OF_A_DOCUMENT = ("ray_address", "partitions_at_once", "limits")
-"""No business of a document: where the dispatcher's machines are, how many of its sessions run at a time, and limits
-that are for tests and experts."""
+_NOT_OF_A_DOCUMENT = ("ray_address", "partitions_at_once", "memory_bytes", "limits")
+"""No business of a document: where the dispatcher's machines are, how many of its sessions run at a time, what they may
+take together, and limits that are for tests and experts."""
 
 
 def _topic(arn: str) -> str:

@@ -20,6 +20,7 @@ FIELDS = {field.name for field in dataclasses.fields(Options)}
 OUTPUT_OPTIONS = FIELDS - {
     "certify",
     "executor",
+    "memory_bytes",
     "memory_per_task_bytes",
     "object_store_bytes",
     "local_rows_max",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import click
 import pytest
 from hand_made import LARGE, MIB, delete, file, planned, upsert
 
 from deltacompact import DeltaStreamCatalog, Settings, compact
 from deltacompact.base.events import FilesDecided
 from deltacompact.base.settings import Options
+from deltacompact.cli.compaction_options import ByteSize
 from deltacompact.executors.choose import foresee
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.planning.decisions import DecidedFile, FileAction, FileReason
@@ -91,6 +93,20 @@ def test_small_work_is_planned_with_the_capacity_of_this_process() -> None:
     assert foreseen.capacity.is_near
     far = foresee(settings, Lane.POOL, waits=True).capacity
     assert far == LocalExecutor(settings, waits=True).capacity and not far.is_near
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [("300MB", 300_000_000), ("2GiB", 2 << 30), ("1.5 g", 1_500_000_000), ("7", 7)],
+)
+def test_sizes_are_read_with_their_units(text: str, size: int) -> None:
+    assert ByteSize()(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "much", "3 XB", "1.2.3MB", "-5MB"])
+def test_what_is_no_size_is_refused_by_name(text: str) -> None:
+    with pytest.raises(click.BadParameter, match="write 300MB or 2GiB"):
+        ByteSize()(text)
 
 
 def test_without_a_cluster_the_capacity_is_assumed_and_nothing_is_started(monkeypatch: pytest.MonkeyPatch) -> None:

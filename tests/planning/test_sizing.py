@@ -39,6 +39,12 @@ def test_wider_entries_and_less_memory_take_more_buckets():
     assert sizing.hash_bucket_count(rows, 32, 16 * GIB) == 157
 
 
+def test_a_bucket_that_is_compared_whole_fits_a_task():
+    assert sizing.compared_buckets(1_000_000, 32, 12 * GIB) == 1
+    free = 400 << 20
+    assert sizing.compared_buckets(10 * free // 160, 32, sizing.TASK_BASE_BYTES + free) == 10
+
+
 def test_a_small_table_has_few_buckets():
     assert [sizing.hash_bucket_count(rows, 32, 8 * GIB) for rows in (0, 1, 10**6, 10**7)] == [1, 1, 1, 8]
 

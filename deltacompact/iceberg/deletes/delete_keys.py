@@ -135,7 +135,7 @@ def prefixes(column: pa.Array | pa.ChunkedArray) -> Prefixes:
 
 def newest(keys: pa.Table) -> pa.Table:
     """One row for each digest, with the greatest sequence number."""
-    merged = keys.group_by("digest").aggregate([("sequence", "max")])
+    merged = keys.group_by("digest", use_threads=False).aggregate([("sequence", "max")])
     return merged.rename_columns({"sequence_max": "sequence"}).select(KEYS.names).cast(KEYS)
 
 

@@ -24,6 +24,7 @@ from deltacompact.base.errors import CorruptionError
 from deltacompact.base.limits import Limits
 from deltacompact.base.model import Fill
 from deltacompact.base.numbers import Ordinal
+from deltacompact.base.settings import Settings
 from deltacompact.iceberg.deletes.dead_rows import (
     ROWS_AT_ONCE,
     DeadRowsTask,
@@ -49,9 +50,10 @@ from deltacompact.iceberg.table.parquet_files import StoredFile, by_field_id
 from deltacompact.iceberg.table.partition_values import constant_of
 from deltacompact.iceberg.table.row_lineage import has_lineage, lineage_of, with_lineage
 from deltacompact.iceberg.table.table_state import Scope, scope_of
+from deltacompact.planning.sizing import TASK_BASE_BYTES
 
-KEYS_PER_BUCKET = 2_000_000
-"""Deleted keys of a hash bucket: a task that asks holds one bucket at a time, some 100 bytes a key."""
+KEYS_PER_BUCKET, KEY_BYTES = 2_000_000, 100
+"""Deleted keys of a hash bucket: a task that asks holds one bucket at a time, so many bytes a key."""
 DELETE_FILES_PER_TASK = 200
 DELETE_ROWS_PER_TASK = 5_000_000
 RUN_BYTES = 128 << 20
@@ -68,6 +70,19 @@ class Sizes:
     rows_at_once: int = ROWS_AT_ONCE
     block_entries: int = BLOCK_ENTRIES
     run_bytes: int = RUN_BYTES
+
+    @classmethod
+    def of(cls, settings: Settings) -> Sizes:
+        """As large as fits a process that is bounded, at most as usual."""
+        if settings.memory_bytes is None:
+            return cls()
+        free = (settings.memory_per_task_bytes or settings.memory_bytes) - TASK_BASE_BYTES
+        return cls(
+            keys_per_bucket=min(KEYS_PER_BUCKET, free // 2 // KEY_BYTES),
+            delete_rows_per_task=min(DELETE_ROWS_PER_TASK, free // 2 // KEY_BYTES),
+            rows_at_once=min(ROWS_AT_ONCE, free // 2 // KEY_BYTES),
+            run_bytes=min(RUN_BYTES, free // 4),
+        )
 
 
 @dataclass(frozen=True, slots=True)

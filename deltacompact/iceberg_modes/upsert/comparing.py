@@ -199,7 +199,10 @@ class KeyComparison:
         """The entries of the inputs' live rows, in so many buckets."""
         order = self._order(self._measured([file for file in files if file.live_rows]))
         memory = self._executor.capacity.memory_per_task_bytes
-        buckets = sizing.hash_bucket_count(live_rows, order.entry_bytes, memory, self._limits)
+        buckets = max(
+            sizing.hash_bucket_count(live_rows, order.entry_bytes, memory, self._limits),
+            sizing.compared_buckets(live_rows, order.entry_bytes, memory),
+        )
         return order, self._scattered(files, order, buckets, live_rows), buckets
 
     def _scattered(self, files: Sequence[DataFile], order: Order, buckets: int, rows: int) -> Scattered:
