@@ -8,6 +8,7 @@ bad input              the error                one line, exit 2; with --json a 
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import traceback
@@ -26,6 +27,10 @@ from deltacompact.reports.words import printable
 
 _INTERRUPTED = 130
 
+GARBAGE_AFTER = 50_000
+"""New objects before Python looks for garbage among them. Nearly all are of libraries and stay: after 700, as it is by
+default, a small compaction looked 235 times on S3, which took 0.09 s of its 0.74 s of CPU."""
+
 
 @dataclass(frozen=True, slots=True)
 class Program:
@@ -42,6 +47,7 @@ class Program:
     def main(self, context: object = None) -> None:
         """The entry point of the process: `run` with its arguments."""
         forgo_pandas()
+        gc.set_threshold(GARBAGE_AFTER)
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy would start threads for algebra that we never do
         write_ascii_where_utf8_is_not_read()
         try:
