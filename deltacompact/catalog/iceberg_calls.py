@@ -136,6 +136,7 @@ class IcebergCalls:
         branch: str = MAIN,
         reads: int | None = None,
         settings: Settings | None = None,
+        scan_reports: Iterable[Any] = (),
     ) -> Advice:
         """What clustering a branch would bring and cost: see `IcebergCatalogTable.advise`."""
         from deltacompact.executors.choose import foresee, lane_for
@@ -143,7 +144,7 @@ class IcebergCalls:
         from deltacompact.layout.advice import READS
 
         table, settings = self._table(table_id), settings or Settings()
-        by = columns_of(table.metadata.properties, columns)
+        by = columns_of(table.metadata, columns, scan_reports)
         state = StateReader(table.store).read(table.metadata, branch)
         rows, size = sum(one.file.rows for one in state.data), sum(one.file.file_bytes for one in state.data)
         there = foresee(settings, lane_for(settings, rows, size))

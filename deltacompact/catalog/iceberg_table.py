@@ -11,7 +11,7 @@ orders.history()                                        deltacompact history ice
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Unpack
@@ -64,16 +64,19 @@ class IcebergCatalogTable:
         *,
         reads: int | None = None,
         settings: Settings | None = None,
+        scan_reports: Iterable[Any] = (),
     ) -> Advice:
         """How files lie by some columns, what clustering by them would bring, and what it would cost. Writes nothing.
 
         columns    "day*3,customer", or a list: up to four, each with how often it is asked for. Without any, those by
                    which the table is clustered; else the depth of all columns
         reads      how many reads are to pay for the work (default: 100)
+        scan_reports  without columns, those that these reads ask for: scan reports as a REST catalog gets them, or
+                   {"at": Unix seconds, "report": …}
 
         Raises InputError for a column that is unknown, nested, without an order, or without bounds in any file.
         """
-        return self._catalog.advise(self._table_id, columns, branch, reads, settings)
+        return self._catalog.advise(self._table_id, columns, branch, reads, settings, scan_reports)
 
     def compact(
         self,

@@ -15,10 +15,12 @@ as its weight says.
 from __future__ import annotations
 
 import math
+import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,8 +29,10 @@ from deltacompact.base.errors import InputError
 from deltacompact.base.wording import counted
 from deltacompact.iceberg.boxes import boxes_of_files, ordered_column, without_bounds
 from deltacompact.iceberg.looks import Look, looks_into, spread
+from deltacompact.iceberg.scan_reports import is_of, read_of
 from deltacompact.iceberg.table.column_bounds import has_order
 from deltacompact.iceberg.table.content_files import Entry
+from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg.table.table_state import Scope, TableState, scope_of
 from deltacompact.iceberg_modes.rewrite.expected import expected
 from deltacompact.iceberg_modes.rewrite.laid_out import overlapping_in
@@ -39,6 +43,7 @@ from deltacompact.layout.boxes import Boxes
 from deltacompact.layout.cluster_by import ClusterColumn, cluster_columns
 from deltacompact.layout.depth import LayoutDepth, depth_of
 from deltacompact.layout.prospect import PartitionSample, Prospect, foreseen
+from deltacompact.layout.reads import columns_asked
 from deltacompact.planning.plan import Capacity
 from deltacompact.planning.work import FIRST_RATES
 from deltacompact.storage.objects import ObjectStore
@@ -50,12 +55,32 @@ PARTITIONS_SAMPLED = 4
 COLUMNS_SHOWN = 16
 
 
-def columns_of(properties: Mapping[str, str], chosen: str | Sequence[str] | None) -> tuple[ClusterColumn, ...]:
-    """The columns that were chosen, else those by which the table is clustered. Raises InputError for bad ones."""
-    if chosen is None:
-        return cluster_columns(CLUSTER_PROPERTY, properties.get(CLUSTER_PROPERTY, ""))
-    if not (found := cluster_columns("columns", chosen)):
-        raise InputError("columns is empty: name some, day*3,customer")
+def columns_of(
+    metadata: TableMetadata, chosen: str | Sequence[str] | None, scan_reports: Iterable[Any] = ()
+) -> tuple[ClusterColumn, ...]:
+    """The columns that were chosen, else those that reads ask for, else those by which the table is clustered.
+
+    Raises InputError for bad ones, and for reports of which none is of a read of the table by a column that it has.
+    """
+    if chosen is not None:
+        if not (found := cluster_columns("columns", chosen)):
+            raise InputError("columns is empty: name some, day*3,customer")
+        return found
+    if reports := list(scan_reports):
+        return _columns_read(metadata, reports)
+    return cluster_columns(CLUSTER_PROPERTY, metadata.properties.get(CLUSTER_PROPERTY, ""))
+
+
+def _columns_read(metadata: TableMetadata, reports: Sequence[Any]) -> tuple[ClusterColumn, ...]:
+    """The columns that reads ask for, of those that files may lie apart by."""
+    now_s = time.time()
+    reads = [read for one in reports if (read := read_of(one, now_s)) and is_of(read, metadata.table_id)]
+    columns = [one for one in metadata.columns.values() if one.is_top_level and not one.is_dropped]
+    known = {one.field.name for one in columns if has_order(one.type)}
+    asked = [replace(read, columns=tuple(name for name in read.columns if name in known)) for read in reads]
+    if not (found := columns_asked(asked, now_s)):
+        of = f"none of {counted(len(reports), 'scan report')}"
+        raise InputError(f"{of} is of a read of table {metadata.table_id!r} with a predicate on a column of it")
     return found
 
 

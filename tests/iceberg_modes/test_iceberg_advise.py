@@ -161,5 +161,15 @@ def test_the_command_prints_draws_and_writes_json(table, lake, tmp_path, monkeyp
     assert len(document["outlooks"]) == 3
     assert document["expected"]["usd"] >= 0
     assert run([*arguments, "--plot", str(tmp_path / "boxes.gif")]) == 2
+    reports = tmp_path / "reports.jsonl"
+    lines = [
+        {"table-name": "lake.ns.t", "filter": {"type": "eq", "term": name}} for name in ("customer", "gone", "tags")
+    ]
+    reports.write_text("\n".join(["no json", *map(json.dumps, lines)]))
+    assert run(["advise", "iceberg://lake", T, "--scan-reports", str(reports), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["columns"] == ["customer"]
+    reports.write_text("no json")
+    assert run(["advise", "iceberg://lake", T, "--scan-reports", str(reports)]) == 2
+    assert "none of 1 scan report is of a read of table 'ns.t'" in capsys.readouterr().err
     assert isinstance(table.advise("day").boxes, Boxes)
     assert advise_command.advise.name == "advise"

@@ -1,0 +1,69 @@
+"""Scan reports, as engines post them to a REST catalog (`…/metrics`), as reads: pure.
+
+    {"report-type": "scan-report", "table-name": "prod.db.orders", "filter": {"type": "lt-eq", "term": "day", …},
+     "metrics": {"result-data-files": {"unit": "count", "value": 240}, "skipped-data-files": {…}}, …}
+
+A report does not say when it was made: whoever received it does, {"at": 1795400000, "report": {…}}; else it counts as
+one of now. Literals are left behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from deltacompact.layout.reads import Read
+
+_CHILDREN = ("child", "left", "right")
+
+
+def read_of(document: Any, now_s: float) -> Read | None:
+    """The read that a report is about. None: it is no scan report, and perhaps that of a commit."""
+    if not isinstance(document, Mapping):
+        return None
+    report = document.get("report", document)
+    if not isinstance(report, Mapping) or not isinstance(report.get("table-name"), str) or "filter" not in report:
+        return None
+    at_s = _moment_s(document.get("at"), now_s) if report is not document else now_s
+    metrics = report.get("metrics")
+    opened, skipped = (_count(metrics, name) for name in ("result-data-files", "skipped-data-files"))
+    columns = tuple(dict.fromkeys(_columns(report["filter"])))
+    return None if at_s is None else Read(report["table-name"], columns, opened, skipped, at_s)
+
+
+def is_of(read: Read, table_id: str) -> bool:
+    """Whether a read is of a table. Engines put the catalog's name, by which they know it, before the table's."""
+    return read.table == table_id or read.table.endswith(f".{table_id}")
+
+
+def _columns(filter_: Any) -> Iterator[str]:
+    """The columns with a predicate, in their order. An expression that is always true has none."""
+    if not isinstance(filter_, Mapping):
+        return
+    for name in _CHILDREN:
+        yield from _columns(filter_.get(name))
+    term = filter_.get("term")
+    while isinstance(term, Mapping):  # a transform of a column, or a reference
+        term = term.get("term")
+    if isinstance(term, str):
+        yield term
+
+
+def _count(metrics: Any, name: str) -> int:
+    value = metrics.get(name) if isinstance(metrics, Mapping) else None
+    value = value.get("value") if isinstance(value, Mapping) else None
+    return value if isinstance(value, int) and value >= 0 else 0
+
+
+def _moment_s(at: Any, now_s: float) -> float | None:
+    """Unix seconds, or a time as ISO 8601 has it. None: neither."""
+    if at is None:
+        return now_s
+    if isinstance(at, (int, float)) and not isinstance(at, bool):
+        return float(at)
+    try:
+        moment = datetime.fromisoformat(str(at))
+    except ValueError:
+        return None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
