@@ -203,6 +203,16 @@ def test_rows_of_every_type(lake, spark_lake):
     result = check(lake, spark_lake, pyiceberg_reads=False)  # it has other Python values for maps and instants
     assert result.dead_by_key == 1
     assert len(lake.rows(T)) == 6
+    before, sort = spark_lake.rows(T), {"strategy": "sort"}
+    spark_lake.sql(f"alter table {{{T}}} write ordered by bucket(4, id), truncate(2, h) desc nulls last, id desc")
+    orders = {"cluster_by": "d,f,i,j*2"}, {**sort, "sort_order": "b DESC, c NULLS LAST, hilbert(d, f, i)"}, sort
+    for order in orders:
+        lake.rewrite(T, rewrite_all=True, **order)
+        assert spark_lake.rows(T) == before
+    assert {entry.file.sort_order_id for entry in lake.state(T).data} == {1}
+    by_bucket = f"select {spark_lake.name}.system.bucket(4, id) as bucket, id from {{{T}}} where h is not null"
+    found = [tuple(row) for row in spark_lake.sql(by_bucket).collect()]  # of one file, in its order
+    assert found == sorted(found, key=lambda row: (row[0], -row[1])) and len(found) > 1
 
 
 def test_rule_18_javas_deletion_vectors_are_read(lake, spark_lake):
