@@ -20,12 +20,10 @@ from deltacompact.base.settings import Settings
 from deltacompact.iceberg.boxes import boxes_of_files
 from deltacompact.iceberg.marks.finding import Sizes
 from deltacompact.iceberg_modes.journal.journal import FOLDER
-from deltacompact.iceberg_modes.rewrite import clustering
 from deltacompact.iceberg_modes.rewrite.options import rewrite_options
 from deltacompact.iceberg_modes.rewrite.plan_document import plan_document, plan_from_json
 from deltacompact.layout.cluster_by import ClusterColumn
 from deltacompact.layout.document import layout_from_json
-from deltacompact.layout.split_tree import Leaf, SplitTree
 
 T = "ns.t"
 SMALL_GROUPS = Settings(executor="local", local_threads=1, row_group_rows=100, certify=True)
@@ -240,23 +238,6 @@ def test_bad_columns_are_refused_before_any_work(lake, cluster_by, why):
         lake.rewrite(T, rewrite_all=True, cluster_by=cluster_by)
     assert "\n" not in str(error.value)
     assert sorted(str(path) for path in lake.folder.rglob("*")) == before
-
-
-def test_a_tree_that_lies_by_the_plan_counts(lake, monkeypatch):
-    """Put if absent: a task that routes once more routes as the first one did."""
-    rows, found = table_of(lake), {}
-    stored = clustering.Clusterer._stored
-
-    def twice(self, share, planted):
-        first = stored(self, share, planted)
-        other = clustering.Planted(SplitTree((), (), (Leaf(1),)), 0.0)
-        assert len(stored(self, share, other).layout.leaves) == len(first.layout.leaves) > 1
-        return first
-
-    monkeypatch.setattr(clustering.Clusterer, "_stored", twice)
-    options = {"rewrite_all": True, "target_file_size_bytes": 20_000, "cluster_by": "day,name"}
-    lake.rewrite(T, before_commit=trees(lake, found), **options)
-    assert found and by_id(read(lake)) == by_id(rows)
 
 
 ORDERS = [{"cluster_by": "day,name"}, {"strategy": "sort", "sort_order": "name DESC"}]

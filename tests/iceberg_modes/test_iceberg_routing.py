@@ -55,9 +55,9 @@ def stored():
     )
 
 
-def planted(store, live, files=4):
+def planted(store, live, files=4, path="tree-0.json"):
     columns = pa.schema([live.columns.field("a"), live.columns.field("b")])
-    return plant(store, PlantTask(dataclasses.replace(live, columns=columns), BY, files, 2))
+    return plant(store, PlantTask(dataclasses.replace(live, columns=columns), path, "8e", BY, files, 2))
 
 
 def test_a_sample_is_read_from_its_columns_and_row_groups_alone(stored):
@@ -69,6 +69,13 @@ def test_a_sample_is_read_from_its_columns_and_row_groups_alone(stored):
     counts = np.bincount(found.layout.cells_of(rows), minlength=found.layout.cells)
     assert len(counts) == 8 and counts.max() < 1.25 * counts.min()
     assert found.row_bytes > 100
+
+
+def test_a_tree_is_put_if_absent_and_the_first_one_counts(stored):
+    store, _, live = stored
+    first = planted(store, live).layout
+    assert planted(store, live, 7).layout.leaves == first.leaves
+    assert planted(store, live, 7, "tree-1.json").layout.leaves != first.leaves
 
 
 def test_a_block_is_read_by_one_request_for_its_bytes(stored):

@@ -11,7 +11,6 @@ row, where the table names some.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ from deltacompact.iceberg_modes.rewrite.live_slices import in_slices
 from deltacompact.iceberg_modes.rewrite.planting import Planted, PlantTask, plant
 from deltacompact.iceberg_modes.rewrite.routing import RoutedRun, RouteTask, route
 from deltacompact.iceberg_modes.rewrite.shares import PartitionShare
-from deltacompact.layout.document import Layout, layout_document, layout_from_json
+from deltacompact.layout.document import Layout
 from deltacompact.layout.ranges import RangeCuts
 from deltacompact.tabular.row_groups import WriteOptions
 
@@ -77,7 +76,7 @@ class Clusterer:
         return min(CELLS_MAX, max(1, math.ceil(per_file)))
 
     def _routed(self, shares: Sequence[PartitionShare]) -> Iterator[list[ArrangeTask]]:
-        planted = [self._stored(share, found) for share, found in zip(shares, self._planted(shares), strict=True)]
+        planted = self._planted(shares)
         parts = [self._parts(share, found) for share, found in zip(shares, planted, strict=True)]
         tasks: list[RouteTask] = []
         of_share: list[range] = []
@@ -96,18 +95,17 @@ class Clusterer:
         schema = self.metadata.schema
         columns = pa.schema([schema.field(name) for name in names], schema.metadata)
         tasks = [
-            PlantTask(share.live(share.slices, columns, self.limits), self.by, share.files, self._cells(share))
+            PlantTask(
+                share.live(share.slices, columns, self.limits),
+                f"{self.trees}{share.name}.json",
+                self.metadata.uuid,
+                self.by,
+                share.files,
+                self._cells(share),
+            )
             for share in shares
         ]
         return self.tasks.run(plant, tasks)
-
-    def _stored(self, share: PartitionShare, found: Planted) -> Planted:
-        """The tree, as it lies by the plan: if one is there, rows are routed by that one."""
-        path = f"{self.trees}{share.name}.json"
-        document = json.dumps(layout_document(found.layout, self.metadata.uuid)).encode()
-        if self.tasks.store.put_if_absent(path, document):
-            return found
-        return Planted(layout_from_json(self.tasks.store.get(path), self.metadata.uuid), found.row_bytes)
 
     def _parts(self, share: PartitionShare, found: Planted) -> list[list[int]]:
         """Of each leaf, the cells of its parts: a part has no more decoded bytes than a run, unless it is one cell."""

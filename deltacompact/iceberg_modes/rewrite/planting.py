@@ -9,6 +9,7 @@ alone would tell of few values. Only the columns to order by are read.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from deltacompact.iceberg.table.parquet_files import aligned
 from deltacompact.iceberg_modes.rewrite.arrangement import Arrangement
 from deltacompact.iceberg_modes.rewrite.live_slices import LiveSlices, Slice, masks_of
 from deltacompact.index.live_bitmaps import Masks, live_mask
-from deltacompact.layout.document import Layout
+from deltacompact.layout.document import Layout, layout_document, layout_from_json
 from deltacompact.storage.fetched_file import ReadAhead, begun_ahead
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import field_ids, parquet_read
@@ -38,9 +39,14 @@ LOOKS_MIN = 64
 
 @dataclass(frozen=True, slots=True)
 class PlantTask:
-    """The tree that divides the live rows into so many files. `live` has the columns of `by` alone."""
+    """The layout that divides the live rows into so many files. `live` has the columns of `by` alone.
+
+    `path`: where it is stored, for the table of this identity.
+    """
 
     live: LiveSlices
+    path: str
+    table: str
     by: Arrangement
     files: int
     cells_per_file: int
@@ -64,12 +70,15 @@ class _Look:
 
 
 def plant(store: ObjectStore, task: PlantTask) -> Planted:
-    """Read the sample, and grow the tree."""
+    """Read the sample, and grow the tree. If one is stored by now, that one counts: a task may run twice."""
     looks = list(_looks(store, task))
     rows = pa.concat_tables([task.live.columns.empty_table(), *(look.rows for look in looks)])
     sizes = np.concatenate([np.empty(0), *(look.sizes for look in looks)])
     decoded = float(np.mean([look.row_bytes for look in looks])) if looks else 0.0
     layout = task.by.layout(task.by.prepared(rows), sizes, task.files, task.cells_per_file)
+    document = json.dumps(layout_document(layout, task.table)).encode()
+    if not store.put_if_absent(task.path, document):
+        layout = layout_from_json(store.get(task.path), task.table)
     return Planted(layout, decoded)
 
 
