@@ -250,6 +250,14 @@ class IcebergCalls:
 
         return live_fingerprint(self._table(table_id), BranchScan(branch, as_of))
 
+    def position(self, table_id: str, as_of: str | int | datetime | None = None, branch: str = MAIN) -> int | None:
+        """The snapshot that is the head of a branch, or was; None: it has none yet."""
+        from deltacompact.change_feed.iceberg import begin_of
+
+        metadata = self.metadata(table_id)
+        found = metadata.branch(branch) if as_of is None else begin_of(metadata, as_of, branch)
+        return found.snapshot_id if found else None
+
     def change_feed(
         self,
         table_id: str,

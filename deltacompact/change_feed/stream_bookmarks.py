@@ -71,8 +71,8 @@ def given(
         if known is None or _is_idle(catalog, known):
             if from_ is None:
                 raise unknown(table_id, name)
-            known = Bookmark(name, _positions(catalog, table_id, from_))
-        wanted = Bookmark(name, known.done, _positions(catalog, table_id, to))
+            known = Bookmark(name, positions_at(catalog, table_id, from_))
+        wanted = Bookmark(name, known.done, positions_at(catalog, table_id, to))
         if wanted.next == known.done:
             return known
         if _put(catalog, table_id, number, wanted):
@@ -130,7 +130,7 @@ def state_of(catalog: Streams, table_id: str, partition: Partition, position: St
     return catalog.log(table_id, partition).state_at(position.version, position.tail)
 
 
-def _positions(catalog: Streams, table_id: str, as_of: str | datetime | None) -> Positions:
+def positions_at(catalog: Streams, table_id: str, as_of: str | datetime | None) -> Positions:
     """Where each partition stands, or stood. Raises InputError for a version: it is one partition's."""
     found: dict[Partition, StreamPosition] = {}
     for partition in catalog.partitions(table_id):
@@ -144,7 +144,7 @@ def _positions(catalog: Streams, table_id: str, as_of: str | datetime | None) ->
         if len(state.commits) == len(whole.commits):
             found[partition] = StreamPosition(whole.version, whole.tail)
         elif len(state.commits) or state.opened.number:
-            raise InputError(f"--from {as_of}: a bookmark begins at a version, or before the first commit, not between")
+            raise InputError(f"{as_of}: a batch begins at a version, or before the first commit, not between")
     return found
 
 
@@ -165,7 +165,7 @@ def _newest(catalog: Streams, table_id: str, name: str) -> tuple[int, StreamBook
     check_format(document, found[0].stat.path)
     if document.get("table") != table_id:
         raise InputError(f"{found[0].stat.path} is a bookmark of table {document.get('table')!r}, not of {table_id!r}")
-    ends = [_parsed(document[end]) for end in ("done", "next")]
+    ends = [parsed_positions(document[end]) for end in ("done", "next")]
     return found[0].number + 1, Bookmark(name, ends[0], ends[1], document["time_ms"])
 
 
@@ -176,19 +176,21 @@ def _put(catalog: Streams, table_id: str, number: int, wanted: StreamBookmark) -
         "id": uuid.uuid4().hex,
         "table": table_id,
         "time_ms": int(catalog.clock() * 1000),
-        "done": _told(wanted.done),
-        "next": _told(wanted.next),
+        "done": told_positions(wanted.done),
+        "next": told_positions(wanted.next),
     }
     return put_certainly(catalog.store, numbered_path(f"{_folder(table_id)}{wanted.name}/", number), dump(document))
 
 
-def _told(positions: Positions | None) -> Any:
+def told_positions(positions: Positions | None) -> Any:
+    """As JSON."""
     if positions is None:
         return None
     return [[list(partition.values), one.version, one.tail] for partition, one in positions.items()]
 
 
-def _parsed(told: Any) -> Positions | None:
+def parsed_positions(told: Any) -> Positions | None:
+    """What `told_positions` wrote."""
     if told is None:
         return None
     return {

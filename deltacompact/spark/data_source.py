@@ -3,6 +3,7 @@
     df.write.format("deltacompact").mode("append").option("catalog", uri).option("table", "orders").save()
     events.writeStream.format("deltacompact").option(…).option("checkpointLocation", "…").start()
     spark.read.format("deltacompact").option("catalog", uri).option("table", "orders").load()
+    spark.readStream.format("deltacompact").option(…).option("changes", "all").load()           see changes.py
 
 Tasks write data files, and the driver puts one log entry for each partition: a partition's rows appear together or not
 at all. A failed job leaves its files to vacuum, because one of its partitions may be committed.
@@ -23,12 +24,14 @@ from pyspark.sql.datasource import (
     DataSourceArrowWriter,
     DataSourceReader,
     DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
     DataSourceWriter,
 )
 from pyspark.sql.types import StructType
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import Token
+from deltacompact.spark.changes import Changes, ChangeStream, feed_schema
 from deltacompact.spark.options import STREAM_OPTIONS, WriteTarget, write_target
 from deltacompact.spark.reading import LiveRows, table_schema
 from deltacompact.spark.writing import WrittenFiles, commit_written, write_rows
@@ -42,10 +45,13 @@ class DeltaCompactSource(DataSource):
         return "deltacompact"
 
     def schema(self) -> StructType:
-        return table_schema(self.options)
+        return feed_schema(self.options) if "changes" in self.options else table_schema(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return LiveRows(self.options, schema)
+        return Changes(self.options, schema) if "changes" in self.options else LiveRows(self.options, schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        return ChangeStream(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         return BatchWriter(write_target(self.options, schema.names, overwrite))

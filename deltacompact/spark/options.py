@@ -24,6 +24,7 @@ from deltacompact.catalog.delta_streams import DeltaStreamCatalog, open_catalog
 from deltacompact.delta_streams.appending.positions import checked_position
 
 READ_OPTIONS = ("catalog", "table", "partition")
+CHANGE_OPTIONS = (*READ_OPTIONS, "branch", "changes", "to", "per_commit", "before")
 WRITE_OPTIONS = (
     *READ_OPTIONS,
     "operation",
@@ -114,7 +115,7 @@ def write_target(
         options.get("operation_column"),
         _whole_number(options, "position"),
         _token(options),
-        _flag(options, "force_position"),
+        flag(options, "force_position"),
         SchemaMode.of(options["schema_mode"]) if "schema_mode" in options else None,
     )
     checked_position(target.position, 1, target.force_position, catalog.clock())
@@ -166,7 +167,8 @@ def _whole_number(options: Mapping[str, str], name: str) -> int | None:
         raise InputError(f"option {name!r}: {text!r} is not a whole number") from None
 
 
-def _flag(options: Mapping[str, str], name: str) -> bool:
+def flag(options: Mapping[str, str], name: str) -> bool:
+    """Raises InputError for what is neither true nor false."""
     text = options.get(name, "false").lower()
     if text not in ("true", "false"):
         raise InputError(f"option {name!r}: {text!r} is neither 'true' nor 'false'")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 JAVA_VERSION_MIN = 17
 _INSTALL = f"install Java {JAVA_VERSION_MIN} or newer (a JRE is enough), or point JAVA_HOME to one"
-_FORWARDED = ("AWS_", "DELTACOMPACT_")
+_FORWARDED = ("AWS_", "DELTACOMPACT_", "PYICEBERG_")
 _QUIET = Path(__file__).with_name("log4j2.properties")
 _DEFAULTS = {
     "spark.sql.session.timeZone": "UTC",

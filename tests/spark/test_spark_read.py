@@ -8,6 +8,8 @@ import decimal
 import numpy as np
 import pyarrow as pa
 import pytest
+from iceberg_fixtures import lake, silence_is_short  # noqa: F401  (fixtures)
+from publications import configure
 from pyspark.errors import PySparkException
 from spark_fixtures import compact, sorted_rows
 
@@ -16,6 +18,7 @@ from deltacompact.base.model import ContentType, DataFile, Partition
 from deltacompact.spark import arrow_types, reading
 from deltacompact.spark.iceberg import added_up
 from deltacompact.spark.producer import orders, produce
+from deltacompact.spark.session import spark_session
 from deltacompact.tabular.fingerprint import fingerprint_of
 
 
@@ -156,3 +159,47 @@ def test_the_producer_is_deterministic_and_writes_once(spark, catalog):
     assert sorted_rows(batches[0], "order_id", "updated_at") == sorted_rows(batches[1], "order_id", "updated_at")
     with pytest.raises(InputError, match="partitions is 0"):
         produce(spark, catalog.uri, "none", partitions=0)
+
+
+def feed(spark, catalog, **options):
+    return spark.read.format("deltacompact").options(catalog=catalog, table="ns.t", **options).load()
+
+
+def told(frame):
+    return sorted((row["id"], row["v"], row["_change_type"]) for row in frame.collect())
+
+
+def test_changes_in_batches_and_as_a_stream(spark, catalog, lake, monkeypatch, tmp_path):
+    """Of both kinds of table in one test: what was read stays read, and a query that begins again goes on."""
+    configure(lake, monkeypatch)
+    spark_session()  # tells the workers of the catalog
+    table = catalog.create_table("ns.t", partition_keys=["day"], primary_keys=["id"])
+    lake.create("ns.t", pa.schema([("id", pa.int64()), ("v", pa.string())]))
+    table.append(pa.table({"id": [1, 2], "v": ["a", "b"]}), {"day": "mon"})
+    table.compact()
+    lake.append("ns.t", [{"id": 1, "v": "a"}, {"id": 2, "v": "b"}])
+    places = {"streams": catalog.uri, "branch": f"iceberg://{lake.name}"}
+    whole, news = [(1, "a", "insert"), (2, "b", "insert")], [(1, "a", "delete"), (3, "c", "insert")]
+    found = {name: [] for name in places}
+
+    def follow(name):
+        source = spark.readStream.format("deltacompact").options(catalog=places[name], table="ns.t", changes="all")
+        query = source.load().writeStream.option("checkpointLocation", str(tmp_path / name))
+        going = query.foreachBatch(lambda frame, number: found[name].extend(told(frame))).start()
+        going.processAllAvailable()
+        going.stop()
+
+    for name in places:
+        assert told(feed(spark, places[name], changes="all")) == whole
+    follow("streams")
+    assert found["streams"] == whole
+    middle = lake.state("ns.t").snapshot_id
+    table.append(pa.table({"id": [3], "v": ["c"]}), {"day": "tue"})
+    table.append(pa.table({"id": [1]}), {"day": "mon"}, "delete")
+    lake.delete_by_key("ns.t", {"id": [1]})
+    lake.append("ns.t", [{"id": 3, "v": "c"}])
+    assert told(feed(spark, places["streams"], changes="0", partition="day=mon")) == news[:1]
+    assert told(feed(spark, places["branch"], changes=str(middle), before="true")) == news
+    for name in places:
+        follow(name)
+    assert found == {"streams": whole + news, "branch": [whole[1], news[1]]}

@@ -1,0 +1,187 @@
+"""The change feed in Spark: which rows came and went, in batches and as a stream, of both kinds of table.
+
+    spark.read.format("deltacompact").option("catalog", …).option("table", "orders").option("changes", "3").load()
+    spark.readStream.format("deltacompact").option(…).option("changes", "all").load()
+
+    driver      batch: from version 3 to (2-50a3…, 7 entries)       the ends are settled before any task runs
+    executors   a task for each partition of streams, one for a branch
+
+`changes` says where the feed begins, as --from does, "all" before the first row. A micro-batch is the net change
+between two positions, which Spark keeps in its checkpoint: one that Spark runs again is the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StructType
+
+from deltacompact.base.errors import InputError
+from deltacompact.catalog.iceberg import IcebergCatalog
+from deltacompact.catalog.opening import is_iceberg
+from deltacompact.change_feed.bookmark import Bookmark
+from deltacompact.change_feed.changes import stream_batch
+from deltacompact.change_feed.request import ChangesAsked
+from deltacompact.change_feed.stream_bookmarks import parsed_positions, positions_at, told_positions
+from deltacompact.spark import arrow_types
+from deltacompact.spark.options import CHANGE_OPTIONS, catalog_of, check_options, flag, parse_partition
+from deltacompact.spark.reading import chosen, to_type
+
+ALL = "all"
+"""What `changes` says for the feed that begins with all rows."""
+Position = Any
+"""JSON: how far a partition of streams, or a branch, is. None: before its first row."""
+
+
+@dataclass(frozen=True)
+class FeedSlice(InputPartition):
+    """The changes between two positions."""
+
+    begin: Position
+    end: Position
+
+
+class Fed(Protocol):
+    """A table of either kind. It is pickled for tasks."""
+
+    def schema(self) -> pa.Schema: ...
+    def position(self, as_of: str | None) -> Position:
+        """Where the table is now (None), or was."""
+
+    def slices(self, begin: Position, end: Position) -> list[FeedSlice]: ...
+    def read(self, piece: FeedSlice) -> pa.RecordBatchReader: ...
+
+
+@dataclass(frozen=True)
+class FedStreams:
+    """A table of delta streams."""
+
+    options: Mapping[str, str]
+    asked: ChangesAsked
+
+    def schema(self) -> pa.Schema:
+        catalog, table_id = catalog_of(self.options)
+        return stream_batch(catalog, table_id, self._ends(None, self.position(None)), self.asked).schema
+
+    def position(self, as_of: str | None) -> Position:
+        catalog, table_id = catalog_of(self.options)
+        wanted = set(chosen(catalog, table_id, parse_partition(self.options.get("partition"))))
+        found = positions_at(catalog, table_id, as_of)
+        return told_positions({partition: one for partition, one in found.items() if partition in wanted})
+
+    def slices(self, begin: Position, end: Position) -> list[FeedSlice]:
+        return [FeedSlice(begin, [one]) for one in end]
+
+    def read(self, piece: FeedSlice) -> pa.RecordBatchReader:
+        return stream_batch(*catalog_of(self.options), self._ends(piece.begin, piece.end), self.asked)
+
+    def _ends(self, begin: Position, end: Position) -> Bookmark[Any]:
+        return Bookmark("", parsed_positions(begin), parsed_positions(end))
+
+
+@dataclass(frozen=True)
+class FedBranch:
+    """A branch of an Iceberg table, in a catalog that PyIceberg's configuration describes wherever a task runs."""
+
+    options: Mapping[str, str]
+    asked: ChangesAsked
+
+    def schema(self) -> pa.Schema:
+        return self._calls().change_feed(*self._place(), self.position(None), None, self._branch, self.asked).schema
+
+    def position(self, as_of: str | None) -> Position:
+        return self._calls().position(*self._place(), as_of, self._branch)
+
+    def slices(self, begin: Position, end: Position) -> list[FeedSlice]:
+        return [] if begin == end else [FeedSlice(begin, end)]
+
+    def read(self, piece: FeedSlice) -> pa.RecordBatchReader:
+        return self._calls().change_feed(*self._place(), piece.begin, piece.end, self._branch, self.asked)
+
+    def _calls(self) -> IcebergCatalog:
+        return IcebergCatalog.at(self.options["catalog"])
+
+    def _place(self) -> tuple[str]:
+        return (self.options["table"],)
+
+    @property
+    def _branch(self) -> str:
+        return self.options.get("branch", "main")
+
+
+def fed(options: Mapping[str, str]) -> Fed:
+    """The table of these options. Raises InputError for an option that the feed does not have."""
+    check_options(options, CHANGE_OPTIONS)
+    if "changes" not in options:
+        raise InputError("a stream gives changes: say where they begin with option 'changes', such as 'all'")
+    asked = ChangesAsked(per_commit=flag(options, "per_commit"), before=flag(options, "before"))
+    known = {name: options[name] for name in CHANGE_OPTIONS if name in options}
+    return FedBranch(known, asked) if is_iceberg(options.get("catalog")) else FedStreams(known, asked)
+
+
+def begin_of(table: Fed, options: Mapping[str, str]) -> Position:
+    return None if options["changes"] == ALL else table.position(options["changes"])
+
+
+def feed_schema(options: Mapping[str, str]) -> StructType:
+    """The columns of the table and those of the feed, in Spark's types."""
+    schema = arrow_types.spark_schema(fed(options).schema())
+    found: StructType = from_arrow_schema(schema, prefer_timestamp_ntz=True)
+    return found
+
+
+def _rows(table: Fed, piece: InputPartition | None, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    if not isinstance(piece, FeedSlice):  # Spark's word for: there is no partition
+        return
+    for batch in table.read(piece):
+        rows = pa.Table.from_batches([batch])
+        names = frozenset(rows.column_names)
+        columns = [
+            to_type(rows[field.name], field.type, "the feed", field.name)
+            if field.name in names
+            else pa.chunked_array([pa.nulls(rows.num_rows, field.type)])
+            for field in schema
+        ]
+        yield from pa.Table.from_arrays(columns, names=schema.names).to_batches()
+
+
+class Changes(DataSourceReader):
+    """One batch: the ends are settled when the query is planned."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        self._table = fed(options)
+        self._begin = begin_of(self._table, options)
+        self._end = self._table.position(options.get("to"))
+        self._schema = to_arrow_schema(schema)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        return self._table.slices(self._begin, self._end)
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        yield from _rows(self._table, partition, self._schema)
+
+
+class ChangeStream(DataSourceStreamReader):
+    """Batch after batch. Spark's checkpoint has the positions."""
+
+    def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
+        self._table = fed(options)
+        self._options = dict(options)
+        self._schema = to_arrow_schema(schema)
+
+    def initialOffset(self) -> dict[str, Any]:
+        return {"position": begin_of(self._table, self._options)}
+
+    def latestOffset(self) -> dict[str, Any]:
+        return {"position": self._table.position(None)}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        return self._table.slices(start["position"], end["position"])
+
+    def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
+        yield from _rows(self._table, partition, self._schema)
