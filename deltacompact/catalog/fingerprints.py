@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.fingerprint import Fingerprint
-from deltacompact.base.model import Partition
+from deltacompact.base.model import CompactedDelta, Partition
 from deltacompact.delta_streams.appending.advice import advising
 from deltacompact.delta_streams.scan import with_keys_of
 from deltacompact.delta_streams.snapshots import everything
@@ -119,10 +119,17 @@ def partition_fingerprints(
         if state.compacted is not None:
             rows = _stream_rows(catalog, state, replace(whole, deltas=()))
             sum_ = _computed(by, *rows, where=table_id)
-            found.append(StateFingerprint("compacted rows", sum_, state.compacted.fingerprint))
+            found.append(StateFingerprint("compacted rows", sum_, _recorded(state.compacted, partition)))
         if state.deltas:
             found.append(StateFingerprint("live rows", _computed(by, *_stream_rows(catalog, state, whole), table_id)))
     return FingerprintReport(table_id, f"partition {partition}", by, tuple(found))
+
+
+def _recorded(compacted: CompactedDelta, partition: Partition) -> Fingerprint | None:
+    """What the log says. None also where only some files have the partition's columns: readers fill them in."""
+    filled = {name for name, _ in partition.values}
+    have = {frozenset(filled.intersection(file.schema.names)) for file in compacted.files}
+    return compacted.fingerprint if len(have) <= 1 else None
 
 
 def _stream_rows(

@@ -54,6 +54,14 @@ def test_a_version_says_nothing_of_rows_that_nobody_added_up(orders):
     assert stored.ok and stored.found == orders.fingerprint()
 
 
+def test_columns_of_the_partition_that_only_some_files_have_are_no_fault(orders):
+    orders.compact(settings=CERTIFYING, rows_per_compacted_file=3)
+    orders.append(pa.table({"id": [9], "v": ["z"], "day": ["mon"]}), {"day": "mon"})
+    orders.compact(settings=CERTIFYING, rows_per_compacted_file=3)
+    (stored,) = report(orders).states
+    assert stored.ok and stored.found == orders.fingerprint()
+
+
 def flipped(table: pa.Table) -> pa.Table:
     return table.set_column(1, "v", pa.array(["A", *table["v"].to_pylist()[1:]]))
 

@@ -15,7 +15,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 from deltacompact.iceberg.settled import Memory
 from deltacompact.iceberg.table.content_files import ContentFile, Entry, Status
-from deltacompact.iceberg.table.metadata import RECORDED_FINGERPRINT
+from deltacompact.iceberg.table.metadata import RECORDED_FINGERPRINT, Snapshot, TableMetadata
 from deltacompact.iceberg.table.table_state import TableState
 
 REPLACE = "replace"
@@ -55,14 +55,16 @@ Propose: TypeAlias = Callable[[TableState], Proposal[Outcome]]
 """From the current head to what a snapshot would change on it."""
 
 
-def same_rows(state: TableState, certified: Mapping[int, str] | None = None) -> dict[str, str]:
+def same_rows(
+    metadata: TableMetadata, head: Snapshot | None, certified: Mapping[int, str] | None = None
+) -> dict[str, str]:
     """For the summary of a snapshot with the rows of its head: the fingerprint that the head has, if it is known.
 
     `certified`: fingerprints by the ids of snapshots, which these do not tell themselves.
     """
-    if state.snapshot is None:
+    if head is None:
         return {}
-    found = state.metadata.recorded_fingerprint(state.snapshot) or (certified or {}).get(state.snapshot.snapshot_id)
+    found = metadata.recorded_fingerprint(head) or (certified or {}).get(head.snapshot_id)
     return {RECORDED_FINGERPRINT: found} if found else {}
 
 

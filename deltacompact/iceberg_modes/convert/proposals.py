@@ -101,7 +101,7 @@ class ProposeConversion:
             self.converted.groups,
         )
         added = tuple(addition(mark.file) for mark in marks)
-        return Proposal(OVERWRITE, (*removed, *superseded), added, outcome, same_rows(state))
+        return Proposal(OVERWRITE, (*removed, *superseded), added, outcome, same_rows(state.metadata, state.snapshot))
 
 
 def _applying_to_none(planned: Sequence[Entry], state: TableState, settled: Sequence[FileScanTask]) -> list[Entry]:

@@ -18,7 +18,7 @@ from typing import Any
 from deltacompact.base.errors import InputError, Interrupted, OutcomeUnknownError
 from deltacompact.base.wording import counted
 from deltacompact.iceberg.commit.committer import Committer
-from deltacompact.iceberg.commit.proposal import REPLACE
+from deltacompact.iceberg.commit.proposal import REPLACE, same_rows
 from deltacompact.iceberg.commit.snapshots import Draft, listed_snapshot
 from deltacompact.iceberg.table import locations, manifests
 from deltacompact.iceberg.table.avro import Growing
@@ -148,6 +148,7 @@ class _Writing:
             "manifests-replaced": str(found.replaced),
             "entries-processed": str(found.entries),
             **{name: value for name, value in head.summary.items() if name.startswith("total-")},
+            **same_rows(metadata, head),
             **self.names,
         }
         draft = listed_snapshot(self.task.store, metadata, head, [*created, *kept], snapshot_id, summary)

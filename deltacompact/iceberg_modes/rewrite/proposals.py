@@ -114,7 +114,7 @@ class ProposeRewrite:
         marks = tuple(addition(mark.file) for mark in followed.marks)
         outcome = RewriteOutcome(valid, refused, len(useless), followed.marks)
         told = summary_of(self.plan.options, state.metadata)
-        summary = {**merged_numbers(gone), **told, **same_rows(state, self.certified)}
+        summary = {**merged_numbers(gone), **told, **same_rows(state.metadata, state.snapshot, self.certified)}
         return Proposal(REPLACE, (*gone, *useless), (*added, *marks), outcome, summary)
 
 
@@ -132,4 +132,6 @@ def _useless(state: TableState, gone: Sequence[Entry], added: Sequence[Entry]) -
 def propose_removal(state: TableState) -> Proposal[RewriteOutcome]:
     """Proposes to remove the deletes that apply to nothing, in all partitions."""
     useless = tuple(dangling(state, (), ()))
-    return Proposal(REPLACE, useless, (), RewriteOutcome((), (), len(useless)), same_rows(state))
+    return Proposal(
+        REPLACE, useless, (), RewriteOutcome((), (), len(useless)), same_rows(state.metadata, state.snapshot)
+    )

@@ -106,7 +106,11 @@ class Rewriting(Work[RewritePlan, FileGroup, Rewritten, RewriteOutcome, RewriteR
 
     def _certified(self) -> dict[int, str]:
         """The fingerprint of the planned snapshot, where it is wanted and the snapshot does not tell it."""
-        if not self.call.settings.certify or self.state.snapshot is None or same_rows(self.state):
+        if (
+            not self.call.settings.certify
+            or self.state.snapshot is None
+            or same_rows(self.state.metadata, self.state.snapshot)
+        ):
             return {}
         if self.fingerprint is None:
             self.fingerprint = str(state_fingerprint(self.table, self.state))
