@@ -148,7 +148,7 @@ class _Engine:
             for label, (x, field) in sorted(zip(labels, found, strict=True), key=lambda pair: pair[0])
             if not pa.types.is_null(values_type(field.type))
         ]
-        return "(" + (" || ".join(pieces) or "''") + ")"
+        return "concat(" + ", ".join(["''", *pieces]) + ")"  # `||` nests as deep as there are columns
 
     def _value(self, x: str, field: pa.Field, depth: int) -> str:
         """Presence, class tag and value; NULL where the value is."""

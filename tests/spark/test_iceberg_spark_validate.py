@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from iceberg_fixtures import lake, silence_is_short, spark_lake  # noqa: F401  (fixtures)
@@ -14,6 +15,7 @@ from pyiceberg.types import DoubleType, ListType, LongType, MapType, NestedField
 import deltacompact
 from deltacompact import cli
 from deltacompact.base.errors import InputError, NotFoundError
+from deltacompact.iceberg.table.metadata import RECORDED_FINGERPRINT
 from deltacompact.spark.iceberg import added_up, spark_settings, validate_snapshots
 
 T = "ns.t"
@@ -31,9 +33,9 @@ def row(number):
     return {"id": number, "ratio": ratio, "tags": ["a", None], "more": [("k", number)], "place": {"city": f"c{number}"}}
 
 
-def compact(lake, mode="rewrite", **options):
+def compact(lake, mode="rewrite", settings=SETTINGS, **options):
     catalog = deltacompact.open_catalog(lake.catalog)
-    return deltacompact.compact(T, delta_catalog_client=catalog, mode=mode, options=options, settings=SETTINGS)
+    return deltacompact.compact(T, delta_catalog_client=catalog, mode=mode, options=options, settings=settings)
 
 
 def test_spark_finds_the_same_rows_before_and_after(lake, spark_lake, spark):
@@ -47,11 +49,13 @@ def test_spark_finds_the_same_rows_before_and_after(lake, spark_lake, spark):
     lake.delete_by_key(T, {"id": [1, 5]})
     found = lake.state(T).snapshot_id
     compact(lake, "convert")
-    compact(lake, **{"rewrite-all": True})
+    compact(lake, settings=replace(SETTINGS, certify=True), **{"rewrite-all": True})
+    recorded = lake.state(T).snapshot.summary[RECORDED_FINGERPRINT]
     lake.append(T, [row(99)])
     report = validate_snapshots(catalog, T, spark=spark)
     assert report.ok and report.before == found and report.counted_by_pyiceberg == report.rows_after == 10, str(report)
-    assert str(report).endswith("validated: Spark reads 10 identical rows, and PyIceberg counts as many")
+    said = "validated: Spark reads 10 identical rows, and PyIceberg counts as many; their fingerprint is "
+    assert str(report).endswith(f"{said}{recorded}, as recorded")
 
     head, branch = lake.state(T).snapshot_id, catalog.table(T)
     for snapshot in (found, head):

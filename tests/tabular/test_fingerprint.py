@@ -141,6 +141,12 @@ def test_how_values_are_stored_does_not_count() -> None:
     )
 
 
+def test_duckdb_adds_up_thousands_of_columns() -> None:
+    live_rows = pa.table({f"c{number}": [number, None] for number in range(1100)})
+    ((found,),) = duckdb.sql(fingerprint_statement(live_rows.schema, "live_rows", "duckdb")).fetchall()
+    assert found == str(of(live_rows))
+
+
 def test_the_text_of_a_fingerprint_is_read_again() -> None:
     found = Fingerprint(3, 2**127 + 7)
     assert str(found) == "3:80000000000000000000000000000007"
