@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 @table_argument
 @click.option(
     "--columns",
-    metavar="NAME[*WEIGHT],…",
+    metavar="NAME[*WEIGHT],...",
     help="Up to four columns, each with how often it is asked for: day*3,customer. Default: those by which the table "
     "is clustered, else the depth of all columns; of delta streams, the primary keys.",
 )
@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     multiple=True,
     metavar="FILE",
     help="Take the columns, and how often each is asked for, from scan reports that a REST catalog received, one JSON "
-    'document a line: the report, or {"at": SECONDS, "report": …}. Repeatable.',
+    'document a line: the report, or {"at": SECONDS, "report": ...}. Repeatable.',
 )
 @iceberg_option("--usd-per-core-hour", type=click.FloatRange(min=0), metavar="USD", help="Say what it costs, too.")
 def advise(
