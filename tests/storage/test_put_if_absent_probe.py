@@ -71,8 +71,8 @@ def test_s3_is_probed_once_a_process_before_the_first_conditional_put(
 ) -> None:
     catalog = deltacompact.open_catalog(s3_catalog_uri)
     catalog.create_table("t", primary_keys=["k"])
-    puts, get = f"PutObject {PROBE}", f"GetObject {PROBE}"
-    assert asked == [puts, puts, get, "PutObject table.json"]
+    puts, get, is_dropped = f"PutObject {PROBE}", f"GetObject {PROBE}", "HeadObject dropped.json"
+    assert asked == [is_dropped, puts, puts, get, "PutObject table.json", is_dropped]
     asked.clear()
     for key in range(3):
         catalog.append("t", pa.table({"k": [key]}))
