@@ -53,6 +53,8 @@ _TAIL_KNOWN = 5.0
 """How many scores above the edge the opinion counts for that tails are exponential."""
 _LOG_LENGTHS = np.log(4.0) * np.arange(-5, 11)
 """From a millisecond to twelve days: bounds are made for these lengths."""
+_LOG_MAX = math.log(1e9)
+"""A bound is at most a billion times as far away: beyond that, seconds would be 0 or infinite."""
 _NONE = np.zeros(0)
 
 
@@ -88,6 +90,7 @@ class Bounds:
         known, spread = self.tables.get(stream, (0, 1.0))
         length, rows = math.log(seconds), self.at_lengths[min(KNOWN, known)]
         logs = [spread * float(np.interp(length, _LOG_LENGTHS, row)) for row in rows]
+        logs = [min(_LOG_MAX, max(-_LOG_MAX, log)) for log in logs]
         low, high, promise = (seconds * math.exp(log) for log in logs)
         return min(low, seconds), max(high, seconds), max(promise, high, seconds)
 

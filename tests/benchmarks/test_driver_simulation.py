@@ -23,6 +23,7 @@ def compacted(folder: Path, shape: Shape, trouble: Trouble) -> tuple[DeltaStream
     return catalog, run(catalog, shape, trouble, charged=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "trouble",
     [Trouble(), Trouble(straggler_share=0.02, lost_every_s=20.0, back_after_s=30.0)],

@@ -70,6 +70,7 @@ def rows_of(catalog):
     return sorted((row["day"], row["id"], row["v"]) for row in catalog.read("t").to_pylist())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lands", [False, True])
 def test_a_call_that_is_repeated_after_a_crash_at_any_write_neither_loses_nor_doubles(lands):
     for at in range(1, 40):

@@ -136,6 +136,7 @@ def accounted(changes: list[dict[str, Any]]) -> Fingerprint:
     return fingerprint(sides[True]) - fingerprint(sides[False])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", [2, 3])
 @settings(max_examples=examples(12))
 @given(steps=STEPS, with_key=st.booleans())

@@ -92,6 +92,7 @@ def test_a_vector_that_was_only_written_again_is_no_change(lake):
     assert told(table.changes(begin)) == told(table.changes(begin, per_commit=True)) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("memory_bytes", [64, 1 << 30])
 def test_files_copied_on_write_give_their_changed_rows_and_no_more(lake, memory_bytes):
     from deltacompact.change_feed.changes import branch_changes

@@ -60,6 +60,7 @@ def test_the_health_as_json(orders, capfd):
     assert found["late"]["age_s"] >= 0 and found["fine"]["age_s"] is None
 
 
+@pytest.mark.slow
 def test_options_of_one_check_are_refused_by_the_other(orders, capfd):
     for words, said in (
         (["--max-overlap", "3"], "--max-overlap is for check --health"),

@@ -150,6 +150,7 @@ def test_a_session_that_finds_a_damaged_file_declares_nothing(catalog: DeltaStre
     assert catalog.read("flat").num_rows == 1000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_whichever_operation_of_a_first_compaction_fails_the_next_run_completes_it(after: bool) -> None:
     at = 0

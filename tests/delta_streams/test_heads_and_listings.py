@@ -89,6 +89,7 @@ class Lake:
 # --- heads -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compactions", [0, 1])
 def test_a_head_that_is_stale_or_gone_or_damaged_or_of_another_stream_misleads_nobody(compactions: int) -> None:
     lake = Lake()
@@ -143,6 +144,7 @@ def test_the_hint_of_an_older_release_is_followed() -> None:
 # --- listings --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [2, 5, 40, 1000])
 def test_only_the_streams_that_changed_since_the_listing_are_opened(page: int) -> None:
     lake = Lake(6, LogLimits(streams_listed_min=1, keys_in_a_page=page))
@@ -158,6 +160,7 @@ def test_only_the_streams_that_changed_since_the_listing_are_opened(page: int) -
         lake.assert_sound()
 
 
+@pytest.mark.slow
 def test_a_listing_that_is_stale_or_gone_or_damaged_misleads_nobody() -> None:
     lake = Lake(3)
     lake.compact()

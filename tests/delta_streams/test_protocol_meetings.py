@@ -75,6 +75,7 @@ def test_of_two_compactions_that_run_side_by_side_exactly_one_publishes(pace: in
         world.assert_sound()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compacting", [folding, folding_otherwise])
 def test_an_index_may_be_rehashed_between_any_two_operations_of_a_compaction(
     compacting: Callable[[World], Task],
@@ -131,6 +132,7 @@ def test_a_vacuum_days_later_between_any_two_operations_of_a_writer_loses_nothin
     assert refused
 
 
+@pytest.mark.slow
 def test_a_compaction_and_a_vacuum_between_any_two_operations_of_a_reader_leave_it_its_files() -> None:
     def a_year_later(world: World) -> Task:
         world.simulation.now_s += 365 * DAYS

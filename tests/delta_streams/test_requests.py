@@ -258,6 +258,7 @@ CHAINS = {
 """So many requests at most wait for each other, those included that read and write rows and index. The page says so."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CHAINS)
 def test_requests_that_do_not_need_each_other_are_sent_together(name: str) -> None:
     """Requests that overlap once do not need each other. On a busy machine a thread may begin late, so look again."""
@@ -274,6 +275,7 @@ def test_requests_that_do_not_need_each_other_are_sent_together(name: str) -> No
     assert f"| {name} | {CHAINS[name]} |\n" in PAGE.read_text()
 
 
+@pytest.mark.slow
 def test_the_chain_does_not_grow_with_the_number_of_hash_buckets() -> None:
     """Two CPUs, 64 buckets in 8 tasks: their index files are read and written side by side."""
     lake = Lake()

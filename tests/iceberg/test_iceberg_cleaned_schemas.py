@@ -105,6 +105,7 @@ def partitions(lake):
     return {(entry.file.spec_id, entry.file.partition) for entry in lake.state(T).data}
 
 
+@pytest.mark.slow
 def test_a_table_whose_partition_columns_are_gone_is_maintained_in_every_mode(lake):
     cleaned(lake)
     before = partitions(lake)

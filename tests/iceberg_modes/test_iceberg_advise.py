@@ -146,6 +146,7 @@ def test_the_columns_of_the_table_are_the_default(tmp_path):
     assert IcebergCatalog(lake.catalog).table(T).advise().columns == ("customer",)
 
 
+@pytest.mark.slow
 def test_the_command_prints_draws_and_writes_json(table, lake, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("deltacompact.cli.arguments._iceberg", lambda *_: IcebergCatalog(lake.catalog), raising=False)
     monkeypatch.setattr(

@@ -152,6 +152,7 @@ def test_rows_keep_their_ids_in_version_3(lake, sizes):
     assert sorted(map(repr, known_rows(lake, T).elements())) == before and len(live_rows(lake, T)) == 300
 
 
+@pytest.mark.slow
 def test_partitions_have_trees_of_their_own_and_rows_may_move_to_another_spec(lake):
     rows = table_of(lake)
     with lake.catalog.load_table(T).update_spec() as update:

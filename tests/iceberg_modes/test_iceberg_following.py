@@ -349,6 +349,7 @@ deaths = st.lists(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(max(300, 5 * examples(20)))
 @pytest.mark.parametrize("version", [2, 3])
 @settings(max_examples=examples(20), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)

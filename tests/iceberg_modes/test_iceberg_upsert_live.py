@@ -203,6 +203,7 @@ def test_key_spaces_that_nobody_touched_are_committed_and_the_others_done_again(
     assert "deltacompact.upserted" not in lake.state(T).snapshot.summary
 
 
+@pytest.mark.slow
 def test_a_key_space_that_is_touched_again_and_again_is_refused_and_stays_as_it_was(tmp_path):
     lake = table(tmp_path)
     lake.append(T, rows((1, "a")))

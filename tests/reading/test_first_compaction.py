@@ -49,6 +49,7 @@ def scan(catalog: DeltaStreamCatalog) -> list[dict[str, Any]]:
     return catalog.scan("t").read_all().to_pylist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("reading", [read, scan])
 def test_a_first_compaction_between_any_two_operations_of_a_reader_shows_no_dead_row(
     reading: Callable[[DeltaStreamCatalog], list[dict[str, Any]]],

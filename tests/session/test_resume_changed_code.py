@@ -91,6 +91,7 @@ def without(name: str) -> Callable[[dict[str, Any]], Any]:
     return lambda document: {key: value for key, value in document.items() if key != name}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("record", ["plan.json", "round-00001", "round-00003", "outputs-"])
 @pytest.mark.parametrize(
     "damage",

@@ -217,6 +217,7 @@ def test_a_run_without_a_claim_says_so_in_the_callers_thread() -> None:
 # compact()
 
 
+@pytest.mark.slow
 def test_partitions_of_a_store_behind_a_network_are_opened_and_compacted_side_by_side() -> None:
     """Every request takes 20 ms. One after another, 24 partitions would take the time of 24."""
     with_days(DeltaStreamCatalog(store := MemoryStore()), 24)
@@ -355,6 +356,7 @@ def test_sessions_share_the_threads_of_one_executor() -> None:
     assert not result.errors and most == 2
 
 
+@pytest.mark.slow
 def test_rate_limits_hold_for_all_sessions_together() -> None:
     log: list[float] = []
 

@@ -97,3 +97,9 @@ def test_what_is_expected_to_take_longer_is_never_promised_earlier(
     bounds = Bounds.of(some)
     for shorter, longer in zip(bounds.around(seconds, stream), bounds.around(times * seconds, stream), strict=True):
         assert shorter <= longer * (1 + 1e-9)
+
+
+def test_scores_that_are_far_out_leave_bounds_that_are_seconds() -> None:
+    bounds = Bounds.of(of(np.array([-900.0, 900.0, -900.0, 900.0])))
+    low, high, promise = bounds.around(10.0, "t")
+    assert 0 < low <= 10.0 <= high <= promise < math.inf

@@ -434,6 +434,7 @@ def test_statistics_come_from_the_log(tmp_path: Path) -> None:
         gather(catalog, Request("orders", partitions=[{"night": "1"}]))
 
 
+@pytest.mark.slow
 def test_large_files_that_may_stay_as_they_are_take_less(tmp_path: Path) -> None:
     import numpy as np
     import pyarrow as pa

@@ -42,6 +42,7 @@ def received(queue, count, wait_s=5.0):
 # --- the contract --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_message_that_is_acknowledged_is_gone(queue):
     message_id = queue.send('{"a": "é\\n"}', "orders")
     assert (queue.depth().ready, queue.depth().is_empty) == (1, False)
@@ -56,6 +57,7 @@ def test_a_message_that_is_acknowledged_is_gone(queue):
     assert queue.receive(10, 0) == []
 
 
+@pytest.mark.slow
 def test_a_message_that_nobody_acknowledges_comes_again(queue):
     queue.send("a")
     (first,) = queue.receive(1, 1)
@@ -67,6 +69,7 @@ def test_a_message_that_nobody_acknowledges_comes_again(queue):
     assert queue.depth().is_empty
 
 
+@pytest.mark.slow
 def test_a_message_that_is_released_comes_again_after_its_time(queue):
     queue.send("a")
     (message,) = queue.receive(1, 1)

@@ -116,6 +116,7 @@ def test_a_faster_or_slower_machine_is_learned_in_a_few_sessions(factor: float) 
         assert seconds_of(known, terms, "another") == pytest.approx(seconds_of(FIRST, terms) * factor, rel=0.1)
 
 
+@pytest.mark.slow
 def test_each_term_has_a_rate_of_its_own() -> None:
     """Here bytes take five times as long as the shipped rates say, and nothing else does."""
     dice, known = np.random.default_rng(1), PoolRates()
@@ -202,6 +203,7 @@ def test_outliers_move_little() -> None:
     assert seconds_of(known.learned([hung, lied]), NARROW, "t1") == pytest.approx(before, rel=0.35)
 
 
+@pytest.mark.slow
 def test_a_machine_that_becomes_slower_is_followed() -> None:
     known, _ = taught(100, 1.0, 0.05)
     known, _ = taught(12, 2.0, 0.05, known=known)

@@ -92,6 +92,7 @@ def test_what_all_tasks_read_stays_below_the_cap_in_any_second() -> None:
     assert most_in_any(store.log, 1.0, lambda kind, size: size * (kind == "read")) <= 2e6 * (1 + BURST_S) + largest
 
 
+@pytest.mark.slow
 def test_requests_are_counted_over_all_tasks() -> None:
     store = Counting()
     catalog = table_of(store, 400)
