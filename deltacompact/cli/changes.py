@@ -10,14 +10,11 @@ import click
 from deltacompact.base.errors import InputError
 from deltacompact.base.wording import counted
 from deltacompact.cli.answers import answer, note
-from deltacompact.cli.arguments import PARTITION_HELP, any_catalog_argument, json_option, pairs, table_argument
+from deltacompact.cli.arguments import any_catalog_argument, json_option, pairs, table_argument
+from deltacompact.cli.place import place_of, place_options
 from deltacompact.cli.printed_rows import print_rows
 from deltacompact.cli.sections import (
     WithSections,
-    delta_stream_option,
-    iceberg_option,
-    refuse_delta_stream_options,
-    refuse_iceberg_options,
 )
 
 if TYPE_CHECKING:
@@ -30,8 +27,6 @@ _key_option = click.option(
     metavar="NAME",
     help="A column that identifies a row; repeatable. Default: the primary key, or the identifier fields.",
 )
-_branch_option = iceberg_option("--branch", metavar="NAME", default="main", show_default=True, help="The branch.")
-_partition_option = delta_stream_option("--partition", multiple=True, metavar="NAME=VALUE", help=PARTITION_HELP)
 
 
 @click.command(cls=WithSections)
@@ -65,8 +60,7 @@ _partition_option = delta_stream_option("--partition", multiple=True, metavar="N
 )
 @click.option("--out", metavar="FILE", help="Write them to a file (.parquet, .feather, .orc or .csv), print none.")
 @json_option
-@_partition_option
-@_branch_option
+@place_options
 def changes(
     catalog: DeltaStreamCatalog | IcebergCatalog,
     table: str,
@@ -101,9 +95,9 @@ def changes(
         return answer(as_json, {"table": table, "bookmark": bookmark}, f"the batch of bookmark {bookmark} is done")
     wanted = {"where": where, "columns": columns.split(",") if columns is not None else None}
     if into is not None:
-        ends = {**_ends(catalog, options), "from_": from_, "to": to}
+        ends = {**place_of(catalog, options), "from_": from_, "to": to}
         return _mirror(catalog, table, into, bookmark, {**ends, **wanted}, as_json)
-    chosen: dict[str, Any] = {**_ends(catalog, options), "bookmark": bookmark, **wanted}
+    chosen: dict[str, Any] = {**place_of(catalog, options), "bookmark": bookmark, **wanted}
     reader = catalog.table(table).changes(
         from_,
         to,
@@ -164,17 +158,6 @@ def _written(reader: Any, out: str) -> int:
     return exported(open_store("."), out, reader.schema, (pa.Table.from_batches([batch]) for batch in reader))
 
 
-def _ends(catalog: DeltaStreamCatalog | IcebergCatalog, options: dict[str, Any]) -> dict[str, Any]:
-    """The branch or the partition."""
-    from deltacompact.catalog.opening import is_iceberg_catalog
-
-    if is_iceberg_catalog(catalog):
-        refuse_delta_stream_options()
-        return {"branch": options["branch"]}
-    refuse_iceberg_options()
-    return {"partition": pairs(options["partition"]) or None}
-
-
 class _ListOrDrop(click.Command):
     """What to do stands before the catalog. A folder of that name is ./list."""
 
@@ -229,8 +212,7 @@ def _told(end: Any) -> Any:
 @click.argument("to", metavar="[B]", required=False)
 @_key_option
 @json_option
-@_partition_option
-@_branch_option
+@place_options
 def diff(
     catalog: DeltaStreamCatalog | IcebergCatalog,
     table: str,
@@ -246,7 +228,7 @@ def diff(
     deltacompact diff ./lake orders 3 4
     deltacompact diff iceberg://prod db.orders 2026-11-21 2026-11-22
     """
-    ends = _ends(catalog, options)
+    ends = place_of(catalog, options)
     found = catalog.table(table).diff(from_, to, **ends, key=key or None)
     answer(
         as_json,

@@ -12,48 +12,24 @@ from deltacompact.base.errors import InputError
 from deltacompact.base.wording import counted
 from deltacompact.cli.answers import answer, answer_for_partitions, for_each
 from deltacompact.cli.arguments import (
-    PARTITION_HELP,
     any_catalog_argument,
     as_of_option,
     catalog_argument,
     json_option,
     one_partition,
-    pairs,
     partition_option,
     table_argument,
 )
+from deltacompact.cli.place import place_of, place_options
 from deltacompact.cli.printed_rows import print_rows
 from deltacompact.cli.sections import (
     WithSections,
-    delta_stream_option,
-    iceberg_option,
-    refuse_delta_stream_options,
-    refuse_iceberg_options,
 )
 
 if TYPE_CHECKING:
     from deltacompact.base.model import Partition
     from deltacompact.catalog.delta_streams import DeltaStreamCatalog
     from deltacompact.catalog.iceberg import IcebergCatalog
-
-
-def _where_option(command: Any) -> Any:
-    """The partition or the branch."""
-    of_branch = iceberg_option("--branch", metavar="NAME", default="main", show_default=True, help="The branch.")
-    return delta_stream_option("--partition", multiple=True, metavar="NAME=VALUE", help=PARTITION_HELP)(
-        of_branch(command)
-    )
-
-
-def _where(catalog: DeltaStreamCatalog | IcebergCatalog, options: dict[str, Any]) -> dict[str, Any]:
-    """What is read of a table of this kind."""
-    from deltacompact.catalog.opening import is_iceberg_catalog
-
-    if is_iceberg_catalog(catalog):
-        refuse_delta_stream_options()
-        return {"branch": options["branch"]}
-    refuse_iceberg_options()
-    return {"partition": pairs(options["partition"]) or None}
 
 
 @click.command(cls=WithSections)
@@ -63,7 +39,7 @@ def _where(catalog: DeltaStreamCatalog | IcebergCatalog, options: dict[str, Any]
 @click.option("--column", "columns", multiple=True, metavar="NAME", help="Only these columns, in this order.")
 @click.option("--limit", type=click.IntRange(0, 2**63 - 1), metavar="N", help="At most so many rows.")
 @json_option
-@_where_option
+@place_options
 def read(
     catalog: DeltaStreamCatalog | IcebergCatalog,
     table: str,
@@ -79,7 +55,7 @@ def read(
     deltacompact read ./lake orders --partition day=1995-04-03 --column id --limit 10
     deltacompact read iceberg://prod db.orders --as-of "2026-11-22 09:10"
     """
-    chosen = {**_where(catalog, options), "columns": list(columns) or None, "as_of": as_of}
+    chosen = {**place_of(catalog, options), "columns": list(columns) or None, "as_of": as_of}
     reader = catalog.scan(table, **chosen)
     print_rows(reader, as_json, limit)
 
@@ -90,7 +66,7 @@ def read(
 @click.argument("target", metavar="OUT.parquet")
 @as_of_option
 @json_option
-@_where_option
+@place_options
 def export(
     catalog: DeltaStreamCatalog | IcebergCatalog,
     table: str,
@@ -105,7 +81,7 @@ def export(
     deltacompact export ./lake orders now.parquet
     deltacompact export iceberg://prod db.orders then.parquet --as-of 2026-11-22
     """
-    chosen = _where(catalog, options)
+    chosen = place_of(catalog, options)
     rows = catalog.table(table).export(target, as_of=as_of, **chosen)
     answer(as_json, {"table": table, "target": target, "rows": rows}, f"exported {counted(rows, 'row')} to {target}")
 

@@ -101,18 +101,7 @@ def _with_depth(advice: Advice, lying: Sequence[_Lying], types: dict[str, pa.Dat
     found = [Outlook(depth_of(boxes.of(place), of_groups.of(place))) for place in places]
     together_too = [Outlook(depth_of(boxes, of_groups))] if len(places) > 1 else []
     notes = tuple(_notes(advice.columns, bounds, len(files)))
-    return Advice(
-        advice.table_id,
-        advice.columns,
-        advice.partitions,
-        advice.files,
-        advice.bytes,
-        (*found, *together_too),
-        advice.reads,
-        notes=notes,
-        boxes=boxes,
-        can_cluster=False,
-    )
+    return replace(advice, outlooks=(*found, *together_too), notes=notes, boxes=boxes)
 
 
 def _notes(columns: Iterable[str], bounds: Iterable[ColumnBounds], files: int) -> Iterator[str]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -84,6 +85,9 @@ class SplitTree:
     columns: tuple[CutColumn, ...]
     splits: tuple[Split, ...]
     leaves: tuple[Leaf, ...]
+
+    keys: ClassVar[tuple[()]] = ()
+    """Rows of a cell have no order among them."""
 
     @property
     def names(self) -> list[str]:

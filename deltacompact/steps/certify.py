@@ -8,26 +8,23 @@ The sources are decoded a second time, row by row as a reader does, so row group
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 import pyarrow as pa
 
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.fingerprint import Fingerprint
+from deltacompact.base.limits import ReadLimits
 from deltacompact.base.model import DataFile
 from deltacompact.storage.objects import ObjectStore
-from deltacompact.tabular import files, schemas
+from deltacompact.tabular import files
 from deltacompact.tabular.fingerprint import fingerprint_of
 
-if TYPE_CHECKING:
-    from deltacompact.steps.materialize import LivePiece, MaterializeTask
 
-
-def certified(store: ObjectStore, task: MaterializeTask, pieces: Iterable[LivePiece], written: DataFile) -> Fingerprint:
+def certified(store: ObjectStore, written: DataFile, sources: Iterable[pa.Table], limits: ReadLimits) -> Fingerprint:
     """The fingerprint of a written file. Raises CorruptionError where it is not that of its sources' live rows."""
-    schema, limits = task.schema, task.limits.reading
-    expected = fingerprint_of(_sources(store, task, pieces), schema, written.path)
+    schema = written.schema
+    expected = fingerprint_of(sources, schema, written.path)
     slices = files.read(store, written, schema.names, limits=limits)
     found = fingerprint_of((table for _, table in slices), schema, written.path)
     if found != expected:
@@ -36,10 +33,3 @@ def certified(store: ObjectStore, task: MaterializeTask, pieces: Iterable[LivePi
             "committed. Run the compaction again; if it fails again, look at this machine's memory and disks"
         )
     return found
-
-
-def _sources(store: ObjectStore, task: MaterializeTask, pieces: Iterable[LivePiece]) -> Iterator[pa.Table]:
-    for piece in pieces:
-        for first, table in files.read(store, piece.file, task.schema.names, piece.rows, task.limits.reading):
-            live = table.filter(pa.array(piece.lives[first : first + table.num_rows]))
-            yield schemas.align(live, task.schema, task.partition, piece.file.path)

@@ -27,7 +27,7 @@ from deltacompact.index.live_bitmaps import Masks, live_mask, read_each_masks
 from deltacompact.steps.certify import certified
 from deltacompact.storage.fetched_file import FILES_AHEAD, Range, ReadAhead, begun_ahead
 from deltacompact.storage.objects import Fetches, ObjectStore
-from deltacompact.tabular import key_values, prefetch, schemas, writing
+from deltacompact.tabular import files, key_values, prefetch, schemas, writing
 from deltacompact.tabular.damage import naming
 from deltacompact.tabular.files import FileReader, Part
 from deltacompact.tabular.formats import UNTYPED
@@ -100,11 +100,20 @@ def materialize(store: ObjectStore, task: MaterializeTask, paths: Callable[[], s
     described = DataFile(ChainFileNumber(task.number), path, options.content_type, task.rows, out.bytes, task.schema)
     decoded_bytes = out.decoded_bytes + sum(_copied_bytes(piece, task.schema) for piece in pieces)
     if task.certify:
-        described = replace(described, fingerprint=certified(store, task, pieces, described))
+        again = _read_again(store, task, pieces)
+        described = replace(described, fingerprint=certified(store, described, again, task.limits.reading))
     ranges = key_values.union([source.file for source in task.sources]) if options.content_type in UNTYPED else ()
     group_bytes = max([out.group_bytes, *(_copied_group_bytes(piece, task.schema) for piece in pieces)])
     written = replace(described, decoded_bytes=decoded_bytes, ranges=ranges, decodes=True)
     return Materialized(writing.with_group_bytes(written, group_bytes), copied)
+
+
+def _read_again(store: ObjectStore, task: MaterializeTask, pieces: Iterable[LivePiece]) -> Iterator[pa.Table]:
+    """The live rows of the sources, decoded as a reader does."""
+    for piece in pieces:
+        for first, table in files.read(store, piece.file, task.schema.names, piece.rows, task.limits.reading):
+            live = table.filter(pa.array(piece.lives[first : first + table.num_rows]))
+            yield schemas.align(live, task.schema, task.partition, piece.file.path)
 
 
 NumberedOutput = tuple[ChainFileNumber, int, tuple[LiveRange, ...], tuple[str, ...]]

@@ -28,7 +28,7 @@ from deltacompact.iceberg_modes.rewrite.live_slices import NUMBERS, LiveSlices, 
 from deltacompact.iceberg_modes.rewrite.planting import SAMPLE_ROWS
 from deltacompact.iceberg_modes.rewrite.routing import Block, read_blocks, stream_of
 from deltacompact.layout.order import Numbers
-from deltacompact.layout.ranges import Key, RangeCuts
+from deltacompact.layout.ranges import Key
 from deltacompact.steps.materialize import DECODED_AHEAD, Materialized
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import prefetch, writing
@@ -130,7 +130,7 @@ def _of_part(store: ObjectStore, task: ArrangeTask, part: LeafPart) -> Iterator[
             yield rows
         return
     rows, cells = _joined(blocks)
-    yield from _in_order(rows, _order(task.by, task.keys, rows, cells))
+    yield from _in_order(rows, _order(task.by, task.keys, rows, lambda: cells))
 
 
 def _joined(blocks: Iterable[tuple[pa.Table, Numbers]]) -> tuple[pa.Table, Numbers]:
@@ -140,11 +140,13 @@ def _joined(blocks: Iterable[tuple[pa.Table, Numbers]]) -> tuple[pa.Table, Numbe
     return rows, np.concatenate(cells)
 
 
-def _order(by: Arrangement, keys: Sequence[Key], rows: pa.Table, cells: npt.NDArray[np.integer]) -> Numbers:
-    """Rows by their keys, or by their cells: those of a cell keep their order."""
+def _order(
+    by: Arrangement, keys: Sequence[Key], rows: pa.Table, cells: Callable[[], npt.NDArray[np.integer]]
+) -> Numbers:
+    """Rows by their keys, which need no cells, or by their cells: those of a cell keep their order."""
     if isinstance(by, SortBy):
         return by.order_of(keys, rows)
-    return np.argsort(cells, kind="stable")
+    return np.argsort(cells(), kind="stable")
 
 
 def _unrouted(store: ObjectStore, by: Arrangement, source: Unrouted) -> Generator[pa.Table]:
@@ -152,8 +154,7 @@ def _unrouted(store: ObjectStore, by: Arrangement, source: Unrouted) -> Generato
     known = by.prepared(rows.select(by.names))
     sample = known.take(pa.array(np.arange(0, rows.num_rows, -(-rows.num_rows // SAMPLE_ROWS) or 1)))
     layout = by.layout(sample, np.ones(sample.num_rows), 1, source.cells)
-    keys = layout.keys if isinstance(layout, RangeCuts) else ()
-    yield from _in_order(rows, _order(by, keys, rows, layout.cells_of(known)))
+    yield from _in_order(rows, _order(by, layout.keys, rows, lambda: layout.cells_of(known)))
 
 
 def _in_order(rows: pa.Table, order: Numbers) -> Iterator[pa.Table]:

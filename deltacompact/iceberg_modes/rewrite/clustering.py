@@ -28,7 +28,6 @@ from deltacompact.iceberg_modes.rewrite.planting import Planted, PlantTask, plan
 from deltacompact.iceberg_modes.rewrite.routing import RoutedRun, RouteTask, route
 from deltacompact.iceberg_modes.rewrite.shares import PartitionShare
 from deltacompact.layout.document import Layout
-from deltacompact.layout.ranges import RangeCuts
 from deltacompact.tabular.row_groups import WriteOptions
 
 CELLS_MAX = 48
@@ -124,7 +123,6 @@ class Clusterer:
         self, share: PartitionShare, layout: Layout, parts: Sequence[Sequence[int]], runs: Sequence[RoutedRun]
     ) -> list[ArrangeTask]:
         tasks, first = list[ArrangeTask](), 0
-        keys = layout.keys if isinstance(layout, RangeCuts) else ()
         for leaf, of_leaf in zip(layout.leaves, parts, strict=True):
             found = tuple(
                 LeafPart(cells, tuple(block for run in runs if (block := run.block(first + place)).rows))
@@ -137,7 +135,7 @@ class Clusterer:
                     Routed(found, start, stop),
                     self._numbers_path(share, len(tasks)),
                     self.by,
-                    keys,
+                    layout.keys,
                     stop - start,
                     share.columns,
                     self.options,
