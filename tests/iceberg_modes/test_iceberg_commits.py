@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from conversions import once
 from iceberg_lake import SETTINGS
 from live_writers import losing, racing, writing
 from plan_json import plan_to_json
@@ -32,17 +33,6 @@ def rows(*ids):
 
 def ids(lake):
     return sorted(row["id"] for row in lake.rows(T))
-
-
-def once(act):
-    """Run it at the first commit only."""
-    calls = []
-
-    def run():
-        if not calls:
-            calls.append(act())
-
-    return run
 
 
 def table_of(lake, *appends):

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from budgets import examples
-from conversions import convert
+from conversions import convert, once
 from dead_sessions import Death, Died, dying, journals
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -28,7 +28,7 @@ from deltacompact.iceberg.marks.finding import Sizes
 from deltacompact.iceberg.table.content_files import Content
 from deltacompact.iceberg.table.metadata import MAIN
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
-from deltacompact.iceberg_modes.rewrite import following, writing
+from deltacompact.iceberg_modes.rewrite import following
 
 T = "ns.t"
 ID = pa.schema([("id", pa.int64())])
@@ -80,30 +80,6 @@ def copied_on_write(lake, number):
     copy = [lake._file(table, data, Content.DATA, (), None, ())] if kept else []
     vectors = {entry.file.path for entry in lake.state(T).deletes if entry.file.referenced_data_file == path}
     lake.commit(table, copy, MAIN, "overwrite", {path, *vectors})
-
-
-def once(act):
-    calls = []
-
-    def run():
-        if not calls:
-            calls.append(act())
-
-    return run
-
-
-@pytest.fixture
-def written(monkeypatch):
-    """The outputs that were written, by path."""
-    paths = []
-    step = writing.materialize
-
-    def counted(store, task, path):
-        paths.append(path())
-        return step(store, task, path)
-
-    monkeypatch.setattr(writing, "materialize", counted)
-    return paths
 
 
 def rewrite(lake, meanwhile, **options):

@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from budgets import examples
+from conversions import once
 from hand_made_tables import BY_DAY, SPECS, state
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -128,16 +129,6 @@ def snapshots(lake, table_id=T):
 
 def manage(lake, table_id=T):
     return lake.catalog.load_table(table_id).manage_snapshots()
-
-
-def once(act):
-    calls = []
-
-    def run():
-        if not calls:
-            calls.append(act())
-
-    return run
 
 
 # Random histories

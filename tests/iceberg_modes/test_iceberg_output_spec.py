@@ -11,6 +11,7 @@ import uuid
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from conversions import once
 from plan_json import plan_to_json
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, DayTransform, MonthTransform, TruncateTransform, parse_transform
@@ -266,11 +267,6 @@ def test_nulls_have_a_partition_of_their_own(lake):
     lake.rewrite(T, rewrite_all=True, output_spec_id=1)
     assert partitions(lake, 1) == [(None,)]
     assert sorted(row["id"] for row in lake.rows(T)) == [1, 2]
-
-
-def once(act):
-    calls = []
-    return lambda: calls or calls.append(act())
 
 
 def test_rule_17_a_later_equality_delete_of_the_old_partition_does_not_miss_rows_that_move(lake):

@@ -25,7 +25,6 @@ from deltacompact.iceberg.table import locations
 from deltacompact.iceberg_modes.journal import signs_of_life
 from deltacompact.iceberg_modes.journal.journal import Journal, TakenOverError, file_document, file_of, folder_of
 from deltacompact.iceberg_modes.journal.signs_of_life import Signs
-from deltacompact.iceberg_modes.rewrite import writing
 from deltacompact.iceberg_modes.rewrite.plan_document import plan_document
 
 
@@ -48,29 +47,15 @@ def orphans(lake):
     return [path for path in stored if path.name not in names and not path.name.endswith(".metadata.json")]
 
 
-@pytest.fixture
-def materialized(monkeypatch):
-    """The outputs that were written, by path."""
-    paths = []
-    step = writing.materialize
-
-    def counted(store, task, path):
-        paths.append(path())
-        return step(store, task, path)
-
-    monkeypatch.setattr(writing, "materialize", counted)
-    return paths
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("partial", [False, True])
-def test_a_kill_before_every_change_loses_nothing_and_leaves_nothing(tmp_path, materialized, partial):
+def test_a_kill_before_every_change_loses_nothing_and_leaves_nothing(tmp_path, written, partial):
     places = []
     for at in itertools.count():
         lake = Lake(tmp_path / str(at), f"kill{partial}{at}")
         table_of(lake)
         options = {"partial_progress_enabled": partial}
-        materialized.clear()
+        written.clear()
         death = Death(at)
         try:
             with dying(lake, death):
@@ -80,17 +65,17 @@ def test_a_kill_before_every_change_loses_nothing_and_leaves_nothing(tmp_path, m
         places.append(death.where)
         recorded = [path for path in journals(lake) if path.name.startswith("written-")]
         landed = len(lake.catalog.load_table(T).metadata.snapshots) > 3
-        written_before = len(materialized)
-        materialized.clear()
+        written_before = len(written)
+        written.clear()
         result = lake.rewrite(T, min_input_files=2, delete_file_threshold=1, **options)
         assert ids(lake) == LIVING, death.where
         assert orphans(lake) == [], death.where
         assert lake.state(T).deletes == (), death.where
         if not landed:
-            assert len(materialized) == 2 - len(recorded), death.where
+            assert len(written) == 2 - len(recorded), death.where
             assert result.resumed == len(recorded), death.where
         elif not partial:
-            assert (materialized, result.resumed) == ([], 0), death.where
+            assert (written, result.resumed) == ([], 0), death.where
         assert len(lake.state(T).data) == 2
         again = lake.rewrite(T, min_input_files=2)
         assert again.nothing_to_do and again.notes == []
@@ -102,7 +87,7 @@ def test_a_kill_before_every_change_loses_nothing_and_leaves_nothing(tmp_path, m
 
 
 @pytest.mark.processes
-def test_a_killed_process_is_resumed_at_once(lake, materialized):
+def test_a_killed_process_is_resumed_at_once(lake, written):
     table_of(lake)
     program = f"""
         import os, signal
@@ -138,25 +123,25 @@ def killed_before_commit(lake, **options):
     return session
 
 
-def test_an_append_and_a_newer_equality_delete_since_do_not_matter(lake, materialized):
+def test_an_append_and_a_newer_equality_delete_since_do_not_matter(lake, written):
     table_of(lake)
     killed_before_commit(lake)
     lake.append(T, [{"id": 100, "day": 0}])
     lake.delete_by_key(T, {"id": [5]}, partition=(1,))
-    materialized.clear()
+    written.clear()
     result = lake.rewrite(T)
-    assert (result.resumed, materialized) == (2, [])
+    assert (result.resumed, written) == (2, [])
     rewrite(lake)
     assert ids(lake) == [0, 1, 2, 4, 6, 7, 100]
 
 
-def test_a_group_that_others_touched_since_is_written_again(lake, materialized):
+def test_a_group_that_others_touched_since_is_written_again(lake, written):
     table_of(lake)
     killed_before_commit(lake)
     path = next(entry.file.path for entry in lake.state(T).data if entry.file.partition == (0,))
     lake.delete_by_position(T, {path: [0]})
     before = {row["id"] for row in _rows_of(path)}
-    materialized.clear()
+    written.clear()
     result = rewrite(lake, min_input_files=2)
     assert result.resumed == 1
     assert len(ids(lake)) == len(LIVING) - 1 and set(LIVING) - set(ids(lake)) <= before
@@ -170,24 +155,24 @@ def _rows_of(path):
 
 
 @pytest.mark.parametrize("damage", ["missing", "cut"])
-def test_a_group_whose_output_is_missing_or_cut_short_is_written_again(lake, materialized, damage):
+def test_a_group_whose_output_is_missing_or_cut_short_is_written_again(lake, written, damage):
     table_of(lake)
     killed_before_commit(lake)
-    output = Path(materialized[0].removeprefix("file://"))
+    output = Path(written[0].removeprefix("file://"))
     if damage == "missing":
         output.unlink()
     else:
         output.write_bytes(output.read_bytes()[:-1])
-    materialized.clear()
+    written.clear()
     result = lake.rewrite(T, min_input_files=2, delete_file_threshold=1)
-    assert (result.resumed, len(materialized)) == (1, 1)
+    assert (result.resumed, len(written)) == (1, 1)
     assert result.notes[0].startswith("1 group of session ")
     assert ids(lake) == LIVING
     assert orphans(lake) == []
 
 
 @pytest.mark.parametrize("change", ["damaged", "planner"])
-def test_a_journal_that_cannot_be_trusted_is_told_and_left(lake, materialized, change, monkeypatch):
+def test_a_journal_that_cannot_be_trusted_is_told_and_left(lake, written, change, monkeypatch):
     table_of(lake)
     session = killed_before_commit(lake)
     if change == "planner":
@@ -198,9 +183,9 @@ def test_a_journal_that_cannot_be_trusted_is_told_and_left(lake, materialized, c
         record.write_text(record.read_text().replace('"dead_by_key": ', '"dead_by_key": 1'))
         words = r"written-0\.json is damaged: its SHA-256 differs"
     before = journals(lake)
-    materialized.clear()
+    written.clear()
     result = rewrite(lake)
-    assert (result.resumed, len(materialized)) == (0, 2)
+    assert (result.resumed, len(written)) == (0, 2)
     (note,) = result.notes
     assert re.search(words, note)
     assert session in note and "maintain removes it" in note
@@ -209,22 +194,22 @@ def test_a_journal_that_cannot_be_trusted_is_told_and_left(lake, materialized, c
 
 
 @pytest.mark.parametrize("carried_out", [True, False])
-def test_rule_20_an_unknown_commit_is_resolved_by_the_next_run(lake, materialized, carried_out):
+def test_rule_20_an_unknown_commit_is_resolved_by_the_next_run(lake, written, carried_out):
     table_of(lake)
     named, lake.catalog = lake.catalog, losing(lake, carried_out, answers_again=False)
     with pytest.raises(OutcomeUnknownError, match="did not say whether snapshot"):
         rewrite(lake)
     lake.catalog = named
-    materialized.clear()
+    written.clear()
     result = lake.rewrite(T, min_input_files=2)
-    assert materialized == []
+    assert written == []
     assert (result.resumed, result.groups) == ((0, 0) if carried_out else (2, 2))
     assert any(note.endswith("had been committed") for note in result.notes) == carried_out
     assert ids(lake) == LIVING
     assert orphans(lake) == []
 
 
-def test_ctrl_c_leaves_what_was_written_and_says_so(lake, materialized):
+def test_ctrl_c_leaves_what_was_written_and_says_so(lake, written):
     table_of(lake)
 
     def interrupt():
@@ -232,7 +217,7 @@ def test_ctrl_c_leaves_what_was_written_and_says_so(lake, materialized):
 
     with pytest.raises(Interrupted, match=r"2 of 2 groups written and not committed; compact again: it commits them"):
         rewrite(lake, before_commit=interrupt)
-    materialized.clear()
+    written.clear()
     assert rewrite(lake, min_input_files=2).resumed == 2
     assert ids(lake) == LIVING
     assert orphans(lake) == []
@@ -342,7 +327,7 @@ def test_a_commit_that_is_under_way_fails_when_another_process_has_taken_over(la
     assert [path for path in orphans(lake) if path.suffix == ".parquet"] == []
 
 
-def test_outputs_of_a_commit_that_may_be_under_way_are_not_deleted(lake, materialized):
+def test_outputs_of_a_commit_that_may_be_under_way_are_not_deleted(lake, written):
     """The other run cannot commit a group that was touched. The first one's commit is not answered yet."""
     table_of(lake)
     path = next(entry.file.path for entry in lake.state(T).data if entry.file.partition == (0,))
@@ -353,7 +338,7 @@ def test_outputs_of_a_commit_that_may_be_under_way_are_not_deleted(lake, materia
 
     result = rewrite(overtaken(lake, touch_and_take_over))
     assert (result.groups, result.redone) == (0, 2)
-    assert all(Path(output.removeprefix("file://")).exists() for output in materialized[:2])
+    assert all(Path(output.removeprefix("file://")).exists() for output in written[:2])
     assert len(ids(lake)) == len(LIVING) - 1
 
 
@@ -381,7 +366,7 @@ def test_who_has_lost_a_journal_cannot_close_it(lake):
 # Plans and partial progress
 
 
-def test_a_plan_is_carried_out_again_after_a_kill_between_two_commits(lake, materialized):
+def test_a_plan_is_carried_out_again_after_a_kill_between_two_commits(lake, written):
     table_of(lake)
     options = {"rewrite_all": True, "partial_progress_enabled": True}
     document = plan_to_json(lake.prepared(T, **options).plan())
@@ -394,14 +379,14 @@ def test_a_plan_is_carried_out_again_after_a_kill_between_two_commits(lake, mate
                 death.change("here")
 
         lake.prepared(T, before_commit=die_at_the_second, **options).run(document)
-    materialized.clear()
+    written.clear()
     result = lake.prepared(T).run(document)
-    assert (materialized, result.resumed, result.nothing_to_do) == ([], 1, None)
+    assert (written, result.resumed, result.nothing_to_do) == ([], 1, None)
     assert ids(lake) == LIVING
     assert orphans(lake) == []
 
 
-def test_commits_that_fail_leave_their_groups_for_the_next_run(lake, materialized):
+def test_commits_that_fail_leave_their_groups_for_the_next_run(lake, written):
     table_of(lake)
     named, lake.catalog = lake.catalog, busy(lake, T, 1)
     result = rewrite(lake, partial_progress_enabled=True)
@@ -411,13 +396,13 @@ def test_commits_that_fail_leave_their_groups_for_the_next_run(lake, materialize
     with pytest.raises(ConflictError, match="other commits came first"):
         rewrite(lake, partial_progress_enabled=True, partial_progress_max_failed_commits=0)
     lake.catalog = named
-    materialized.clear()
+    written.clear()
     assert rewrite(lake, min_input_files=2).resumed == 1
     assert ids(lake) == LIVING
     assert orphans(lake) == []
 
 
-def test_a_store_that_fails_leaves_what_was_written(lake, materialized, monkeypatch):
+def test_a_store_that_fails_leaves_what_was_written(lake, written, monkeypatch):
     table_of(lake)
 
     def fail():
@@ -425,13 +410,13 @@ def test_a_store_that_fails_leaves_what_was_written(lake, materialized, monkeypa
 
     with pytest.raises(StoreError, match="the network is gone"):
         rewrite(lake, before_commit=fail)
-    materialized.clear()
+    written.clear()
     assert rewrite(lake, min_input_files=2).resumed == 2
     assert ids(lake) == LIVING
     assert orphans(lake) == []
 
 
-def test_other_tables_and_branches_do_not_take_a_journal(lake, materialized):
+def test_other_tables_and_branches_do_not_take_a_journal(lake, written):
     table_of(lake)
     state = lake.state(T)
     lake.catalog.load_table(T).manage_snapshots().create_branch(state.snapshot_id, "audit").commit()

@@ -14,6 +14,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import NullOrder, SortDirection, SortField, SortOrder
 from pyiceberg.transforms import BucketTransform, DayTransform, IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType, TimestampType
+from row_orders import compared
 from value_columns import comparable
 
 from deltacompact.base.errors import InputError
@@ -56,16 +57,6 @@ def files(lake):
     return [(entry.file, pq.read_table(entry.file.path.removeprefix("file://"))) for entry in lake.state(T).data]
 
 
-def before(items, one, other):
-    for item, mine, theirs in zip(items, one, other, strict=True):
-        if mine == theirs:
-            continue
-        if mine is None or theirs is None:
-            return -1 if (mine is None) == item.nulls_first else 1
-        return -1 if (mine < theirs) != item.descending else 1
-    return 0
-
-
 @pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("order", ["name DESC NULLS LAST, id", "id", "name NULLS LAST, at DESC"])
 def test_all_files_together_are_sorted(lake, order, sizes):
@@ -76,7 +67,7 @@ def test_all_files_together_are_sorted(lake, order, sizes):
     whole = pa.concat_tables([table for _, table in found]).select(rows.column_names)
     items = sort_items("order", order)
     keys = list(zip(*(comparable(whole[item.name]) for item in items), strict=True))
-    assert all(before(items, one, other) <= 0 for one, other in itertools.pairwise(keys))
+    assert all(compared(items, one, other) <= 0 for one, other in itertools.pairwise(keys))
     assert sorted(whole["id"].to_pylist()) == list(range(3_000))
     assert {file.sort_order_id for file, _ in found} == {None}
     sizes_of = [file.rows for file, _ in found]

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from row_orders import compared
 from value_columns import TYPES, array_of, comparable
 
 from deltacompact.base.errors import InputError
@@ -32,17 +33,6 @@ def sorted_rows(draw):
         arrays[f"c{number}"] = array_of(type_, values)
         items.append(OrderedColumn(f"c{number}", draw(st.booleans()), draw(st.booleans())))
     return pa.table(arrays), items
-
-
-def compared(items, one, other):
-    """Below, at or above 0, as one row comes before, with or after another."""
-    for item, mine, theirs in zip(items, one, other, strict=True):
-        if mine == theirs:
-            continue
-        if mine is None or theirs is None:
-            return -1 if (mine is None) == item.nulls_first else 1
-        return -1 if (mine < theirs) != item.descending else 1
-    return 0
 
 
 @given(sorted_rows(), st.integers(1, 6), st.integers(1, 3), st.data())
