@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 
 from deltacompact.base.model import Partition
 from deltacompact.base.wording import one_line
@@ -120,10 +120,16 @@ class GroupWritten(Event):
 
 @dataclass(frozen=True, slots=True)
 class GroupsCommitted(Event):
-    """A snapshot with so many groups is in the table."""
+    """A snapshot with so many groups is in the table, after so many attempts.
+
+    `summary` is the snapshot's: the operation, and counts of files, rows and bytes.
+    """
 
     snapshot_id: int
     groups: int
+    sequence_number: int = 0
+    summary: Mapping[str, str] = field(default_factory=dict, hash=False)
+    attempts: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ from deltacompact.base.wording import counted, text_of
 from deltacompact.iceberg.commit.committer import Committed, Committer
 from deltacompact.iceberg.commit.proposal import Proposal, Propose
 from deltacompact.iceberg.table import locations
+from deltacompact.iceberg.table.metadata import Snapshot
 from deltacompact.iceberg.table.table_state import StateReader, TableState
 from deltacompact.iceberg_modes.journal.journal import (
     Journal,
@@ -187,9 +188,20 @@ class Session(Generic[Plan, Group, Written, Outcome, Result]):
         self.committed |= done.outcome.paths | tries.files
         self.groups_committed += len(groups)
         if done.snapshot is not None:
-            count = done.outcome.group_count
-            self.work.call.emit(GroupsCommitted(self.work.plan.table_id, EVERYWHERE, done.snapshot.snapshot_id, count))
+            self._tell_committed(done.snapshot, done.outcome.group_count, done.attempts)
         return done
+
+    def _tell_committed(self, snapshot: Snapshot, groups: int, attempts: int) -> None:
+        committed = GroupsCommitted(
+            self.work.plan.table_id,
+            EVERYWHERE,
+            snapshot.snapshot_id,
+            groups,
+            snapshot.sequence_number,
+            snapshot.summary,
+            attempts,
+        )
+        self.work.call.emit(committed)
 
     def _tell_written(self, number: int) -> None:
         self.groups_written += 1

@@ -1,7 +1,7 @@
 """Compactions as OpenLineage events, for whoever draws where data come from: Marquez, DataHub, OpenMetadata.
 
     SessionStarted, ModeStarted       START       one run for each partition, or for each call of a mode
-    GroupsCommitted                   RUNNING     the snapshot so far
+    GroupsCommitted                   RUNNING     the snapshot so far, and Iceberg's report of its commit
     SessionFinished, ModeFinished     COMPLETE    the table with its new version, and its live rows
                                       FAIL        the error's class and the files and columns that it names, no values
 
@@ -14,8 +14,9 @@ The environment says where events go, as for every integration of OpenLineage: O
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -32,10 +33,12 @@ from deltacompact.base.events import (
 from deltacompact.base.missing import importing
 from deltacompact.base.model import Partition
 from deltacompact.base.wording import one_line
+from deltacompact.sinks import iceberg_commit_report
 from deltacompact.storage.opening import uri_parts
 
 if TYPE_CHECKING:
     from openlineage.client.event_v2 import RunEvent
+    from openlineage.client.facet_v2 import OutputDatasetFacet
 
 JOBS = "deltacompact"
 """The namespace of jobs, unless OPENLINEAGE_NAMESPACE says another one."""
@@ -78,7 +81,8 @@ class Lineage:
                 self._say("START", event)
             case GroupsCommitted():
                 self._snapshots[event.table_id] = event.snapshot_id
-                self._say("RUNNING", event, version=str(event.snapshot_id))
+                report = {iceberg_commit_report.NAME: _commit_report(event)}
+                self._say("RUNNING", event, version=str(event.snapshot_id), reports=report)
             case ModeFinished():
                 snapshot = self._snapshots.pop(event.table_id, None)
                 self._end(event, event.error and "the mode failed", str(snapshot) if snapshot else None, None)
@@ -92,7 +96,13 @@ class Lineage:
             del self._runs[event.table_id, event.partition]
 
     def _say(
-        self, state: str, event: Event, error: str | None = None, version: str | None = None, rows: int | None = None
+        self,
+        state: str,
+        event: Event,
+        error: str | None = None,
+        version: str | None = None,
+        rows: int | None = None,
+        reports: Mapping[str, OutputDatasetFacet] = MappingProxyType({}),
     ) -> None:
         from deltacompact import __version__  # loads the kernels
 
@@ -104,7 +114,7 @@ class Lineage:
         run_id = self._runs.setdefault(key, str(generate_new_uuid()))
         failure: dict[str, Any] = {}
         versions: dict[str, Any] = {}
-        counts: dict[str, Any] = {}
+        counts: dict[str, Any] = dict(reports)
         if error:
             failure["errorMessage"] = facets.error_message_run.ErrorMessageRunFacet(error, "Python")
         if version:
@@ -139,6 +149,28 @@ def dataset_name(catalog_uri: str, table_id: str) -> tuple[str, str]:
         return catalog_uri.rstrip("/"), table_id
     path = f"{unquote(parts.path).rstrip('/')}/{table_id}"
     return ("file", path) if parts.scheme in ("", "file") else (f"{parts.scheme}://{parts.netloc}", path.lstrip("/"))
+
+
+def _commit_report(event: GroupsCommitted) -> OutputDatasetFacet:
+    """The facet of a commit. openlineage-python has the class of it only inside its Spark listener."""
+    with importing("openlineage"):
+        import attr
+        from openlineage.client.facet_v2 import OutputDatasetFacet
+
+    @attr.define
+    class IcebergCommitReportOutputDatasetFacet(OutputDatasetFacet):
+        snapshotId: int = 0
+        sequenceNumber: int = 0
+        operation: str = ""
+        commitMetrics: dict[str, int] = attr.field(factory=dict)
+
+        @staticmethod
+        def _get_schema() -> str:
+            return iceberg_commit_report.SCHEMA_URL
+
+    metrics = iceberg_commit_report.commit_metrics(event.summary, event.attempts)
+    operation = event.summary.get("operation", "")
+    return IcebergCommitReportOutputDatasetFacet(event.snapshot_id, event.sequence_number, operation, metrics)
 
 
 def _client() -> Callable[[RunEvent], Any]:

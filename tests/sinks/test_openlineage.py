@@ -98,6 +98,13 @@ def test_a_mode_of_an_iceberg_table_is_told_with_its_snapshot(lake, said):
     (output,) = said()[-1]["outputs"]
     assert (output["namespace"], output["name"]) == (f"iceberg://{lake.catalog.name}", "ns.t")
     assert output["facets"]["version"]["datasetVersion"] == str(result.snapshots[-1])
+    (output,) = said()[1]["outputs"]
+    report, snapshot = output["outputFacets"]["icebergCommitReport"], lake.state("ns.t").snapshot
+    assert (report["snapshotId"], report["operation"]) == (snapshot.snapshot_id, "replace")
+    assert report["sequenceNumber"] == snapshot.sequence_number
+    metrics = report["commitMetrics"]
+    assert (metrics["addedDataFiles"], metrics["removedDataFiles"], metrics["attempts"]) == (1, 3, 1)
+    assert (metrics["totalRecords"], metrics["totalDeleteFiles"]) == (6, 0)
 
 
 @pytest.mark.parametrize(

@@ -31,8 +31,19 @@ def _facets(**known: dict[str, Any]) -> dict[str, Any]:
 
 _DATASET = _object({"namespace": _NAME, "name": _NAME}, {"facets": _facets(version=_object({"datasetVersion": _TEXT}))})
 _COUNTS = _object({}, {name: {"type": "integer"} for name in ("rowCount", "size", "fileCount")})
+_OF_FILES = ("DataFiles", "DeleteFiles", "EqualityDeleteFiles", "PositionalDeleteFiles", "DVs")
+_OF_ROWS = ("Records", "FilesSizeInBytes", "PositionalDeletes", "EqualityDeletes")
+_METRICS = ["totalDuration", "attempts"]
+_METRICS += [f"{verb}{what}" for verb in ("added", "removed") for what in _OF_FILES + _OF_ROWS]
+_METRICS += [f"total{what}" for what in ("DataFiles", "DeleteFiles", *_OF_ROWS)]
+_NUMBER = {"type": "number"}
+_COMMIT_METRICS = _object({}, dict.fromkeys(_METRICS, _NUMBER)) | {"additionalProperties": False}
+_COMMIT = _object(
+    {"snapshotId": _NUMBER, "sequenceNumber": _NUMBER, "operation": _TEXT, "commitMetrics": _COMMIT_METRICS}
+)
 _JOB_TYPE = _object({"processingType": _TEXT, "integration": _TEXT}, {"jobType": _TEXT})
 _ERROR = _object({"message": _TEXT, "programmingLanguage": _TEXT}, {"stackTrace": _TEXT})
+_OUTPUT = _object({}, {"outputFacets": _facets(outputStatistics=_COUNTS, icebergCommitReport=_COMMIT)})
 RUN_EVENT = _object(
     {
         "eventTime": _TIME,
@@ -46,7 +57,7 @@ RUN_EVENT = _object(
         "inputs": {"type": "array", "items": _DATASET},
         "outputs": {
             "type": "array",
-            "items": {"allOf": [_DATASET, _object({}, {"outputFacets": _facets(outputStatistics=_COUNTS)})]},
+            "items": {"allOf": [_DATASET, _OUTPUT]},
         },
     },
 )
