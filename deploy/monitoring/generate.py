@@ -72,6 +72,15 @@ ALERTS = (
         "Look at the dispatchers' logs: the queue, the state's store or credentials do not answer",
     ),
     Alert(
+        "DeltacompactNoSuccess",
+        "time() - max(deltacompact_last_success_timestamp_seconds) > 86400 "
+        "and max(increase(deltacompact_job_run_ends_total[1d])) > 0",
+        "15m",
+        "critical",
+        "Job runs have failed for a day, and none ended well",
+        "deltacompact-sessions status names the errors; mend the cause, then job-runs retry",
+    ),
+    Alert(
         "DeltacompactDeadLetters",
         "max(deltacompact_dead_letters) > 0",
         "0m",
@@ -219,6 +228,7 @@ PANELS = (
         ((f"topk(10, {_OF_TABLES}_delete_files) / ({_OF_TABLES}_data_files) > 0))", "{{table}} {{branch}}"),),
     ),
     Panel("Snapshots", ((f"topk(10, {_OF_TABLES}_snapshots))", "{{table}}"),)),
+    Panel("Orphans", ((f"topk(10, {_OF_TABLES}_orphan_bytes))", "{{table}}"),), "bytes"),
     Panel(
         "Since the last compaction",
         ((f"topk(10, time() - {_OF_TABLES}_last_compaction_timestamp_seconds))", "{{table}} {{branch}}"),),

@@ -3,9 +3,10 @@
     deltacompact_job_runs{state="running"} 3
     deltacompact_session_rows_total{kind="live"} 9.1e+08
     deltacompact_sla_slack_seconds{job_run="run-1"} 188
+    deltacompact_last_success_timestamp_seconds 1.7953e+09
 
 An overview holds the job runs that ended last. Counters never fall for it: what a job run had added stays added when
-it leaves the overview.
+it leaves the overview, and the last success stays known.
 
 Labels are states, stages and kinds, of which there are few; of job runs, only those that are open have a label of
 their own, and of those the 50 whose SLA is nearest.
@@ -38,6 +39,7 @@ class RecordsCollector(Collector):
         self._read = read
         self._seen: dict[str, JobRunSeen] = {}
         self._gone: Counter[tuple[str, tuple[str, ...]]] = Counter()
+        self._succeeded_s: float | None = None
         self._lock = threading.Lock()
 
     def collect(self) -> Iterator[Metric]:
@@ -49,6 +51,9 @@ class RecordsCollector(Collector):
             for metric in metrics_of(gone) if gone.job_runs else ():
                 self._gone.update({_named(sample): sample.value for sample in _counted(metric)})
             added = dict(self._gone)
+            self._succeeded_s = max(filter(None, (self._succeeded_s, _succeeded_s(overview))), default=None)
+            succeeded = {} if self._succeeded_s is None else {(): self._succeeded_s}
+        yield gauge("last_success_timestamp_seconds", "When a job run ended well last", [], succeeded)
         for metric in metrics_of(overview):
             counted = {_named(sample): sample for sample in _counted(metric)}
             if counted:
@@ -74,6 +79,12 @@ def metrics_of(overview: Overview) -> Iterator[Metric]:
     )
     yield from _of_work(sessions)
     yield from _of_slas(overview)
+
+
+def _succeeded_s(overview: Overview) -> float | None:
+    """When a job run ended well last, of those in the overview: it holds those that ended last, well or not."""
+    ends = [seen.run.finished_s for seen in overview.job_runs if seen.run.state is JobRunState.SUCCEEDED]
+    return max(filter(None, ends), default=None)
 
 
 def _of_the_queue(overview: Overview) -> Iterator[Metric]:

@@ -31,6 +31,7 @@ class TableSizes:
 
     backlog_rows, backlog_bytes    of deltas; of an Iceberg branch, bytes that came since its last compaction
     dead_rows                      that lie in files and are deleted; of Iceberg, those that delete files name
+    orphan_bytes                   that vacuum, or the removal of orphans, would delete; None where nobody counts them
     """
 
     oldest_delta_s: float | None = None
@@ -43,6 +44,7 @@ class TableSizes:
     delete_files: int | None = None
     snapshots: int | None = None
     compacted_s: float | None = None
+    orphan_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,5 +114,6 @@ _GAUGES: tuple[tuple[str, str, Callable[[TableSizes, float], float | None]], ...
     ("data_files", "Data files", lambda sizes, _: sizes.data_files),
     ("delete_files", "Delete files of an Iceberg table", lambda sizes, _: sizes.delete_files),
     ("snapshots", "Snapshots of an Iceberg table", lambda sizes, _: sizes.snapshots),
+    ("orphan_bytes", "Bytes that vacuum, or the removal of orphans, would delete", lambda sizes, _: sizes.orphan_bytes),
     ("last_compaction_timestamp_seconds", "When it was compacted last", lambda sizes, _: sizes.compacted_s),
 )

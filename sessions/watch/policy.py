@@ -241,6 +241,11 @@ class Policies(BaseModel):
 
     version: Literal[1]
     every: Annotated[float, Field(ge=1)] = Field(default=30.0, description="Seconds between two looks at the tables.")
+    count_orphans_every: Annotated[float, Field(ge=60)] | None = Field(
+        default=None,
+        description="Seconds between two counts of what vacuum, or maintain --remove-orphans, would delete of a table, "
+        "for its gauge. A count lists the whole table; one a look. Default: no counts.",
+    )
     policies: Annotated[list[Policy], Field(min_length=1, max_length=1000)]
 
     @model_validator(mode="after")

@@ -6,6 +6,8 @@ for each table of the policies
     decisions      policy by policy, the first that wants to submit a partition does
     submissions    a slot in the table's log, then a document in the queue
     kept           watch/decisions/….json: every decision with its reason, to do nothing as well
+of one table, where the policies ask for it
+    orphans        bytes that upkeep would delete
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from deltacompact import DeltaStreamCatalog
@@ -35,6 +37,7 @@ from sessions.queues.queue import Queue
 from sessions.records.decisions import keep_decisions
 from sessions.records.state_store import StateStore
 from sessions.watch.evaluate import Decision, TriggerAction, TriggerHistory, evaluate
+from sessions.watch.orphans import OrphanCounts, orphan_bytes
 from sessions.watch.policy import Policies, Policy
 from sessions.watch.statistics import Statistics, branch_statistics, statistics_of
 from sessions.watch.submissions import Submission, Submissions, SubmittedPartition, batches
@@ -94,6 +97,12 @@ class Watcher:
             if key not in self._tables:
                 self._tables[key] = _Table(*key, self)
             self._tables[key].policies.append(policy)
+        # Branches of a table share its orphans: the first that is named counts them.
+        counting: dict[tuple[str, str], tuple[str, str, str | None]] = {}
+        for key in self._tables:
+            counting.setdefault(key[:2], key)
+        counts = {key: self._tables[key].count_orphans for key in counting.values()}
+        self._orphans = OrphanCounts(counts, policies.count_orphans_every)
 
     def run(self, stopping: threading.Event) -> None:
         """Look until told to stop."""
@@ -107,10 +116,11 @@ class Watcher:
         self.failed = {}
         sizes: dict[tuple[str, str, str], TableSizes] = {}
         unreadable = 0
-        for (catalog_uri, name, branch), table in self._tables.items():
+        for key, table in self._tables.items():
+            catalog_uri, name, branch = key
             try:
                 decided += table.look()
-                sizes[catalog_uri, name, branch or ""] = table.sizes
+                sizes[catalog_uri, name, branch or ""] = replace(table.sizes, orphan_bytes=self._orphans.bytes.get(key))
             except Exception as error:  # a fault of ours, too, is that of one table
                 foreseen = error if isinstance(error, DeltaCompactError) else None
                 self.failed[table.name] = foreseen or DeltaCompactError(one_line(error))
@@ -118,6 +128,7 @@ class Watcher:
                 _LOG.warning("table %s of %s: %s", *said, exc_info=foreseen is None)
                 unreadable += 1
         self.seen = TablesSeen(self._clock(), sizes, unreadable)
+        self._orphans.look(self._clock())
         return decided
 
 
@@ -185,6 +196,9 @@ class _Table:
         branch = self.branch or MAIN
         watched = catalog.watched(self.name, branch)
         return lambda: [branch_statistics(branch, watched.look())]
+
+    def count_orphans(self) -> int:
+        return orphan_bytes(self._watcher._open_catalog(self.catalog_uri), self.name)
 
     # History
 

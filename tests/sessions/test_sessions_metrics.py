@@ -23,7 +23,7 @@ from sessions.queues.opening import open_queue
 from sessions.records.state_store import StateStore
 from sessions.runner.reporting import SessionReport
 
-EVERYTHING = TableSizes(NOW_S - 60, 3, 30, 300, 100, 5, 4, 2, 7, NOW_S - 600)
+EVERYTHING = TableSizes(NOW_S - 60, 3, 30, 300, 100, 5, 4, 2, 7, NOW_S - 600, 4096)
 TABLES = TablesSeen(NOW_S, {("/lake", "orders", ""): EVERYTHING})
 
 
@@ -80,6 +80,23 @@ def test_metrics_say_what_the_records_say_whoever_reads_them(tmp_path):
     again = values(StateStore(store), queue)  # another process
     same = {key: value for key, value in found.items() if not key[0].endswith(("age_seconds", "silence_seconds"))}
     assert same == {key: again[key] for key in same}
+
+
+def test_the_last_success_is_known_although_its_record_went():
+    state = written(MemoryStore())
+    overviews = [OverviewReader(state, None, lambda: NOW_S).read()]
+    collector = RecordsCollector(lambda: overviews[-1])
+
+    def told():
+        metrics = {metric.name: metric.samples for metric in collector.collect()}
+        return [sample.value for sample in metrics["deltacompact_last_success_timestamp_seconds"]]
+
+    assert told() == [], "none has ended"
+    end(state, "run-0")
+    overviews.append(OverviewReader(state, None, lambda: NOW_S).read())
+    assert told() == [NOW_S + 400]
+    overviews.append(overviews[0])
+    assert told() == [NOW_S + 400]
 
 
 def samples(text: bytes) -> list[tuple]:

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import json
+import os
 import time
+import uuid
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 from zoneinfo import ZoneInfo
 
 import jsonschema
 import pyarrow as pa
 import pytest
+from iceberg_fixtures import lake  # noqa: F401  (fixture)
 from sessions_records import job_run
 from stores import InterceptedStore
 
 import deltacompact
 from deltacompact import DeltaStreamCatalog
 from deltacompact.base.errors import InputError, StoreError
+from deltacompact.catalog.iceberg import IcebergCatalog
 from deltacompact.storage.memory import MemoryStore
 from sessions.base.model import JobRunState
 from sessions.dispatch.expiry import expire
@@ -28,6 +33,7 @@ from sessions.records.decisions import kept_decisions
 from sessions.records.state_store import StateStore
 from sessions.watch import submissions
 from sessions.watch.evaluate import TriggerAction, TriggerHistory, TriggerReason, evaluate, sealed_s, window_begin_s
+from sessions.watch.orphans import OrphanCounts
 from sessions.watch.policy import (
     SCHEMA_PATH,
     Policies,
@@ -528,6 +534,63 @@ def test_what_a_look_found_of_tables_is_there_without_another_request(place):
     watcher = place.watcher()
     watcher.look()
     assert watcher.seen.tables == {} and watcher.seen.unreadable == 1
+
+
+def test_orphans_are_counted_one_table_a_look_and_again_after_their_time(place, lake):
+    """Streams by vacuum's ages, Iceberg tables by those of maintain; nothing is deleted."""
+    place.append(times=2)
+    (delta,) = place.catalog.append("orders", pa.table({"id": [1]}), {"day": "1"}).files
+    stray = (Path(place.lake) / delta.path).with_name(f"{uuid.uuid4().hex}.parquet")
+    lake.create("ns.t", pa.schema({"id": pa.int64()}))
+    lake.append("ns.t", pa.table({"id": [1]}))
+    left = Path(unquote(urlsplit(lake.state("ns.t").metadata.data_folder).path)) / "left.parquet"
+    for file, size in ((stray, 1000), (left, 70)):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(b"x" * size)
+        os.utime(file, (1, 1))
+    known = place.policies().policies[0].model_dump(exclude_unset=True)
+    iceberg = {"catalog": f"iceberg://{lake.catalog.name}", "source_table_id": "ns.t", "when": [{"delete_files": 9}]}
+    both = [{**iceberg, "name": name, "document": {"branch": name}} for name in ("main", "audit")]
+    lake.append("ns.t", pa.table({"id": [2]}), branch="audit")
+    given = {"version": 1, "count_orphans_every": 3600, "policies": [known, *both]}
+    catalogs = {place.lake: place.catalog}
+    opened = lambda uri: catalogs.get(uri) or IcebergCatalog(lake.catalog)  # noqa: E731
+    watcher = Watcher(
+        Policies.model_validate(given), place.state, place.queue, clock=lambda: place.now_s, open_catalog=opened
+    )
+
+    def looked():
+        watcher.look()
+        assert not watcher.failed
+        return [sizes.orphan_bytes for sizes in watcher.seen.tables.values()]
+
+    assert looked() == [None, None, None]
+    assert looked() == [1000, None, None]
+    assert looked() == looked() == [1000, 70, None], "the second branch shares what the first has"
+    stray.unlink()
+    assert looked() == [1000, 70, None]
+    place.now_s += 3600
+    looked()
+    assert looked() == [0, 70, None] and left.exists()
+
+
+def test_a_table_whose_orphans_cannot_be_counted_has_none(place, caplog):
+    place.append()
+    watcher = Watcher(place.policies(), place.state, place.queue)
+    counted = [3, OSError("the listing failed"), 5]
+
+    def count():
+        found = counted.pop(0)
+        if isinstance(found, OSError):
+            raise found
+        return found
+
+    orphans = OrphanCounts({"orders": count}, 60.0)
+    for now_s, expected in ((0, 3), (59, 3), (60, None), (61, None), (120, 5)):
+        orphans.look(now_s)
+        assert orphans.bytes.get("orders") == expected
+    assert "orphans of orders are not counted: OSError: the listing failed" in caplog.text
+    assert watcher.look(), "policies are looked after all the same"
 
 
 def test_statistics_come_from_the_log_with_few_requests(place):
