@@ -15,6 +15,7 @@ import click
 import kubernetes_validate
 import pytest
 import yaml
+from kube_api import Kind, kube_api
 from pyiceberg.utils.config import Config
 
 import deltacompact
@@ -77,6 +78,17 @@ def pods(manifests):
             yield manifest["metadata"]["name"], template["spec"]
 
 
+def known_fields(manifest):
+    """What the schemas of Kubernetes have against a manifest; those of Prometheus's operator are not among them."""
+    if manifest["apiVersion"].startswith("monitoring.coreos.com/"):
+        return []
+    try:
+        kubernetes_validate.validate(manifest, "1.34", strict=True)
+    except kubernetes_validate.ValidationError as refused:
+        return [refused.message]
+    return []
+
+
 def of_kind(manifests, kind):
     return [manifest for manifest in manifests if manifest["kind"] == kind]
 
@@ -92,6 +104,43 @@ def test_a_field_that_the_api_does_not_know_is_found():
     (disruption,) = of_kind(rendered("base"), "PodDisruptionBudget")
     with pytest.raises(kubernetes_validate.ValidationError):
         kubernetes_validate.validate(disruption | {"spec": {"maxUnavailabel": 1}}, "1.34", strict=True)
+
+
+_GROUPS = {
+    "": ("Service", "ServiceAccount", "ConfigMap"),
+    "apps": ("Deployment",),
+    "batch": ("CronJob",),
+    "policy": ("PodDisruptionBudget",),
+    "rbac.authorization.k8s.io": ("Role", "RoleBinding"),
+    "monitoring.coreos.com": ("PrometheusRule", "ServiceMonitor"),
+}
+KINDS = [
+    Kind(group, "v1", kind, f"{kind.lower()}s", known_fields) for group, kinds in _GROUPS.items() for kind in kinds
+]
+
+
+@pytest.mark.parametrize("name", ["base", "monitored"])
+def test_kubectl_applies_everything_and_a_second_time_nothing_changes(name, tmp_path):
+    manifests = tmp_path / "manifests.yaml"
+    manifests.write_text(yaml.safe_dump_all(rendered(name)))
+    with kube_api(KINDS) as api:
+        server = ["--server", api.url, "--cache-dir", str(tmp_path), "--kubeconfig", "/dev/null"]
+
+        def applied(file):
+            return subprocess.run(["kubectl", *server, "apply", "-f", str(file)], capture_output=True, text=True)
+
+        done = applied(manifests)
+        assert done.returncode == 0, done.stderr
+        stored = {(kind.kind, one) for kind in KINDS for one in api.stored[kind.plural]}
+        assert stored == {(one["kind"], one["metadata"]["name"]) for one in rendered(name)}
+        calls = list(api.calls)
+        again = applied(manifests)
+        assert again.returncode == 0 and api.calls == calls, again.stdout + again.stderr
+        misspelt = yaml.safe_load(yaml.safe_dump(of_kind(rendered(name), "PodDisruptionBudget")[0]))
+        misspelt["metadata"]["name"], misspelt["spec"] = "other", {"maxUnavailabel": 1}
+        manifests.write_text(yaml.safe_dump(misspelt))
+        refused = applied(manifests)
+        assert refused.returncode == 1 and "maxUnavailabel" in refused.stderr
 
 
 def test_every_command_is_one_of_ours(tmp_path, monkeypatch):
