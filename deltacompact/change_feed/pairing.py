@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from deltacompact.change_feed.cancelling import ranked
 from deltacompact.change_feed.candidates import Candidates
@@ -73,8 +74,15 @@ def _divided(
 
 
 def _key_digests(table: pa.Table, key: Sequence[str]) -> npt.NDArray[np.uint64]:
-    digests = np.ascontiguousarray(row_digests(table.select(list(key)), "the change feed")[:, :16])
+    values = table.select(list(key))
+    keys = pa.Table.from_arrays([_one_zero(column) for column in values.columns], names=values.column_names)
+    digests = np.ascontiguousarray(row_digests(keys, "the change feed")[:, :16])
     return digests.view(">u8").astype(np.uint64)
+
+
+def _one_zero(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """-0.0 as 0.0: they are one key, while rows that hold them differ."""
+    return pc.add(column.cast(pa.float64()), 0.0) if pa.types.is_floating(column.type) else column
 
 
 def _paired(tables: Sequence[pa.Table], key: Sequence[str]) -> Iterator[tuple[pa.Table, Kinds]]:

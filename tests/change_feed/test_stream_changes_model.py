@@ -186,3 +186,16 @@ def test_a_column_of_that_name_is_refused(column):
     with pytest.raises(InputError, match=f"table 't' has a column '{column}': leave it out with --columns"):
         table.changes()
     assert table.changes(columns=["id"]).read_all().num_rows == 1
+
+
+@pytest.mark.parametrize("float_type", [pa.float16(), pa.float32(), pa.float64()])
+@pytest.mark.parametrize(("old", "new"), [(0.0, -0.0), (-0.0, 0.0)])
+def test_minus_zero_and_zero_are_one_key(float_type, old, new):
+    """As a delete and an insert, in the order of digests, a consumer could lose the row."""
+    now = iter(range(100, 200))
+    table = DeltaStreamCatalog(MemoryStore(), clock=lambda: float(next(now))).create_table("t", primary_keys=["id"])
+    table.append(pa.table({"id": pa.array([old], float_type), "v": ["a"]}))
+    table.compact(settings=SETTINGS)
+    table.append(pa.table({"id": pa.array([new], float_type), "v": ["b"]}))
+    changed = told(table.changes("0", before=True))
+    assert [(row["v"], row["_change_type"]) for row in changed] == [("a", "update_before"), ("b", "update_after")]
