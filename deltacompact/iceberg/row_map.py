@@ -7,7 +7,14 @@ outputs    y has the first 3 rows, z the others     a 3 -> y 2    b 0 -> z 0
 So a map costs one bit for each row that was read, and no row of an output has to be looked at. If rows got another
 order, each output says which numbers its rows have:
 
-outputs    y has the numbers 4 0 2, z 1 3        a 3 -> y 2    b 0 -> z 1
+outputs    y has the numbers 4 0 2, z 1 3           a 3 -> y 2    b 0 -> z 1
+
+Rows that go to several partitions lie in runs first. A run says which numbers its rows have, and a share, the rows of
+one partition, is made of pieces of runs. Its rows are numbered anew: two maps, one after the other.
+
+run 0      the numbers 0 2 1, run 1 4 3             a 3 -> run 0, row 1    b 0 -> run 1, row 1
+shares     p: run 0 rows 0 to 1, run 1 row 0        a 3 -> p 1             its output y has p's rows in any order
+           q: run 0 row 2, run 1 row 1              b 0 -> q 1
 """
 
 from __future__ import annotations
@@ -20,44 +27,94 @@ import numpy.typing as npt
 
 Bits = npt.NDArray[np.uint8]
 Rows = npt.NDArray[np.int64]
+ReadNumbers = Callable[[], npt.NDArray[np.integer]]
+"""Reads the numbers of the rows of an output, or of a run, in their order."""
 
 
 @dataclass(frozen=True, slots=True)
-class RowMap:
-    """The live bitmap of each source, least significant bit first, and the rows of each output."""
+class Piece:
+    """The rows [start, stop) of a run."""
 
-    live: Sequence[Bits]
+    run: int
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """Rows that became some outputs: how many each has, and which numbers they have, unless they are in order.
+
+    `pieces`: where the rows come from in the runs, one after the other. Without runs, they are all live rows.
+    """
+
     outputs: Sequence[int]
+    numbers: Sequence[ReadNumbers] = ()
+    pieces: Sequence[Piece] = ()
 
-    def translate(self, dead: Sequence[Rows | None]) -> Iterator[tuple[int, Rows]]:
-        """The rows of outputs that rows of the sources became: the number of each output, and its rows in order.
-
-        `dead`: positions in each source; None: all of its rows. Rows that lived no more when the outputs were written
-        are in none of them.
-        """
-        found = np.unique(np.concatenate([np.empty(0, np.int64), *_numbers(self.live, dead)]))
+    def translate(self, dead: Rows) -> Iterator[tuple[int, Rows]]:
+        """The rows of each output that these numbers of the share became."""
+        if self.numbers:
+            yield from _with_numbers(self.numbers, dead, sum(self.outputs))
+            return
         stops = np.cumsum(self.outputs, dtype=np.int64)
-        for output, rows in enumerate(np.split(found, np.searchsorted(found, stops[:-1]))):
+        for output, rows in enumerate(np.split(dead, np.searchsorted(dead, stops[:-1]))):
             if len(rows):
                 yield output, rows - (stops[output] - self.outputs[output])
 
 
 @dataclass(frozen=True, slots=True)
-class MovedRows:
-    """The live bitmap of each source, and of each output, how to read the numbers that its rows have."""
+class RowMap:
+    """The live bitmap of each source, least significant bit first, and the shares of the rows, in order."""
 
     live: Sequence[Bits]
-    outputs: Sequence[Callable[[], Rows]]
+    shares: Sequence[Share]
+    runs: Sequence[ReadNumbers] = ()
 
     def translate(self, dead: Sequence[Rows | None]) -> Iterator[tuple[int, Rows]]:
-        """As `RowMap.translate`. The numbers of one output are in memory at a time."""
-        is_dead = np.zeros(sum(int(np.bitwise_count(bits).sum()) for bits in self.live), bool)
-        for numbers in _numbers(self.live, dead):
-            is_dead[numbers] = True
-        for output, read in enumerate(self.outputs):
-            rows = np.flatnonzero(is_dead[read()])
-            if len(rows):
-                yield output, rows
+        """The rows of outputs that rows of the sources became: the number of each output, and its rows in order.
+
+        `dead`: positions in each source; None: all of its rows. Rows that lived no more when the outputs were written
+        are in none of them. The numbers of one output, or of one run, are in memory at a time.
+        """
+        first = 0
+        numbers = np.unique(np.concatenate([np.empty(0, np.int64), *_numbers(self.live, dead)]))
+        for share, of_share in zip(self.shares, self._by_share(numbers), strict=True):
+            for output, rows in share.translate(of_share):
+                yield first + output, rows
+            first += len(share.outputs)
+
+    def _by_share(self, numbers: Rows) -> list[Rows]:
+        if not self.runs:
+            return [numbers] * len(self.shares)  # there is one at most
+        of_runs = dict(_with_numbers(self.runs, numbers, sum(map(_count, self.live))))
+        return [_of_pieces(share.pieces, of_runs) for share in self.shares]
+
+
+def _with_numbers(files: Sequence[ReadNumbers], numbers: Rows, rows: int) -> Iterator[tuple[int, Rows]]:
+    """The rows of each file that have one of these numbers, which are below `rows`."""
+    if not len(numbers):
+        return
+    is_wanted = np.zeros(rows, bool)
+    is_wanted[numbers] = True
+    for file, read in enumerate(files):
+        found = np.flatnonzero(is_wanted[read()])
+        if len(found):
+            yield file, found
+
+
+def _of_pieces(pieces: Sequence[Piece], of_runs: dict[int, Rows]) -> Rows:
+    """Rows of runs, as they are numbered in a share."""
+    found, first = [np.empty(0, np.int64)], 0
+    for piece in pieces:
+        if (rows := of_runs.get(piece.run)) is not None:
+            low, high = np.searchsorted(rows, (piece.start, piece.stop))
+            found.append(rows[low:high] - piece.start + first)
+        first += piece.stop - piece.start
+    return np.concatenate(found)
+
+
+def _count(bits: Bits) -> int:
+    return int(np.bitwise_count(bits).sum())
 
 
 def _numbers(live: Sequence[Bits], dead: Sequence[Rows | None]) -> Iterator[Rows]:

@@ -18,13 +18,12 @@ from deltacompact.executors.choose import executor_for
 from deltacompact.iceberg.commit.committer import Committer
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import StateReader, TableState
-from deltacompact.iceberg_modes.journal.journal import Planned
 from deltacompact.iceberg_modes.journal.left_behind import Left, LeftSession, left_behind
 from deltacompact.iceberg_modes.journal.resume import Resumption, landed_inputs, resume
 from deltacompact.iceberg_modes.mode import Mode, Plan, Result
 from deltacompact.iceberg_modes.modes import known_mode
 from deltacompact.iceberg_modes.session import EVERYWHERE, Session
-from deltacompact.iceberg_modes.steps import Call
+from deltacompact.iceberg_modes.steps import Call, Resuming
 from deltacompact.iceberg_modes.totals import BranchTotals, totals_of
 
 REDONE_MAX = 3
@@ -120,7 +119,8 @@ class ModeRun(Call[Plan, Result]):
         done: frozenset[str] = frozenset()
         for dead in left.dead:
             committer = Committer(table.store, reader, self.branch, dead.session)
-            resumed = resume(dead.session, table, committer, self.signs, self._resumption(dead.plan, plan))
+            resumption = self._resumption(Resuming(self, reader, dead, result.notes), plan)
+            resumed = resume(dead.session, table, committer, self.signs, resumption)
             result.notes += resumed.notes
             is_ours = dead.plan.mode == self.mode.name
             done |= resumed.done if is_ours else frozenset()
@@ -135,12 +135,13 @@ class ModeRun(Call[Plan, Result]):
                 result.notes.append(f"session {dead.session} had written a {mode}: it is snapshot {snapshot_id} now")
         return done
 
-    def _resumption(self, dead: Planned, plan: Plan) -> Resumption | None:
+    def _resumption(self, resuming: Resuming, plan: Plan) -> Resumption | None:
         """How to commit what a dead session had written. None: it must not be."""
-        if dead.mode == self.mode.name:
-            return self.mode.steps().resume(dead, plan)
-        other = known_mode(dead.mode)
-        return other.steps().resume(dead, None) if other else None
+        name = resuming.dead.plan.mode
+        if name == self.mode.name:
+            return self.mode.steps().resume(resuming, plan)
+        other = known_mode(name)
+        return other.steps().resume(resuming, None) if other else None
 
 
 def _at_work(live: LeftSession) -> str:

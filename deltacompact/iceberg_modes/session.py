@@ -28,10 +28,9 @@ from deltacompact.base.events import GroupsCommitted, GroupWritten, ModeStarted
 from deltacompact.base.model import Partition
 from deltacompact.base.wording import counted, text_of
 from deltacompact.iceberg.commit.committer import Committed, Committer
-from deltacompact.iceberg.commit.proposal import Proposal, Propose
 from deltacompact.iceberg.table import locations
 from deltacompact.iceberg.table.metadata import Snapshot
-from deltacompact.iceberg.table.table_state import StateReader, TableState
+from deltacompact.iceberg.table.table_state import StateReader
 from deltacompact.iceberg_modes.journal.journal import (
     Journal,
     TakenOverError,
@@ -39,41 +38,13 @@ from deltacompact.iceberg_modes.journal.journal import (
     other_than,
 )
 from deltacompact.iceberg_modes.journal.signs_of_life import giving_signs
+from deltacompact.iceberg_modes.journal.tries import Tries
 from deltacompact.iceberg_modes.mode import Plan, Result
 from deltacompact.iceberg_modes.steps import Group, Outcome, Work, Written
 from deltacompact.tabular.allocator import session_memory
 
 EVERYWHERE = Partition()
 """The partition that events name."""
-
-
-@dataclass(slots=True)
-class _Tries:
-    """The attempts at a commit that may have taken effect, or still may: the files that each of them adds."""
-
-    journal: Journal
-    groups: Sequence[int]
-    added: list[frozenset[str]] = field(default_factory=list)
-
-    @property
-    def files(self) -> frozenset[str]:
-        return frozenset[str]().union(*self.added)
-
-    def proposing(self, propose: Propose[Outcome]) -> Propose[Outcome]:
-        def proposed(state: TableState) -> Proposal[Outcome]:
-            proposal = propose(state)
-            if not proposal.is_empty:
-                self.added.append(frozenset(entry.file.path for entry in proposal.added))
-            return proposal
-
-        return proposed
-
-    def before_attempt(self, snapshot_id: int) -> None:
-        self.journal.before_attempt(snapshot_id, self.groups, sorted(self.files))
-
-    def after_refusal(self) -> None:
-        """The last attempt had no effect: what it alone would have added may go."""
-        self.added.pop()
 
 
 @dataclass(slots=True)
@@ -174,7 +145,7 @@ class Session(Generic[Plan, Group, Written, Outcome, Result]):
                 self._tell_written(record.number)
         store = self.journal.store
         self.work.call.before_commit()
-        tries = _Tries(self.journal, [group.number for group in groups])
+        tries = Tries(self.journal, [group.number for group in groups])
         committer = Committer(
             store,
             self.reader,

@@ -22,8 +22,8 @@ from deltacompact.iceberg.marks.finding import Sizes
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import StateReader, TableState
 from deltacompact.iceberg_modes.expected import Expected
-from deltacompact.iceberg_modes.journal.journal import Planned, WrittenGroup
-from deltacompact.iceberg_modes.journal.left_behind import Left
+from deltacompact.iceberg_modes.journal.journal import WrittenGroup
+from deltacompact.iceberg_modes.journal.left_behind import Left, LeftSession
 from deltacompact.iceberg_modes.journal.resume import Resumption
 from deltacompact.iceberg_modes.journal.signs_of_life import Signs
 from deltacompact.iceberg_modes.plan import ModePlan, ScanTaskGroup
@@ -126,6 +126,16 @@ class Work(ABC, Generic[Plan, Group, Written, Outcome, Result]):
 
 
 @dataclass(frozen=True, slots=True)
+class Resuming:
+    """A dead session whose work a call, maybe of another mode, commits. `notes` are for the result."""
+
+    call: Call[Any, Any]
+    reader: StateReader
+    dead: LeftSession
+    notes: list[str]
+
+
+@dataclass(frozen=True, slots=True)
 class Reads:
     """What a mode will read of a branch, for whoever decides when it runs and on what."""
 
@@ -165,7 +175,7 @@ class Steps(Generic[Plan, Result]):
     result           a result that counts nothing yet
     work             what is done for a plan
     resume           how to commit what a dead session of the mode had written. None: it must not be. It is given the
-                     plan of a call of the same mode, or None for a call of another mode
+                     plan of the call, or None for a call of another mode
     expected         how long a plan is expected to take
     plan_lines       a plan in words: at most so many groups, or (None) all
     result_lines     a result in words
@@ -180,7 +190,7 @@ class Steps(Generic[Plan, Result]):
     document: Callable[[Plan], dict[str, Any]]
     result: Callable[[Call[Plan, Result], Plan], Result]
     work: Callable[..., Work[Plan, Any, Any, Any, Result]]
-    resume: Callable[[Planned, Plan | None], Resumption | None]
+    resume: Callable[[Resuming, Plan | None], Resumption | None]
     expected: Callable[[Plan, Capacity], Expected]
     plan_lines: Callable[[Plan, int | None], list[str]]
     result_lines: Callable[[Result], list[str]]

@@ -7,20 +7,25 @@ outputs    y: a 0, a 2, a 3     z: b 0, b 1
 from __future__ import annotations
 
 import functools
+import itertools
 
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltacompact.iceberg.row_map import MovedRows, RowMap
+from deltacompact.iceberg.row_map import Piece, RowMap, Share
 
 
 def bits(lives):
     return np.packbits(np.array(lives, bool), bitorder="little")
 
 
+def in_order(live, outputs):
+    return RowMap(live, [Share(outputs)] if outputs else [])
+
+
 def test_rows_of_the_example():
-    rows = RowMap([bits([1, 0, 1, 1]), bits([1, 1])], [3, 2])
+    rows = in_order([bits([1, 0, 1, 1]), bits([1, 1])], [3, 2])
     found = {output: places.tolist() for output, places in rows.translate([np.array([1, 3]), np.array([0])])}
     assert found == {0: [2], 1: [0]}
     assert [places.tolist() for _, places in rows.translate([None, np.array([], int)])] == [[0, 1, 2]]
@@ -50,8 +55,29 @@ def test_every_row_is_where_a_dictionary_has_it(moved):
     }
     expected = sorted(went[row] for row in died & went.keys())
     asked = [None if rows is None else np.array(rows, np.int64) for rows in dead]
-    found = RowMap([bits(rows) for rows in live], outputs).translate(asked)
+    found = in_order([bits(rows) for rows in live], outputs).translate(asked)
     assert [(output, row) for output, rows in found for row in rows.tolist()] == expected
+
+
+def cut(rows, sizes):
+    """Rows in lists of these sizes."""
+    stops = list(itertools.accumulate(sizes))
+    return [rows[stop - size : stop] for stop, size in zip(stops, sizes, strict=True)]
+
+
+def went(live):
+    """The number of each live row."""
+    places = [(number, row) for number, rows in enumerate(live) for row, lives in enumerate(rows) if lives]
+    return {place: number for number, place in enumerate(places)}
+
+
+def numbers_of(live, dead):
+    """The numbers of the live rows among the dead."""
+    return {number for (file, row), number in went(live).items() if dead[file] is None or row in dead[file]}
+
+
+def asked_of(dead):
+    return [None if rows is None else np.array(rows, np.int64) for rows in dead]
 
 
 @given(moves(), st.randoms(use_true_random=False))
@@ -59,12 +85,56 @@ def test_rows_in_another_order_are_where_a_dictionary_has_them(moved, random):
     live, outputs, dead = moved
     numbers = list(range(sum(outputs)))
     random.shuffle(numbers)
-    stops = np.cumsum(outputs).tolist()
-    of_outputs = [np.array(numbers[stop - rows : stop], np.int64) for stop, rows in zip(stops, outputs, strict=True)]
-    asked = [None if rows is None else np.array(rows, np.int64) for rows in dead]
-    went = list(RowMap([bits(rows) for rows in live], [sum(outputs)] if outputs else []).translate(asked))
-    gone = {number for _, rows in went for number in rows.tolist()}
-    found = MovedRows([bits(rows) for rows in live], [functools.partial(np.copy, one) for one in of_outputs])
-    assert [(output, row) for output, rows in found.translate(asked) for row in rows.tolist()] == [
+    of_outputs = cut(numbers, outputs)
+    reads = [functools.partial(np.array, one, np.uint32) for one in of_outputs]
+    found = RowMap([bits(rows) for rows in live], [Share(outputs, reads)]).translate(asked_of(dead))
+    gone = numbers_of(live, dead)
+    assert [(output, row) for output, rows in found for row in rows.tolist()] == [
         (output, row) for output, one in enumerate(of_outputs) for row, number in enumerate(one) if number in gone
     ]
+
+
+@st.composite
+def divided(draw):
+    """The same, where rows go to several partitions: by number, the partition, and into which runs they are cut."""
+    live, outputs, dead = draw(moves())
+    count = sum(outputs)
+    partition = draw(st.lists(st.integers(0, 3), min_size=count, max_size=count))
+    runs, left = [], count
+    while left:
+        runs.append(draw(st.integers(1, left)))
+        left -= runs[-1]
+    return live, dead, partition, runs, draw(st.booleans()), draw(st.integers(1, 5))
+
+
+@given(divided(), st.randoms(use_true_random=False))
+def test_rows_that_were_divided_are_where_a_dictionary_has_them(example, random):
+    """Runs are sorted by partition; each partition's rows are cut into outputs, in order or in another one."""
+    live, dead, partition, run_rows, is_sorted, output_rows = example
+    runs = [sorted(run, key=partition.__getitem__) for run in cut(list(range(len(partition))), run_rows)]
+    shares, expected, first = [], [], 0
+    for one in sorted(set(partition)):
+        pieces, rows = [], []
+        for run, numbers in enumerate(runs):
+            places = [place for place, number in enumerate(numbers) if partition[number] == one]
+            if places:
+                pieces.append(Piece(run, places[0], places[-1] + 1))
+                rows += [numbers[place] for place in places]
+        order = list(range(len(rows)))
+        if is_sorted:
+            random.shuffle(order)
+        sizes = [len(order[start : start + output_rows]) for start in range(0, len(order), output_rows)]
+        of_outputs = cut(order, sizes)
+        reads = [functools.partial(np.array, own, np.uint32) for own in of_outputs] if is_sorted else []
+        shares.append(Share(sizes, reads, pieces))
+        gone = numbers_of(live, dead)
+        expected += [
+            (first + output, row)
+            for output, own in enumerate(of_outputs)
+            for row, place in enumerate(own)
+            if rows[place] in gone
+        ]
+        first += len(sizes)
+    reads = [functools.partial(np.array, run, np.uint32) for run in runs]
+    found = RowMap([bits(rows) for rows in live], shares, reads).translate(asked_of(dead))
+    assert [(output, row) for output, rows in found for row in rows.tolist()] == expected

@@ -7,6 +7,7 @@ meanwhile  a: row 1 is deleted       committed y in the place of a and b, and a 
 from __future__ import annotations
 
 import itertools
+import json
 from collections import Counter
 from pathlib import Path
 
@@ -21,18 +22,31 @@ from iceberg_lake import Lake
 from live_writers import losing, racing
 from naive_reader import NaiveReader
 from pyiceberg.expressions import EqualTo
+from pyiceberg.transforms import BucketTransform
+from pyiceberg.types import LongType
 from version_3 import delete_by_vector, known_rows, live_rows
 
-from deltacompact.base.errors import OutcomeUnknownError
+from deltacompact.base.errors import CorruptionError, OutcomeUnknownError
 from deltacompact.iceberg.marks.finding import Sizes
 from deltacompact.iceberg.table.content_files import Content
 from deltacompact.iceberg.table.metadata import MAIN
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
-from deltacompact.iceberg_modes.rewrite import following
+from deltacompact.iceberg_modes.journal import journal
+from deltacompact.iceberg_modes.rewrite import following, row_numbers
+from deltacompact.iceberg_modes.rewrite.live_slices import NUMBERS
+from deltacompact.storage.local import LocalStore
 
 T = "ns.t"
 ID = pa.schema([("id", pa.int64())])
-ORDERS = [{}, {"cluster_by": "id"}, {"strategy": "sort", "sort_order": "id DESC"}]
+IN_THREE = {"output_spec_id": 1}
+"""Rows go to three partitions."""
+ORDERS = [
+    {},
+    {"cluster_by": "id"},
+    {"strategy": "sort", "sort_order": "id DESC"},
+    IN_THREE,
+    {"strategy": "sort", "sort_order": "id DESC", **IN_THREE},
+]
 
 
 def rows(*ids):
@@ -46,7 +60,14 @@ def ids(lake):
 
 
 def table_of(lake, *appends, version=2, **properties):
-    lake.create(T, ID, version, properties=properties)
+    """Its spec 1 has three partitions; its files lie in one."""
+    lake.create(T, ID, properties=properties)
+    with lake.catalog.load_table(T).update_spec() as update:
+        update.add_field("id", BucketTransform(3), "part")
+    with lake.catalog.load_table(T).update_spec() as update:
+        update.remove_field("part")
+    if version == 3:
+        lake.upgrade(T)
     for numbers in appends:
         lake.append(T, rows(*numbers))
 
@@ -83,17 +104,38 @@ def copied_on_write(lake, number):
 
 
 def rewrite(lake, meanwhile, **options):
-    return lake.rewrite(T, **{"rewrite_all": True, "before_commit": once(meanwhile)} | options)
+    """Others act before its commit. An output is not written again by itself, however many of its rows are dead."""
+    chosen = {"rewrite_all": True, "delete_ratio_threshold": 1, "before_commit": once(meanwhile)} | options
+    return lake.rewrite(T, **chosen)
+
+
+def killed(lake, **options):
+    """A rewrite that has written everything, and dies before its commit."""
+    with dying(lake, death := Death(-1)), pytest.raises(Died):
+
+        def die():
+            death.at = death.seen
+            death.change("here")
+
+        rewrite(lake, die, **options)
+
+
+def resumed(lake, meanwhile, **options):
+    """The rewrite dies before its commit, and the next run commits what it had written."""
+    killed(lake, **options)
+    meanwhile()
+    return lake.rewrite(T, min_input_files=100, delete_file_threshold=100, delete_ratio_threshold=1)
 
 
 def files_of_ours(lake, suffix):
     return [path for path in Path(lake.folder, "warehouse").rglob(f"*{suffix}") if len(path.name.split("-")[0]) == 32]
 
 
+@pytest.mark.parametrize("run", [rewrite, resumed])
 @pytest.mark.parametrize("version", [2, 3])
-def test_rows_that_others_delete_by_position_are_marked_in_the_output(lake, written, version):
+def test_rows_that_others_delete_by_position_are_marked_in_the_output(lake, written, version, run):
     table_of(lake, [1, 2, 3], [4, 5, 6], version=version)
-    result = rewrite(lake, lambda: [delete(lake, number) for number in (2, 4, 6)])
+    result = run(lake, lambda: [delete(lake, number) for number in (2, 4, 6)])
     assert (result.groups, result.redone, result.dead_meanwhile, len(written)) == (1, 0, 3, 1)
     assert ids(lake) == [1, 3, 5]
     (data,) = lake.state(T).data
@@ -101,12 +143,13 @@ def test_rows_that_others_delete_by_position_are_marked_in_the_output(lake, writ
     assert all(entry.file.referenced_data_file == data.file.path for entry in lake.state(T).deletes)
 
 
+@pytest.mark.parametrize("run", [rewrite, resumed])
 @pytest.mark.parametrize("version", [2, 3])
-def test_rows_that_were_dead_at_the_plan_stay_dead_under_newer_deletes(lake, written, version):
+def test_rows_that_were_dead_at_the_plan_stay_dead_under_newer_deletes(lake, written, version, run):
     """In version 3 the former vectors are gone: the newer ones have their rows."""
     table_of(lake, [1, 2, 3, 4], version=version)
     delete(lake, 1)
-    result = rewrite(lake, lambda: [delete(lake, 2), delete(lake, 4)])
+    result = run(lake, lambda: [delete(lake, 2), delete(lake, 4)])
     assert (result.redone, result.dead_by_position, result.dead_meanwhile) == (0, 1, 2)
     assert ids(lake) == [3]
 
@@ -146,10 +189,11 @@ def test_a_lost_position_delete_makes_the_group_be_written_again(lake, written):
     assert ids(lake) == [1, 2, 3]
 
 
+@pytest.mark.parametrize("run", [rewrite, resumed])
 @pytest.mark.parametrize("version", [2, 3])
-def test_a_source_that_another_writer_copied_dies_in_the_output(lake, written, version):
+def test_a_source_that_another_writer_copied_dies_in_the_output(lake, written, version, run):
     table_of(lake, [1, 2, 3], [4, 5, 6], version=version)
-    result = rewrite(lake, lambda: copied_on_write(lake, 2))
+    result = run(lake, lambda: copied_on_write(lake, 2))
     assert (result.redone, result.dead_meanwhile, len(written)) == (0, 3, 1)
     assert ids(lake) == [1, 3, 4, 5, 6]
 
@@ -162,11 +206,12 @@ def test_a_group_of_which_no_file_is_left_is_not_committed(lake, written):
     assert result.dead_meanwhile == 0
 
 
+@pytest.mark.parametrize("run", [rewrite, resumed])
 @pytest.mark.parametrize("version", [2, 3])
-def test_an_output_of_which_no_row_lives_is_left_out(lake, written, version):
+def test_an_output_of_which_no_row_lives_is_left_out(lake, written, version, run):
     table_of(lake, [1, 2, 3], version=version)
-    result = rewrite(lake, lambda: [delete(lake, number) for number in (1, 2, 3)])
-    assert (result.redone, result.files_out) == (0, 0)
+    result = run(lake, lambda: [delete(lake, number) for number in (1, 2, 3)])
+    assert (result.groups, result.redone, result.files_out, result.notes) == (1, 0, 0, [])
     state = lake.state(T)
     assert (state.data, state.deletes) == ((), ())
     assert files_of_ours(lake, "-deltacompact.parquet") == []
@@ -192,6 +237,38 @@ def _places(lake, numbers):
         if row[1] in numbers:
             places.setdefault(path, []).append(position)
     return places
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_an_output_with_too_many_dead_rows_is_written_again_by_itself(lake, written, version):
+    """The others stay. It has landed before that, so nobody waits for it."""
+    table_of(lake, range(5000), range(5000, 10000), version=version)
+    size = sum(entry.file.file_bytes for entry in lake.state(T).data)
+    many, few = range(9000, 9500), [3]
+    commits = lambda: [snapshot.snapshot_id for snapshot in lake.catalog.load_table(T).metadata.snapshots]  # noqa: E731
+    result = rewrite(
+        lake,
+        lambda: (
+            lake.delete_by_position(T, _places(lake, {*many, *few})) if version == 2 else _by_vectors(lake, many, few)
+        ),
+        target_file_size_bytes=size // 4,
+        min_file_size_bytes=1,
+        max_file_size_bytes=size,
+        delete_ratio_threshold=0.05,
+    )
+    assert (result.redone, result.dead_meanwhile, result.dead_by_position) == (1, 501, 500)
+    assert len(result.snapshots) == 2 and set(result.snapshots) <= set(commits())
+    assert len(written) == result.files_out == len(lake.state(T).data) + 1
+    assert {entry.file.rows for entry in lake.state(T).deletes} == {1}
+    assert ids(lake) == sorted(set(range(10000)) - {*many, *few})
+
+
+def _by_vectors(lake, *numbers):
+    wanted, places = {number for some in numbers for number in some}, {}
+    for row in live_rows(lake, T):
+        if row.values["id"] in wanted:
+            places.setdefault(row.path, []).append(row.position)
+    delete_by_vector(lake, T, places)
 
 
 @pytest.mark.slow
@@ -274,22 +351,119 @@ def test_a_kill_before_every_change_loses_no_mark(tmp_path, version):
     assert at > 15
 
 
-@pytest.mark.parametrize("kind", ["live-*.arrow", "numbers-*.arrows"])
-def test_a_bitmap_that_is_damaged_makes_the_group_be_written_again(lake, kind):
+def cut_short(path):
+    path.write_bytes(path.read_bytes()[:-60])
+
+
+def numbers_of_others(path):
+    """As a version might write them that knows another form."""
+    store = LocalStore(path.parent)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(row_numbers, "_SCHEMA", row_numbers._SCHEMA.with_metadata({b"deltacompact.numbers": b"2"}))
+        with row_numbers.numbers_writer(store, path.name) as write:
+            write(pa.table({NUMBERS: [0, 1, 2]}))
+
+
+@pytest.mark.parametrize("run", [rewrite, resumed])
+@pytest.mark.parametrize(
+    ("kind", "damage", "why", "order"),
+    [
+        ("live-*.arrow", cut_short, "", ORDERS[0]),
+        ("arranged-*.numbers", cut_short, " is damaged: ", ORDERS[1]),
+        ("arranged-*.numbers", Path.unlink, "arranged-", ORDERS[1]),
+        ("arranged-*.numbers", numbers_of_others, " in a form that we do not know", ORDERS[1]),
+        ("split-*.numbers", cut_short, " is damaged: ", ORDERS[3]),
+    ],
+)
+def test_a_map_that_is_damaged_makes_the_group_be_written_again(lake, run, kind, damage, why, order):
     table_of(lake, [1, 2, 3])
 
     def damaged():
         paths = list(Path(lake.folder, "warehouse").rglob(kind))
         assert paths
         for path in paths:
-            path.write_bytes(path.read_bytes()[:-60])
+            damage(path)
         delete(lake, 2)
 
-    result = rewrite(lake, damaged, **(ORDERS[1] if kind.startswith("numbers") else {}))
-    assert result.redone == 1
+    result = run(lake, damaged, **order)
+    assert (result.redone, result.resumed) == (1 if run is rewrite else 0, 0)
     assert ids(lake) == [1, 3]
-    (note,) = result.notes
-    assert note.startswith("deletes of others could not be followed, so groups are written again: ")
+    assert result.notes[0].startswith("deletes of others could not be followed, so groups are written again: ")
+    assert why in result.notes[0]
+    assert journals(lake) == []
+
+
+def test_numbers_with_another_bit_are_refused(tmp_path):
+    store = LocalStore(tmp_path)
+    with row_numbers.numbers_writer(store, "x.numbers") as write:
+        assert write(pa.table({NUMBERS: [3, 1], "id": [7, 8]})).column_names == ["id"]
+        write(pa.table({NUMBERS: pa.chunked_array([[0], [2]])}))
+    assert row_numbers.read_numbers(store, "x.numbers", 4).tolist() == [3, 1, 0, 2]
+    with pytest.raises(CorruptionError, match="the numbers of 4 rows, not of 5"):
+        row_numbers.read_numbers(store, "x.numbers", 5)
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(CorruptionError, match="a CRC-32 differs"):
+        patch.setattr(row_numbers._kernels, "crc32", lambda block: 0)
+        row_numbers.read_numbers(store, "x.numbers")
+
+
+def test_a_journal_of_the_version_before_has_no_map_and_its_group_is_written_again(lake, written):
+    table_of(lake, [1, 2, 3])
+    killed(lake)
+    (record,) = (path for path in journals(lake) if path.name == "written-0.json")
+    body = json.loads(record.read_text())["body"]
+    assert body["groups"][0].pop("went")
+    record.write_bytes(journal._sealed(body))
+    delete(lake, 2)
+    result = lake.rewrite(T, rewrite_all=True)
+    assert (result.resumed, len(written)) == (0, 2)
+    assert ids(lake) == [1, 3]
+
+
+def test_a_group_that_nobody_touched_is_resumed_when_its_snapshot_is_expired(lake, written):
+    """One that others touched is written again: what it was made of cannot be told any more."""
+    for number, meanwhile in enumerate(([], [2])):
+        table_of(lake, [1, 2, 3]) if not number else lake.append(T, rows(5))
+        killed(lake)
+        lake.append(T, rows(4 + 2 * number))
+        for one in meanwhile:
+            copied_on_write(lake, one)
+        with lake.catalog.load_table(T).maintenance.expire_snapshots() as expire:
+            head = lake.catalog.load_table(T).current_snapshot().snapshot_id
+            gone = [one.snapshot_id for one in lake.catalog.load_table(T).metadata.snapshots if one.snapshot_id != head]
+            expire.by_ids(gone)
+        result = lake.rewrite(T, rewrite_all=True)
+        assert result.resumed == (0 if meanwhile else 1)
+    assert ids(lake) == [1, 3, 4, 5, 6]
+
+
+def test_no_file_is_left_of_a_resumed_session(lake, written):
+    """Neither maps nor marks that were not committed."""
+    table_of(lake, [1, 2, 3], [4, 5, 6])
+    killed(lake)
+    delete(lake, 2)
+    named = lake.catalog
+    lake.catalog = racing(lake, lambda: _with(lake, named, lambda: delete(lake, 5)))
+    assert lake.rewrite(T, min_input_files=100, delete_ratio_threshold=1).dead_meanwhile == 2
+    lake.catalog = named
+    assert ids(lake) == [1, 3, 4, 6]
+    live = {Path(entry.file.path).name for entry in (*lake.state(T).data, *lake.state(T).deletes)}
+    assert {path.name for path in files_of_ours(lake, ".parquet")} == live
+    assert journals(lake) == []
+
+
+@pytest.mark.parametrize("carried_out", [True, False])
+def test_marks_of_a_resumption_whose_answer_nobody_heard_are_not_deleted(lake, carried_out):
+    table_of(lake, [1, 2, 3], [4, 5, 6])
+    killed(lake)
+    delete(lake, 2)
+    named, lake.catalog = lake.catalog, losing(lake, carried_out, answers_again=False)
+    with pytest.raises(OutcomeUnknownError):
+        lake.rewrite(T, min_input_files=100)
+    lake.catalog = named
+    assert ids(lake) == [1, 3, 4, 5, 6]
+    result = lake.rewrite(T, min_input_files=100, delete_file_threshold=100, delete_ratio_threshold=1)
+    assert ids(lake) == [1, 3, 4, 5, 6]
+    assert result.resumed == (0 if carried_out else 1)
 
 
 def test_too_many_positions_are_not_held_in_memory(lake, written, monkeypatch):
@@ -300,20 +474,30 @@ def test_too_many_positions_are_not_held_in_memory(lake, written, monkeypatch):
     assert ids(lake) == [1]
 
 
-def test_rows_that_went_to_another_partition_are_written_again(lake, written):
-    """They are sorted by partition, so their places are not known."""
-    lake.create(T, ID)
-    with lake.catalog.load_table(T).update_spec() as update:
-        update.add_identity("id")
-    lake.append(T, rows(1))
-    with lake.catalog.load_table(T).update_spec() as update:
-        update.remove_field("id")
-    lake.append(T, rows(1, 2))
-    spec = IcebergTable.load(lake.catalog, T).metadata.specs
-    partitioned = next(number for number, one in spec.items() if not one.is_unpartitioned)
-    result = rewrite(lake, lambda: delete(lake, 2), output_spec_id=partitioned)
-    assert result.redone >= 1
-    assert ids(lake) == [1, 1]
+@pytest.mark.parametrize("run", [rewrite, resumed])
+@pytest.mark.parametrize("order", [ORDERS[3], ORDERS[4]])
+@pytest.mark.parametrize("version", [2, 3])
+def test_rows_that_went_to_other_partitions_are_marked_there(lake, written, version, order, run):
+    table_of(lake, range(40), range(40, 80), version=version)
+    dead = [3, 39, 40, 71]
+    result = run(lake, lambda: [delete(lake, number) for number in dead], **order, sizes=Sizes(run_bytes=100))
+    assert (result.redone, result.dead_meanwhile, result.groups, result.files_out) == (0, 4, 1, 3)
+    assert ids(lake) == sorted(set(range(80)) - set(dead))
+    outputs = {entry.file.path: entry.file for entry in lake.state(T).data}
+    for entry in lake.state(T).deletes:
+        data = outputs[entry.file.referenced_data_file]
+        assert (entry.file.spec_id, entry.file.partition) == (data.spec_id, data.partition)
+
+
+def test_an_output_in_a_partition_of_which_no_row_lives_is_left_out(lake, written):
+    """The others of the group are committed: only rows of one partition are deleted meanwhile."""
+    table_of(lake, range(20))
+    bucket = BucketTransform(3).transform(LongType())
+    dead = [number for number in range(20) if bucket(number) == 1]
+    result = rewrite(lake, lambda: [delete(lake, number) for number in dead], **IN_THREE)
+    assert (result.redone, result.files_out, result.dead_meanwhile) == (0, 2, 0)
+    assert ids(lake) == sorted(set(range(20)) - set(dead))
+    assert lake.state(T).deletes == ()
 
 
 deaths = st.lists(
@@ -336,11 +520,12 @@ deaths = st.lists(
     st.sampled_from(["file", "partition"]),
     st.sampled_from(ORDERS),
     st.booleans(),
+    st.booleans(),
 )
 def test_random_histories_have_the_rows_that_a_naive_reader_saw(
-    tmp_path_factory, version, appends, before, meanwhile, granularity, order, tiny
+    tmp_path_factory, version, appends, before, meanwhile, granularity, order, tiny, dies
 ):
-    """Rows keep their order, or get another one."""
+    """Rows keep their order, get another one, or go to other partitions; a session dies before its commit, or not."""
     lake = Lake(tmp_path_factory.mktemp("lake"))
     unique = itertools.count()
     table_of(
@@ -362,7 +547,7 @@ def test_random_histories_have_the_rows_that_a_naive_reader_saw(
         return known_rows(lake, T) if version == 3 else Counter(ids(lake))
 
     small = {"target_file_size_bytes": 300, "min_file_size_bytes": 1, "sizes": Sizes(run_bytes=40)} if tiny else {}
-    done = rewrite(lake, others, **small, **order)
+    done = (resumed if dies else rewrite)(lake, others, **small, **order)
     if result:
         assert ids(lake) == result[0], (done, before, meanwhile)
     expected = known()

@@ -60,11 +60,15 @@ class UntrustedError(CorruptionError):
 
 @dataclass(frozen=True, slots=True)
 class WrittenGroup:
-    """The record of a group, by its number in the plan: its files, and what else its mode needs to commit it."""
+    """The record of a group, by its number in the plan: its files, and what else its mode needs to commit it.
+
+    `went`: where its rows went, if the mode keeps that. Former versions do not know it, and ignore it.
+    """
 
     number: int
     outputs: tuple[ContentFile, ...]
     details: Mapping[str, Any] = field(default_factory=dict, hash=False)
+    went: Mapping[str, Any] | None = field(default=None, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +137,7 @@ class Journal:
                 "outputs": [file_document(file) for file in group.outputs],
                 "details": group.details,
             }
+            | ({} if group.went is None else {"went": group.went})
             for group in groups
         ]
         self.store.put(f"{self.folder}written-{groups[0].number}.json", _sealed({"groups": records}))
@@ -255,7 +260,8 @@ def read(store: ObjectStore, session: str, paths: Iterable[str]) -> Records:
 
 
 def _written_group(record: Mapping[str, Any]) -> WrittenGroup:
-    return WrittenGroup(record["number"], tuple(map(file_of, record["outputs"])), record["details"])
+    outputs = tuple(map(file_of, record["outputs"]))
+    return WrittenGroup(record["number"], outputs, record["details"], record.get("went"))
 
 
 def plan_of(store: ObjectStore, session: str) -> Planned:

@@ -41,12 +41,13 @@ from deltacompact.iceberg_modes.journal.journal import (
 )
 from deltacompact.iceberg_modes.journal.left_behind import Left
 from deltacompact.iceberg_modes.journal.signs_of_life import Signs, giving_signs
+from deltacompact.iceberg_modes.journal.tries import Tries
 from deltacompact.iceberg_modes.plan_envelope import input_paths
 from deltacompact.storage.identity import file_name
 from deltacompact.storage.objects import ObjectStore
 
 Resumption: TypeAlias = Callable[[Planned, Sequence[WrittenGroup], TableState], Proposal[Any]]
-"""What a mode proposes on the current head, of groups that a dead session had written. Pure."""
+"""What a mode proposes on the current head, of groups that a dead session had written."""
 
 
 def landed_inputs(store: ObjectStore, state: TableState, reader: StateReader, left: Left, mode: str) -> frozenset[str]:
@@ -104,9 +105,14 @@ def _resumed(
         return Resumed(), other_than(records.delete, in_table)
     waiting = [group for group in records.groups if group.number not in landed]
     intact = [group for group in waiting if _is_intact(store, group)] if resumption is not None else []
-    committed = _committed(held, table, committer, records.plan, intact, resumption) if resumption and intact else None
-    added = committed.outcome.paths if committed and committed.snapshot else frozenset()
-    done = {group.number for group in intact if committed and committed.snapshot and _is_in(group, added)}
+    planned = records.plan.body["groups"]
+    tries = Tries(held, [group.number for group in intact])
+    committed = _committed(tries, table, committer, records.plan, intact, resumption) if resumption and intact else None
+    added, done = frozenset[str](), set[int]()
+    if committed is not None and committed.snapshot is not None:
+        added = committed.outcome.paths | tries.files
+        after = reader.read(committed.table.metadata, committer.branch)
+        done = {one.number for one in intact if _is_in(one, added) or not _has_inputs(after, planned[one.number])}
     # a commit of the dead session may still be under way, and might succeed after a rollback
     tried = {
         number
@@ -124,13 +130,12 @@ def _resumed(
     if again := len(waiting) - len(done):
         why = "cannot be committed any more" if resumption else f"of another {records.plan.mode}: deleted"
         notes.append(f"{counted(again, 'group')} of session {held.session} {why}")
-    groups = records.plan.body["groups"]
-    files = frozenset[str]().union(*(input_paths(groups[number]) for number in landed | done))
+    files = frozenset[str]().union(*(input_paths(planned[number]) for number in landed | done))
     return Resumed(committed, files, tuple(notes)), held.finish(unwanted)
 
 
 def _committed(
-    held: Journal,
+    tries: Tries,
     table: IcebergTable,
     committer: Committer,
     plan: Planned,
@@ -141,9 +146,8 @@ def _committed(
         live = _names(state)  # the dead session's own commit may land between two attempts of ours
         return resumption(plan, [group for group in groups if not _files(group) & live], state)
 
-    numbers = [group.number for group in groups]
-    committing = replace(committer, before_attempt=lambda number: held.before_attempt(number, numbers))
-    return committing.commit(table, propose)
+    committing = replace(committer, before_attempt=tries.before_attempt, after_refusal=tries.after_refusal)
+    return committing.commit(table, tries.proposing(propose))
 
 
 def _drafts(store: ObjectStore, records: Records, committed: Committed[Any] | None) -> list[str]:

@@ -22,11 +22,11 @@ from deltacompact.base.errors import CorruptionError
 from deltacompact.base.limits import Limits
 from deltacompact.base.model import DataFile
 from deltacompact.base.numbers import UNNUMBERED
-from deltacompact.base.wording import text_of
 from deltacompact.iceberg_modes.rewrite.arrangement import Arrangement, SortBy
-from deltacompact.iceberg_modes.rewrite.live_slices import NUMBERS, LiveSlices, live_tables
+from deltacompact.iceberg_modes.rewrite.live_slices import LiveSlices, live_tables
 from deltacompact.iceberg_modes.rewrite.planting import SAMPLE_ROWS
-from deltacompact.iceberg_modes.rewrite.routing import Block, read_blocks, stream_of
+from deltacompact.iceberg_modes.rewrite.routing import Block, read_blocks
+from deltacompact.iceberg_modes.rewrite.row_numbers import numbers_writer
 from deltacompact.layout.order import Numbers
 from deltacompact.layout.ranges import Key
 from deltacompact.steps.materialize import DECODED_AHEAD, Materialized
@@ -85,32 +85,18 @@ class ArrangeTask:
 
 def arrange(store: ObjectStore, task: ArrangeTask, paths: Callable[[], str]) -> Materialized:
     """Write the rows to a new path. Raises CorruptionError if they are more or fewer than they should be."""
-    path, source, numbers = paths(), task.source, list[pa.ChunkedArray]()
+    path, source = paths(), task.source
     made = _routed(store, task, source) if isinstance(source, Routed) else _unrouted(store, task.by, source)
     with contextlib.ExitStack() as opened:
         tables = opened.enter_context(prefetch.ahead(made, DECODED_AHEAD))
+        without_numbers = opened.enter_context(numbers_writer(store, task.numbers_path))
         out = opened.enter_context(writing.writer(store, path, task.columns, task.options))
         for table in tables:
-            if NUMBERS in table.column_names:
-                numbers.append(table[NUMBERS])
-                table = table.drop_columns([NUMBERS])
-            out.write(table.replace_schema_metadata(task.columns.metadata))
+            out.write(without_numbers(table).replace_schema_metadata(task.columns.metadata))
         if out.rows != task.rows:
             raise CorruptionError(f"{path} got {out.rows} rows, {task.rows} were sent to it")
-    if task.numbers_path is not None:
-        chunks = [chunk for of_table in numbers for chunk in of_table.chunks]
-        store.put(task.numbers_path, stream_of(pa.table({NUMBERS: pa.chunked_array(chunks, pa.int64())})).to_pybytes())
     file = DataFile(UNNUMBERED, path, task.options.content_type, task.rows, out.bytes, task.columns, decodes=True)
     return Materialized(file, 0)
-
-
-def numbers_at(store: ObjectStore, path: str) -> Numbers:
-    """The numbers of an output's rows, as they were written. Raises CorruptionError for a damaged file."""
-    try:
-        found: Numbers = pa.ipc.open_stream(store.get(path)).read_all()[NUMBERS].to_numpy()
-    except (pa.ArrowException, OSError) as error:
-        raise CorruptionError(f"{path} is damaged: {text_of(error)}") from error
-    return found
 
 
 def _routed(store: ObjectStore, task: ArrangeTask, source: Routed) -> Generator[pa.Table]:

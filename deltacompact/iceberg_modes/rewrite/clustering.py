@@ -26,6 +26,7 @@ from deltacompact.iceberg_modes.rewrite.arranging import ArrangeTask, LeafPart, 
 from deltacompact.iceberg_modes.rewrite.live_slices import in_slices
 from deltacompact.iceberg_modes.rewrite.planting import Planted, PlantTask, plant
 from deltacompact.iceberg_modes.rewrite.routing import RoutedRun, RouteTask, route
+from deltacompact.iceberg_modes.rewrite.row_numbers import NUMBERED_ROWS_MAX
 from deltacompact.iceberg_modes.rewrite.shares import PartitionShare
 from deltacompact.layout.document import Layout
 from deltacompact.tabular.row_groups import WriteOptions
@@ -66,8 +67,8 @@ class Clusterer:
         return ArrangeTask(source, path, self.by, (), share.rows, share.columns, self.options, self.limits)
 
     def _numbers_path(self, share: PartitionShare, output: int) -> str | None:
-        """Rows that were divided between partitions have no numbers."""
-        return f"{self.folder}numbers-{share.name}-{output}.arrows" if share.is_whole else None
+        """Where the numbers of an output's rows go. None: they are too many."""
+        return f"{self.folder}arranged-{share.name}-{output}.numbers" if share.rows <= NUMBERED_ROWS_MAX else None
 
     def _cells(self, share: PartitionShare) -> int:
         """Cells of a file: about a row group each."""

@@ -13,7 +13,8 @@ At the head it lives if its source is there, and no delete hits it.
 - A delete by key that is newer than the plan applies to the outputs as to the sources: they have the plan's number
   (validation.py refuses all others).
 
-Rows that were clustered or sorted have one place, too: each output says which rows it has (iceberg/row_map.py).
+Rows that were sorted, or that went to several partitions, have one place, too: each output says which rows it has
+(iceberg/row_map.py). An output of which too many rows are dead is written again by itself, once it is committed.
 
 A row that was dead at the plan is in no output, so it must be dead at the head. It is while the deletes of the plan are
 there. For those that are gone, the head must delete by position what they deleted: a newer vector has the rows of the
@@ -22,7 +23,6 @@ former one, and who converts a delete by key marks the same rows. Where that can
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -38,12 +38,10 @@ from deltacompact.iceberg.deletes.dead_rows import dead_positions, kill, positio
 from deltacompact.iceberg.deletes.matching import Deletes, FileScanTask
 from deltacompact.iceberg.marks.finding import scan_of
 from deltacompact.iceberg.marks.marking import FileToMark, Marker
-from deltacompact.iceberg.row_map import MovedRows, RowMap
 from deltacompact.iceberg.table.metadata import TableMetadata
-from deltacompact.iceberg_modes.rewrite.arranging import numbers_at
 from deltacompact.iceberg_modes.rewrite.proposals import Following, Rewritten
 from deltacompact.iceberg_modes.rewrite.validation import ChangedSource, RewriteHead
-from deltacompact.index.live_bitmaps import live_mask, read_masks
+from deltacompact.index.live_bitmaps import live_mask
 from deltacompact.storage.objects import ObjectStore
 
 POSITIONS_MAX = 50_000_000
@@ -63,7 +61,7 @@ class Follower:
 
     def __call__(self, head: RewriteHead, groups: Sequence[Rewritten]) -> Following:
         """Those of the groups whose rows can be followed, and the marks. Nothing, with a note, where a file is bad."""
-        groups = [one for one in groups if one.live and not head.is_gone(one.group)]
+        groups = [one for one in groups if one.went is not None and not head.is_gone(one.group)]
         try:
             return self._followed(head, groups) if groups else Following()
         except (InputError, CorruptionError, NotFoundError) as error:
@@ -77,32 +75,26 @@ class Follower:
         dead = self._dead([FileScanTask(source.now, source.deletes) for source in changed.values() if source.now])
         followed: dict[int, Rewritten] = {}
         to_mark: list[FileToMark] = []
+        worn: set[str] = set()
         for one in groups:
-            live = self._live(one)
+            assert one.went is not None
+            live = one.went.live_bits(self.store)
             if self._keeps_dead([changed.get(path) for path in _paths(one)], live, dead):
                 killed = [_killed(changed.get(path), dead) for path in _paths(one)]
-                of_outputs = dict(self._row_map(one, live).translate(killed))
                 whole = [file.rows for file in one.outputs]
+                of_outputs = dict(one.went.row_map(self.store, live, whole).translate(killed))
                 empty = {number for number, of_output in of_outputs.items() if len(of_output) == whole[number]}
                 outputs = tuple(file for number, file in enumerate(one.outputs) if number not in empty)
                 followed[one.group.number] = replace(one, outputs=outputs)
-                to_mark += [
-                    FileToMark(FileScanTask(addition(one.outputs[number], head.next_number), Deletes()), of_output)
-                    for number, of_output in of_outputs.items()
-                    if number not in empty
-                ]
-        return Following(followed, tuple(self.marker(head.metadata).marks(to_mark)) if to_mark else ())
-
-    def _row_map(self, one: Rewritten, live: Sequence[npt.NDArray[np.uint8]]) -> RowMap | MovedRows:
-        """Where the rows of a group went."""
-        if one.numbers:
-            return MovedRows(live, [functools.partial(numbers_at, self.store, path) for path in one.numbers])
-        return RowMap(live, [file.rows for file in one.outputs])
-
-    def _live(self, one: Rewritten) -> list[npt.NDArray[np.uint8]]:
-        """The live bitmap of each source, as the outputs were written."""
-        masks = {path: read_masks(self.store, path) for path in dict.fromkeys(bitmap.masks_path for bitmap in one.live)}
-        return [masks[bitmap.masks_path][bitmap.ordinal] for bitmap in one.live]
+                for number in of_outputs.keys() - empty:
+                    file = one.outputs[number]
+                    to_mark.append(
+                        FileToMark(FileScanTask(addition(file, head.next_number), Deletes()), of_outputs[number])
+                    )
+                    if len(of_outputs[number]) >= head.options.delete_ratio_threshold * file.rows:
+                        worn.add(file.path)
+        marks = tuple(self.marker(head.metadata).marks(to_mark)) if to_mark else ()
+        return Following(followed, marks, frozenset(worn))
 
     def _dead(self, tasks: Sequence[FileScanTask]) -> dict[str, _Dead]:
         """Which rows of some data files are deleted by position."""

@@ -29,7 +29,8 @@ NUMBERS = "deltacompact.row-number"
 class Slice:
     """A half-open range of the rows of a file. Its live bitmap has the key `ordinal`.
 
-    `first`: the number of the file's first live row, if its rows are to have numbers (iceberg/row_map.py).
+    `first`: the number of the file's first live row, if its rows are to have numbers (iceberg/row_map.py). Where rows
+    before the range belong to others, it may be below 0.
     """
 
     file: DataFile

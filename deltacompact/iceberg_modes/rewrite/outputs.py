@@ -15,7 +15,9 @@ import functools
 import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+from typing import TypeAlias
 
 import pyarrow as pa
 
@@ -28,6 +30,7 @@ from deltacompact.executors.executor import Executor
 from deltacompact.iceberg.deletes.dead_rows import ScannedFile
 from deltacompact.iceberg.marks.finding import Finder, Sizes
 from deltacompact.iceberg.marks.tasks import LiveBitmap
+from deltacompact.iceberg.row_map import Piece
 from deltacompact.iceberg.running import Tasks
 from deltacompact.iceberg.table.content_files import Content, ContentFile, PartitionTuple
 from deltacompact.iceberg.table.locations import readable
@@ -45,9 +48,11 @@ from deltacompact.iceberg_modes.rewrite.cutting import ends_of
 from deltacompact.iceberg_modes.rewrite.live_slices import LiveSlices, Slice, in_slices
 from deltacompact.iceberg_modes.rewrite.plan import FileGroup, RewritePlan, expected_output_files
 from deltacompact.iceberg_modes.rewrite.proposals import Rewritten
+from deltacompact.iceberg_modes.rewrite.row_numbers import NUMBERED_ROWS_MAX
 from deltacompact.iceberg_modes.rewrite.sampling import Sampled, SampleTask, sampled
 from deltacompact.iceberg_modes.rewrite.shares import PartitionShare, in_order
 from deltacompact.iceberg_modes.rewrite.splitting import ALL_LIVE, SplitTask, all_live, split
+from deltacompact.iceberg_modes.rewrite.went import Went, WentShare
 from deltacompact.iceberg_modes.rewrite.writing import WriteTask, Written, without_nan, write
 from deltacompact.index.live_bitmaps import write_masks
 from deltacompact.steps.materialize import LiveRange, MaterializeTask
@@ -90,6 +95,19 @@ class _Output:
     partition: PartitionTuple
 
 
+_Tasks: TypeAlias = Sequence[MaterializeTask | ArrangeTask]
+"""The outputs of a share."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """The live rows of a group that go to a partition, and where they lie in runs, if they had to be divided."""
+
+    partition: PartitionTuple | None
+    ranges: list[LiveRange]
+    pieces: list[Piece] = field(default_factory=list)
+
+
 class Outputs:
     """The tasks of some groups, which hand each other files in `folder`."""
 
@@ -123,9 +141,13 @@ class Outputs:
         dead = finder.find([task for group in groups for task in group.inputs])
         files = iter(dead.files)
         by_group = [[_with(next(files), self._columns(group)) for _ in group.inputs] for group in groups]
-        tasks, group_of = self._planned(groups, by_group, dead.masks_of, folder)
+        tasks, group_of, shares = self._planned(groups, by_group, dead.masks_of, folder)
+        went = [
+            _went(group, members, dead.masks_of, of_group)
+            for group, members, of_group in zip(groups, by_group, shares, strict=True)
+        ]
         for number in sorted(set(range(len(groups))) - set(group_of)):
-            yield self._rewritten(groups[number], by_group[number], [], dead.masks_of, [])
+            yield _rewritten(groups[number], by_group[number], [], went[number])
         outputs: dict[int, list[tuple[int, ContentFile]]] = defaultdict(list)
         wanted = Counter(group_of)
         free = [without_nan((one.entry.file for one in group.inputs), self._may_be_nan.values()) for group in groups]
@@ -146,33 +168,10 @@ class Outputs:
             outputs[own].append((number, self._described(groups[own], tasks[number], output, free[own])))
             if len(outputs[own]) == wanted[own]:
                 numbered = sorted(outputs.pop(own), key=_first)
-                complete, planned = [file for _, file in numbered], [tasks[place].task for place, _ in numbered]
+                complete = [file for _, file in numbered]
                 if certified is not None:
                     refuse_other_rows(expected[own], sums.pop(own), by_group[own][0].file.path)
-                yield self._rewritten(groups[own], by_group[own], complete, dead.masks_of, planned)
-
-    def _rewritten(
-        self,
-        group: FileGroup,
-        members: Sequence[ScannedFile],
-        outputs: Sequence[ContentFile],
-        masks_of: Mapping[int, str],
-        planned: Sequence[MaterializeTask | ArrangeTask],
-    ) -> Rewritten:
-        """The group with its outputs, once all of its rows are accounted for."""
-        by_position = sum(member.dead_by_position for member in members)
-        by_key = sum(member.dead_by_key for member in members)
-        is_known = group.partition is not None  # where each row went
-        live = [LiveBitmap(masks_of[one.ordinal], one.ordinal) for one in members] if is_known else []
-        numbers = (task.numbers_path for task in planned if isinstance(task, ArrangeTask))
-        in_other_order = tuple(path for path in numbers if path is not None)
-        done = Rewritten(group, tuple(outputs), by_position, by_key, tuple(live), in_other_order)
-        if group.rows != done.rows + by_position + by_key:
-            raise CorruptionError(
-                f"{group.rows} rows of {group.inputs[0].entry.file.path} and others went in, {done.rows} came out, "
-                f"{by_position} were dead by position and {by_key} by key"
-            )
-        return done
+                yield _rewritten(groups[own], by_group[own], complete, went[own])
 
     # Outputs
 
@@ -200,28 +199,30 @@ class Outputs:
         by_group: Sequence[Sequence[ScannedFile]],
         masks_of: Mapping[int, str],
         folder: str,
-    ) -> tuple[list[_Output], list[int]]:
-        """All outputs, and the place of each one's group."""
+    ) -> tuple[list[_Output], list[int], list[list[tuple[PartitionShare, _Tasks]]]]:
+        """All outputs, the place of each one's group, and the shares of each group with their tasks."""
         shares: list[PartitionShare] = []
         for place, (members, known) in enumerate(zip(by_group, self._sampled(groups, by_group), strict=True)):
             shares += self._shares(place, groups[place], members, masks_of, known, folder)
         options = self._write_options()
-        by_share: Iterable[Iterable[MaterializeTask | ArrangeTask]]
+        by_share: Iterable[_Tasks]
         if self._arrangement is not None:
             by_share = self._clusterer(self._arrangement, options, folder).outputs(shares)
         else:
-            by_share = (in_order(share, self._plan.options, options, self._limits) for share in shares)
+            by_share = (list(in_order(share, self._plan.options, options, self._limits)) for share in shares)
         outputs: list[_Output] = []
         group_of: list[int] = []
         numbers: Counter[int] = Counter()
+        of_groups: list[list[tuple[PartitionShare, _Tasks]]] = [[] for _ in groups]
         for share, tasks in zip(shares, by_share, strict=True):
+            of_groups[share.place].append((share, tasks))
             for task in tasks:
                 name = f"{groups[share.place].number:05}-{numbers[share.place]:05}-deltacompact.parquet"
                 path = f"{self._metadata.data_folder}/{name_of_files(self._session)}{name}"
                 outputs.append(_Output(task, path, share.partition))
                 group_of.append(share.place)
                 numbers[share.place] += 1
-        return outputs, group_of
+        return outputs, group_of, of_groups
 
     def _clusterer(self, by: Arrangement, options: WriteOptions, folder: str) -> Clusterer:
         trees, run_bytes = f"{folder_of(self._session)}tree-", self._sizes.run_bytes
@@ -240,11 +241,13 @@ class Outputs:
         size = max(1, _written_bytes(members, known))
         rows = sum(member.live_rows for member in members)
         whole = [LiveRange(one.file, one.ordinal, 0, one.live_rows) for one in members if one.live_rows]
-        parts: list[tuple[PartitionTuple | None, list[LiveRange]]] = [(group.partition, whole)]
+        parts = [_Part(group.partition, whole)]
+        runs: tuple[str, ...] = ()
         is_divided = group.partition is None
         if is_divided:
-            parts, masks_of = self._divided(group, members, masks_of, f"{folder}split-{group.number}")
-        for number, (partition, ranges) in enumerate(parts):
+            parts, runs, masks_of = self._divided(group, members, masks_of, f"{folder}split-{group.number}")
+        for number, part in enumerate(parts):
+            partition, ranges = part.partition, part.ranges
             assert partition is not None
             if of_partition := sum(one.stop - one.start for one in ranges):
                 share_bytes = size * of_partition // rows
@@ -255,7 +258,8 @@ class Outputs:
                     name,
                     partition,
                     tuple(ranges),
-                    not is_divided,
+                    tuple(part.pieces),
+                    runs,
                     masks_of,
                     self._columns(group),
                     share_bytes,
@@ -264,10 +268,20 @@ class Outputs:
                 )
 
     def _live(
-        self, group: FileGroup, members: Sequence[ScannedFile], masks_of: Mapping[int, str], columns: pa.Schema
+        self,
+        group: FileGroup,
+        members: Sequence[ScannedFile],
+        masks_of: Mapping[int, str],
+        columns: pa.Schema,
+        numbered: bool = False,
     ) -> list[LiveSlices]:
         """The live rows of a group in parts, a task each."""
-        whole = [Slice(one.file, one.ordinal, (0, one.file.rows)) for one in members if one.live_rows]
+        firsts = accumulate((one.live_rows for one in members), initial=0)
+        whole = [
+            Slice(one.file, one.ordinal, (0, one.file.rows), first if numbered else None)
+            for one, first in zip(members, firsts, strict=False)
+            if one.live_rows
+        ]
         share = max(self._limits.task_rows_min, math.ceil(group.rows / max(1, self._tasks.slots * 2)))
         return [
             LiveSlices(
@@ -281,23 +295,28 @@ class Outputs:
 
     def _divided(
         self, group: FileGroup, members: Sequence[ScannedFile], masks_of: Mapping[int, str], path: str
-    ) -> tuple[list[tuple[PartitionTuple | None, list[LiveRange]]], dict[int, str]]:
-        """The live rows of a group by partition, as they lie in runs, and where the bitmap of the runs lies."""
+    ) -> tuple[list[_Part], tuple[str, ...], dict[int, str]]:
+        """The live rows of a group by partition, as they lie in runs; where the runs' numbers and their bitmap lie."""
         by = partition_columns(self._metadata.specs[group.spec_id], self._metadata.columns)
         tasks = [
             SplitTask(live, by, f"{path}-{number}", self._sizes.run_bytes, self._write_options())
-            for number, live in enumerate(self._live(group, members, masks_of, self._columns(group)))
+            for number, live in enumerate(
+                self._live(group, members, masks_of, self._columns(group), group.rows <= NUMBERED_ROWS_MAX)
+            )
         ]
         runs = [run for of_task in self._tasks.run(split, tasks) for run in of_task]
-        by_partition: dict[PartitionTuple | None, list[LiveRange]] = defaultdict(list)
-        for run in runs:
+        by_partition: dict[PartitionTuple, _Part] = {}
+        for number, run in enumerate(runs):
             start = 0
             for partition, rows in run.partitions:
-                by_partition[partition].append(LiveRange(run.file, ALL_LIVE, start, start + rows))
+                part = by_partition.setdefault(partition, _Part(partition, []))
+                part.ranges.append(LiveRange(run.file, ALL_LIVE, start, start + rows))
+                part.pieces.append(Piece(number, start, start + rows))
                 start += rows
         masks = f"{path}-live.arrow"
         write_masks(self._store, masks, {ALL_LIVE: all_live(runs)})
-        return list(by_partition.items()), {ALL_LIVE: masks}
+        numbers = tuple(run.numbers for run in runs if run.numbers is not None)
+        return list(by_partition.values()), numbers, {ALL_LIVE: masks}
 
     def _write_options(self) -> WriteOptions:
         codec = codec_of(self._metadata, self._settings)
@@ -323,6 +342,40 @@ class Outputs:
             sort_order_id=self._arrangement.order_id if self._arrangement else None,
         )
         return self._table.with_metrics(plain, footer, {**free, **written.nan_counts}, self._bounded)
+
+
+def _went(
+    group: FileGroup,
+    members: Sequence[ScannedFile],
+    masks_of: Mapping[int, str],
+    shares: Sequence[tuple[PartitionShare, _Tasks]],
+) -> Went | None:
+    """Where the rows of a group go; None: they are too many."""
+    if group.rows > NUMBERED_ROWS_MAX:
+        return None
+    live = tuple(LiveBitmap(masks_of[one.ordinal], one.ordinal) for one in members)
+    runs = shares[0][0].runs if shares else ()
+    return Went(live, tuple(_share(share, tasks) for share, tasks in shares), runs)
+
+
+def _share(share: PartitionShare, tasks: _Tasks) -> WentShare:
+    numbers = (task.numbers_path for task in tasks if isinstance(task, ArrangeTask))
+    return WentShare(len(tasks), tuple(path for path in numbers if path is not None), share.pieces)
+
+
+def _rewritten(
+    group: FileGroup, members: Sequence[ScannedFile], outputs: Sequence[ContentFile], went: Went | None
+) -> Rewritten:
+    """The group with its outputs, once all of its rows are accounted for."""
+    by_position = sum(member.dead_by_position for member in members)
+    by_key = sum(member.dead_by_key for member in members)
+    done = Rewritten(group, tuple(outputs), by_position, by_key, went)
+    if group.rows != done.rows + by_position + by_key:
+        raise CorruptionError(
+            f"{group.rows} rows of {group.inputs[0].entry.file.path} and others went in, {done.rows} came out, "
+            f"{by_position} were dead by position and {by_key} by key"
+        )
+    return done
 
 
 _Samples = dict[str, Sampled]

@@ -15,7 +15,6 @@ from typing import TypeAlias
 from deltacompact.iceberg.commit.proposal import REPLACE, Proposal, addition, same_rows
 from deltacompact.iceberg.deletes.matching import dangling
 from deltacompact.iceberg.marks.marking import Mark
-from deltacompact.iceberg.marks.tasks import LiveBitmap
 from deltacompact.iceberg.settled import merged_numbers
 from deltacompact.iceberg.table.content_files import ContentFile, Entry
 from deltacompact.iceberg.table.lost_partitions import position_scopes
@@ -23,22 +22,21 @@ from deltacompact.iceberg.table.table_state import Scope, TableState
 from deltacompact.iceberg_modes.rewrite.laid_out import summary_of
 from deltacompact.iceberg_modes.rewrite.plan import FileGroup, RewritePlan
 from deltacompact.iceberg_modes.rewrite.validation import FOLLOWED, RewriteHead, RewriteProblem
+from deltacompact.iceberg_modes.rewrite.went import Went
 
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
     """A group, the files that were written in its place, and how many of its rows were dead.
 
-    `live`: where the live bitmap of each of its data files lies, if it is known where each row went. `numbers`: where
-    the numbers of each output's rows lie, if they have another order (iceberg/row_map.py).
+    `went`: where each of its rows went, if that is known.
     """
 
     group: FileGroup
     outputs: tuple[ContentFile, ...]
     dead_by_position: int
     dead_by_key: int
-    live: tuple[LiveBitmap, ...] = ()
-    numbers: tuple[str, ...] = ()
+    went: Went | None = None
 
     @property
     def rows(self) -> int:
@@ -55,13 +53,14 @@ class RewriteOutcome:
     """The groups that are in the snapshot, and those that cannot be any more.
 
     `removed_deletes` counts the delete files that applied to nothing any more and were removed. `marks` are those of
-    rows that others deleted meanwhile.
+    rows that others deleted meanwhile. `worn` outputs have so many of them that they are to be written again.
     """
 
     groups: tuple[Rewritten, ...]
     refused: tuple[tuple[Rewritten, RewriteProblem], ...]
     removed_deletes: int
     marks: tuple[Mark, ...] = ()
+    worn: frozenset[str] = frozenset()
 
     @property
     def paths(self) -> frozenset[str]:
@@ -76,10 +75,14 @@ class RewriteOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Following:
-    """Groups that others touched, by number, without outputs of which no row lives; and the marks in the others."""
+    """Groups that others touched, by number, without outputs of which no row lives; and the marks in the others.
+
+    `worn`: outputs with a larger share of dead rows than files may have.
+    """
 
     groups: Mapping[int, Rewritten] = field(default_factory=dict, hash=False)
     marks: tuple[Mark, ...] = ()
+    worn: frozenset[str] = frozenset()
 
 
 Follow: TypeAlias = Callable[[RewriteHead, Sequence[Rewritten]], Following]
@@ -112,7 +115,7 @@ class ProposeRewrite:
         added = tuple(addition(file, head.number_of(group.group)) for group in valid for file in group.outputs)
         useless = _useless(state, gone, added)
         marks = tuple(addition(mark.file) for mark in followed.marks)
-        outcome = RewriteOutcome(valid, refused, len(useless), followed.marks)
+        outcome = RewriteOutcome(valid, refused, len(useless), followed.marks, followed.worn)
         told = summary_of(self.plan.options, state.metadata)
         summary = {**merged_numbers(gone), **told, **same_rows(state.metadata, state.snapshot, self.certified)}
         return Proposal(REPLACE, (*gone, *useless), (*added, *marks), outcome, summary)

@@ -1,33 +1,56 @@
-"""What a dead session's rewritten groups would change on the current head: pure.
+"""What a dead session's rewritten groups would change on the current head.
 
-recorded    group 0: a, c -> y      group 1: b -> z
+recorded    group 0: a, c -> y      group 1: b -> z      where their rows went
 head        a, c, d                 b was removed by somebody, so group 1 is left out; group 0 is judged as always
+            a with a vector, d      c is gone: rows of both are marked in y, as if the session had lived
+
+What was there at the plan is read in the planned snapshot. If that is expired, in the head: then a group can be
+committed only if all of its files and deletes are there.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from deltacompact.base.errors import ConflictError
+from deltacompact.base.errors import ConflictError, CorruptionError, InputError, NotFoundError
 from deltacompact.iceberg.commit.proposal import Proposal
-from deltacompact.iceberg.table.table_state import TableState
+from deltacompact.iceberg.table.table_state import StateReader, TableState
 from deltacompact.iceberg_modes.journal.journal import Planned, WrittenGroup
 from deltacompact.iceberg_modes.rewrite.plan_document import plan_of_body
-from deltacompact.iceberg_modes.rewrite.proposals import ProposeRewrite, RewriteOutcome, Rewritten
+from deltacompact.iceberg_modes.rewrite.proposals import Follow, ProposeRewrite, RewriteOutcome, Rewritten
+from deltacompact.iceberg_modes.rewrite.went import went_document, went_of
 
 
 def record_of(rewritten: Rewritten) -> WrittenGroup:
     """A group for the journal."""
     details = {"dead_by_position": rewritten.dead_by_position, "dead_by_key": rewritten.dead_by_key}
-    return WrittenGroup(rewritten.group.number, rewritten.outputs, details)
+    went = None if rewritten.went is None else went_document(rewritten.went)
+    return WrittenGroup(rewritten.group.number, rewritten.outputs, details, went)
 
 
-def resume_rewrite(planned: Planned, groups: Sequence[WrittenGroup], state: TableState) -> Proposal[RewriteOutcome]:
-    """Propose the groups of which all files and deletes are there."""
-    found = []
-    for group in groups:
-        with contextlib.suppress(ConflictError):  # another commit removed one of them: it cannot be committed
-            (as_planned,) = plan_of_body(planned.body, state, [group.number]).groups
-            found.append(Rewritten(as_planned, group.outputs, **group.details))
-    return ProposeRewrite(plan_of_body(planned.body, state, ()), found)(state)
+@dataclass(frozen=True, slots=True)
+class ResumeRewrite:
+    """Proposes the groups that nobody touched since their plan, and those whose rows can be followed."""
+
+    reader: StateReader
+    follow: Follow
+
+    def __call__(self, planned: Planned, groups: Sequence[WrittenGroup], state: TableState) -> Proposal[RewriteOutcome]:
+        then = self._then(planned, state)
+        found = []
+        for group in groups:
+            with contextlib.suppress(ConflictError):  # another commit removed one of its files: it cannot be committed
+                (as_planned,) = plan_of_body(planned.body, then, [group.number]).groups
+                went = None if group.went is None else went_of(group.went)
+                found.append(Rewritten(as_planned, group.outputs, **group.details, went=went))
+        return ProposeRewrite(plan_of_body(planned.body, state, ()), found, self.follow)(state)
+
+    def _then(self, planned: Planned, state: TableState) -> TableState:
+        """The branch as it was planned, as far as that can be read; else as it is."""
+        snapshot = state.metadata.snapshots.get(planned.body["snapshot_id"])
+        with contextlib.suppress(NotFoundError, CorruptionError, InputError):
+            if snapshot is not None:
+                return self.reader.at(state.metadata, state.branch, snapshot)
+        return state

@@ -11,12 +11,15 @@ dangling    deletes that apply to nothing in any partition      removed, if that
 
 from __future__ import annotations
 
+import functools
 import math
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from deltacompact.executors.choose import executor_for
+from deltacompact.executors.executor import Executor
 from deltacompact.iceberg.commit.committer import Committed, Committer
 from deltacompact.iceberg.commit.proposal import same_rows
 from deltacompact.iceberg.marks.marking import Marker
@@ -42,9 +45,9 @@ from deltacompact.iceberg_modes.rewrite.proposals import (
     propose_removal,
 )
 from deltacompact.iceberg_modes.rewrite.result import RewriteResult
-from deltacompact.iceberg_modes.rewrite.resumption import record_of, resume_rewrite
+from deltacompact.iceberg_modes.rewrite.resumption import ResumeRewrite, record_of
 from deltacompact.iceberg_modes.rewrite.words import plan_lines, result_lines
-from deltacompact.iceberg_modes.steps import Call, Reads, Steps, Work
+from deltacompact.iceberg_modes.steps import Call, Reads, Resuming, Steps, Work
 
 
 def _planned(call: Call[RewritePlan, RewriteResult], state: TableState, left: Left) -> RewritePlan:
@@ -69,9 +72,18 @@ def _plan(
     return plan_rewrite(state, options, only, busy, **choices)
 
 
+@dataclass(frozen=True, slots=True)
+class _Touched:
+    """Files to write anew: those of a group, and why it could not be committed, or a worn output, which is."""
+
+    paths: frozenset[str]
+    name: str = ""
+    why: str = ""
+
+
 @dataclass(slots=True)
 class Rewriting(Work[RewritePlan, FileGroup, Rewritten, RewriteOutcome, RewriteResult]):
-    """The work of a plan. `touched` are the groups that others touched, and what they did."""
+    """The work of a plan."""
 
     session: str = field(init=False)
     fingerprint: str | None = field(init=False, default=None)
@@ -100,8 +112,7 @@ class Rewriting(Work[RewritePlan, FileGroup, Rewritten, RewriteOutcome, RewriteR
         return record_of(written)
 
     def propose(self, groups: Sequence[FileGroup], written: Sequence[Rewritten]) -> ProposeRewrite:
-        call = self.call
-        follower = Follower(call.table.store, self._marker, call.settings.limits.reading, self.result.notes)
+        follower = _follower(self.call, self.session, lambda: self.executor, self.result.notes)
         return ProposeRewrite(self.plan, written, follower, self._certified())
 
     def _certified(self) -> dict[int, str]:
@@ -116,22 +127,35 @@ class Rewriting(Work[RewritePlan, FileGroup, Rewritten, RewriteOutcome, RewriteR
             self.fingerprint = str(state_fingerprint(self.table, self.state))
         return {self.state.snapshot.snapshot_id: self.fingerprint}
 
-    def _marker(self, metadata: TableMetadata) -> Marker:
-        """Writes marks for outputs: for a table that others may have upgraded meanwhile."""
-        tasks = Tasks(self.call.table.store, self.executor)
-        return Marker(tasks, metadata, self.call.settings, name_of_files(self.session))
-
     def count(self, done: Committed[RewriteOutcome], groups: Sequence[FileGroup]) -> None:
         self.result.count(done)
-        self.touched += [(rewritten.group, problem.words) for rewritten, problem in done.outcome.refused]
+        self.touched += [
+            _Touched(group.group.paths, _name(group.group), one.words) for group, one in done.outcome.refused
+        ]
+        self.touched += [_Touched(frozenset((path,))) for path in sorted(done.outcome.worn)]
 
     def again(self, state: TableState) -> RewritePlan:
-        paths = frozenset[str]().union(*(group.paths for group, _ in self.touched))
+        paths = frozenset[str]().union(*(one.paths for one in self.touched))
         return _plan(self.call, state, self.plan.options, paths)
 
     @property
     def given_up(self) -> list[str]:
-        return [f"{_name(group)}: {why}" for group, why in self.touched]
+        return [f"{one.name}: {one.why}" for one in self.touched if one.why]
+
+
+def _follower(call: Call[Any, Any], session: str, executor: Callable[[], Executor], notes: list[str]) -> Follower:
+    """Follows the rows of a session's groups. Others may have upgraded the table since the plan."""
+    store, settings = call.table.store, call.settings
+
+    def marker(metadata: TableMetadata) -> Marker:
+        return Marker(Tasks(store, executor()), metadata, settings, name_of_files(session))
+
+    return Follower(store, marker, settings.limits.reading, notes)
+
+
+def _resume(resuming: Resuming, plan: RewritePlan | None) -> ResumeRewrite:
+    here = functools.partial(executor_for, resuming.call.settings, 0, 0)
+    return ResumeRewrite(resuming.reader, _follower(resuming.call, resuming.dead.session, here, resuming.notes))
 
 
 def _name(group: FileGroup) -> str:
@@ -161,7 +185,7 @@ STEPS = Steps(
     document=plan_document,
     result=lambda call, plan: RewriteResult(call.table.metadata.table_id, call.branch),
     work=Rewriting,
-    resume=lambda dead, plan: resume_rewrite,
+    resume=_resume,
     expected=expected,
     reads=_reads,
     plan_lines=plan_lines,

@@ -98,11 +98,7 @@ def _of_parts(
 
 
 def _block(rows: pa.Table, counts: npt.NDArray[np.int64]) -> pa.Buffer:
-    return stream_of(rows.replace_schema_metadata({_CELLS: counts.astype("<u8").tobytes()}))
-
-
-def stream_of(rows: pa.Table) -> pa.Buffer:
-    """Rows as one of Arrow's streams."""
+    rows = rows.replace_schema_metadata({_CELLS: counts.astype("<u8").tobytes()})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as out:
         out.write_table(rows)

@@ -18,6 +18,7 @@ import pyarrow as pa
 from deltacompact.base.limits import Limits
 from deltacompact.base.model import Partition
 from deltacompact.base.numbers import ChainFileNumber
+from deltacompact.iceberg.row_map import Piece
 from deltacompact.iceberg.table.content_files import PartitionTuple
 from deltacompact.iceberg_modes.rewrite.cutting import cuts
 from deltacompact.iceberg_modes.rewrite.live_slices import LiveSlices, Slice
@@ -32,7 +33,8 @@ class PartitionShare:
 
     name        "3" for group 3; "3-0", "3-1" where that is divided
     ranges      counted in live rows
-    is_whole    all live rows of each file belong to it; if not, all rows of its files live
+    pieces      where its rows lie in runs, of which all rows live; none: it has all live rows of each file
+    runs        where the numbers of all runs of the group lie
     bytes       about those that the files will have
     ends        the rows with which row groups end, as far as that is known
     """
@@ -41,7 +43,8 @@ class PartitionShare:
     name: str
     partition: PartitionTuple
     ranges: tuple[LiveRange, ...]
-    is_whole: bool
+    pieces: tuple[Piece, ...]
+    runs: tuple[str, ...]
     masks_of: Mapping[int, str]
     columns: pa.Schema
     bytes: int
@@ -54,14 +57,14 @@ class PartitionShare:
 
     @property
     def slices(self) -> tuple[Slice, ...]:
-        """The ranges in rows of the files, dead ones included. Live rows of whole files have numbers."""
-        if not self.is_whole:
-            return tuple(Slice(one.file, one.ordinal, (one.start, one.stop)) for one in self.ranges)
-        firsts = accumulate((one.stop for one in self.ranges), initial=0)
-        return tuple(
-            Slice(one.file, one.ordinal, (0, one.file.rows), first)
-            for one, first in zip(self.ranges, firsts, strict=False)
-        )
+        """The ranges in rows of the files, dead ones included. Live rows have numbers, one range after the other."""
+        firsts = accumulate((one.stop - one.start for one in self.ranges), initial=0)
+        numbered = list(zip(self.ranges, firsts, strict=False))
+        if self.pieces:
+            return tuple(
+                Slice(one.file, one.ordinal, (one.start, one.stop), first - one.start) for one, first in numbered
+            )
+        return tuple(Slice(one.file, one.ordinal, (0, one.file.rows), first) for one, first in numbered)
 
     def live(self, slices: Sequence[Slice], columns: pa.Schema, limits: Limits) -> LiveSlices:
         """Some of the slices, as tasks read them."""

@@ -5,7 +5,8 @@
 
 A group whose rows go to several partitions is divided before it is materialized. A run is as large as memory allows,
 and sorted: the rows of a partition lie together in it, in their old order. An output then takes its slice of each run.
-So rows are written twice, but one file at a time, however many partitions there are.
+So rows are written twice, but one file at a time, however many partitions there are. A run says beside it which numbers
+its rows have, so that deletes of others can follow them (iceberg/row_map.py).
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from deltacompact.base.model import ContentType, DataFile
 from deltacompact.base.numbers import UNNUMBERED, Ordinal
 from deltacompact.iceberg.table.content_files import PartitionTuple
 from deltacompact.iceberg.table.pyiceberg_door.transforms import PartitionColumn, partitions_of
-from deltacompact.iceberg_modes.rewrite.live_slices import LiveSlices, loads
+from deltacompact.iceberg_modes.rewrite.live_slices import NUMBERS, LiveSlices, loads
+from deltacompact.iceberg_modes.rewrite.row_numbers import numbers_writer
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import writing
 from deltacompact.tabular.row_groups import WriteOptions
@@ -34,7 +36,10 @@ GROUPS_PER_RUN = 256
 
 @dataclass(frozen=True, slots=True)
 class SplitTask:
-    """Divides live rows by the partitions of `by`. Run 3 goes to `{path}-3.parquet`."""
+    """Divides live rows by the partitions of `by`. Run 3 goes to `{path}-3.parquet`.
+
+    The numbers of its rows, if they have some, go to `{path}-3.numbers`.
+    """
 
     live: LiveSlices
     by: tuple[PartitionColumn, ...]
@@ -45,9 +50,10 @@ class SplitTask:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A file of rows that are sorted by partition: in their order, the partitions and how many rows each has."""
+    """A file of rows that are sorted by partition, where their numbers lie, and how many rows each partition has."""
 
     file: DataFile
+    numbers: str | None
     partitions: tuple[tuple[PartitionTuple, int], ...]
 
 
@@ -65,11 +71,15 @@ def _written(store: ObjectStore, task: SplitTask, number: int, rows: pa.Table) -
     group_rows = min(group_rows, task.options.row_group_rows)
     options = replace(task.options, row_group_rows=group_rows)
     path = f"{task.path}-{number}.parquet"
-    with writing.writer(store, path, task.live.columns, options) as out:
+    numbers_path = f"{task.path}-{number}.numbers" if NUMBERS in rows.column_names else None
+    with (
+        numbers_writer(store, numbers_path) as without_numbers,
+        writing.writer(store, path, task.live.columns, options) as out,
+    ):
         for start in range(0, len(order), group_rows):
-            out.write(rows.take(pa.array(order[start : start + group_rows])))
+            out.write(without_numbers(rows.take(pa.array(order[start : start + group_rows]))))
     file = DataFile(UNNUMBERED, path, ContentType.PARQUET, rows.num_rows, out.bytes, task.live.columns)
-    return Run(file, tuple(zip(partitions, counts, strict=True)))
+    return Run(file, numbers_path, tuple(zip(partitions, counts, strict=True)))
 
 
 def all_live(runs: Sequence[Run]) -> npt.NDArray[np.uint8]:

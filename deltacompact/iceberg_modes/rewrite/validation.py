@@ -27,6 +27,7 @@ from deltacompact.iceberg.settled import compared_through
 from deltacompact.iceberg.table.content_files import Content, Entry
 from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg.table.table_state import Scope, TableState, scope_of
+from deltacompact.iceberg_modes.rewrite.options import RewriteOptions
 from deltacompact.iceberg_modes.rewrite.plan import FileGroup, RewritePlan, may_not_be_merged
 
 
@@ -98,6 +99,10 @@ class RewriteHead:
     @property
     def metadata(self) -> TableMetadata:
         return self._state.metadata
+
+    @property
+    def options(self) -> RewriteOptions:
+        return self._plan.options
 
     @property
     def next_number(self) -> int:

@@ -24,9 +24,9 @@ from deltacompact.iceberg.running import Tasks
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import StateReader, TableState
 from deltacompact.iceberg_modes.expected import expected, hashed_s
-from deltacompact.iceberg_modes.journal.journal import Planned, WrittenGroup, name_of_files
+from deltacompact.iceberg_modes.journal.journal import WrittenGroup, name_of_files
 from deltacompact.iceberg_modes.journal.resume import Resumption
-from deltacompact.iceberg_modes.steps import Call, Steps, Work
+from deltacompact.iceberg_modes.steps import Call, Resuming, Steps, Work
 from deltacompact.iceberg_modes.totals import BranchTotals, totals_of
 from deltacompact.iceberg_modes.upsert.comparing import KeyComparison
 from deltacompact.iceberg_modes.upsert.plan import KeySpace, SpaceGroup, UpsertPlan, plan_upsert
@@ -97,8 +97,9 @@ def _name(space: ComparedSpace) -> str:
     return "the table" if space.key_space is None else f"partition {space.key_space[1]}"
 
 
-def _resume(dead: Planned, plan: UpsertPlan | None) -> Resumption | None:
-    return functools.partial(resume_upsert, plan.columns) if plan is not None and is_by(dead, plan) else None
+def _resume(resuming: Resuming, plan: UpsertPlan | None) -> Resumption | None:
+    is_known = plan is not None and is_by(resuming.dead.plan, plan)
+    return functools.partial(resume_upsert, plan.columns) if plan is not None and is_known else None
 
 
 def _remember(

@@ -1,0 +1,43 @@
+"""Attempts at a commit, as they are recorded: whoever comes later knows all files that may be in the table.
+
+attempt 1    adds y, mark m1    refused, surely           m1 may go
+attempt 2    adds y, mark m2    no answer                 y and m2 stay until the table shows what happened
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from deltacompact.iceberg.commit.proposal import Outcome, Proposal, Propose
+from deltacompact.iceberg.table.table_state import TableState
+from deltacompact.iceberg_modes.journal.journal import Journal
+
+
+@dataclass(slots=True)
+class Tries:
+    """The attempts at a commit that may have taken effect, or still may: the files that each of them adds."""
+
+    journal: Journal
+    groups: Sequence[int]
+    added: list[frozenset[str]] = field(default_factory=list)
+
+    @property
+    def files(self) -> frozenset[str]:
+        return frozenset[str]().union(*self.added)
+
+    def proposing(self, propose: Propose[Outcome]) -> Propose[Outcome]:
+        def proposed(state: TableState) -> Proposal[Outcome]:
+            proposal = propose(state)
+            if not proposal.is_empty:
+                self.added.append(frozenset(entry.file.path for entry in proposal.added))
+            return proposal
+
+        return proposed
+
+    def before_attempt(self, snapshot_id: int) -> None:
+        self.journal.before_attempt(snapshot_id, self.groups, sorted(self.files))
+
+    def after_refusal(self) -> None:
+        """The last attempt had no effect: what it alone would have added may go."""
+        self.added.pop()

@@ -1,0 +1,87 @@
+"""Where the rows of a group went, as files beside its outputs: what a session keeps to follow them, and its journal.
+
+live      a: live-0.arrow, ordinal 0      b: live-0.arrow, ordinal 1
+runs      split-3-0-0.numbers             only of rows that go to several partitions
+shares    outputs 2, their numbers        pieces of runs: [0, 0, 2] is run 0, rows 0 to 2
+
+The files lie in the session's work folder. They are deleted with it, once the group is committed or given up.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from deltacompact.base.numbers import Ordinal
+from deltacompact.iceberg.marks.tasks import LiveBitmap
+from deltacompact.iceberg.row_map import Bits, Piece, ReadNumbers, RowMap, Share
+from deltacompact.iceberg_modes.rewrite.row_numbers import read_numbers
+from deltacompact.index.live_bitmaps import read_masks
+from deltacompact.storage.objects import ObjectStore
+
+
+@dataclass(frozen=True, slots=True)
+class WentShare:
+    """How many outputs a share has, where the numbers of their rows lie, unless they are in order; and its pieces."""
+
+    outputs: int
+    numbers: tuple[str, ...] = ()
+    pieces: tuple[Piece, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Went:
+    """Where the live bitmap of each data file of a group lies, the numbers of each run; and the shares of its rows."""
+
+    live: tuple[LiveBitmap, ...]
+    shares: tuple[WentShare, ...]
+    runs: tuple[str, ...] = ()
+
+    def live_bits(self, store: ObjectStore) -> list[Bits]:
+        """The live bitmap of each source, as the outputs were written."""
+        masks = {path: read_masks(store, path) for path in dict.fromkeys(one.masks_path for one in self.live)}
+        return [masks[one.masks_path][one.ordinal] for one in self.live]
+
+    def row_map(self, store: ObjectStore, live: Sequence[Bits], outputs: Sequence[int]) -> RowMap:
+        """The map. `outputs`: the rows of each output."""
+        shares, first = [], 0
+        for share in self.shares:
+            rows = outputs[first : first + share.outputs]
+            numbers = [_reading(store, path, of_output) for path, of_output in zip(share.numbers, rows, strict=False)]
+            shares.append(Share(rows, numbers, share.pieces))
+            first += share.outputs
+        return RowMap(live, shares, [_reading(store, path, None) for path in self.runs])
+
+
+def _reading(store: ObjectStore, path: str, rows: int | None) -> ReadNumbers:
+    return functools.partial(read_numbers, store, path, rows)
+
+
+def went_document(went: Went) -> dict[str, Any]:
+    """As JSON values."""
+    return {
+        "live": [[one.masks_path, one.ordinal] for one in went.live],
+        "runs": went.runs,
+        "shares": [
+            {
+                "outputs": share.outputs,
+                "numbers": share.numbers,
+                "pieces": [[piece.run, piece.start, piece.stop] for piece in share.pieces],
+            }
+            for share in went.shares
+        ],
+    }
+
+
+def went_of(document: Mapping[str, Any]) -> Went:
+    """What `went_document` says."""
+    return Went(
+        tuple(LiveBitmap(path, Ordinal(ordinal)) for path, ordinal in document["live"]),
+        tuple(
+            WentShare(one["outputs"], tuple(one["numbers"]), tuple(Piece(*piece) for piece in one["pieces"]))
+            for one in document["shares"]
+        ),
+        tuple(document["runs"]),
+    )
