@@ -41,7 +41,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class RowShare:
     """Rows that became some outputs: how many each has, and which numbers they have, unless they are in order.
 
     `pieces`: where the rows come from in the runs, one after the other. Without runs, they are all live rows.
@@ -67,7 +67,7 @@ class RowMap:
     """The live bitmap of each source, least significant bit first, and the shares of the rows, in order."""
 
     live: Sequence[Bits]
-    shares: Sequence[Share]
+    shares: Sequence[RowShare]
     runs: Sequence[ReadNumbers] = ()
 
     def translate(self, dead: Sequence[Rows | None]) -> Iterator[tuple[int, Rows]]:

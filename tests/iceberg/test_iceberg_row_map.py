@@ -13,7 +13,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltacompact.iceberg.row_map import Piece, RowMap, Share
+from deltacompact.iceberg.row_map import Piece, RowMap, RowShare
 
 
 def bits(lives):
@@ -21,7 +21,7 @@ def bits(lives):
 
 
 def in_order(live, outputs):
-    return RowMap(live, [Share(outputs)] if outputs else [])
+    return RowMap(live, [RowShare(outputs)] if outputs else [])
 
 
 def test_rows_of_the_example():
@@ -87,7 +87,7 @@ def test_rows_in_another_order_are_where_a_dictionary_has_them(moved, random):
     random.shuffle(numbers)
     of_outputs = cut(numbers, outputs)
     reads = [functools.partial(np.array, one, np.uint32) for one in of_outputs]
-    found = RowMap([bits(rows) for rows in live], [Share(outputs, reads)]).translate(asked_of(dead))
+    found = RowMap([bits(rows) for rows in live], [RowShare(outputs, reads)]).translate(asked_of(dead))
     gone = numbers_of(live, dead)
     assert [(output, row) for output, rows in found for row in rows.tolist()] == [
         (output, row) for output, one in enumerate(of_outputs) for row, number in enumerate(one) if number in gone
@@ -126,7 +126,7 @@ def test_rows_that_were_divided_are_where_a_dictionary_has_them(example, random)
         sizes = [len(order[start : start + output_rows]) for start in range(0, len(order), output_rows)]
         of_outputs = cut(order, sizes)
         reads = [functools.partial(np.array, own, np.uint32) for own in of_outputs] if is_sorted else []
-        shares.append(Share(sizes, reads, pieces))
+        shares.append(RowShare(sizes, reads, pieces))
         gone = numbers_of(live, dead)
         expected += [
             (first + output, row)

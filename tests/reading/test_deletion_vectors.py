@@ -17,6 +17,8 @@ from stores import unmeasured  # noqa: F401
 from tables import compacted_files, problems
 
 from deltacompact import DeltaStreamCatalog, InputError, SessionResult, Settings, compact
+from deltacompact.base.events import Event, FilesDecided
+from deltacompact.base.model import Partition
 from deltacompact.delta_streams.scan import export_table
 from deltacompact.maintenance.vacuum.vacuum import vacuum
 from deltacompact.storage.local import LocalStore
@@ -81,6 +83,36 @@ def test_a_file_is_rewritten_once_its_dead_rows_come_to_the_share(catalog: Delta
     session = run(catalog)
     assert (session.files_marked, session.files_rewritten, session.files_new) == (0, 1, 1)
     assert compacted_files(catalog)[0].deletions is None and keys(catalog) == [0, 1, 2, 3, 4, 5, 6, 8, 9, 19]
+
+
+@pytest.mark.parametrize(("fraction", "files_new"), [(0.5, 0), (0.0, 1)])
+def test_rows_that_die_while_a_file_is_marked_or_rewritten_cost_no_work(catalog, fraction, files_new) -> None:
+    """Upserts and deletes come as deltas, which name keys and no files: they never conflict with a compaction."""
+    catalog.append("t", pa.table({"k": [8]}), operation="delete")
+
+    def others(event: Event) -> None:
+        if isinstance(event, FilesDecided):  # what becomes of each file stands, nothing is published
+            for number in range(50):
+                operation, key = ("delete", number % 10) if number % 2 else ("upsert", 30 + number)
+                catalog.append("t", pa.table({"k": [key], "v": ["late"]}), operation=operation)
+
+    before = {path.name for path in data_files(catalog)}
+    session = run(catalog, fraction, event_sinks=[others])
+    assert (session.files_new, session.live) == (files_new, 18)
+    appended = {Path(file.path).name for delta in catalog.state("t", Partition()).deltas for file in delta.files}
+    outputs = {Path(file.path).name for file in compacted_files(catalog)}
+    assert len(appended) == 50
+    assert {
+        path.name for path in data_files(catalog)
+    } - before - appended == outputs - before  # nothing was written twice
+    expected = [0, 2, 4, 6, *range(10, 20), *range(30, 80, 2)]
+    assert keys(catalog) == expected
+    assert run(catalog, fraction).live == len(expected)
+    assert keys(catalog) == expected
+
+
+def data_files(catalog: DeltaStreamCatalog) -> list[Path]:
+    return list(Path(catalog.store.root).rglob("*.parquet"))
 
 
 def test_by_default_no_dead_row_stays(catalog: DeltaStreamCatalog) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from deltacompact.base.numbers import Ordinal
 from deltacompact.iceberg.marks.tasks import LiveBitmap
-from deltacompact.iceberg.row_map import Bits, Piece, ReadNumbers, RowMap, Share
+from deltacompact.iceberg.row_map import Bits, Piece, ReadNumbers, RowMap, RowShare
 from deltacompact.iceberg_modes.rewrite.row_numbers import read_numbers
 from deltacompact.index.live_bitmaps import read_masks
 from deltacompact.storage.objects import ObjectStore
@@ -50,7 +50,7 @@ class Went:
         for share in self.shares:
             rows = outputs[first : first + share.outputs]
             numbers = [_reading(store, path, of_output) for path, of_output in zip(share.numbers, rows, strict=False)]
-            shares.append(Share(rows, numbers, share.pieces))
+            shares.append(RowShare(rows, numbers, share.pieces))
             first += share.outputs
         return RowMap(live, shares, [_reading(store, path, None) for path in self.runs])
 
