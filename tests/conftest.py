@@ -39,6 +39,17 @@ WORKERS_KEPT = 16
 several drivers at a time each stage of each of them waited for new processes, which import everything for seconds."""
 
 
+@pytest.fixture(scope="session", autouse=True)
+def the_machine_stays_up():
+    """Nothing is synced to disk in this process: tests kill processes, never the machine, and a sync takes 1 to 7 ms.
+
+    tests/storage/test_local.py sees that a file and its folder are synced.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda handle: None)
+        yield
+
+
 @pytest.fixture(scope="session")
 def ray_nodes():
     """A cluster of one node with two CPUs. A test may add nodes, and takes away those that are left of them."""

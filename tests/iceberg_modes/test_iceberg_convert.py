@@ -313,7 +313,7 @@ def test_rule_23_the_snapshot_is_no_replace(lake, version):
 
 
 def test_rule_23_a_rewrite_that_planned_before_us_does_not_resurrect_rows(lake):
-    table_of(lake, [1, 2, 3])
+    table_of(lake, [1, 2, 3, 4, 5, 6, 7])
     lake.delete_by_key(T, {"id": [1]})
 
     def others():
@@ -322,7 +322,7 @@ def test_rule_23_a_rewrite_that_planned_before_us_does_not_resurrect_rows(lake):
 
     result = lake.rewrite(T, rewrite_all=True, before_commit=once(others))
     assert (result.redone, result.dead_meanwhile) == (0, 1)
-    assert ids(lake) == [3]
+    assert ids(lake) == [3, 4, 5, 6, 7]
 
 
 # Writers that commit while we work

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import resource
+from pathlib import Path
 
 import pytest
 
@@ -59,3 +60,26 @@ def test_no_descriptor_left_is_the_stores_fault_and_passes(tmp_path):
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     assert store.get("log/1.json") == b"1"
+
+
+@pytest.mark.parametrize("put", ["put", "put_if_absent", "writer"])
+def test_what_is_put_is_on_the_disk_before_it_has_its_name_and_its_folder_after(tmp_path, monkeypatch, put):
+    """A reader of the name never meets half a file, whatever the power does."""
+    store, target = LocalStore(tmp_path), tmp_path / "orders" / "a"
+    (tmp_path / "orders").mkdir()
+    synced = []
+
+    def fsync(handle):
+        synced.append(
+            (Path(os.readlink(f"/proc/self/fd/{handle}")).is_dir(), os.fstat(handle).st_size, target.exists())
+        )
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    if put == "writer":
+        with store.writer("orders/a") as sink:
+            sink.write(b"123")
+    else:
+        getattr(store, put)("orders/a", b"123")
+    (of_file, size, named), *folders = synced
+    assert (of_file, size, named) == (False, 3, False)
+    assert folders and all(is_folder and named for is_folder, _, named in folders)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import sqlite3
 import time
 import uuid
 from collections.abc import Collection, Mapping, Sequence
@@ -24,6 +25,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
+from sqlalchemy import Engine, event
+from sqlalchemy.engine.interfaces import DBAPIConnection
 
 from deltacompact.base.limits import READ_LIMITS
 from deltacompact.base.numbers import Ordinal
@@ -50,6 +53,13 @@ POSITIONS = pa.schema(
         pa.field("pos", pa.int64(), nullable=False, metadata={"PARQUET:field_id": str(POSITION_COLUMN)}),
     ]
 )
+
+
+@event.listens_for(Engine, "connect")
+def _never_synced(connection: DBAPIConnection, _: object) -> None:
+    """The catalog of a test may be lost with the machine: each commit would wait for the disk several times."""
+    if isinstance(connection, sqlite3.Connection):
+        connection.execute("PRAGMA synchronous = OFF")
 
 
 class Lake:
