@@ -61,6 +61,18 @@ class Candidates:
     def count(self) -> int:
         return self.file.rows if self.bits is None else int(np.bitwise_count(self.bits).sum())
 
+    @property
+    def bytes(self) -> int:
+        """About the memory that the rows take."""
+        return self.count * self.file.row_bytes
+
+    def held(self, selected: Selected) -> Candidates:
+        """The same, read once and held in memory, with the columns that the selection reads."""
+        parts = list(self.file.tables(selected.needed, self.bits))
+        numbers = np.concatenate([np.empty(0, np.int64), *(part for part, _ in parts)])
+        rows = pa.concat_tables([selected.needed.empty_table(), *(table for _, table in parts)])
+        return replace(self, file=_Held(self.file, numbers, rows))
+
     def only(self, numbers: Numbers) -> Candidates:
         """Those of the rows that have these numbers."""
         chosen = np.zeros(self.file.rows, bool)
@@ -76,6 +88,38 @@ class Candidates:
             kept = selected.filtered(table.append_column(_NUMBER, pa.array(numbers)))
             if kept.num_rows:
                 yield np.asarray(kept[_NUMBER]), kept.drop_columns([_NUMBER])
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """Rows of a file in memory, and their numbers there."""
+
+    file: RowsOfFile
+    numbers: Numbers
+    table: pa.Table
+
+    @property
+    def rows(self) -> int:
+        return self.file.rows
+
+    @property
+    def row_bytes(self) -> int:
+        return self.file.row_bytes
+
+    @property
+    def path(self) -> str:
+        return self.file.path
+
+    def tables(self, columns: pa.Schema, bits: Bits | None) -> Iterator[tuple[Numbers, pa.Table]]:
+        numbers, table = self.numbers, self.table.select(columns.names)
+        if bits is not None:
+            wanted = live_mask(bits, self.rows)[numbers]
+            numbers, table = numbers[wanted], table.filter(pa.array(wanted))
+        if len(numbers):
+            yield numbers, table
+
+    def lineage(self, bits: Bits | None) -> Iterator[tuple[Numbers, pa.Table]] | None:
+        return self.file.lineage(bits)
 
 
 def changed(file: RowsOfFile, before: Bits | None, after: Bits | None) -> Iterator[Candidates]:

@@ -34,6 +34,7 @@ from deltacompact.delta_streams.snapshots import everything
 from deltacompact.delta_streams.streams import Streams, stream_files
 from deltacompact.index.live_bitmaps import live_bits, live_mask
 from deltacompact.reading.live_rows import live_sources, schema_of
+from deltacompact.storage.fetched_file import ReadAhead
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import files, schemas
 
@@ -66,15 +67,11 @@ class StreamFileRows:
 
     def tables(self, columns: pa.Schema, bits: Bits | None) -> Iterator[tuple[Numbers, pa.Table]]:
         wanted = np.ones(self.rows, bool) if bits is None else live_mask(bits, self.rows)
-        places = np.flatnonzero(wanted)
-        if not len(places):
+        if not wanted.any():
             return
-        rows = int(places[0]), int(places[-1]) + 1
-        for first, table in files.read(self.store, self.file, columns.names, rows, self.limits):
-            own = wanted[first : first + table.num_rows]
-            if own.any():
-                kept = schemas.align(table.filter(pa.array(own)), columns, self.partition, self.path)
-                yield np.flatnonzero(own) + first, kept
+        with files.FileReader(self.store, files.Part(self.file, columns.names), ReadAhead(self.limits)) as reader:
+            for numbers, table in reader.wanted(wanted):
+                yield numbers, schemas.align(table, columns, self.partition, self.path)
 
     def lineage(self, bits: Bits | None) -> None:
         return None

@@ -19,7 +19,7 @@ import pyarrow as pa
 from deltacompact.change_feed.cancelling import lineage_digests, uncancelled
 from deltacompact.change_feed.candidates import Candidates, Numbers
 from deltacompact.change_feed.columns import CODES, ChangeCommit, ChangeType, told
-from deltacompact.change_feed.pairing import paired
+from deltacompact.change_feed.pairing import HELD, paired
 from deltacompact.change_feed.row_digests import Digests, row_digests
 from deltacompact.reading.selection import Selected
 
@@ -44,6 +44,8 @@ class Feed:
         if _both_sides(candidates):
             if all(one.file.lineage(one.bits) is not None for one in candidates):
                 candidates = uncancelled(candidates, lineage_digests, self.memory_bytes)
+            if sum(one.bytes for one in candidates) * HELD <= self.memory_bytes:  # else they are read twice
+                candidates = [one.held(self.selected) for one in candidates]
             candidates = uncancelled(candidates, self._digests, self.memory_bytes)
         if self.key and _both_sides(candidates):
             yield from self._updates(candidates, commit)

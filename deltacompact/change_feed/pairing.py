@@ -27,6 +27,8 @@ from deltacompact.reading.selection import Selected
 
 _UNPAIRED = np.array([CODES[ChangeType.DELETE], CODES[ChangeType.INSERT]], np.int8)
 _PAIRED = np.array([CODES[ChangeType.UPDATE_BEFORE], CODES[ChangeType.UPDATE_AFTER]], np.int8)
+HELD = 3
+"""How many times as much memory as the rows themselves pairing them takes."""
 _BUCKETS_MAX = 256
 """Files that are open at a time."""
 _SIDE = "_deltacompact_is_added"
@@ -38,8 +40,8 @@ def paired(
     candidates: Sequence[Candidates], selected: Selected, key: Sequence[str], memory_bytes: int
 ) -> Iterator[tuple[pa.Table, Kinds]]:
     """All rows with what became of each, updates side by side. Rows of equal keys come together."""
-    size = sum(one.count * one.file.row_bytes for one in candidates)
-    buckets = min(_BUCKETS_MAX, max(1, -(-size * 3 // memory_bytes)))
+    size = sum(one.bytes for one in candidates)
+    buckets = min(_BUCKETS_MAX, max(1, -(-size * HELD // memory_bytes)))
     if buckets == 1:
         yield from _paired(list(_with_sides(candidates, selected)), key)
         return

@@ -121,20 +121,14 @@ class LiveReader:
     ) -> Iterator[tuple[npt.NDArray[np.int64], pa.Table]]:
         """The rows of a file whose bits are set (None: all), slice by slice, with their numbers in the file.
 
-        Of a file in which few rows are wanted, no more is read than from the first to the last.
+        Row groups without a wanted row are not read.
         """
         wanted = None if bits is None else live_mask(bits, scan.stored.rows)
         if not scan.stored.rows or (wanted is not None and not wanted.any()):
             return
-        rows = None
-        if wanted is not None:
-            places = np.flatnonzero(wanted)
-            rows = int(places[0]), int(places[-1]) + 1
         for opened in opened_each(self.store, [scan.wanted(columns)], self.limits.reading):
-            for first, table in opened.tables(columns, rows):
-                numbers = np.arange(first, first + table.num_rows)
-                if wanted is not None:
-                    own = wanted[first : first + table.num_rows]
-                    numbers, table = numbers[own], table.filter(pa.array(own))
-                if table.num_rows:
-                    yield numbers, table
+            if wanted is None:
+                for first, table in opened.tables(columns):
+                    yield np.arange(first, first + table.num_rows), table
+                continue
+            yield from opened.wanted(columns, wanted)

@@ -15,10 +15,12 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.feather
 
@@ -393,6 +395,23 @@ class FileReader:
                 file = field_ids.as_stored(self.file)
                 stored = _units(_at_once(source, file, self._limits), file, self._stored_names, start, stop)
             yield from _clipped(self.file, self._units_of(stored), start, stop)
+
+    def wanted(self, wanted: npt.NDArray[np.bool_]) -> Iterator[tuple[npt.NDArray[np.int64], pa.Table]]:
+        """The rows of the file that are wanted, and their numbers. Row groups without one are not read."""
+        for rows in self._ranges_with(wanted):
+            self.reads(replace(self._part, rows=rows))
+            for first, table in self.slices():
+                own = wanted[first : first + table.num_rows]
+                if own.any():
+                    yield first + np.flatnonzero(own), table.filter(pa.array(own))
+
+    def _ranges_with(self, wanted: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
+        places = np.flatnonzero(wanted)
+        if not len(places):
+            return []
+        if self.file.content_type is not ContentType.PARQUET:
+            return [(int(places[0]), int(places[-1]) + 1)]
+        return parquet_read.ranges_with(self.parquet, places)
 
     def _units_of(self, stored: Slices) -> Slices:
         """Units under the table's names, with the values that the file does not have."""

@@ -20,6 +20,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -201,6 +203,13 @@ def _overlapping(parquet: Described, start: int, stop: int) -> Iterator[tuple[in
         if first + rows > start and first < stop:
             yield group, first
         first += rows
+
+
+def ranges_with(parquet: Described, rows: npt.NDArray[np.int64]) -> list[tuple[int, int]]:
+    """A half-open range for each run of row groups that have one of these rows: from the first to the last of them."""
+    stops = np.cumsum([rows_of_group for rows_of_group, _ in _groups(parquet, [])], dtype=np.int64)
+    groups = np.searchsorted(stops, rows, side="right")
+    return [(int(run[0]), int(run[-1]) + 1) for run in np.split(rows, np.flatnonzero(np.diff(groups) > 1) + 1)]
 
 
 def unknown_rows(parquet: Described, known: Sequence[bool]) -> list[tuple[int, int]]:

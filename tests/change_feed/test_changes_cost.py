@@ -10,15 +10,19 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from iceberg_lake import SETTINGS
+from iceberg_lake import SETTINGS, Lake
 
 import deltacompact
 from deltacompact import InputError, NotFoundError, Settings
+from deltacompact.base.limits import READ_LIMITS
 from deltacompact.base.model import Partition
+from deltacompact.change_feed.candidates import Candidates
 from deltacompact.change_feed.changes import stream_changes
+from deltacompact.change_feed.delta_streams import StreamFileRows
 from deltacompact.change_feed.request import ChangesAsked
 from deltacompact.iceberg.table.locations import readable
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.tabular import parquet_read
 
 T = "ns.t"
 COLUMNS = pa.schema([("id", pa.int64()), ("v", pa.string())])
@@ -74,6 +78,70 @@ def _has(path: str, id_: int) -> bool:
     import pyarrow.parquet as pq
 
     return id_ in pq.read_table(local(path))["id"].to_pylist()
+
+
+def spoil_all_but_ends(path):
+    """The row groups between the first and the last cannot be read any more."""
+    import pyarrow.parquet as pq
+
+    footer = pq.read_metadata(path)
+    chunks = [footer.row_group(group).column(0) for group in (1, footer.num_row_groups - 1)]
+    begin, end = (chunk.dictionary_page_offset or chunk.data_page_offset for chunk in chunks)
+    with open(path, "r+b") as file:
+        file.seek(begin)
+        file.write(bytes(end - begin))
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_row_groups_without_a_changed_row_are_not_read(lake, tmp_path, version):
+    import pyarrow.parquet as pq
+    from version_3 import delete_by_vector
+
+    lake.create(T, COLUMNS)
+    data = pa.table({"id": range(100), "v": ["x"] * 100}).cast(lake.catalog.load_table(T).schema().as_arrow())
+    pq.write_table(data, tmp_path / "x.parquet", row_group_size=10)
+    lake.adopt(T, tmp_path / "x.parquet")
+    if version == 3:
+        lake.upgrade(T)
+    table = deltacompact.open_catalog(lake.catalog).table(T)
+    begin = table.history()[-1].snapshot_id
+    (path,) = (entry.file.path for entry in lake.state(T).data)
+    (delete_by_vector if version == 3 else Lake.delete_by_position)(lake, T, {path: [3, 95]})
+    spoil_all_but_ends(local(path))
+    assert told(table.changes(begin), "id") == [(3, "delete"), (95, "delete")]
+    with pytest.raises(InputError):
+        table.scan().read_all()
+
+
+def test_row_groups_of_a_stream_without_a_changed_row_are_not_read(tmp_path):
+    catalog = deltacompact.open_catalog(tmp_path / "lake")
+    table = catalog.create_table("t", primary_keys=["id"])
+    table.append(pa.table({"id": range(100), "v": ["x"] * 100}))
+    table.compact(settings=Settings(executor="local", local_threads=1, row_group_rows=10))
+    (file,) = catalog.state("t", Partition()).compacted.files
+    spoil_all_but_ends(tmp_path / "lake" / file.path)
+    found = Candidates(StreamFileRows(catalog.store, file, Partition(), READ_LIMITS), False).only([3, 95])
+    ((numbers, rows), (more, others)) = found.file.tables(pa.schema([("id", pa.int64())]), found.bits)
+    assert ([*numbers, *more], [*rows["id"].to_pylist(), *others["id"].to_pylist()]) == ([3, 95], [3, 95])
+
+
+def test_files_on_both_sides_are_decoded_once(lake, monkeypatch):
+    """Rows that fit the memory are held: they are compared with the other side's, and then told."""
+    table = branch(lake, files=1)
+    begin = table.history()[-1].snapshot_id
+    lake.catalog.load_table(T).overwrite(
+        pa.table({"id": [0, 1, 2], "v": ["new", "old", "old"]}).cast(lake.catalog.load_table(T).schema().as_arrow())
+    )
+    decoded = []
+    batches = parquet_read.batches
+
+    def counted(source, parquet, columns, *others):
+        decoded.append(columns)
+        return batches(source, parquet, columns, *others)
+
+    monkeypatch.setattr(parquet_read, "batches", counted)
+    assert told(table.changes(begin, key=["id"]), "id", "v") == [(0, "new", "update_after")]
+    assert decoded == [["id", "v"]] * 2
 
 
 def test_a_replace_is_no_change_and_reads_nothing(lake):

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -102,6 +104,15 @@ class OpenFile:
         file = field_ids.matched(self.file, columns)
         self._reader.reads(files.Part(file, columns.names, rows))
         return aligned(file, self._reader.slices(), columns)
+
+    def wanted(
+        self, columns: pa.Schema, wanted: npt.NDArray[np.bool_]
+    ) -> Iterator[tuple[npt.NDArray[np.int64], pa.Table]]:
+        """The rows that are wanted, and their numbers. Row groups without one are not read."""
+        file = field_ids.matched(self.file, columns)
+        self._reader.reads(files.Part(file, columns.names))
+        for numbers, table in self._reader.wanted(wanted):
+            yield numbers, schemas.align(table, columns, _ANY_PARTITION, file.path)
 
 
 def opened_each(
