@@ -543,6 +543,8 @@ class Table:
     """Whether appends may add columns; it may change."""
     readers: Readers | None = None
     """Who reads the compacted files; it may change. None, nobody has said: plain files, as ever."""
+    creation: str | None = None
+    """Used once: a table that was dropped and created again has another one. None: created up to November 2026."""
 
     def with_keys(self, keys: TableKeys | None) -> Table:
         return replace(self, keys=keys)

@@ -257,6 +257,7 @@ class DeltaStreamCalls(Streams):
         if not deltas:
             raise InputError("a commit needs at least one delta")
         terms = self._terms(stream_position, len(deltas), token, force_position, schema_mode)
+        self.present(table_id)
         return self._writer(table_id, partition).commit(deltas, terms, begun_s)
 
     def restate(self, table_id: str, tables: Any, partition: Mapping[str, Any] | None = None) -> StreamState:
@@ -269,6 +270,7 @@ class DeltaStreamCalls(Streams):
             >>> catalog.read("orders").to_pylist()
             [{'id': 9, 'status': 'old'}]
         """
+        self.present(table_id)
         writer, _, keys = self._appending(table_id, partition, "upsert")
         return writer.restate(tables, keys)
 
@@ -357,7 +359,7 @@ class DeltaStreamCalls(Streams):
         """The writer of rows that say their operation or partition; None: they have one operation and partition."""
         from deltacompact.delta_streams.appending.changes import ChangesWriter, change_options
 
-        if (options := change_options(self.declared(table_id), partition, *given)) is None:
+        if (options := change_options(self.present(table_id), partition, *given)) is None:
             return None
         table = self.described(table_id)
         if table.source_table_id is not None:

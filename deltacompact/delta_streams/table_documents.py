@@ -4,6 +4,7 @@ orders/table.json     {"format":1,"table_id":"orders","partition_keys":["day"],"
                       …,"publication":"iceberg://prod/db.orders"}      of a table that is published
                       …,"schema_mode":"fixed"}                         of a table to which no append adds columns
                       …,"readers":"vectors"}                           of a table whose readers honour deletes
+                      …,"creation":"5c…"}                              of a table created since November 2026
 orders/keys.json      {"format":1,"primary_keys":["id"],"sort_keys":[["version","ascending"]]}
 flat/source.json      {"format":1,"source_table_id":"orders"}
 """
@@ -36,6 +37,7 @@ def table_document(table: Table) -> dict[str, Any]:
     published = {"publication": table.publication} if table.publication else {}
     read_by = {"readers": table.readers} if table.readers else {}
     fixed = {} if table.schema_mode is SchemaMode.MERGE else {"schema_mode": table.schema_mode}
+    created = {"creation": table.creation} if table.creation else {}
     return {
         "format": FORMAT_VERSION,
         "table_id": table.table_id,
@@ -45,6 +47,7 @@ def table_document(table: Table) -> dict[str, Any]:
         **published,
         **fixed,
         **read_by,
+        **created,
     }
 
 
@@ -54,7 +57,8 @@ def table_from(table_id: str, document: dict[str, Any]) -> Table:
     table = Table(table_id, tuple(document["partition_keys"]), keys, document["tombstone_retention"])
     mode = SchemaMode(document.get("schema_mode", SchemaMode.MERGE))
     readers = Readers(document["readers"]) if "readers" in document else None
-    return replace(table, publication=document.get("publication"), schema_mode=mode, readers=readers)
+    published, created = document.get("publication"), document.get("creation")
+    return replace(table, publication=published, schema_mode=mode, readers=readers, creation=created)
 
 
 def keys_document(keys: TableKeys) -> dict[str, Any]:

@@ -7,11 +7,13 @@ orders/source.json    whose destination the table is, or that it has streams of 
 table.json again      the other table that shows the rows                    declare_publication
                       who reads the compacted files                          declare_readers
                       whether appends may add columns                        declare_schema_mode
+                      which of two tables of one name it is                  present
 """
 
 from __future__ import annotations
 
 import contextlib
+import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -36,6 +38,8 @@ from deltacompact.delta_streams.table_documents import (
 )
 from deltacompact.storage.certain_put import Effect, put_certainly, telling_interrupts
 from deltacompact.storage.objects import Fetches, ObjectStore
+
+_REPEAT = "deltacompact drop, catalog.drop_table"
 
 
 class Tables:
@@ -91,6 +95,7 @@ class Tables:
         mode = SchemaMode.MERGE if schema_mode is None else SchemaMode.of(schema_mode)
         read_by = None if readers is None else Readers.of(readers)
         table = Table(table_id, partition_keys, keys, tombstone_retention, schema_mode=mode, readers=read_by)
+        table = replace(table, creation=uuid.uuid4().hex)
         paths = TablePaths.of(table_id)
         effect = Effect(f"table {table_id!r}", "created", "repeat the command")
         self._refuse_dropped(table_id)
@@ -105,6 +110,7 @@ class Tables:
                 table = replace(table, schema_mode=existing.schema_mode)
             if readers is None:
                 table = replace(table, readers=existing.readers)
+            table = replace(table, creation=existing.creation)
             if replace(existing, source_table_id=None, holds_streams=False, publication=None) != table:
                 raise ConflictError(f"table {table_id!r} exists and is declared otherwise")
         return table
@@ -132,6 +138,21 @@ class Tables:
         self._tables[table_id] = known  # declarations never change; missing ones are looked up again next time
         return known
 
+    def present(self, table_id: str) -> Table:
+        """As `declared`, but looks whether it still is the table that this process remembers: one request.
+
+        Writers look before they append. Their entry would go behind the last one that they know: where the table was
+        dropped nobody would read it, and where it was created again it would leave a hole in the log.
+        """
+        known = self._tables.get(table_id)
+        try:
+            if known and table_from(table_id, self._table_document(table_id)).creation != known.creation:
+                self.forget(table_id)
+        except NotFoundError:
+            self.forget(table_id)
+            raise
+        return self.declared(table_id)
+
     def _table_document(self, table_id: str) -> dict[str, Any]:
         path = TablePaths.of(table_id).table
         try:
@@ -139,7 +160,8 @@ class Tables:
         except NotFoundError as error:
             if "bucket" in str(error):
                 raise
-            raise NotFoundError(f"table {table_id!r} does not exist in {self.where}") from None
+            begun = f": a drop of it has begun: repeat that ({_REPEAT})" if self._is_being_dropped(table_id) else ""
+            raise NotFoundError(f"table {table_id!r} does not exist in {self.where}{begun}") from None
 
     def publication(self, table_id: str) -> str | None:
         """The table that it is published to today: "iceberg://prod/db.orders", "delta:///out". Raises NotFoundError.
@@ -224,15 +246,20 @@ class Tables:
 
     def _refuse_dropped(self, table_id: str, created: str | None = None) -> None:
         """Raise ConflictError while a table of this name is being dropped. What was `created` since goes again."""
-        try:
-            self.store.stat(TablePaths.of(table_id).dropped)
-        except NotFoundError:
+        if not self._is_being_dropped(table_id):
             return
         if created is not None:
             self.store.delete([created])
         raise ConflictError(
-            f"table {table_id!r} is being dropped, or its drop was interrupted: repeat the drop, then create the table"
+            f"table {table_id!r} is being dropped, or its drop was interrupted: repeat the drop ({_REPEAT}), then "
+            "create the table"
         )
+
+    def _is_being_dropped(self, table_id: str) -> bool:
+        try:
+            return self.store.stat(TablePaths.of(table_id).dropped).bytes > 0
+        except NotFoundError:
+            return False
 
     def _is_table(self, folder: str) -> bool:
         try:

@@ -169,7 +169,7 @@ def vacuum_stream(lake: Lake) -> None:
 
 
 OPERATIONS = [
-    Operation("append, again", 3, LENGTHS, lambda lake: lake.append(lake.warm), again=True),
+    Operation("append, again", 4, LENGTHS, lambda lake: lake.append(lake.warm), again=True),
     Operation("append", 7, LENGTHS, lambda lake: lake.append(lake.fresh())),
     Operation("append the first delta of a partition", 11, lakes((0, 0)), lambda lake: lake.append(lake.fresh())),
     Operation("open a stream to read", 4, LENGTHS, lambda lake: lake.fresh().state("t", lake.partition())),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -74,6 +75,35 @@ def test_nothing_of_it_is_left_and_a_table_of_its_name_is_new(store: Any) -> Non
     assert [found.problems for found in catalog.table("other").check()] == [(), ()]
 
 
+@pytest.mark.parametrize("keys", [["id"], ["other"]])
+@pytest.mark.parametrize("by_rows", [False, True])
+def test_a_process_that_knew_the_table_appends_to_none_of_its_name(keys: list[str], by_rows: bool) -> None:
+    """Its entry would go behind the last one that it knows: rows that nobody reads, and a hole in the new log."""
+    store = MemoryStore()
+    catalog, knowing = DeltaStreamCatalog(store), DeltaStreamCatalog(store)
+    catalog.create_table("t", primary_keys=["id"])
+    more: dict[str, Any] = {"operation_column": "op"} if by_rows else {}
+    rows = pa.table({"id": [1], "op": ["I"]})
+    for _ in range(3):
+        knowing.append("t", rows, **more)
+    catalog.drop_table("t")
+    with pytest.raises(NotFoundError, match="table 't' does not exist"):
+        knowing.append("t", rows, **more)
+    assert paths(store) == set()
+
+    knowing.append(catalog.create_table("t", primary_keys=["id"]).table_id, rows, **more)
+    catalog.drop_table("t")
+    again = catalog.create_table("t", primary_keys=keys)
+    refused = pytest.raises(deltacompact.SchemaError, match="key column 'other' is missing")
+    with refused if keys == ["other"] else contextlib.nullcontext():
+        knowing.append("t", rows, **more)
+    with refused if keys == ["other"] else contextlib.nullcontext():
+        knowing.restate("t", rows)
+    again.append(pa.table({keys[0]: [2]}))
+    assert again.read(columns=keys).to_pylist() == [{keys[0]: value} for value in ([1, 2] if keys == ["id"] else [2])]
+    assert [found.problems for found in again.check()] == [()]
+
+
 def test_what_others_put_there_stays_and_is_named(store: Any) -> None:
     catalog = DeltaStreamCatalog(store)
     catalog.create_table("t", primary_keys=["id"]).append(pa.table({"id": [1]}))
@@ -120,6 +150,8 @@ def test_a_drop_that_is_killed_anywhere_is_repeated_and_the_name_is_taken_until_
             process = DeltaStreamCatalog(inner)
             begun = "t/dropped.json" in paths(inner)
             if begun and "t/table.json" not in paths(inner):
+                with pytest.raises(NotFoundError, match=r"does not exist.*a drop of it has begun: repeat that"):
+                    process.table("t")
                 with pytest.raises(ConflictError, match=r"'t' is being dropped.*repeat the drop"):
                     process.create_table("t", ["day"], ["id"])
                 assert process.tables() == []
