@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from deltacompact.base.errors import InputError
 
@@ -19,7 +19,10 @@ _DATED = re.compile(r"\d{4}-\d\d-\d\d")
 def moment_of(text: str | datetime) -> datetime | None:
     """The moment that a text names; None: it names none. Raises InputError for one that no calendar has."""
     if isinstance(text, datetime):
-        return text.astimezone(UTC) if text.tzinfo else text.replace(tzinfo=UTC)
+        try:
+            return text.astimezone(UTC) if text.tzinfo else text.replace(tzinfo=UTC)
+        except OverflowError:
+            raise InputError(f"{text} is no time that UTC has: write one of the years 1 to 9999") from None
     if not _DATED.match(text):
         return None
     try:
@@ -30,7 +33,7 @@ def moment_of(text: str | datetime) -> datetime | None:
 
 def milliseconds_of(moment: datetime) -> int:
     """Milliseconds since the epoch, as commits note their times."""
-    return int((moment - datetime.fromtimestamp(0, UTC)).total_seconds() * 1000)
+    return (moment - datetime.fromtimestamp(0, UTC)) // timedelta(milliseconds=1)
 
 
 def moment_at(milliseconds: float) -> datetime:

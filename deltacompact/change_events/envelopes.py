@@ -124,7 +124,7 @@ class _Rows:
         self._declared = declared
 
     def _operation(self) -> pa.ChunkedArray:
-        return self._messages[self._envelope.operations.column]
+        return self._messages[self._envelope.operations.column].cast(pa.string())
 
     def ignored(self) -> Mask:
         """Messages that do nothing to rows."""
@@ -138,11 +138,11 @@ class _Rows:
             return np.zeros(0, bool)
         operation = self._operation()
         for value, why in self._envelope.refused.items():
-            found = np.flatnonzero(np.asarray(pc.fill_null(pc.equal(operation.cast(pa.string()), value), False)))
+            found = np.flatnonzero(np.asarray(pc.fill_null(pc.equal(operation, value), False)))
             if len(found):
                 raise InputError(f"{self._origin.row(int(found[0]))}: operation {value!r} is refused: {why}")
         ignored = self.ignored()
-        told = pc.if_else(pa.array(ignored), self._envelope.operations.upsert_values[0], operation.cast(pa.string()))
+        told = pc.if_else(pa.array(ignored), self._envelope.operations.upsert_values[0], operation)
         return self._envelope.operations.deletes(told, self._origin)
 
     def after(self, places: Indices) -> pa.Table:

@@ -287,6 +287,8 @@ GOOD = json.dumps(message("c", None, ANN, 1))
         ([f"{GOOD} {GOOD}"], "a.json, line 1 is no JSON (Extra data"),
         ([GOOD, "null", GOOD.replace("Ann", "\xff")], "a.json, line 3 is not UTF-8: byte 0xff"),
         ([GOOD, "7"], "a.json, line 2 is no JSON object: 7"),
+        (['{"op": null, "after": {"id": 1}}'], "a.json, line 1: operation None is neither an upsert (c, r, u)"),
+        (['{"op": 1, "after": {"id": 1}}'], "a.json, line 1: operation '1' is neither an upsert (c, r, u)"),
         (
             [GOOD, "null", message("x", None, ANN, 2)],
             "a.json, line 3: operation 'x' is neither an upsert (c, r, u)",

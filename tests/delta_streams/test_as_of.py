@@ -12,6 +12,7 @@ import pytest
 
 from deltacompact import DeltaStreamCatalog, InputError, NotFoundError, vacuum
 from deltacompact.base.model import Partition
+from deltacompact.base.moments import milliseconds_of, moment_at, moment_of, spelled
 from deltacompact.storage.local import LocalStore
 
 MOMENTS = {50: [], 100: [1], 150: [1], 200: [1, 2], 350: [1, 2], 400: [2, 3], 450: [2, 3], 600: [2, 3]}
@@ -120,6 +121,17 @@ def test_of_a_partitioned_table_a_moment_is_of_all_partitions(tmp_path, clock):
 def test_what_no_calendar_has_is_refused(catalog, as_of):
     with pytest.raises(InputError, match="is no time: write it like 2026-11-22"):
         catalog.read("t", as_of=as_of)
+
+
+@pytest.mark.parametrize("as_of", ["0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"])
+def test_what_utc_has_not_is_refused(catalog, as_of):
+    with pytest.raises(InputError, match="is no time that UTC has: write one of the years 1 to 9999"):
+        catalog.read("t", as_of=as_of)
+
+
+@pytest.mark.parametrize("milliseconds", [1091128907712, 2170037711753, 2195772627713, -1, 0])
+def test_a_printed_time_is_the_same_millisecond_when_it_is_given_again(milliseconds):
+    assert milliseconds_of(moment_of(spelled(moment_at(milliseconds)))) == milliseconds
 
 
 def test_both_names_at_once_are_refused(catalog):
