@@ -144,6 +144,7 @@ class Tables:
         Writers look before they append. Their entry would go behind the last one that they know: where the table was
         dropped nobody would read it, and where it was created again it would leave a hole in the log.
         """
+        TablePaths.of(table_id)  # refuses what is no name
         known = self._tables.get(table_id)
         try:
             if known and table_from(table_id, self._table_document(table_id)).creation != known.creation:
