@@ -8,6 +8,7 @@ catalog.maintain("ns.t", expire_snapshots=True)             a MaintainResult
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -29,6 +30,8 @@ from deltacompact.planning.within_memory import within_memory
 from deltacompact.sinks.environment import sinks_asked_for
 
 if TYPE_CHECKING:  # a mode is imported when it is run: `show` must not wait for it
+    from pathlib import Path
+
     import pyarrow as pa
 
     from deltacompact.base.fingerprint import Fingerprint
@@ -50,6 +53,7 @@ if TYPE_CHECKING:  # a mode is imported when it is run: `show` must not wait for
     from deltacompact.iceberg_modes.upsert.result import UpsertResult
     from deltacompact.iceberg_modes.watching import WatchedBranch
     from deltacompact.layout.advice import Advice
+    from deltacompact.layout.heat import Heat
 
 
 class IcebergSelection(TypedDict, total=False):
@@ -137,18 +141,37 @@ class IcebergCalls:
         reads: int | None = None,
         settings: Settings | None = None,
         scan_reports: Iterable[Any] = (),
+        spark_logs: Iterable[str | Path] = (),
     ) -> Advice:
         """What clustering a branch would bring and cost: see `IcebergCatalogTable.advise`."""
         from deltacompact.executors.choose import foresee, lane_for
+        from deltacompact.iceberg.table_heat import heat_of_table
+        from deltacompact.iceberg.told_reads import told_reads
         from deltacompact.iceberg_modes.advising import Adviser, columns_of
         from deltacompact.layout.advice import READS
+        from deltacompact.layout.heat import Heat
 
         table, settings = self._table(table_id), settings or Settings()
-        by = columns_of(table.metadata, columns, scan_reports)
+        told = told_reads(table.metadata, time.time(), scan_reports, spark_logs)
+        heat = Heat() if columns or told.sources else heat_of_table(table.store, table.metadata)
+        by = columns_of(table.metadata, columns, told, heat)
         state = StateReader(table.store).read(table.metadata, branch)
         rows, size = sum(one.file.rows for one in state.data), sum(one.file.file_bytes for one in state.data)
         there = foresee(settings, lane_for(settings, rows, size))
-        return Adviser(table.store, state, there.capacity, READS if reads is None else reads).advice(by)
+        return Adviser(table.store, state, there.capacity, READS if reads is None else reads, told.notes).advice(by)
+
+    def heat(
+        self, table_id: str, scan_reports: Iterable[Any] = (), spark_logs: Iterable[str | Path] = ()
+    ) -> tuple[Heat, tuple[str, ...]]:
+        """What is asked for, with these reads, which are kept; and notes: see `IcebergCatalogTable.heat`."""
+        from deltacompact.iceberg.table_heat import heat_of_table, keep_reads
+        from deltacompact.iceberg.told_reads import told_reads
+
+        table, now_s = self._table(table_id), time.time()
+        told = told_reads(table.metadata, now_s, scan_reports, spark_logs)
+        if not told.sources:
+            return heat_of_table(table.store, table.metadata).now(now_s), ()
+        return keep_reads(table.store, table.metadata, told.told, now_s), told.notes
 
     def plan(self, table_id: str, options: Mapping[str, Any] | None = None, branch: str = MAIN) -> RewritePlan:
         """What a rewrite of a branch would do. Writes nothing."""

@@ -21,6 +21,8 @@ from deltacompact.base.events import EventSink, fan_out
 from deltacompact.base.settings import Settings
 
 if TYPE_CHECKING:  # imported when they are used: `show` must not wait for them
+    from pathlib import Path
+
     import duckdb
     import polars
     import pyarrow as pa
@@ -36,6 +38,7 @@ if TYPE_CHECKING:  # imported when they are used: `show` must not wait for them
     from deltacompact.iceberg_modes.plan import ModePlan
     from deltacompact.iceberg_modes.result import ModeResult
     from deltacompact.layout.advice import Advice
+    from deltacompact.layout.heat import Heat
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -65,18 +68,30 @@ class IcebergCatalogTable:
         reads: int | None = None,
         settings: Settings | None = None,
         scan_reports: Iterable[Any] = (),
+        spark_logs: Iterable[str | Path] = (),
     ) -> Advice:
         """How files lie by some columns, what clustering by them would bring, and what it would cost. Writes nothing.
 
         columns    "day*3,customer", or a list: up to four, each with how often it is asked for. Without any, those by
-                   which the table is clustered; else the depth of all columns
+                   which the table is clustered, or those of its heat; else the depth of all columns
         reads      how many reads are to pay for the work (default: 100)
         scan_reports  without columns, those that these reads ask for: scan reports as a REST catalog gets them, or
-                   {"at": Unix seconds, "report": …}
+                   {"at": Unix seconds, "report": …}, or lines of JSON
+        spark_logs  the same by event logs of Spark: files, or folders of them
 
         Raises InputError for a column that is unknown, nested, without an order, or without bounds in any file.
         """
-        return self._catalog.advise(self._table_id, columns, branch, reads, settings, scan_reports)
+        return self._catalog.advise(self._table_id, columns, branch, reads, settings, scan_reports, spark_logs)
+
+    def heat(
+        self, *, scan_reports: Iterable[Any] = (), spark_logs: Iterable[str | Path] = ()
+    ) -> tuple[Heat, tuple[str, ...]]:
+        """How many reads ask for each column, one of a week ago counting for half; and what could not be read.
+
+        Reads that are told (arguments as for `advise`) are added to what is kept beside the table; a log that is told
+        again adds what came since.
+        """
+        return self._catalog.heat(self._table_id, scan_reports, spark_logs)
 
     def compact(
         self,

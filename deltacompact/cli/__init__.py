@@ -44,6 +44,7 @@ _MODULES = {
     "compaction": ("plan", "compact"),
     "demo": ("demo",),
     "drop": ("drop",),
+    "heat": ("heat",),
     "history": ("history", "rollback", "retract"),
     "iceberg": ("maintain",),
     "reading": ("export", "read", "publish"),
@@ -94,8 +95,8 @@ def cli() -> None:
         deltacompact compact ./lake orders
         deltacompact export  ./lake orders now.parquet
 
-    show, advise, read, export, changes, diff, history, rollback, plan, compact, maintain and validate also take an
-    Iceberg catalog that PyIceberg's configuration describes (.pyiceberg.yaml, PYICEBERG_CATALOG__PROD__URI):
+    show, advise, heat, read, export, changes, diff, history, rollback, plan, compact, maintain and validate also take
+    an Iceberg catalog that PyIceberg's configuration describes (.pyiceberg.yaml, PYICEBERG_CATALOG__PROD__URI):
 
     \b
         deltacompact compact iceberg://prod db.orders

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +60,13 @@ if TYPE_CHECKING:
     help="Take the columns, and how often each is asked for, from scan reports that a REST catalog received, one JSON "
     'document a line: the report, or {"at": SECONDS, "report": ...}. Repeatable.',
 )
+@iceberg_option(
+    "--spark-log",
+    type=click.Path(exists=True, path_type=Path),
+    multiple=True,
+    metavar="PATH",
+    help="The same by an event log of Spark, plain or zstd: a file, or a folder of logs. Repeatable.",
+)
 @iceberg_option("--usd-per-core-hour", type=click.FloatRange(min=0), metavar="USD", help="Say what it costs, too.")
 def advise(
     catalog: DeltaStreamCatalog | IcebergCatalog,
@@ -72,6 +78,7 @@ def advise(
     branch: str,
     reads: int,
     scan_reports: Sequence[Path],
+    spark_log: Sequence[Path],
     usd_per_core_hour: float | None,
 ) -> None:
     """Say whether it is worth to cluster a table by some columns. Writes nothing.
@@ -89,8 +96,8 @@ def advise(
 
     if is_iceberg_catalog(catalog):
         refuse_delta_stream_options()
-        told = [report for path in scan_reports for report in _reports(path)]
-        found = catalog.table(table).advise(columns, branch, reads=reads, scan_reports=told)
+        told = [line for path in scan_reports for line in path.read_bytes().splitlines()]
+        found = catalog.table(table).advise(columns, branch, reads=reads, scan_reports=told, spark_logs=spark_log)
     else:
         refuse_iceberg_options()
         found = catalog.table(table).advise(columns, one_partition(catalog, table, partition))
@@ -99,15 +106,6 @@ def advise(
 
         draw_boxes(plot, found.table_id, found.boxes)
     answer(as_json, _document(found, usd_per_core_hour), *advice_lines(found, usd_per_core_hour))
-
-
-def _reports(path: Path) -> Iterator[Any]:
-    """The documents of a file, line by line. A line that is none tells nothing."""
-    for line in path.read_bytes().splitlines():
-        try:
-            yield json.loads(line)
-        except ValueError:
-            yield None
 
 
 def _document(found: Advice, usd_per_core_hour: float | None) -> dict[str, Any]:

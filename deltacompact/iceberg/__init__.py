@@ -9,6 +9,7 @@ commit       one snapshot onto a branch         a pure proposal on the current h
 live_rows    the rows of data files that live, and those of a branch or a snapshot (scan, as_of)
 boxes        the ranges of data files by column, for their depth             looks            into a few files
 scan_reports what engines tell a REST catalog of their reads
+told_reads   the reads of a table by such reports, and by logs of Spark         table_heat       what is kept of them
 history      what made each snapshot             rollback         to go back to one
 comparison   which two snapshots must have the same rows
 running      one step for many tasks, in process or on Ray

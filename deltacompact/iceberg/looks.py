@@ -1,6 +1,6 @@
 """Looks into some data files: the bounds of their row groups, and rows of one of these.
 
-    240 files      32 of them are opened, evenly chosen
+    240 files      32 of them are opened, as far from each other as can be
     each           its footer: 4 row groups, with bounds          one row group: 640 rows, as far apart as can be
 
 Only the wanted columns are read. Deletes are not applied: where rows lie does not depend on them.
@@ -36,15 +36,6 @@ class Look:
     entry: Entry
     groups: tuple[Entry, ...]
     rows: pa.Table
-
-
-def spread(data: Sequence[Entry], count: int = LOOKS) -> list[Entry]:
-    """So many files, evenly spread; all, if there are no more."""
-    return (
-        [data[place] for place in sorted(set(np.linspace(0, len(data) - 1, count).astype(int).tolist()))]
-        if data
-        else []
-    )
 
 
 def looks_into(

@@ -32,14 +32,12 @@ def read_of(document: Any, now_s: float) -> Read | None:
     return None if at_s is None else Read(report["table-name"], columns, opened, skipped, at_s)
 
 
-def is_of(read: Read, table_id: str) -> bool:
-    """Whether a read is of a table. Engines put the catalog's name, by which they know it, before the table's."""
-    return read.table == table_id or read.table.endswith(f".{table_id}")
-
-
 def _columns(filter_: Any) -> Iterator[str]:
-    """The columns with a predicate, in their order. An expression that is always true has none."""
-    if not isinstance(filter_, Mapping):
+    """The columns with a predicate, in their order. An expression that is always true has none.
+
+    "not-null" skips no file, and engines add it to every comparison and every join.
+    """
+    if not isinstance(filter_, Mapping) or filter_.get("type") == "not-null":
         return
     for name in _CHILDREN:
         yield from _columns(filter_.get(name))

@@ -15,12 +15,10 @@ as its weight says.
 from __future__ import annotations
 
 import math
-import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,70 +26,60 @@ import pyarrow as pa
 from deltacompact.base.errors import InputError
 from deltacompact.base.wording import counted
 from deltacompact.iceberg.boxes import boxes_of_files, ordered_column, without_bounds
-from deltacompact.iceberg.looks import Look, looks_into, spread
-from deltacompact.iceberg.scan_reports import is_of, read_of
+from deltacompact.iceberg.looks import LOOKS, Look, looks_into
 from deltacompact.iceberg.table.column_bounds import has_order
 from deltacompact.iceberg.table.content_files import Entry
 from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg.table.table_state import Scope, TableState, scope_of
+from deltacompact.iceberg.told_reads import ToldReads
 from deltacompact.iceberg_modes.rewrite.expected import expected
 from deltacompact.iceberg_modes.rewrite.laid_out import overlapping_in
 from deltacompact.iceberg_modes.rewrite.options import CLUSTER_PROPERTY, rewrite_options
 from deltacompact.iceberg_modes.rewrite.plan import RewritePlan, expected_output_files, plan_rewrite
+from deltacompact.iceberg_modes.rewrite.worth import read_s
 from deltacompact.layout.advice import READS, Advice, Outlook
 from deltacompact.layout.boxes import Boxes
 from deltacompact.layout.cluster_by import ClusterColumn, cluster_columns
 from deltacompact.layout.depth import LayoutDepth, depth_of
+from deltacompact.layout.heat import Heat
 from deltacompact.layout.prospect import PartitionSample, Prospect, foreseen
 from deltacompact.layout.reads import columns_asked
+from deltacompact.layout.spread import spread
 from deltacompact.planning.plan import Capacity
-from deltacompact.planning.work import FIRST_RATES
 from deltacompact.storage.objects import ObjectStore
 
-FILE_S = 0.09
-"""Seconds that a reader waits for each file that it opens: three round trips of 30 ms."""
 PARTITIONS_SAMPLED = 4
 """Of so many partitions, the largest ones, rows are looked at."""
 COLUMNS_SHOWN = 16
 
 
 def columns_of(
-    metadata: TableMetadata, chosen: str | Sequence[str] | None, scan_reports: Iterable[Any] = ()
+    metadata: TableMetadata, chosen: str | Sequence[str] | None, told: ToldReads, heat: Heat
 ) -> tuple[ClusterColumn, ...]:
-    """The columns that were chosen, else those that reads ask for, else those by which the table is clustered.
+    """The columns that were chosen, else those that reads ask for, else those by which the table is clustered, else
+    those of its heat.
 
-    Raises InputError for bad ones, and for reports of which none is of a read of the table by a column that it has.
+    Raises InputError for bad ones, and for reads of which none is of the table by a column that it has.
     """
     if chosen is not None:
         if not (found := cluster_columns("columns", chosen)):
             raise InputError("columns is empty: name some, day*3,customer")
         return found
-    if reports := list(scan_reports):
-        return _columns_read(metadata, reports)
-    return cluster_columns(CLUSTER_PROPERTY, metadata.properties.get(CLUSTER_PROPERTY, ""))
-
-
-def _columns_read(metadata: TableMetadata, reports: Sequence[Any]) -> tuple[ClusterColumn, ...]:
-    """The columns that reads ask for, of those that files may lie apart by."""
-    now_s = time.time()
-    reads = [read for one in reports if (read := read_of(one, now_s)) and is_of(read, metadata.table_id)]
-    columns = [one for one in metadata.columns.values() if one.is_top_level and not one.is_dropped]
-    known = {one.field.name for one in columns if has_order(one.type)}
-    asked = [replace(read, columns=tuple(name for name in read.columns if name in known)) for read in reads]
-    if not (found := columns_asked(asked, now_s)):
-        of = f"none of {counted(len(reports), 'scan report')}"
-        raise InputError(f"{of} is of a read of table {metadata.table_id!r} with a predicate on a column of it")
-    return found
+    if told.sources:
+        return told.columns_asked()
+    by_property = cluster_columns(CLUSTER_PROPERTY, metadata.properties.get(CLUSTER_PROPERTY, ""))
+    return by_property or columns_asked(heat.known(metadata.ordered_columns))
 
 
 @dataclass(frozen=True, slots=True)
 class Adviser:
-    """Looks at a branch. `capacity`: what means to work."""
+    """Looks at a branch. `capacity`: what means to work. `said`: what there is to say already."""
 
     store: ObjectStore
     state: TableState
     capacity: Capacity
     reads: int = READS
+    said: tuple[str, ...] = ()
 
     def advice(self, by: Sequence[ClusterColumn]) -> Advice:
         """The advice about clustering by these columns; without any, the depth of all that have bounds.
@@ -100,7 +88,7 @@ class Adviser:
         """
         data = self.state.data
         names = [column.name for column in by] or self._with_bounds()
-        notes = list(self._notes(names))
+        notes = [*self.said, *self._notes(names)]
         files = boxes_of_files(self.state.metadata, data, names)
         advice = Advice(
             self.state.metadata.table_id,
@@ -158,7 +146,8 @@ class Adviser:
         rows = np.bincount(files.partitions, files.rows)
         largest = set(np.argsort(-rows, kind="stable")[:PARTITIONS_SAMPLED].tolist())
         own = [entry for entry, of in zip(self.state.data, files.partitions.tolist(), strict=True) if of in largest]
-        return list(looks_into(self.store, self.state.metadata, spread(own), columns))
+        chosen = [own[place] for place in spread(len(own), LOOKS).tolist()]
+        return list(looks_into(self.store, self.state.metadata, chosen, columns))
 
     def _samples(self, looks: Sequence[Look]) -> list[PartitionSample]:
         options = rewrite_options({}, self.state.metadata.properties)
@@ -207,7 +196,7 @@ def _saved_s(now: LayoutDepth, then: LayoutDepth | None, partition_bytes: float)
     if then is None:
         return 0.0
     unread = (now.range_share - then.range_share) * partition_bytes
-    return (now.range_mean - then.range_mean) * FILE_S + unread * FIRST_RATES["base_byte"]
+    return read_s(now.range_mean - then.range_mean, unread)
 
 
 def _of(found: Prospect, column: int | None) -> LayoutDepth:

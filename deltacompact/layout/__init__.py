@@ -7,5 +7,7 @@ split_tree    of each row, to which file it goes            growing     such a t
 document      the tree as JSON                              order       a column's values, as arrays to be compared
 sort_order    an order as people write it               ranges      of each row, to which range of an order it goes
 curves        Hilbert's and Z-order, through ranks      cutting_ranges    such ranges, from a sample of rows
-reads         which columns are asked for
+reads         which columns are asked for               spark_logs    such reads, by event logs of Spark
+log_lines     the lines of logs, plain or compressed    quoting       names with commas and stars
+spread        some of many, far from each other         heat          what is left of reads
 """

@@ -44,14 +44,14 @@ def overlapping(boxes: Boxes, of: Ranks | None = None) -> Chosen:
     if boxes.files < 2 or not boxes.columns:
         return found
     low, high = boxes.low.astype(np.int32), boxes.high.astype(np.int32)
-    by_meetings = np.argsort([_meetings(*ranges) for ranges in zip(low, high, strict=True)])
+    by_meetings = np.argsort([meetings(*ranges) for ranges in zip(low, high, strict=True)])
     low, high = low[by_meetings], high[by_meetings]
     order = np.lexsort((high[0], low[0]))
     found[order] = _swept(low[:, order], high[:, order], None if of is None else of[order])
     return found
 
 
-def _meetings(low: npt.NDArray[np.integer], high: npt.NDArray[np.integer]) -> int:
+def meetings(low: npt.NDArray[np.integer], high: npt.NDArray[np.integer]) -> int:
     """How many pairs of ranges meet."""
     begun = np.searchsorted(np.sort(low), high, side="right")
     return int((begun - np.searchsorted(np.sort(high), low, side="left")).sum())
@@ -159,8 +159,8 @@ def _in_one_column(boxes: Boxes, among: Chosen) -> Chosen:
 def _lie_well(boxes: Boxes) -> bool:
     """Whether a file meets about as few others in a column, on average, as in a grid: of 100 in two columns 10."""
     columns = len(boxes.columns)
-    meetings = sum(_meetings(*ranges) for ranges in zip(boxes.low, boxes.high, strict=True))
-    return bool(meetings <= WELL * columns * boxes.files ** (2 - 1 / max(1, columns)))
+    met = sum(meetings(*ranges) for ranges in zip(boxes.low, boxes.high, strict=True))
+    return bool(met <= WELL * columns * boxes.files ** (2 - 1 / max(1, columns)))
 
 
 def _fewer_and_fewer(merged: list[int]) -> Iterator[list[int]]:

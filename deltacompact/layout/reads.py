@@ -10,7 +10,7 @@ Reads decide by which columns it may pay to cluster, and how often each is asked
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from deltacompact.layout.cluster_by import COLUMNS_MAX, ClusterColumn
@@ -22,21 +22,40 @@ WEIGHT_MIN = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """A read: the columns with a predicate, the files that were opened and skipped, and when, in Unix seconds."""
+    """A read: the columns with a predicate, the files that were opened and skipped, and when, in Unix seconds.
+
+    `rows`: what it returned, before predicates that only rows can answer. None: nobody says it.
+    """
 
     table: str
     columns: tuple[str, ...]
     files_opened: int
     files_skipped: int
     at_s: float
+    rows: int | None = None
 
 
-def columns_asked(reads: Iterable[Read], now_s: float, half_life_s: float = HALF_LIFE_S) -> tuple[ClusterColumn, ...]:
-    """The columns that are asked for most, with weights above those of the least. Reads to come are read now."""
+def is_of(table: str, table_id: str) -> bool:
+    """Whether a read of `table` is one of this table. Engines put the catalog's name before it, as they know it."""
+    return table == table_id or table.endswith(f".{table_id}")
+
+
+def decay(age_s: float) -> float:
+    """What is left of a read of so many seconds ago. Reads to come are read now."""
+    return float(0.5 ** (max(0.0, age_s) / HALF_LIFE_S))
+
+
+def heat_of(reads: Iterable[Read], now_s: float) -> dict[str, float]:
+    """How many reads ask for each column, as they count now."""
     heat: dict[str, float] = defaultdict(float)
     for read in reads:
         for name in read.columns:
-            heat[name] += 0.5 ** (max(0.0, now_s - read.at_s) / half_life_s)
+            heat[name] += decay(now_s - read.at_s)
+    return dict(heat)
+
+
+def columns_asked(heat: Mapping[str, float]) -> tuple[ClusterColumn, ...]:
+    """The columns that are asked for most, with weights above those of the least."""
     hottest = sorted(heat, key=lambda name: (-heat[name], name))[:COLUMNS_MAX]
     kept = [name for name in hottest if heat[name] >= WEIGHT_MIN * heat[hottest[0]] and heat[name] > 0.0]
     return tuple(ClusterColumn(name, round(heat[name] / heat[kept[-1]], 1)) for name in kept)

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from deltacompact.base.errors import InputError, NotFoundError
+from deltacompact.iceberg.table.column_bounds import has_order
 from deltacompact.iceberg.table.content_files import Spec
 
 MAIN = "main"
@@ -144,6 +145,12 @@ class TableMetadata:
     def recorded_fingerprint(self, snapshot: Snapshot) -> str | None:
         """What a snapshot says of its live rows. None: nothing, or the table had other columns then."""
         return snapshot.summary.get(RECORDED_FINGERPRINT) if snapshot.schema_id == self.schema_id else None
+
+    @property
+    def ordered_columns(self) -> tuple[str, ...]:
+        """The columns of the top level by which files may lie apart."""
+        known = [one for one in self.columns.values() if one.is_top_level and not one.is_dropped]
+        return tuple(one.field.name for one in known if has_order(one.type))
 
     @property
     def next_sequence_number(self) -> int:

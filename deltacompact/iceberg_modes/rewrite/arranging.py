@@ -29,6 +29,7 @@ from deltacompact.iceberg_modes.rewrite.routing import Block, read_blocks
 from deltacompact.iceberg_modes.rewrite.row_numbers import numbers_writer
 from deltacompact.layout.order import Numbers
 from deltacompact.layout.ranges import Key
+from deltacompact.layout.spread import spread
 from deltacompact.steps.materialize import DECODED_AHEAD, Materialized
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import prefetch, writing
@@ -138,7 +139,7 @@ def _order(
 def _unrouted(store: ObjectStore, by: Arrangement, source: Unrouted) -> Generator[pa.Table]:
     rows = pa.concat_tables(live_tables(store, source.live)).combine_chunks()
     known = by.prepared(rows.select(by.names))
-    sample = known.take(pa.array(np.arange(0, rows.num_rows, -(-rows.num_rows // SAMPLE_ROWS) or 1)))
+    sample = known.take(pa.array(spread(rows.num_rows, SAMPLE_ROWS)))
     layout = by.layout(sample, np.ones(sample.num_rows), 1, source.cells)
     yield from _in_order(rows, _order(by, layout.keys, rows, lambda: layout.cells_of(known)))
 

@@ -24,6 +24,7 @@ from deltacompact.iceberg_modes.rewrite.arrangement import Arrangement
 from deltacompact.iceberg_modes.rewrite.live_slices import LiveSlices, Slice, masks_of
 from deltacompact.index.live_bitmaps import Masks, live_mask
 from deltacompact.layout.document import Layout, layout_document, layout_from_json
+from deltacompact.layout.spread import spread
 from deltacompact.storage.fetched_file import ReadAhead, begun_ahead
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import field_ids, parquet_read
@@ -85,7 +86,7 @@ def plant(store: ObjectStore, task: PlantTask) -> Planted:
 def _looks(store: ObjectStore, task: PlantTask) -> Iterator[_Look]:
     live, total = task.live, task.live.rows
     wanted = max(SAMPLE_ROWS, SAMPLE_PER_FILE * task.files)
-    count = min(LOOKS_MAX, max(LOOKS_MIN, total // LOOK_ROWS))
+    count = max(1, min(LOOKS_MAX, total, max(LOOKS_MIN, total // LOOK_ROWS)))
     ahead, masks = ReadAhead(live.reading), masks_of(store, live)
 
     def begun(found: tuple[Slice, list[int]]) -> tuple[Slice, list[int], FileReader]:
@@ -100,7 +101,7 @@ def _looks(store: ObjectStore, task: PlantTask) -> Iterator[_Look]:
 def _places(live: LiveSlices, count: int) -> Iterator[tuple[Slice, list[int]]]:
     """The rows at which to look: as far from each other as they can be."""
     ends = np.cumsum([stop - start for start, stop in (one.rows for one in live.slices)])
-    places = ((np.arange(count) + 0.5) * (live.rows / count)).astype(np.int64)
+    places = spread(live.rows, count)
     of_place = np.searchsorted(ends, places, side="right")
     for number in np.unique(of_place).tolist():
         one = live.slices[number]
@@ -120,7 +121,7 @@ def _of_file(
     reader.announce([range_ for rows in ranges for range_ in reader.ranges(rows)])
     for (group, times), (start, stop) in zip(looks, ranges, strict=True):
         rows = pa.concat_tables(_live(reader, lives, columns, (start, stop)))
-        taken = _spread(rows.num_rows, wanted * times)
+        taken = spread(rows.num_rows, wanted * times)
         if len(taken):
             stand_for = rows_each * times * rows.num_rows / (stop - start) / len(taken)
             sizes = np.full(len(taken), stand_for * _stored_row_bytes(metadata.row_group(group)))
@@ -133,13 +134,6 @@ def _live(
     yield columns.empty_table()
     for first, table in aligned(reader.file, reader.slices(rows), columns):
         yield table.filter(pa.array(lives[first : first + table.num_rows]))
-
-
-def _spread(rows: int, wanted: int) -> npt.NDArray[np.int64]:
-    """So many places, as far from each other as they can be; all, where there are no more."""
-    if rows <= wanted:
-        return np.arange(rows)
-    return ((np.arange(wanted) + 0.5) * (rows / wanted)).astype(np.int64)
 
 
 def _stored_row_bytes(group: pq.RowGroupMetaData) -> float:

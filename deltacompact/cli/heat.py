@@ -1,0 +1,70 @@
+"""heat: which columns engines ask a table for, from what they tell of their reads; kept beside the table.
+
+day         41.2 reads, weight 3.1
+customer    13.3 reads, weight 1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from deltacompact.cli.answers import answer, note
+from deltacompact.cli.arguments import iceberg_catalog_argument, json_option, table_argument
+
+if TYPE_CHECKING:
+    from deltacompact.catalog.iceberg import IcebergCatalog
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+@click.command()
+@iceberg_catalog_argument
+@table_argument
+@click.option(
+    "--scan-reports",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    multiple=True,
+    metavar="FILE",
+    help="Scan reports that a REST catalog received, one JSON document a line. Repeatable.",
+)
+@click.option(
+    "--spark-log",
+    type=click.Path(exists=True, path_type=Path),
+    multiple=True,
+    metavar="PATH",
+    help="An event log of Spark, plain or zstd: a file, or a folder of logs. Repeatable.",
+)
+@json_option
+def heat(
+    catalog: IcebergCatalog, table: str, scan_reports: Sequence[Path], spark_log: Sequence[Path], as_json: bool
+) -> None:
+    """Say which columns of an Iceberg table are asked for, and keep what engines tell of their reads.
+
+    A read of a week ago counts for half. A log may be given again: what came since is added. Names of columns are
+    kept, and no value. `advise` without columns takes those, and `rewrite-job-order=heat-desc` lets the partitions
+    come first whose readers gain most.
+
+    \b
+    deltacompact heat iceberg://prod db.orders --spark-log /logs/eventlog_v2_app-1
+    """
+    from deltacompact.layout.reads import columns_asked
+
+    orders, notes = catalog.table(table), list[str]()
+    for path in scan_reports:
+        notes += orders.heat(scan_reports=path.read_bytes().splitlines())[1]
+    found, more = orders.heat(spark_logs=spark_log)
+    for line in (*notes, *more):
+        note(line)
+    weights = {column.name: column.weight for column in columns_asked(found.columns)}
+    document = {"table": table, "columns": dict(found.columns), "weights": weights}
+    hottest = sorted(found.columns.items(), key=lambda column: (-column[1], column[0]))
+    lines = [f"{name}  {reads:,.1f} reads" + _weight(weights.get(name)) for name, reads in hottest]
+    answer(as_json, document, *(lines or [f"{table}: no reads have been told"]))
+
+
+def _weight(weight: float | None) -> str:
+    return "" if weight is None else f", weight {weight:g}"

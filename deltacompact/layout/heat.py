@@ -1,0 +1,96 @@
+"""How much the columns of a table are asked for: what is left of reads, whose logs may be gone. Pure.
+
+    at day 0     day 30, customer 10          40 reads
+    at day 7     day 15, customer 5           half of it, and what came since is added
+    taken        log 5c5c… up to query 812    who brings the log again, grown meanwhile, adds the later queries alone
+
+Only names of columns are kept, and of a source of reads a hash of its name. What grows for months is forgotten: a
+source of which nothing has come for eight half-lives would add four thousandths of a read for each if it came again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from deltacompact.layout.reads import HALF_LIFE_S, Read, decay, heat_of
+
+SOURCES_MAX = 1_000
+FORGOTTEN_AFTER_S = 8 * HALF_LIFE_S
+LEAST = 0.001
+"""Of a read: columns that are asked for less are forgotten."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A read, and its number in its source. Numbers grow there; several reads may have the same."""
+
+    source: str
+    number: int
+    read: Read
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """How far a source has been taken: the greatest number of a read, and when it came, in Unix seconds."""
+
+    number: int
+    at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Heat:
+    """Reads by column, as they count at a time. `taken`: by hash of the source."""
+
+    at_s: float = 0.0
+    columns: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}), hash=False)
+    taken: Mapping[str, Taken] = field(default_factory=lambda: MappingProxyType({}), hash=False)
+
+    def now(self, now_s: float) -> Heat:
+        """The same at another time. A clock that went ahead costs a decay, and no more."""
+        left = decay(now_s - self.at_s)
+        columns = {name: heat * left for name, heat in self.columns.items() if heat * left >= LEAST}
+        young = {name: one for name, one in self.taken.items() if now_s - one.at_s < FORGOTTEN_AFTER_S}
+        newest = sorted(young, key=lambda name: (-young[name].at_s, name))[:SOURCES_MAX]
+        return Heat(now_s, columns, {name: young[name] for name in newest})
+
+    def known(self, names: Collection[str]) -> dict[str, float]:
+        """The heat of columns that the table still has."""
+        return {name: heat for name, heat in self.columns.items() if name in names}
+
+    def with_reads(self, told: Iterable[Told], now_s: float) -> Heat:
+        """With the reads that have not been taken yet. All of a source are told at once, or its later ones."""
+        before = self.now(now_s)
+        new, taken = [], dict(before.taken)
+        for one in told:
+            source = hashed(one.source)
+            known = before.taken.get(source)
+            if known is None or one.number > known.number:
+                new.append(one.read)
+                number = max(one.number, taken[source].number if source in taken else one.number)
+                taken[source] = Taken(number, now_s)
+        columns = dict(before.columns)
+        for name, heat in heat_of(new, now_s).items():
+            columns[name] = columns.get(name, 0.0) + heat
+        return Heat(now_s, columns, taken).now(now_s)
+
+
+def hashed(source: str) -> str:
+    """What is kept of a source's name."""
+    return hashlib.sha256(source.encode(errors="surrogateescape")).hexdigest()[:16]
+
+
+def heat_document(heat: Heat) -> dict[str, Any]:
+    """As JSON."""
+    taken = {name: [one.number, one.at_s] for name, one in sorted(heat.taken.items())}
+    return {"at_s": heat.at_s, "columns": dict(sorted(heat.columns.items())), "taken": taken}
+
+
+def heat_from_document(document: Mapping[str, Any]) -> Heat:
+    """Raises KeyError, TypeError or ValueError for a document of another shape."""
+    columns = {str(name): float(heat) for name, heat in document["columns"].items()}
+    taken = {str(name): Taken(int(number), float(at_s)) for name, (number, at_s) in document["taken"].items()}
+    return Heat(float(document["at_s"]), columns, taken)

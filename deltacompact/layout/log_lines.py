@@ -1,0 +1,98 @@
+"""The lines of a log that another program wrote, and perhaps still writes: plain or zstd, one file or rolled ones.
+
+    local-17.zstd                              a log of one file
+    eventlog_v2_app-1/events_1_app-1.zstd      a rolled one: its files in the order of their numbers
+                      events_2_app-1.zstd      written by now: it ends within a frame, and within a line
+    spark-events/                              a folder of both
+
+What can be read of a log that is cut short or damaged is read.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from deltacompact.base.errors import InputError
+from deltacompact.base.wording import counted
+
+READ_BYTES = 4 << 10
+"""At a time: so much is lost where a compressed file ends within a frame."""
+_ROLLED = re.compile(r"events_(?P<number>\d+)_.*")
+_NO_LOG = re.compile(r"\..*|appstatus_.*")
+_UNREADABLE = (".lz4", ".lzf", ".snappy")
+
+
+@dataclass(slots=True)
+class LeftOut:
+    """How many lines, and ends of files, told nothing because they could not be read."""
+
+    lines: int = 0
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """One line that says so, where there are any."""
+        left = f"{counted(self.lines, 'line')} left out: cut short, damaged, or of an unknown shape"
+        return (left,) if self.lines else ()
+
+    def document(self, line: bytes) -> Any:
+        """The JSON of a line. None: it has none, and is counted, unless it is empty."""
+        if not line.strip():
+            return None
+        try:
+            return json.loads(line)
+        except (ValueError, RecursionError):
+            self.lines += 1
+            return None
+
+
+def logs_in(path: Path) -> Iterator[tuple[Path, ...]]:
+    """The logs at a path: each one's files in their order. Raises InputError where nothing is there."""
+    if not path.exists():
+        raise InputError(f"there is no log {path}")
+    if path.is_file():
+        yield (path,)
+        return
+    inside = sorted(one for one in path.iterdir() if not _NO_LOG.fullmatch(one.name))
+    if rolled := sorted((int(found["number"]), one) for one in inside if (found := _ROLLED.fullmatch(one.name))):
+        yield tuple(one for _, one in rolled)
+        return
+    for one in inside:
+        yield from logs_in(one)
+
+
+def name_of(log: tuple[Path, ...]) -> str:
+    """The name of a log, the same while it is written and when it is done."""
+    name = log[0].parent.name if _ROLLED.fullmatch(log[0].name) else log[0].name
+    return name.removesuffix(".inprogress").removesuffix(".zstd")
+
+
+def lines_of(files: Iterable[Path], left_out: LeftOut) -> Iterator[bytes]:
+    """The lines of these files, one after the other. Raises InputError for a compression that we cannot read."""
+    for path in files:
+        begun: list[bytes] = []
+        for chunk in _chunks(path, left_out):
+            end, *others = chunk.split(b"\n")
+            begun.append(end)
+            for next_ in others:
+                yield b"".join(begun)
+                begun = [next_]
+        yield b"".join(begun)
+
+
+def _chunks(path: Path, left_out: LeftOut) -> Iterator[bytes]:
+    name = path.name.removesuffix(".inprogress").removesuffix(".compact")
+    if name.endswith(_UNREADABLE):
+        raise InputError(f"log {path} is compressed by {path.suffix}: set spark.eventLog.compression.codec=zstd")
+    with pa.input_stream(path, compression="zstd" if name.endswith(".zstd") else None) as stream:
+        try:
+            while chunk := stream.read(READ_BYTES):
+                yield chunk
+        except OSError:  # it ends within a frame, or is damaged there
+            left_out.lines += 1

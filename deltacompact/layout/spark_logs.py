@@ -1,0 +1,187 @@
+"""Event logs of Spark (`spark.eventLog.enabled`) as reads of one table: pure.
+
+    SQLExecutionStart 7    plan: BatchScan prod.db.orders   filters=day IS NOT NULL, day = 20455   metrics 310, 312
+    DriverAccumUpdates 7   310: 4 files, 312: 20 skipped
+    StageCompleted         303: 250 rows
+    SQLExecutionEnd 7      orders, asked by day, 4 files opened, 20 skipped, 250 rows
+
+What a plan says of its predicates is text with literals in it, which nobody can take apart for sure. So the columns of
+the table are looked for in it, and nothing else of it is kept. `IS NOT NULL` skips no file: Spark adds it to every
+comparison and every join. A plan that is made anew while it runs counts once, and so does a scan that is used twice.
+
+    Iceberg 1.12, Spark 4.1     IcebergScan(table=prod.db.orders, …, filters=day = 20455, runtimeFilters=, …)
+    Iceberg 1.3, Spark 3.3      prod.db.orders (branch=null) [filters=day = 20455, groupedBy=]
+    Iceberg 0.12, Spark 3.1     prod.db.orders [filters=day = 20455]
+    files, any Spark            PartitionFilters: [(day#165 = 2026-01-02)], PushedFilters: [EqualTo(name,x)]
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from deltacompact.layout.log_lines import LeftOut
+from deltacompact.layout.reads import Read, is_of
+
+_SQL = "org.apache.spark.sql.execution.ui.SparkListener"
+_EVENT = re.compile(rb'\s*\{\s*"Event"\s*:\s*"([^"]+)"')
+_TOLD = frozenset(
+    f"{_SQL}{name}".encode()
+    for name in ("SQLExecutionStart", "SQLAdaptiveExecutionUpdate", "DriverAccumUpdates", "SQLExecutionEnd")
+) | {b"SparkListenerStageCompleted"}
+"""The events that say something of reads. Others are not parsed: most lines tell of tasks."""
+_TABLE = re.compile(r"(?:table=|\] )(?P<table>[^\s,()\[\]]+)(?:,| \(branch=| \[filters=)")
+_FILE_SCAN = re.compile(r"(?:FileScan|Scan) (?:parquet|orc|csv|json|avro) (?P<table>\S+)")
+_OPENED = ("number of result data files", "number of files read")
+_SKIPPED = ("number of skipped data files",)
+_ROWS = ("number of output rows",)
+_LITERAL = re.compile(r"'[^']*'")
+_NOT_NULL = re.compile(r"isnotnull\([^()]*\)|[^,()]+ IS NOT NULL", re.I)
+
+
+@dataclass(frozen=True, slots=True)
+class _Scan:
+    """A scan of the table. Metrics are the numbers under which their values are told later."""
+
+    columns: tuple[str, ...]
+    opened: int | None
+    skipped: int | None
+    rows: int | None
+
+    @property
+    def metrics(self) -> frozenset[int]:
+        return frozenset(one for one in (self.opened, self.skipped, self.rows) if one is not None)
+
+
+@dataclass(slots=True)
+class _Execution:
+    """A query that has begun. `values`: of its metrics, as far as they are told."""
+
+    at_s: float
+    scans: dict[int | None, _Scan] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class SparkLog:
+    """The reads of a table by one application. `columns`: those that the table has.
+
+    Lines that are no event are counted in `left_out`. A query without an end, of an application that still runs or was
+    killed, is told by what is known of it.
+    """
+
+    table_id: str
+    columns: Collection[str]
+    left_out: LeftOut
+    _running: dict[int, _Execution] = field(default_factory=dict)
+    _wanted: set[int] = field(default_factory=set)
+    _values: dict[int, int] = field(default_factory=dict)
+
+    def reads(self, lines: Iterable[bytes]) -> Iterator[tuple[int, Read]]:
+        """Each read with the number of its query, which grows within an application."""
+        for line in lines:
+            found = _EVENT.match(line)
+            if found and found[1] not in _TOLD and line.rstrip().endswith(b"}"):
+                continue
+            if (event := self.left_out.document(line)) is None:
+                continue
+            try:
+                yield from self._told(event)
+            except (KeyError, TypeError, ValueError, AttributeError):  # an event of a shape that we do not know
+                self.left_out.lines += 1
+        for number in sorted(self._running):
+            yield from self._ended(number)
+
+    def _told(self, event: Mapping[str, Any]) -> Iterator[tuple[int, Read]]:
+        match str(event["Event"]).removeprefix(_SQL):
+            case "SQLExecutionStart":
+                self._running[int(event["executionId"])] = _Execution(float(event["time"]) / 1000)
+                self._planned(event)
+            case "SQLAdaptiveExecutionUpdate":
+                self._planned(event)
+            case "DriverAccumUpdates":
+                self._add({int(number): int(value) for number, value in event["accumUpdates"]})
+            case "SparkListenerStageCompleted":
+                told = event["Stage Info"].get("Accumulables", ())
+                self._add({one["ID"]: int(one["Value"]) for one in told if one["ID"] in self._wanted})
+            case "SQLExecutionEnd":
+                yield from self._ended(int(event["executionId"]))
+
+    def _planned(self, event: Mapping[str, Any]) -> None:
+        """A plan that is made anew has the scans that are left, and perhaps others."""
+        if (execution := self._running.get(int(event["executionId"]))) is None:
+            return
+        for scan in _scans(event["sparkPlanInfo"], self.table_id, self.columns):
+            execution.scans[min(scan.metrics, default=None)] = scan
+            self._wanted |= scan.metrics
+
+    def _add(self, told: Mapping[int, int]) -> None:
+        self._values |= {number: value for number, value in told.items() if number in self._wanted}
+
+    def _ended(self, number: int) -> Iterator[tuple[int, Read]]:
+        execution = self._running.pop(number, _Execution(0.0))
+        for scan in execution.scans.values():
+            found = [None if one is None else self._values.get(one) for one in (scan.opened, scan.skipped, scan.rows)]
+            opened, skipped, rows = found
+            yield number, Read(self.table_id, scan.columns, opened or 0, skipped or 0, execution.at_s, rows)
+            for metric in scan.metrics:
+                self._values.pop(metric, None)
+                self._wanted.discard(metric)
+
+
+def _scans(node: Mapping[str, Any], table_id: str, columns: Collection[str]) -> Iterator[_Scan]:
+    """The scans of a table in a plan."""
+    nodes = [node]
+    while nodes:
+        one = nodes.pop()
+        nodes += reversed(one.get("children", ()))
+        name, text = str(one["nodeName"]), str(one["simpleString"])
+        if "Scan" in name and (table := _table_of(name, text)) is not None and is_of(table, table_id):
+            metrics = {str(metric["name"]): int(metric["accumulatorId"]) for metric in one.get("metrics", ())}
+            opened, skipped, rows = (_first(metrics, names) for names in (_OPENED, _SKIPPED, _ROWS))
+            yield _Scan(columns_asked_in(_predicates(text, one.get("metadata") or {}), columns), opened, skipped, rows)
+
+
+def _table_of(name: str, text: str) -> str | None:
+    """The table of a scan. None: files that have no table's name."""
+    if found := _FILE_SCAN.match(name):
+        return found["table"]
+    _, _, named = name.partition("BatchScan ")
+    if named:
+        return named.strip()
+    found = _TABLE.search(text)
+    return found and found["table"]
+
+
+def _predicates(text: str, metadata: Mapping[str, Any]) -> str:
+    """What a plan's node says of predicates."""
+    if "PushedFilters" in metadata or "PartitionFilters" in metadata:
+        return f"{metadata.get('PartitionFilters', '')} {metadata.get('PushedFilters', '')}"
+    _, _, filters = text.partition("filters=")
+    return filters
+
+
+def columns_asked_in(predicates: str, columns: Collection[str]) -> tuple[str, ...]:
+    """The columns, of those that there are, with a predicate that can skip files."""
+    text = _NOT_NULL.sub("", _LITERAL.sub("''", predicates))
+    found = set()
+    for name in sorted(columns, key=len, reverse=True):  # a name may end as another one does
+        if name in text and (without := _asked(name).sub("", text)) != text:
+            text = without
+            found.add(name)
+    return tuple(name for name in columns if name in found)
+
+
+def _asked(name: str) -> re.Pattern[str]:
+    """A column at the place where one stands: before an operator, as an argument, or with the number of an attribute.
+
+    "day = 7", "EqualTo(day,7)", "bucket(4, day) = 3", "(day#165 = 7)", not "place.day = 7"
+    """
+    escaped = re.escape(name)
+    operator = r" (?:=|!=|<=?|>=?|IS NULL|NOT (?:IN|LIKE)|IN|LIKE)(?![A-Za-z])"
+    return re.compile(rf"(?<![\w.#`]){escaped}(?:{operator}|#\d)|\((?:\d+, ?)?{escaped}[,)]|\"{escaped}\"")
+
+
+def _first(metrics: Mapping[str, int], names: Iterable[str]) -> int | None:
+    return next((metrics[name] for name in names if name in metrics), None)

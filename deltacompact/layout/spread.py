@@ -1,0 +1,17 @@
+"""Some of many, as far from each other as they can be: rows, files, places to look at. Pure.
+
+10 rows, 3 wanted     1, 5, 8          each in the middle of its third, so that what is sorted tells of all values
+2 files, 32 wanted    0, 1             all of them
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+
+def spread(there: int, wanted: int) -> npt.NDArray[np.int64]:
+    """The places of so many, in their order; of all, where there are no more."""
+    if there <= wanted:
+        return np.arange(there, dtype=np.int64)
+    return ((np.arange(wanted) + 0.5) * (there / wanted)).astype(np.int64)

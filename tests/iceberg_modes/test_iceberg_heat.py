@@ -1,0 +1,137 @@
+"""The heat of a table: kept beside it, added to by several at a time, and an order in which groups are rewritten."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pytest
+
+from deltacompact.base.settings import Settings
+from deltacompact.catalog.iceberg import IcebergCatalog
+from deltacompact.cli import run
+from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.iceberg.table_heat import FOLDER, KEPT, heat_of_table, keep_reads
+from deltacompact.iceberg_modes.maintain.options import YOUNGER_ALLOWED
+from deltacompact.layout.heat import Told
+from deltacompact.layout.reads import Read
+from deltacompact.storage.numbered import numbered_path
+
+T = "ns.t"
+NOW = 1_795_400_000.0
+SETTINGS = Settings(executor="local", local_threads=1)
+SCHEMA = pa.schema([("day", pa.int64()), ("id", pa.int64()), ("name", pa.string())])
+SECRET = "an-unlikely-literal"
+HOTTEST = {"rewrite-all": True, "cluster-by": "id,name", "rewrite-job-order": "heat-desc"}
+
+
+@pytest.fixture
+def table(lake):
+    """Day 1 lies badly by id, and day 2 by name."""
+    lake.create(T, SCHEMA)
+    with lake.catalog.load_table(T).update_spec() as update:
+        update.add_identity("day")
+    for part in range(4):
+        rows = []
+        for number in range(50):
+            near, far = part * 100 + number, number * 100 + part
+            rows += [(1, far, f"{near:05}"), (2, near, f"{far:05}")]
+        lake.append(T, [dict(zip(SCHEMA.names, row, strict=True)) for row in rows])
+    return IcebergCatalog(lake.catalog).table(T)
+
+
+def opened(lake):
+    table = IcebergTable.load(lake.catalog, T)
+    return table.store, table.metadata
+
+
+def told(number, *columns, source="app-1"):
+    return Told(source, number, Read(T, columns, 1, 0, NOW))
+
+
+def test_documents_follow_each_other_and_few_are_kept(lake, table):
+    store, metadata = opened(lake)
+    assert heat_of_table(store, metadata).columns == {}
+    for number in range(KEPT + 3):
+        keep_reads(store, metadata, [told(number, "id")], NOW)
+    assert len(list(store.list(FOLDER))) == KEPT + 1
+    assert heat_of_table(store, metadata).columns == {"id": KEPT + 3.0}
+
+
+def test_of_two_who_bring_reads_none_is_lost(lake, table):
+    store, metadata = opened(lake)
+    keep_reads(store, metadata, [told(0, "id")], NOW)
+    put = store.put_if_absent
+
+    class Second:
+        """Another is first, once."""
+
+        def __getattr__(self, name):
+            return getattr(store, name)
+
+        def put_if_absent(self, path, data):
+            if path == numbered_path(FOLDER, 2):
+                keep_reads(store, metadata, [told(0, "name", source="app-2")], NOW)
+            return put(path, data)
+
+    assert keep_reads(Second(), metadata, [told(1, "id")], NOW).columns == {"id": 2.0, "name": 1.0}
+    assert heat_of_table(store, metadata).columns == {"id": 2.0, "name": 1.0}
+
+
+@pytest.mark.parametrize("change", [lambda text: text[:50], lambda text: text.replace("1.0", "9.0"), lambda text: "[]"])
+def test_a_document_that_is_damaged_or_of_another_table_is_as_none(lake, table, change):
+    store, metadata = opened(lake)
+    keep_reads(store, metadata, [told(0, "id")], NOW)
+    path = numbered_path(FOLDER, 1)
+    text = store.get(path).decode()
+    for other in (change(text), text.replace(metadata.uuid, "another")):
+        store.put(path, other.encode())
+        assert heat_of_table(store, metadata).columns == {}
+    assert keep_reads(store, metadata, [told(0, "name")], NOW).columns == {"name": 1.0}
+
+
+@pytest.mark.parametrize(("asked", "first"), [("id", 1), ("name", 2)])
+def test_the_hottest_partition_is_rewritten_first_and_no_row_differs(lake, table, asked, first):
+    before = sorted(map(repr, lake.rows(T)))
+    assert len(table.plan(options=HOTTEST).groups) == 2  # without heat, too
+    keep_reads(*opened(lake), [told(0, asked)], NOW)
+    assert [group.partition for group in table.plan(options=HOTTEST).groups] == [(first,), (3 - first,)]
+    (chosen,) = table.plan(options=HOTTEST | {"max-files-to-rewrite": 4}).groups
+    assert chosen.partition == (first,)
+    table.compact(options=HOTTEST, settings=SETTINGS)
+    assert sorted(map(repr, lake.rows(T))) == before
+    assert [str(column) for column in table.advise().columns] == [asked]
+
+
+def test_the_command_keeps_columns_and_no_literal(lake, table, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(
+        "deltacompact.catalog.iceberg.IcebergCatalog.at", classmethod(lambda cls, uri: IcebergCatalog(lake.catalog))
+    )
+    reports = tmp_path / "reports.jsonl"
+    reads = [
+        {
+            "table-name": f"lake.{T}",
+            "filter": {"type": "eq", "term": name, "value": SECRET},
+            "metadata": {"user": SECRET},
+        }
+        for name in ("id", "id", "name", SECRET)
+    ]
+    reports.write_text("\n".join(["no json", *map(json.dumps, reads)]))
+    arguments = ["heat", "iceberg://lake", T]
+    assert run(arguments) == 0
+    assert "no reads have been told" in capsys.readouterr().out
+    for _ in range(2):
+        assert run([*arguments, "--scan-reports", str(reports), "--json"]) == 0
+        said = capsys.readouterr()
+        assert json.loads(said.out)["weights"] == {"id": 2.0, "name": 1.0}
+        assert "1 line left out" in said.err
+    assert run(arguments) == 0
+    assert "id  2.0 reads, weight 2\n" in capsys.readouterr().out
+    kept = [path.read_text() for path in lake.folder.rglob("*") if FOLDER in str(path) and path.is_file()]
+    assert kept and not [text for text in kept if SECRET in text or "reports.jsonl" in text]
+
+
+def test_removal_of_orphans_leaves_the_heat(lake, table):
+    keep_reads(*opened(lake), [told(0, "id")], NOW)
+    table.maintain(remove_orphans=True, options={"older-than": "0s", YOUNGER_ALLOWED: True})
+    assert heat_of_table(*opened(lake)).columns == {"id": 1.0}
