@@ -32,13 +32,14 @@ SWAP_PROBE = ".put-if-same"
 class ObjectStat:
     """One listed object: path relative to the store's root, size in bytes, last modified in seconds (store's clock).
 
-    `etag` is there if the store has ETags.
+    `etag` is there if the store has ETags. `storage_class` is S3's, where a listing says it: STANDARD, GLACIER, …
     """
 
     path: str
     bytes: int
     modified_s: float
     etag: str | None = None
+    storage_class: str | None = None
 
 
 @runtime_checkable

@@ -262,7 +262,8 @@ class S3Store:
                 for item in page.get("Contents", ()):
                     path = item["Key"][len(self.prefix) :]
                     etag = item.get("ETag", "").strip('"') or None
-                    yield ObjectStat(path, item["Size"], item["LastModified"].timestamp(), etag)
+                    modified_s, class_ = item["LastModified"].timestamp(), item.get("StorageClass")
+                    yield ObjectStat(path, item["Size"], modified_s, etag, class_)
 
     def folders(self) -> Iterator[str]:
         with self.asking(""):
@@ -456,6 +457,8 @@ class S3Store:
                 raise InputError(f"{uri} changed while it was read") from error
             if code in ("NoSuchKey", "404", "NotFound"):
                 raise NotFoundError(f"{uri} does not exist") from error
+            if code == "InvalidObjectState":
+                raise InputError(f"{uri} is archived by S3 and cannot be read: restore it first ({code})") from error
             if code in _EXPIRED:
                 _SHARED.clear()
                 raise CredentialsError(f"{uri}: S3 refused access: the credentials have expired ({code})") from error

@@ -17,7 +17,7 @@ from deltacompact.base.errors import InputError
 from deltacompact.iceberg.boxes import ordered_column
 from deltacompact.iceberg.table.column_bounds import has_order
 from deltacompact.iceberg.table.metadata import SortField, TableMetadata
-from deltacompact.iceberg.table.pyiceberg_door.transforms import PartitionColumn, knows_transform, transformed
+from deltacompact.iceberg.table.pyiceberg_door.transforms import PartitionColumn, transformed
 from deltacompact.iceberg_modes.rewrite.options import RewriteOptions, Strategy
 from deltacompact.layout.cluster_by import ClusterColumn
 from deltacompact.layout.cutting_ranges import cut_ranges, keys_of
@@ -92,10 +92,8 @@ Arrangement = ClusterBy | SortBy
 def arrangement_of(metadata: TableMetadata, options: RewriteOptions) -> Arrangement | None:
     """In which order rows are put; None: in their old one.
 
-    Raises InputError naming a column that the table lacks, that lies in a struct, or whose values have no order, and a
-    transform that we do not know.
+    Raises InputError naming a column that the table lacks, that lies in a struct, or whose values have no order.
     """
-    _refuse_unknown_orders(metadata)
     if options.strategy is Strategy.SORT:
         return _sort_by(metadata, options.sort_order)
     if not options.cluster_by:
@@ -106,16 +104,6 @@ def arrangement_of(metadata: TableMetadata, options: RewriteOptions) -> Arrangem
     by_id = [metadata.columns[number] for number in metadata.identifier_ids]
     keys = [column.field.name for column in by_id if column.is_top_level and has_order(column.type)]
     return ClusterBy((*options.cluster_by, *(ClusterColumn(name, 0.0) for name in keys if name not in named)))
-
-
-def _refuse_unknown_orders(metadata: TableMetadata) -> None:
-    """Refuse what PyIceberg cannot commit: it checks all orders of a table, and not only the one that counts."""
-    for one in (field for fields in metadata.sort_orders.values() for field in fields):
-        if not knows_transform(one.transform):
-            raise InputError(
-                f"a sort order of table {metadata.table_id!r} has a transform that we do not know ({one.transform}): "
-                "nothing can be committed to it"
-            )
 
 
 def _sort_by(metadata: TableMetadata, text: str | None) -> SortBy:

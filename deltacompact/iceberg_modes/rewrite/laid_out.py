@@ -12,6 +12,7 @@ them wrote is not asked again whether it could lie better. Where that snapshot h
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -35,8 +36,12 @@ def summary_of(options: RewriteOptions, metadata: TableMetadata) -> dict[str, st
     return {CLUSTER_PROPERTY: ",".join(map(str, options.cluster_by))} if options.cluster_by else {}
 
 
-def badly_laid(state: TableState, options: RewriteOptions) -> frozenset[str]:
-    """The paths of the files to lay out anew. Raises InputError naming a column that has no order, or is unknown."""
+def badly_laid(state: TableState, options: RewriteOptions, cold: frozenset[str] = frozenset()) -> frozenset[str]:
+    """The paths of the files to lay out anew. `cold` ones stay, so those that overlap them alone stay as well.
+
+    Raises InputError naming a column that has no order, or is unknown.
+    """
+    state = replace(state, data=tuple(entry for entry in state.data if entry.file.path not in cold))
     columns = () if options.rewrite_all else _columns(state.metadata, options)
     if not columns:
         return frozenset()

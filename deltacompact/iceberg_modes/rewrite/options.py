@@ -51,6 +51,7 @@ class JobOrder(enum.StrEnum):
     BYTES_DESC = "bytes-desc"
     FILES_ASC = "files-asc"
     FILES_DESC = "files-desc"
+    HEAT_DESC = "heat-desc"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +142,8 @@ class RewriteOptions:
         "rewrite-job-order",
         OneOf(JobOrder),
         JobOrder.NONE,
-        "`bytes-asc`, `bytes-desc`, `files-asc` or `files-desc`: which groups come first",
+        "`bytes-asc`, `bytes-desc`, `files-asc` or `files-desc`: which groups come first; `heat-desc`: those whose "
+        "readers gain most, by the table's heat",
         says="`none`",
     )
     merge_uncompared: bool = option(

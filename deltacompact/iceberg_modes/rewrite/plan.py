@@ -50,6 +50,7 @@ class RewriteReason(enum.StrEnum):
     GROUP_TOO_SMALL = "group_too_small"
     BEYOND_MAX_FILES = "beyond_max_files"
     BEING_REWRITTEN = "being_rewritten"
+    INFREQUENT_STORAGE = "infrequent_or_archive_storage"
     NOT_WANTED = "not_wanted"
     NOT_COMPARED = "not_compared"
 
@@ -60,6 +61,7 @@ STAYS = frozenset(
         RewriteReason.GROUP_TOO_SMALL,
         RewriteReason.BEYOND_MAX_FILES,
         RewriteReason.BEING_REWRITTEN,
+        RewriteReason.INFREQUENT_STORAGE,
         RewriteReason.NOT_WANTED,
         RewriteReason.NOT_COMPARED,
     }
@@ -128,6 +130,9 @@ class RewritePlan(ModePlan):
         return "; ".join(f"{counted(count, 'file')}: {_WORDS[reason]}" for reason, count in self.stays)
 
 
+_BY_LAYOUT = frozenset({RewriteReason.TOO_SMALL, RewriteReason.TOO_LARGE, RewriteReason.OVERLAPS})
+"""A file with one of these costs readers time, and nothing else."""
+
 _UNWRITABLE = ("unknown", "variant", "geometry", "geography")
 """Types of version 3 whose columns Arrow would write as another type."""
 
@@ -138,6 +143,7 @@ _WORDS = {
     RewriteReason.NOT_WANTED: "no rows in them for which `where` is true",
     RewriteReason.NOT_COMPARED: "not compared by an upsert yet: run it first",
     RewriteReason.BEING_REWRITTEN: "another session is rewriting them",
+    RewriteReason.INFREQUENT_STORAGE: "in a storage class for infrequent access, or archived: left alone",
 }
 
 
@@ -149,12 +155,15 @@ def plan_rewrite(
     wanted: Callable[[ContentFile], bool] = lambda file: True,
     partition_of: Callable[[ContentFile], PartitionTuple | None] | None = None,
     overlapping: frozenset[str] = frozenset(),
+    cold: frozenset[str] = frozenset(),
+    worth: Callable[[Sequence[Entry]], float] = lambda files: 0.0,
 ) -> RewritePlan:
     """The plan for a branch. `only`: just these data files, whatever their size (a group to be done again).
 
     `busy` files are left to the sessions that are rewriting them. Of the others, those that are `wanted` count.
     `partition_of` gives the partition of the option's output spec in which all rows of a file lie; None: of several.
-    `overlapping` files are rewritten whatever their size: they lie badly (laid_out.py).
+    `overlapping` files are rewritten whatever their size: they lie badly (laid_out.py). `cold` ones are not laid out.
+    `worth` of files: by it, groups come in the order of heat (worth.py).
     Raises InputError where the table is of a kind that cannot be rewritten.
     """
     _refuse(state)
@@ -177,6 +186,8 @@ def plan_rewrite(
         deletes = index.applying_to(entry)
         overlaps = entry.file.path in overlapping
         reason = RewriteReason.REWRITE_ALL if only is not None else candidate(entry, deletes, options, overlaps)
+        if entry.file.path in cold and reason in _BY_LAYOUT:
+            reason = RewriteReason.INFREQUENT_STORAGE
         if reason in STAYS:
             counts[reason] += 1
         else:
@@ -194,7 +205,7 @@ def plan_rewrite(
                 counts[RewriteReason.GROUP_TOO_SMALL] += len(members)
     chosen = []
     files = 0
-    for members in _in_order(bins, options.job_order):
+    for members in _in_order(bins, options.job_order, worth):
         if options.max_files is not None and files + len(members) > options.max_files:
             counts[RewriteReason.BEYOND_MAX_FILES] += len(members)
             continue
@@ -301,13 +312,17 @@ def _packed(inputs: Sequence[RewriteTask], options: RewriteOptions) -> Iterator[
     return batched(inputs, lambda one: one.entry.file.file_bytes, options.max_group_bytes, options.max_group_files)
 
 
-def _in_order(bins: list[list[RewriteTask]], order: JobOrder) -> list[list[RewriteTask]]:
+def _in_order(
+    bins: list[list[RewriteTask]], order: JobOrder, worth: Callable[[Sequence[Entry]], float]
+) -> list[list[RewriteTask]]:
     def size(members: list[RewriteTask]) -> int:
         return sum(source.entry.file.file_bytes for source in members)
 
     match order:
         case JobOrder.NONE:
             return bins
+        case JobOrder.HEAT_DESC:
+            return sorted(bins, key=lambda members: -worth([source.entry for source in members]))
         case JobOrder.BYTES_ASC | JobOrder.BYTES_DESC:
             return sorted(bins, key=size, reverse=order is JobOrder.BYTES_DESC)
         case _:

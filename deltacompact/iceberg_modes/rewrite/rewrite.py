@@ -28,13 +28,15 @@ from deltacompact.iceberg.scan import state_fingerprint
 from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import StateReader, TableState
+from deltacompact.iceberg.table_heat import heat_of_table
 from deltacompact.iceberg_modes.journal.journal import WrittenGroup, name_of_files
 from deltacompact.iceberg_modes.journal.left_behind import Left
 from deltacompact.iceberg_modes.rewrite.arrangement import arrangement_of
+from deltacompact.iceberg_modes.rewrite.cold_files import without_cold
 from deltacompact.iceberg_modes.rewrite.expected import expected, totals_after
 from deltacompact.iceberg_modes.rewrite.following import Follower
 from deltacompact.iceberg_modes.rewrite.laid_out import badly_laid
-from deltacompact.iceberg_modes.rewrite.options import NAME, RewriteOptions
+from deltacompact.iceberg_modes.rewrite.options import NAME, JobOrder, RewriteOptions
 from deltacompact.iceberg_modes.rewrite.outputs import Job, Outputs, codec_of
 from deltacompact.iceberg_modes.rewrite.plan import FileGroup, RewritePlan, RewriteReason, plan_rewrite
 from deltacompact.iceberg_modes.rewrite.plan_document import plan_document, plan_from_json
@@ -47,7 +49,9 @@ from deltacompact.iceberg_modes.rewrite.proposals import (
 from deltacompact.iceberg_modes.rewrite.result import RewriteResult
 from deltacompact.iceberg_modes.rewrite.resumption import ResumeRewrite, record_of
 from deltacompact.iceberg_modes.rewrite.words import plan_lines, result_lines
+from deltacompact.iceberg_modes.rewrite.worth import worth_of
 from deltacompact.iceberg_modes.steps import Call, Reads, Resuming, Steps, Work
+from deltacompact.layout.reads import columns_asked
 
 
 def _planned(call: Call[RewritePlan, RewriteResult], state: TableState, left: Left) -> RewritePlan:
@@ -64,12 +68,24 @@ def _plan(
 ) -> RewritePlan:
     codec_of(state.metadata, call.settings)  # a bad one is refused before any work
     arrangement_of(state.metadata, options)
-    choices: dict[str, Any] = {} if only is not None else {"overlapping": badly_laid(state, options)}
+    choices: dict[str, Any] = {}
     if options.where is not None and only is None:
         choices["wanted"] = call.table.may_match(options.where)
     if options.output_spec_id is not None:
         choices["partition_of"] = call.table.partition_in(options.output_spec_id)
-    return plan_rewrite(state, options, only, busy, **choices)
+    if options.job_order is JobOrder.HEAT_DESC:
+        heat = heat_of_table(call.table.store, state.metadata)
+        choices["worth"] = worth_of(state, columns_asked(heat.known(state.metadata.ordered_columns)))
+    if only is not None:
+        return plan_rewrite(state, options, only, busy, **choices)
+
+    def planned(cold: frozenset[str]) -> RewritePlan:
+        overlapping = badly_laid(state, options, cold) | cold
+        return plan_rewrite(state, options, busy=busy, overlapping=overlapping, cold=cold, **choices)
+
+    if not options.arranges or options.rewrite_all:
+        return planned(frozenset())
+    return without_cold(call.table.store, planned)
 
 
 @dataclass(frozen=True, slots=True)
