@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from deltacompact.base.errors import InputError
+from deltacompact.base.errors import CorruptionError, InputError
 from deltacompact.base.fingerprint import Fingerprint
 from deltacompact.base.model import CompactedDelta, Partition
 from deltacompact.delta_streams.appending.advice import advising
@@ -93,7 +93,15 @@ def _computed(by: str, schema: pa.Schema, tables: Iterator[pa.Table], where: str
     batches = (batch for table in tables for batch in table.to_batches())
     reader = pa.RecordBatchReader.from_batches(schemas.unmarked(schema), batches)
     statement = fingerprint_statement(schema, LIVE, by)
-    return Fingerprint.of_text(computed_by_duckdb(statement, LIVE, reader)) or Fingerprint()
+    return _whole(computed_by_duckdb(statement, LIVE, reader), f"DuckDB on {where}") or Fingerprint()
+
+
+def _whole(text: str | None, said_by: str) -> Fingerprint | None:
+    """The fingerprint of a text; None: there is none. Raises CorruptionError where the text is none."""
+    found = Fingerprint.of_text(text)
+    if text is not None and found is None:
+        raise CorruptionError(f"{said_by} says that the fingerprint is {text[:60]!r}, which is none: it is damaged")
+    return found
 
 
 def statement(catalog: DeltaStreamCatalog | IcebergCatalog, table_id: str, by: str) -> str:
@@ -165,6 +173,7 @@ def branch_fingerprints(
 
     def state(number: int) -> StateFingerprint:
         recorded = metadata.recorded_fingerprint(metadata.snapshots[number])
-        return StateFingerprint(f"snapshot {number}", found_of(number), Fingerprint.of_text(recorded))
+        known = _whole(recorded, f"the summary of snapshot {number} of table {table_id!r}")
+        return StateFingerprint(f"snapshot {number}", found_of(number), known)
 
     return FingerprintReport(table_id, f"branch {branch}", by, tuple(map(state, numbers)), alike=True)

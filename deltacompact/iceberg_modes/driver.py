@@ -17,6 +17,7 @@ from deltacompact.base.wording import counted, one_line
 from deltacompact.executors.choose import executor_for
 from deltacompact.iceberg.commit.committer import Committer
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.iceberg.table.pyiceberg_door.transforms import check_orders
 from deltacompact.iceberg.table.table_state import StateReader, TableState
 from deltacompact.iceberg_modes.journal.left_behind import Left, LeftSession, left_behind
 from deltacompact.iceberg_modes.journal.resume import Resumption, landed_inputs, resume
@@ -32,9 +33,12 @@ REDONE_MAX = 3
 
 @dataclass(frozen=True, slots=True)
 class ModeRun(Call[Plan, Result]):
-    """A call of a mode, which is carried out."""
+    """A call of a mode, which is carried out. Raises InputError for a table to which nothing can be committed."""
 
     mode: Mode[Plan, Result] = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        check_orders(self.table.metadata)
 
     def plan(self) -> Plan:
         """The plan for the branch. Writes nothing."""

@@ -2,19 +2,23 @@
 
 "day*3,customer,amount"     day with weight 3, customer and amount with 1
 ["day*3", "customer"]       the same, as a list
+"\"a,b\"*2"                  the column a,b with weight 2
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from deltacompact.base.errors import InputError
+from deltacompact.layout.quoting import QUOTED, parts, quoted, unquoted
 
 COLUMNS_MAX = 4
 """More columns would get so few cuts each that none of them helped."""
+_ITEM = re.compile(rf"(?:(?P<quoted>{QUOTED})\s*|(?P<plain>[^\"*].*?|))(?:\*(?P<weight>[^*]*))?", re.S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +30,7 @@ class ClusterColumn:
     nulls_first: bool = True
 
     def __str__(self) -> str:
-        return self.name if self.weight == 1.0 else f"{self.name}*{self.weight:g}"
+        return quoted(self.name) if self.weight == 1.0 else f"{quoted(self.name)}*{self.weight:g}"
 
 
 def cluster_columns(said_by: str, value: Any) -> tuple[ClusterColumn, ...]:
@@ -34,7 +38,7 @@ def cluster_columns(said_by: str, value: Any) -> tuple[ClusterColumn, ...]:
 
     Raises InputError for more than four, for one that comes twice, and for a weight that is no number above 0.
     """
-    items = value if isinstance(value, (list, tuple)) else str(value).split(",") if str(value).strip() else []
+    items = value if isinstance(value, (list, tuple)) else list(parts(str(value))) if str(value).strip() else []
     columns = tuple(_column(said_by, str(item).strip()) for item in items)
     if len(columns) > COLUMNS_MAX:
         raise InputError(f"{said_by} names {len(columns)} columns: at most {COLUMNS_MAX} help readers")
@@ -43,12 +47,12 @@ def cluster_columns(said_by: str, value: Any) -> tuple[ClusterColumn, ...]:
 
 
 def _column(said_by: str, text: str) -> ClusterColumn:
-    name, star, weight = text.rpartition("*")
-    if not star:
-        name, weight = text, "1"
-    if not name.strip():
+    found = _ITEM.fullmatch(text)
+    name = found["quoted"] or found["plain"].strip() if found else ""
+    if found is None or name in ("", '""'):
         raise InputError(f"{said_by}: {text!r} names no column: write day*3,customer")
-    return ClusterColumn(name.strip(), _weight(said_by, text, weight.strip()))
+    weight = "1" if found["weight"] is None else found["weight"].strip()
+    return ClusterColumn(unquoted(name), _weight(said_by, text, weight))
 
 
 def _weight(said_by: str, text: str, weight: str) -> float:

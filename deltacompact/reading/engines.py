@@ -106,14 +106,15 @@ def relation_of(scan: Scanning, connection: duckdb.DuckDBPyConnection | None = N
     return (connection or duckdb).from_arrow(LiveDataset(scan))
 
 
-def computed_by_duckdb(statement: str, name: str, rows: pa.RecordBatchReader) -> str:
-    """The one text that a statement gives, in which the rows go by `name`. Raises InputError without duckdb."""
+def computed_by_duckdb(statement: str, name: str, rows: pa.RecordBatchReader) -> str | None:
+    """The one text that a statement gives, in which the rows go by `name`; None: null. Raises InputError without
+    duckdb."""
     with importing("duckdb"):
         import duckdb
     with duckdb.connect() as connection:
         connection.register(name, rows)
         ((text,),) = connection.sql(statement).fetchall()
-    return str(text)
+    return None if text is None else str(text)
 
 
 def lazy_frame_of(scan: Scanning) -> polars.LazyFrame:

@@ -68,6 +68,17 @@ def test_after_a_column_went_nothing_is_known(lake, orders):
     assert recorded(lake) is None
 
 
+def test_a_damaged_fingerprint_is_named(lake, orders):
+    orders.compact(options=ALL, settings=CERTIFYING)
+    head = lake.state(T).snapshot_id
+    table = lake.catalog.load_table(T)
+    snapshots = [one.model_dump(mode="json", by_alias=True) for one in table.metadata.snapshots]
+    snapshots[-1]["summary"] |= {RECORDED_FINGERPRINT: "5:00f3"}
+    lake.edit_metadata(T, {"snapshots": snapshots})
+    with pytest.raises(CorruptionError, match=f"snapshot {head} of table 'ns.t' says .* '5:00f3', which is none"):
+        branch_fingerprints(orders._catalog, T)
+
+
 def test_manifests_that_are_written_anew_hold_the_same_rows(lake, orders):
     progress = {"partial-progress.enabled": True, "max-file-group-size-bytes": 1}
     orders.compact(options=ALL | progress, settings=CERTIFYING)

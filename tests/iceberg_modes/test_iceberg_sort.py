@@ -19,6 +19,7 @@ from value_columns import comparable
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.settings import Settings
+from deltacompact.catalog.iceberg import IcebergCatalog
 from deltacompact.iceberg.boxes import boxes_of_files
 from deltacompact.iceberg.marks.finding import Sizes
 from deltacompact.iceberg_modes.rewrite.options import rewrite_options
@@ -137,11 +138,15 @@ def test_bad_orders_are_refused_before_any_work(lake, options, why):
 def test_an_order_with_a_transform_that_nobody_knows_is_refused(lake):
     order = SortOrder(SortField(1, BucketTransform(4), SortDirection.ASC, NullOrder.NULLS_FIRST))
     table_of(lake, 30, sort_order=order)
+    lake.delete_by_key(T, {"id": [1]})
     fields = [{"source-id": 1, "transform": "swirl[3]", "direction": "asc", "null-order": "nulls-first"}]
     lake.edit_metadata(T, {"sort-orders": [{"order-id": 1, "fields": fields}]})
-    for options in ({}, {"sort_order": "id"}):
+    before = lake.state(T).snapshot_id
+    modes = (("rewrite", {"strategy": "sort"}), ("rewrite", {}), ("convert", {}), ("upsert", {"key-columns": "id"}))
+    for mode, options in modes:
         with pytest.raises(InputError, match=r"a sort order of table 'ns.t' has a transform that we do not know \("):
-            lake.rewrite(T, **SORT, **options)
+            IcebergCatalog(lake.catalog).table(T).compact(mode, options, settings=SMALL_GROUPS)
+    assert lake.state(T).snapshot_id == before
 
 
 def test_a_plan_keeps_its_order_and_a_strategy_undoes_the_property(lake):

@@ -9,7 +9,7 @@ import struct
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from value_columns import TYPES, array_of, comparable
 
@@ -18,6 +18,8 @@ from deltacompact.layout.cluster_by import ClusterColumn, cluster_columns
 from deltacompact.layout.document import layout_document, layout_from_json
 from deltacompact.layout.growing import grow
 from deltacompact.layout.order import has_order
+from deltacompact.layout.quoting import quoted
+from deltacompact.layout.sort_order import sort_items
 from deltacompact.layout.split_tree import Leaf, SplitTree
 
 
@@ -213,13 +215,29 @@ def test_columns_are_named_with_weights():
     expected = (ClusterColumn("day", 3.0), ClusterColumn("customer"), ClusterColumn("a*b", 0.5))
     assert cluster_columns("option cluster-by", " day*3, customer ,a*b*.5") == expected
     assert cluster_columns("option cluster-by", ["day*3", "customer", "a*b*0.5"]) == expected
-    assert [str(column) for column in expected] == ["day*3", "customer", "a*b*0.5"]
+    assert [str(column) for column in expected] == ["day*3", "customer", '"a*b"*0.5']
     assert cluster_columns("option cluster-by", "") == cluster_columns("option cluster-by", []) == ()
+
+
+@given(st.lists(st.tuples(st.text(min_size=1), st.sampled_from([0.5, 1.0, 3.0])), min_size=1, max_size=4))
+@example([("a,b", 2.0), ('say "hi"', 1.0), (" a*2 ", 1.0), ("(", 1.0)])
+def test_every_name_can_be_written_in_a_text(named):
+    columns = tuple(ClusterColumn(name, weight) for name, weight in dict(named).items())
+    assert cluster_columns("option cluster-by", ",".join(map(str, columns))) == columns
+    order = ", ".join(f"{quoted(column.name)} NULLS FIRST" for column in columns)
+    assert [item.names for item in sort_items("option sort-order", order)] == [(column.name,) for column in columns]
+    curve = f'zorder({",".join(quoted(column.name) for column in columns)}) , "other, one" desc'
+    expected = tuple(column.name for column in columns), ("other, one",)
+    assert tuple(item.names for item in sort_items("option sort-order", curve)) == expected
 
 
 @pytest.mark.parametrize(
     ("text", "why"),
     [
+        ('"a', "names no column"),
+        ('"a"b', "names no column"),
+        ('""', "names no column"),
+        ('"a","a"', "has 'a' twice"),
         ("a,b,c,d,e", "names 5 columns: at most 4"),
         ("a,", "'' names no column"),
         ("*3", "names no column"),

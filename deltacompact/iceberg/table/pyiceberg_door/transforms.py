@@ -24,7 +24,7 @@ from pyiceberg.utils.decimal import decimal_to_unscaled
 
 from deltacompact.base.errors import InputError
 from deltacompact.iceberg.table.content_files import PartitionTuple, PartitionValue, Spec, canonical
-from deltacompact.iceberg.table.metadata import Column
+from deltacompact.iceberg.table.metadata import Column, TableMetadata
 
 _VOID = "void"
 
@@ -89,9 +89,17 @@ def transformed(column: pa.ChunkedArray, by: PartitionColumn) -> pa.Array:
     return _transformed(pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type), by)
 
 
-def knows_transform(text: str) -> bool:
-    """Whether rows can be ordered by what a transform makes of them."""
-    return not isinstance(parse_transform(text), (UnknownTransform, VoidTransform))
+def check_orders(metadata: TableMetadata) -> None:
+    """Refuse what PyIceberg cannot commit: it checks all orders of a table, and not only the one that counts.
+
+    Raises InputError naming a transform that we do not know.
+    """
+    for one in (field for fields in metadata.sort_orders.values() for field in fields):
+        if isinstance(parse_transform(one.transform), (UnknownTransform, VoidTransform)):
+            raise InputError(
+                f"a sort order of table {metadata.table_id!r} has a transform that we do not know ({one.transform}): "
+                "nothing can be committed to it"
+            )
 
 
 def _transformed(array: pa.Array, column: PartitionColumn) -> pa.Array:
