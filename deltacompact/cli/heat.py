@@ -42,7 +42,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 def heat(
     catalog: IcebergCatalog, table: str, scan_reports: Sequence[Path], spark_log: Sequence[Path], as_json: bool
 ) -> None:
-    """Say which columns of an Iceberg table are asked for, and keep what engines tell of their reads.
+    """Say which columns of a table are asked for; keep reads.
 
     A read of a week ago counts for half. A log may be given again: what came since is added. Names of columns are
     kept, and no value. `advise` without columns takes those, and `rewrite-job-order=heat-desc` lets the partitions
