@@ -48,6 +48,7 @@ if TYPE_CHECKING:  # a mode is imported when it is run: `show` must not wait for
     from deltacompact.iceberg_modes.mode import Mode, Plan, Result
     from deltacompact.iceberg_modes.rewrite.plan import RewritePlan
     from deltacompact.iceberg_modes.rewrite.result import RewriteResult
+    from deltacompact.iceberg_modes.simulating import PolicyOutcome
     from deltacompact.iceberg_modes.totals import BranchTotals
     from deltacompact.iceberg_modes.upsert.plan import UpsertPlan
     from deltacompact.iceberg_modes.upsert.result import UpsertResult
@@ -172,6 +173,28 @@ class IcebergCalls:
         if not told.sources:
             return heat_of_table(table.store, table.metadata).now(now_s), ()
         return keep_reads(table.store, table.metadata, told.told, now_s), told.notes
+
+    def simulate(
+        self,
+        table_id: str,
+        columns: str | Sequence[str] | None,
+        branch: str,
+        depths: Sequence[float],
+        scan_reports: Iterable[Any] = (),
+        spark_logs: Iterable[str | Path] = (),
+    ) -> tuple[tuple[PolicyOutcome, ...], tuple[str, ...]]:
+        """What policies would have cost and saved; and notes: see `IcebergCatalogTable.simulate`."""
+        from deltacompact.iceberg.told_reads import told_reads
+        from deltacompact.iceberg_modes.simulating import simulated
+        from deltacompact.layout.cluster_by import cluster_columns
+
+        table = self._table(table_id)
+        told = told_reads(table.metadata, time.time(), scan_reports, spark_logs)
+        if not told.sources:
+            raise InputError("simulate replays reads: give --spark-log or --scan-reports")
+        by = (cluster_columns("columns", columns) if columns else ()) or told.columns_asked()
+        state = StateReader(table.store).read(table.metadata, branch)
+        return simulated(state, told.reads, by, depths), told.notes
 
     def plan(self, table_id: str, options: Mapping[str, Any] | None = None, branch: str = MAIN) -> RewritePlan:
         """What a rewrite of a branch would do. Writes nothing."""

@@ -37,6 +37,7 @@ if TYPE_CHECKING:  # imported when they are used: `show` must not wait for them
     from deltacompact.iceberg_modes.maintain.maintain import MaintainResult
     from deltacompact.iceberg_modes.plan import ModePlan
     from deltacompact.iceberg_modes.result import ModeResult
+    from deltacompact.iceberg_modes.simulating import PolicyOutcome
     from deltacompact.layout.advice import Advice
     from deltacompact.layout.heat import Heat
 
@@ -92,6 +93,24 @@ class IcebergCatalogTable:
         again adds what came since.
         """
         return self._catalog.heat(self._table_id, scan_reports, spark_logs)
+
+    def simulate(
+        self,
+        columns: str | Sequence[str] | None = None,
+        branch: str = "main",
+        *,
+        depths: Sequence[float] = (2.0, 8.0),
+        scan_reports: Iterable[Any] = (),
+        spark_logs: Iterable[str | Path] = (),
+    ) -> tuple[tuple[PolicyOutcome, ...], tuple[str, ...]]:
+        """Replay reads on the files as they came: what policies of clustering would have cost and saved; and notes.
+
+        columns    by which files are clustered; None: those that the reads ask for
+        depths     for each, a policy that clusters partitions in which a file meets more files than that
+
+        Other arguments as for `advise`. Writes nothing. Raises InputError where there is no read, or no file.
+        """
+        return self._catalog.simulate(self._table_id, columns, branch, depths, scan_reports, spark_logs)
 
     def compact(
         self,

@@ -48,6 +48,7 @@ _MODULES = {
     "history": ("history", "rollback", "retract"),
     "iceberg": ("maintain",),
     "reading": ("export", "read", "publish"),
+    "simulate": ("simulate",),
     "tables": ("create", "show"),
     "upkeep": ("check", "rehash", "vacuum", "validate"),
 }
@@ -95,8 +96,9 @@ def cli() -> None:
         deltacompact compact ./lake orders
         deltacompact export  ./lake orders now.parquet
 
-    show, advise, heat, read, export, changes, diff, history, rollback, plan, compact, maintain and validate also take
-    an Iceberg catalog that PyIceberg's configuration describes (.pyiceberg.yaml, PYICEBERG_CATALOG__PROD__URI):
+    show, advise, heat, simulate, read, export, changes, diff, history, rollback, plan, compact, maintain and validate
+    also take an Iceberg catalog that PyIceberg's configuration describes (.pyiceberg.yaml,
+    PYICEBERG_CATALOG__PROD__URI):
 
     \b
         deltacompact compact iceberg://prod db.orders

@@ -6,38 +6,25 @@ customer    13.3 reads, weight 1
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
 from deltacompact.cli.answers import answer, note
 from deltacompact.cli.arguments import iceberg_catalog_argument, json_option, table_argument
+from deltacompact.cli.reads_options import scan_reports_option, spark_log_option
 
 if TYPE_CHECKING:
     from deltacompact.catalog.iceberg import IcebergCatalog
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 @click.command()
 @iceberg_catalog_argument
 @table_argument
-@click.option(
-    "--scan-reports",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    multiple=True,
-    metavar="FILE",
-    help="Scan reports that a REST catalog received, one JSON document a line. Repeatable.",
-)
-@click.option(
-    "--spark-log",
-    type=click.Path(exists=True, path_type=Path),
-    multiple=True,
-    metavar="PATH",
-    help="An event log of Spark, plain or zstd: a file, or a folder of logs. Repeatable.",
-)
+@scan_reports_option
+@spark_log_option
 @json_option
 def heat(
     catalog: IcebergCatalog, table: str, scan_reports: Sequence[Path], spark_log: Sequence[Path], as_json: bool

@@ -15,4 +15,5 @@ expected         how long a plan is expected to take
 result, words    what all results count, and say
 watching         counts and sizes of a branch, for triggers
 advising         how files lie by some columns, what clustering by them would bring, and cost
+simulating       what policies would have cost and saved, by a log of reads
 """

@@ -10,4 +10,5 @@ curves        Hilbert's and Z-order, through ranks      cutting_ranges    such r
 reads         which columns are asked for               spark_logs    such reads, by event logs of Spark
 log_lines     the lines of logs, plain or compressed    quoting       names with commas and stars
 spread        some of many, far from each other         heat          what is left of reads
+simulation    reads replayed against policies
 """

@@ -1,0 +1,83 @@
+"""simulate: a log of reads against policies of clustering.
+
+policy       runs  written    core-s  not opened  core-s saved    net
+never        0     0 B        0       0 B         0               0
+every run    12    24.0 GiB   310     9.1 TiB     18,400          18,090
+tiers        4     6.1 GiB    80      8.9 TiB     18,100          18,020
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from deltacompact.cli.answers import answer, note
+from deltacompact.cli.arguments import iceberg_catalog_argument, json_option, table_argument
+from deltacompact.cli.reads_options import scan_reports_option, spark_log_option
+
+if TYPE_CHECKING:
+    from deltacompact.catalog.iceberg import IcebergCatalog
+
+
+@click.command()
+@iceberg_catalog_argument
+@table_argument
+@scan_reports_option
+@spark_log_option
+@click.option(
+    "--columns", metavar="NAME[*WEIGHT],...", help="By which files are clustered. Default: those that reads ask for."
+)
+@click.option(
+    "--depth",
+    type=click.FloatRange(min=1),
+    multiple=True,
+    default=(2.0, 8.0),
+    show_default=True,
+    metavar="D",
+    help="Cluster partitions in which a file meets more files than that. Repeatable.",
+)
+@click.option("--branch", metavar="NAME", default="main", show_default=True, help="The branch.")
+@json_option
+def simulate(
+    catalog: IcebergCatalog,
+    table: str,
+    scan_reports: Sequence[Path],
+    spark_log: Sequence[Path],
+    columns: str | None,
+    depth: Sequence[float],
+    branch: str,
+    as_json: bool,
+) -> None:
+    """Replay a log of reads against policies of clustering.
+
+    The files of an Iceberg table come again as their snapshots say, and between them the reads. It says what each
+    policy would have written: never, at every run, where files are deep, and in tiers, as `compact` does it; and what
+    readers would not have opened for that, both in core-seconds. Only bounds of files are known, so this is a model.
+    Writes nothing.
+
+    \b
+    deltacompact simulate iceberg://prod db.orders --spark-log /logs/eventlog_v2_app-1 --columns day,customer
+    """
+    from deltacompact.reports.words import in_columns, size
+
+    lines = [line for path in scan_reports for line in path.read_bytes().splitlines()]
+    orders = catalog.table(table)
+    found, notes = orders.simulate(columns, branch, depths=depth, scan_reports=lines, spark_logs=spark_log)
+    for line in notes:
+        note(line)
+    rows = [["policy", "runs", "written", "core-s", "not opened", "core-s saved", "net"]]
+    for one in found:
+        cost, *gain = (f"{value:,.1f}" for value in (one.cost_s, one.saved_s, one.net_s))
+        rows.append([one.policy, f"{one.runs:,}", size(one.bytes_written), cost, _signed(one.bytes_not_opened), *gain])
+    document = {"table": table, "policies": [dataclasses.asdict(one) | {"net_s": one.net_s} for one in found]}
+    answer(as_json, document, *in_columns(rows))
+
+
+def _signed(count: int) -> str:
+    from deltacompact.reports.words import size
+
+    return f"-{size(-count)}" if count < 0 else size(count)

@@ -1,0 +1,249 @@
+"""A log of reads, replayed against policies: what each would have written anew, and what readers would not have opened.
+
+    12:00   files a, b arrive        never: nothing     every run: a and b are laid out     depth > 8: not yet
+    12:05   40 reads by customer     each opens 2       each opens 1
+    end     never 0 written          every run 1 GB written, 40 files and 20 GB not opened
+
+A file is some points, evenly spread between its bounds: more is not known of it. A policy that acts grows a split tree
+over the points of the files that it chooses; new files are the points of its leaves. A read asks for ranges of a
+twentieth of the points of a partition, by all columns on which it has a predicate. Nothing is drawn at random: the same
+log gives the same figures. Pure.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from deltacompact.layout.boxes import BoundPlaces, Boxes, Ranks
+from deltacompact.layout.cluster_by import ClusterColumn
+from deltacompact.layout.depth import RANGE_SHARE
+from deltacompact.layout.growing import grow
+from deltacompact.layout.overlap import Chosen, meetings, to_lay_out
+from deltacompact.layout.spread import spread
+
+STEPS_MAX = 50
+"""A policy acts so often at most: of more commits, some that follow each other come together."""
+POINTS = 8_000
+"""Of all files together; a file has at least eight."""
+QUESTIONS = 64
+"""Ranges that stand for the reads by some columns between two steps."""
+_GOLDEN = 1.32471795724474602596
+
+Points = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A file when it was committed, in Unix seconds, and its bytes."""
+
+    at_s: float
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedFile:
+    """A file by its points, of shape (points, columns). Ages grow with each step."""
+
+    points: Points = field(hash=False)
+    partition: int
+    bytes: float
+    rows: float
+    age: int
+    laid_out: bool = False
+
+
+Choice = Callable[[Sequence[SimulatedFile], Boxes], Chosen]
+"""Of each file, whether it is laid out anew at a step."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """When files are laid out anew, and which."""
+
+    name: str
+    choice: Choice = field(hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """What a policy would have done: runs that wrote something, what they wrote, and what reads opened in all."""
+
+    policy: str
+    runs: int = 0
+    bytes_written: float = 0.0
+    rows_written: float = 0.0
+    files_opened: float = 0.0
+    bytes_opened: float = 0.0
+
+
+def policies(by: Sequence[ClusterColumn], depths: Iterable[float] = (2.0, 8.0)) -> tuple[Policy, ...]:
+    """Never, at every step, where partitions are deeper than so, and in tiers as a rewrite does it."""
+    return (
+        Policy("never", lambda files, boxes: np.zeros(len(files), bool)),
+        Policy("every run", lambda files, boxes: _of_partitions(files, boxes, by, 1.0)),
+        *(Policy(f"depth > {depth:g}", _deeper(by, depth)) for depth in depths),
+        Policy("tiers", _in_tiers),
+    )
+
+
+def replayed(
+    policy: Policy,
+    files: Boxes,
+    arrivals: Sequence[Arrival],
+    reads: Sequence[tuple[float, tuple[str, ...]]],
+    by: Sequence[ClusterColumn],
+    file_bytes: int,
+) -> Replayed:
+    """What becomes of files with these boxes, which arrive one after the other, and of reads: when, and by what."""
+    points = _points(files)
+    held: list[SimulatedFile] = []
+    done = Replayed(policy.name)
+    for age, (begin_s, end_s, arrived) in enumerate(_steps(arrivals)):
+        rows = files.rows
+        held += [
+            SimulatedFile(points[one], int(files.partitions[one]), arrivals[one].bytes, float(rows[one]), 2 * age)
+            for one in arrived
+        ]
+        boxes = _boxes(held, by)
+        chosen = policy.choice(held, boxes)
+        if chosen.any():
+            again = [one for one, is_chosen in zip(held, chosen.tolist(), strict=True) if is_chosen]
+            held = [one for one, is_chosen in zip(held, chosen.tolist(), strict=True) if not is_chosen]
+            held += _laid_out(again, by, file_bytes, 2 * age + 1)
+            boxes = _boxes(held, by)
+            written, rows_written = sum(one.bytes for one in again), sum(one.rows for one in again)
+            done = replace(
+                done,
+                runs=done.runs + 1,
+                bytes_written=done.bytes_written + written,
+                rows_written=done.rows_written + rows_written,
+            )
+        asked = Counter(columns for at_s, columns in reads if begin_s <= at_s < end_s)
+        for columns, times in sorted(asked.items()):
+            opened, opened_bytes = _opened(held, boxes, [one.name in columns for one in by])
+            done = replace(
+                done,
+                files_opened=done.files_opened + times * opened,
+                bytes_opened=done.bytes_opened + times * opened_bytes,
+            )
+    return done
+
+
+def _steps(arrivals: Sequence[Arrival]) -> Iterator[tuple[float, float, list[int]]]:
+    """From when to when a state lasts, and the files that came at its beginning. Reads before the first see it."""
+    moments = sorted({one.at_s for one in arrivals})
+    begins = [moments[place] for place in spread(len(moments), STEPS_MAX).tolist()]
+    if not begins:
+        return
+    begins[0] = moments[0]
+    ends = [*begins[1:], math.inf]
+    for place, (begin, end) in enumerate(zip(begins, ends, strict=True)):
+        arrived = [number for number, one in enumerate(arrivals) if begin <= one.at_s < end]
+        yield begin if place else -math.inf, end, arrived
+
+
+def _points(files: Boxes) -> list[Points]:
+    """Points evenly spread in each box."""
+    each = max(8, POINTS // max(1, files.files))
+    counts = np.arange(1, each + 1)
+    steps = np.array([(counts * _GOLDEN ** -(column + 1)) % 1.0 for column in range(len(files.columns))])
+    steps[:, 0], steps[:, -1] = 0.0, 1.0  # the corners of the box
+    ends = [(places.of[low // 2], places.of[high // 2]) for places, low, high in _columns(files)]
+    low, high = (np.array([pair[side] for pair in ends]) for side in (0, 1))
+    return [
+        (low[:, one, None] + steps * (high[:, one, None] - low[:, one, None])).T.astype(np.float64)
+        for one in range(files.files)
+    ]
+
+
+def _columns(files: Boxes) -> Iterator[tuple[BoundPlaces, Ranks, Ranks]]:
+    """The columns of files, each with where its bounds lie."""
+    return zip(files.places, files.low, files.high, strict=True)
+
+
+def _boxes(files: Sequence[SimulatedFile], by: Sequence[ClusterColumn]) -> Boxes:
+    partitions = np.array([one.partition for one in files], np.int64)
+    low, high = (np.array([end(one.points, axis=0) for one in files]).reshape(-1, len(by)) for end in (np.min, np.max))
+    ranked = [_ranked(*ends, partitions) for ends in zip(low.T, high.T, strict=True)]
+    rows = np.array([len(one.points) for one in files], np.int64)
+    names = tuple(column.name for column in by)
+    return Boxes(names, np.array([low for low, _ in ranked]), np.array([high for _, high in ranked]), partitions, rows)
+
+
+def _ranked(low: Points, high: Points, partitions: Ranks) -> tuple[Ranks, Ranks]:
+    """Ranks of bounds. Those of partitions never meet."""
+    _, dense = np.unique(np.concatenate([low, high]), return_inverse=True)
+    ranks = dense.astype(np.int64) + np.concatenate([partitions, partitions]) * (dense.max(initial=0) + 1)
+    _, dense = np.unique(ranks, return_inverse=True)
+    ranks = 2 * dense.astype(np.int64)
+    return ranks[: len(low)], ranks[len(low) :]
+
+
+def _laid_out(
+    files: Sequence[SimulatedFile], by: Sequence[ClusterColumn], file_bytes: int, age: int
+) -> Iterator[SimulatedFile]:
+    """The files that a split tree makes of the points of some, each partition by itself."""
+    for partition in sorted({one.partition for one in files}):
+        own = [one for one in files if one.partition == partition]
+        points = np.concatenate([one.points for one in own])
+        sizes = np.concatenate([np.full(len(one.points), one.bytes / len(one.points)) for one in own])
+        rows = np.concatenate([np.full(len(one.points), one.rows / len(one.points)) for one in own])
+        sample = pa.table({column.name: points[:, place] for place, column in enumerate(by)})
+        tree = grow(sample, by, sizes, max(1, min(round(float(sizes.sum()) / file_bytes), len(points) // 2)))
+        leaf_of = np.repeat(np.arange(len(tree.leaves)), [leaf.cells for leaf in tree.leaves])
+        leaves = leaf_of[tree.cells_of(sample)]
+        for number, leaf in enumerate(tree.leaves):
+            for part in np.array_split(np.flatnonzero(leaves == number), leaf.files):
+                if len(part):
+                    yield SimulatedFile(
+                        points[part], partition, float(sizes[part].sum()), float(rows[part].sum()), age, laid_out=True
+                    )
+
+
+def _opened(files: Sequence[SimulatedFile], boxes: Boxes, asked: Sequence[bool]) -> tuple[float, float]:
+    """How many files a read opens that asks for some of the columns, and how many bytes they have."""
+    points = np.concatenate([one.points for one in files])
+    of_point = np.concatenate([np.full(len(one.points), one.partition) for one in files])
+    chosen = spread(len(points), QUESTIONS)
+    low, high = points[chosen], points[chosen].copy()
+    for partition in np.unique(of_point[chosen]).tolist():
+        own, here = np.sort(points[of_point == partition], axis=0), of_point[chosen] == partition
+        for column in range(points.shape[1]):
+            beyond = np.searchsorted(own[:, column], low[here, column]) + int(RANGE_SHARE * len(own))
+            high[here, column] = own[np.minimum(beyond, len(own) - 1), column]
+    least, most = (np.array([end(one.points, axis=0) for one in files]) for end in (np.min, np.max))
+    meets = boxes.partitions[None, :] == of_point[chosen][:, None]
+    for column in np.flatnonzero(asked).tolist():
+        meets &= least[None, :, column] <= high[:, None, column]
+        meets &= most[None, :, column] >= low[:, None, column]
+    sizes = np.array([one.bytes for one in files])
+    return float(meets.sum(axis=1).mean()), float((meets @ sizes).mean())
+
+
+def _in_tiers(files: Sequence[SimulatedFile], boxes: Boxes) -> Chosen:
+    sizes, ages = np.array([int(one.bytes) for one in files]), np.array([one.age for one in files], np.int64)
+    return to_lay_out(boxes, sizes, ages, np.array([one.laid_out for one in files], bool))
+
+
+def _deeper(by: Sequence[ClusterColumn], depth: float) -> Choice:
+    return lambda files, boxes: _of_partitions(files, boxes, by, depth)
+
+
+def _of_partitions(files: Sequence[SimulatedFile], boxes: Boxes, by: Sequence[ClusterColumn], depth: float) -> Chosen:
+    """All files of partitions where something is new, and a file meets more files than that in a column, on average."""
+    chosen = np.zeros(len(files), bool)
+    new = np.array([not one.laid_out for one in files], bool)
+    weights = sum(column.weight for column in by)
+    for partition in np.unique(boxes.partitions[new]).tolist():
+        own = np.flatnonzero(boxes.partitions == partition)
+        there = boxes.take(own)
+        met = [meetings(*ends) / len(own) for ends in zip(there.low, there.high, strict=True)]
+        chosen[own] = sum(column.weight * one for column, one in zip(by, met, strict=True)) / weights > depth
+    return chosen
