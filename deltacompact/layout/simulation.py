@@ -64,7 +64,7 @@ Choice = Callable[[Sequence[SimulatedFile], Boxes], Chosen]
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class LayoutPolicy:
     """When files are laid out anew, and which."""
 
     name: str
@@ -83,18 +83,18 @@ class Replayed:
     bytes_opened: float = 0.0
 
 
-def policies(by: Sequence[ClusterColumn], depths: Iterable[float] = (2.0, 8.0)) -> tuple[Policy, ...]:
+def policies(by: Sequence[ClusterColumn], depths: Iterable[float] = (2.0, 8.0)) -> tuple[LayoutPolicy, ...]:
     """Never, at every step, where partitions are deeper than so, and in tiers as a rewrite does it."""
     return (
-        Policy("never", lambda files, boxes: np.zeros(len(files), bool)),
-        Policy("every run", lambda files, boxes: _of_partitions(files, boxes, by, 1.0)),
-        *(Policy(f"depth > {depth:g}", _deeper(by, depth)) for depth in depths),
-        Policy("tiers", _in_tiers),
+        LayoutPolicy("never", lambda files, boxes: np.zeros(len(files), bool)),
+        LayoutPolicy("every run", lambda files, boxes: _of_partitions(files, boxes, by, 1.0)),
+        *(LayoutPolicy(f"depth > {depth:g}", _deeper(by, depth)) for depth in depths),
+        LayoutPolicy("tiers", _in_tiers),
     )
 
 
 def replayed(
-    policy: Policy,
+    policy: LayoutPolicy,
     files: Boxes,
     arrivals: Sequence[Arrival],
     reads: Sequence[tuple[float, tuple[str, ...]]],
