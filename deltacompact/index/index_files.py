@@ -212,10 +212,10 @@ class BucketWriter:
         self._end_file()
         return tuple(self.files)
 
-    def abandon(self) -> None:
-        """Remove the unfinished file."""
+    def abandon(self, error: BaseException) -> None:
+        """Remove the unfinished file. Raises the store's own error where it is the store that failed."""
         if self._open is not None:
-            self._open.__exit__(RuntimeError, RuntimeError("abandoned"), None)
+            self._open.__exit__(type(error), error, error.__traceback__)
 
     def _flush(self, final: bool) -> None:
         if not self._waiting:
@@ -283,6 +283,6 @@ def bucket_writer(
     writer = BucketWriter(store, path_of, entry_bytes, rows_per_file, chunk_entries, closing)
     try:
         yield writer
-    except BaseException:
-        writer.abandon()
+    except BaseException as error:
+        writer.abandon(error)
         raise
