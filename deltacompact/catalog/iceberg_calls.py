@@ -292,7 +292,8 @@ class IcebergCalls:
 
     def fingerprint(self, table_id: str, branch: str = MAIN, as_of: str | int | datetime | None = None) -> Fingerprint:
         """The fingerprint of the live rows: see `IcebergCatalogTable.fingerprint`."""
-        from deltacompact.iceberg.scan import BranchScan, live_fingerprint
+        from deltacompact.iceberg.fingerprints import live_fingerprint
+        from deltacompact.iceberg.scan import BranchScan
 
         return live_fingerprint(self._table(table_id), BranchScan(branch, as_of))
 

@@ -11,7 +11,7 @@ does it: equality deletes by the digests of keys, vectors and position deletes a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -23,9 +23,10 @@ from deltacompact.change_feed.candidates import Bits, Candidates, Numbers, chang
 from deltacompact.change_feed.columns import ChangeCommit
 from deltacompact.change_feed.steps import ChangeStep
 from deltacompact.iceberg.as_of import snapshot_as_of
-from deltacompact.iceberg.deletes.matching import DeleteIndex, Deletes, FileScanTask
+from deltacompact.iceberg.deletes.matching import FileScanTask
+from deltacompact.iceberg.differing import differing
 from deltacompact.iceberg.live_rows import LiveFile, LiveReader
-from deltacompact.iceberg.table.content_files import ContentFile, Entry
+from deltacompact.iceberg.table.content_files import ContentFile
 from deltacompact.iceberg.table.metadata import MAIN, Snapshot, TableMetadata
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.row_lineage import LAST_UPDATED, ROW_ID, has_lineage
@@ -199,18 +200,8 @@ def candidates_between(
     live: LiveReader, before: TableState, after: TableState, may_match: Callable[[ContentFile], bool]
 ) -> Iterator[Candidates]:
     """The rows of files that only one side has, or that have other deletes there."""
-    sides = [_Side(before), _Side(after)]
-    shared = sides[0].by_path.keys() & sides[1].by_path.keys()
-    same = {path for path in shared if sides[0].told(path) == sides[1].told(path)}
-    found = [
-        {
-            file.task.entry.file.path: file
-            for file in live.files(
-                [side.task(path) for path, entry in side.by_path.items() if path not in same and may_match(entry.file)]
-            )
-        }
-        for side in sides
-    ]
+    sides = differing(before, after, may_match)
+    found = [{file.task.entry.file.path: file for file in live.files(side)} for side in sides]
     for path in found[0].keys() | found[1].keys():
         yield from _of_file(live, found[0].get(path), found[1].get(path))
 
@@ -222,31 +213,3 @@ def _of_file(live: LiveReader, before: LiveFile | None, after: LiveFile | None) 
     for is_added, file in ((False, before), (True, after)):
         if file is not None and (one := Candidates(DataFileRows(live, file.task), is_added, file.bits)).count:
             yield one
-
-
-class _Side:
-    """The data files of one state by path, and the deletes that apply to each."""
-
-    def __init__(self, state: TableState) -> None:
-        self.by_path: dict[str, Entry] = {entry.file.path: entry for entry in state.data}
-        self._index = DeleteIndex(state)
-        self._keys: dict[int, tuple[frozenset[object], Sequence[Entry]]] = {}
-
-    def task(self, path: str) -> FileScanTask:
-        return self._index.task(self.by_path[path])
-
-    def told(self, path: str) -> tuple[object, ...]:
-        """What decides which rows of a file live."""
-        entry = self.by_path[path]
-        deletes: Deletes = self._index.applying_to(entry)
-        return entry.sequence, self._equality(deletes.equality), _keys_of(deletes.by_position)
-
-    def _equality(self, entries: tuple[Entry, ...]) -> frozenset[object]:
-        """Thousands of files share these tuples."""
-        if id(entries) not in self._keys:
-            self._keys[id(entries)] = _keys_of(entries), entries  # held, so that the id stays theirs
-        return self._keys[id(entries)][0]
-
-
-def _keys_of(entries: Sequence[Entry]) -> frozenset[object]:
-    return frozenset((entry.file.key, entry.sequence) for entry in entries)

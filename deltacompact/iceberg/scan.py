@@ -12,10 +12,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from deltacompact.base.fingerprint import Fingerprint
 from deltacompact.iceberg.as_of import snapshot_as_of
 from deltacompact.iceberg.deletes.matching import DeleteIndex
-from deltacompact.iceberg.live_rows import LiveReader
+from deltacompact.iceberg.live_rows import LiveFile, LiveReader
 from deltacompact.iceberg.table.metadata import MAIN
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import StateReader, TableState
@@ -23,7 +22,6 @@ from deltacompact.reading.parts import read_in_order
 from deltacompact.reading.selection import Selected, named_columns
 from deltacompact.storage.objects import Fetches
 from deltacompact.tabular import schemas
-from deltacompact.tabular.fingerprint import fingerprint_of
 
 _READS_AT_ONCE = 16
 """Files of a store behind a network that are read side by side."""
@@ -62,7 +60,8 @@ def scanned(table: IcebergTable, scan: BranchScan) -> tuple[pa.Schema, Iterator[
     columns = pa.schema([column for column in metadata.schema if column.name in selected.needed.names])
 
     def tables() -> Iterator[pa.Table]:
-        for rows in _live_rows(table, state, columns):
+        live = LiveReader(table.store, table.metadata)
+        for rows in rows_of(live, live_files(live, state), columns):
             plain = pa.Table.from_arrays(rows.columns, schema=selected.needed)
             if (kept := selected.kept(plain)).num_rows:
                 yield kept
@@ -70,20 +69,13 @@ def scanned(table: IcebergTable, scan: BranchScan) -> tuple[pa.Schema, Iterator[
     return selected.wanted, tables()
 
 
-def live_fingerprint(table: IcebergTable, scan: BranchScan) -> Fingerprint:
-    """The fingerprint of the live rows of a branch, or of a snapshot: all columns of today's schema, by field id."""
-    return state_fingerprint(table, scan.state(table))
+def live_files(live: LiveReader, state: TableState) -> list[LiveFile]:
+    """All data files of a state, with their live rows."""
+    index = DeleteIndex(state)
+    return live.files([index.task(entry) for entry in state.data])
 
 
-def state_fingerprint(table: IcebergTable, state: TableState) -> Fingerprint:
-    """The fingerprint of the live rows of a state, which are all read."""
-    schema = table.metadata.schema
-    return fingerprint_of(_live_rows(table, state, schema), schema, table.metadata.table_id)
-
-
-def _live_rows(table: IcebergTable, state: TableState, columns: pa.Schema) -> Iterator[pa.Table]:
+def rows_of(live: LiveReader, files: Sequence[LiveFile], columns: pa.Schema) -> Iterator[pa.Table]:
     """The rows file by file, with these columns, which have field ids."""
-    at_once = _READS_AT_ONCE if isinstance(table.store, Fetches) else 1
-    index, live = DeleteIndex(state), LiveReader(table.store, table.metadata)
-    files = live.files([index.task(entry) for entry in state.data])
+    at_once = _READS_AT_ONCE if isinstance(live.store, Fetches) else 1
     yield from read_in_order(live.parts(files, columns), at_once)

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from iceberg_lake import SETTINGS
+from budgets import examples
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from iceberg_lake import SETTINGS, Lake
 
 import deltacompact
 from deltacompact import CorruptionError
 from deltacompact.base.fingerprint import Fingerprint
 from deltacompact.catalog.fingerprints import branch_fingerprints
+from deltacompact.iceberg.fingerprints import fingerprint_since, state_fingerprint
+from deltacompact.iceberg.live_rows import LiveReader
 from deltacompact.iceberg.table.metadata import RECORDED_FINGERPRINT
+from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.iceberg.table.table_state import StateReader
 from deltacompact.iceberg_modes.rewrite import writing
 
 T = "ns.t"
@@ -46,6 +54,79 @@ def test_a_snapshot_tells_its_fingerprint_and_the_next_keeps_it(lake, orders, op
     lake.delete_by_key(T, {"id": [9]})
     orders.compact("convert", settings=SETTINGS)
     assert recorded(lake) is None
+    lake.append(T, [{"id": 7, "v": None}])
+    lake.delete_by_key(T, {"id": [7]})
+    orders.compact("convert", settings=CERTIFYING)
+    assert recorded(lake) == str(orders.fingerprint())
+
+
+@pytest.mark.parametrize("mode", ["rewrite", "convert"])
+@pytest.mark.parametrize("version", [2, 3])
+def test_rows_that_came_and_went_are_added_up_and_no_others_read(lake, orders, version, mode, monkeypatch):
+    orders.compact(options=ALL, settings=CERTIFYING)
+    first = {entry.file.path for entry in lake.state(T).data}
+    lake.append(T, [{"id": 20, "v": "came"}, {"id": 21, "v": "went"}])
+    lake.delete_by_key(T, {"id": [0, 21]})
+    if version == 3:
+        lake.upgrade(T)
+    opened = []
+    parts = LiveReader.parts
+    monkeypatch.setattr(
+        LiveReader, "parts", lambda self, files, columns: opened.extend(files) or parts(self, files, columns)
+    )
+    orders.compact(mode, ALL if mode == "rewrite" else None, settings=CERTIFYING)
+    assert sum(file.lives().sum() for file in opened) == 2  # 20 came, 0 went; 21 was in neither state
+    assert recorded(lake) == str(orders.fingerprint())
+    assert orders.fingerprint().rows == 5
+    assert {entry.file.path for entry in lake.state(T).data} & first == (first if mode == "convert" else set())
+
+
+def test_rows_that_went_and_cannot_be_read_any_more_cost_a_full_read(lake, orders):
+    orders.compact(options=ALL, settings=CERTIFYING)
+    (gone,) = (entry.file.path for entry in lake.state(T).data)
+    lake.catalog.load_table(T).overwrite(
+        pa.table({"id": [1], "v": ["x"]}).cast(lake.catalog.load_table(T).schema().as_arrow())
+    )
+    Path(gone.removeprefix("file://")).unlink()
+    orders.compact(options=ALL, settings=CERTIFYING)
+    assert recorded(lake) == str(orders.fingerprint()) and orders.fingerprint().rows == 1
+
+
+commits = st.lists(
+    st.tuples(st.sampled_from(["append", "key", "position", "convert", "rewrite", "plain"]), st.integers(0, 9)),
+    max_size=7,
+)
+
+
+@pytest.mark.slow
+@settings(max_examples=examples(15), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(commits)
+def test_after_any_history_the_sum_of_what_differs_is_that_of_all_rows(tmp_path_factory, steps):
+    lake = Lake(tmp_path_factory.mktemp("lake"))
+    lake.create(T, COLUMNS)
+    lake.append(T, [{"id": number, "v": "a"} for number in range(6)])
+    table = deltacompact.open_catalog(lake.catalog).table(T)
+    table.compact(options=ALL, settings=CERTIFYING)
+    for number, (step, which) in enumerate(steps):
+        match step:
+            case "append":
+                lake.append(T, [{"id": which, "v": f"{number}"}, {"id": which, "v": None}])
+            case "key":
+                lake.delete_by_key(T, {"id": [which]})
+            case "position":
+                lake.delete_by_position(T, {lake.state(T).data[which % len(lake.state(T).data)].file.path: [0]})
+            case "convert":
+                table.compact("convert", settings=CERTIFYING)
+            case _:
+                if not lake.state(T).data:
+                    return
+                table.compact(options=ALL, settings=CERTIFYING if step == "rewrite" else SETTINGS)
+        if not lake.state(T).data:
+            return
+        loaded, state = IcebergTable.load(lake.catalog, T), lake.state(T)
+        expected = state_fingerprint(loaded, state)
+        assert fingerprint_since(loaded, state, StateReader(loaded.store)) == expected, steps
+        assert recorded(lake) in (None, str(expected)), steps
 
 
 @pytest.mark.parametrize("options", [ALL, ALL | {"cluster-by": "v"}], ids=str)

@@ -9,7 +9,7 @@ commit        one `overwrite` snapshot for some data files       data files that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from deltacompact.base.wording import counted
@@ -23,6 +23,7 @@ from deltacompact.iceberg.running import Tasks
 from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg.table.parquet_files import by_field_id
 from deltacompact.iceberg.table.table_state import TableState
+from deltacompact.iceberg_modes.certified import certified_head
 from deltacompact.iceberg_modes.convert.options import NAME, ConvertOptions
 from deltacompact.iceberg_modes.convert.plan import AskedGroup, ConvertPlan, plan_conversion
 from deltacompact.iceberg_modes.convert.plan_document import equality_paths, plan_document, plan_from_json
@@ -62,6 +63,7 @@ class Converting(Work[ConvertPlan, AskedGroup, tuple[AskedGroup, list[Mark]], Co
 
     deletes: frozenset[str] = field(init=False)
     settled: tuple[FileScanTask, ...] = field(init=False)
+    certified: Mapping[int, str] | None = field(init=False, default=None)
 
     def __post_init__(self, former: Converting | None) -> None:
         self.deletes = former.deletes if former else self.plan.delete_paths
@@ -98,7 +100,9 @@ class Converting(Work[ConvertPlan, AskedGroup, tuple[AskedGroup, list[Mark]], Co
     ) -> ProposeConversion:
         asked = tuple(one for group in groups for one in group.inputs)
         marks = tuple(mark for _, of_group in written for mark in of_group)
-        return ProposeConversion(self.plan.delete_paths, Converted(asked, marks, self.settled))
+        if self.certified is None:
+            self.certified = certified_head(self.call, self.table, self.state)
+        return ProposeConversion(self.plan.delete_paths, Converted(asked, marks, self.settled), self.certified)
 
     def count(self, done: Committed[ConvertOutcome], groups: Sequence[AskedGroup]) -> None:
         self.settled = done.outcome.settled

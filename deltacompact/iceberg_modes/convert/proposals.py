@@ -14,8 +14,8 @@ a compactor that has read `a` without p1 must not commit its outputs any more.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from deltacompact.iceberg.commit.proposal import OVERWRITE, Proposal, addition, same_rows
 from deltacompact.iceberg.deletes.matching import DeleteIndex, FileScanTask, distinct
@@ -73,6 +73,7 @@ class ProposeConversion:
 
     deletes: frozenset[str]
     converted: Converted
+    certified: Mapping[int, str] = field(default_factory=dict, hash=False)
 
     def __call__(self, state: TableState) -> Proposal[ConvertOutcome]:
         head = MarkedHead(state)
@@ -101,7 +102,8 @@ class ProposeConversion:
             self.converted.groups,
         )
         added = tuple(addition(mark.file) for mark in marks)
-        return Proposal(OVERWRITE, (*removed, *superseded), added, outcome, same_rows(state.metadata, state.snapshot))
+        summary = same_rows(state.metadata, state.snapshot, self.certified)
+        return Proposal(OVERWRITE, (*removed, *superseded), added, outcome, summary)
 
 
 def _applying_to_none(planned: Sequence[Entry], state: TableState, settled: Sequence[FileScanTask]) -> list[Entry]:

@@ -14,21 +14,20 @@ from __future__ import annotations
 import functools
 import math
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from deltacompact.executors.choose import executor_for
 from deltacompact.executors.executor import Executor
 from deltacompact.iceberg.commit.committer import Committed, Committer
-from deltacompact.iceberg.commit.proposal import same_rows
 from deltacompact.iceberg.marks.marking import Marker
 from deltacompact.iceberg.running import Tasks
-from deltacompact.iceberg.scan import state_fingerprint
 from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import StateReader, TableState
 from deltacompact.iceberg.table_heat import heat_of_table
+from deltacompact.iceberg_modes.certified import certified_head
 from deltacompact.iceberg_modes.journal.journal import WrittenGroup, name_of_files
 from deltacompact.iceberg_modes.journal.left_behind import Left
 from deltacompact.iceberg_modes.rewrite.arrangement import arrangement_of
@@ -102,7 +101,7 @@ class Rewriting(Work[RewritePlan, FileGroup, Rewritten, RewriteOutcome, RewriteR
     """The work of a plan."""
 
     session: str = field(init=False)
-    fingerprint: str | None = field(init=False, default=None)
+    certified: Mapping[int, str] | None = field(init=False, default=None)
 
     @property
     def commits(self) -> Sequence[Sequence[FileGroup]]:
@@ -129,19 +128,9 @@ class Rewriting(Work[RewritePlan, FileGroup, Rewritten, RewriteOutcome, RewriteR
 
     def propose(self, groups: Sequence[FileGroup], written: Sequence[Rewritten]) -> ProposeRewrite:
         follower = _follower(self.call, self.session, lambda: self.executor, self.result.notes)
-        return ProposeRewrite(self.plan, written, follower, self._certified())
-
-    def _certified(self) -> dict[int, str]:
-        """The fingerprint of the planned snapshot, where it is wanted and the snapshot does not tell it."""
-        if (
-            not self.call.settings.certify
-            or self.state.snapshot is None
-            or same_rows(self.state.metadata, self.state.snapshot)
-        ):
-            return {}
-        if self.fingerprint is None:
-            self.fingerprint = str(state_fingerprint(self.table, self.state))
-        return {self.state.snapshot.snapshot_id: self.fingerprint}
+        if self.certified is None:
+            self.certified = certified_head(self.call, self.table, self.state)
+        return ProposeRewrite(self.plan, written, follower, self.certified)
 
     def count(self, done: Committed[RewriteOutcome], groups: Sequence[FileGroup]) -> None:
         self.result.count(done)

@@ -1,0 +1,55 @@
+"""Data files that two states of a table do not share, or that have other deletes in one of them. Pure.
+
+before    a, b: e, c         a has the same deletes in both: nobody has to open it
+after     a, b: e, p  d      only before: c      both: b      only after: d
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from deltacompact.iceberg.deletes.matching import DeleteIndex, FileScanTask
+from deltacompact.iceberg.table.content_files import ContentFile, Entry
+from deltacompact.iceberg.table.table_state import TableState
+
+
+def differing(
+    before: TableState, after: TableState, may_match: Callable[[ContentFile], bool] = lambda file: True
+) -> tuple[list[FileScanTask], list[FileScanTask]]:
+    """The files of each side, with their deletes, that have or may have other live rows on the other side."""
+    sides = _Side(before), _Side(after)
+    shared = sides[0].by_path.keys() & sides[1].by_path.keys()
+    same = {path for path in shared if sides[0].told(path) == sides[1].told(path)}
+    first, second = (
+        [side.task(path) for path, entry in side.by_path.items() if path not in same and may_match(entry.file)]
+        for side in sides
+    )
+    return first, second
+
+
+class _Side:
+    """The data files of one state by path, and the deletes that apply to each."""
+
+    def __init__(self, state: TableState) -> None:
+        self.by_path: dict[str, Entry] = {entry.file.path: entry for entry in state.data}
+        self._index = DeleteIndex(state)
+        self._keys: dict[int, tuple[frozenset[object], Sequence[Entry]]] = {}
+
+    def task(self, path: str) -> FileScanTask:
+        return self._index.task(self.by_path[path])
+
+    def told(self, path: str) -> tuple[object, ...]:
+        """What decides which rows of a file live."""
+        entry = self.by_path[path]
+        deletes = self._index.applying_to(entry)
+        return entry.sequence, self._equality(deletes.equality), _keys_of(deletes.by_position)
+
+    def _equality(self, entries: tuple[Entry, ...]) -> frozenset[object]:
+        """Thousands of files share these tuples."""
+        if id(entries) not in self._keys:
+            self._keys[id(entries)] = _keys_of(entries), entries  # held, so that the id stays theirs
+        return self._keys[id(entries)][0]
+
+
+def _keys_of(entries: Sequence[Entry]) -> frozenset[object]:
+    return frozenset((entry.file.key, entry.sequence) for entry in entries)
