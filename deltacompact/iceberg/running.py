@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from deltacompact.executors.executor import Executor
+from deltacompact.executors.executor import Executor, Handle
 from deltacompact.storage.objects import ObjectStore
 
 T = TypeVar("T")
@@ -32,6 +32,18 @@ class Tasks:
         """The results of a step that takes several values besides the store."""
         done = dict(self.finished(step, inputs))
         return [done[number] for number in range(len(inputs))]
+
+    def kept(
+        self, step: Callable[..., Iterator[Any]], inputs: Sequence[tuple[int, tuple[Any, ...]]]
+    ) -> list[list[Handle]]:
+        """Of each task, which yields so many values, all of them once it has ended. They stay where they are."""
+        submitted = [
+            self.executor.submit(step, self.store, *of_task, returns=returns, spread=True)
+            for returns, of_task in inputs
+        ]
+        for _ in self.executor.finish(submitted):
+            pass
+        return [task.values for task in submitted]
 
     def finished(self, step: Callable[..., R], inputs: Sequence[tuple[Any, ...]]) -> Iterator[tuple[int, R]]:
         """The same as tasks end: the number of the task, and its result."""

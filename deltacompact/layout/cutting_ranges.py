@@ -4,12 +4,16 @@
     a curve     files of 0.75 to 1.25 of that: a cut is where neighbours on the curve differ in their highest bit, which
                 is the border of a large cell of the grid
 
-Equal keys are never divided: where they fill several files, a leaf has several, and its rows are divided evenly.
+Equal keys are never divided: where they fill several files, a leaf has several, and its rows are divided evenly. Keys
+that fill a cell make one alone, however many rows have them: these are in order as they come.
+
+    keys      1 2 2 2 2 2 3 4 5 6      cells of 2 rows      1 · 2 alone · 3 4 · 5 6
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -53,15 +57,38 @@ def cut_ranges(sample: pa.Table, keys: Sequence[Key], sizes: Weights, files: int
     ends = np.cumsum(sizes[order])[borders - 1]
     total = float(sizes.sum())
     heights = _heights(keys, sample, order, borders)
-    cuts = _leaf_cuts(ends, heights, total, files)
-    leaves, chosen = [], list[int]()
-    for (first, of_leaf), stop in zip(cuts, [*(place for place, _ in cuts[1:]), len(borders)], strict=True):
+    leaf_cuts = _leaf_cuts(ends, heights, total, files)
+    alone = _alone(ends, borders, sample.num_rows, total, files * cells_per_file)
+    begins = [_cut_before(place + 1, alone) for place, _ in leaf_cuts]
+    chosen = set(begins[1:]) | {(key, behind) for key in alone for behind in (False, True)}
+    for (first, of_leaf), stop in zip(leaf_cuts, [*(place for place, _ in leaf_cuts[1:]), len(borders)], strict=True):
         inside = _inside(ends, first, stop, total, min(of_leaf * cells_per_file, (stop - first) // SAMPLE_PER_CELL_MIN))
-        chosen += [first, *inside]
-        leaves.append(Leaf(1 + len(inside), of_leaf))
-    rows = order[borders[[place for place in chosen if place >= 0]]]
-    values = tuple(_taken(key, sample, rows) for key in keys)
-    return RangeCuts(tuple(keys), values, tuple(leaves))
+        chosen |= {_cut_before(place + 1, alone) for place in inside}
+    cuts = sorted(chosen)
+    starts = [0, *(1 + cuts.index(begin) for begin in begins[1:]), 1 + len(cuts)]
+    leaves = tuple(
+        Leaf(stop - start, of_leaf) for (_, of_leaf), (start, stop) in zip(leaf_cuts, pairwise(starts), strict=True)
+    )
+    firsts = np.concatenate([[0], borders])
+    values = tuple(_taken(key, sample, order[firsts[[number for number, _ in cuts]]]) for key in keys)
+    return RangeCuts(tuple(keys), values, leaves, tuple(behind for _, behind in cuts) if alone else ())
+
+
+_Cut = tuple[int, bool]
+"""Which of the keys of the sample a range begins with, in their order; True: it begins behind that."""
+
+
+def _alone(ends: npt.NDArray[np.float64], borders: Numbers, rows: int, total: float, cells: int) -> set[int]:
+    """The keys that fill a cell, as far as the sample can tell."""
+    of_key = np.diff(np.concatenate([[0.0], ends, [total]]))
+    rows_of_key = np.diff(np.concatenate([[0], borders, [rows]]))
+    fills = (of_key >= total / cells) & (rows_of_key >= SAMPLE_PER_CELL_MIN)
+    return set(np.flatnonzero(fills).tolist()) if cells > 1 else set()
+
+
+def _cut_before(key: int, alone: Collection[int]) -> _Cut:
+    """The cut that a key is behind: with it, or behind the one before, where that has a cell of its own."""
+    return (key - 1, True) if key - 1 in alone and key not in alone else (key, False)
 
 
 def _taken(key: Key, sample: pa.Table, rows: Numbers) -> pa.Array:

@@ -44,6 +44,7 @@ def layout_document(layout: Layout, table: str) -> dict[str, Any]:
         body |= {"columns": list(map(_column, layout.columns)), "splits": splits}
         return with_checksum("tree", body, format=TREE_FORMAT, kind=TREE)
     body |= {"keys": list(map(_key, layout.keys)), "cuts": list(map(_values, layout.cuts))}
+    body |= {"behind": list(layout.behind)} if layout.behind else {}
     return with_checksum("ranges", body, format=TREE_FORMAT, kind=RANGES)
 
 
@@ -66,7 +67,8 @@ def layout_from_json(text: str | bytes, table: str) -> Layout:
     leaves = tuple(Leaf(*leaf) for leaf in body["leaves"])
     if kind == TREE:
         return SplitTree(tuple(map(_column_of, body["columns"])), tuple(Split(*one) for one in body["splits"]), leaves)
-    return RangeCuts(tuple(map(_key_of, body["keys"])), tuple(map(_values_of, body["cuts"])), leaves)
+    cuts, behind = tuple(map(_values_of, body["cuts"])), tuple(body.get("behind", ()))
+    return RangeCuts(tuple(map(_key_of, body["keys"])), cuts, leaves, behind)
 
 
 def _column(column: CutColumn) -> dict[str, Any]:

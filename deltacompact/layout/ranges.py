@@ -4,7 +4,8 @@
     rows      (9, "a") -> range 0    (9, "k") -> range 1    (7, "x") -> range 1    (4, "c") -> range 2
 
 A key is a column, or one number for several: their place on a curve. A row is compared to all cuts at once: its place
-among the values that a key has in the cuts is a whole number, and so is its place among cuts that begin alike.
+among the values that a key has in the cuts is a whole number, and so is its place among cuts that begin alike. A range
+may begin *behind* a cut: keys that many rows have make a range alone, in which nothing has to be sorted.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from deltacompact.layout.curves import hilbert, zorder
-from deltacompact.layout.order import Numbers, below, dense_ranks, not_above, values_of
+from deltacompact.layout.order import Numbers, below, dense_ranks, not_above, stable_order, values_of
 from deltacompact.layout.sort_order import Curve
 from deltacompact.layout.split_tree import Cells, CutColumn, Leaf
 
@@ -64,15 +65,24 @@ Key = ColumnKey | CurveKey
 
 @dataclass(frozen=True, slots=True)
 class RangeCuts:
-    """`cuts`: in their order, each once, the keys of the first row of each range but the first."""
+    """`cuts`: in their order, the keys of the first row of each range but the first.
+
+    `behind`: of each cut, whether its range begins behind all rows with these keys; the range before it then begins
+    with them. Empty: no range does.
+    """
 
     keys: tuple[Key, ...]
     cuts: tuple[pa.Array, ...] = field(hash=False)
     leaves: tuple[Leaf, ...]
+    behind: tuple[bool, ...] = ()
 
     @property
     def cells(self) -> int:
         return sum(leaf.cells for leaf in self.leaves)
+
+    def are_alike(self, cell: int) -> bool:
+        """Whether all rows of a range are equal in the order."""
+        return cell < len(self.behind) and self.behind[cell]
 
     def cells_of(self, rows: pa.Table) -> Cells:
         """Of each row, the number of its range."""
@@ -84,6 +94,8 @@ class RangeCuts:
             of_rows = of_rows * width + known.of_values(key.of(rows))
             of_cuts = of_cuts * width + known.of_values(pa.chunked_array([cuts]))
             of_rows, of_cuts = _compressed(of_rows, of_cuts)
+        if self.behind:
+            of_cuts = of_cuts + np.array(self.behind)  # a cut has an odd number, and what is behind it the next
         return np.searchsorted(of_cuts, of_rows, side="right").astype(np.int32)
 
 
@@ -126,8 +138,13 @@ class _Places:
 
 def sorted_by(keys: Sequence[Key], rows: pa.Table) -> Numbers:
     """The rows in the order of the keys. Rows that are equal in all of them keep their order."""
-    ranks = [key_ranks(key, rows) for key in reversed(keys)]
-    return np.lexsort(ranks).astype(np.int64) if ranks else np.arange(rows.num_rows)
+    whole = np.zeros(rows.num_rows, np.int64)
+    for key in keys:
+        ranks = key_ranks(key, rows) + 1
+        whole = whole * (rows.num_rows + 2) + ranks
+        if key is not keys[-1]:
+            whole, _ = dense_ranks(whole)
+    return stable_order(whole)
 
 
 def key_ranks(key: Key, rows: pa.Table) -> Numbers:

@@ -87,7 +87,6 @@ class SplitTree:
     leaves: tuple[Leaf, ...]
 
     keys: ClassVar[tuple[()]] = ()
-    """Rows of a cell have no order among them."""
 
     @property
     def names(self) -> list[str]:
@@ -96,6 +95,10 @@ class SplitTree:
     @property
     def cells(self) -> int:
         return sum(leaf.cells for leaf in self.leaves)
+
+    def are_alike(self, cell: int) -> bool:
+        """Whether rows of a cell have no order among them: always."""
+        return True
 
     def cells_of(self, rows: pa.Table) -> Cells:
         """Of each row, the number of its cell. Raises InputError where a column is missing or has another type."""

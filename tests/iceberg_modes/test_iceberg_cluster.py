@@ -27,7 +27,7 @@ from deltacompact.layout.document import layout_from_json
 
 T = "ns.t"
 SMALL_GROUPS = Settings(executor="local", local_threads=1, row_group_rows=100, certify=True)
-SIZES = [Sizes(), Sizes(run_bytes=4_000)]
+SIZES = [Sizes(), Sizes(run_bytes=4_000), Sizes(run_bytes=4_000, held_bytes=0)]
 """In the second, nothing fits: a task writes many runs, and an output reads its rows part by part."""
 SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.int32()), ("name", pa.string()), ("amount", pa.float64())])
 

@@ -546,7 +546,8 @@ def test_random_histories_have_the_rows_that_a_naive_reader_saw(
     def known():
         return known_rows(lake, T) if version == 3 else Counter(ids(lake))
 
-    small = {"target_file_size_bytes": 300, "min_file_size_bytes": 1, "sizes": Sizes(run_bytes=40)} if tiny else {}
+    sizes = Sizes(run_bytes=40, held_bytes=0)
+    small = {"target_file_size_bytes": 300, "min_file_size_bytes": 1, "sizes": sizes} if tiny else {}
     done = (resumed if dies else rewrite)(lake, others, **small, **order)
     if result:
         assert ids(lake) == result[0], (done, before, meanwhile)

@@ -57,7 +57,7 @@ def stored():
 
 def planted(store, live, files=4, path="tree-0.json"):
     columns = pa.schema([live.columns.field("a"), live.columns.field("b")])
-    return plant(store, PlantTask(dataclasses.replace(live, columns=columns), path, "8e", BY, files, 2))
+    return plant(store, PlantTask(dataclasses.replace(live, columns=columns), path, "8e", BY, files, 2, 1 << 20))
 
 
 def test_a_sample_is_read_from_its_columns_and_row_groups_alone(stored):
@@ -87,13 +87,15 @@ def test_a_block_is_read_by_one_request_for_its_bytes(stored):
     written = []
     for parts in ((0,), (1,), (2, 3), (4,)):
         of_leaf = tuple(
-            LeafPart(starts[part + 1] - starts[part], tuple(run.block(part) for run in runs if run.block(part).rows))
+            LeafPart(
+                starts[part + 1] - starts[part], True, tuple(run.block(part) for run in runs if run.block(part).rows)
+            )
             for part in parts
         )
         count = sum(part.rows for part in of_leaf)
         store.ranges.clear()
         task = ArrangeTask(
-            Routed(of_leaf, 0, count),
+            Routed(of_leaf, 0, count, 1 << 20, "parted"),
             None,
             BY,
             (),
@@ -122,9 +124,16 @@ def test_a_block_that_is_not_what_was_written_is_noticed(stored, damage):
         block = dataclasses.replace(block, rows=block.rows - 1)
     else:
         store.put(run.path, store.get(run.path)[: block.bytes // 2])
-    part = LeafPart(layout.cells, (block,))
+    part = LeafPart(layout.cells, True, (block,))
     task = ArrangeTask(
-        Routed((part,), 0, block.rows), None, BY, (), block.rows, live.columns, WriteOptions(), Limits(reading=READING)
+        Routed((part,), 0, block.rows, 1 << 20, "parted"),
+        None,
+        BY,
+        (),
+        block.rows,
+        live.columns,
+        WriteOptions(),
+        Limits(reading=READING),
     )
     with pytest.raises(CorruptionError, match=r"run-0\.arrows"):
         arrange(store, task, lambda: "out.parquet")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +19,7 @@ from row_orders import compared
 from value_columns import comparable
 
 from deltacompact.base.errors import InputError
+from deltacompact.base.limits import Limits
 from deltacompact.base.settings import Settings
 from deltacompact.catalog.iceberg import IcebergCatalog
 from deltacompact.iceberg.boxes import boxes_of_files
@@ -29,7 +31,7 @@ from deltacompact.layout.sort_order import sort_items
 
 T = "ns.t"
 SMALL_GROUPS = Settings(executor="local", local_threads=1, row_group_rows=100, certify=True)
-SIZES = [Sizes(), Sizes(run_bytes=4_000)]
+SIZES = [Sizes(), Sizes(run_bytes=4_000), Sizes(run_bytes=4_000, held_bytes=0)]
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=False),
     NestedField(2, "name", StringType(), required=False),
@@ -73,6 +75,20 @@ def test_all_files_together_are_sorted(lake, order, sizes):
     assert {file.sort_order_id for file, _ in found} == {None}
     sizes_of = [file.rows for file, _ in found]
     assert max(sizes_of) < 1.6 * min(sizes_of)
+
+
+def test_on_ray_rows_meet_in_its_object_store_or_in_the_tables(lake, ray_cluster):
+    table_of(lake)
+    limits = Limits(task_rows_min=700)
+    settings = replace(SMALL_GROUPS, executor="ray", ray_address=ray_cluster, limits=limits, local_threads=None)
+    for order, held_bytes in (("id", None), ("id DESC", 0)):
+        sizes = Sizes(run_bytes=4_000, held_bytes=held_bytes)
+        options = {"sort_order": order, "target_file_size_bytes": 15_000, "sizes": sizes}
+        result = lake.rewrite(T, **SORT | options | {"settings": settings})
+        assert (result.executor, result.files_out > 2) == ("ray", True)
+        found = sorted(files(lake), key=lambda file: file[0].path)
+        ids = [number for _, table in found for number in table["id"].to_pylist()]
+        assert ids == sorted(range(3_000), reverse="DESC" in order)
 
 
 @pytest.mark.parametrize("curve", ["hilbert", "zorder"])

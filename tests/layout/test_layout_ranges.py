@@ -17,6 +17,7 @@ from value_columns import TYPES, array_of, comparable
 from deltacompact.base.errors import InputError
 from deltacompact.layout.cutting_ranges import cut_ranges, keys_of
 from deltacompact.layout.document import layout_document, layout_from_json
+from deltacompact.layout.order import dense_ranks, stable_order, values_of
 from deltacompact.layout.ranges import sorted_by
 from deltacompact.layout.sort_order import Curve, CurveThrough, OrderedColumn, sort_items
 from deltacompact.layout.split_tree import Leaf
@@ -50,7 +51,11 @@ def test_ranges_follow_each_other_as_rows_do(case, files, cells, data):
         if compared(items, values[one], values[other]) == 0:
             assert found[one] == found[other]
     cuts = list(zip(*(comparable(of_key) for of_key in ranges.cuts), strict=True))
-    assert found.tolist() == [sum(compared(items, cut, value) <= 0 for cut in cuts) for value in values]
+    begins = list(zip(cuts, ranges.behind or [False] * len(cuts), strict=True))
+    of_rows = [sum(compared(items, cut, value) < (not behind) for cut, behind in begins) for value in values]
+    assert found.tolist() == of_rows
+    for cell in filter(ranges.are_alike, range(ranges.cells)):
+        assert {values[row] for row in np.flatnonzero(found == cell)} <= {cuts[cell]}
     assert sum(leaf.files for leaf in ranges.leaves) == files
     again = layout_from_json(json.dumps(layout_document(ranges, "t")), "t")
     assert again.cells_of(rows).tolist() == found.tolist()
@@ -79,9 +84,13 @@ def area(rows, files):
 
 
 def test_equal_keys_larger_than_a_file_become_a_leaf_of_several():
-    rows = pa.table({"a": [1] * 90 + [2] * 10})
+    rows = pa.table({"a": [1.0] * 90 + [2.0] * 10})
     ranges = cut_ranges(rows, keys_of(rows, sort_items("sort-order", "a")), np.ones(100), 10, 2)
-    assert ranges.leaves == (Leaf(1, 9), Leaf(1, 1)) and ranges.cuts[0].to_pylist() == [2]
+    assert ranges.leaves == (Leaf(3, 9), Leaf(2, 1)) and ranges.cuts[0].to_pylist() == [1, 1, 2, 2]
+    assert [cell for cell in range(ranges.cells) if ranges.are_alike(cell)] == [1, 3]
+    assert ranges.cells_of(pa.table({"a": [0, 1, 1.5, 2, 3]})).tolist() == [*range(5)]
+    few = cut_ranges(rows, keys_of(rows, sort_items("sort-order", "a")), np.ones(100), 1)
+    assert few.cells == 1 and not few.are_alike(0)
 
 
 def test_orders_are_read_as_people_write_them():
@@ -106,3 +115,17 @@ def test_orders_that_cannot_be_read_are_refused_in_a_line(text, why):
     with pytest.raises(InputError, match=f"^option sort-order.*{why}") as error:
         sort_items("option sort-order", text)
     assert "\n" not in str(error.value)
+
+
+@given(st.sampled_from(list(TYPES)), st.data())
+def test_ranks_are_those_of_python(type_, data):
+    pool = data.draw(st.lists(TYPES[type_], min_size=1, max_size=12))
+    array = array_of(type_, data.draw(st.lists(st.sampled_from(pool), max_size=60)))
+    values = comparable(array)
+    distinct = sorted(set(values))
+    ranks, first = dense_ranks(values_of(array).of)
+    assert ranks.tolist() == [distinct.index(value) for value in values]
+    assert first.tolist() == [values.index(value) for value in distinct]
+    plain = values_of(array).of
+    if isinstance(plain, np.ndarray):
+        assert stable_order(plain).tolist() == sorted(range(len(values)), key=values.__getitem__)

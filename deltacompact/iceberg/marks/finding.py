@@ -62,7 +62,10 @@ RUN_BYTES = 128 << 20
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How the work is divided. Tests make it small, so that ten rows take the path of ten million."""
+    """How the work is divided. Tests make it small, so that ten rows take the path of ten million.
+
+    `held_bytes`: what tasks hand each other in memory, at most (None: a share of what the executor has for that).
+    """
 
     keys_per_bucket: int = KEYS_PER_BUCKET
     delete_files_per_task: int = DELETE_FILES_PER_TASK
@@ -70,6 +73,7 @@ class Sizes:
     rows_at_once: int = ROWS_AT_ONCE
     block_entries: int = BLOCK_ENTRIES
     run_bytes: int = RUN_BYTES
+    held_bytes: int | None = None
 
     @classmethod
     def of(cls, settings: Settings) -> Sizes:

@@ -1,18 +1,20 @@
 """Task: an output with the rows of one leaf, in the order of its cells, or of its keys where rows are sorted.
 
-    part 0    cells 0 to 2: the blocks of all runs are joined, and sorted by cell       one part at a time
-    part 1    cell 3: the blocks are written as they come                               one block at a time
-    sorted    the blocks of any part are joined, and sorted by the keys
+    part 0    cells 0 to 2 of a tree       cell by cell, from the blocks of all runs       one part at a time
+    part 1    cell 3, or rows of one key   the blocks are written as they come             one block at a time
+    part 2    a range of a sort order      the blocks are sorted by the keys               one part at a time
+    part 3    a range larger than memory   its blocks are divided into ranges again, and those are sorted
 
-So a file takes no more memory than a part of it. Rows of a partition that makes one small file are read where they are:
-the task has a layout of its own, and nothing is written twice.
+So a file takes no more memory than a part of it, and the sample by which rows were divided may err. Rows of a partition
+that makes one small file are read where they are: the task has a layout of its own, and nothing is written twice.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+import uuid
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -25,8 +27,16 @@ from deltacompact.base.numbers import UNNUMBERED
 from deltacompact.iceberg_modes.rewrite.arrangement import Arrangement, SortBy
 from deltacompact.iceberg_modes.rewrite.live_slices import LiveSlices, live_tables
 from deltacompact.iceberg_modes.rewrite.planting import SAMPLE_ROWS
-from deltacompact.iceberg_modes.rewrite.routing import Block, read_blocks
+from deltacompact.iceberg_modes.rewrite.routing import (
+    Block,
+    HeldBlock,
+    HeldParts,
+    RouteTask,
+    read_blocks,
+    written_run,
+)
 from deltacompact.iceberg_modes.rewrite.row_numbers import numbers_writer
+from deltacompact.layout.cutting_ranges import cut_ranges
 from deltacompact.layout.order import Numbers
 from deltacompact.layout.ranges import Key
 from deltacompact.layout.spread import spread
@@ -35,28 +45,45 @@ from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import prefetch, writing
 from deltacompact.tabular.row_groups import WriteOptions
 
-ROWS_AT_ONCE = 128 << 10
+SAMPLE_PER_RANGE = 16
 
 
 @dataclass(frozen=True, slots=True)
 class LeafPart:
-    """Some cells of a leaf: their blocks in all runs."""
+    """Some cells of a leaf: their blocks in all runs. `are_alike`: the rows of a cell have no order among them."""
 
     cells: int
-    blocks: tuple[Block, ...]
+    are_alike: bool
+    blocks: tuple[Block | HeldBlock, ...] = ()
 
     @property
     def rows(self) -> int:
         return sum(block.rows for block in self.blocks)
 
+    @property
+    def decoded_bytes(self) -> int:
+        return sum(block.decoded_bytes for block in self.blocks)
+
 
 @dataclass(frozen=True, slots=True)
 class Routed:
-    """The rows [start, stop) of a leaf, counted in the order of its parts."""
+    """The rows [start, stop) of a leaf, counted in the order of its parts.
+
+    A part that has to be sorted, and takes more than `part_bytes`, is divided again, into runs below `path`.
+    """
 
     parts: tuple[LeafPart, ...]
     start: int
     stop: int
+    part_bytes: int
+    path: str
+
+    def with_blocks(self, held: Sequence[HeldParts]) -> Routed:
+        """With what was held of its parts, in the order of the rows."""
+        blocks = [tuple(block for of_task in of_tasks for block in of_task) for of_tasks in zip(*held, strict=True)]
+        return replace(
+            self, parts=tuple(replace(part, blocks=own) for part, own in zip(self.parts, blocks, strict=True))
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,10 +111,16 @@ class ArrangeTask:
     limits: Limits
 
 
-def arrange(store: ObjectStore, task: ArrangeTask, paths: Callable[[], str]) -> Materialized:
-    """Write the rows to a new path. Raises CorruptionError if they are more or fewer than they should be."""
+def arrange(store: ObjectStore, task: ArrangeTask, paths: Callable[[], str], *held: HeldParts) -> Materialized:
+    """Write the rows to a new path. `held`: of each task that routed rows, the blocks that stayed in memory.
+
+    Raises CorruptionError if there are more or fewer rows than there should be.
+    """
     path, source = paths(), task.source
-    made = _routed(store, task, source) if isinstance(source, Routed) else _unrouted(store, task.by, source)
+    if isinstance(source, Routed):
+        made = _routed(store, task, source.with_blocks(held) if held else source)
+    else:
+        made = _unrouted(store, task, source)
     with contextlib.ExitStack() as opened:
         tables = opened.enter_context(prefetch.ahead(made, DECODED_AHEAD))
         without_numbers = opened.enter_context(numbers_writer(store, task.numbers_path))
@@ -103,51 +136,93 @@ def arrange(store: ObjectStore, task: ArrangeTask, paths: Callable[[], str]) -> 
 def _routed(store: ObjectStore, task: ArrangeTask, source: Routed) -> Generator[pa.Table]:
     rank = 0
     for part in source.parts:
-        rows = part.rows
-        low, high = max(source.start - rank, 0), min(source.stop - rank, rows)
+        low, high = max(source.start - rank, 0), min(source.stop - rank, part.rows)
+        rank += part.rows
         if low < high:
-            yield from _within(_of_part(store, task, part), low, high)
-        rank += rows
+            if part.are_alike and part.cells == 1:
+                part, low, high = _with_rows(part, low, high)
+            yield from _within(_of_part(store, task, source, part), low, high)
 
 
-def _of_part(store: ObjectStore, task: ArrangeTask, part: LeafPart) -> Iterator[pa.Table]:
-    blocks = read_blocks(store, part.blocks)
-    if part.cells == 1 and not task.keys:
-        for rows, _ in blocks:
-            yield rows
-        return
-    rows, cells = _joined(blocks)
-    yield from _in_order(rows, _order(task.by, task.keys, rows, lambda: cells))
+def _with_rows(part: LeafPart, low: int, high: int) -> tuple[LeafPart, int, int]:
+    """The blocks with these rows alone, and where among theirs they are."""
+    ends = np.cumsum([block.rows for block in part.blocks])
+    first, last = np.searchsorted(ends, [low, high - 1], side="right").tolist()
+    before = int(ends[first - 1]) if first else 0
+    return replace(part, blocks=part.blocks[first : last + 1]), low - before, high - before
 
 
-def _joined(blocks: Iterable[tuple[pa.Table, Numbers]]) -> tuple[pa.Table, Numbers]:
-    """The rows of all blocks in one chunk; the blocks themselves are let go."""
-    tables, cells = zip(*blocks, strict=True)
-    rows = pa.concat_tables([table.replace_schema_metadata() for table in tables]).combine_chunks()
-    return rows, np.concatenate(cells)
+def _of_part(
+    store: ObjectStore, task: ArrangeTask, source: Routed, part: LeafPart, may_divide: bool = True
+) -> Iterator[pa.Table]:
+    if part.are_alike and part.cells == 1:
+        yield from (block.table for block in read_blocks(store, part.blocks))
+    elif part.are_alike:
+        yield from _cell_by_cell(store, part, part.decoded_bytes <= source.part_bytes)
+    elif may_divide and part.decoded_bytes > source.part_bytes:
+        yield from _divided(store, task, source, part)
+    else:
+        rows = pa.concat_tables(block.table for block in read_blocks(store, part.blocks))
+        yield from _in_order(rows, _sort_by(task).order_of(task.keys, rows), task.limits)
 
 
-def _order(
-    by: Arrangement, keys: Sequence[Key], rows: pa.Table, cells: Callable[[], npt.NDArray[np.integer]]
-) -> Numbers:
-    """Rows by their keys, which need no cells, or by their cells: those of a cell keep their order."""
-    if isinstance(by, SortBy):
-        return by.order_of(keys, rows)
-    return np.argsort(cells(), kind="stable")
+def _cell_by_cell(store: ObjectStore, part: LeafPart, fits: bool) -> Iterator[pa.Table]:
+    """The rows of each cell, block by block: nothing is copied. Blocks that do not fit are read for each cell again."""
+    held = list(read_blocks(store, part.blocks)) if fits else None
+    for cell in range(part.cells):
+        for block in held or read_blocks(store, part.blocks):
+            if count := int(block.counts[cell]):
+                yield block.table.slice(int(block.counts[:cell].sum()), count)
 
 
-def _unrouted(store: ObjectStore, by: Arrangement, source: Unrouted) -> Generator[pa.Table]:
-    rows = pa.concat_tables(live_tables(store, source.live)).combine_chunks()
+def _divided(store: ObjectStore, task: ArrangeTask, source: Routed, part: LeafPart) -> Iterator[pa.Table]:
+    """The rows of a part in the order of the keys, which are divided into ranges by a sample of the part itself."""
+    by, cells = _sort_by(task), -(-2 * part.decoded_bytes // source.part_bytes)
+    samples, sizes = list[pa.Table](), list[npt.NDArray[np.float64]]()
+    for block in read_blocks(store, part.blocks):
+        some = np.arange(0, block.rows, max(1, part.rows // max(SAMPLE_ROWS, SAMPLE_PER_RANGE * cells)))
+        samples.append(by.prepared(block.table.select(by.names)).take(pa.array(some)))
+        sizes.append(np.full(len(some), block.decoded_bytes / len(some)))
+    layout = cut_ranges(pa.concat_tables(samples), task.keys, np.concatenate(sizes), 1, cells)
+    starts, path = tuple(range(layout.cells + 1)), f"{source.path}-{uuid.uuid4().hex}"
+    sending = RouteTask(LiveSlices((), (), task.columns, task.limits.reading), by, layout, starts, path, 0)
+    runs = [
+        written_run(store, sending, f"{path}-{number}.arrows", block.table)
+        for number, block in enumerate(read_blocks(store, part.blocks))
+    ]
+    try:
+        for cell in range(layout.cells):
+            inner = LeafPart(1, layout.are_alike(cell), tuple(one for run in runs if (one := run.block(cell)).rows))
+            if inner.blocks:
+                yield from _of_part(store, task, source, inner, inner.rows < part.rows)
+    finally:
+        store.delete([run.path for run in runs])
+
+
+def _sort_by(task: ArrangeTask) -> SortBy:
+    assert isinstance(task.by, SortBy), "a split tree has no order inside of cells"
+    return task.by
+
+
+def _unrouted(store: ObjectStore, task: ArrangeTask, source: Unrouted) -> Generator[pa.Table]:
+    by, rows = task.by, pa.concat_tables(live_tables(store, source.live))
     known = by.prepared(rows.select(by.names))
     sample = known.take(pa.array(spread(rows.num_rows, SAMPLE_ROWS)))
     layout = by.layout(sample, np.ones(sample.num_rows), 1, source.cells)
-    yield from _in_order(rows, _order(by, layout.keys, rows, lambda: layout.cells_of(known)))
+    if isinstance(by, SortBy):
+        order = by.order_of(layout.keys, rows)
+    else:
+        order = np.argsort(layout.cells_of(known).astype(np.uint16), kind="stable")
+    yield from _in_order(rows, order, task.limits)
 
 
-def _in_order(rows: pa.Table, order: Numbers) -> Iterator[pa.Table]:
+def _in_order(rows: pa.Table, order: Numbers, limits: Limits) -> Iterator[pa.Table]:
     """The rows in this order, some at a time."""
-    for start in range(0, len(order), ROWS_AT_ONCE):
-        yield rows.take(pa.array(order[start : start + ROWS_AT_ONCE]))
+    reading = limits.reading
+    fitting = reading.batch_bytes * len(order) // max(1, rows.nbytes)
+    at_once = max(1, min(reading.batch_rows_max, fitting))
+    for start in range(0, len(order), at_once):
+        yield rows.take(pa.array(order[start : start + at_once]))
 
 
 def _within(tables: Iterator[pa.Table], low: int, high: int) -> Iterator[pa.Table]:

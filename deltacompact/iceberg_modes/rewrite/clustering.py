@@ -2,39 +2,73 @@
 
     share        4 M live rows of partition day 3, 2.1 GB -> 4 files
     plant        a tree of 4 leaves, from a sample             one task for each share; the tree is stored by the plan
-    route        runs, with a block for each part of a leaf    one task for some rows of a share
-    arrange      4 outputs, each from its blocks of all runs   one task for each output
+    route        blocks, one for each part of a leaf           one task for some rows of a share
+    arrange      4 outputs, each from its blocks of all tasks  one task for each output
 
-A share that makes one small file is arranged at once. A value larger than a file is cut by the columns that identify a
-row, where the table names some.
+Blocks stay in memory (on Ray: in its object store) as long as shares fit there. Those of other shares go through runs
+in the table's store. A share that makes one small file is arranged at once. A value larger than a file is cut by the
+columns that identify a row, where the table names some.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
+import numpy as np
 import pyarrow as pa
 
 from deltacompact.base.limits import Limits
+from deltacompact.executors.executor import Handle
 from deltacompact.iceberg.running import Tasks
 from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg_modes.rewrite.arrangement import Arrangement
 from deltacompact.iceberg_modes.rewrite.arranging import ArrangeTask, LeafPart, Routed, Unrouted
 from deltacompact.iceberg_modes.rewrite.live_slices import in_slices
 from deltacompact.iceberg_modes.rewrite.planting import Planted, PlantTask, plant
-from deltacompact.iceberg_modes.rewrite.routing import RoutedRun, RouteTask, route
+from deltacompact.iceberg_modes.rewrite.routing import RoutedRun, RouteTask, route, route_held
 from deltacompact.iceberg_modes.rewrite.row_numbers import NUMBERED_ROWS_MAX
 from deltacompact.iceberg_modes.rewrite.shares import PartitionShare
 from deltacompact.layout.document import Layout
+from deltacompact.steps.materialize import MaterializeTask
 from deltacompact.tabular.row_groups import WriteOptions
 
 CELLS_MAX = 48
 """Cells of a file, at most: with 200 rows of the sample in each file, four tell of a cell."""
 DECODED_TIMES = 8
 """A stored byte is expected to become no more than so many, before anything is read."""
+HELD_VALUES_MAX = 10_000
+"""Values that tasks hand over in memory, at most: a file gets one of each task that routes rows."""
+TASK_SHARE = 0.25
+"""Of a task's memory, the rows that it reads and keeps."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedOutput:
+    """A task for an output, and the blocks that stay in memory for it."""
+
+    task: MaterializeTask | ArrangeTask
+    held: tuple[Handle, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Routing:
+    """A share whose rows are routed: its layout, about the decoded bytes of a row, and the parts of each leaf."""
+
+    share: PartitionShare
+    layout: Layout
+    row_bytes: float
+    leaves: tuple[tuple[LeafPart, ...], ...]
+
+    @property
+    def parts(self) -> list[LeafPart]:
+        return [part for of_leaf in self.leaves for part in of_leaf]
+
+    @property
+    def decoded_bytes(self) -> float:
+        return self.share.rows * self.row_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +81,17 @@ class Clusterer:
     options: WriteOptions
     limits: Limits
     run_bytes: int
+    held_bytes: int
     trees: str
     folder: str
 
-    def outputs(self, shares: Sequence[PartitionShare]) -> list[list[ArrangeTask]]:
+    def outputs(self, shares: Sequence[PartitionShare]) -> list[list[PlannedOutput]]:
         """The tasks for the outputs of each share, in the order of its layout."""
         large = [number for number, share in enumerate(shares) if self._is_large(share)]
         of_large = dict(zip(large, self._routed([shares[number] for number in large]), strict=True))
         return [
-            of_large[number] if number in of_large else [self._at_once(share)] for number, share in enumerate(shares)
+            of_large[number] if number in of_large else [PlannedOutput(self._at_once(share))]
+            for number, share in enumerate(shares)
         ]
 
     def _is_large(self, share: PartitionShare) -> bool:
@@ -75,20 +111,29 @@ class Clusterer:
         per_file = share.rows / share.files / self.options.row_group_rows
         return min(CELLS_MAX, max(1, math.ceil(per_file)))
 
-    def _routed(self, shares: Sequence[PartitionShare]) -> Iterator[list[ArrangeTask]]:
-        planted = self._planted(shares)
-        parts = [self._parts(share, found) for share, found in zip(shares, planted, strict=True)]
-        tasks: list[RouteTask] = []
-        of_share: list[range] = []
-        for number, (share, found) in enumerate(zip(shares, planted, strict=True)):
-            starts = tuple(accumulate((cells for leaf in parts[number] for cells in leaf), initial=0))
-            own = list(self._route_tasks(share, found.layout, starts))
-            of_share.append(range(len(tasks), len(tasks) + len(own)))
-            tasks += own
-        runs = self.tasks.run(route, tasks)
-        for number, share in enumerate(shares):
-            own_runs = [run for place in of_share[number] for run in runs[place]]
-            yield self._arranged(share, planted[number].layout, parts[number], own_runs)
+    def _routed(self, shares: Sequence[PartitionShare]) -> Iterator[list[PlannedOutput]]:
+        """The routing of all shares first, then the tasks for each one's outputs."""
+        begun, left = [], float(self.held_bytes)
+        for share, planted in zip(shares, self._planted(shares), strict=True):
+            routing = _Routing(share, planted.layout, planted.row_bytes, self._leaves(share, planted))
+            tasks = list(self._route_tasks(routing))
+            is_held = routing.decoded_bytes <= left and len(tasks) * len(routing.leaves) <= HELD_VALUES_MAX
+            left -= routing.decoded_bytes if is_held else 0.0
+            begun.append((routing, is_held, tasks))
+        held = iter(self._held([(routing, task) for routing, is_held, tasks in begun if is_held for task in tasks]))
+        stored = iter(self.tasks.run(route, [task for _, is_held, tasks in begun if not is_held for task in tasks]))
+        for routing, is_held, tasks in begun:
+            if is_held:
+                yield self._from_memory(routing, [next(held) for _ in tasks])
+            else:
+                yield self._from_runs(routing, [run for _ in tasks for run in next(stored)])
+
+    def _held(self, routed: Sequence[tuple[_Routing, RouteTask]]) -> list[list[Handle]]:
+        """Of each task its values: the parts of each leaf, and the rows of each part."""
+        inputs = [
+            (1 + len(routing.leaves), (task, [len(parts) for parts in routing.leaves])) for routing, task in routed
+        ]
+        return self.tasks.kept(route_held, inputs)
 
     def _planted(self, shares: Sequence[PartitionShare]) -> list[Planted]:
         names = self.by.names
@@ -102,48 +147,72 @@ class Clusterer:
                 self.by,
                 share.files,
                 self._cells(share),
+                self.run_bytes // 2,
             )
             for share in shares
         ]
         return self.tasks.run(plant, tasks)
 
-    def _parts(self, share: PartitionShare, found: Planted) -> list[list[int]]:
-        """Of each leaf, the cells of its parts: a part has no more decoded bytes than a run, unless it is one cell."""
-        return [
-            _divided(leaf.cells, share.rows / share.files * leaf.files * found.row_bytes / self.run_bytes)
-            for leaf in found.layout.leaves
-        ]
+    def _leaves(self, share: PartitionShare, found: Planted) -> tuple[tuple[LeafPart, ...], ...]:
+        """Of each leaf, its parts: a cell each where rows are sorted, else no more decoded bytes than a run has."""
+        first, leaves = 0, []
+        for leaf in found.layout.leaves:
+            parts = share.rows / share.files * leaf.files * found.row_bytes / self.run_bytes
+            cells = [1] * leaf.cells if found.layout.keys else _divided(leaf.cells, parts)
+            places = accumulate(cells, initial=first)
+            leaves.append(
+                tuple(
+                    LeafPart(count, found.layout.are_alike(place)) for count, place in zip(cells, places, strict=False)
+                )
+            )
+            first += leaf.cells
+        return tuple(leaves)
 
-    def _route_tasks(self, share: PartitionShare, layout: Layout, starts: tuple[int, ...]) -> Iterator[RouteTask]:
+    def _route_tasks(self, routing: _Routing) -> Iterator[RouteTask]:
+        share = routing.share
         per_task = max(self.limits.task_rows_min, math.ceil(share.rows / max(1, self.tasks.slots * 2)))
-        for task, slices in enumerate(in_slices(share.slices, per_task)):
-            live = share.live(slices, share.columns, self.limits)
-            yield RouteTask(live, self.by, layout, starts, f"{self.folder}routed-{share.name}-{task}", self.run_bytes)
+        fitting = self.tasks.executor.capacity.memory_per_task_bytes * TASK_SHARE / max(1.0, routing.row_bytes)
+        starts = tuple(accumulate((part.cells for part in routing.parts), initial=0))
+        for task, slices in enumerate(in_slices(share.slices, max(1, min(per_task, int(fitting))))):
+            live, path = share.live(slices, share.columns, self.limits), f"{self.folder}routed-{share.name}-{task}"
+            yield RouteTask(live, self.by, routing.layout, starts, path, self.run_bytes)
+
+    def _from_memory(self, routing: _Routing, values: Sequence[Sequence[Handle]]) -> list[PlannedOutput]:
+        rows = np.sum([self.tasks.executor.get(of_task[-1]) for of_task in values], axis=0)
+        starts = accumulate(map(len, routing.leaves), initial=0)
+        found = [
+            (parts, int(rows[start : start + len(parts)].sum()), tuple(of_task[leaf] for of_task in values))
+            for leaf, (parts, start) in enumerate(zip(routing.leaves, starts, strict=False))
+        ]
+        return list(self._arranged(routing, found))
+
+    def _from_runs(self, routing: _Routing, runs: Sequence[RoutedRun]) -> list[PlannedOutput]:
+        blocks = (
+            tuple(block for run in runs if (block := run.block(place)).rows) for place in range(len(routing.parts))
+        )
+        of_leaves = [tuple(replace(part, blocks=next(blocks)) for part in parts) for parts in routing.leaves]
+        return list(self._arranged(routing, [(parts, sum(part.rows for part in parts), ()) for parts in of_leaves]))
 
     def _arranged(
-        self, share: PartitionShare, layout: Layout, parts: Sequence[Sequence[int]], runs: Sequence[RoutedRun]
-    ) -> list[ArrangeTask]:
-        tasks, first = list[ArrangeTask](), 0
-        for leaf, of_leaf in zip(layout.leaves, parts, strict=True):
-            found = tuple(
-                LeafPart(cells, tuple(block for run in runs if (block := run.block(first + place)).rows))
-                for place, cells in enumerate(of_leaf)
-            )
-            first += len(of_leaf)
-            rows = sum(part.rows for part in found)
+        self, routing: _Routing, leaves: Sequence[tuple[tuple[LeafPart, ...], int, tuple[Handle, ...]]]
+    ) -> Iterator[PlannedOutput]:
+        """The tasks of each leaf: of its parts, its rows, and what is held for it."""
+        share, output = routing.share, 0
+        for leaf, (parts, rows, held) in zip(routing.layout.leaves, leaves, strict=True):
             for start, stop in _evenly(rows, leaf.files):
+                path = f"{self.folder}parted-{share.name}-{output}"
                 task = ArrangeTask(
-                    Routed(found, start, stop),
-                    self._numbers_path(share, len(tasks)),
+                    Routed(parts, start, stop, self.run_bytes, path),
+                    self._numbers_path(share, output),
                     self.by,
-                    layout.keys,
+                    routing.layout.keys,
                     stop - start,
                     share.columns,
                     self.options,
                     self.limits,
                 )
-                tasks.append(task)
-        return tasks
+                yield PlannedOutput(task, held)
+                output += 1
 
 
 def _divided(cells: int, parts: float) -> list[int]:

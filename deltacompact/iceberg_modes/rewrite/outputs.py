@@ -21,12 +21,13 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
+from deltacompact.base.batching import batched
 from deltacompact.base.errors import CorruptionError, InputError
 from deltacompact.base.fingerprint import Fingerprint
 from deltacompact.base.limits import Limits
 from deltacompact.base.model import ContentType
 from deltacompact.base.settings import Settings, check_codec
-from deltacompact.executors.executor import Executor
+from deltacompact.executors.executor import Executor, Handle
 from deltacompact.iceberg.deletes.dead_rows import ScannedFile
 from deltacompact.iceberg.marks.finding import Finder, Sizes
 from deltacompact.iceberg.marks.tasks import LiveBitmap
@@ -43,7 +44,7 @@ from deltacompact.iceberg_modes.journal.journal import folder_of, name_of_files
 from deltacompact.iceberg_modes.rewrite.arrangement import Arrangement, arrangement_of
 from deltacompact.iceberg_modes.rewrite.arranging import ArrangeTask
 from deltacompact.iceberg_modes.rewrite.certifying import of_inputs, refuse_other_rows
-from deltacompact.iceberg_modes.rewrite.clustering import Clusterer
+from deltacompact.iceberg_modes.rewrite.clustering import Clusterer, PlannedOutput
 from deltacompact.iceberg_modes.rewrite.cutting import ends_of
 from deltacompact.iceberg_modes.rewrite.live_slices import LiveSlices, Slice, in_slices
 from deltacompact.iceberg_modes.rewrite.plan import FileGroup, RewritePlan, expected_output_files
@@ -74,6 +75,8 @@ class Job:
 
 
 _CODEC = "write.parquet.compression-codec"
+DECODED_TIMES = 4
+"""About what a stored byte becomes in memory."""
 
 
 def codec_of(metadata: TableMetadata, settings: Settings) -> str:
@@ -88,11 +91,12 @@ def codec_of(metadata: TableMetadata, settings: Settings) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Output:
-    """An output as it is planned: its task, its location, its partition."""
+    """An output as it is planned: its task, its location, its partition, and what is held in memory for it."""
 
     task: MaterializeTask | ArrangeTask
     path: str
     partition: PartitionTuple
+    held: tuple[Handle, ...] = ()
 
 
 _Tasks: TypeAlias = Sequence[MaterializeTask | ArrangeTask]
@@ -131,10 +135,21 @@ class Outputs:
 
     def written(self, groups: Sequence[FileGroup]) -> Iterator[Rewritten]:
         """The groups as their outputs are complete."""
-        at_once = self._plan.options.max_concurrent_groups or len(groups)
         with _advising():
-            for start in range(0, len(groups), at_once):
-                yield from self._written(groups[start : start + at_once], f"{self._folder}{start}/")
+            for number, some in enumerate(self._at_once(groups)):
+                yield from self._written(some, f"{self._folder}{number}/")
+
+    def _at_once(self, groups: Sequence[FileGroup]) -> Iterator[Sequence[FileGroup]]:
+        """Groups that are written side by side. Where rows get another order, those that memory may hold together."""
+        size_max = math.inf if self._arrangement is None else self._held_bytes / DECODED_TIMES
+        return batched(groups, lambda group: group.bytes, size_max, self._plan.options.max_concurrent_groups)
+
+    @property
+    def _held_bytes(self) -> int:
+        """What tasks may hand each other in memory, in all."""
+        if self._sizes.held_bytes is not None:
+            return self._sizes.held_bytes
+        return int(self._tasks.executor.capacity.object_store_bytes * self._limits.held_share)
 
     def _written(self, groups: Sequence[FileGroup], folder: str) -> Iterator[Rewritten]:
         finder = Finder(self._tasks, self._metadata, self._limits, self._sizes, folder)
@@ -159,7 +174,11 @@ class Outputs:
         }
         sums: dict[int, list[Fingerprint | None]] = defaultdict(list)
         inputs = [
-            (WriteTask(output.task, self._counted(free[own]), certified), functools.partial(str, readable(output.path)))
+            (
+                WriteTask(output.task, self._counted(free[own]), certified),
+                functools.partial(str, readable(output.path)),
+                *output.held,
+            )
             for own, output in zip(group_of, tasks, strict=True)
         ]
         for number, output in self._tasks.finished(write, inputs):
@@ -205,28 +224,29 @@ class Outputs:
         for place, (members, known) in enumerate(zip(by_group, self._sampled(groups, by_group), strict=True)):
             shares += self._shares(place, groups[place], members, masks_of, known, folder)
         options = self._write_options()
-        by_share: Iterable[_Tasks]
+        by_share: Iterable[Sequence[PlannedOutput]]
         if self._arrangement is not None:
             by_share = self._clusterer(self._arrangement, options, folder).outputs(shares)
         else:
-            by_share = (list(in_order(share, self._plan.options, options, self._limits)) for share in shares)
+            sizes = self._plan.options
+            by_share = (list(map(PlannedOutput, in_order(share, sizes, options, self._limits))) for share in shares)
         outputs: list[_Output] = []
         group_of: list[int] = []
         numbers: Counter[int] = Counter()
         of_groups: list[list[tuple[PartitionShare, _Tasks]]] = [[] for _ in groups]
         for share, tasks in zip(shares, by_share, strict=True):
-            of_groups[share.place].append((share, tasks))
-            for task in tasks:
+            of_groups[share.place].append((share, [one.task for one in tasks]))
+            for one in tasks:
                 name = f"{groups[share.place].number:05}-{numbers[share.place]:05}-deltacompact.parquet"
                 path = f"{self._metadata.data_folder}/{name_of_files(self._session)}{name}"
-                outputs.append(_Output(task, path, share.partition))
+                outputs.append(_Output(one.task, path, share.partition, one.held))
                 group_of.append(share.place)
                 numbers[share.place] += 1
         return outputs, group_of, of_groups
 
     def _clusterer(self, by: Arrangement, options: WriteOptions, folder: str) -> Clusterer:
-        trees, run_bytes = f"{folder_of(self._session)}tree-", self._sizes.run_bytes
-        return Clusterer(self._tasks, self._metadata, by, options, self._limits, run_bytes, trees, folder)
+        trees, run_bytes, held = f"{folder_of(self._session)}tree-", self._sizes.run_bytes, self._held_bytes
+        return Clusterer(self._tasks, self._metadata, by, options, self._limits, run_bytes, held, trees, folder)
 
     def _shares(
         self,

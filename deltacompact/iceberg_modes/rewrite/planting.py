@@ -10,6 +10,7 @@ alone would tell of few values. Only the columns to order by are read.
 from __future__ import annotations
 
 import json
+import math
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deltacompact.iceberg.table.parquet_files import aligned
-from deltacompact.iceberg_modes.rewrite.arrangement import Arrangement
+from deltacompact.iceberg_modes.rewrite.arrangement import Arrangement, ClusterBy
 from deltacompact.iceberg_modes.rewrite.live_slices import LiveSlices, Slice, masks_of
 from deltacompact.index.live_bitmaps import Masks, live_mask
 from deltacompact.layout.document import Layout, layout_document, layout_from_json
@@ -33,6 +34,10 @@ from deltacompact.tabular.files import FileReader, Part
 SAMPLE_ROWS = 20_000
 SAMPLE_PER_FILE = 200
 """Files then differ by a seventh in size. With 50 rows they differed by two fifths."""
+_SAMPLE_PER_CELL, _SAMPLE_ROWS_MAX = 16, 200_000
+"""Where cells are ranges that must fit the memory; they may be twice as large as planned."""
+_DECODED_TIMES = 4
+"""About what a stored byte becomes: before anything is read."""
 LOOKS_MAX = 512
 LOOK_ROWS = 20_000
 LOOKS_MIN = 64
@@ -42,7 +47,8 @@ LOOKS_MIN = 64
 class PlantTask:
     """The layout that divides the live rows into so many files. `live` has the columns of `by` alone.
 
-    `path`: where it is stored, for the table of this identity.
+    path              where it is stored, for the table of this identity
+    cells_per_file    of a split tree; where rows are sorted, as many as keep the rows of a cell below `cell_bytes`
     """
 
     live: LiveSlices
@@ -51,6 +57,13 @@ class PlantTask:
     by: Arrangement
     files: int
     cells_per_file: int
+    cell_bytes: int
+
+    def cells(self, row_bytes: float) -> int:
+        """Cells of a file, where a row takes so many bytes in memory."""
+        if isinstance(self.by, ClusterBy):
+            return self.cells_per_file
+        return max(1, math.ceil(self.live.rows / self.files * row_bytes / self.cell_bytes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +89,7 @@ def plant(store: ObjectStore, task: PlantTask) -> Planted:
     rows = pa.concat_tables([task.live.columns.empty_table(), *(look.rows for look in looks)])
     sizes = np.concatenate([np.empty(0), *(look.sizes for look in looks)])
     decoded = float(np.mean([look.row_bytes for look in looks])) if looks else 0.0
-    layout = task.by.layout(task.by.prepared(rows), sizes, task.files, task.cells_per_file)
+    layout = task.by.layout(task.by.prepared(rows), sizes, task.files, task.cells(decoded))
     document = json.dumps(layout_document(layout, task.table)).encode()
     if not store.put_if_absent(task.path, document):
         layout = layout_from_json(store.get(task.path), task.table)
@@ -85,7 +98,8 @@ def plant(store: ObjectStore, task: PlantTask) -> Planted:
 
 def _looks(store: ObjectStore, task: PlantTask) -> Iterator[_Look]:
     live, total = task.live, task.live.rows
-    wanted = max(SAMPLE_ROWS, SAMPLE_PER_FILE * task.files)
+    cells = task.files * task.cells(_DECODED_TIMES * sum(one.file.bytes for one in live.slices) / max(1, total))
+    wanted = max(SAMPLE_ROWS, SAMPLE_PER_FILE * task.files, min(_SAMPLE_PER_CELL * cells, _SAMPLE_ROWS_MAX))
     count = max(1, min(LOOKS_MAX, total, max(LOOKS_MIN, total // LOOK_ROWS)))
     ahead, masks = ReadAhead(live.reading), masks_of(store, live)
 

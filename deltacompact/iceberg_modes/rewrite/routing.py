@@ -1,18 +1,19 @@
-"""Task: live rows of data files, sent to the cells of a split tree or to ranges of a sort order, into runs.
+"""Task: live rows of data files, sent to the cells of a split tree or to ranges of a sort order.
 
     a.parquet    day 1 · day 9 · day 2      run 0    part 0: a 0, a 2, c 0    part 1: a 1
     c.parquet    day 3 · day 8              run 1    part 0: -                part 1: c 1
 
-Rows are written twice: sorted by cell into runs as large as memory allows, then by those who write a file. A file has
-one or more parts, which are cells that follow each other; a run has a block for each, which is read by one request for
-its bytes. Blocks are Arrow's streams, because they are read once. Each says how many rows of each cell it has.
+A file has one or more parts, which are cells that follow each other. Rows are sorted by cell, some at a time, so there
+is a block of each part for every time. Where memory allows, blocks stay there until those who write a file ask for
+them. Where it does not, rows are written twice: into runs as large as memory allows, from which a block is read by one
+request for its bytes. Blocks are Arrow's streams, because they are read once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +30,8 @@ from deltacompact.storage.objects import Fetches, ObjectStore
 _CELLS = b"deltacompact.cells"
 _AHEAD = 4
 """Blocks that are under way while others are used."""
+CELLS_OF_A_BATCH = 2_000
+"""Of so many cells, decoded rows are divided as they come: a batch has 60 rows of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +51,34 @@ class RouteTask:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The rows of a part in a run: where its bytes are, and how many rows it has."""
+    """The rows of a part in a run: where its bytes are, how many rows it has, and what they take in memory."""
 
     path: str
     first: int
     bytes: int
     rows: int
+    decoded_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class HeldBlock:
+    """The same in memory. `counts`: how many rows each cell has."""
+
+    table: pa.Table
+    counts: npt.NDArray[np.int64]
+
+    @property
+    def rows(self) -> int:
+        return int(self.table.num_rows)
+
+    @property
+    def decoded_bytes(self) -> int:
+        return int(self.table.nbytes)
 
 
 @dataclass(frozen=True, slots=True)
 class RoutedRun:
-    """A run, of shape (parts, 3): the first byte of each part's block, its bytes and its rows."""
+    """A run, of shape (parts, 4): the first byte of each part's block, its bytes, its rows, and what they take."""
 
     path: str
     blocks: npt.NDArray[np.int64]
@@ -67,46 +87,74 @@ class RoutedRun:
         return Block(self.path, *self.blocks[part].tolist())
 
 
+HeldParts = list[list[HeldBlock]]
+"""Of each part of a leaf, its blocks in the order of the rows."""
+
+
 def route(store: ObjectStore, task: RouteTask) -> list[RoutedRun]:
     """Write the runs, in the order of the rows that they have."""
     of_runs = enumerate(loads(store, task.live, task.run_bytes))
-    return [_written(store, task, f"{task.path}-{number}.arrows", rows) for number, rows in of_runs]
+    return [written_run(store, task, f"{task.path}-{number}.arrows", rows) for number, rows in of_runs]
 
 
-def _written(store: ObjectStore, task: RouteTask, path: str, rows: pa.Table) -> RoutedRun:
+def route_held(
+    store: ObjectStore, task: RouteTask, of_leaves: Sequence[int]
+) -> Iterator[HeldParts | npt.NDArray[np.int64]]:
+    """The parts of each leaf, which has so many; then how many rows each part has."""
+    parts: HeldParts = [[] for _ in range(len(task.starts) - 1)]
+    at_once = 1 if task.layout.cells <= CELLS_OF_A_BATCH else task.run_bytes
+    for rows in loads(store, task.live, at_once):
+        for part, (table, counts) in enumerate(_by_part(task, rows)):
+            if table is not None:
+                parts[part].append(HeldBlock(table, counts))
+    for first, stop in pairwise(accumulate(of_leaves, initial=0)):
+        yield parts[first:stop]
+    yield np.array([sum(block.rows for block in of_part) for of_part in parts], np.int64)
+
+
+def written_run(store: ObjectStore, task: RouteTask, path: str, rows: pa.Table) -> RoutedRun:
+    """Write rows as a run."""
+    blocks, first = [], 0
+    with store.writer(path) as sink:
+        for table, counts in _by_part(task, rows):
+            if table is None:
+                blocks.append((first, 0, 0, 0))
+                continue
+            block = stream_of(table.replace_schema_metadata({_CELLS: counts.astype("<u8").tobytes()}))
+            sink.write(block)
+            blocks.append((first, block.size, table.num_rows, table.nbytes))
+            first += block.size
+    return RoutedRun(path, np.array(blocks, np.int64).reshape(-1, 4))
+
+
+def _by_part(task: RouteTask, rows: pa.Table) -> Iterator[tuple[pa.Table | None, npt.NDArray[np.int64]]]:
+    """The rows of each part in the order of its cells, or None, and how many each cell has."""
     cells = task.layout.cells_of(task.by.prepared(rows))
     counts = np.bincount(cells, minlength=task.layout.cells)
     small = cells.astype(np.uint16) if task.layout.cells <= 1 << 16 else cells  # sorted in one pass
     order = np.argsort(small, kind="stable")
-    blocks, first = [], 0
-    with store.writer(path) as sink:
-        for (low, high), of_part in zip(pairwise(task.starts), _of_parts(order, counts, task.starts), strict=True):
-            block = _block(rows.take(pa.array(of_part)), counts[low:high]) if len(of_part) else pa.py_buffer(b"")
-            sink.write(block)
-            blocks.append((first, block.size, len(of_part)))
-            first += block.size
-    return RoutedRun(path, np.array(blocks, np.int64).reshape(-1, 3))
-
-
-def _of_parts(
-    order: npt.NDArray[np.int64], counts: npt.NDArray[np.int64], starts: Sequence[int]
-) -> Iterator[npt.NDArray[np.int64]]:
-    """The rows of each part, in the order of cells."""
     ends = np.concatenate([[0], np.cumsum(counts)])
-    for low, high in pairwise(starts):
-        yield order[ends[low] : ends[high]]
+    for low, high in pairwise(task.starts):
+        of_part = order[ends[low] : ends[high]]
+        yield rows.take(pa.array(of_part)) if len(of_part) else None, counts[low:high]
 
 
-def _block(rows: pa.Table, counts: npt.NDArray[np.int64]) -> pa.Buffer:
-    rows = rows.replace_schema_metadata({_CELLS: counts.astype("<u8").tobytes()})
+def stream_of(rows: pa.Table) -> pa.Buffer:
+    """Rows as one of Arrow's streams."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as out:
+    with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as out:
         out.write_table(rows)
     return sink.getvalue()
 
 
-def read_blocks(store: ObjectStore, blocks: Sequence[Block]) -> Iterator[tuple[pa.Table, npt.NDArray[np.int64]]]:
-    """The rows of each block, and of each row the number of its cell in the part. The next ones are fetched ahead."""
+def read_blocks(store: ObjectStore, blocks: Sequence[Block | HeldBlock]) -> Iterator[HeldBlock]:
+    """The blocks in memory. The next ones are fetched ahead."""
+    stored = _read(store, [block for block in blocks if isinstance(block, Block)])
+    for block in blocks:
+        yield block if isinstance(block, HeldBlock) else next(stored)
+
+
+def _read(store: ObjectStore, blocks: Sequence[Block]) -> Iterator[HeldBlock]:
     for block, found in _fetched(store, blocks):
         try:
             rows = pa.ipc.open_stream(found).read_all()
@@ -115,7 +163,7 @@ def read_blocks(store: ObjectStore, blocks: Sequence[Block]) -> Iterator[tuple[p
         counts = np.frombuffer(rows.schema.metadata[_CELLS], "<u8").astype(np.int64)
         if not rows.num_rows == counts.sum() == block.rows:
             raise CorruptionError(f"{block.path} has {rows.num_rows} rows in a block of {block.rows}")
-        yield rows, np.repeat(np.arange(len(counts)), counts)
+        yield HeldBlock(rows.replace_schema_metadata(), counts)
 
 
 def _fetched(store: ObjectStore, blocks: Sequence[Block]) -> Iterator[tuple[Block, pa.Buffer]]:

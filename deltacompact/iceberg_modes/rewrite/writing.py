@@ -19,6 +19,7 @@ from deltacompact.iceberg.table.content_files import ContentFile
 from deltacompact.iceberg.table.nan_counts import nan_counts
 from deltacompact.iceberg_modes.rewrite.arranging import ArrangeTask, arrange
 from deltacompact.iceberg_modes.rewrite.certifying import of_output
+from deltacompact.iceberg_modes.rewrite.routing import HeldParts
 from deltacompact.steps.materialize import Materialized, MaterializeTask, materialize
 from deltacompact.storage.objects import ObjectStore
 
@@ -44,10 +45,10 @@ class Written:
     fingerprint: Fingerprint | None = None
 
 
-def write(store: ObjectStore, task: WriteTask, paths: Callable[[], str]) -> Written:
+def write(store: ObjectStore, task: WriteTask, paths: Callable[[], str], *held: HeldParts) -> Written:
     """Write the output, then read what must be counted."""
     if isinstance(task.output, ArrangeTask):
-        output = arrange(store, task.output, paths)
+        output = arrange(store, task.output, paths, *held)
     else:
         output = materialize(store, task.output, paths)
     reading = task.output.limits.reading
