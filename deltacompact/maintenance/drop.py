@@ -4,6 +4,7 @@ orders/dropped.json                  1. put: what table.json says, so that an in
 orders/table.json                    2. gone: no command opens the table, nobody begins to append
 orders/day=1/stream|data|index/…     3. gone, one stream after the other
 orders/partitions/day=1              4. gone: the marks by which streams are found
+orders/day=2/stream/0/…07.json       gone, too, though day=2 has no mark: a writer put it there behind an earlier drop
 orders/keys.json, bookmarks/…        5. gone
 orders/dropped.json                  6. gone: the name is free again
 orders/day=1/notes.txt               stays, and is named: somebody else put it there
@@ -11,10 +12,11 @@ orders/day=1/notes.txt               stays, and is named: somebody else put it t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from deltacompact.base.errors import InputError, NotFoundError
+from deltacompact.base.model import Table
 from deltacompact.base.partitions import side_by_side
 from deltacompact.delta_streams.paths import StreamPaths, TablePaths, table_name
 from deltacompact.delta_streams.streams import Streams
@@ -56,18 +58,33 @@ def drop(catalog: Streams, table_id: str, *, dry_run: bool = False) -> DropResul
         for stat in store.list(paths.partitions)
         if (partition := paths.partition_of(stat.path, table.partition_keys)) is not None
     }
-    streams = [paths.stream(partition) for partition in marks.values()]
-    gone = [
-        stat
-        for found in side_by_side(streams, lambda stream: _taken(store, stream, dry_run), catalog.at_once)
-        for stat in found
-    ]
+    streams = {paths.stream(partition) for partition in marks.values()}
+    gone = _all_taken(catalog, streams, dry_run)
     own = [*marks, *_own(store, paths)]
-    if not dry_run:
-        store.delete([*(stat.path for stat in own), paths.dropped])
+    late = _without_mark(paths, table, store.list(f"{paths.root}/")) - streams
+    gone += _all_taken(catalog, late, dry_run)
     names = {stat.path for stat in (*gone, *own)} | {paths.table, paths.dropped}
     left = tuple(stat for stat in store.list(f"{paths.root}/") if stat.path not in names)
-    return DropResult(table_id, len(streams), len(gone) + len(own) + 1, _bytes(gone) + _bytes(own), left)
+    if not dry_run:
+        store.delete([*(stat.path for stat in own), paths.dropped])
+    return DropResult(table_id, len(streams | late), len(gone) + len(own) + 1, _bytes(gone) + _bytes(own), left)
+
+
+def _without_mark(paths: TablePaths, table: Table, there: Iterable[ObjectStat]) -> set[StreamPaths]:
+    """The streams that have a log entry: a writer that did not stop may have put one behind an earlier drop."""
+    streams = set()
+    for stat in there:
+        folder, _, rest = stat.path.rpartition("/stream/")
+        mark = paths.partitions + (folder.removeprefix(paths.root).removeprefix("/") or "all")
+        partition = paths.partition_of(mark, table.partition_keys) if rest else None
+        if partition is not None and (stream := paths.stream(partition)).entry_of(stat.path):
+            streams.add(stream)
+    return streams
+
+
+def _all_taken(catalog: Streams, streams: Iterable[StreamPaths], dry_run: bool) -> list[ObjectStat]:
+    taken = side_by_side(list(streams), lambda stream: _taken(catalog.store, stream, dry_run), catalog.at_once)
+    return [stat for found in taken for stat in found]
 
 
 def _declared(store: ObjectStore, paths: TablePaths, table_id: str, where: str) -> bytes:

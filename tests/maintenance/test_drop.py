@@ -104,6 +104,27 @@ def test_a_process_that_knew_the_table_appends_to_none_of_its_name(keys: list[st
     assert [found.problems for found in again.check()] == [()]
 
 
+@pytest.mark.parametrize("keys", [[], ["day"], ["day", "hour"]])
+def test_what_a_writer_put_behind_a_drop_goes_with_the_next_one(keys: list[str]) -> None:
+    """It leaves a hole in the log of a new table of that name, which nobody can read until it is dropped."""
+    store = MemoryStore()
+    catalog = DeltaStreamCatalog(store)
+    table = catalog.create_table("t", keys, ["id"])
+    partition = dict.fromkeys(keys, "a/%") or None
+    for number in range(3):
+        table.append(pa.table({"id": [number]}), partition)
+    late = {path: store.get(path) for path in paths(store) if "/data/" in path or path.endswith("2.json")}
+    table.drop()
+    for path, data in late.items():
+        store.put(path, data)
+    foreign = {"t/day=1/hour=2/min=3/stream/0/00000000000000000001.json", "t/sub/stream/0/00000000000000000001.json"}
+    for path in foreign:
+        store.put(path, b"theirs")
+    assert len(late) == 4
+    catalog.create_table("t", keys, ["id"]).drop()
+    assert paths(store) == foreign
+
+
 def test_what_others_put_there_stays_and_is_named(store: Any) -> None:
     catalog = DeltaStreamCatalog(store)
     catalog.create_table("t", primary_keys=["id"]).append(pa.table({"id": [1]}))
