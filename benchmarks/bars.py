@@ -4,7 +4,8 @@
                           Polars unique             ▇▇▇▇▇▇▇▇▇▇ 1.48
 
 A run writes `ratios.svg` beside its report. `python -m benchmarks.bars` draws the figures that benchmarks/README.md
-publishes, and writes docs/ratios.svg; a test holds one against the other.
+publishes: the first table into docs/ratios.svg, that of duckrun's suite, where delta-rs is the line, into
+docs/merges.svg; a test holds one against the other.
 """
 
 from __future__ import annotations
@@ -17,7 +18,13 @@ from xml.sax.saxutils import escape
 from benchmarks.summary import Line
 
 README = Path(__file__).with_name("README.md")
-PUBLISHED = README.parents[1] / "docs" / "ratios.svg"
+_DOCS = README.parents[1] / "docs"
+PUBLISHED = {
+    _DOCS / "ratios.svg": ("seconds (x floor)", "Time as a multiple of the floor (the line)"),
+    _DOCS / "merges.svg": ("CPU seconds (x delta-rs)", "CPU seconds as a multiple of those of delta-rs (the line)"),
+}
+"""By picture: the first cell of its table in README.md, and what the picture shows."""
+
 Panels = Mapping[str, Sequence[tuple[str, float]]]
 """By the name of a case: competitors, with their ratio to the floor."""
 
@@ -74,15 +81,13 @@ def measured(lines: Sequence[Line]) -> Panels:
     return panels
 
 
-def published(text: str) -> Panels:
-    """The panels of the first table of README.md with ratios in brackets: "5.7 (1.39)"."""
-    rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in re.findall(r"^\|.*\|$", text, re.M)]
-    start = next(place for place, row in enumerate(rows) if row[0] == "seconds (x floor)")
-    cases, panels = rows[start][1:], dict[str, list[tuple[str, float]]]()
-    for row in rows[start + 3 :]:
-        if len(row) != len(cases) + 1:
-            break  # the next table
-        for case, cell in zip(cases, row[1:], strict=True):
+def published(text: str, corner: str) -> Panels:
+    """The panels of a table of README.md with ratios in brackets: "5.7 (1.39)". `corner` is its first cell."""
+    table = text[text.index(f"| {corner} |") :].partition("\n\n")[0]
+    head, _, *rows = ([cell.strip() for cell in row.split("|")[1:-1]] for row in re.findall(r"^\|.*\|$", table, re.M))
+    panels = dict[str, list[tuple[str, float]]]()
+    for row in rows:
+        for case, cell in zip(head[1:], row[1:], strict=True):
             if ratio := re.search(r"\(([\d.]+)\)", cell):
                 panels.setdefault(case, []).append((_plain(row[0]), float(ratio[1])))
     return panels
@@ -92,12 +97,14 @@ def _plain(name: str) -> str:
     return re.sub(r"[*`]|, window function", "", name)
 
 
-def picture_of_readme() -> str:
+def picture_of_readme(corner: str, shown: str) -> str:
     text = README.read_text()
-    date = re.search(r"Measured on (\d+ \w+ \d{4})", text)
-    title = f"Time as a multiple of the floor (the line), {date[1] if date else 'undated'}: less is better"
-    return bars_svg(title, published(text))
+    section = text[: text.index(f"| {corner}")].rpartition("\n#")[2]
+    date = re.search(r"Measured on (\d+ \w+ \d{4})", section)
+    title = f"{shown}, {date[1] if date else 'undated'}: less is better"
+    return bars_svg(title, published(text, corner))
 
 
 if __name__ == "__main__":
-    PUBLISHED.write_text(picture_of_readme())
+    for picture, table in PUBLISHED.items():
+        picture.write_text(picture_of_readme(*table))

@@ -8,7 +8,7 @@ the unscaled value.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,15 +33,23 @@ class Fingerprint:
 
 def fingerprint(files: Iterable[Path | pa.NativeFile], columns: Iterable[str]) -> Fingerprint:
     """The fingerprint of all rows of Parquet files. A column that a file lacks is left out, so the sum differs."""
+    return fingerprint_of(_batches(files, sorted(columns)))
+
+
+def fingerprint_of(batches: Iterable[pa.RecordBatch]) -> Fingerprint:
+    """The fingerprint of rows, by all their columns."""
     rows, total = 0, 0
-    names = sorted(columns)
+    for batch in batches:
+        rows += batch.num_rows
+        total += int(row_hashes(pa.Table.from_batches([batch]), batch.schema.names).sum(dtype=np.uint64))
+    return Fingerprint(rows, total % 2**64)
+
+
+def _batches(files: Iterable[Path | pa.NativeFile], columns: list[str]) -> Iterator[pa.RecordBatch]:
     for file in files:
         reader = pq.ParquetFile(file)
-        there = [name for name in names if name in reader.schema_arrow.names]
-        for batch in reader.iter_batches(128 << 10, columns=there):
-            rows += batch.num_rows
-            total += int(row_hashes(pa.Table.from_batches([batch]), there).sum(dtype=np.uint64))
-    return Fingerprint(rows, total % 2**64)
+        there = [name for name in columns if name in reader.schema_arrow.names]
+        yield from reader.iter_batches(128 << 10, columns=there)
 
 
 def row_hashes(table: pa.Table, columns: Iterable[str]) -> Words:

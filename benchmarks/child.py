@@ -21,7 +21,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from benchmarks.checksum import fingerprint
+from benchmarks.checksum import fingerprint, fingerprint_of
 from benchmarks.competitors import TEMPORARY, Entrant
 from benchmarks.data import Inputs, read_ahead
 
@@ -91,7 +91,7 @@ def measure(spec: Spec, parent: Connection) -> None:
         tell(parent, END)
 
         files = run.files()
-        found = fingerprint(files, spec.inputs.columns)
+        found = fingerprint_of(run.scan()) if run.scan else fingerprint(files, spec.inputs.columns)
         result = Result(
             seconds,
             started - began,

@@ -1,6 +1,6 @@
-"""python -m benchmarks run | tpch | lhbench | memory | sla | s3 | iceberg | driver | local | ec2 | job | model
+"""python -m benchmarks run | tpch | lhbench | duckrun | memory | sla | s3 | iceberg | driver | local | ec2 | job
 
-`kernels` measures the rates of the Rust kernels.
+`model` predicts, `kernels` measures the rates of the Rust kernels.
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
@@ -19,12 +19,15 @@ from rich.console import Console
 from benchmarks import data as synthetic
 from benchmarks import tpch as tpc_h
 from benchmarks.competitors import GROUPS, entrants
-from benchmarks.configurations import CONFIGURATIONS, LHBENCH, OURS, Case
+from benchmarks.configurations import CONFIGURATIONS, DUCKRUN, LHBENCH, OURS, Case
 from benchmarks.console import made, names_among, teller
 from benchmarks.driver.cli import driver
 from benchmarks.iceberg.cli import iceberg
 from benchmarks.matrix import cli as matrix_cli
 from benchmarks.s3.cli import s3
+
+if TYPE_CHECKING:
+    from benchmarks.summary import Line
 
 EXECUTORS = ("ray", "local", "auto")
 README = Path(__file__).parent / "README.md"
@@ -157,6 +160,25 @@ def lhbench(shares: tuple[float, ...], scale: float, **measuring: Any) -> None:
     _measure(tables, (Case.MERGE,), synthetic.inputs_of, draw, {"scale": scale}, **measuring)
 
 
+@main.command()
+@_of_cases(*sorted(DUCKRUN))
+@click.option("--scale-factor", type=click.FloatRange(min=0.001), default=10.0, show_default=True, help="TPC-H's.")
+@click.option("--readme", is_flag=True, help="Write the tables into benchmarks/README.md.")
+@_competing("floor", "deltacompact", "iceberg", "duckdb", "delta-rs")
+def duckrun(cases: tuple[str, ...], scale_factor: float, readme: bool, **measuring: Any) -> None:
+    """duckrun's merge suite on TPC-H's lineitem. Exit status as that of `run`."""
+    from benchmarks import duckrun as suite
+    from benchmarks import merges, plots
+    from benchmarks.grids import write_between
+
+    table = suite.DuckrunTable(scale_factor)
+    lines = _measure((table,), cases, suite.inputs_of, plots.draw_all, {"scale": scale_factor}, **measuring)
+    text = merges.tables(lines)
+    click.echo(text)
+    if readme:
+        write_between(merges.BEGIN, text, merges.END, README)
+
+
 def _measure(
     tables: tuple[Any, ...],
     cases: tuple[str, ...],
@@ -171,8 +193,8 @@ def _measure(
     data: Path | None,
     out: Path | None,
     timeout_s: float,
-) -> None:
-    """Run, report, and end the process with 1 where something failed or was wrong."""
+) -> Sequence[Line]:
+    """Run, report, and end the process with 1 where something failed or was wrong. Returns the lines of the report."""
     from benchmarks import environment, report, runner, summary
 
     console, out = Console(width=None if sys.stdout.isatty() else 160), made(out, "report")
@@ -187,6 +209,7 @@ def _measure(
     console.print(f"report.md, report.json and plots are in {out}", soft_wrap=True)
     if any(measurement.error for measurement in measurements):
         raise SystemExit(1)
+    return lines
 
 
 @main.command()

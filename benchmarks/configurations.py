@@ -13,6 +13,8 @@ Another share than 1 % has a name of its own: narrow-0.1 has delta rows of 10 % 
 
 refresh   a table of TPC-H compacted before, then its refresh streams: see tpch.py
 status    the same table, then orders that change their status
+
+upsert    and insert, update, again, cdc, sync: the changes of duckrun's merge suite, see duckrun.py
 """
 
 from __future__ import annotations
@@ -39,6 +41,12 @@ class Case(StrEnum):
     MERGE = "merge"
     REFRESH = "refresh"
     STATUS = "status"
+    UPSERT = "upsert"
+    INSERT = "insert"
+    UPDATE = "update"
+    AGAIN = "again"
+    CDC = "cdc"
+    SYNC = "sync"
 
     @property
     def incremental(self) -> bool:
@@ -46,6 +54,7 @@ class Case(StrEnum):
         return self is not Case.FULL
 
 
+DUCKRUN = frozenset({Case.UPSERT, Case.INSERT, Case.UPDATE, Case.AGAIN, Case.CDC, Case.SYNC})
 OURS = (Case.FULL, Case.RECENT, Case.UNIFORM, Case.APPEND)
 
 

@@ -45,7 +45,10 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """What one compaction gets, and what it must come to. Deltas in order; `rows` of all files; bytes at rest."""
+    """What one compaction gets, and what it must come to. Deltas in order; `rows` of all files; bytes at rest.
+
+    `distinct`: no two rows of the deltas have one key. `whole`: a row whose key the deltas lack leaves.
+    """
 
     case: Case
     keys: tuple[str, ...]
@@ -54,6 +57,8 @@ class Inputs:
     rows: int
     columns: tuple[str, ...]
     expected: Fingerprint
+    distinct: bool = False
+    whole: bool = False
 
     @property
     def files(self) -> tuple[Path, ...]:

@@ -106,7 +106,7 @@ def _configuration(plan: Plan, configuration: Table, work: Path, tell: Callable[
             for entrant in taking_part:
                 log = plan.out / "logs" / f"{configuration.name}-{case}-{entrant.label.replace(' ', '-')}-{repeat}.log"
                 log.unlink(missing_ok=True)
-                base = work / f"base-{entrant.group}"
+                base = work / f"base-{entrant.group}-{len(inputs.prior)}"
                 spec = child.Spec(work / "run", log, entrant, inputs, warm, base)
                 if case.incremental and entrant.has_base and not base.exists() and entrant.group not in broken:
                     tell(f"{configuration.name}: {entrant.group} makes the table that the incremental cases start from")
@@ -214,7 +214,7 @@ def _follow(
         except EOFError:
             return "the process died; see its log", cpu_s
         if kind == child.BEGIN:
-            cpu_s, sampling = -meter.cpu_seconds(), True
+            cpu_s, sampling = cpu_s - meter.cpu_seconds(), True
             meter.sample()
         elif kind == child.END:
             cpu_s, sampling = cpu_s + meter.cpu_seconds(), False

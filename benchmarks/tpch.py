@@ -41,7 +41,7 @@ STREAMS_MAX = 400
 """So that orders which leave and orders which new ones are like do not run out."""
 
 _ROWS = {"lineitem": 6_000_000, "orders": 1_500_000}
-_PARTS = 8
+PARTS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def inputs_of(table: TpchTable, case: Case, folder: Path, seed: int) -> Inputs:
     return Inputs(
         case,
         TABLES[table.table],
-        _prior(home, table.table),
+        parts_of(home, table.table),
         tuple(Delta((file,), file.stem.endswith("delete")) for file in files),
         sums["rows"],
         tuple(described["columns"]),
@@ -91,8 +91,24 @@ def generator() -> str | None:
     )
 
 
-def _prior(home: Path, table: str) -> tuple[Path, ...]:
-    return tuple(home / table / f"{table}.{part}.parquet" for part in range(1, _PARTS + 1))
+def generate(home: Path, scale_factor: float, tables: tuple[str, ...]) -> None:
+    """Have tpchgen-cli make the files of tables in a new folder."""
+    if (program := generator()) is None:
+        raise FileNotFoundError("tpchgen-cli is missing: pip install tpchgen-cli")
+    options = {
+        "--scale-factor": f"{scale_factor:g}",
+        "--tables": ",".join(tables),
+        "--parts": str(PARTS),
+        "--compression": f"{COMPRESSION.upper()}(1)",
+        "--output-dir": str(home),
+    }
+    home.mkdir(parents=True)
+    subprocess.run([program, "parquet", "--quiet", *sum(options.items(), ())], check=True)
+
+
+def parts_of(home: Path, table: str) -> tuple[Path, ...]:
+    """The files of a table that `generate` made, in the order of their keys."""
+    return tuple(home / table / f"{table}.{part}.parquet" for part in range(1, PARTS + 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +121,9 @@ class _Maker:
     seed: int
 
     def make(self) -> dict[str, Any]:
-        self._generate()
+        generate(self.home, self.scale_factor, tuple(TABLES))
         orders = pa.concat_tables(
-            pq.read_table(file, columns=["o_orderkey", "o_orderdate"]) for file in _prior(self.home, "orders")
+            pq.read_table(file, columns=["o_orderkey", "o_orderdate"]) for file in parts_of(self.home, "orders")
         )
         keys, placed = _numbers(orders["o_orderkey"]), _numbers(orders["o_orderdate"].cast(pa.int32()))
         count, dice = orders_per_stream(self.scale_factor), np.random.default_rng([self.seed, 0])
@@ -117,27 +133,14 @@ class _Maker:
         }
         return {table: self._table(table, changes) for table in TABLES}
 
-    def _generate(self) -> None:
-        if (program := generator()) is None:
-            raise FileNotFoundError("tpchgen-cli is missing: pip install tpchgen-cli")
-        options = {
-            "--scale-factor": f"{self.scale_factor:g}",
-            "--tables": ",".join(TABLES),
-            "--parts": str(_PARTS),
-            "--compression": f"{COMPRESSION.upper()}(1)",
-            "--output-dir": str(self.home),
-        }
-        self.home.mkdir(parents=True)
-        subprocess.run([program, "parquet", "--quiet", *sum(options.items(), ())], check=True)
-
     def _table(self, table: str, changes: dict[Case, list[Change]]) -> dict[str, Any]:
         """Write the deltas of one table; add up what lives."""
         key = TABLES[table][0]
         needed = np.unique(np.concatenate([change.read for of_case in changes.values() for change in of_case]))
-        rows = pa.concat_tables(some.filter(_among(some, key, needed)) for some in _batches(self.home, table))
+        rows = pa.concat_tables(some.filter(_among(some, key, needed)) for some in batches(parts_of(self.home, table)))
         cases = {case: self._deltas(table, case, of_case, rows) for case, of_case in changes.items()}
         touched = {case: np.concatenate([change.keys for change in of_case]) for case, of_case in changes.items()}
-        for some in _batches(self.home, table):
+        for some in batches(parts_of(self.home, table)):
             hashes = row_hashes(some, some.column_names)
             for case, sums in cases.items():
                 sums.add(hashes[~_among(some, key, touched[case])], len(some))
@@ -186,9 +189,9 @@ class _Sums:
         return {"rows": self.rows, "live": self.live, "checksum": self.total % 2**64}
 
 
-def _batches(home: Path, table: str) -> Iterator[pa.Table]:
+def batches(files: Iterable[Path]) -> Iterator[pa.Table]:
     """Batches of the generator's files. Make string views strings, because pyarrow cannot take rows of views."""
-    for file in _prior(home, table):
+    for file in files:
         reader = pq.ParquetFile(file)
         schema = pa.schema([_plain(field) for field in reader.schema_arrow])
         for batch in reader.iter_batches(ROW_GROUP_ROWS):

@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
-from benchmarks.configurations import Case
+import pyarrow as pa
+
+from benchmarks.configurations import DUCKRUN, Case
 from benchmarks.data import Inputs
 
 TEMPORARY = "temporary"
@@ -32,11 +34,15 @@ INCREMENTAL = EVERY_CASE - FULL
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One compaction, ready to go. `files` are those that a reader of the table reads afterwards."""
+    """One compaction, ready to go. `files` are those that a reader of the table reads afterwards.
+
+    `scan` gives the rows where these files hold others, too.
+    """
 
     work: Callable[[], object]
     files: Callable[[], list[Path]]
     details: Callable[[], dict[str, Any]] = dict
+    scan: Callable[[], Iterable[pa.RecordBatch]] | None = None
 
 
 class Competitor(Protocol):
@@ -77,9 +83,19 @@ def deltacompact(executor: str, **limits: Any) -> Entrant:
 
 FLOOR = Entrant("floor", "floor", "floor:Floor", EVERY_CASE)
 PEERS = (
+    Entrant(
+        "deltacompact marked",
+        "deltacompact",
+        "delta_compact:DeltaCompact",
+        DUCKRUN,
+        {"executor": "local", "readers": "vectors"},
+        has_base=True,
+    ),
+    Entrant("deltacompact iceberg", "iceberg", "iceberg_upsert:IcebergUpsert", DUCKRUN, has_base=True),
     Entrant("polars", "polars", "polars_unique:PolarsUnique", FULL),
     Entrant("duckdb row_number", "duckdb", "duckdb_sql:DuckDB", FULL, {"query": "row_number"}),
     Entrant("duckdb max_by", "duckdb", "duckdb_sql:DuckDB", FULL, {"query": "max_by"}),
+    Entrant("duckdb anti join", "duckdb", "duckdb_sql:DuckDB", DUCKRUN, {"query": "anti join"}),
     Entrant("delta-rs merge", "delta-rs", "delta_rs:DeltaMerge", INCREMENTAL, has_base=True),
     Entrant("spark", "spark", "spark_window:SparkWindow", FULL),
 )

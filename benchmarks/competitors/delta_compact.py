@@ -2,6 +2,8 @@
 
 The input files are appended by reference: prior rows, then one delta after another. With "ray" the cluster is started
 before, and a tiny table was compacted on it; with "auto" a cluster that is wanted is started inside the time.
+
+In duckrun's suite the deltas are appended in the time, and their files copied.
 """
 
 from __future__ import annotations
@@ -11,9 +13,14 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 import deltacompact
 from benchmarks.competitors import Run, linked_copy
+from benchmarks.competitors.departed import departed
+from benchmarks.configurations import DUCKRUN
 from benchmarks.data import Inputs
+from deltacompact.base.model import Readers
 from deltacompact.delta_streams.streams import stream_files
 from deltacompact.results import SessionResult
 
@@ -21,9 +28,10 @@ TABLE = "bench"
 
 
 class DeltaCompact:
-    """`limits` are further Settings."""
+    """`readers` honour deletion vectors, or read plain files. `limits` are further Settings."""
 
-    def __init__(self, executor: str, **limits: Any) -> None:
+    def __init__(self, executor: str, readers: str = "files", **limits: Any) -> None:
+        self._readers = Readers.of(readers)
         self._settings = deltacompact.Settings(executor=executor, **limits)
 
     def start(self) -> None:
@@ -46,12 +54,16 @@ class DeltaCompact:
             catalog = deltacompact.open_catalog(folder)
         else:
             catalog = _created(inputs, folder)
-        for delta in inputs.deltas:
-            operation = "delete" if delta.deletes else "upsert"
-            catalog.append_files(TABLE, delta.files, operation=operation, reference=True)
+        marked, timed = self._readers is Readers.VECTORS, inputs.case in DUCKRUN
+        if marked:
+            catalog.declare_readers(TABLE, self._readers)
+        if not timed:
+            _append(catalog, inputs, reference=True)
         sessions: list[SessionResult] = []
 
         def work() -> None:
+            if timed:
+                _append(catalog, inputs, reference=False)
             result = deltacompact.compact(TABLE, delta_catalog_client=catalog, settings=self._settings)
             sessions.extend(result.sessions)
 
@@ -59,12 +71,24 @@ class DeltaCompact:
             state = catalog.state(TABLE, catalog.partition(TABLE, None))
             return [folder / file.path.removeprefix("file://") for file in stream_files(state)]
 
-        return Run(work, files, lambda: self._details(sessions[0]))
+        def scan() -> pa.RecordBatchReader:
+            return catalog.table(TABLE).scan(columns=inputs.columns)
+
+        return Run(work, files, lambda: self._details(sessions[0]), scan if marked else None)
 
     def _details(self, session: SessionResult) -> dict[str, Any]:
         details = asdict(replace(session, error=None))
         del details["error"], details["partition"], details["version"]
         return details
+
+
+def _append(catalog: deltacompact.DeltaStreamCatalog, inputs: Inputs, reference: bool) -> None:
+    if inputs.whole:
+        known = catalog.table(TABLE).scan(columns=inputs.keys)
+        catalog.append(TABLE, departed(known, inputs), operation="delete")
+    for delta in inputs.deltas:
+        operation = "delete" if delta.deletes else "upsert"
+        catalog.append_files(TABLE, delta.files, operation=operation, reference=reference)
 
 
 def _created(inputs: Inputs, folder: Path) -> deltacompact.DeltaStreamCatalog:

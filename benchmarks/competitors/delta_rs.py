@@ -42,7 +42,9 @@ class DeltaMerge(Stateless):
                 target_alias="known",
                 writer_properties=self._properties,
             )
-            if inputs.deletes:
+            if inputs.whole:
+                merging = merging.when_matched_update_all().when_not_matched_by_source_delete()
+            elif inputs.deletes:
                 merging = merging.when_matched_delete(f"new.{GONE}").when_matched_update_all(except_cols=[GONE])
                 merging = merging.when_not_matched_insert_all(f"NOT new.{GONE}", except_cols=[GONE])
             else:
@@ -63,6 +65,8 @@ def _source(inputs: Inputs) -> pa.Table:
             for table, delta in zip(tables, inputs.deltas, strict=True)
         ]
     rows = pa.concat_tables(tables, promote_options="default")
+    if inputs.distinct:
+        return rows
     placed = rows.select(list(inputs.keys)).append_column(PLACE, pa.array(np.arange(len(rows))))
     return rows.take(placed.group_by(list(inputs.keys)).aggregate([(PLACE, "max")])[f"{PLACE}_max"])
 

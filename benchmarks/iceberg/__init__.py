@@ -1,6 +1,8 @@
 """deltacompact on Iceberg tables beside its peers: see README.md.
 
 shapes.py        tables with equality deletes of several shapes, made once
+cdc.py           lineitem under change events, compacted again and again
+writing.py       a writer of such tables
 contenders.py    deltacompact (rewrite, convert), Spark's rewrite_data_files, iceberg-zamboni
 measuring.py     each contender on a table of its own that shares the files, in a process of its own
 report.py        medians by shape and contender

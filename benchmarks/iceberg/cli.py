@@ -13,7 +13,7 @@ from rich.console import Console
 from benchmarks.console import made, names_among, teller
 
 BEGIN, END = "<!-- iceberg: written by `python -m benchmarks iceberg --readme` -->", "<!-- /iceberg -->"
-_SHAPES = ("many", "few", "fifth", "clean")
+_SHAPES = ("many", "few", "fifth", "clean", "binpack", "mixed", "cdc")
 _CONTENDERS = ("rewrite", "convert", "spark", "zamboni")
 
 
@@ -42,12 +42,14 @@ def iceberg(
     from benchmarks.environment import environment
     from benchmarks.grids import markdown_table, print_grid, write_between
     from benchmarks.iceberg import measuring, report
+    from benchmarks.iceberg.cdc import ChangeEvents
     from benchmarks.iceberg.contenders import entrants
     from benchmarks.iceberg.shapes import SHAPES
 
     console, out, data = Console(width=None if sys.stdout.isatty() else 200), made(out, "report"), made(data, "data")
     chosen = tuple(entrant for entrant in entrants(executor) if entrant.name in only)
-    tables = tuple(SHAPES[name] if scale == 1 else SHAPES[name].scaled(scale) for name in shapes)
+    known = {**SHAPES, "cdc": ChangeEvents("cdc", 10.0)}
+    tables = tuple(known[name] if scale == 1 else known[name].scaled(scale) for name in shapes)
     plan = measuring.Plan(tables, chosen, executor, repeats, data.absolute(), out.absolute(), timeout_s)
     measurements = list(measuring.run(plan, teller()))
     facts = f"{os.cpu_count()} cores, executor {executor}, median of {repeats}." + (

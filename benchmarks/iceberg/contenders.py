@@ -7,14 +7,14 @@ contender.stop()
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Protocol
 
 import deltacompact
 from benchmarks.competitors import CORES
-from benchmarks.iceberg.shapes import CATALOG
+from benchmarks.iceberg.writing import CATALOG
 from benchmarks.spark import spark_on_all_cores
 from deltacompact import Settings
 
@@ -24,7 +24,7 @@ class Contender(Protocol):
 
     def start(self, catalog: Any) -> None: ...
 
-    def compact(self, table_id: str) -> None: ...
+    def compact(self, table_id: str, rewrite_options: Mapping[str, Any]) -> None: ...
 
     def stop(self) -> None: ...
 
@@ -39,8 +39,8 @@ class Ours:
     def start(self, catalog: Any) -> None:
         self._catalog = deltacompact.open_catalog(catalog)
 
-    def compact(self, table_id: str) -> None:
-        options = {"rewrite-all": True} if self._mode == "rewrite" else {}
+    def compact(self, table_id: str, rewrite_options: Mapping[str, Any]) -> None:
+        options = rewrite_options if self._mode == "rewrite" else {}
         deltacompact.compact(
             table_id, delta_catalog_client=self._catalog, mode=self._mode, options=options, settings=self._settings
         )
@@ -67,10 +67,11 @@ class Spark:
             }
         )
 
-    def compact(self, table_id: str) -> None:
-        options = "map('rewrite-all', 'true', 'remove-dangling-deletes', 'true')"
+    def compact(self, table_id: str, rewrite_options: Mapping[str, Any]) -> None:
+        chosen = {**rewrite_options, "remove-dangling-deletes": True}
+        options = ", ".join(f"'{name}', '{str(value).lower()}'" for name, value in chosen.items())
         self._spark.sql(
-            f"call {CATALOG}.system.rewrite_data_files(table => '{table_id}', options => {options})"
+            f"call {CATALOG}.system.rewrite_data_files(table => '{table_id}', options => map({options}))"
         ).collect()
 
     def stop(self) -> None:
@@ -85,7 +86,7 @@ class Zamboni:
 
         self._session = CatalogSession.from_catalog(catalog, threads=CORES)
 
-    def compact(self, table_id: str) -> None:
+    def compact(self, table_id: str, rewrite_options: Mapping[str, Any]) -> None:
         from zamboni.compactor import TableCompactor
         from zamboni.config import CompactionConfig
 
@@ -97,12 +98,13 @@ class Zamboni:
 
 @dataclass(frozen=True, slots=True)
 class Entrant:
-    """A contender by name, and whether it can take tables with equality deletes."""
+    """A contender by name, and whether it takes part on tables with equality deletes, and on those without."""
 
     name: str
     label: str
     make: Callable[[], Contender]
     equality_deletes: bool = True
+    clean: bool = True
     needs: str = "pyiceberg"
 
     @property
@@ -114,7 +116,7 @@ class Entrant:
 def entrants(executor: str = "local") -> tuple[Entrant, ...]:
     return (
         Entrant("rewrite", "deltacompact rewrite", lambda: Ours("rewrite", executor)),
-        Entrant("convert", "deltacompact convert", lambda: Ours("convert", executor)),
+        Entrant("convert", "deltacompact convert", lambda: Ours("convert", executor), clean=False),
         Entrant("spark", "spark rewrite_data_files", Spark, needs="pyspark"),
         Entrant("zamboni", "iceberg-zamboni", Zamboni, equality_deletes=False, needs="zamboni"),
     )

@@ -1,7 +1,8 @@
 """Each contender on each shape, in a process of its own: seconds, CPU, memory of the largest process.
 
 The table is made once. A contender gets a copy of the catalog's database, so it commits to a table of its own, and all
-share the files of the first snapshot. What it wrote is deleted after.
+share the files of the first snapshot. What it wrote is deleted after. PyIceberg reads the rows that are left: all
+contenders on a shape must leave the same.
 """
 
 from __future__ import annotations
@@ -17,8 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import child, runner
+from benchmarks.checksum import fingerprint_of
+from benchmarks.iceberg.cdc import ChangeEvents
 from benchmarks.iceberg.contenders import Entrant, entrants
-from benchmarks.iceberg.shapes import DATABASE, TABLE, Shape, catalog_at
+from benchmarks.iceberg.shapes import Shape
+from benchmarks.iceberg.writing import DATABASE, TABLE, catalog_at, file_bytes
 
 _WARM = Shape("warm", 2, 1, 10, 1, 2, upserts=True)
 
@@ -29,16 +33,19 @@ class Spec(child.Desk):
 
     label: str
     executor: str
+    shape: Shape | ChangeEvents
     place: Path
     database: Path
     warm: Path
     warm_database: Path
-    live_rows: int
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One contender on one shape, once. `live` is None where no reader but its own could count."""
+    """One contender on one shape, once. `live` is None where no reader but its own could count.
+
+    `seconds` of all rounds; `read_bytes` of the files that a reader would have read before each of them.
+    """
 
     shape: str
     contender: str
@@ -48,7 +55,10 @@ class Measurement:
     cpu_s: float = 0.0
     peak_process_bytes: int = 0
     peak_tree_bytes: int = 0
+    rounds_s: tuple[float, ...] = ()
+    read_bytes: int = 0
     live: int | None = None
+    checksum: int = 0
     files_after: int = 0
     delete_files_after: int = 0
 
@@ -57,7 +67,7 @@ class Measurement:
 class Plan:
     """`folder` is where tables are made once; `out` gets the logs."""
 
-    shapes: tuple[Shape, ...]
+    shapes: tuple[Shape | ChangeEvents, ...]
     contenders: tuple[Entrant, ...]
     executor: str
     repeats: int
@@ -74,20 +84,36 @@ def run(plan: Plan, tell: Callable[[str], None]) -> Iterator[Measurement]:
     try:
         for shape in plan.shapes:
             tell(f"{shape.name}: making the table unless it is there")
-            place, live_rows = shape.make(plan.folder), shape.live_rows
+            place, left = shape.make(plan.folder), dict[str, tuple[int, int]]()
             for repeat in range(plan.repeats):
                 for entrant in plan.contenders:
-                    if not entrant.equality_deletes and shape.keys:
+                    if not (entrant.equality_deletes if shape.equality_deletes else entrant.clean):
                         continue
-                    measured = _measured(plan, shape, place, warm, live_rows, entrant, repeat, work)
+                    measured = _compared(_measured(plan, shape, place, warm, entrant, repeat, work), left)
                     tell(f"{shape.name} {entrant.label}: {measured.error or f'{measured.seconds:.2f} s'}")
                     yield measured
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
 
+def _compared(measured: Measurement, left: dict[str, tuple[int, int]]) -> Measurement:
+    """An error where others have left other rows: `left` is who left what first."""
+    if measured.error or measured.live is None:
+        return measured
+    found = measured.live, measured.checksum
+    first, expected = next(iter(left.items()), (measured.contender, found))
+    left.setdefault(measured.contender, found)
+    return measured if found == expected else replace(measured, error=f"other rows than {first} left")
+
+
 def _measured(
-    plan: Plan, shape: Shape, place: Path, warm: Path, live_rows: int, entrant: Entrant, repeat: int, work: Path
+    plan: Plan,
+    shape: Shape | ChangeEvents,
+    place: Path,
+    warm: Path,
+    entrant: Entrant,
+    repeat: int,
+    work: Path,
 ) -> Measurement:
     named = Measurement(shape.name, entrant.label, repeat)
     if entrant.missing:
@@ -98,7 +124,7 @@ def _measured(
     log.unlink(missing_ok=True)
     shutil.copy(place / DATABASE, work / DATABASE)
     shutil.copy(warm / DATABASE, work / "warm.db")
-    spec = Spec(work, log, entrant.label, plan.executor, place, work / DATABASE, warm, work / "warm.db", live_rows)
+    spec = Spec(work, log, entrant.label, plan.executor, shape, place, work / DATABASE, warm, work / "warm.db")
     before = {folder: _files(folder) for folder in (place, warm)}
     try:
         result, meter, cpu_s = runner.watch(measure, spec, plan.timeout_s)
@@ -124,32 +150,39 @@ def measure(spec: Spec, parent: Connection) -> None:
         warming = entrant.make()
         warming.start(catalog_at(spec.warm_database, spec.warm))
         if entrant.equality_deletes:
-            warming.compact(TABLE)
+            warming.compact(TABLE, dict(_WARM.rewrite_options))
         warming.stop()
         contender = entrant.make()
         catalog = catalog_at(spec.database, spec.place)
         contender.start(catalog)
-        gc.collect()
-        child.tell(parent, child.BEGIN)
-        working = time.perf_counter()
-        contender.compact(TABLE)
-        seconds = time.perf_counter() - working
-        child.tell(parent, child.END)
+        seconds, read_bytes, options = [], 0, dict(spec.shape.rewrite_options)
+        for round_ in range(spec.shape.rounds):
+            spec.shape.ingest(catalog, spec.place, round_)
+            read_bytes += file_bytes(catalog.load_table(TABLE))
+            gc.collect()
+            child.tell(parent, child.BEGIN)
+            working = time.perf_counter()
+            contender.compact(TABLE, options)
+            seconds.append(time.perf_counter() - working)
+            child.tell(parent, child.END)
         contender.stop()
-        parent.send((child.RESULT, {"seconds": seconds, **_looked_at(catalog, spec.live_rows)}))
+        timed = {"seconds": sum(seconds), "rounds_s": tuple(seconds), "read_bytes": read_bytes}
+        parent.send((child.RESULT, timed | _looked_at(catalog, spec.shape.live_rows)))
 
 
-def _looked_at(catalog: Any, live_rows: int) -> dict[str, Any]:
+def _looked_at(catalog: Any, live_rows: int | None) -> dict[str, Any]:
     """What PyIceberg finds afterwards. It cannot read tables that still have equality deletes."""
     table = catalog.load_table(TABLE)
     totals = table.current_snapshot().summary
     counted = int(totals["total-equality-deletes"] or 0) == 0
-    live = int(table.scan().count()) if counted else None
+    found = fingerprint_of(table.scan().to_arrow_batch_reader()) if counted else None
+    live = found and found.rows
     return {
         "live": live,
+        "checksum": found.checksum if found else 0,
         "files_after": int(totals["total-data-files"] or 0),
         "delete_files_after": int(totals["total-delete-files"] or 0),
-        "error": None if live in (None, live_rows) else f"{live:,} rows live, {live_rows:,} should",
+        "error": None if None in (live, live_rows) or live == live_rows else f"{live:,} rows live, not {live_rows:,}",
     }
 
 

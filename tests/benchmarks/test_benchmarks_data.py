@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import math
 from collections.abc import Iterable
 from dataclasses import replace
 from decimal import Decimal
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from benchmarks import duckrun
 from benchmarks.checksum import fingerprint, row_hashes
 from benchmarks.configurations import LHBENCH, Case
 from benchmarks.data import Inputs
@@ -29,6 +31,9 @@ PRICE = pa.decimal128(15, 2)
 def folded(inputs: Inputs) -> pa.Table:
     """One row after another."""
     live: dict[tuple[Any, ...], dict[str, Any]] = {}
+    if inputs.whole:
+        (source,) = inputs.deltas
+        return pq.read_table(list(source.files))
     for files, deletes in [(inputs.prior, False), *((delta.files, delta.deletes) for delta in inputs.deltas)]:
         for row in (row for file in files for row in pq.read_table(file).to_pylist()):
             key = tuple(row[name] for name in inputs.keys)
@@ -92,6 +97,39 @@ def test_lhbench_updates_with_one_half_and_inserts_the_other(tmp_path: Path) -> 
     assert inputs.expected.rows == 8_400
     pq.write_table(folded(inputs), tmp_path / "by-hand.parquet")
     assert fingerprint([tmp_path / "by-hand.parquet"], inputs.columns) == inputs.expected
+
+
+@pytest.mark.parametrize(
+    ("case", "updated", "own", "gone"),
+    [
+        (Case.UPSERT, 0.008, 0.002, 0),
+        (Case.INSERT, 0, 0.05, 0),
+        (Case.UPDATE, 0.05, 0, 0),
+        (Case.AGAIN, 0.05, 0, 0),
+        (Case.CDC, 0.03, 0.02, 0.01),
+        (Case.SYNC, 0.5, 0, 0.5),
+    ],
+)
+def test_duckruns_changes_touch_the_shares_that_it_names(
+    tpch_folder: Path, tmp_path: Path, case: Case, updated: float, own: float, gone: float
+) -> None:
+    inputs = duckrun.inputs_of(duckrun.DuckrunTable(0.002), case, tpch_folder, 1)
+    before = pa.concat_tables(pq.read_table(file) for file in inputs.prior)
+    after = folded(inputs)
+    pq.write_table(after, tmp_path / "by-hand.parquet")
+    assert fingerprint([tmp_path / "by-hand.parquet"], inputs.columns) == inputs.expected
+    assert inputs.rows == sum(pq.read_metadata(file).num_rows for file in inputs.files)
+
+    def by_key(table: pa.Table) -> dict[tuple[Any, ...], dict[str, Any]]:
+        return {tuple(row[key] for key in inputs.keys): row for row in table.to_pylist()}
+
+    known, left = by_key(before), by_key(after)
+    brought = by_key(pq.read_table(inputs.deltas[-1].files[0]))
+    shares = [len(brought.keys() & known), len(brought.keys() - known), len(known.keys() - left)]
+    for found, share in zip(shares, (updated, own, gone), strict=True):
+        assert found == pytest.approx(share * len(known), abs=4 * math.sqrt(share * len(known)))
+    assert all((row == known.get(key)) is (case is Case.AGAIN) for key, row in brought.items())
+    assert before["l_orderkey"].to_numpy().max() < min((key[0] for key in brought.keys() - known), default=math.inf)
 
 
 def test_refresh_streams_take_the_gaps_and_leave_from_the_front() -> None:

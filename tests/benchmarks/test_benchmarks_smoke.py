@@ -80,6 +80,13 @@ def test_the_sweep_of_lhbench_is_one_plot(tmp_path: Path) -> None:
     assert "(sweep-ratio.png)" in (tmp_path / "out" / "report.md").read_text()
 
 
+def test_every_change_of_duckruns_suite_is_right_for_everyone(tmp_path: Path) -> None:
+    """`update` and `insert` are halves of `upsert`, and `again` is one of them."""
+    lines = measured(tmp_path / "out", "duckrun", "--scale-factor", "0.01", "--case", "upsert,cdc,sync")
+    contenders = INCREMENTAL | {"deltacompact marked", "deltacompact iceberg", "duckdb anti join"}
+    assert set(lines) == {("duckrun-sf0.01", case, name) for case in ("upsert", "cdc", "sync") for name in contenders}
+
+
 def test_s3_counts_requests_and_compares_places(tmp_path: Path) -> None:
     """On moto, whose times mean nothing."""
     sizes = ["--scale", "0.0001", "--partitions", "3", "--repeat", "1", "--latency-ms", "5", "--mb-per-s", "50"]
@@ -144,7 +151,7 @@ def test_iceberg_tables_with_and_without_deletes_are_compacted_to_the_rows_that_
         "--only",
         "rewrite,convert,zamboni",
         "--shape",
-        "few,clean",
+        "few,clean,mixed,cdc",
         "--data",
         str(tmp_path / "data"),
         "--out",
@@ -153,7 +160,10 @@ def test_iceberg_tables_with_and_without_deletes_are_compacted_to_the_rows_that_
     benchmarks("iceberg", *chosen, log=tmp_path / "log")
     measured = json.loads((tmp_path / "report.json").read_text())["measurements"]
     ours = [one for one in measured if one["contender"].startswith("deltacompact")]
-    assert Counter(one["shape"] for one in ours) == dict.fromkeys(["few", "clean"], 2)
-    assert all(one["live"] for one in ours)
+    assert Counter(one["shape"] for one in ours) == {"few": 2, "clean": 1, "mixed": 2, "cdc": 2}
+    for one in measured:
+        assert one["error"] is None and one["live"] and one["read_bytes"]
+        assert len(one["rounds_s"]) == (6 if one["shape"] == "cdc" else 1)
+    assert len({(one["shape"], one["live"], one["checksum"]) for one in measured}) == 4, "all leave the same rows"
     assert not any(one["delete_files_after"] for one in ours if one["contender"] == "deltacompact rewrite")
     assert [one["shape"] for one in measured if one["contender"] == "iceberg-zamboni"] == ["clean"]

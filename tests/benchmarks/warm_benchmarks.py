@@ -21,6 +21,7 @@ _FORKS = Forks(
     "benchmarks.competitors.delta_rs",
     "benchmarks.competitors.duckdb_sql",
     "benchmarks.competitors.floor",
+    "benchmarks.competitors.iceberg_upsert",
     "benchmarks.competitors.polars_unique",
     "benchmarks.iceberg.contenders",
     "benchmarks.iceberg.measuring",

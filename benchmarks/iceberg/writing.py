@@ -1,0 +1,107 @@
+"""A writer of Iceberg tables: data files and deletes of both kinds, committed as a writer of change events does.
+
+<folder>/catalog.db    the catalog, on sqlite: there once the table is whole
+         warehouse/    its files
+"""
+
+from __future__ import annotations
+
+import io
+import shutil
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.catalog.sql import SqlCatalog
+
+from deltacompact.iceberg.commit.committer import Committer
+from deltacompact.iceberg.commit.proposal import OVERWRITE, Proposal, addition
+from deltacompact.iceberg.table import locations
+from deltacompact.iceberg.table.content_files import Content, ContentFile
+from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.iceberg.table.table_state import StateReader
+
+CATALOG, TABLE = "bench", "ns.t"
+DATABASE = "catalog.db"
+_PATH, _POSITION = 2_147_483_546, 2_147_483_545
+"""Field ids of position deletes (spec, "Reserved Field IDs")."""
+
+
+def catalog_at(database: Path, place: Path) -> SqlCatalog:
+    return SqlCatalog(CATALOG, uri=f"sqlite:///{database}", warehouse=(place / "warehouse").as_uri())
+
+
+def made(place: Path, schema: Any, properties: Mapping[str, str], fill: Callable[[SqlCatalog], None]) -> Path:
+    """The folder of a table, which is created and filled unless it is there."""
+    if not (place / DATABASE).exists():
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir(parents=True)
+        try:
+            catalog = catalog_at(place / "making.db", place)
+            catalog.create_namespace("ns")
+            catalog.create_table(TABLE, schema, properties={"format-version": "2", **properties})
+            fill(catalog)
+            (place / "making.db").rename(place / DATABASE)
+        except BaseException:
+            shutil.rmtree(place)
+            raise
+    return place
+
+
+class Writer:
+    """Writes files of the table, and commits them."""
+
+    def __init__(self, catalog: SqlCatalog, compression: str = "zstd") -> None:
+        self._table = IcebergTable.load(catalog, TABLE)
+        self._compression = compression
+        self._store = locations.store_of(self._table.metadata.location, {})
+        self._committer = Committer(self._store, StateReader(self._store), "main", "benchmarks")
+        self._ids = {column.field.name: number for number, column in self._table.metadata.columns.items()}
+
+    def data(self, rows: pa.Table) -> ContentFile:
+        return self._written(rows, Content.DATA, self._ids)
+
+    def equality_deletes(self, keys: pa.Table) -> ContentFile:
+        """Of the rows that are there before the commit and have one of these keys."""
+        file = self._written(keys, Content.EQUALITY_DELETES, self._ids)
+        return replace(file, equality_ids=tuple(self._ids[name] for name in keys.column_names))
+
+    def position_deletes(self, file: ContentFile, places: npt.NDArray[np.int64]) -> ContentFile:
+        """Of rows of one data file; places ascending."""
+        rows = pa.table({"file_path": pa.repeat(file.path, len(places)), "pos": pa.array(places, pa.int64())})
+        deletes = self._written(rows, Content.POSITION_DELETES, {"file_path": _PATH, "pos": _POSITION})
+        path = file.path.encode()
+        return replace(deletes, lower_bounds={_PATH: path}, upper_bounds={_PATH: path})
+
+    def commit(self, files: Iterable[ContentFile]) -> None:
+        """All files in one snapshot; none is no snapshot."""
+        if entries := tuple(map(addition, files)):
+            proposal = Proposal(OVERWRITE, (), entries, None)
+            self._table = self._committer.commit(self._table, lambda _: proposal).table
+
+    def _written(self, rows: pa.Table, content: Content, ids: Mapping[str, int]) -> ContentFile:
+        fields = [_field(field, ids[field.name]) for field in rows.schema]
+        sink = io.BytesIO()
+        pq.write_table(rows.cast(pa.schema(fields)), sink, compression=self._compression)
+        data = sink.getvalue()
+        path = f"{self._table.metadata.data_folder}/{content.name.lower()}-{uuid.uuid4()}.parquet"
+        locations.put(self._store, path, data)
+        plain = ContentFile(content, path, "PARQUET", 0, (), rows.num_rows, len(data))
+        if content is Content.POSITION_DELETES:
+            return plain
+        return self._table.with_metrics(plain, pq.read_metadata(io.BytesIO(data)))
+
+
+def _field(field: pa.Field, number: int) -> pa.Field:
+    return pa.field(field.name, field.type, nullable=False, metadata={"PARQUET:field_id": str(number)})
+
+
+def file_bytes(table: Any) -> int:
+    """Of all files that a reader of a table reads, by its snapshot."""
+    return int(table.current_snapshot().summary["total-files-size"] or 0)
