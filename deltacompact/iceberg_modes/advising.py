@@ -32,8 +32,9 @@ from deltacompact.iceberg.table.content_files import Entry
 from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg.table.table_state import Scope, TableState, scope_of
 from deltacompact.iceberg.told_reads import ToldReads
+from deltacompact.iceberg_modes.rewrite.cold_files import cold_among, without_cold
 from deltacompact.iceberg_modes.rewrite.expected import expected
-from deltacompact.iceberg_modes.rewrite.laid_out import overlapping_in
+from deltacompact.iceberg_modes.rewrite.laid_out import badly_laid
 from deltacompact.iceberg_modes.rewrite.options import CLUSTER_PROPERTY, rewrite_options
 from deltacompact.iceberg_modes.rewrite.plan import RewritePlan, expected_output_files, plan_rewrite
 from deltacompact.iceberg_modes.rewrite.worth import read_s
@@ -105,7 +106,7 @@ class Adviser:
             return advice
         if not by:
             return replace(advice, outlooks=tuple(Outlook(depth_of(files.of(place))) for place in range(len(names))))
-        return self._with_gain(self._with_outlooks(advice, files, by), files, by)
+        return self._with_gain(self._with_outlooks(advice, files, by), by)
 
     def _with_bounds(self) -> list[str]:
         """The columns of which some file has bounds, the first ones."""
@@ -142,12 +143,14 @@ class Adviser:
         return replace(advice, outlooks=tuple(Outlook(_of(now, place), _of(then, place)) for place in places))
 
     def _looks(self, files: Boxes, columns: Sequence[str]) -> list[Look]:
-        """Into files of the largest partitions."""
+        """Into files of the largest partitions. Those that S3 has archived cannot be read."""
         rows = np.bincount(files.partitions, files.rows)
         largest = set(np.argsort(-rows, kind="stable")[:PARTITIONS_SAMPLED].tolist())
         own = [entry for entry, of in zip(self.state.data, files.partitions.tolist(), strict=True) if of in largest]
         chosen = [own[place] for place in spread(len(own), LOOKS).tolist()]
-        return list(looks_into(self.store, self.state.metadata, chosen, columns))
+        cold = cold_among(self.store, [entry.file.path for entry in chosen])
+        warm = [entry for entry in chosen if entry.file.path not in cold]
+        return list(looks_into(self.store, self.state.metadata, warm, columns))
 
     def _samples(self, looks: Sequence[Look]) -> list[PartitionSample]:
         options = rewrite_options({}, self.state.metadata.properties)
@@ -166,8 +169,8 @@ class Adviser:
             for scope, tables in seen.items()
         ]
 
-    def _with_gain(self, advice: Advice, files: Boxes, by: Sequence[ClusterColumn]) -> Advice:
-        plan = self._plan(files, by)
+    def _with_gain(self, advice: Advice, by: Sequence[ClusterColumn]) -> Advice:
+        plan, cold = self._plan(by)
         cost = expected(plan, self.capacity)
         weights = sum(column.weight for column in by)
         outlooks = zip(by, advice.outlooks, strict=False)  # behind them, the one of all columns
@@ -181,14 +184,20 @@ class Adviser:
             expected=cost,
             saved_s=saved,
             pays_after=pays,
+            notes=(*advice.notes, *_left_alone(cold)),
         )
 
-    def _plan(self, files: Boxes, by: Sequence[ClusterColumn]) -> RewritePlan:
-        """The rewrite of the files that overlap."""
+    def _plan(self, by: Sequence[ClusterColumn]) -> tuple[RewritePlan, frozenset[str]]:
+        """The rewrite of the files that overlap, and those that a layout leaves where they are."""
         options = rewrite_options({"cluster-by": ",".join(map(str, by))}, self.state.metadata.properties)
-        data, chosen = self.state.data, overlapping_in(self.state, files, options)
-        paths = frozenset(data[place].file.path for place in np.flatnonzero(chosen).tolist())
-        return plan_rewrite(self.state, options, paths)
+        return without_cold(
+            self.store, lambda cold: plan_rewrite(self.state, options, badly_laid(self.state, options, cold))
+        )
+
+
+def _left_alone(cold: frozenset[str]) -> Iterator[str]:
+    if cold:
+        yield f"{counted(len(cold), 'file')} in S3's classes for infrequent access or archives: left alone"
 
 
 def _saved_s(now: LayoutDepth, then: LayoutDepth | None, partition_bytes: float) -> float:

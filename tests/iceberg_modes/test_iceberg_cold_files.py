@@ -64,12 +64,31 @@ def test_a_layout_leaves_cold_files_where_they_are(table, listings):
     assert ([*plan.stays], len(plan.inputs)) == (COLD, 4)
     assert [name for name, _ in listings] == ["list"]  # one folder, in one request; no file by itself
     assert "in a storage class for infrequent access, or archived: left alone" in str(plan.of(()).nothing_to_do)
+    advice = catalog.advise("id")
+    assert (advice.rewrite_files, advice.notes) == (
+        4,
+        ("2 files in S3's classes for infrequent access or archives: left alone",),
+    )
     done = catalog.compact(options=BY_ID, settings=SETTINGS)
     assert (done.files_in, done.rows_out) == (4, 40)
     assert {entry.file.path for entry in lake.state(table_id).data} >= set(cold)
     listings.clear()
     assert not catalog.plan(options=BY_ID).groups  # what overlaps cold files alone is not written again and again
     assert len(listings) <= 1
+
+
+def test_who_may_not_list_files_lays_out_all(table, monkeypatch, caplog):
+    def refused(self, prefix, start_after=""):
+        if "/data" in prefix:
+            raise InputError("S3 refused access (AccessDenied)")
+        return listed(self, prefix, start_after)
+
+    lake, table_id = table
+    moved(lake, table_id, first="STANDARD_IA")
+    listed = S3Store.list
+    monkeypatch.setattr(S3Store, "list", refused)
+    assert len(deltacompact.open_catalog(lake.catalog).table(table_id).plan(options=BY_ID).inputs) == 6
+    assert "storage classes cannot be listed" in caplog.text
 
 
 def test_without_a_layout_nothing_is_listed_and_all_is_read(table, listings):

@@ -84,7 +84,7 @@ def _plan(
 
     if not options.arranges or options.rewrite_all:
         return planned(frozenset())
-    return without_cold(call.table.store, planned)
+    return without_cold(call.table.store, planned)[0]
 
 
 @dataclass(frozen=True, slots=True)
