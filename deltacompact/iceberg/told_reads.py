@@ -54,15 +54,16 @@ class ToldReads:
 
     def add_spark_logs(self, path: str | Path) -> None:
         """The event logs at a path. Raises InputError where there is none, or for a compression that we cannot read."""
-        logs = list(logs_in(Path(path)))
-        for log in logs:
-            self.told += self._of_spark(log)
+        logs = {name_of(log): log for log in logs_in(Path(path))}
+        known = {one.source for one in self.told}
+        for name in sorted(logs.keys() - known):  # a folder may be named, and a log in it
+            self.told += self._of_spark(name, logs[name])
         self.sources.append(counted(len(logs), "log"))
 
-    def _of_spark(self, log: tuple[Path, ...]) -> Iterator[Told]:
+    def _of_spark(self, name: str, log: tuple[Path, ...]) -> Iterator[Told]:
         events = SparkLog(self.metadata.table_id, self.metadata.ordered_columns, self.left_out)
         for number, read in events.reads(lines_of(log, self.left_out)):
-            yield Told(name_of(log), number, read)
+            yield Told(name, number, read)
 
     def columns_asked(self) -> tuple[ClusterColumn, ...]:
         """The columns that reads ask for. Raises InputError where none of them asks for any."""

@@ -68,9 +68,9 @@ def logs_in(path: Path) -> Iterator[tuple[Path, ...]]:
 
 
 def name_of(log: tuple[Path, ...]) -> str:
-    """The name of a log, the same while it is written and when it is done."""
+    """The name of a log, the same while it is written and when it is done, in one file or rolled: the application's."""
     name = log[0].parent.name if _ROLLED.fullmatch(log[0].name) else log[0].name
-    return name.removesuffix(".inprogress").removesuffix(".zstd")
+    return name.removesuffix(".inprogress").removesuffix(".zstd").removeprefix("eventlog_v2_")
 
 
 def lines_of(files: Iterable[Path], left_out: LeftOut) -> Iterator[bytes]:

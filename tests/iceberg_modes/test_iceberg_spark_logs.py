@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+from collections import Counter
 
 import pytest
 
@@ -80,6 +82,14 @@ def test_logs_of_spark_tell_columns_files_and_rows_and_no_literal(spark_lake, me
     assert SECRET not in repr(plain[1].reads)
     advice = IcebergCatalog(lake.catalog).table(T).advise(spark_logs=[tmp_path / "plain"])  # one name has a comma
     assert sorted(advice.columns) == ["day", "id", "name", "odd, name"]
+    for name in ("plain", "rolled"):  # of one application: the second adds nothing
+        heat, notes = IcebergCatalog(lake.catalog).table(T).heat(spark_logs=[tmp_path / name, tmp_path / name])
+        assert {column: round(reads, 3) for column, reads in heat.columns.items()} == {
+            column: float(count) for column, count in Counter(itertools.chain(*(one for one, _ in wanted))).items()
+        }, name
+        assert notes == ()
+    kept = [path.read_text() for path in lake.folder.rglob("*.json") if "-heat" in str(path)]
+    assert kept and not [text for text in kept if SECRET in text or "app-1" in text or "771234" in text]
     half_of_a_log(metadata, tmp_path, wanted)
 
 
