@@ -148,15 +148,15 @@ class IcebergCalls:
         from deltacompact.executors.choose import foresee, lane_for
         from deltacompact.iceberg.table_heat import heat_of_table
         from deltacompact.iceberg.told_reads import told_reads
-        from deltacompact.iceberg_modes.advising import Adviser, columns_of
+        from deltacompact.iceberg_modes.advising import Adviser, columns_of, columns_with_bounds
         from deltacompact.layout.advice import READS
-        from deltacompact.layout.heat import Heat
 
         table, settings = self._table(table_id), settings or Settings()
         told = told_reads(table.metadata, time.time(), scan_reports, spark_logs)
-        heat = Heat() if columns or told.sources else heat_of_table(table.store, table.metadata)
-        by = columns_of(table.metadata, columns, told, heat)
         state = StateReader(table.store).read(table.metadata, branch)
+        is_said = columns is not None or told.sources
+        heat = {} if is_said else heat_of_table(table.store, table.metadata).known(columns_with_bounds(state))
+        by = columns_of(table.metadata, columns, told, heat)
         rows, size = sum(one.file.rows for one in state.data), sum(one.file.file_bytes for one in state.data)
         there = foresee(settings, lane_for(settings, rows, size))
         return Adviser(table.store, state, there.capacity, READS if reads is None else reads, told.notes).advice(by)

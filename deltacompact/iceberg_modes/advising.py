@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -27,7 +27,6 @@ from deltacompact.base.errors import InputError
 from deltacompact.base.wording import counted
 from deltacompact.iceberg.boxes import boxes_of_files, ordered_column, without_bounds
 from deltacompact.iceberg.looks import LOOKS, Look, looks_into
-from deltacompact.iceberg.table.column_bounds import has_order
 from deltacompact.iceberg.table.content_files import Entry
 from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg.table.table_state import Scope, TableState, scope_of
@@ -42,7 +41,6 @@ from deltacompact.layout.advice import READS, Advice, Outlook
 from deltacompact.layout.boxes import Boxes
 from deltacompact.layout.cluster_by import ClusterColumn, cluster_columns
 from deltacompact.layout.depth import LayoutDepth, depth_of
-from deltacompact.layout.heat import Heat
 from deltacompact.layout.prospect import PartitionSample, Prospect, foreseen
 from deltacompact.layout.reads import columns_asked
 from deltacompact.layout.spread import spread
@@ -55,7 +53,7 @@ COLUMNS_SHOWN = 16
 
 
 def columns_of(
-    metadata: TableMetadata, chosen: str | Sequence[str] | None, told: ToldReads, heat: Heat
+    metadata: TableMetadata, chosen: str | Sequence[str] | None, told: ToldReads, heat: Mapping[str, float]
 ) -> tuple[ClusterColumn, ...]:
     """The columns that were chosen, else those that reads ask for, else those by which the table is clustered, else
     those of its heat.
@@ -69,7 +67,14 @@ def columns_of(
     if told.sources:
         return told.columns_asked()
     by_property = cluster_columns(CLUSTER_PROPERTY, metadata.properties.get(CLUSTER_PROPERTY, ""))
-    return by_property or columns_asked(heat.known(metadata.ordered_columns))
+    return by_property or columns_asked(heat)
+
+
+def columns_with_bounds(state: TableState) -> list[str]:
+    """The columns of which some file has bounds."""
+    bounded = {number for entry in state.data for number in entry.file.lower_bounds}
+    named = {one.field.name for number, one in state.metadata.columns.items() if number in bounded and one.is_top_level}
+    return [name for name in state.metadata.ordered_columns if name in named]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +93,7 @@ class Adviser:
         Raises InputError for a column that is unknown, nested, without order, or without bounds in any file.
         """
         data = self.state.data
-        names = [column.name for column in by] or self._with_bounds()
+        names = [column.name for column in by] or columns_with_bounds(self.state)[:COLUMNS_SHOWN]
         notes = [*self.said, *self._notes(names)]
         files = boxes_of_files(self.state.metadata, data, names)
         advice = Advice(
@@ -107,15 +112,6 @@ class Adviser:
         if not by:
             return replace(advice, outlooks=tuple(Outlook(depth_of(files.of(place))) for place in range(len(names))))
         return self._with_gain(self._with_outlooks(advice, files, by), by)
-
-    def _with_bounds(self) -> list[str]:
-        """The columns of which some file has bounds, the first ones."""
-        known = [(number, column) for number, column in self.state.metadata.columns.items() if not column.is_dropped]
-        bounded = {number for entry in self.state.data for number in entry.file.lower_bounds}
-        plain = [
-            one.field.name for number, one in known if one.is_top_level and has_order(one.type) and number in bounded
-        ]
-        return plain[:COLUMNS_SHOWN]
 
     def _notes(self, names: Sequence[str]) -> Iterator[str]:
         """What keeps readers from skipping files, whatever lies where."""

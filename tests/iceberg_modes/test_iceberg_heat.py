@@ -6,6 +6,7 @@ import json
 
 import pyarrow as pa
 import pytest
+from pyiceberg.types import LongType
 
 from deltacompact.base.settings import Settings
 from deltacompact.catalog.iceberg import IcebergCatalog
@@ -101,6 +102,15 @@ def test_the_hottest_partition_is_rewritten_first_and_no_row_differs(lake, table
     table.compact(options=HOTTEST, settings=SETTINGS)
     assert sorted(map(repr, lake.rows(T))) == before
     assert [str(column) for column in table.advise().columns] == [asked]
+
+
+def test_columns_of_the_heat_without_bounds_do_not_keep_advice_from_others(lake, table):
+    with lake.catalog.load_table(T).update_schema() as update:
+        update.add_column("later", LongType())
+    keep_reads(*opened(lake), [told(0, "later"), told(0, "gone")], NOW)
+    assert table.advise().columns == ("day", "id", "name")  # as without heat
+    keep_reads(*opened(lake), [told(1, "id")], NOW)
+    assert table.advise().columns == ("id",)
 
 
 def test_the_command_keeps_columns_and_no_literal(lake, table, tmp_path, monkeypatch, capsys):
