@@ -21,14 +21,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
+
+from deltacompact.base.batching import batched
+from deltacompact.base.distinct import distinct_numbers
 
 Bits = npt.NDArray[np.uint8]
 Rows = npt.NDArray[np.int64]
 ReadNumbers = Callable[[], npt.NDArray[np.integer]]
 """Reads the numbers of the rows of an output, or of a run, in their order."""
+_BYTES_AT_ONCE = 1 << 20
+"""Of live bitmaps: ranks take eight times as many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +83,7 @@ class RowMap:
         are in none of them. The numbers of one output, or of one run, are in memory at a time.
         """
         first = 0
-        numbers = np.unique(np.concatenate([np.empty(0, np.int64), *_numbers(self.live, dead)]))
+        numbers = distinct_numbers(np.concatenate([np.empty(0, np.int64), *_numbers(self.live, dead)]))
         for share, of_share in zip(self.shares, self._by_share(numbers), strict=True):
             for output, rows in share.translate(of_share):
                 yield first + output, rows
@@ -118,13 +124,20 @@ def _count(bits: Bits) -> int:
 
 
 def _numbers(live: Sequence[Bits], dead: Sequence[Rows | None]) -> Iterator[Rows]:
-    """The numbers of rows of each source."""
+    """The numbers of rows of the sources. Thousands of them may have few rows each, so some are asked at a time."""
     first = 0
-    for bits, positions in zip(live, dead, strict=True):
+    for some in batched(list(zip(live, dead, strict=True)), lambda one: len(one[0]), _BYTES_AT_ONCE):
+        bits = np.concatenate([of_source for of_source, _ in some])
+        starts = accumulate((8 * len(of_source) for of_source, _ in some), initial=0)
+        positions = np.concatenate(
+            [
+                start + (np.arange(8 * len(of_source)) if rows is None else rows)
+                for start, (of_source, rows) in zip(starts, some, strict=False)
+            ]
+        )
         counts = np.cumsum(np.bitwise_count(bits), dtype=np.int64)
-        there = int(counts[-1]) if len(counts) else 0
-        yield first + (np.arange(there) if positions is None else _ranks(bits, counts, positions))
-        first += there
+        yield first + _ranks(bits, counts, positions)
+        first += int(counts[-1]) if len(counts) else 0
 
 
 def _ranks(bits: Bits, counts: Rows, positions: Rows) -> Rows:

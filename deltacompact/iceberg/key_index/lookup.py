@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltacompact import _kernels
+from deltacompact.base.distinct import distinct_numbers
 from deltacompact.iceberg.deletes.delete_keys import as_arrow, digests, prefixes, read_buckets
 from deltacompact.iceberg.key_index.blocks import of_prefixes
 from deltacompact.iceberg.key_index.document import IndexUnusableError
@@ -92,7 +93,7 @@ def look_up(store: ObjectStore, task: LookupTask) -> None:
     dead = [np.empty(0, np.int64)]
     if keyed.num_rows:
         dead += _dead(store, task, keyed, key_sets)
-    numbers = np.unique(np.concatenate(dead))
+    numbers = distinct_numbers(np.concatenate(dead))
     with store.writer(task.path) as sink, pa.ipc.new_file(sink, pa.schema([("row", pa.int64())])) as out:
         for group in task.asked.groups:
             bounds = task.asked.first_rows[[group.start, group.stop]]

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from deltacompact.base.batching import batched
+from deltacompact.base.distinct import distinct_numbers
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.limits import ReadLimits
 from deltacompact.base.model import ContentType
@@ -197,7 +198,7 @@ def _positions_of(one: ScanToMark, masks: _Masks) -> npt.NDArray[np.int64]:
     stored = one.scan.stored
     if isinstance(one.dead, LiveBitmap):
         return np.flatnonzero(~live_mask(masks.of(one.dead), stored.rows))
-    positions = np.unique(one.dead)
+    positions = distinct_numbers(one.dead)
     if len(positions) and not (positions[0] >= 0 and positions[-1] < stored.rows):
         raise CorruptionError(f"{stored.path} has {stored.rows} rows, but row {positions[-1]} is to be deleted")
     return positions
