@@ -120,8 +120,8 @@ def _why_nothing(
     from deltacompact.catalog.opening import is_iceberg_catalog
 
     if from_ and not to and not is_iceberg_catalog(catalog):
-        newest = catalog.table(table).versions(pairs(options["partition"]) or None)[-1]
-        if from_ in (newest.version, newest.version.partition("-")[0]):
+        newest = catalog.table(table).versions(pairs(options["partition"]) or None)[-1:]  # none: it holds no data
+        if any(from_ in (one.version, one.version.partition("-")[0]) for one in newest):
             return (
                 f"nothing changed: version {from_} is the newest, and until it is sealed it is what the table is now. "
                 "Give the version before it, or a time"

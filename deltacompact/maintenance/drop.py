@@ -21,7 +21,7 @@ from deltacompact.base.partitions import side_by_side
 from deltacompact.delta_streams.paths import StreamPaths, TablePaths, table_name
 from deltacompact.delta_streams.streams import Streams
 from deltacompact.delta_streams.table_documents import document, table_from
-from deltacompact.storage.certain_put import put_certainly
+from deltacompact.storage.certain_put import Effect, put_certainly, telling_interrupts
 from deltacompact.storage.numbered import NumberedObject
 from deltacompact.storage.objects import ObjectStat, ObjectStore, discard, unfinished
 
@@ -49,10 +49,18 @@ def drop(catalog: Streams, table_id: str, *, dry_run: bool = False) -> DropResul
     if table.publication:
         raise InputError(f"table {table_id!r} is published to {table.publication}: stop that first (publish --stop)")
     _refuse_sources(catalog, table_id)
-    if not dry_run:
-        put_certainly(store, paths.dropped, declared)
-        store.delete([paths.table])
-        catalog.forget(table_id)
+    with telling_interrupts():
+        if not dry_run:
+            effect = Effect(f"the drop of table {table_id!r}", "under way: repeat it to finish", "repeat it")
+            put_certainly(store, paths.dropped, declared, effect)
+            store.delete([paths.table])
+            catalog.forget(table_id)
+        return _dropped(catalog, table, paths, dry_run)
+
+
+def _dropped(catalog: Streams, table: Table, paths: TablePaths, dry_run: bool) -> DropResult:
+    """Delete, or with `dry_run` count, all that has a name which the table gave."""
+    store = catalog.store
     marks = {
         stat: partition
         for stat in store.list(paths.partitions)
@@ -67,7 +75,7 @@ def drop(catalog: Streams, table_id: str, *, dry_run: bool = False) -> DropResul
     left = tuple(stat for stat in store.list(f"{paths.root}/") if stat.path not in names)
     if not dry_run:
         store.delete([*(stat.path for stat in own), paths.dropped])
-    return DropResult(table_id, len(streams | late), len(gone) + len(own) + 1, _bytes(gone) + _bytes(own), left)
+    return DropResult(table.table_id, len(streams | late), len(gone) + len(own) + 1, _bytes(gone) + _bytes(own), left)
 
 
 def _without_mark(paths: TablePaths, table: Table, there: Iterable[ObjectStat]) -> set[StreamPaths]:

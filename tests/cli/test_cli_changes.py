@@ -103,6 +103,17 @@ def test_bad_input_is_one_line(streams, iceberg, capsys, tmp_path):
     assert not (tmp_path / "x.docx").exists()
 
 
+@pytest.mark.parametrize(
+    "words", [["--from", "0"], ["--from", "2020-01-01"], ["--bookmark", "b", "--from", "2020-01-01"]]
+)
+def test_of_a_table_without_data_nothing_changed(tmp_path, capsys, words):
+    lake = str(tmp_path / "lake")
+    assert cli.run(["create", lake, "t", "--primary-key", "id"]) == 0
+    capsys.readouterr()
+    assert cli.run(["changes", lake, "t", *words]) == 0
+    assert capsys.readouterr() == ("", "nothing changed\n")
+
+
 def test_a_version_that_is_not_sealed_is_what_the_table_is_now(streams, capsys):
     assert cli.run(["changes", *streams, "--from", "1"]) == 0
     found = capsys.readouterr()

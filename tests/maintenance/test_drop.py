@@ -104,6 +104,23 @@ def test_a_process_that_knew_the_table_appends_to_none_of_its_name(keys: list[st
     assert [found.problems for found in again.check()] == [()]
 
 
+def test_a_drop_that_is_interrupted_says_that_it_is_under_way() -> None:
+    """By default an interrupted command says that the table is as it was, which this one is not."""
+    inner = MemoryStore()
+    lived(DeltaStreamCatalog(inner))
+
+    def intercept(kind: str, path: str, act: Callable[[], Any]) -> Any:
+        if kind == "delete" and "t/table.json" not in paths(inner):
+            raise KeyboardInterrupt
+        return act()
+
+    catalog = DeltaStreamCatalog(InterceptedStore(inner, intercept))
+    with pytest.raises(deltacompact.Interrupted, match="the drop of table 't' is under way: repeat it to finish"):
+        catalog.drop_table("t")
+    DeltaStreamCatalog(inner).drop_table("t")
+    assert paths(inner) == set()
+
+
 @pytest.mark.parametrize("keys", [[], ["day"], ["day", "hour"]])
 def test_what_a_writer_put_behind_a_drop_goes_with_the_next_one(keys: list[str]) -> None:
     """It leaves a hole in the log of a new table of that name, which nobody can read until it is dropped."""
