@@ -92,3 +92,11 @@ def test_two_snapshots_of_an_iceberg_table(lake, monkeypatch, capsys):
     head = str(lake.state(T).snapshot_id)
     found = answered(["validate", *table, "--by", "self", "--before", str(before), "--after", head], capsys, status=1)
     assert not found["ok"]
+
+
+@pytest.mark.parametrize("by", ["self", "duckdb"])
+def test_a_table_of_deletes_alone_has_no_row(tmp_path, capsys, by):
+    catalog = deltacompact.open_catalog(tmp_path / "lake")
+    catalog.create_table("gone", primary_keys=["id"]).append(pa.table({"id": [1]}), operation="delete")
+    assert cli.run(["validate", str(tmp_path / "lake"), "gone", "--by", by]) == 0
+    assert "live rows 0:" in capsys.readouterr().out
