@@ -281,6 +281,7 @@ class DataFile:
     far             the ranges of values that a wider type might not hold; None: not measured
     nulls           rows with null in each key column that has some; None: not counted
     group_bytes     the same of its largest row group; None: not known
+    widest_row_bytes    at least the same of its widest row; None: not known
     ranges          the least and the greatest value of key columns that hold numbers or text, where no footer tells
     decodes         all its pages have been decoded, or are of a kind that is known to decode: it may be copied blindly
     fingerprint     of its live rows; None: not computed
@@ -306,6 +307,7 @@ class DataFile:
     group_bytes: int | None = None
     ranges: tuple[tuple[str, Any, Any], ...] = ()
     fingerprint: Fingerprint | None = None
+    widest_row_bytes: int | None = None
 
     @property
     def live_rows(self) -> int:

@@ -265,9 +265,14 @@ class CompactionPlan:
 
     @property
     def read_bytes(self) -> int:
-        """The decoded bytes of a row group of the widest rows, or of one row if rows may be wide."""
+        """The decoded bytes of a row group of the widest rows, and copies of one row if rows may be wide."""
         files = [source.file for source in self.sources if source.file.rows]
-        return int(max([self._widest_row_bytes * sizing.ROW_COPIES / 4, *map(self._held_bytes, files)]))
+        return int(max(map(self._read_bytes, files), default=0))
+
+    def _read_bytes(self, file: DataFile) -> float:
+        """Where nobody measured the widest row, it is taken to fill a row group: then it is all that is held."""
+        held, copies = self._held_bytes(file), self._widest_row_bytes(file) * sizing.ROW_COPIES / 4
+        return max(held, copies) if file.widest_row_bytes is None else held + copies
 
     def _held_bytes(self, file: DataFile) -> float:
         """The decoded bytes of a file that a reader holds at a time.
@@ -293,14 +298,12 @@ class CompactionPlan:
         """Whether rows may have any size."""
         return any(schemas.is_variable(field.type) for field in self.schema)
 
-    @property
-    def _widest_row_bytes(self) -> int:
-        """Most bytes of one row, if rows may have any size: at most all rows of its file. Else 0."""
+    def _widest_row_bytes(self, file: DataFile) -> int:
+        """Most bytes of one row, if rows may have any size: at most a row group, where nobody knows. Else 0."""
         if not self._has_any_width:
             return 0
-        of_files = [source.file.group_bytes or source.file.decoded_bytes for source in self.sources if source.file.rows]
-        limit = sizing.ROW_BYTES_MAX
-        return max((limit if size is None else min(limit, size) for size in of_files), default=0)
+        known = file.widest_row_bytes or file.group_bytes or file.decoded_bytes
+        return sizing.ROW_BYTES_MAX if known is None else min(sizing.ROW_BYTES_MAX, known)
 
     @property
     def planned_space_bytes(self) -> int:

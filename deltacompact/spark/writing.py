@@ -202,5 +202,6 @@ class _OpenFiles:
             decoded_bytes=file.out.decoded_bytes,
             far=file.far,
             group_bytes=file.out.group_bytes,
+            widest_row_bytes=file.out.widest_row_bytes,
         )
         self._done.append((*kind, replace(measured, nulls=file.nulls if self._keys else None, decodes=True)))

@@ -104,7 +104,8 @@ def materialize(store: ObjectStore, task: MaterializeTask, paths: Callable[[], s
         described = replace(described, fingerprint=certified(store, described, again, task.limits.reading))
     ranges = key_values.union([source.file for source in task.sources]) if options.content_type in UNTYPED else ()
     group_bytes = max([out.group_bytes, *(_copied_group_bytes(piece, task.schema) for piece in pieces)])
-    written = replace(described, decoded_bytes=decoded_bytes, ranges=ranges, decodes=True)
+    widest = _widest_row_bytes(out.widest_row_bytes, pieces)
+    written = replace(described, decoded_bytes=decoded_bytes, ranges=ranges, decodes=True, widest_row_bytes=widest)
     return Materialized(writing.with_group_bytes(written, group_bytes), copied)
 
 
@@ -142,6 +143,13 @@ def _copied_group_bytes(piece: LivePiece, schema: pa.Schema) -> int:
     told = max((groups.group_bytes(schema.names) for groups in piece.copied), default=0)
     known = piece.file.group_bytes or piece.file.decoded_bytes
     return told if known is None else min(told, known)
+
+
+def _widest_row_bytes(encoded: int, pieces: Iterable[LivePiece]) -> int | None:
+    """At least the bytes of the widest row: of those that were encoded, and of files that were copied from."""
+    copied_from = [piece.file.widest_row_bytes for piece in pieces if piece.copied]
+    known = [size for size in copied_from if size is not None]
+    return max([encoded, *known]) if len(known) == len(copied_from) else None
 
 
 @dataclass(frozen=True, slots=True)

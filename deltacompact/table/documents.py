@@ -50,6 +50,8 @@ def file_to_json(file: DataFile, schemas: SchemaTable) -> dict[str, Any]:
         document["decodes"] = True
     if file.group_bytes is not None:
         document["group_bytes"] = file.group_bytes
+    if file.widest_row_bytes is not None:
+        document["widest_row_bytes"] = file.widest_row_bytes
     if file.ranges:
         document["ranges"] = file.ranges
     if file.fingerprint is not None:
@@ -77,6 +79,7 @@ def file_from_json(value: dict[str, Any], schemas: SchemaTable) -> DataFile:
         group_bytes=value.get("group_bytes"),
         ranges=tuple(map(tuple, value.get("ranges", ()))),
         fingerprint=Fingerprint.of_text(value.get("fingerprint")),
+        widest_row_bytes=value.get("widest_row_bytes"),
     )
 
 

@@ -8,13 +8,45 @@ For every slice, Arrow itself counts the whole dictionary, or a part of it by a 
 
 from __future__ import annotations
 
+import contextlib
+
 import pyarrow as pa
 import pyarrow.compute as pc
+
+_OFFSET = 9
+"""Bytes of a value that tell where it begins, and whether it is null."""
 
 
 def of_table(table: pa.Table, with_dictionaries: bool = True) -> int:
     """The bytes of a table. `with_dictionaries`: the format keeps dictionaries. Otherwise each value counts."""
     return sum(_of_array(chunk, with_dictionaries) for column in table.columns for chunk in column.chunks)
+
+
+def widest(table: pa.Table) -> int:
+    """At least the bytes of the widest row: the widest values of all columns together."""
+    return sum(max((_widest(chunk) for chunk in column.chunks), default=0) for column in table.columns)
+
+
+def _widest(array: pa.Array) -> int:
+    type_ = array.type
+    if not len(array):
+        return 0
+    if pa.types.is_dictionary(type_):
+        return _of_array(array, True)  # each row brings its dictionary
+    if isinstance(array, pa.ExtensionArray):
+        return _widest(array.storage)
+    if pa.types.is_struct(type_):
+        return 1 + sum(map(_widest, array.flatten()))
+    with contextlib.suppress(pa.ArrowNotImplementedError):
+        return _OFFSET + _longest(pc.binary_length(array))
+    with contextlib.suppress(pa.ArrowNotImplementedError):
+        return _OFFSET + _longest(pc.list_value_length(array)) * _widest(array.flatten())
+    whole = _of_array(array, True)
+    return -(-whole // len(array)) if pa.types.is_primitive(type_) or pa.types.is_decimal(type_) else whole
+
+
+def _longest(lengths: pa.Array) -> int:
+    return int(pc.max(lengths).as_py() or 0)
 
 
 def has_dictionary(type_: pa.DataType) -> bool:

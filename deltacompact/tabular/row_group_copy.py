@@ -178,6 +178,7 @@ class Encoded:
     file: pa.Buffer
     rows: int
     decoded_bytes: int
+    widest_row_bytes: int = 0
 
 
 def encoded(tables: Iterable[pa.Table], schema: pa.Schema, options: WriteOptions) -> Iterator[Encoded]:
@@ -206,7 +207,7 @@ class _Encoder(RowGroups):
         file = pa.BufferOutputStream()
         with parquet_writer(file, self._schema, self._options, self._dictionaries_in or [], page_index=True) as out:
             out.write_table(table, row_group_size=table.num_rows)
-        self._done.append(Encoded(file.getvalue(), table.num_rows, self._waiting_bytes))
+        self._done.append(Encoded(file.getvalue(), table.num_rows, self._waiting_bytes, self.widest_row_bytes))
 
 
 class CopyingWriter:
@@ -219,7 +220,7 @@ class CopyingWriter:
     def __init__(self, sink: IO[bytes], schema: pa.Schema, limits: ReadLimits = READ_LIMITS) -> None:
         self.rows = 0
         self.bytes = 0
-        self.decoded_bytes = self.group_bytes = 0
+        self.decoded_bytes = self.group_bytes = self.widest_row_bytes = 0
         self._sink = sink
         self._limits = limits
         self._assembler = _kernels.ParquetAssembler(_template(schema), sink.write, _created_by())
@@ -238,6 +239,7 @@ class CopyingWriter:
         self.rows += group.rows
         self.decoded_bytes += group.decoded_bytes
         self.group_bytes = max(self.group_bytes, group.decoded_bytes)
+        self.widest_row_bytes = max(self.widest_row_bytes, group.widest_row_bytes)
 
     @property
     def copies_inside(self) -> bool:

@@ -55,7 +55,7 @@ class RowGroups(ABC):
 
     def __init__(self, schema: pa.Schema, options: WriteOptions) -> None:
         self.rows = 0
-        self.decoded_bytes = self.group_bytes = 0
+        self.decoded_bytes = self.group_bytes = self.widest_row_bytes = 0
         self._schema = schema
         self._options = options
         self._waiting: list[pa.Table] = []
@@ -75,6 +75,7 @@ class RowGroups(ABC):
                 piece_bytes = self._bytes_of(piece)
                 self._waiting_bytes += piece_bytes
                 self.decoded_bytes += piece_bytes
+                self.widest_row_bytes = max(self.widest_row_bytes, min(piece_bytes, row_bytes.widest(piece)))
                 table = table.slice(fitting)
             if not fitting or self._waiting_rows == self._options.row_group_rows:
                 if whole.num_rows > self._waiting_rows:  # a better sample

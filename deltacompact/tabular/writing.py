@@ -184,7 +184,8 @@ def _write_table(store: ObjectStore, path: str, table: pa.Table, options: WriteO
         out.write(table)
     schema = schemas.unmarked(table.schema)
     written = DataFile(UNNUMBERED, path, options.content_type, table.num_rows, out.bytes, schema, decodes=True)
-    return with_group_bytes(replace(written, decoded_bytes=out.decoded_bytes), out.group_bytes)
+    measured = replace(written, decoded_bytes=out.decoded_bytes, widest_row_bytes=out.widest_row_bytes)
+    return with_group_bytes(measured, out.group_bytes)
 
 
 def with_group_bytes(file: DataFile, size: int) -> DataFile:

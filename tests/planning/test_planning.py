@@ -181,6 +181,10 @@ def test_wide_rows_take_more_memory_and_a_row_takes_no_more_than_all_rows_of_its
     assert fixed.read_bytes == known.read_bytes - 6 * MIB == 4 * MIB
     assert unknown.read_bytes == sizing.ROW_BYTES_MAX * sizing.ROW_COPIES / 4
     assert fixed.planned_peak_bytes <= known.planned_peak_bytes < unknown.planned_peak_bytes
+    blobs = {"decoded_bytes": 1200 * MIB, "group_bytes": 30 * MIB}
+    assert planned([], [upsert(file(120, 1200 * MIB, **blobs))]).read_bytes == 150 * MIB, "three may be as wide as one"
+    measured = planned([], [upsert(file(120, 1200 * MIB, widest_row_bytes=10 * MIB, **blobs))])
+    assert measured.read_bytes == 64 * MIB + 50 * MIB, "row groups are decoded together, beside copies of a row"
 
 
 def test_a_plan_knows_how_much_of_a_file_is_held() -> None:

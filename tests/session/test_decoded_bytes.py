@@ -57,10 +57,25 @@ def test_the_log_tells_of_the_largest_row_group_too(suffix, tmp_path):
     one, other = [file for delta in catalog.state("t", Partition()).deltas for file in delta.files]
     assert one.group_bytes == pytest.approx(0.6 * table.nbytes, rel=0.1)
     assert other.group_bytes == other.decoded_bytes
+    assert one.widest_row_bytes is None, "nobody looked inside"
+    assert 8 + 8 + 6 <= other.widest_row_bytes < 100
     deltacompact.compact("t", delta_catalog_client=catalog, settings=LOCAL)
     (compacted,) = catalog.state("t", Partition()).compacted.files
     group_bytes = max(chunk_rows(tmp_path / "lake" / compacted.path)) / compacted.rows * compacted.decoded_bytes
     assert compacted.group_bytes == pytest.approx(group_bytes, rel=0.1)
+    assert (compacted.widest_row_bytes is None) == (suffix == ".parquet"), "its row groups were copied"
+
+
+def test_the_log_tells_of_the_widest_row_and_copied_row_groups_keep_it(tmp_path):
+    catalog = deltacompact.open_catalog(tmp_path / "lake")
+    catalog.create_table("t", primary_keys=["id"])
+    blobs = [b"x" * (70_000 if number == 7 else 10) for number in range(ROWS)]
+    catalog.append("t", pa.table({"id": np.arange(ROWS), "b": blobs}))
+    for start in (ROWS, ROWS + 10):
+        catalog.append("t", pa.table({"id": np.arange(start, start + 10), "b": [b"y" * 100] * 10}))
+        deltacompact.compact("t", delta_catalog_client=catalog, settings=LOCAL)
+        (compacted,) = catalog.state("t", Partition()).compacted.files
+        assert 70_000 < compacted.widest_row_bytes < 70_100
 
 
 def chunk_rows(path):

@@ -272,3 +272,26 @@ def compacted(lake: Path, codec: str) -> list[int]:
     assert done.returncode == 0, done.stderr[-2000:]
     found: list[int] = json.loads(done.stdout)
     return found
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        pa.array([1, None]),
+        pa.array([True] * 9),
+        pa.array(["a", None, "b" * 99]),
+        pa.array(["a", "b" * 99]).dictionary_encode(),
+        pa.array([[1], [2] * 30, []]),
+        pa.array([["a" * 9], ["x", "y", "z"]]),
+        pa.array([{"a": 1, "b": "x" * 50}, None]),
+        pa.array([[("a", 1)], [("b", 2), ("c" * 40, 3)]], pa.map_(pa.string(), pa.int64())),
+        pa.array([b"1234"], pa.binary(4)),
+        pa.array([[1, 2]], pa.list_(pa.int64(), 2)),
+        pa.array(["x" * 40, "y"], pa.string_view()),
+    ],
+    ids=lambda array: str(array.type),
+)
+def test_the_widest_row_has_at_least_the_bytes_of_each(array):
+    rows = pa.table({"a": array, "b": pa.nulls(len(array))})
+    each = [row_bytes.of_table(rows.slice(row, 1)) for row in range(len(array))]
+    assert max(each) <= row_bytes.widest(rows) <= 30 + max(2 * max(each), rows.nbytes)

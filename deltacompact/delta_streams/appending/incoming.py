@@ -106,6 +106,7 @@ def write_rows(
         described,
         longest=tuple(longest.items()),
         decoded_bytes=out.decoded_bytes,
+        widest_row_bytes=out.widest_row_bytes,
         far=far,
         nulls=nulls if keys else None,
         decodes=True,
