@@ -16,6 +16,7 @@ from deltacompact.base.model import ContentType, SortKey
 from deltacompact.base.settings import DEFAULTS, Options, Settings, at_least
 from deltacompact.base.wording import unknown_option
 from deltacompact.job import Request
+from deltacompact.layout.cluster_by import cluster_columns, text_of_columns
 from deltacompact.planning.within_memory import within_memory
 from deltacompact.tabular.formats import suffix_of
 
@@ -33,6 +34,7 @@ class CompactionArguments(TypedDict, total=False):
     partitions: Sequence[Mapping[str, Any]] | None
     settings: Settings | None
     purge: bool
+    cluster_by: str | Sequence[str] | None
     attempt: str | None
 
 
@@ -58,6 +60,7 @@ def request_of(
     partitions: Sequence[Mapping[str, Any]] | None = None,
     settings: Settings | None = None,
     purge: bool = DEFAULTS.purge,
+    cluster_by: str | Sequence[str] | None = None,
     attempt: str | None = None,
 ) -> Request:
     """The request. Raises InputError for bad arguments."""
@@ -72,6 +75,7 @@ def request_of(
         hash_bucket_count=hash_bucket_count,
         content_type=content_type(compacted_file_content_type),
         purge=purge,
+        cluster_by=None if cluster_by is None else text_of_columns(cluster_columns("cluster_by", cluster_by)),
     )
     return Request(
         source_table_id, primary_keys, sort_keys, destination_compacted_table_id, partitions, chosen, attempt

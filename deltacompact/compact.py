@@ -56,6 +56,7 @@ def compact(
     partitions: Sequence[Mapping[str, Any]] | None = None,
     settings: Settings | None = None,
     purge: bool = DEFAULTS.purge,
+    cluster_by: str | Sequence[str] | None = None,
     event_sinks: Sequence[EventSink] = (),
     attempt: str | None = None,
 ) -> CompactionResult: ...
@@ -77,6 +78,7 @@ def compact(
     partitions: Sequence[Mapping[str, Any]] | None = None,
     settings: Settings | None = None,
     purge: bool = DEFAULTS.purge,
+    cluster_by: str | Sequence[str] | None = None,
     event_sinks: Sequence[EventSink] = (),
     attempt: str | None = None,
     mode: str | None = None,
@@ -97,6 +99,8 @@ def compact(
         partitions                        a list of dicts of values; default: all partitions
         settings                          with what means to work
         purge                             rewrite every file that has dead rows
+        cluster_by                        lay rows out by these columns in this run, "day*3,customer", "" by none;
+                                          default: those of the table
         event_sinks                       callables that get every event
         attempt                           a name of this call with a slash in it, "run-1/3": a scheduler that gave the
                                           call up fences it by this name; then it raises ConflictError and publishes
@@ -143,6 +147,7 @@ def compact(
         partitions=partitions,
         settings=settings,
         purge=purge,
+        cluster_by=cluster_by,
         event_sinks=event_sinks,
         attempt=attempt,
     )

@@ -17,6 +17,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from deltacompact.base import expect
 from deltacompact.base.errors import DeltaCompactError, InputError, NotFoundError
 from deltacompact.base.events import EventSink, fan_out, logger
@@ -24,11 +26,12 @@ from deltacompact.base.model import INT64_MAX, ContentType, OperationType, Parti
 from deltacompact.base.partitions import side_by_side
 from deltacompact.base.settings import DEFAULTS, Options
 from deltacompact.base.wording import one_line
+from deltacompact.delta_streams.clustering import check_clustering, schemas_of
 from deltacompact.delta_streams.destinations import check_destination
 from deltacompact.delta_streams.idle_streams import idle_streams, keep_listing
 from deltacompact.delta_streams.partition import DeltaStreamPartition
 from deltacompact.delta_streams.streams import Streams
-from deltacompact.delta_streams.table_documents import check_keys, no_keys_yet
+from deltacompact.delta_streams.table_documents import check_keys, clustering_of, no_keys_yet
 from deltacompact.executors.choose import capacities, executors_for, share_slots
 from deltacompact.executors.executor import Executor
 from deltacompact.planning.lanes import Claim, Lane, lanes, rooms, sessions_at_once
@@ -158,6 +161,13 @@ class PartitionWork:
     def partition(self) -> Partition:
         return self.stream.partition
 
+    @property
+    def schemas(self) -> list[pa.Schema]:
+        """Of the rows, as far as they are known."""
+        if isinstance(self.found, PartitionSnapshot):
+            return list(schemas_of(self.found))
+        return [] if self.stream.compacted_schema is None else [self.stream.compacted_schema]
+
 
 @dataclass(frozen=True, slots=True)
 class CompactionJob:
@@ -193,37 +203,44 @@ def prepare(catalog: Streams, request: Request) -> CompactionJob:
     """
     source_table_id, options = request.source_table_id, request.options
     destination = request.destination_table_id or source_table_id
-    publication, readers = _shown_to(catalog, destination, destination == source_table_id)
-    options = marking(options, readers)
+    publication, readers, declared = _shown_to(catalog, destination, destination == source_table_id)
+    source = catalog.declared(source_table_id)
+    by = clustering_of(declared or "" if options.cluster_by is None else options.cluster_by, source.partition_keys)
+    options = marking(replace(options, cluster_by=by), readers)
     if publication is not None:
         options = _for_publication(options, destination)
-    source = catalog.declared(source_table_id)
     chosen = _partitions(catalog, source_table_id, request.partitions)
     keys = _keys(source, request.primary_keys, request.sort_keys)
     if destination != source_table_id:
         check_destination(catalog, source, keys, destination)
     terms = SessionTerms(keys, source.partition_keys, options, source.tombstone_retention)
     in_place = destination == source_table_id
-    idle = idle_streams(catalog, source_table_id, chosen, options.purge) if in_place else {}
+    idle = idle_streams(catalog, source_table_id, chosen, options.purge, by) if in_place else {}
 
     def work(partition: Partition) -> PartitionWork:
-        stream = DeltaStreamPartition(catalog, source, destination, partition, keys, options.purge, request.attempt)
+        work = options.purge, request.attempt, by, options.write_amplification_max
+        stream = DeltaStreamPartition(catalog, source, destination, partition, keys, *work)
         return PartitionWork(stream, idle.get(partition) or _found(stream, source, keys))
 
     found = side_by_side(chosen, work, catalog.at_once)
+    check_clustering(source, by, (schema for work in found for schema in work.schemas))
     return CompactionJob(
         source_table_id, destination, terms, tuple(found), catalog.is_remote, catalog.at_once, publication
     )
 
 
-def _shown_to(catalog: Streams, table_id: str, in_place: bool) -> tuple[str | None, Readers | None]:
-    """The table that shows the rows of a table, and who reads its files. A destination may not exist yet."""
+def _shown_to(catalog: Streams, table_id: str, in_place: bool) -> tuple[str | None, Readers | None, str | None]:
+    """The table that shows the rows of a table, who reads its files, and by what they are laid out.
+
+    A destination may not exist yet.
+    """
     try:
-        return catalog.publication(table_id), catalog.remembered_table(table_id).readers
+        publication, table = catalog.publication(table_id), catalog.remembered_table(table_id)
     except NotFoundError:
         if in_place:
             raise
-        return None, None
+        return None, None, None
+    return publication, table.readers, table.cluster_by
 
 
 def _for_publication(options: Options, table_id: str) -> Options:

@@ -257,6 +257,19 @@ class Fill:
     of_nulls: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Clustered:
+    """How a compacted file was laid out: by which columns ("day*3,customer"), and by which run, greater for later ones.
+
+    `ranges`: the least and the greatest value of each of these columns, as `layout/value_ranges.py` stores them; None:
+    the column has only null. A column that is not there may have any value.
+    """
+
+    by: str
+    run: int
+    ranges: tuple[tuple[str, Any, Any], ...] = ()
+
+
 FarValues = tuple[tuple[str, int, int], ...]
 """The smallest and the greatest value of each leaf with values that a wider type might not hold: see far_values.py."""
 
@@ -285,6 +298,7 @@ class DataFile:
     ranges          the least and the greatest value of key columns that hold numbers or text, where no footer tells
     decodes         all its pages have been decoded, or are of a kind that is known to decode: it may be copied blindly
     fingerprint     of its live rows; None: not computed
+    clustered       how its rows were laid out; None: they were not
     """
 
     number: DeltaFileNumber | ChainFileNumber
@@ -308,6 +322,7 @@ class DataFile:
     ranges: tuple[tuple[str, Any, Any], ...] = ()
     fingerprint: Fingerprint | None = None
     widest_row_bytes: int | None = None
+    clustered: Clustered | None = None
 
     @property
     def live_rows(self) -> int:
@@ -547,6 +562,8 @@ class Table:
     """Who reads the compacted files; it may change. None, nobody has said: plain files, as ever."""
     creation: str | None = None
     """Used once: a table that was dropped and created again has another one. None: created up to November 2026."""
+    cluster_by: str | None = None
+    """By which columns compactions lay rows out ("day*3,customer"); it may change. None: rows keep their order."""
 
     def with_keys(self, keys: TableKeys | None) -> Table:
         return replace(self, keys=keys)

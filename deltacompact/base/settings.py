@@ -22,7 +22,8 @@ COUNT_MAX = 2**53
 HASH_BUCKETS_MAX = 1_000_000
 _RATES = ("read_mb_per_s", "write_mb_per_s", "requests_per_s")
 _TEXTS = ("executor", "compression", "ray_address")
-_NO_COUNTS = (*_TEXTS, "rewrite_dead_fraction", "ray_wait_s", *_RATES, "limits", "content_type", "purge", "certify")
+_NUMBERS = ("rewrite_dead_fraction", "ray_wait_s", "write_amplification_max")
+_NO_COUNTS = (*_TEXTS, *_NUMBERS, *_RATES, "limits", "content_type", "purge", "certify", "cluster_by")
 _MAY_BE_ZERO = ("local_rows_max", "local_bytes_max", "task_retries")
 
 
@@ -76,6 +77,9 @@ class Settings:
     write_mb_per_s          most that they write,
     requests_per_s          and most requests to the store; every process gets the same share
     task_retries            how often a task that died is started again
+    write_amplification_max of compacted files that overlap in the columns to cluster by, those wait for a later session
+                            that would make one write more than so many times its new rows (default: no bound; files
+                            wait while they are larger than what is newer)
     certify                 read what is written again, and commit only where its fingerprint is that of what was read
     limits                  for tests and experts: see deltacompact.base.limits
     """
@@ -101,6 +105,7 @@ class Settings:
     write_mb_per_s: float | None = None
     requests_per_s: float | None = None
     task_retries: int = 3
+    write_amplification_max: float | None = None
     certify: bool = False
     limits: Limits = LIMITS
 
@@ -118,6 +123,9 @@ class Settings:
             if (rate := getattr(self, name)) is not None and not expect.number(name, rate) > 0:
                 raise InputError(f"{name} is {rate!r}, it must be greater than 0")
         expect.flag("certify", self.certify)
+        bound = self.write_amplification_max
+        if bound is not None and not expect.number("write_amplification_max", bound) >= 1:
+            raise InputError(f"write_amplification_max is {bound!r}, it must be 1 or more")
         expect.instance("limits", self.limits, Limits)
         for field in fields(self):
             name, value = field.name, getattr(self, field.name)
@@ -151,6 +159,8 @@ class Options(Settings):
     hash_bucket_count                  hash buckets of the index (default: as many as it has, or by size and memory)
     content_type                       format of compacted files: compacted_file_content_type of compact()
     purge                              rewrite every file with dead rows in it
+    cluster_by                         columns by which rows are laid out, "day*3,customer"; "": none (default: the
+                                       table's)
     """
 
     rows_per_primary_key_index_file: int = 38_000_000
@@ -158,6 +168,7 @@ class Options(Settings):
     hash_bucket_count: int | None = None
     content_type: ContentType = ContentType.PARQUET
     purge: bool = False
+    cluster_by: str | None = None
 
     def __post_init__(self) -> None:
         expect.instance("content_type", self.content_type, ContentType)
@@ -181,7 +192,8 @@ class Options(Settings):
         Limits and the memory of the machine are not part of it: the session records the decisions that they lead to.
         """
         options = {name: str(getattr(self, name)) for name in _OUTPUT_OPTIONS}
-        return options | {"rewrite_dead_fraction": str(self.dead_fraction)}
+        clustered = {"cluster_by": self.cluster_by} if self.cluster_by else {}  # else the id is as it was before
+        return options | {"rewrite_dead_fraction": str(self.dead_fraction)} | clustered
 
 
 DEFAULTS = Options()

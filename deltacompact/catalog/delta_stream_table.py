@@ -114,6 +114,11 @@ class DeltaStreamTable:
         return self._declared.readers
 
     @property
+    def cluster_by(self) -> str | None:
+        """By which columns compactions lay rows out, "day*3,customer". None: rows keep their order."""
+        return self._declared.cluster_by
+
+    @property
     def source_table_id(self) -> str | None:
         """The table whose destination this one is, if it is one."""
         return self._declared.source_table_id
@@ -134,6 +139,10 @@ class DeltaStreamTable:
     def declare_readers(self, readers: Readers | str) -> None:
         """Declare who reads compacted files: "files", every row of them, or "vectors", those that live."""
         self._catalog.declare_readers(self._table_id, readers)
+
+    def declare_cluster_by(self, cluster_by: str | Sequence[str]) -> None:
+        """Lay rows out by these columns, "day*3,customer", from the next compaction on; "": not any more."""
+        self._catalog.declare_cluster_by(self._table_id, cluster_by)
 
     # Writing
 

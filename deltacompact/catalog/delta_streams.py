@@ -29,6 +29,7 @@ _WORDS = (
     "append_files",
     "compacted_files",
     "create_table",
+    "declare_cluster_by",
     "declare_readers",
     "declare_schema_mode",
     "drop_table",
@@ -85,6 +86,7 @@ class DeltaStreamCatalog(DeltaStreamCalls):
         tombstone_retention: int | None = None,
         schema_mode: SchemaMode | str | None = None,
         readers: Readers | str | None = None,
+        cluster_by: str | Sequence[str] | None = None,
     ) -> DeltaStreamTable:
         """Create a table, and return what `table` returns. Declare keys here, or the first compaction declares them.
 
@@ -97,6 +99,8 @@ class DeltaStreamCatalog(DeltaStreamCalls):
                                table has); declare_schema_mode changes it
         readers                "vectors": whoever reads compacted files leaves out the rows that a deletion vector
                                marks, so a few dead rows are marked (default: "files", or what the table has)
+        cluster_by             columns by which compactions lay rows out, "day*3,customer" (default: none, or what the
+                               table has); declare_cluster_by changes it
 
         Raises ConflictError where the table exists with another declaration; one with the same stays as it is.
 
@@ -112,6 +116,7 @@ class DeltaStreamCatalog(DeltaStreamCalls):
             tombstone_retention=tombstone_retention,
             schema_mode=schema_mode,
             readers=readers,
+            cluster_by=cluster_by,
         )
         return DeltaStreamTable(self, table_id)
 

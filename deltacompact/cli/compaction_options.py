@@ -110,6 +110,15 @@ _MEANS = (
         "rows are written, or of the Iceberg table; else zstd.",
     ),
     field_option(
+        "--cluster-by",
+        "cluster_by",
+        click.option,
+        metavar="COLUMNS",
+        help="Lay rows out, in this run, so that readers skip files by up to four columns, each with a weight if "
+        'wanted: "day*3,customer"; "": not at all. Files that overlap in them are written anew. Default: those of the '
+        "table (create --cluster-by; an Iceberg table's property deltacompact.cluster-by).",
+    ),
+    field_option(
         "--certify",
         "certify",
         click.option,

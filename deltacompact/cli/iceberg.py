@@ -60,12 +60,6 @@ def iceberg_options(command: Callable[..., Any]) -> Callable[..., Any]:
             help="Only files that may have rows for which it is true: \"day = '2026-11-22' and id > 7\".",
         ),
         iceberg_option(
-            "--cluster-by",
-            metavar="COLUMNS",
-            help="Rewrite so that readers skip files by up to four columns, each with a weight if wanted: "
-            '"day*3,customer". Default: the table\'s property deltacompact.cluster-by.',
-        ),
-        iceberg_option(
             "--option",
             multiple=True,
             metavar="KEY=VALUE",

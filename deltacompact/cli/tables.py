@@ -56,6 +56,12 @@ if TYPE_CHECKING:
     help="Who reads compacted files: engines that see every row (files, the default), or only such as leave out rows "
     "that a deletion vector marks (vectors). Then a compaction marks a few dead rows instead of rewriting files.",
 )
+@click.option(
+    "--cluster-by",
+    metavar="COLUMNS",
+    help="Up to four columns by which compactions lay rows out, so that readers skip files, each with a weight if "
+    'wanted: "day*3,customer"; "": none.',
+)
 @json_option
 def create(
     catalog: DeltaStreamCatalog,
@@ -66,11 +72,13 @@ def create(
     tombstone_retention: int | None,
     schema_mode: str | None,
     readers: str | None,
+    cluster_by: str | None,
     as_json: bool,
 ) -> None:
     """Create a table. Keys that are not named here are declared by the first compaction.
 
-    Of a table that exists, --schema-mode and --readers change what they name; all else stays as it was declared.
+    Of a table that exists, --schema-mode, --readers and --cluster-by change what they name; all else stays as it was
+    declared.
 
     \b
     deltacompact create ./lake orders --partition-key day --primary-key id --sort-key updated
@@ -89,6 +97,7 @@ def create(
             tombstone_retention=tombstone_retention,
             schema_mode=None if existed else schema_mode,
             readers=None if existed else readers,
+            cluster_by=None if existed else cluster_by,
         )
     except ConflictError as error:
         if not existed:
@@ -103,6 +112,10 @@ def create(
     if existed and readers not in (None, before.readers):
         catalog.declare_readers(table, readers)
         changed.append(f"its readers are those of {readers} now")
+    if existed and cluster_by is not None:
+        catalog.declare_cluster_by(table, cluster_by)
+        if (now := catalog.described(table).cluster_by) != before.cluster_by:
+            changed.append(f"its rows are laid out by {now} from now on" if now else "its rows keep their order now")
     what = "; ".join(changed) or "nothing was changed"
     answer(
         as_json,

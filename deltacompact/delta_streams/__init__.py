@@ -13,7 +13,7 @@ destinations  tables that are written by compacting another one
 versions      list them, go back, take out one delta            taking_out       take out one file
 retained      their states, and those of a moment
 file_lists    what other engines read                           idle_streams     which have nothing to compact
-history       what made each version
+history       what made each version                            clustering       by which columns rows can lie
 sizes         what lies in a stream, and what waits             advising         how its files lie by some columns
 
 Users call catalog/delta_streams.py; what nothing reaches goes with maintenance/vacuum.

@@ -34,7 +34,7 @@ _STALE_SHARE = 1 / 64
 
 
 def idle_streams(
-    catalog: Streams, table_id: str, partitions: Sequence[Partition], purge: bool = False
+    catalog: Streams, table_id: str, partitions: Sequence[Partition], purge: bool = False, cluster_by: str = ""
 ) -> dict[Partition, NothingToDo]:
     """The partitions that need no compaction into the table itself, told without opening their streams.
 
@@ -44,7 +44,11 @@ def idle_streams(
         return {}
     known = {**catalog.listing(table_id), **_remembered(catalog, table_id, partitions)}
     asked = set(partitions)
-    idle = {partition: stream for partition, stream in known.items() if partition in asked and stream.is_idle(purge)}
+    idle = {
+        partition: stream
+        for partition, stream in known.items()
+        if partition in asked and stream.is_idle(purge, cluster_by)
+    }
     unchanged = _unchanged(catalog, TablePaths.of(table_id), idle)
     return {partition: idle[partition].nothing_to_do for partition in unchanged}
 

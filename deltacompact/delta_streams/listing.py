@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 class ListedStream:
     """The active version of a stream and the length of its log, and what a compaction had to do then.
 
-    `waiting` deltas, `marked` files with dead rows under deletion vectors.
+    `waiting` deltas, `marked` files with dead rows under deletion vectors. `clustered`: by which columns all files were
+    laid out.
     """
 
     version: str
@@ -38,16 +39,20 @@ class ListedStream:
     waiting: int
     marked: int
     last_position: int | None
+    clustered: str = ""
 
     @classmethod
     def of(cls, state: StreamState) -> ListedStream:
         compacted = state.compacted.files if state.compacted else ()
         marked = sum(file.deletions is not None for file in compacted)
-        return cls(state.version, state.tail, len(state.deltas), marked, state.last_position)
+        by = {file.clustered.by if file.clustered else "" for file in compacted}
+        clustered = by.pop() if len(by) == 1 else ""
+        return cls(state.version, state.tail, len(state.deltas), marked, state.last_position, clustered)
 
-    def is_idle(self, purge: bool) -> bool:
+    def is_idle(self, purge: bool, cluster_by: str = "") -> bool:
         """Whether a compaction has nothing to do, if no entry has come. The name of a first version is not unique."""
-        return self.version != GENESIS and not self.waiting and not (purge and self.marked)
+        lies_well = not cluster_by or self.clustered == cluster_by
+        return self.version != GENESIS and not self.waiting and not (purge and self.marked) and lies_well
 
     @property
     def nothing_to_do(self) -> NothingToDo:
@@ -73,6 +78,11 @@ def read_listing(store: ObjectStore, table_id: str, keys: Sequence[str]) -> List
 
 def write_listing(store: ObjectStore, table_id: str, listing: Listing) -> None:
     paths = TablePaths.of(table_id)
-    streams = [[[value for _, value in partition.values], *astuple(stream)] for partition, stream in listing.items()]
+    streams = [[[value for _, value in partition.values], *_told(stream)] for partition, stream in listing.items()]
     document = {"format": FORMAT_VERSION, "streams": streams, "sha256": checksum([paths.root, streams])}
     store.put(paths.listing, json.dumps(document, separators=(",", ":")).encode())
+
+
+def _told(stream: ListedStream) -> tuple[object, ...]:
+    """What the listing says of a stream. Earlier releases know five facts."""
+    return astuple(stream) if stream.clustered else astuple(stream)[:-1]

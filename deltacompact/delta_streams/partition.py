@@ -8,6 +8,8 @@ The switch is the seal of the destination's base version, see log.py.
 
 from __future__ import annotations
 
+import pyarrow as pa
+
 from deltacompact.base.errors import ConflictError, DeltaCompactError
 from deltacompact.base.model import CompactedDelta, FarValues, Partition, Table, TableKeys
 from deltacompact.base.partitions import both
@@ -36,15 +38,19 @@ class DeltaStreamPartition:
         keys: TableKeys,
         purge: bool = False,
         attempt: str | None = None,
+        cluster_by: str = "",
+        amplification_max: float | None = None,
     ) -> None:
         self.partition = partition
         self._catalog = catalog
         self._source = source
         self._destination_id = destination_table_id
         self._keys = keys
-        self._purge = purge
+        self._asked = purge, cluster_by, amplification_max
         self._attempt = attempt
         self._in_place = source.table_id == destination_table_id
+        self.compacted_schema: pa.Schema | None = None
+        """That of the compacted rows, once a snapshot was asked for."""
         self._states: dict[Moment, tuple[StreamState, StreamState]] = {}
 
     @property
@@ -61,7 +67,9 @@ class DeltaStreamPartition:
     def fetch(self, moment: Moment | None = None) -> PartitionSnapshot | NothingToDo:
         """Raises NotFoundError, CorruptionError, and InputError where the destination cannot take the source's rows."""
         source, destination = self._now() if moment is None else self._then(moment)
-        snapshot = choose(self._source.table_id, self._destination_id, self.partition, source, destination, self._purge)
+        self.compacted_schema = destination.compacted.schema if destination.compacted else None
+        tables = self._source.table_id, self._destination_id, self.partition
+        snapshot = choose(*tables, source, destination, *self._asked)
         if isinstance(snapshot, PartitionSnapshot):
             self._states[snapshot.moment] = source, destination
         return snapshot

@@ -13,6 +13,7 @@ from deltacompact.base.model import INT64_MAX, CompactedDelta, Delta, Partition
 from deltacompact.base.numbers import ChainFileNumber
 from deltacompact.base.wording import counted
 from deltacompact.delta_streams.log.state import StreamState
+from deltacompact.planning.overlapping import columns_of, overlapping_files
 from deltacompact.table.ports import Moment, NothingToDo, PartitionSnapshot
 
 
@@ -29,14 +30,19 @@ def choose(
     source: StreamState,
     destination: StreamState,
     purge: bool = False,
+    cluster_by: str = "",
+    amplification_max: float | None = None,
 ) -> PartitionSnapshot | NothingToDo:
     """Choose the base and the deltas. `purge`: compact also where there are only files with dead rows.
+
+    `cluster_by`: also where files overlap in these columns, as far as `amplification_max` lets them be written.
 
     If the source was restated, or compacted past the destination's watermark, its deltas are no longer there one by
     one. Then the destination is rebuilt from the source's compacted delta and index, with tombstones. If the source is
     empty after a rollback or a retraction, the destination is emptied.
     """
-    chosen = _choice(source_table_id, destination_table_id, source, destination, purge)
+    work = _Work(purge, cluster_by, amplification_max)
+    chosen = _choice(source_table_id, destination_table_id, source, destination, work)
     if isinstance(chosen, NothingToDo):
         return chosen
     return _snapshot(source_table_id, destination_table_id, partition, source, destination, chosen)
@@ -69,6 +75,15 @@ def _snapshot(
 
 
 @dataclass(frozen=True, slots=True)
+class _Work:
+    """What is to be done besides folding deltas."""
+
+    purge: bool
+    cluster_by: str
+    amplification_max: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class _Chosen:
     base: CompactedDelta | None
     owned: bool
@@ -77,12 +92,10 @@ class _Chosen:
 
 
 def _choice(
-    source_table_id: str, destination_table_id: str, source: StreamState, destination: StreamState, purge: bool
+    source_table_id: str, destination_table_id: str, source: StreamState, destination: StreamState, work: _Work
 ) -> _Chosen | NothingToDo:
     if source_table_id == destination_table_id:
-        return _since(source.compacted, source.deltas, purge) or NothingToDo(
-            f"no delta since position {source.last_position}"
-        )
+        return _since(source.compacted, source.deltas, work) or _nothing(source.last_position, work)
     if destination.commits:
         raise InputError(f"table {destination_table_id!r} holds deltas of its own: it cannot be a destination")
     done = destination.compacted
@@ -95,12 +108,24 @@ def _choice(
             return NothingToDo(f"table {source_table_id!r} holds no delta")
         return _Chosen(source.compacted, False, source.deltas, why)
     newer = tuple(delta for delta in source.deltas if delta.position > done.watermark)
-    return _since(done, newer, purge) or NothingToDo(f"no delta since position {done.watermark}")
+    return _since(done, newer, work) or _nothing(done.watermark, work)
 
 
-def _since(base: CompactedDelta | None, deltas: tuple[Delta, ...], purge: bool) -> _Chosen | None:
-    """The new deltas, or for a purge the files with dead rows; None where there is neither."""
+def _nothing(position: int | None, work: _Work) -> NothingToDo:
+    overlap = f", and no files to lay out by {work.cluster_by}" if work.cluster_by else ""
+    return NothingToDo(f"no delta since position {position}{overlap}")
+
+
+def _since(base: CompactedDelta | None, deltas: tuple[Delta, ...], work: _Work) -> _Chosen | None:
+    """The new deltas, or for a purge the files with dead rows, or those that overlap; None where there are none."""
     if deltas:
         return _Chosen(base, True, deltas, f"{counted(len(deltas), 'delta')} since the last compaction")
-    marked = sum(file.deletions is not None for file in base.files) if base and purge else 0
-    return _Chosen(base, True, (), f"purge: {counted(marked, 'file')} with dead rows") if marked else None
+    if base is None:
+        return None
+    if work.purge and (marked := sum(file.deletions is not None for file in base.files)):
+        return _Chosen(base, True, (), f"purge: {counted(marked, 'file')} with dead rows")
+    if work.cluster_by and columns_of(work.cluster_by, base.schema):
+        chosen = overlapping_files(base.files, work.cluster_by, base.schema, (), work.amplification_max)
+        if count := int(chosen.sum()):
+            return _Chosen(base, True, (), f"{counted(count, 'file')} to lay out by {work.cluster_by}")
+    return None

@@ -5,6 +5,7 @@ orders/table.json     {"format":1,"table_id":"orders","partition_keys":["day"],"
                       …,"schema_mode":"fixed"}                         of a table to which no append adds columns
                       …,"readers":"vectors"}                           of a table whose readers honour deletes
                       …,"creation":"5c…"}                              of a table created since November 2026
+                      …,"cluster_by":"day*3,customer"}                 of a table whose rows are laid out by columns
 orders/keys.json      {"format":1,"primary_keys":["id"],"sort_keys":[["version","ascending"]]}
 flat/source.json      {"format":1,"source_table_id":"orders"}
 """
@@ -12,12 +13,14 @@ flat/source.json      {"format":1,"source_table_id":"orders"}
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from deltacompact.base.errors import CorruptionError, InputError
 from deltacompact.base.model import FORMAT_VERSION, Direction, Readers, SchemaMode, SortKey, Table, TableKeys
 from deltacompact.delta_streams.log.entries import check_format
+from deltacompact.layout.cluster_by import cluster_columns, text_of_columns
 
 
 def document(data: bytes, path: str) -> dict[str, Any]:
@@ -36,6 +39,7 @@ def table_document(table: Table) -> dict[str, Any]:
     keys = keys_document(table.keys) if table.keys else None
     published = {"publication": table.publication} if table.publication else {}
     read_by = {"readers": table.readers} if table.readers else {}
+    clustered = {"cluster_by": table.cluster_by} if table.cluster_by else {}
     fixed = {} if table.schema_mode is SchemaMode.MERGE else {"schema_mode": table.schema_mode}
     created = {"creation": table.creation} if table.creation else {}
     return {
@@ -48,6 +52,7 @@ def table_document(table: Table) -> dict[str, Any]:
         **fixed,
         **read_by,
         **created,
+        **clustered,
     }
 
 
@@ -57,8 +62,9 @@ def table_from(table_id: str, document: dict[str, Any]) -> Table:
     table = Table(table_id, tuple(document["partition_keys"]), keys, document["tombstone_retention"])
     mode = SchemaMode(document.get("schema_mode", SchemaMode.MERGE))
     readers = Readers(document["readers"]) if "readers" in document else None
-    published, created = document.get("publication"), document.get("creation")
-    return replace(table, publication=published, schema_mode=mode, readers=readers, creation=created)
+    published, created, by = document.get("publication"), document.get("creation"), document.get("cluster_by")
+    table = replace(table, publication=published, schema_mode=mode, readers=readers)
+    return replace(table, creation=created, cluster_by=by)
 
 
 def keys_document(keys: TableKeys) -> dict[str, Any]:
@@ -80,6 +86,15 @@ def of_source(table: Table, source_table_id: str | None) -> Table:
 def no_keys_yet(table: Table) -> InputError:
     """The error where keys are needed, and neither the table nor the caller has named them."""
     return InputError(f"table {table.table_id!r} has no primary keys yet: name them (--primary-key, primary_keys=[…])")
+
+
+def clustering_of(cluster_by: str | Sequence[str], partition_keys: Sequence[str]) -> str:
+    """The columns to lay rows out by, in one spelling; "": none. Raises InputError for columns that cannot be."""
+    columns = cluster_columns("cluster_by", cluster_by)
+    for name in (column.name for column in columns):
+        if name in partition_keys:
+            raise InputError(f"cluster_by names {name!r}, a partition key: it has one value in each partition")
+    return text_of_columns(columns)
 
 
 def check_keys(table: Table, keys: TableKeys | None) -> None:

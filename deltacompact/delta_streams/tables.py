@@ -1,4 +1,4 @@
-"""The tables of a catalog, by what is declared of them. Publication, readers and schema mode may change.
+"""The tables of a catalog, by what is declared of them. Some of it may change.
 
 orders/table.json     partition keys, keys, retention of tombstones          declare_table
 orders/keys.json      the keys, where the first compaction declared them     declare_keys
@@ -8,6 +8,7 @@ table.json again      the other table that shows the rows                    dec
                       who reads the compacted files                          declare_readers
                       whether appends may add columns                        declare_schema_mode
                       which of two tables of one name it is                  present
+                      by which columns rows are laid out                     declare_cluster_by
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from deltacompact.delta_streams.log.entries import dump
 from deltacompact.delta_streams.paths import TablePaths, check_path, table_name, table_root
 from deltacompact.delta_streams.table_documents import (
     check_keys,
+    clustering_of,
     document,
     keys_document,
     keys_from,
@@ -79,6 +81,7 @@ class Tables:
         tombstone_retention: int | None = None,
         schema_mode: SchemaMode | str | None = None,
         readers: Readers | str | None = None,
+        cluster_by: str | Sequence[str] | None = None,
     ) -> Table:
         """Put table.json: see DeltaStreamCatalog.create_table. Raises ConflictError where it says something else."""
         partition_keys = expect.names("partition_keys", partition_keys)
@@ -94,8 +97,9 @@ class Tables:
         check_path(f"table {str(table_id)[:40]!r}", table_root(table_id))
         mode = SchemaMode.MERGE if schema_mode is None else SchemaMode.of(schema_mode)
         read_by = None if readers is None else Readers.of(readers)
+        by = None if cluster_by is None else clustering_of(cluster_by, partition_keys)
         table = Table(table_id, partition_keys, keys, tombstone_retention, schema_mode=mode, readers=read_by)
-        table = replace(table, creation=uuid.uuid4().hex)
+        table = replace(table, creation=uuid.uuid4().hex, cluster_by=by or None)
         paths = TablePaths.of(table_id)
         effect = Effect(f"table {table_id!r}", "created", "repeat the command")
         self._refuse_dropped(table_id)
@@ -111,6 +115,8 @@ class Tables:
             if readers is None:
                 table = replace(table, readers=existing.readers)
             table = replace(table, creation=existing.creation)
+            if cluster_by is None:
+                table = replace(table, cluster_by=existing.cluster_by)
             if replace(existing, source_table_id=None, holds_streams=False, publication=None) != table:
                 raise ConflictError(f"table {table_id!r} exists and is declared otherwise")
         return table
@@ -171,7 +177,8 @@ class Tables:
         """
         declared = table_from(table_id, self._table_document(table_id))
         known = self._tables.get(table_id, declared)
-        self._tables[table_id] = replace(known, publication=declared.publication, readers=declared.readers)
+        known = replace(known, readers=declared.readers, cluster_by=declared.cluster_by)
+        self._tables[table_id] = replace(known, publication=declared.publication)
         return declared.publication
 
     def declare_publication(self, table_id: str, target: str | None, readers: Readers | None = None) -> None:
@@ -194,6 +201,16 @@ class Tables:
         With "vectors", a compaction marks a few dead rows instead of rewriting their files.
         """
         self._declare_anew(table_id, readers=Readers.of(readers))
+
+    def declare_cluster_by(self, table_id: str, cluster_by: str | Sequence[str]) -> None:
+        """Lay rows out by these columns from the next compaction on; by none: they keep their order.
+
+        The last writer wins. Raises InputError for columns that cannot be.
+        """
+        declared = table_from(table_id, self._table_document(table_id))
+        by = clustering_of(cluster_by, declared.partition_keys)
+        if (declared.cluster_by or "") != by:
+            self._declare_anew(table_id, cluster_by=by or None)
 
     def declare_schema_mode(self, table_id: str, schema_mode: SchemaMode | str) -> None:
         """Let appends add columns from now on ("merge"), or refuse those that would ("fixed").

@@ -17,7 +17,7 @@ import functools
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -35,6 +35,9 @@ from deltacompact.index.keys import ENCODING_VERSION, Encoding, KeyClass, KeyCol
 from deltacompact.index.remap import Relocation, Relocator
 from deltacompact.storage.fetched_file import ReadAhead
 from deltacompact.storage.objects import ObjectStore
+
+MOVED_FORMAT = 2
+"""Of a manifest with rows that were laid out by columns: an earlier release would take their ranks for their places."""
 
 Run = tuple[tuple[IndexFile, ...], ...]
 """A run: the files of each hash bucket, in digest order."""
@@ -65,6 +68,7 @@ class IndexManifest:
         """The path of every object that readers of the index need."""
         yield from (file.path for file in self.files)
         yield from {file.masks_path: None for relocation in self.relocations for file in relocation.files}
+        yield from {moves.path: None for relocation in self.relocations for moves in relocation.moves}
 
     def run_entries(self, run: int) -> int:
         return sum(file.rows for bucket in self.runs[run] for file in bucket)
@@ -80,7 +84,7 @@ class IndexManifest:
     def to_bytes(self) -> bytes:
         encoding = self.encoding
         document: dict[str, Any] = {
-            "format": FORMAT_VERSION,
+            "format": MOVED_FORMAT if any(one.moves for one in self.relocations) else FORMAT_VERSION,
             **encoding_document(encoding),
             "hash_bucket_count": self.hash_bucket_count,
             "rows": self.rows,
@@ -90,14 +94,14 @@ class IndexManifest:
                 [[(file.path, file.rows, file.bytes, file.crc32s) for file in bucket] for bucket in run]
                 for run in self.runs
             ],
-            "relocations": [asdict(relocation) for relocation in self.relocations],
+            "relocations": [relocation.to_json() for relocation in self.relocations],
         }
         return json.dumps(document, separators=(",", ":")).encode()
 
     @classmethod
     def from_bytes(cls, data: bytes, path: str) -> IndexManifest:
         document = json.loads(data)
-        if document["format"] > FORMAT_VERSION:
+        if document["format"] > MOVED_FORMAT:
             raise InputError(f"{path} has format version {document['format']}: update deltacompact")
         if (version := document["encoding_version"]) > ENCODING_VERSION:
             raise InputError(f"{path} has key encoding {version}, this deltacompact knows up to {ENCODING_VERSION}")

@@ -3,6 +3,10 @@
     file 15, live rows 0 2 3 6     rank 8 in its session, 4 rows an output, first output 20
     (15, 3) has rank 8 + 2 = 10    ->  output 20 + 10 // 4 = 22, row 2
 
+If the session laid the rows out by columns, a rank does not tell the place, but a stored destination of each rank does:
+
+    (15, 3) has rank 10, destination 4     ->  output 20 + 4 // 4 = 21, row 0
+
 A file number is used once, so every entry that points to file 15 is older than the relocation. A later session may have
 rewritten file 22 as well. So relocations are applied in order, the oldest first.
 """
@@ -11,18 +15,23 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from deltacompact import _kernels
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.limits import READ_LIMITS, ReadLimits
 from deltacompact.base.numbers import ChainFileNumber, Ordinal
-from deltacompact.index.entries import Entries
+from deltacompact.index.entries import Entries, fields
+from deltacompact.storage.fetched_file import ReadAhead, begun_ahead
 from deltacompact.storage.objects import ObjectStore
+
+Destinations = npt.NDArray[np.uint32]
+"""The number of an output times the rows of one, and the row in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,21 +45,65 @@ class RelocatedFile:
 
 
 @dataclass(frozen=True, slots=True)
+class Moves:
+    """The object with the destinations of so many ranks, which follow those of the moves before."""
+
+    path: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
 class Relocation:
-    """The files that one session rewrote, in rank order. The ranks begin at 0 and continue from file to file."""
+    """The files that one session rewrote, in rank order. The ranks begin at 0 and continue from file to file.
+
+    `moves`: the destinations of the ranks, in rank order; none, if rows kept their order.
+    """
 
     files: tuple[RelocatedFile, ...]
     first_output_number: ChainFileNumber
     rows_per_output: int
+    moves: tuple[Moves, ...] = ()
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> Relocation:
         files = tuple(RelocatedFile(**file) for file in document["files"])
-        return cls(files, document["first_output_number"], document["rows_per_output"])
+        moves = tuple(Moves(**one) for one in document.get("moves", ()))
+        return cls(files, document["first_output_number"], document["rows_per_output"], moves)
+
+    def to_json(self) -> dict[str, Any]:
+        document = asdict(self)
+        return document if self.moves else {name: value for name, value in document.items() if name != "moves"}
 
     @property
     def mask_bytes(self) -> int:
-        return sum(file.rows for file in self.files) // 8
+        """What a task holds that applies it."""
+        return sum(file.rows for file in self.files) // 8 + sum(4 * one.rows for one in self.moves)
+
+
+_MOVES = pa.schema([("destination", pa.uint32())])
+_CRC32 = b"crc32"
+
+
+def write_moves(store: ObjectStore, path: str, moves: Destinations) -> None:
+    """Store the destinations of ranks, with their CRC-32."""
+    schema = _MOVES.with_metadata({_CRC32: str(_kernels.crc32(moves)).encode()})
+    with store.writer(path) as sink, pa.ipc.new_file(sink, schema) as out:
+        out.write_batch(pa.record_batch([pa.array(moves)], schema=schema))
+
+
+def read_moves(store: ObjectStore, moves: Sequence[Moves], limits: ReadLimits = READ_LIMITS) -> Destinations:
+    """The destinations of all ranks. Raises CorruptionError for an object that is not as it was written."""
+    from deltacompact.index.index_files import session_object  # `show` reads manifests, and no index
+
+    found, ahead = [np.empty(0, np.uint32)], ReadAhead(limits)
+    for one, opened in begun_ahead(moves, lambda one: (one, session_object(store, one.path, ahead))):
+        with opened as source:
+            table = pa.ipc.open_file(source).read_all()
+        values = np.array(table["destination"].to_numpy())
+        if len(values) != one.rows or str(_kernels.crc32(values)).encode() != table.schema.metadata[_CRC32]:
+            raise CorruptionError(f"{store.uri}{one.path}: the destinations of rows are damaged")
+        found.append(values)
+    return np.concatenate(found)
 
 
 class Relocator:
@@ -61,6 +114,7 @@ class Relocator:
         self._limits = limits
         self._relocations = relocations
         self._ranks = functools.cache(self._load)
+        self._moves = functools.cache(self._load_moves)
 
     def relocated(self, entries: Entries) -> Entries:
         """The entries with pointers to current files. Raises CorruptionError if an entry points to a dead row."""
@@ -71,10 +125,25 @@ class Relocator:
             if not own:
                 entries, own = entries.copy(), True
             try:
-                self._ranks(number).relocate(entries, relocation.first_output_number, relocation.rows_per_output)
+                if relocation.moves:
+                    self._move(number, relocation, entries)
+                else:
+                    self._ranks(number).relocate(entries, relocation.first_output_number, relocation.rows_per_output)
             except ValueError as error:
                 raise CorruptionError(f"the primary key index points to a row that was not live: {error}") from error
         return entries
+
+    def _move(self, number: int, relocation: Relocation, entries: Entries) -> None:
+        """Rewrite the pointers of entries into files whose rows were laid out."""
+        view = fields(entries)
+        here = np.flatnonzero(np.isin(view["file"], _numbers(relocation)))
+        files, rows = np.ascontiguousarray(view["file"][here]), np.ascontiguousarray(view["row"][here])
+        moved = self._moves(number)[self._ranks(number).ranks(files, rows)]
+        output, row = np.divmod(moved, np.uint32(relocation.rows_per_output))
+        view["file"][here], view["row"][here] = relocation.first_output_number + output, row
+
+    def _load_moves(self, number: int) -> Destinations:
+        return read_moves(self._store, self._relocations[number].moves, self._limits)
 
     def _load(self, number: int) -> _kernels.SurvivorRanks:
         from deltacompact.index.live_bitmaps import read_each_masks  # `show` reads manifests, and no bitmaps

@@ -36,7 +36,7 @@ class Advice:
     pays_after                      so many reads pay for the work; None: it never does
     worth_it                        whether that is no more than `reads`
     boxes                           of the files: for those who draw them
-    can_cluster                     whether a compaction can lay rows of such a table out anew
+    can_cluster                     whether it is foreseen for such a table what clustering brings
     """
 
     table_id: str

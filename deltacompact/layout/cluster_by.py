@@ -46,6 +46,11 @@ def cluster_columns(said_by: str, value: Any) -> tuple[ClusterColumn, ...]:
     return columns
 
 
+def text_of_columns(columns: Sequence[ClusterColumn]) -> str:
+    """The columns as one text, which `cluster_columns` reads: the same for all spellings of the same columns."""
+    return ",".join(map(str, columns))
+
+
 def _column(said_by: str, text: str) -> ClusterColumn:
     found = _ITEM.fullmatch(text)
     name = found["quoted"] or found["plain"].strip() if found else ""

@@ -98,7 +98,7 @@ def _key_of(stored: Mapping[str, Any]) -> Key:
 
 def _values(values: pa.Array) -> dict[str, Any]:
     type_ = pa.schema([pa.field("", values.type)]).serialize()
-    return {"type": base64.b64encode(type_).decode(), "cuts": [_stored(value) for value in _storage(values)]}
+    return {"type": base64.b64encode(type_).decode(), "cuts": [stored_value(value) for value in _storage(values)]}
 
 
 def _values_of(stored: Mapping[str, Any]) -> pa.Array:
@@ -112,7 +112,7 @@ def _storage(values: pa.Array) -> list[Any]:
 
 
 def _array(stored: list[Any], type_: pa.DataType) -> pa.Array:
-    values = [_value(value, type_) for value in stored]
+    values = [value_of(value) for value in stored]
     return pa.array(values, _stored_type(type_)).cast(type_, safe=False)  # text may be no UTF-8
 
 
@@ -127,7 +127,8 @@ def _stored_type(type_: pa.DataType) -> pa.DataType:
     return type_.storage_type if isinstance(type_, pa.BaseExtensionType) else type_
 
 
-def _stored(value: Any) -> Any:
+def stored_value(value: Any) -> Any:
+    """A number, text or bytes as JSON has it."""
     match value:
         case bytes():
             return _text_or_hex(value)
@@ -145,7 +146,8 @@ def _text_or_hex(value: bytes) -> Any:
         return {"hex": value.hex()}
 
 
-def _value(stored: Any, type_: pa.DataType) -> Any:
+def value_of(stored: Any) -> Any:
+    """The value of `stored_value`; text as its bytes."""
     read: dict[str, Callable[[str], Any]] = {"hex": bytes.fromhex, "float": float.fromhex, "decimal": Decimal}
     if isinstance(stored, dict):
         ((kind, text),) = stored.items()

@@ -129,18 +129,19 @@ def to_lay_out(
     ages               files of one number were written together, greater ones later
     laid_out           files that a run has laid out by these columns: nothing parts those of one run any better
     amplification_max  of a partition, at most so many times the bytes of files that were never laid out are written;
-                       older runs wait then
+                       older runs wait then. Where there are none, nothing is
     """
     new = np.ones(boxes.files, bool) if laid_out is None else ~laid_out
     chosen = np.zeros(boxes.files, bool)
     chosen[new] = overlapping(boxes.take(np.flatnonzero(new)), of=ages[new])
     order = np.argsort(boxes.partitions, kind="stable")
     for own in np.split(order, np.flatnonzero(np.diff(boxes.partitions[order])) + 1):
-        for merged in _fewer_and_fewer(list(tiers(ages[own], sizes[own]))):
+        new_size = int(sizes[own][new[own]].sum())
+        for merged in _fewer_and_fewer(list(tiers(ages[own], sizes[own]))) if new_size else ():
             found = own[np.isin(ages[own], merged)]
             oldest = ~new[found] & (ages[found] == ages[own].min())
             overlap = found[overlapping(boxes.take(found)) | _in_one_column(boxes.take(found), ~oldest)]
-            if sizes[overlap].sum() <= amplification_max * sizes[own][new[own]].sum():
+            if sizes[overlap].sum() <= amplification_max * new_size:
                 chosen[overlap] = True
                 break
     return chosen

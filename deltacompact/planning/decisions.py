@@ -25,6 +25,7 @@ import numpy.typing as npt
 from deltacompact.base.model import OperationType
 from deltacompact.base.numbers import Ordinal
 from deltacompact.planning import sizing
+from deltacompact.planning.overlapping import WrittenRanges, overlapping_files
 from deltacompact.planning.plan import CompactionPlan, SourceFile
 
 
@@ -58,6 +59,8 @@ class FileReason(enum.StrEnum):
     OTHER_SCHEMA = "other_schema"
     NOT_DECODED = "not_decoded"
     NOT_OWNED = "not_owned"
+    NOT_CLUSTERED = "not_clustered"
+    OVERLAPS = "overlaps"
     PURGE = "purge"
 
     @property
@@ -74,6 +77,7 @@ _WORDS = {
     FileReason.OTHER_CODEC: "compression is set",
     FileReason.NOT_DECODED: "not known to decode",
     FileReason.NOT_OWNED: "not owned by the table",
+    FileReason.OVERLAPS: "overlaps others in the columns to cluster by",
     FileReason.PURGE: "purge of dead rows",
 }
 
@@ -113,17 +117,42 @@ class FileForecast:
     hurt: FileDecision | None
 
 
-def decide_files(plan: CompactionPlan, live: npt.NDArray[np.int64]) -> tuple[FileDecision, ...]:
-    """A decision for each source, in fold order. `live`, by ordinal: the rows that live after the last round."""
-    return _with_small_merged(plan, live, [_alone(plan, source, int(live[source.ordinal])) for source in plan.sources])
+def decide_files(
+    plan: CompactionPlan, live: npt.NDArray[np.int64], written: WrittenRanges | None = None
+) -> tuple[FileDecision, ...]:
+    """A decision for each source, in fold order. `live`, by ordinal: the rows that live after the last round.
+
+    `written`: where rows are laid out, the ranges of those that are written in any case. Files that overlap them, or
+    each other, are written too. None: nobody asks for files that overlap.
+    """
+    alone = [_alone(plan, source, int(live[source.ordinal])) for source in plan.sources]
+    decided = _with_small_merged(plan, live, alone)
+    return decided if written is None or not plan.clusters else _with_overlapping(plan, live, decided, written)
+
+
+def _with_overlapping(
+    plan: CompactionPlan, live: npt.NDArray[np.int64], decided: Sequence[FileDecision], written: WrittenRanges
+) -> tuple[FileDecision, ...]:
+    """Rewrite the files that stay otherwise, and overlap others."""
+    stay = [one.ordinal for one in decided if one.action in (FileAction.KEEP, FileAction.MARK)]
+    rewritten = [plan.sources[one.ordinal] for one in decided if one.action is FileAction.REWRITE]
+    new = [(written.get(source.ordinal, {}), int(live[source.ordinal])) for source in rewritten]
+    files, bound = [plan.sources[ordinal].file for ordinal in stay], plan.options.write_amplification_max
+    chosen = overlapping_files(files, plan.cluster_by, plan.schema, new, bound)
+    overlap = {ordinal for ordinal, is_chosen in zip(stay, chosen.tolist(), strict=True) if is_chosen}
+    return tuple(
+        FileDecision(one.ordinal, FileAction.REWRITE, FileReason.OVERLAPS) if one.ordinal in overlap else one
+        for one in decided
+    )
 
 
 def forecast(plan: CompactionPlan) -> tuple[FileForecast, ...]:
-    """A forecast for each source, before the fold."""
+    """A forecast for each source, before the fold. What overlaps the deltas is found only after it."""
     every_row = np.array([_live_before(source) for source in plan.sources], np.int64)
+    written: WrittenRanges | None = None if plan.input.deltas else {}
     return tuple(
         FileForecast(decision, _if_a_row_dies(plan, source, decision))
-        for source, decision in zip(plan.sources, decide_files(plan, every_row), strict=True)
+        for source, decision in zip(plan.sources, decide_files(plan, every_row, written), strict=True)
     )
 
 
@@ -195,6 +224,8 @@ def _unfit(plan: CompactionPlan, source: SourceFile) -> FileReason | None:
         return FileReason.NOT_OWNED  # a vacuum of the source, or the file's owner, may delete it
     if file.content_type is not options.content_type:
         return FileReason.OTHER_FORMAT
+    if plan.clusters:
+        return FileReason.NOT_CLUSTERED
     if options.compression is not None:
         return FileReason.OTHER_CODEC
     if not file.schema.equals(plan.schema):

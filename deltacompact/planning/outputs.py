@@ -7,6 +7,7 @@
     outputs    numbers 17 (ranks 0‥4) and 18 (ranks 4‥8)
 
 A rank counts the live rows of all rewritten files in fold order, so a row's destination is known before it is read.
+Where rows are laid out by columns, each rank gets a destination instead (arrangement.py).
 
 The last round records the decision, and an attempt that resumes the session obeys the record: `follow` is only
 arithmetic. Another release might decide differently, and its ranks would not fit the index that is already written.
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,9 @@ import numpy.typing as npt
 
 from deltacompact.base.numbers import ChainFileNumber, OutputNumber, Rank
 from deltacompact.planning import sizing
+from deltacompact.planning.arrangement import Arrangement
 from deltacompact.planning.decisions import FileAction, FileDecision, decide_files, live_bytes
+from deltacompact.planning.overlapping import WrittenRanges
 from deltacompact.planning.plan import CompactionPlan, SourceFile
 from deltacompact.planning.pointer_map import KEPT, NOWHERE, PointerMap, SourceGroup
 
@@ -34,24 +37,31 @@ RankedSource = tuple[SourceFile, Rank]
 
 @dataclass(frozen=True, slots=True)
 class OutputDecision:
-    """All choices: a decision for each source in fold order, the first new file number, and the rows of a new file."""
+    """All choices: a decision for each source in fold order, the first new file number, and the rows of a new file.
+
+    `arranged`: how the rows are laid out; None: they keep their order. Then `rows_per_output` is its span.
+    """
 
     files: tuple[FileDecision, ...]
     first_output_number: ChainFileNumber
     rows_per_output: int
+    arranged: Arrangement | None = None
 
     def to_json(self) -> dict[str, Any]:
         return {
             "files": [file.to_json() for file in self.files],
             "first_output_number": self.first_output_number,
             "rows_per_output": self.rows_per_output,
+            **({} if self.arranged is None else {"arranged": self.arranged.to_json()}),
         }
 
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> OutputDecision:
         """Raises KeyError, TypeError or ValueError for anything that is not a decision."""
         files = tuple(map(FileDecision.from_json, document["files"]))
-        return cls(files, ChainFileNumber(int(document["first_output_number"])), int(document["rows_per_output"]))
+        arranged = Arrangement.from_json(document["arranged"]) if "arranged" in document else None
+        numbers = ChainFileNumber(int(document["first_output_number"])), int(document["rows_per_output"])
+        return cls(files, *numbers, arranged)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +95,19 @@ class OutputPlan:
         return sum(output.rows for output in self.outputs)
 
 
-def plan_outputs(plan: CompactionPlan, live: npt.NDArray[np.int64]) -> OutputPlan:
-    """Decide, and plan the outputs. `live` has the number of live rows by ordinal, after the last round."""
-    return follow(decide_outputs(plan, live), plan, live)
+def plan_outputs(plan: CompactionPlan, live: npt.NDArray[np.int64], written: WrittenRanges | None = None) -> OutputPlan:
+    """Decide, and plan the outputs. `live` has the number of live rows by ordinal, after the last round.
+
+    `written`: of `decide_files`.
+    """
+    return follow(decide_outputs(plan, live, written), plan, live)
 
 
-def decide_outputs(plan: CompactionPlan, live: npt.NDArray[np.int64]) -> OutputDecision:
+def decide_outputs(
+    plan: CompactionPlan, live: npt.NDArray[np.int64], written: WrittenRanges | None = None
+) -> OutputDecision:
     """Choose an action for each file, and the rows of each new file."""
-    files = decide_files(plan, live)
+    files = decide_files(plan, live, written)
     rewritten = [plan.sources[file.ordinal] for file in files if file.action is FileAction.REWRITE]
     rows = sum(int(live[source.ordinal]) for source in rewritten)
     rows_max, bytes_max = plan.options.rows_per_compacted_file, plan.target_file_bytes
@@ -130,9 +145,17 @@ def _ranked(rewritten: Sequence[SourceFile], live: npt.NDArray[np.int64]) -> tup
     return tuple((source, Rank(int(rank))) for source, rank in zip(rewritten, first_ranks, strict=True))
 
 
+def arranged(outputs: OutputPlan, plan: CompactionPlan, arrangement: Arrangement) -> OutputPlan:
+    """The outputs, with their rows laid out."""
+    decision = replace(outputs.decision, rows_per_output=arrangement.span, arranged=arrangement)
+    return follow(decision, plan, outputs.live)
+
+
 def _outputs(decision: OutputDecision, rows: int) -> tuple[Output, ...]:
     """The new files for so many live rows."""
     per_output = decision.rows_per_output
+    if decision.arranged is not None:
+        return _arranged(decision, decision.arranged, rows)
     numbers = map(OutputNumber, range(math.ceil(rows / per_output)))
     return tuple(
         Output(
@@ -141,6 +164,20 @@ def _outputs(decision: OutputDecision, rows: int) -> tuple[Output, ...]:
             Rank(min(rows, (number + 1) * per_output)),
         )
         for number in numbers
+    )
+
+
+def _arranged(decision: OutputDecision, arrangement: Arrangement, rows: int) -> tuple[Output, ...]:
+    """The same where rows are laid out: each output has the destinations from its span on."""
+    if sum(output.rows for output in arrangement.outputs) != rows:
+        raise ValueError(f"it lays out other rows than the {rows} that live")
+    return tuple(
+        Output(
+            ChainFileNumber(decision.first_output_number + number),
+            Rank(number * decision.rows_per_output),
+            Rank(number * decision.rows_per_output + output.rows),
+        )
+        for number, output in enumerate(arrangement.outputs)
     )
 
 
@@ -159,7 +196,8 @@ def _pointer_map(
     number_of = np.zeros(len(plan.sources), np.uint32)
     for source in (*kept, *marked):
         number_of[source.ordinal] = plan.number_of(source)
-    first_ranks = tuple(group.first_rank for group in groups)
+    is_arranged = decision.arranged is not None  # a destination counts through all groups
+    first_ranks = tuple(Rank(0) if is_arranged else group.first_rank for group in groups)
     return PointerMap(
         group_of, number_of, first_ranks, decision.first_output_number, decision.rows_per_output, marked_from
     )

@@ -24,6 +24,7 @@ from deltacompact.base.settings import Options
 from deltacompact.index.keys import Encoding
 from deltacompact.index.primary_key_index import IndexManifest
 from deltacompact.planning import sizing
+from deltacompact.planning.overlapping import columns_of
 from deltacompact.storage.identity import is_uri
 from deltacompact.table.ports import PartitionSnapshot
 from deltacompact.tabular import formats, schemas
@@ -100,6 +101,16 @@ class CompactionPlan:
         return tuple(sorted(set(self.schema.names).difference(known)))
 
     @property
+    def cluster_by(self) -> str:
+        """The columns by which the rows are laid out, "day*3,customer"; "": they keep their order."""
+        return self.options.cluster_by or ""
+
+    @property
+    def clusters(self) -> bool:
+        """Whether rows are laid out by columns that they have."""
+        return bool(columns_of(self.cluster_by, self.schema))
+
+    @property
     def base_rows(self) -> int:
         return self.base_manifest.entries if self.base_manifest else 0
 
@@ -165,7 +176,8 @@ class CompactionPlan:
         capacity, bucket_groups = self.capacity, self.bucket_groups(self.rounds[-1])
         nodes, limits = len(capacity.node_slots), self.options.limits
         memory, in_files = capacity.memory_per_task_bytes, self.exchanges_in_files
-        return sizing.source_groups(rows, capacity.slots, nodes, bucket_groups, memory, limits, in_files)
+        groups = sizing.source_groups(rows, capacity.slots, nodes, bucket_groups, memory, limits, in_files)
+        return max(groups, sizing.moving_groups(rows, memory)) if self.clusters and limits.groups is None else groups
 
     @property
     def exchanges_in_files(self) -> bool:
@@ -203,7 +215,14 @@ class CompactionPlan:
         pointer_rows = math.ceil(self.pointed_rows / self.bucket_groups(self.rounds[-1]))
         hashed, limits = min(self.task_rows, self.round_rows), self.options.limits
         sizes = hashed, bucket_rows, entry_bytes, self.read_bytes, limits, pointer_rows, self.base_rows
-        return sizing.peak_task_bytes(*sizes, self._remote_bytes)
+        peak = sizing.peak_task_bytes(*sizes, self._remote_bytes)
+        return max(peak, sizing.TASK_BASE_BYTES + sizing.RUN_COPIES * self.run_bytes) if self.clusters else peak
+
+    @property
+    def run_bytes(self) -> int:
+        """Decoded bytes of the rows that a task which lays rows out sorts at a time: no more than there are."""
+        decoded = sum(source.file.decoded_bytes or 4 * source.file.bytes for source in self.sources)
+        return max(1 << 20, min(sizing.run_bytes(self.capacity.memory_per_task_bytes), decoded))
 
     @property
     def _remote_bytes(self) -> int:
@@ -317,7 +336,8 @@ class CompactionPlan:
         entries = sum(folded) + (self.base_rows if self.rehash else 0)
         rows = sum(source.file.rows for source in self.sources)
         masks = rows // 8 + (self.pointed_rows * sizing.EXCHANGE_BYTES if self.exchanges_in_files else 0)
-        return self.data_bytes + entries * self.encoding.entry_bytes + masks
+        routed = self.data_bytes + 4 * rows if self.clusters else 0
+        return self.data_bytes + entries * self.encoding.entry_bytes + masks + routed
 
 
 def sources_of(snapshot: PartitionSnapshot) -> tuple[SourceFile, ...]:

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from deltacompact.base.errors import InputError
-from deltacompact.base.limits import Limits
 from deltacompact.base.model import OperationType, TableKeys
 from deltacompact.base.numbers import DeltaFileNumber, Ordinal
 from deltacompact.base.settings import Options
@@ -56,7 +55,7 @@ def plan(
         delta_rows = [source.file.rows for source in deltas]
         adopted = _sizes(encoding, manifest, options, capacity, delta_rows)
         if mergeable and len(adopted.round_ends) <= 1 and mergeable.hash_bucket_count == adopted.hash_bucket_count:
-            changes = _changes_only(mergeable, encoding, sum(delta_rows), rewritable, capacity, options.limits)
+            changes = _changes_only(mergeable, encoding, sum(delta_rows), rewritable, capacity, options)
             adopted = replace(adopted, changes_only=changes)
     if snapshot.next_file_number + 2 * len(sources) > FILE_NUMBER_MAX:
         raise InputError(f"table {snapshot.destination_table_id!r} has used up its file numbers: restate it")
@@ -87,14 +86,18 @@ class AdoptedSizes:
 
 
 def _changes_only(
-    manifest: IndexManifest, encoding: Encoding, new_rows: int, base_rows: int, capacity: Capacity, limits: Limits
+    manifest: IndexManifest, encoding: Encoding, new_rows: int, base_rows: int, capacity: Capacity, options: Options
 ) -> bool:
     """Whether to add a run: the runs above the first must be few, and small compared to it.
 
-    Relocations cost each task one bit for each row of a rewritten file, so the sum of these bits is bounded too.
+    Relocations cost each task one bit for each row of a rewritten file, so the sum of these bits is bounded too. Rows
+    that are laid out cost 32 more: if all of the base could move, they must fit a task's memory.
     """
     if manifest.encoding != encoding:
         return False
+    if options.cluster_by and not sizing.may_move(base_rows, capacity.memory_per_task_bytes):
+        return False
+    limits = options.limits
     first, *above = (manifest.run_entries(run) for run in range(len(manifest.runs)))
     masks = sum(relocation.mask_bytes for relocation in manifest.relocations) + base_rows // 8
     memory = capacity.memory_per_task_bytes

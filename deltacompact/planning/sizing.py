@@ -96,6 +96,13 @@ NODE_OBJECT_STORE_SHARE = 0.3
 MASKS_SHARE_OF_MEMORY = 1 / 16
 """Every task that reads an index holds the masks of its relocations. They may take this share of its memory."""
 
+MOVED_BYTES, DESTINATION_BYTES = 24, 4
+"""Of a row that is laid out: while its destination is computed, and the destination."""
+
+RUN_BYTES_MIN, RUN_BYTES_MAX, RUN_COPIES = 16 << 20, 256 << 20, 4
+"""Of rows that are laid out, so many bytes are sorted at a time: as read, as one table, sorted, and what is decoded
+ahead."""
+
 SHARED_SLOTS_MEMORY = 0.25
 """Tasks that share slots may take this share of the memory of all slots. One task for each slot may take all of it."""
 
@@ -219,6 +226,21 @@ def pointer_groups(rows: int, hash_buckets: int, memory_per_task_bytes: int) -> 
     """The number of bucket groups that makes each small enough for a task to hold its survivors' pointers or ranks."""
     bytes_max = max(1 << 20, int(memory_per_task_bytes * POINTERS_SHARE_OF_MEMORY))
     return max(1, min(hash_buckets, math.ceil(rows * SPLIT_BYTES / bytes_max)))
+
+
+def moving_groups(rows: int, memory_per_task_bytes: int) -> int:
+    """The least number of groups of source files whose rows are laid out: a task holds the destinations of one."""
+    return math.ceil(rows * MOVED_BYTES / (memory_per_task_bytes * POINTERS_SHARE_OF_MEMORY))
+
+
+def may_move(rows: int, memory_per_task_bytes: int) -> bool:
+    """Whether the tasks of the next session can hold where so many rows went, beside the index."""
+    return rows * DESTINATION_BYTES <= memory_per_task_bytes * MASKS_SHARE_OF_MEMORY
+
+
+def run_bytes(memory_per_task_bytes: int) -> int:
+    """Decoded bytes of rows that are sorted by cell at a time."""
+    return max(RUN_BYTES_MIN, min(RUN_BYTES_MAX, memory_per_task_bytes // (2 * RUN_COPIES)))
 
 
 def source_groups(

@@ -159,6 +159,7 @@ def _keys_document(table: Table) -> dict[str, Any]:
         "publication": table.publication,
         "schema_mode": table.schema_mode,
         "readers": table.readers or Readers.FILES,
+        "cluster_by": table.cluster_by,
     }
 
 

@@ -19,8 +19,8 @@ from deltacompact.base.errors import CorruptionError
 from deltacompact.base.model import DataFile, DeletionVector
 from deltacompact.base.numbers import ChainFileNumber
 from deltacompact.planning.plan import SourceFile
+from deltacompact.session.arranging import check_certified, missing_outputs
 from deltacompact.session.last_round import LastRound
-from deltacompact.session.output_tasks import submit_outputs
 from deltacompact.session.records import outputs_name, understood
 from deltacompact.session.workbench import Workbench
 from deltacompact.steps.materialize import Materialized
@@ -35,6 +35,7 @@ def compacted_files(bench: Workbench, last: LastRound) -> tuple[DataFile, ...]:
     """Write the outputs that no attempt has written yet. Returns all files of the new version, by number."""
     made = _written(bench, last)
     bench.stages.measured.rows_copied += sum(output.rows_copied for output in made)
+    check_certified(last.outputs.decision.arranged, [output.file.fingerprint for output in made])
     files = [*_staying(bench, last), *(output.file for output in made)]
     rows = sum(file.live_rows for file in files)
     if rows != last.counts.live:
@@ -48,7 +49,7 @@ def _written(bench: Workbench, last: LastRound) -> list[Materialized]:
     records.adopt()
     bench.records.check_there({made.file.path: made.file.bytes for made in records.recorded.values()})
     missing = [output for output in outputs if output.number not in records.recorded]
-    tasks = last.under_way or submit_outputs(bench, missing, last.outputs, last.masks_of)
+    tasks = last.under_way or missing_outputs(bench, missing, last.outputs, last.masks_of)
 
     def record(number: int, seconds: float) -> None:
         records.add(bench.executor.get(tasks[number].values[0]), seconds)

@@ -25,6 +25,7 @@ from deltacompact.executors.executor import Executor
 from deltacompact.planning.decisions import counted_reasons
 from deltacompact.planning.outputs import OutputPlan
 from deltacompact.planning.plan import CompactionPlan, Round
+from deltacompact.session.arranging import forget_runs
 from deltacompact.session.compacted_files import compacted_files
 from deltacompact.session.last_round import LastRound, fold_last_round, resumed_last_round
 from deltacompact.session.records import PUBLISHED, SessionRecords, completion, session_id
@@ -126,6 +127,7 @@ class CompactionSession:
         }
         with contextlib.suppress(Exception):  # the version is in force: nothing depends on this record
             self._bench.records.put(PUBLISHED, done)
+        forget_runs(self._bench, last.outputs.decision.arranged)
         return PublishedSession(in_force.version, in_force.compacted, last.counts, last.outputs)
 
     def _tell(self, kind: type[Event], *values: Any) -> None:

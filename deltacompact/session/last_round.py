@@ -3,6 +3,7 @@
     dedupe            the last deltas are folded: now it is known which rows live
     decide            keep 14, rewrite 15 and the deltas into outputs 17 and 18
     assign pointers   each live row of a rewritten file gets its rank; the rank gives its output and row
+    lay out           of a table that is clustered: a split tree gives each rank another output and row (arranging.py)
     write index       with the pointers that readers will follow
     record            counts, live rows, decision, masks and index: sessions/<id>/round-00002.json
 
@@ -23,10 +24,11 @@ from deltacompact.base.model import ObjectRef
 from deltacompact.base.numbers import ChainFileNumber, Ordinal
 from deltacompact.executors.executor import Handle, SubmittedTask
 from deltacompact.index.primary_key_index import IndexManifest, read_manifest
-from deltacompact.index.remap import RelocatedFile, Relocation
+from deltacompact.index.remap import Moves, RelocatedFile, Relocation
 from deltacompact.planning.outputs import OutputDecision, OutputPlan, follow, plan_outputs
 from deltacompact.session.all_to_all import Inputs, files_of, gather, scatter
-from deltacompact.session.output_tasks import MasksOf, OutputTasks, submit_outputs
+from deltacompact.session.arranging import lay_out, missing_outputs, written_ranges
+from deltacompact.session.output_tasks import MasksOf, OutputTasks
 from deltacompact.session.records import completion, round_name, understood
 from deltacompact.session.rounds import BetweenRounds, Deduped, dedupe_round
 from deltacompact.session.workbench import Workbench
@@ -69,15 +71,19 @@ def fold_last_round(bench: Workbench, before: BetweenRounds) -> LastRound:
     """Fold the remaining deltas, decide about each file, write the index, and record all of it."""
     round_ = bench.plan.rounds[-1]
     deduped = dedupe_round(bench, round_, before)
-    outputs = plan_outputs(bench.plan, deduped.live)
+    outputs = plan_outputs(bench.plan, deduped.live, written_ranges(bench, deduped.live))
     masks = [(bench.paths("index", ".masks.arrow")(), group.ordinals.tolist()) for group in outputs.groups]
     masks_of = _by_ordinal(masks)
     shared = bench.share(_last_index(bench, outputs, deduped))
     ranked = _assign_pointers(bench, outputs, deduped, shared, [path for path, _ in masks])
     deduped = deduped.without_died()
+    moves: tuple[Moves, ...] = ()
+    if bench.plan.clusters and outputs.outputs and (laid_out := lay_out(bench, outputs, masks_of, ranked.tasks)):
+        outputs, moves, ranked = laid_out.outputs, laid_out.moves, _handed(bench, laid_out.moved)
+        shared = bench.share(_last_index(bench, outputs, deduped))
     writing = _submit_index(bench, shared, deduped, ranked)
-    under_way = submit_outputs(bench, outputs.outputs, outputs, masks_of)
-    index = bench.put_manifest(_index_written(bench, writing, outputs, deduped.counts, masks_of))
+    under_way = missing_outputs(bench, outputs.outputs, outputs, masks_of)
+    index = bench.put_manifest(_index_written(bench, writing, outputs, deduped.counts, masks_of, moves))
     decided = {
         "counts": asdict(deduped.counts),
         "live": deduped.live.tolist(),
@@ -97,7 +103,8 @@ def resumed_last_round(bench: Workbench) -> LastRound | None:
     if record is None:
         return None
     last = _recorded(bench, record)
-    bench.records.check_there(dict.fromkeys([last.index.path, *last.masks_of.values()]))
+    routed = last.outputs.decision.arranged.objects if last.outputs.decision.arranged else ()
+    bench.records.check_there(dict.fromkeys([last.index.path, *last.masks_of.values(), *routed]))
     bench.records.check_there(dict.fromkeys(read_manifest(bench.store, last.index).paths))
     return last
 
@@ -169,7 +176,12 @@ def _by_files(
     files = bench.share(files_of(executor, sent))
     ranked = gather(executor, sources, assign_in_files, to_rank, sent, files=files)
     bench.stages.wait("assign_pointers", ranked, outputs.rows_rewritten - outputs.rows_rewritten // 2)
-    return Ranked(ranked, bench.share(files_of(executor, ranked)))
+    return _handed(bench, ranked)
+
+
+def _handed(bench: Workbench, ranked: list[SubmittedTask]) -> Ranked:
+    """Tasks that have ended, with the names of their files where ranks go through files."""
+    return Ranked(ranked, bench.share(files_of(bench.executor, ranked)) if bench.plan.exchanges_in_files else None)
 
 
 # The index
@@ -185,7 +197,12 @@ def _submit_index(bench: Workbench, last: Handle, deduped: Deduped, ranked: Rank
 
 
 def _index_written(
-    bench: Workbench, writing: Sequence[SubmittedTask], outputs: OutputPlan, counts: FoldCounts, masks_of: MasksOf
+    bench: Workbench,
+    writing: Sequence[SubmittedTask],
+    outputs: OutputPlan,
+    counts: FoldCounts,
+    masks_of: MasksOf,
+    moves: tuple[Moves, ...],
 ) -> IndexManifest:
     """Wait for the index and make its manifest: one run, or the runs of the base and one more."""
     plan, base = bench.plan, bench.plan.base_manifest
@@ -194,7 +211,7 @@ def _index_written(
     run = tuple(bucket for result in results for bucket in result.files)
     if base is not None and plan.changes_only:
         runs = (*base.runs, run) if any(run) else base.runs
-        relocations = (*base.relocations, *_relocation(outputs, masks_of))
+        relocations = (*base.relocations, *_relocation(outputs, masks_of, moves))
         return IndexManifest(plan.encoding, runs, counts.live, counts.tombstones, relocations=relocations)
     rows, tombstones = sum(result.rows for result in results), sum(result.tombstones for result in results)
     if rows != counts.live:
@@ -202,7 +219,7 @@ def _index_written(
     return IndexManifest(plan.encoding, (run,), rows, tombstones)
 
 
-def _relocation(outputs: OutputPlan, masks_of: MasksOf) -> tuple[Relocation, ...]:
+def _relocation(outputs: OutputPlan, masks_of: MasksOf, moves: tuple[Moves, ...]) -> tuple[Relocation, ...]:
     """Where the rows of rewritten base files go. Base files are ranked first."""
     files = tuple(
         RelocatedFile(ChainFileNumber(source.file.number), source.file.rows, masks_of[source.ordinal], source.ordinal)
@@ -210,4 +227,4 @@ def _relocation(outputs: OutputPlan, masks_of: MasksOf) -> tuple[Relocation, ...
         if source.in_base
     )
     pointers = outputs.pointers
-    return (Relocation(files, pointers.first_output_number, pointers.rows_per_output),) if files else ()
+    return (Relocation(files, pointers.first_output_number, pointers.rows_per_output, moves),) if files else ()

@@ -114,7 +114,10 @@ class _IndexReading:
 
 @dataclass(frozen=True, slots=True)
 class _Relocating:
-    """Moves pointers into rewritten files to the new rows: the number of live rows before a row gives its new place."""
+    """Moves pointers into rewritten files to the new rows: the number of live rows before a row gives its new place.
+
+    Where rows were laid out by columns, the place of each is stored.
+    """
 
     store: ObjectStore
     relocations: Sequence[Relocation]
@@ -134,16 +137,25 @@ class _Relocating:
             yield pa.RecordBatch.from_arrays(arrays, schema=batch.schema)
 
     def _ranks(self, relocation: Relocation) -> Iterator[tuple[int, npt.NDArray[np.int64]]]:
-        """For each rewritten file, by row: the live rows of the session before it; -1 where the row does not live."""
-        before = 0
+        """For each rewritten file, by row: its place among all that were written; -1 where the row does not live."""
+        before, moves = 0, self._moves(relocation)
         for file in relocation.files:
             with self.store.open(file.masks_path) as source:
                 masks = pa.ipc.open_file(source).read_all()
             bits = dict(zip(masks["ordinal"].to_pylist(), masks["bits"].to_pylist(), strict=True))[file.ordinal]
             lives = np.unpackbits(np.frombuffer(bits, np.uint8), count=file.rows, bitorder="little").astype(np.int64)
             ends = before + np.cumsum(lives)
-            yield file.number, np.where(lives == 1, ends - 1, -1)
+            places = ends - 1 if moves is None else moves[np.maximum(ends - 1, 0)]
+            yield file.number, np.where(lives == 1, places, -1)
             before = int(ends[-1])
+
+    def _moves(self, relocation: Relocation) -> npt.NDArray[np.int64] | None:
+        """The place of each rank, where rows were laid out by columns."""
+        found = []
+        for one in relocation.moves:
+            with self.store.open(one.path) as source:
+                found.append(pa.ipc.open_file(source).read_all()["destination"].to_numpy().astype(np.int64))
+        return np.concatenate(found) if found else None
 
 
 def _remainders(digests: npt.NDArray[np.uint8], divisor: int) -> npt.NDArray[np.uint64]:

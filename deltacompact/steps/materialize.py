@@ -221,7 +221,7 @@ def _planned(
             for of_group in read_each_masks(store, task.masks_paths, ahead.limits, wanted):
                 masks |= of_group
         lives = live_mask(masks[source.ordinal], source.file.rows)
-        piece = LivePiece(source.file, lives, _rows_of(lives, source))
+        piece = LivePiece(source.file, lives, rows_of(lives, source))
         tells_codec = codec is None and options.content_type is piece.file.content_type is ContentType.PARQUET
         if reader is None and tells_codec:
             reader = FileReader(store, Part(piece.file), ahead)
@@ -315,7 +315,7 @@ def _live_rows(task: MaterializeTask, pieces: Iterable[LivePiece]) -> Generator[
             piece.reader.close()
 
 
-def _rows_of(lives: npt.NDArray[np.bool_], source: LiveRange) -> tuple[int, int]:
+def rows_of(lives: npt.NDArray[np.bool_], source: LiveRange) -> tuple[int, int]:
     """The half-open range of row numbers that encloses these live rows."""
     live_rows = np.flatnonzero(lives)
     if source.stop > len(live_rows):

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from deltacompact.base.fingerprint import Fingerprint
-from deltacompact.base.model import ContentType, DataFile, DeletionVector, FarValues, Stamp
+from deltacompact.base.model import Clustered, ContentType, DataFile, DeletionVector, FarValues, Stamp
 from deltacompact.storage.identity import is_uri
 
 
@@ -56,6 +56,8 @@ def file_to_json(file: DataFile, schemas: SchemaTable) -> dict[str, Any]:
         document["ranges"] = file.ranges
     if file.fingerprint is not None:
         document["fingerprint"] = str(file.fingerprint)
+    if file.clustered is not None:
+        document["clustered"] = dataclasses.asdict(file.clustered)
     return document
 
 
@@ -80,7 +82,12 @@ def file_from_json(value: dict[str, Any], schemas: SchemaTable) -> DataFile:
         ranges=tuple(map(tuple, value.get("ranges", ()))),
         fingerprint=Fingerprint.of_text(value.get("fingerprint")),
         widest_row_bytes=value.get("widest_row_bytes"),
+        clustered=_clustered(value["clustered"]) if "clustered" in value else None,
     )
+
+
+def _clustered(value: Mapping[str, Any]) -> Clustered:
+    return Clustered(value["by"], value["run"], tuple((name, low, high) for name, low, high in value["ranges"]))
 
 
 def far_from_json(value: Mapping[str, Any]) -> FarValues | None:

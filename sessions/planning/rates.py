@@ -39,6 +39,7 @@ PARTS = {
     "dedupe": "index",
     "assign_pointers": "index",
     "rehash": "index",
+    "lay_out": "write",
     "write_index": "write",
     "materialize": "write",
 }

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from sessions.base.model import Estimate, Progress, SessionPlan
 
-STAGES = ("rehash", "hash_bucket", "dedupe", "assign_pointers", "write_index", "materialize")
+STAGES = ("rehash", "hash_bucket", "dedupe", "assign_pointers", "lay_out", "write_index", "materialize")
 """In their order; `session` is before, between and after them."""
 
 _IN_EVERY_ROUND = ("hash_bucket", "dedupe")

@@ -22,11 +22,12 @@ from deltacompact.catalog.delta_stream_calls import DeltaStreamCalls
 from deltacompact.storage.memory import MemoryStore
 
 STREAMS = [
-    *("advise", "append", "append_files", "bookmarks", "changes", "check", "commit_bookmark", "compact"),
-    *("compacted_files", "dataset", "declare_readers", "declare_schema_mode", "diff", "drop", "drop_bookmark"),
-    *("export", "fingerprint", "history", "keys", "partition_keys", "partitions", "plan", "publication", "publish"),
-    *("read", "readers", "restate", "retract", "rollback", "scan", "schema_mode", "source_table_id", "stop_publishing"),
-    *("table_id", "to_duckdb", "to_polars", "tombstone_retention", "vacuum", "versions"),
+    *("advise", "append", "append_files", "bookmarks", "changes", "check", "cluster_by", "commit_bookmark", "compact"),
+    *("compacted_files", "dataset", "declare_cluster_by", "declare_readers", "declare_schema_mode", "diff", "drop"),
+    *("drop_bookmark", "export", "fingerprint", "history", "keys", "partition_keys", "partitions", "plan"),
+    *("publication", "publish", "read", "readers", "restate", "retract", "rollback", "scan", "schema_mode"),
+    *("source_table_id", "stop_publishing", "table_id", "to_duckdb", "to_polars", "tombstone_retention", "vacuum"),
+    "versions",
 ]
 ICEBERG = [
     *("advise", "bookmarks", "changes", "commit_bookmark", "compact", "dataset", "diff", "drop_bookmark", "export"),

@@ -243,6 +243,12 @@ def test_small_limits_bring_about_what_only_large_tables_see() -> None:
             compact(fails=FailsAt(operation), **rounds)
         compact(**rounds)
         verify()
+        clustered = {**how, "cluster_by": "s,note"}
+        compact(**{**clustered, "rows_per_compacted_file": 4})
+        for keys in ((30, 1), (2, 31)):
+            append(None, "upsert", rows(*keys, s=4))
+            compact(**clustered)
+            verify()
         compact(destination=True, **how)
         append(None, "upsert", rows(30))
         lake.historian.retract(None, 0)

@@ -273,3 +273,22 @@ def test_a_cluster_that_somebody_left_here_is_not_joined(tmp_path):
     finally:
         left.unlink() if before is None else left.write_text(before)
     assert_sound(catalog, expected)
+
+
+def test_rows_are_laid_out_by_columns_on_ray_as_here(tmp_path, ray_cluster):
+    layouts = {}
+    for executor in ("local", "ray"):
+        catalog = deltacompact.open_catalog(tmp_path / executor)
+        expected = fill(catalog, rows=60_000)
+        catalog.declare_cluster_by("t", "value")
+        settings = Settings(executor=executor, limits=Limits(masks_share_of_index=1.0, runs_share_max=10.0))
+        for upto in range(2):
+            compact("t", delta_catalog_client=catalog, settings=settings, rows_per_compacted_file=5_000)
+            assert_sound(catalog, expected)
+            if not upto:
+                catalog.append("t", pa.table({"id": np.arange(70_000, 120_000), "value": np.arange(50_000)}))
+                expected |= {70_000 + place: place for place in range(50_000)}
+        files = catalog.state("t", catalog.partitions("t")[0]).compacted.files
+        assert {file.clustered.by for file in files} == {"value"}
+        layouts[executor] = [(file.number, file.rows, file.clustered.ranges) for file in files]
+    assert layouts["local"] == layouts["ray"]

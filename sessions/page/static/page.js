@@ -429,7 +429,9 @@ function againOf(known) {
 const valueOf = (value) => (typeof value === "number" ? count(value) : typeof value === "boolean" ? (value ? "yes" : "no") : value === null ? "–" : typeof value === "string" ? value : JSON.stringify(value));
 
 function stagesOf(known) {
-  const names = known.plan && known.plan.rehash ? ["rehash", ...STAGES] : STAGES;
+  const laidOut = known.stage === "lay_out" || (known.outcome && known.outcome.stage_seconds.lay_out !== undefined);
+  const stages = laidOut ? STAGES.toSpliced(STAGES.indexOf("write_index"), 0, "lay_out") : STAGES;
+  const names = known.plan && known.plan.rehash ? ["rehash", ...stages] : stages;
   const done = known.state !== "running";
   const current = names.indexOf(known.stage);
   const spent = known.outcome ? known.outcome.stage_seconds : {};

@@ -52,12 +52,15 @@ LIMITS = st.builds(
     remote=st.booleans(),
 )
 
+CLUSTERS = st.sampled_from([None, None, "", "key0", "amount,key0", "note*2,amount"])
+
 COMPACTIONS = st.fixed_dictionaries(
     {
         "hash_bucket_count": st.none() | st.integers(1, 5),
         "rows_per_compacted_file": st.sampled_from([1, 2, 3, 7, 4_000_000]),
         "rows_per_primary_key_index_file": st.sampled_from([1, 2, 38_000_000]),
         "purge": st.sampled_from([False, False, True]),
+        "cluster_by": CLUSTERS,
         "settings": st.builds(
             Settings,
             executor=st.just("local"),
@@ -75,6 +78,7 @@ COMPACTIONS = st.fixed_dictionaries(
 OFTEN = st.fixed_dictionaries(
     {
         "rows_per_compacted_file": st.sampled_from([2, 5, 4_000_000]),
+        "cluster_by": CLUSTERS,
         "settings": st.builds(
             Settings,
             executor=st.just("local"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from clustered import assert_ranges_hold
 from columns import bag
 from tables import problems
 
@@ -56,9 +57,12 @@ class Reader:
             seen["runs"] += len(manifest.runs) - 1
             seen["relocations"] += len(manifest.relocations)
             seen["tombstones"] += manifest.tombstones
+            seen["moves"] += sum(bool(relocation.moves) for relocation in manifest.relocations)
         for file in state.compacted.files if state.compacted else ():
             seen["delta files kept"] += _is_delta_file(file)
             seen["deletion vectors"] += file.deletions is not None
+            seen["files laid out"] += file.clustered is not None
+            assert_ranges_hold(world.inner, file)
 
 
 def _is_delta_file(file: DataFile) -> bool:

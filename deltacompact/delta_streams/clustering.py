@@ -1,0 +1,54 @@
+"""By which columns a table's rows can be laid out: checked before any work.
+
+cluster_by "day*3,customer"    columns of orders: id, day, customer                      fine
+           "dya"               no partition has such a column                            InputError, and what it has
+           "address.city"      lies in a struct                                          InputError
+           "tags"              a list: its values have no order                          InputError
+           "note"              some partitions have no such column yet: all null there   fine
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+
+from deltacompact.base.errors import InputError
+from deltacompact.base.model import OperationType, Table
+from deltacompact.delta_streams.table_documents import clustering_of
+from deltacompact.layout.cluster_by import cluster_columns
+from deltacompact.layout.order import has_order
+from deltacompact.table.ports import PartitionSnapshot
+
+
+def check_clustering(table: Table, cluster_by: str, schemas: Iterable[pa.Schema]) -> None:
+    """Raise InputError for a column that no row has, that lies in a struct, or whose values have no order.
+
+    `schemas`: those of the partitions' rows. Where there are none, nobody knows.
+    """
+    columns = cluster_columns("cluster_by", clustering_of(cluster_by, table.partition_keys))
+    found: dict[str, list[pa.DataType]] = {}
+    for field in (field for schema in schemas for field in schema) if columns else ():
+        found.setdefault(field.name, []).append(field.type)
+    for name in (column.name for column in columns):
+        if found and name not in found:
+            top = name.partition(".")[0]
+            why = "name one at the top level" if top in found else f"it has {', '.join(sorted(found))}"
+            raise InputError(f"cluster_by: table {table.table_id!r} has no column {name!r}: {why}")
+        for type_ in found.get(name, ()):
+            if not pa.types.is_null(type_) and not has_order(type_):
+                where = f"column {name!r} of table {table.table_id!r}"
+                raise InputError(f"cluster_by: {where} is {type_}, whose values have no order")
+
+
+def schemas_of(snapshot: PartitionSnapshot) -> Iterator[pa.Schema]:
+    """Those of the compacted rows, and of the upserts."""
+    if snapshot.base is not None:
+        yield snapshot.base.schema
+    distinct = {
+        id(file.schema): file.schema
+        for delta in snapshot.deltas
+        if delta.operation is OperationType.UPSERT
+        for file in delta.files
+    }
+    yield from distinct.values()

@@ -1,0 +1,172 @@
+"""The least and the greatest value of columns: from rows, as JSON in the log, and as bounds of boxes.
+
+    day        2026-01-03 … 2026-01-09       20456, 20462             days since 1970
+    customer   "ada" … "zoë", 70 bytes       "ada", "zoë…" + 1        long ones are cut, the greatest made greater
+    note       only null                     null, null
+    amount     1.5 … NaN                     {"float": …} twice       NaN is no bound, as readers skip files
+
+A column whose range is not known may have any value.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltacompact.layout.boxes import ColumnBounds
+from deltacompact.layout.document import stored_value, value_of
+
+Range = tuple[Any, Any]
+"""Two numbers or bytes; (None, None): only null."""
+ValueRanges = Mapping[str, Range]
+StoredRanges = tuple[tuple[str, Any, Any], ...]
+
+ONLY_NULL: Range = (None, None)
+BOUND_BYTES_MAX = 64
+
+
+def ranges_of(rows: pa.Table, names: Sequence[str]) -> dict[str, Range]:
+    """The ranges of these columns of some rows."""
+    return {name: _range(rows[name]) for name in names}
+
+
+def joined(ranges: Iterable[ValueRanges]) -> dict[str, Range]:
+    """The ranges of rows together. What one of them does not know, all do not."""
+    each = list(ranges)
+    names = set.intersection(*(set(one) for one in each)) if each else set()
+    return {name: _joined([one[name] for one in each]) for name in sorted(names)}
+
+
+def stored_ranges(ranges: ValueRanges) -> StoredRanges:
+    """The ranges as the log has them."""
+    cut = {name: (_cut(low), _cut_above(high)) for name, (low, high) in ranges.items()}
+    return tuple((name, stored_value(low), stored_value(high)) for name, (low, high) in cut.items())
+
+
+def ranges_from(stored: StoredRanges, was: pa.Schema, now: pa.Schema) -> dict[str, Range]:
+    """The ranges of a file of schema `was`, in the types that columns have now."""
+    found = {}
+    for name, low, high in stored:
+        if name in was.names and name in now.names:
+            types = was.field(name).type, now.field(name).type
+            with contextlib.suppress(pa.ArrowException):  # it does not fit any more: nobody knows
+                found[name] = _in_type(value_of(low), *types), _in_type(value_of(high), *types)
+    return found
+
+
+def column_bounds(ranges: Sequence[ValueRanges], name: str, type_: pa.DataType) -> ColumnBounds:
+    """The bounds of files in one column. Values that do not fit its type may be any."""
+    held = _held(type_)
+    known = [one.get(name) for one in ranges]
+    low, high = (
+        pa.array([None if one is None or not _fits(one[side], held) else one[side] for one in known], held)
+        for side in (0, 1)
+    )
+    return ColumnBounds(low, high, np.array([one == ONLY_NULL for one in known], bool), np.zeros(len(known), bool))
+
+
+# One column
+
+
+def comparable(column: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:
+    """The values in one of the types that bounds are compared in: int64, float64, decimal256 or binary."""
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    plain = [_plain(chunk) for chunk in chunks]
+    type_ = plain[0].type if plain else _plain(pa.array([], column.type)).type
+    return pa.chunked_array([_cast(chunk) for chunk in plain], _held(type_))
+
+
+def _range(column: pa.ChunkedArray) -> Range:
+    values = comparable(column)
+    if pa.types.is_floating(values.type):
+        values = values.filter(pc.invert(pc.is_nan(values)), null_selection_behavior="drop")
+    found = pc.min_max(values)
+    return found["min"].as_py(), found["max"].as_py()
+
+
+def _plain(values: pa.Array) -> pa.Array:
+    values = values.storage if isinstance(values, pa.ExtensionArray) else values
+    return values.dictionary_decode() if pa.types.is_dictionary(values.type) else values
+
+
+def _held(type_: pa.DataType) -> pa.DataType:
+    t = pa.types
+    type_ = type_.storage_type if isinstance(type_, pa.BaseExtensionType) else type_
+    type_ = type_.value_type if t.is_dictionary(type_) else type_
+    if t.is_floating(type_):
+        return pa.float64()
+    if t.is_decimal(type_):
+        return pa.decimal256(76, type_.scale)
+    if t.is_uint64(type_):
+        return pa.decimal256(76, 0)
+    is_bytes = t.is_string(type_) or t.is_large_string(type_) or t.is_binary(type_) or t.is_large_binary(type_)
+    return pa.binary() if is_bytes or t.is_fixed_size_binary(type_) else pa.int64()
+
+
+def _cast(values: pa.Array) -> pa.Array:
+    t, type_ = pa.types, values.type
+    if t.is_boolean(type_):
+        values = values.cast(pa.uint8())
+    elif t.is_date32(type_) or t.is_time32(type_):
+        values = values.cast(pa.int32())
+    elif t.is_large_string(type_):
+        values = values.cast(pa.large_binary())
+    return values.cast(_held(type_))
+
+
+def _joined(ranges: Sequence[Range]) -> Range:
+    known = [one for one in ranges if one[0] is not None and one[1] is not None]
+    if not known:
+        return ONLY_NULL
+    return min(low for low, _ in known), max(high for _, high in known)
+
+
+def in_type(value: Any, was: pa.DataType, now: pa.DataType) -> Any:
+    """A value, as a footer has it, in the form in which bounds are compared. Raises pa.ArrowException, ValueError."""
+    if isinstance(value, float) and math.isnan(value):
+        raise ValueError("NaN is no bound")
+    if isinstance(value, str):
+        return value.encode()
+    return value if isinstance(value, bytes) else comparable(pa.array([value], was).cast(now))[0].as_py()
+
+
+# Stored values
+
+
+def _cut(low: Any) -> Any:
+    return low[:BOUND_BYTES_MAX] if isinstance(low, bytes) else low
+
+
+def _cut_above(high: Any) -> Any:
+    """Bytes that are not less, and not long. Nothing is above bytes of 0xff: they are not cut."""
+    if not isinstance(high, bytes) or len(high) <= BOUND_BYTES_MAX:
+        return high
+    begin = high[:BOUND_BYTES_MAX].rstrip(b"\xff")
+    return begin[:-1] + bytes([begin[-1] + 1]) if begin else high
+
+
+def _in_type(value: Any, was: pa.DataType, now: pa.DataType) -> Any:
+    """A bound in the type that the column has by now: units of times may have become finer."""
+    if value is None or was == now or not isinstance(value, int) or not pa.types.is_temporal(was):
+        return value
+    return comparable(pa.array([value], pa.int64()).cast(_by_number(was)).cast(was).cast(now))[0].as_py()
+
+
+def _by_number(type_: pa.DataType) -> pa.DataType:
+    return pa.int32() if type_.bit_width == 32 else pa.int64()
+
+
+def _fits(value: Any, held: pa.DataType) -> bool:
+    t = pa.types
+    if t.is_floating(held):
+        return isinstance(value, float) and not math.isnan(value)
+    if t.is_decimal(held):
+        return isinstance(value, (Decimal, int))
+    return isinstance(value, bytes) if t.is_binary(held) else isinstance(value, int)

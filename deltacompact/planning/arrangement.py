@@ -1,0 +1,193 @@
+"""Where rows go that a session lays out by a split tree: from how many rows each cell has to files and places. Pure.
+
+    tree       leaf 0 with cells 0 and 1, leaf 1 with cell 2        rows of the cells    3  1  4
+    outputs    cells 0 and 1: 4 rows      cell 2: 4 rows            one output's span: 4
+    order      by cell, then by run, then as they came
+    rank 5     the second row of cell 0 -> output 0, row 1 -> destination 1       of cell 2: 4 + …
+
+A destination is the number of the output times the span, and the row: the index divides it again, as it does with ranks
+of rows that keep their order. An output has no more rows than a compacted file may have. Where a leaf got more, it is
+cut by the tree on, and a cell that is too large by the order of its rows alone. A part is what fits memory at a time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from deltacompact.base.fingerprint import Fingerprint
+from deltacompact.layout.split_tree import SplitTree
+
+DESTINATIONS_MAX = 2**32 - 1
+Counts = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class ArrangedOutput:
+    """An output: of the rows of the parts from `first_part` to `stop_part`, by cell, those of [start, stop)."""
+
+    first_part: int
+    stop_part: int
+    start: int
+    stop: int
+
+    @property
+    def rows(self) -> int:
+        return self.stop - self.start
+
+    def to_json(self) -> list[int]:
+        return [self.first_part, self.stop_part, self.start, self.stop]
+
+
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """How a session lays out the rows that it writes. Its last round records it.
+
+    by             the columns, "day*3,customer"
+    parts          how many cells each part of the rows has
+    runs           the objects with the rows, sorted by cell, a block for each part
+    blocks         the object that says where the blocks are
+    codec          of the outputs; None: the default
+    fingerprint    of the rows; None: nobody certifies them
+    """
+
+    by: str
+    parts: tuple[int, ...]
+    outputs: tuple[ArrangedOutput, ...]
+    runs: tuple[str, ...]
+    blocks: str
+    codec: str | None = None
+    fingerprint: Fingerprint | None = None
+
+    @property
+    def span(self) -> int:
+        return max((output.rows for output in self.outputs), default=1)
+
+    @property
+    def objects(self) -> tuple[str, ...]:
+        """What writes the outputs needs."""
+        return (*self.runs, self.blocks)
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "by": self.by,
+            "parts": list(self.parts),
+            "outputs": [output.to_json() for output in self.outputs],
+            "runs": list(self.runs),
+            "blocks": self.blocks,
+            "codec": self.codec,
+            "fingerprint": None if self.fingerprint is None else str(self.fingerprint),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Arrangement:
+        """Raises KeyError, TypeError or ValueError for anything that is no arrangement."""
+        outputs = tuple(ArrangedOutput(*map(int, output)) for output in value["outputs"])
+        certified = Fingerprint.of_text(value["fingerprint"])
+        parts, runs = tuple(map(int, value["parts"])), tuple(value["runs"])
+        return cls(value["by"], parts, outputs, runs, value["blocks"], value["codec"], certified)
+
+
+def parts_of(tree: SplitTree, rows: int, part_rows: float) -> tuple[int, ...]:
+    """The cells of each part: a part has about `part_rows` of so many rows, or is one cell. A leaf has whole parts."""
+    files = sum(leaf.files for leaf in tree.leaves)
+    expected = (rows * leaf.files / files / part_rows for leaf in tree.leaves)
+    return tuple(
+        cells
+        for leaf, parts in zip(tree.leaves, expected, strict=True)
+        for cells in _divided(leaf.cells, min(leaf.cells, max(1, math.ceil(parts))))
+    )
+
+
+def outputs_of(tree: SplitTree, rows: Counts, parts: Sequence[int], rows_max: int) -> tuple[ArrangedOutput, ...]:
+    """The outputs for so many rows in each cell. Raises ValueError where there are more places than 32 bits name."""
+    before = np.concatenate([[0], np.cumsum(rows)])
+    starts = np.concatenate([[0], np.cumsum(parts)])
+    found = []
+    for low, high, files in _cells_of_outputs(tree, before, rows_max):
+        first = int(np.searchsorted(starts, low, side="right")) - 1
+        stop = int(np.searchsorted(starts, high, side="left"))
+        begin, end = (int(before[cell] - before[starts[first]]) for cell in (low, high))
+        per_file = max(1, math.ceil((end - begin) / max(files, math.ceil((end - begin) / rows_max))))
+        found += [ArrangedOutput(first, stop, row, min(end, row + per_file)) for row in range(begin, end, per_file)]
+    if len(found) * max((output.rows for output in found), default=0) > DESTINATIONS_MAX:
+        raise ValueError(f"{int(before[-1]):,} rows are too many to lay out at once")
+    return tuple(found)
+
+
+def _cells_of_outputs(tree: SplitTree, before: Counts, rows_max: int) -> Iterator[tuple[int, int, int]]:
+    """The cells of each output, [low, high), and how many files share them."""
+    nodes = _nodes(tree)
+    ends = list(accumulate(leaf.cells for leaf in tree.leaves))
+    for leaf, end in zip(tree.leaves, ends, strict=True):
+        low = end - leaf.cells
+        if leaf.files > 1:
+            yield low, end, leaf.files
+        else:
+            yield from _cut(nodes, low, end, before, rows_max)
+
+
+def _cut(
+    nodes: Mapping[tuple[int, int], int], low: int, high: int, before: Counts, rows_max: int
+) -> Iterator[tuple[int, int, int]]:
+    """The cells of a subtree, cut as the tree cuts them, until no part has too many rows."""
+    if before[high] - before[low] <= rows_max or (low, high) not in nodes:
+        yield low, high, 1
+        return
+    middle = nodes[low, high]
+    yield from _cut(nodes, low, middle, before, rows_max)
+    yield from _cut(nodes, middle, high, before, rows_max)
+
+
+def _nodes(tree: SplitTree) -> dict[tuple[int, int], int]:
+    """Of the cells of each split, [low, high), the first one that lies right of it."""
+    found: dict[tuple[int, int], int] = {}
+    cells: list[tuple[int, int]] = [(0, 0)] * len(tree.splits)
+
+    def of(node: int) -> tuple[int, int]:
+        return (~node, ~node + 1) if node < 0 else cells[node]
+
+    for number in range(len(tree.splits) - 1, -1, -1):  # children have higher numbers than their parents
+        split = tree.splits[number]
+        (low, middle), (_, high) = of(split.left), of(split.right)
+        cells[number] = low, high
+        found[low, high] = middle
+    return found
+
+
+def _divided(cells: int, parts: int) -> Iterator[int]:
+    return (cells // parts + (number < cells % parts) for number in range(parts))
+
+
+def destinations(
+    cells: npt.NDArray[np.integer], first_of_cell: Counts, stops: Counts, span: int
+) -> npt.NDArray[np.uint32]:
+    """The destination of each row of a run. `cells` are theirs, in their order.
+
+    first_of_cell    the place of the run's first row of each cell, counted through all outputs
+    stops            the place at which each output ends
+    """
+    small = cells.astype(np.uint16) if len(first_of_cell) <= 1 << 16 else cells  # sorted in one pass
+    order = np.argsort(small, kind="stable")
+    counts = np.bincount(cells, minlength=len(first_of_cell))
+    places = np.arange(len(cells)) + np.repeat(first_of_cell - np.cumsum(counts) + counts, counts)
+    output = np.searchsorted(stops, places, side="right")
+    starts = np.concatenate([[0], stops[:-1]])
+    found = np.empty(len(cells), np.uint32)
+    found[order] = output * span + places - starts[output]
+    return found
+
+
+def first_of_cells(of_runs: Sequence[Counts]) -> Iterator[Counts]:
+    """Of each run, the place of its first row of each cell: cells one after another, and runs in each."""
+    rows = np.sum(of_runs, axis=0) if of_runs else np.zeros(0, np.int64)
+    next_ = np.cumsum(rows) - rows
+    for counts in of_runs:
+        yield next_.copy()
+        next_ = next_ + counts

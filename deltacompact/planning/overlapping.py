@@ -1,0 +1,83 @@
+"""Which compacted files a session lays out anew with the rows that it writes: by boxes and rows alone. Pure.
+
+    cluster_by     "day"
+    base 14        day 1 to 9, run 14, 9 M rows    base 20    day 9 to 12, run 20, 90 k rows
+    delta 80       day 8 to 13, 80 k rows          is written in any case, and laid out
+    -> base 20     overlaps it and is no larger: chosen.     Base 14 is larger than what is newer: it waits
+    delta 81       day 14 to 15                    overlaps nothing: what comes in the order of time touches no base
+
+Sizes are rows: deltas may be compressed otherwise, or text. The runs of a file are those of the log (`Clustered`). A
+file that was never laid out, or by other columns, may have any value, and counts as older than all runs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from deltacompact.base.model import DataFile
+from deltacompact.base.numbers import Ordinal
+from deltacompact.layout.boxes import Ranks, boxes_of
+from deltacompact.layout.cluster_by import ClusterColumn, cluster_columns
+from deltacompact.layout.overlap import to_lay_out
+from deltacompact.layout.value_ranges import ValueRanges, column_bounds, ranges_from
+
+NEVER = -1
+"""The run of files that were never laid out."""
+
+
+def columns_of(cluster_by: str | None, schema: pa.Schema) -> tuple[ClusterColumn, ...]:
+    """Those of the columns that the rows have: all others would be null in every row."""
+    columns = cluster_columns("cluster_by", cluster_by or "")
+    return tuple(
+        column
+        for column in columns
+        if column.name in schema.names and not pa.types.is_null(schema.field(column.name).type)
+    )
+
+
+def overlapping_files(
+    files: Sequence[DataFile],
+    cluster_by: str,
+    schema: pa.Schema,
+    written: Iterable[tuple[ValueRanges, int]] = (),
+    amplification_max: float | None = None,
+) -> npt.NDArray[np.bool_]:
+    """Of each compacted file, whether it is laid out anew.
+
+    written            the ranges of rows that are written in any case, and how many they are
+    amplification_max  of `to_lay_out`
+    """
+    columns, new = columns_of(cluster_by, schema), list(written)
+    ranges = [*(_ranges(file, schema) for file in files), *(known for known, _ in new)]
+    bounds = [column_bounds(ranges, column.name, schema.field(column.name).type) for column in columns]
+    together, rows = np.zeros(len(ranges), np.int64), [*(file.rows for file in files), *[1] * len(new)]
+    boxes = boxes_of([column.name for column in columns], bounds, together, rows)
+    sizes = np.array([file.rows for file in files] + [count for _, count in new], np.int64)
+    runs = [file.clustered.run if file.clustered else NEVER for file in files]
+    ages: Ranks = np.array([*runs, *[max(runs, default=NEVER) + 1] * len(new)], np.int64)
+    laid_out = np.array([_is_by(file, cluster_by) for file in files] + [False] * len(new), bool)
+    bound = math.inf if amplification_max is None else amplification_max
+    return to_lay_out(boxes, sizes, ages, laid_out, bound)[: len(files)]
+
+
+def known_ranges(file: DataFile, cluster_by: str, schema: pa.Schema) -> ValueRanges | None:
+    """The ranges of a file in the columns to cluster by, as the log has them; None: it does not have them all."""
+    known = _ranges(file, schema)
+    return known if all(column.name in known for column in columns_of(cluster_by, schema)) else None
+
+
+def _ranges(file: DataFile, schema: pa.Schema) -> Mapping[str, tuple[object, object]]:
+    return ranges_from(file.clustered.ranges, file.schema, schema) if file.clustered else {}
+
+
+def _is_by(file: DataFile, cluster_by: str) -> bool:
+    return file.clustered is not None and file.clustered.by == cluster_by
+
+
+WrittenRanges = Mapping[Ordinal, ValueRanges]
+"""By ordinal, what is known of the rows of a file that is written in any case."""

@@ -1,0 +1,346 @@
+"""Laying out the rows that a session writes: between the ranks of its survivors and the index.
+
+    ranks      live row 7 of all that are written                masks are stored: it is known which rows live
+    plant      a split tree of 4 leaves, from a sample           one task
+    route      runs: the rows sorted by cell                     a task for some rows of a source group
+    arrange    how many rows each cell has -> 4 outputs          here: pure (planning/arrangement.py)
+    move       rank 7 -> output 2, row 11                        a task for each source group, as it ranked them
+    outputs    4 files, each from its blocks of all runs         beside the index, which has the new pointers by now
+
+So neither the fold nor the commit knows of it. The last round records the arrangement, and whoever resumes the session
+writes the same files from the same runs. Two attempts have runs and trees of their own: the recorded ones count.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate, islice, pairwise
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from deltacompact.base.batching import batched
+from deltacompact.base.errors import CorruptionError, DeltaCompactError
+from deltacompact.base.events import logger
+from deltacompact.base.fingerprint import Fingerprint
+from deltacompact.base.model import Clustered
+from deltacompact.base.numbers import Ordinal
+from deltacompact.executors.executor import SubmittedTask
+from deltacompact.index.index_files import session_object
+from deltacompact.index.remap import Moves
+from deltacompact.layout.cluster_by import ClusterColumn
+from deltacompact.layout.order import has_order
+from deltacompact.layout.value_ranges import ValueRanges
+from deltacompact.planning import sizing
+from deltacompact.planning.arrangement import Arrangement, first_of_cells, outputs_of, parts_of
+from deltacompact.planning.decisions import FileAction, decide_files, live_bytes
+from deltacompact.planning.outputs import Output, OutputPlan, arranged
+from deltacompact.planning.overlapping import WrittenRanges, columns_of, known_ranges
+from deltacompact.planning.plan import CompactionPlan, SourceFile
+from deltacompact.planning.pointer_map import SourceGroup
+from deltacompact.session.output_tasks import MasksOf, submit_outputs
+from deltacompact.session.workbench import Workbench
+from deltacompact.steps.arrange import ArrangedFile, ArrangedFiles, RoutedPart, arrange_each
+from deltacompact.steps.file_ranges import file_ranges
+from deltacompact.steps.live_ranges import LiveRanges, in_tasks
+from deltacompact.steps.materialize import LiveRange
+from deltacompact.steps.move import MovedGroup, OutputPlaces, move, move_in_files
+from deltacompact.steps.plant import GrownTree, TreeTask, plant
+from deltacompact.steps.route import RoutedRows, RouteTerms, route
+from deltacompact.steps.routed_runs import CellRun
+from deltacompact.steps.shuffle import stored
+from deltacompact.storage.fetched_file import ReadAhead
+from deltacompact.tabular import key_values
+from deltacompact.tabular.formats import UNTYPED, suffix_of
+
+CELLS_MAX = 48
+"""Cells of a file, at most: with 200 rows of the sample in each file, four tell of a cell."""
+FULL = 0.8
+"""Files are planned to have so much of the rows that they may have: none is exactly as large as planned."""
+STAGE = "lay_out"
+
+_BLOCK = ("int64", "int64", "int64")
+
+
+def written_ranges(bench: Workbench, live: npt.NDArray[np.int64]) -> WrittenRanges | None:
+    """Of files that are written in any case, the ranges in the columns to cluster by. None: rows keep their order."""
+    plan = bench.plan
+    if not plan.clusters:
+        return None
+    decided = decide_files(plan, live)
+    if all(one.action in (FileAction.REWRITE, FileAction.DROP) for one in decided):
+        return {}  # nothing stays that could overlap them
+    written = [plan.sources[one.ordinal] for one in decided if one.action is FileAction.REWRITE]
+    found = {source.ordinal: known_ranges(source.file, plan.cluster_by, plan.schema) for source in written}
+    asked = [source for source in written if found[source.ordinal] is None]
+    told = dict(zip([source.ordinal for source in asked], _told(bench, asked), strict=True))
+    return {ordinal: told[ordinal] if known is None else known for ordinal, known in found.items()}
+
+
+def _told(bench: Workbench, asked: Sequence[SourceFile]) -> list[ValueRanges]:
+    plan = bench.plan
+    columns, reading = _columns(plan, columns_of(plan.cluster_by, plan.schema)), plan.options.limits.reading
+    each = list(batched(asked, lambda source: source.file.rows, plan.task_rows, 64))
+    tasks = [
+        bench.executor.submit(
+            file_ranges, bench.paced, [one.file for one in some], columns, plan.input.partition, reading, spread=True
+        )
+        for some in each
+    ]
+    bench.stages.wait(STAGE, tasks, sum(source.file.rows for source in asked))
+    return [ranges for task in tasks for ranges in bench.executor.get(task.values[0])]
+
+
+@dataclass(frozen=True, slots=True)
+class LaidOut:
+    """The outputs, the tasks that return destinations in the place of ranks, and the destinations that are stored."""
+
+    outputs: OutputPlan
+    moved: list[SubmittedTask]
+    moves: tuple[Moves, ...]
+
+
+def lay_out(
+    bench: Workbench, outputs: OutputPlan, masks_of: MasksOf, ranked: Sequence[SubmittedTask]
+) -> LaidOut | None:
+    """Route the rows, and plan the outputs by what came. None: they are too many, and keep their order.
+
+    `ranked` has a task for each source group, which have ended.
+    """
+    groups = outputs.groups[: outputs.pointers.marked_from]
+    ranges = _ranges_of(groups, outputs)
+    routing = _Routing.of(bench, outputs, masks_of, [one for of_group in ranges for one in of_group])
+    routed = routing.routed(ranges)
+    try:
+        arrangement = routing.arrangement([one for of_group in routed for one in of_group])
+    except ValueError as why:
+        logger.warning("%s: rows keep their order: %s", bench.plan.input.partition, why)
+        return None
+    laid_out = arranged(outputs, bench.plan, arrangement)
+    moves = [_moves(bench, group) for group in groups]
+    moved = _submit_moves(bench, laid_out, groups, routed, moves, ranked)
+    bench.stages.wait(STAGE, moved, outputs.rows_rewritten)
+    stored_moves = tuple(
+        Moves(path, _rows(of_group)) for path, of_group in zip(moves, ranges, strict=True) if path is not None
+    )
+    return LaidOut(laid_out, [*moved, *ranked[len(groups) :]], stored_moves)
+
+
+def _ranges_of(groups: Sequence[SourceGroup], outputs: OutputPlan) -> list[list[LiveRange]]:
+    """The live rows of each group, in the order of their ranks."""
+    files = {source.ordinal: source.file for source, _ in outputs.rewritten}
+    return [
+        [
+            LiveRange(files[Ordinal(ordinal)], Ordinal(ordinal), 0, int(outputs.live[ordinal]))
+            for ordinal in group.ordinals.tolist()
+            if outputs.live[ordinal]
+        ]
+        for group in groups
+    ]
+
+
+def _decoded_bytes(one: LiveRange) -> int:
+    """Of a file, about: stored bytes of small files, of text and of other codecs say little of one another."""
+    return one.file.decoded_bytes or 4 * one.file.bytes
+
+
+def _rows(ranges: Sequence[LiveRange]) -> int:
+    return sum(one.stop - one.start for one in ranges)
+
+
+def _columns(plan: CompactionPlan, columns: Sequence[ClusterColumn]) -> pa.Schema:
+    return pa.schema([plan.schema.field(column.name) for column in columns])
+
+
+@dataclass(frozen=True, slots=True)
+class _Routing:
+    """How rows are sent to cells."""
+
+    bench: Workbench
+    masks_of: MasksOf
+    planted: GrownTree
+    parts: tuple[int, ...]
+    rows: int
+
+    @classmethod
+    def of(cls, bench: Workbench, outputs: OutputPlan, masks_of: MasksOf, ranges: Sequence[LiveRange]) -> _Routing:
+        """Grow the tree."""
+        plan, options = bench.plan, bench.plan.options
+        sources, rows = [source for source, _ in outputs.rewritten], _rows(ranges)
+        size, rows_max = int(live_bytes(sources, outputs.live)), max(1, int(options.rows_per_compacted_file * FULL))
+        files = sizing.output_files(rows, size, rows_max, plan.target_file_bytes, options.limits)
+        cells = min(CELLS_MAX, max(1, math.ceil(rows / files / options.row_group_rows)))
+        by = _with_keys(plan)
+        live = _live(bench, masks_of, ranges, _columns(plan, by))
+        row_bytes = tuple(_decoded_bytes(one) / one.file.rows for one in ranges)
+        task = bench.executor.submit(plant, bench.paced, TreeTask(live, row_bytes, by, files, cells))
+        bench.stages.wait(STAGE, [task], 0)
+        planted: GrownTree = bench.executor.get(task.values[0])
+        decoded = sum(size * _rows([one]) for one, size in zip(ranges, row_bytes, strict=True))
+        return cls(
+            bench, masks_of, planted, parts_of(planted.tree, rows, plan.run_bytes * rows / max(1.0, decoded)), rows
+        )
+
+    def routed(self, ranges: Sequence[Sequence[LiveRange]]) -> list[list[RoutedRows]]:
+        """What became of the rows of each group, in the order of their ranks."""
+        bench, plan = self.bench, self.bench.plan
+        per_task = max(plan.options.limits.task_rows_min, math.ceil(self.rows / (2 * bench.executor.capacity.slots)))
+        starts = tuple(accumulate(self.parts, initial=0))
+        shared = bench.share(RouteTerms(self.planted.tree, starts, plan.run_bytes, plan.options.certify))
+        paths, tasks, ends = bench.paths("index", ".exchange.arrow"), list[SubmittedTask](), [0]
+        for of_group in ranges:
+            for some in in_tasks(of_group, per_task):
+                live = _live(bench, self.masks_of, some, plan.schema)
+                tasks.append(
+                    bench.executor.submit(route, bench.paced, shared, live, paths, spread=True, size=live.rows)
+                )
+            ends.append(len(tasks))
+        bench.stages.wait(STAGE, tasks, self.rows)
+        found = [bench.executor.get(task.values[0]) for task in tasks]
+        return [found[low:high] for low, high in pairwise(ends)]
+
+    def arrangement(self, routed: Sequence[RoutedRows]) -> Arrangement:
+        """The outputs, by how many rows went to each cell. Raises ValueError where they are too many."""
+        bench, plan = self.bench, self.bench.plan
+        runs = [run for one in routed for run in one.runs]
+        counts = [of_run for one in routed for of_run in one.counts]
+        rows = np.sum(counts, axis=0)
+        outputs = outputs_of(self.planted.tree, rows, self.parts, plan.options.rows_per_compacted_file)
+        path = bench.paths("index", ".exchange.arrow")()
+        stored(bench.store, path, (tuple(np.ascontiguousarray(run.blocks.T)) for run in runs), _BLOCK)
+        certified = sum((one.fingerprint for one in routed if one.fingerprint is not None), Fingerprint())
+        names = tuple(run.path for run in runs)
+        certificate = certified if plan.options.certify else None
+        return Arrangement(plan.cluster_by, self.parts, outputs, names, path, self.planted.codec, certificate)
+
+
+def _with_keys(plan: CompactionPlan) -> tuple[ClusterColumn, ...]:
+    """The columns to cluster by, and the key: it cuts what no other column can."""
+    columns = columns_of(plan.cluster_by, plan.schema)
+    named = {column.name for column in columns}
+    keys = (name for name in plan.keys.primary if name in plan.schema.names and name not in named)
+    return (*columns, *(ClusterColumn(name, 0.0) for name in keys if has_order(plan.schema.field(name).type)))
+
+
+def _live(bench: Workbench, masks_of: MasksOf, ranges: Sequence[LiveRange], columns: pa.Schema) -> LiveRanges:
+    paths = tuple(dict.fromkeys(masks_of[one.ordinal] for one in ranges))
+    return LiveRanges(tuple(ranges), paths, columns, bench.plan.input.partition, bench.plan.options.limits.reading)
+
+
+# Where rows went
+
+
+def _moves(bench: Workbench, group: SourceGroup) -> str | None:
+    """Where the destinations of a group are stored, if older entries of the index point into its files."""
+    return bench.paths("index", ".moves.arrow")() if group.whole else None
+
+
+def _submit_moves(
+    bench: Workbench,
+    outputs: OutputPlan,
+    groups: Sequence[SourceGroup],
+    routed: Sequence[Sequence[RoutedRows]],
+    paths: Sequence[str | None],
+    ranked: Sequence[SubmittedTask],
+) -> list[SubmittedTask]:
+    firsts = first_of_cells([counts for of_group in routed for one in of_group for counts in one.counts])
+    stops = np.cumsum([output.rows for output in outputs.outputs])
+    places = bench.share(OutputPlaces(stops, outputs.decision.rows_per_output))
+    reading, in_files = bench.plan.options.limits.reading, bench.plan.exchanges_in_files
+    tasks = []
+    for group, of_group, path, task in zip(groups, routed, paths, ranked, strict=False):
+        own = [firsts_of_run for one in of_group for firsts_of_run in islice(firsts, len(one.runs))]
+        rows = int(outputs.live[group.ordinals].sum())
+        moved = MovedGroup(rows, tuple(one.cells for one in of_group), tuple(own), path)
+        if in_files:
+            exchange = bench.paths("index", ".exchange.arrow")
+            inputs = bench.paced, places, moved, reading, exchange, task.values[0]
+            tasks.append(bench.executor.submit(move_in_files, *inputs, spread=True))
+        else:
+            inputs_ = bench.paced, places, moved, reading, *task.values
+            tasks.append(bench.executor.submit(move, *inputs_, returns=len(task.values), spread=True))
+    return tasks
+
+
+# Outputs
+
+
+def missing_outputs(
+    bench: Workbench, missing: Sequence[Output], outputs: OutputPlan, masks_of: MasksOf
+) -> list[SubmittedTask]:
+    """Submit the tasks that write these compacted files."""
+    if outputs.decision.arranged is None:
+        return submit_outputs(bench, missing, outputs, masks_of)
+    return _submit_arranged(bench, missing, outputs, outputs.decision.arranged)
+
+
+def _submit_arranged(
+    bench: Workbench, missing: Sequence[Output], outputs: OutputPlan, arrangement: Arrangement
+) -> list[SubmittedTask]:
+    """The same from the runs that are recorded."""
+    plan = bench.plan
+    if not missing:
+        return []
+    runs = _runs(bench, arrangement)
+    by, options = columns_of(arrangement.by, plan.schema), plan.write_options
+    clustered = Clustered(arrangement.by, outputs.decision.first_output_number)
+    sources = [source.file for source, _ in outputs.rewritten]
+    told = key_values.union(sources) if options.content_type in UNTYPED else ()
+    like = ArrangedFiles(
+        plan.schema,
+        replace(options, codec=options.codec or arrangement.codec),
+        tuple(column.name for column in by),
+        clustered,
+        told,
+        plan.options.certify,
+        plan.options.limits.reading,
+    )
+    shared, paths = bench.share(like), bench.paths("data", suffix_of(options.content_type))
+    first = outputs.decision.first_output_number
+
+    def file(output: Output) -> ArrangedFile:
+        planned = arrangement.outputs[output.number - first]
+        parts = tuple(
+            RoutedPart(arrangement.parts[part], tuple(block for run in runs if (block := run.block(part)).rows))
+            for part in range(planned.first_part, planned.stop_part)
+        )
+        return ArrangedFile(output.number, parts, planned.start, planned.stop)
+
+    def submit(together: Sequence[Output]) -> SubmittedTask:
+        rows = sum(one.rows for one in together)
+        files = [file(one) for one in together]
+        return bench.executor.submit(arrange_each, bench.paced, shared, files, paths, spread=True, size=rows)
+
+    several = sizing.outputs_per_task(len(missing), plan.capacity.slots)
+    return [submit(together) for together in batched(missing, lambda _: 1, several)]
+
+
+def _runs(bench: Workbench, arrangement: Arrangement) -> list[CellRun]:
+    with session_object(bench.store, arrangement.blocks, ReadAhead(bench.plan.options.limits.reading)) as source:
+        file = pa.ipc.open_file(source)
+        found = [file.get_batch(number) for number in range(file.num_record_batches)]
+    blocks = [np.stack([column.to_numpy() for column in batch.columns], axis=1) for batch in found]
+    return [CellRun(path, of_run) for path, of_run in zip(arrangement.runs, blocks, strict=True)]
+
+
+def check_certified(arrangement: Arrangement | None, written: Sequence[Fingerprint | None]) -> None:
+    """Raise CorruptionError if the outputs have other rows than were sent to them."""
+    if arrangement is None or arrangement.fingerprint is None:
+        return
+    found = sum((one for one in written if one is not None), Fingerprint())
+    if found != arrangement.fingerprint:
+        raise CorruptionError(
+            f"the rows that were laid out have the fingerprint {arrangement.fingerprint}, what was written {found}: "
+            "nothing is committed. Run the compaction again; if it fails again, look at this machine's memory and disks"
+        )
+
+
+def forget_runs(bench: Workbench, arrangement: Arrangement | None) -> None:
+    """Delete the rows on their way, once their outputs are in force. A vacuum deletes what is left."""
+    if arrangement is not None:
+        with contextlib.suppress(DeltaCompactError):
+            bench.store.delete(list(arrangement.objects))

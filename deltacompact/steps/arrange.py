@@ -1,0 +1,110 @@
+"""Task: compacted files with the rows that a split tree sent there, by cell.
+
+    output 17    parts 0 and 1, rows 0‥900 of them        part 0: the blocks of all runs, joined and sorted by cell
+    output 18    parts 1 and 2, rows 100‥1,050            part 1: one cell, its blocks as they come
+
+So a task takes no more memory than a part. The log says of each file which values it has in the columns to cluster by.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from deltacompact.base.errors import CorruptionError
+from deltacompact.base.limits import ReadLimits
+from deltacompact.base.model import Clustered, DataFile
+from deltacompact.base.numbers import ChainFileNumber
+from deltacompact.layout.value_ranges import joined, ranges_of, stored_ranges
+from deltacompact.steps.materialize import DECODED_AHEAD, Materialized
+from deltacompact.steps.routed_runs import CellBlock, in_order_of_cells, within
+from deltacompact.storage.objects import ObjectStore
+from deltacompact.tabular import files, prefetch, writing
+from deltacompact.tabular.fingerprint import fingerprint_of
+from deltacompact.tabular.row_groups import WriteOptions
+
+
+@dataclass(frozen=True, slots=True)
+class RoutedPart:
+    """Some cells: their blocks in all runs."""
+
+    cells: int
+    blocks: tuple[CellBlock, ...]
+
+    @property
+    def rows(self) -> int:
+        return sum(block.rows for block in self.blocks)
+
+
+@dataclass(frozen=True, slots=True)
+class ArrangedFile:
+    """What tells one output from others: its file number, and the rows [start, stop) of its parts."""
+
+    number: ChainFileNumber
+    parts: tuple[RoutedPart, ...]
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class ArrangedFiles:
+    """What all outputs have in common. `names`: the columns that are clustered by, in the run `clustered`.
+
+    `ranges`: the ranges of keys of text files, which no footer tells.
+    """
+
+    schema: pa.Schema
+    options: WriteOptions
+    names: tuple[str, ...]
+    clustered: Clustered
+    ranges: tuple[tuple[str, object, object], ...]
+    certify: bool
+    reading: ReadLimits
+
+
+def arrange_each(
+    store: ObjectStore, task: ArrangedFiles, outputs: Sequence[ArrangedFile], paths: Callable[[], str]
+) -> list[Materialized]:
+    """Write several files, one after another, each to a new path."""
+    return [Materialized(_arranged(store, task, output, paths()), 0) for output in outputs]
+
+
+def _arranged(store: ObjectStore, task: ArrangedFiles, output: ArrangedFile, path: str) -> DataFile:
+    found: dict[str, tuple[object, object]] | None = None
+    with contextlib.ExitStack() as opened:
+        tables = opened.enter_context(prefetch.ahead(_rows(store, output), DECODED_AHEAD))
+        out = opened.enter_context(writing.writer(store, path, task.schema, task.options))
+        for table in tables:
+            ranges = ranges_of(table, task.names)
+            found = ranges if found is None else joined([found, ranges])
+            out.write(table.replace_schema_metadata(task.schema.metadata))
+        if out.rows != output.stop - output.start:
+            raise CorruptionError(
+                f"compacted file {output.number} got {out.rows} rows, {output.stop - output.start} were sent to it"
+            )
+    rows, kind = output.stop - output.start, task.options.content_type
+    file = DataFile(output.number, path, kind, rows, out.bytes, task.schema, decoded_bytes=out.decoded_bytes)
+    clustered = replace(task.clustered, ranges=stored_ranges(found or {}))
+    widest = out.widest_row_bytes
+    whole = replace(file, decodes=True, ranges=task.ranges, clustered=clustered, widest_row_bytes=widest)
+    return writing.with_group_bytes(_certified(store, task, whole), out.group_bytes)
+
+
+def _certified(store: ObjectStore, task: ArrangedFiles, file: DataFile) -> DataFile:
+    """The file with the fingerprint of what it has, read again."""
+    if not task.certify:
+        return file
+    slices = files.read(store, file, file.schema.names, limits=task.reading)
+    return replace(file, fingerprint=fingerprint_of((rows for _, rows in slices), file.schema, file.path))
+
+
+def _rows(store: ObjectStore, output: ArrangedFile) -> Generator[pa.Table]:
+    rank = 0
+    for part in output.parts:
+        low, high = max(output.start - rank, 0), min(output.stop - rank, part.rows)
+        if low < high:
+            yield from within(in_order_of_cells(store, part.blocks, part.cells), low, high)
+        rank += part.rows

@@ -1,0 +1,57 @@
+"""Task: the least and the greatest value of some columns in delta files, from their footers, or else from their rows.
+
+delta 80    Parquet    day 1 to 3 in group 0, 2 to 9 in group 1      1 to 9, without reading a row
+delta 81    CSV        day is read                                   4 to 5
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from deltacompact.base.limits import ReadLimits
+from deltacompact.base.model import ContentType, DataFile, Partition
+from deltacompact.layout.value_ranges import ValueRanges, in_type, joined, ranges_of
+from deltacompact.storage.objects import ObjectStore
+from deltacompact.tabular import files, schemas
+from deltacompact.tabular.key_ranges import KeyedGroup, keyed_groups
+
+
+def file_ranges(
+    store: ObjectStore, delta_files: Sequence[DataFile], columns: pa.Schema, partition: Partition, reading: ReadLimits
+) -> list[ValueRanges]:
+    """What is known of each file. Dead rows may count."""
+    return [_of_footer(store, one, columns) or _of_rows(store, one, columns, partition, reading) for one in delta_files]
+
+
+def _of_footer(store: ObjectStore, file: DataFile, columns: pa.Schema) -> ValueRanges | None:
+    """The ranges, if a footer tells those of all columns."""
+    if file.content_type is not ContentType.PARQUET or set(columns.names) - set(file.schema.names):
+        return None
+    try:
+        groups = keyed_groups(store, file, columns.names)
+    except (ValueError, OverflowError):  # moments that Python does not have
+        return None
+    each = [found for group in groups if (found := _of_group(group, file.schema, columns)) is not None]
+    return joined(each) if each and len(each) == len(groups) else None
+
+
+def _of_group(group: KeyedGroup, stored: pa.Schema, columns: pa.Schema) -> ValueRanges | None:
+    found = {}
+    with contextlib.suppress(pa.ArrowException, ValueError, TypeError, OverflowError):
+        for name, (low, high) in group.ranges.items():
+            was, now = stored.field(name).type, columns.field(name).type
+            found[name] = in_type(low, was, now), in_type(high, was, now)
+    return (
+        found if len(found) == len(columns) and None not in [one for pair in found.values() for one in pair] else None
+    )
+
+
+def _of_rows(
+    store: ObjectStore, file: DataFile, columns: pa.Schema, partition: Partition, reading: ReadLimits
+) -> ValueRanges:
+    slices = files.read(store, file, columns.names, limits=reading) if file.rows else iter(())
+    tables = (schemas.align(rows, columns, partition, file.path) for _, rows in slices)
+    return joined(ranges_of(rows, columns.names) for rows in tables)

@@ -1,0 +1,142 @@
+"""Task: a split tree from a sample of the live rows that a session writes, and what is known of all of them.
+
+    file 7    1 M live rows, 9 row groups      looks at 3 of them, 312 rows each, which stand for 30 MB each
+    delta 8   CSV, 2,000 rows                  one look: text has no row groups
+
+Looks lie as far from each other as they can, and take rows from a whole row group: heads alone would tell of few
+values. Where there are few rows, all are looked at. Only the columns to cluster by are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from deltacompact.base.model import ContentType
+from deltacompact.layout.cluster_by import ClusterColumn
+from deltacompact.layout.growing import grow
+from deltacompact.layout.split_tree import SplitTree
+from deltacompact.steps.live_ranges import LiveRanges, pieces_of
+from deltacompact.steps.materialize import LivePiece
+from deltacompact.storage.fetched_file import ReadAhead, begun_ahead
+from deltacompact.storage.objects import ObjectStore
+from deltacompact.tabular import schemas
+from deltacompact.tabular.files import FileReader, Part
+from deltacompact.tabular.row_group_copy import codec_of
+
+SAMPLE_ROWS = 20_000
+SAMPLE_PER_FILE = 200
+"""Files then differ by a seventh in size."""
+LOOKS_MAX, LOOKS_MIN, LOOK_ROWS, ROWS_PER_LOOK = 512, 64, 20_000, 40
+
+
+@dataclass(frozen=True, slots=True)
+class TreeTask:
+    """The tree that divides live rows into so many files. `live` has the columns to cluster by alone.
+
+    `row_bytes`: of each range, about the decoded bytes of a row.
+    """
+
+    live: LiveRanges
+    row_bytes: tuple[float, ...]
+    columns: tuple[ClusterColumn, ...]
+    files: int
+    cells_per_file: int
+
+
+@dataclass(frozen=True, slots=True)
+class GrownTree:
+    """The tree, and the codec of the first Parquet file that was looked at."""
+
+    tree: SplitTree
+    codec: str | None
+
+
+def plant(store: ObjectStore, task: TreeTask) -> GrownTree:
+    """Read the sample, and grow the tree."""
+    looks, codecs = list[pa.Table](), list[str | None]()
+    sizes = list[npt.NDArray[np.float64]]()
+    for rows, size, codec in _looks(store, task):
+        looks.append(rows)
+        sizes.append(np.full(rows.num_rows, size))
+        codecs.append(codec)
+    sample = pa.concat_tables([task.live.columns.empty_table(), *looks])
+    weights = np.concatenate([np.empty(0), *sizes])
+    tree = grow(sample, task.columns, weights, max(1, min(task.files, sample.num_rows)), task.cells_per_file)
+    return GrownTree(tree, next((codec for codec in codecs if codec is not None), None))
+
+
+def _looks(store: ObjectStore, task: TreeTask) -> Iterator[tuple[pa.Table, float, str | None]]:
+    """Rows, the bytes that each stands for, and the codec of their file."""
+    live, ahead = task.live, ReadAhead(task.live.reading)
+    wanted = max(SAMPLE_ROWS, SAMPLE_PER_FILE * task.files)
+    taken = _looked_at(live, wanted)
+    pieces = [(number, piece) for number, piece in enumerate(pieces_of(store, live)) if number in taken]
+
+    def begun(numbered: tuple[int, LivePiece]) -> tuple[int, LivePiece]:
+        number, piece = numbered
+        return number, replace(piece, reader=FileReader(store, Part(piece.file, live.columns.names, piece.rows), ahead))
+
+    for number, piece in begun_ahead(pieces, begun):
+        assert piece.reader is not None, "it was begun"
+        with piece.reader as reader:
+            codec = codec_of(reader.parquet.metadata) if piece.file.content_type is ContentType.PARQUET else None
+            ranges = _ranges(reader, piece, taken[number])
+            found = [_sample(reader, piece, live, rows, -(-taken[number] // len(ranges))) for rows in ranges]
+        one = live.ranges[number]
+        stands_for = (one.stop - one.start) * task.row_bytes[number]
+        count = sum(rows.num_rows for rows in found)
+        for rows in found:
+            yield rows, stands_for / max(1, count), codec
+
+
+def _looked_at(live: LiveRanges, wanted: int) -> dict[int, int]:
+    """How many rows to take of which ranges. All rows, where they are few."""
+    rows = np.array([one.stop - one.start for one in live.ranges], np.int64)
+    if rows.sum() <= wanted:
+        return {number: int(count) for number, count in enumerate(rows.tolist())}
+    count = int(min(LOOKS_MAX, max(LOOKS_MIN, rows.sum() // LOOK_ROWS)))
+    places = ((np.arange(count) + 0.5) * (rows.sum() / count)).astype(np.int64)
+    of_place = np.searchsorted(np.cumsum(rows), places, side="right")
+    numbers, times = np.unique(of_place, return_counts=True)
+    each = -(-wanted // count)
+    return {number: each * many for number, many in zip(numbers.tolist(), times.tolist(), strict=True)}
+
+
+def _ranges(reader: FileReader, piece: LivePiece, wanted: int) -> list[tuple[int, int]]:
+    """The rows to look at: of Parquet, whole row groups, as far from each other as they can be."""
+    start, stop = piece.rows
+    if piece.file.content_type is not ContentType.PARQUET or wanted >= stop - start:
+        return [piece.rows]
+    metadata = reader.parquet.metadata
+    starts = np.cumsum([0, *(metadata.row_group(number).num_rows for number in range(metadata.num_row_groups))])
+    looks = max(1, wanted // ROWS_PER_LOOK)
+    places = start + ((np.arange(looks) + 0.5) * ((stop - start) / looks)).astype(np.int64)
+    groups = np.unique(np.searchsorted(starts, places, side="right") - 1).tolist()
+    return [(max(int(starts[group]), start), min(int(starts[group + 1]), stop)) for group in groups]
+
+
+def _sample(reader: FileReader, piece: LivePiece, live: LiveRanges, rows: tuple[int, int], wanted: int) -> pa.Table:
+    """So many live rows of a range, as far from each other as they can be."""
+    found = pa.concat_tables([live.columns.empty_table(), *_live(reader, piece, live, rows)])
+    return found.take(pa.array(_spread(found.num_rows, wanted)))
+
+
+def _live(reader: FileReader, piece: LivePiece, live: LiveRanges, rows: tuple[int, int]) -> Iterator[pa.Table]:
+    if not set(live.columns.names) & set(piece.file.schema.names):  # nothing to read: all are null
+        nothing = pa.table({"": pa.nulls(int(piece.lives[slice(*rows)].sum()))})
+        yield schemas.align(nothing, live.columns, live.partition, piece.file.path)
+        return
+    for first, table in reader.slices(rows):
+        wanted = pa.array(piece.lives[first : first + table.num_rows])
+        yield schemas.align(table.filter(wanted), live.columns, live.partition, piece.file.path)
+
+
+def _spread(rows: int, wanted: int) -> npt.NDArray[np.int64]:
+    if rows <= wanted:
+        return np.arange(rows)
+    return ((np.arange(wanted) + 0.5) * (rows / wanted)).astype(np.int64)

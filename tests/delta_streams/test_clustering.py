@@ -1,0 +1,428 @@
+"""Compactions that lay rows out by columns: the same rows, files whose boxes do not overlap, and an index that follows.
+
+test_feature_machine.py compacts by columns, too, between all else that a table can do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from budgets import examples
+from clustered import assert_ranges_hold, overlap, pairs_that_meet
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from stores import Crash, FailsAt, InterceptedStore, copy_of, unmeasured  # noqa: F401
+from tables import compacted_files, problems
+
+from deltacompact import DeltaStreamCatalog, InputError, SessionResult, Settings
+from deltacompact.base.limits import LIMITS
+from deltacompact.base.model import Partition
+from deltacompact.index.primary_key_index import read_index, read_manifest
+from deltacompact.planning import arrangement
+from deltacompact.planning.decisions import FileReason
+from deltacompact.storage.memory import MemoryStore
+
+LOCAL = Settings(executor="local", local_threads=1, row_group_rows=16)
+BY = "x,y*2"
+
+
+def created(by: str | None = BY, **more: Any) -> DeltaStreamCatalog:
+    catalog = DeltaStreamCatalog(MemoryStore())
+    catalog.create_table("t", primary_keys=["id"], cluster_by=by, **more)
+    return catalog
+
+
+def rows(ids: Any, seed: int = 0, in_order: bool = False) -> pa.Table:
+    ids = np.asarray(ids, np.int64)
+    rng = np.random.default_rng(seed)
+    x = ids if in_order else rng.integers(0, 10**9, len(ids))  # no two are equal, or a key must part them
+    return pa.table({"id": ids, "x": x, "y": rng.choice(list("abcdefgh"), len(ids)), "v": rng.random(len(ids))})
+
+
+def compacted(catalog: DeltaStreamCatalog, per_file: int = 40, **how: Any) -> SessionResult:
+    how = {"settings": LOCAL, "rows_per_compacted_file": per_file, **how}
+    (session,) = catalog.table("t").compact(**how).sessions
+    return session
+
+
+def live(catalog: DeltaStreamCatalog) -> dict[int, dict[str, Any]]:
+    return {row["id"]: row for row in catalog.read("t").to_pylist()}
+
+
+def reasons(session: SessionResult) -> set[FileReason]:
+    return {decision.reason for decision in session.decisions}
+
+
+def of_rows(table: pa.Table) -> dict[int, dict[str, Any]]:
+    return {row["id"]: row for row in table.to_pylist()}
+
+
+def index_of(catalog: DeltaStreamCatalog) -> dict[bytes, tuple[int, int]]:
+    """Where each key's row is, as the index says."""
+    state = catalog.state("t", Partition())
+    manifest = read_manifest(catalog.store, state.index)
+    found = {}
+    for bucket in range(manifest.hash_bucket_count):
+        for entries in read_index(catalog.store, manifest, bucket):
+            for entry in entries:
+                pointer = entry[-12:].tobytes()
+                found[entry[:20].tobytes()] = (
+                    int.from_bytes(pointer[:4], "little"),
+                    int.from_bytes(pointer[4:], "little"),
+                )
+    return found
+
+
+def assert_lies_well(catalog: DeltaStreamCatalog, by: str = BY) -> None:
+    files = list(compacted_files(catalog))
+    assert {file.clustered.by for file in files} == {by}
+    assert not overlap(files, by).any()
+    assert pairs_that_meet(files, by) == 0
+    for file in files:
+        assert_ranges_hold(catalog.store, file)
+
+
+def test_a_full_compaction_divides_rows_into_files_that_do_not_overlap():
+    catalog = created()
+    catalog.append("t", [rows(range(1000)), rows(range(900, 1500), seed=1)])
+    session = compacted(catalog)
+    assert session.live == 1500
+    assert session.files_after > 1500 / 40
+    assert all(file.rows <= 40 for file in compacted_files(catalog))
+    assert_lies_well(catalog)
+    assert problems(catalog) == []
+    assert live(catalog) == of_rows(rows(range(1000))) | of_rows(rows(range(900, 1500), seed=1))
+
+
+def test_a_second_run_finds_nothing_and_says_so():
+    catalog = created()
+    catalog.append("t", rows(range(500)))
+    compacted(catalog)
+    assert compacted(catalog).nothing_to_do.endswith(", and no files to lay out by x,y*2")
+
+
+def test_what_arrives_in_the_order_of_a_column_never_touches_what_is_there():
+    catalog = created("x")
+    catalog.append("t", rows(range(1000), in_order=True))
+    compacted(catalog)
+    base = {file.path for file in compacted_files(catalog)}
+    for step in range(10):
+        catalog.append("t", rows(range(1000 + 50 * step, 1050 + 50 * step), in_order=True))
+        session = compacted(catalog)
+        assert FileReason.OVERLAPS not in reasons(session)
+        assert base <= {file.path for file in compacted_files(catalog)}
+    assert_lies_well(catalog, "x")
+
+
+def test_runs_are_merged_once_as_much_has_come_as_there_is():
+    catalog = created()
+    catalog.append("t", rows(range(1000)))
+    compacted(catalog)
+    base, merged_above_it = {file.path for file in compacted_files(catalog)}, False
+    for step in range(12):
+        catalog.append("t", rows(range(1000 + 200 * step, 1200 + 200 * step), seed=step + 1))
+        session = compacted(catalog)
+        stays = base <= {file.path for file in compacted_files(catalog)}
+        merged_above_it |= stays and FileReason.OVERLAPS in reasons(session)
+        assert stays or step > 2  # it is larger than what has come
+    assert merged_above_it
+    assert not stays
+    assert problems(catalog) == []
+    expected = of_rows(rows(range(1000)))
+    for step in range(12):
+        expected |= of_rows(rows(range(1000 + 200 * step, 1200 + 200 * step), seed=step + 1))
+    assert live(catalog) == expected
+
+
+def test_other_columns_lay_the_table_out_anew():
+    catalog = created(None)
+    catalog.append("t", rows(range(400)))
+    compacted(catalog)
+    assert {file.clustered for file in compacted_files(catalog)} == {None}
+    session = compacted(catalog, cluster_by="x")
+    assert reasons(session) == {FileReason.OVERLAPS}
+    assert_lies_well(catalog, "x")
+    assert compacted(catalog).nothing_to_do  # in that run alone
+    catalog.declare_cluster_by("t", ["y", "v"])
+    assert reasons(compacted(catalog)) == {FileReason.OVERLAPS}
+    assert_lies_well(catalog, "y,v")
+    catalog.declare_cluster_by("t", "")
+    assert catalog.described("t").cluster_by is None
+    assert live(catalog) == of_rows(rows(range(400)))
+
+
+def test_the_index_follows_by_destinations_and_equals_one_that_is_built_anew():
+    few = replace(LIMITS, masks_share_of_index=1.0, runs_share_max=10.0)
+    catalog, how = created(), {"settings": replace(LOCAL, limits=few)}
+    catalog.append("t", rows(range(600)))
+    compacted(catalog, **how)
+    for step in range(3):
+        catalog.append("t", rows(range(600 + 300 * step, 900 + 300 * step), seed=step + 1))
+        compacted(catalog, **how)
+    manifest = read_manifest(catalog.store, catalog.state("t", Partition()).index)
+    assert any(relocation.moves for relocation in manifest.relocations)
+    assert b'"format":2' in catalog.store.get(catalog.state("t", Partition()).index.path)  # 0.1 refuses it
+    assert problems(catalog) == []
+    followed = index_of(catalog)
+    catalog.append("t", rows([0]))
+    compacted(catalog, settings=replace(LOCAL, limits=replace(LIMITS, runs_max=1)), cluster_by="")
+    manifest = read_manifest(catalog.store, catalog.state("t", Partition()).index)
+    assert (len(manifest.runs), manifest.relocations) == (1, ())
+    again = index_of(catalog)
+    assert followed.keys() == again.keys()
+    kept = {file.number for file in compacted_files(catalog)}
+    assert {key: place for key, place in again.items() if place in followed.values()} == {
+        key: place for key, place in followed.items() if place[0] in kept and again[key] == place
+    }
+
+
+@pytest.mark.parametrize(
+    ("by", "message"),
+    [
+        ("a,b,c,d,e", "cluster_by names 5 columns: at most 4 help readers"),
+        ("x*fast", "cluster_by: the weight 'fast' of 'x*fast' is no number above 0"),
+        ("x*-1", "cluster_by: the weight '-1' of 'x*-1' is no number above 0"),
+        ("x,x", "cluster_by has 'x' twice"),
+        ("day", "cluster_by names 'day', a partition key: it has one value in each partition"),
+    ],
+)
+def test_bad_columns_are_refused_at_the_door(by, message):
+    catalog = DeltaStreamCatalog(MemoryStore())
+    with pytest.raises(InputError, match=message.replace("*", r"\*")):
+        catalog.create_table("t", ["day"], primary_keys=["id"], cluster_by=by)
+    assert catalog.tables() == []
+    catalog.create_table("t", ["day"], primary_keys=["id"])
+    with pytest.raises(InputError, match=message.replace("*", r"\*")):
+        catalog.declare_cluster_by("t", by)
+    catalog.append("t", rows(range(3)), partition={"day": "1"})
+    before = set(catalog.store._objects)
+    with pytest.raises(InputError, match=message.replace("*", r"\*")):
+        catalog.table("t").compact(cluster_by=by, settings=LOCAL)
+    assert set(catalog.store._objects) == before
+
+
+@pytest.mark.parametrize(
+    ("by", "message"),
+    [
+        ("dya", "cluster_by: table 't' has no column 'dya': it has id, list, s"),
+        ("s.a", "cluster_by: table 't' has no column 's.a': name one at the top level"),
+        ("list", "cluster_by: column 'list' of table 't' is list<.*>, whose values have no order"),
+    ],
+)
+def test_columns_that_no_row_has_or_that_have_no_order_are_refused_before_any_work(by, message):
+    catalog = created(by)
+    catalog.append("t", pa.table({"id": [1], "list": [[1]], "s": [{"a": 1}]}))
+    before = set(catalog.store._objects)
+    with pytest.raises(InputError, match=message):
+        compacted(catalog)
+    assert set(catalog.store._objects) == before
+    assert compacted(catalog, cluster_by="").live == 1
+    with pytest.raises(InputError, match=message):
+        compacted(catalog)  # and where there is nothing else to do
+
+
+def test_a_column_that_came_later_is_null_where_it_lacks():
+    catalog = created("w")
+    catalog.append("t", rows(range(100)).append_column("w", pa.array([None] * 50 + list(range(50)), pa.int64())))
+    catalog.append("t", rows(range(100, 200)))
+    compacted(catalog, 20)
+    assert_lies_well(catalog, "w")
+    assert len(live(catalog)) == 200
+
+
+def test_two_outputs_exchanged_are_found(monkeypatch):
+    """The containment test can fail: rows of one file in the place of another's."""
+    exchanged = arrangement.destinations
+
+    def wrong(cells, first, stops, span):
+        found = exchanged(cells, first, stops, span)
+        return np.where(found // span == 0, found + span, np.where(found // span == 1, found - span, found)).astype(
+            "u4"
+        )
+
+    monkeypatch.setattr("deltacompact.steps.move.destinations", wrong)
+    catalog = created()
+    catalog.append("t", rows(range(200)))
+    compacted(catalog)
+    assert problems(catalog) != []
+
+
+def test_two_leaves_exchanged_do_not_contain_their_rows(monkeypatch):
+    from deltacompact.layout.split_tree import SplitTree
+
+    cells_of = SplitTree.cells_of
+
+    def wrong(tree, table):
+        cells = cells_of(tree, table)
+        return np.where(cells == 0, tree.cells - 1, np.where(cells == tree.cells - 1, 0, cells)).astype(np.int32)
+
+    monkeypatch.setattr(SplitTree, "cells_of", wrong)
+    catalog = created("x")
+    catalog.append("t", pa.concat_tables([rows(range(200)), rows(range(200, 400))]))
+    compacted(catalog, 100)
+    files = list(compacted_files(catalog))
+    ranges = [file.clustered.ranges[0] for file in files]
+    assert sorted(ranges, key=lambda one: one[1]) != ranges  # files are in the order of their cells, of one column
+
+
+# Histories
+
+
+@st.composite
+def steps(draw: st.DrawFn) -> list[tuple[str, Any]]:
+    ids = st.lists(st.integers(0, 60), min_size=1, max_size=30, unique=True)
+    step = st.one_of(
+        st.tuples(st.just("upsert"), ids),
+        st.tuples(st.just("upsert"), ids),
+        st.tuples(st.just("delete"), ids),
+        st.tuples(st.just("compact"), st.sampled_from([None, None, None, "", "x", "v,y", "y*2"])),
+        st.tuples(st.just("compact"), st.none()),
+        st.tuples(st.just("rollback"), st.integers(0, 3)),
+        st.tuples(st.just("full"), st.none()),
+    )
+    return draw(st.lists(step, min_size=3, max_size=14))
+
+
+@settings(max_examples=examples(80), deadline=None)
+@given(
+    history=steps(),
+    readers=st.sampled_from(["files", "vectors"]),
+    per_file=st.sampled_from([2, 5, 12]),
+    share=st.sampled_from([0.125, 1.0]),
+    in_files=st.booleans(),
+    certify=st.booleans(),
+    groups=st.sampled_from([None, 2]),
+)
+def test_histories_against_a_dictionary(history, readers, per_file, share, in_files, certify, groups):
+    catalog = created(BY, readers=readers)
+    small = replace(
+        LIMITS,
+        masks_share_of_index=share,
+        runs_share_max=10.0,
+        groups=groups,
+        exchange_share=0.0 if in_files else LIMITS.exchange_share,
+    )
+    how = {"settings": replace(LOCAL, certify=certify, row_group_rows=3, limits=small), "per_file": per_file}
+    expected: dict[int, dict[str, Any]] = {}
+    versions: dict[str, dict[int, dict[str, Any]]] = {}
+    for seed, (what, value) in enumerate([*history, ("full", None)]):
+        if what == "upsert":
+            catalog.append("t", rows(value, seed))
+            expected = expected | of_rows(rows(value, seed))
+        elif what == "delete":
+            catalog.append("t", pa.table({"id": value}), operation="delete")
+            expected = {key: row for key, row in expected.items() if key not in value}
+        elif what == "rollback" and versions:
+            version = list(versions)[value % len(versions)]
+            if version != catalog.state("t", Partition()).version:
+                catalog.table("t").rollback(version)
+                expected = versions[version]
+        elif what == "compact" and catalog.partitions("t"):
+            compacted(catalog, cluster_by=value, **how)
+        elif what == "full" and catalog.partitions("t"):
+            compacted(catalog, cluster_by="id", **how)
+            compacted(catalog, cluster_by=BY, **how)
+            runs = {(file.clustered.by, file.clustered.run) for file in compacted_files(catalog)}
+            if len(runs) == 1 and runs.pop()[0] == BY:  # a file that is alone waits until as much has come
+                assert_lies_well(catalog, BY)
+        if catalog.partitions("t"):
+            assert live(catalog) == expected
+            assert problems(catalog) == []
+            versions[catalog.state("t", Partition()).version] = expected  # with the deltas of a version
+
+
+# Kills
+
+
+def prepared() -> tuple[MemoryStore, dict[int, dict[str, Any]]]:
+    """Four files that are laid out, and deltas that are larger: the next session lays out all of them."""
+    catalog = created()
+    catalog.append("t", rows(range(40)))
+    compacted(catalog, 12)
+    catalog.append("t", rows(range(30, 100), seed=1))
+    catalog.append("t", pa.table({"id": [1, 2]}), operation="delete")
+    expected = of_rows(rows(range(40))) | of_rows(rows(range(30, 100), seed=1))
+    return catalog.store, {key: row for key, row in expected.items() if key not in (1, 2)}
+
+
+@pytest.mark.parametrize("error_after", [False, True])
+def test_a_session_that_dies_anywhere_is_resumed(error_after):
+    store, expected = prepared()
+    few = replace(LIMITS, masks_share_of_index=1.0, runs_share_max=10.0)
+    how = {"settings": replace(LOCAL, limits=few), "per_file": 12}
+    for operation in range(int(error_after), 1000, 2):
+        killed, crashing = copy_of(store), FailsAt(operation, after=error_after, error=Crash)
+        with contextlib.suppress(Crash):
+            compacted(DeltaStreamCatalog(InterceptedStore(killed, crashing)), **how)
+        catalog = DeltaStreamCatalog(killed)
+        if operation % 3 == 0 or crashing.failed is None:
+            assert live(catalog) == expected, operation
+        compacted(catalog, **how)
+        assert live(catalog) == expected, operation
+        assert problems(catalog) == [], operation
+        assert_lies_well(catalog)
+        if crashing.failed is None:
+            break
+    assert operation > 40
+
+
+def test_another_process_writes_the_outputs_from_the_recorded_runs():
+    """It dies between the record of the last round and the first batch of outputs."""
+    store, expected = prepared()
+    for operation in range(1000):
+        killed, crashing = copy_of(store), FailsAt(operation, error=Crash)
+        with pytest.raises(Crash):
+            compacted(DeltaStreamCatalog(InterceptedStore(killed, crashing)), 12)
+        sessions = [stat.path for stat in killed.list("t/sessions/")]
+        if "outputs-" in str(crashing.failed):
+            break
+    assert len([path for path in sessions if "/round-" in path]) == 2  # of both sessions
+    catalog = DeltaStreamCatalog(killed)
+    session = compacted(catalog, 12)
+    assert session.rounds_resumed == 1
+    assert (live(catalog), problems(catalog)) == (expected, [])
+    assert_lies_well(catalog)
+    left = [stat.path for stat in killed.list("t/index/") if b"deltacompact.cells" in killed.get(stat.path)]
+    assert left == []  # the rows on their way are gone
+
+
+def test_a_damaged_row_map_is_found():
+    few = replace(LIMITS, masks_share_of_index=1.0, runs_share_max=10.0)
+    store, _ = prepared()
+    catalog = DeltaStreamCatalog(store)
+    compacted(catalog, 12, settings=replace(LOCAL, limits=few))
+    (path,) = {stat.path for stat in store.list("t/index/") if stat.path.endswith(".moves.arrow")}
+    data = bytearray(store.get(path))
+    values = np.frombuffer(
+        pa.ipc.open_file(pa.py_buffer(bytes(data))).read_all()["destination"].to_numpy().tobytes(), "u1"
+    )
+    place = bytes(data).index(values.tobytes())
+    data[place] ^= 1
+    store.put(path, bytes(data))
+    assert any("are damaged" in problem for problem in problems(DeltaStreamCatalog(store)))
+
+
+def test_rows_that_only_moved_are_no_change():
+    catalog = created(None)
+    catalog.append("t", rows(range(300)))
+    compacted(catalog)
+    table = catalog.table("t")
+    before, fingerprint = table.versions()[-1].version, table.fingerprint()
+    compacted(catalog, cluster_by="x", settings=replace(LOCAL, certify=True))
+    after = table.versions()[-1].version
+    assert before != after
+    assert table.fingerprint() == fingerprint
+    assert table.changes(before, after).read_all().num_rows == 0
+
+
+def test_a_plan_says_which_files_overlap():
+    catalog = created(None)
+    catalog.append("t", rows(range(100)))
+    compacted(catalog)
+    (planned,) = catalog.table("t").plan(cluster_by="x", settings=LOCAL, rows_per_compacted_file=40).document
+    assert {file["reason"] for file in planned["files"]} == {"overlaps"}
