@@ -47,6 +47,11 @@ def check_names(method: str, arguments: Mapping[str, Any]) -> None:
             )
 
 
+def clustering(cluster_by: str | Sequence[str] | None) -> str | None:
+    """The columns in the one spelling that sessions compare; None: nothing is said. Raises InputError."""
+    return None if cluster_by is None else text_of_columns(cluster_columns("cluster_by", cluster_by))
+
+
 def request_of(
     source_table_id: str,
     primary_keys: Iterable[str] | None = None,
@@ -75,7 +80,7 @@ def request_of(
         hash_bucket_count=hash_bucket_count,
         content_type=content_type(compacted_file_content_type),
         purge=purge,
-        cluster_by=None if cluster_by is None else text_of_columns(cluster_columns("cluster_by", cluster_by)),
+        cluster_by=clustering(cluster_by),
     )
     return Request(
         source_table_id, primary_keys, sort_keys, destination_compacted_table_id, partitions, chosen, attempt

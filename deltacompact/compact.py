@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, overload
 
-from deltacompact.arguments import attempt_named
+from deltacompact.arguments import attempt_named, clustering
 from deltacompact.base import expect
 from deltacompact.base.errors import InputError
 from deltacompact.base.events import EventSink
@@ -129,6 +129,8 @@ def compact(
     if is_iceberg_catalog(catalog):
         from deltacompact.catalog.iceberg_table import IcebergCatalogTable
 
+        if cluster_by is not None:
+            options = {"cluster-by": clustering(cluster_by), **(options or {})}
         table = IcebergCatalogTable(catalog, source_table_id)
         return table.compact(mode, options, branch, settings=settings, event_sinks=event_sinks, attempt=attempt)
     if mode is not None or options is not None or branch != "main":

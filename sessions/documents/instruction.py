@@ -48,6 +48,7 @@ from deltacompact.base.settings import COUNT_MAX, DEFAULTS, EXECUTORS, HASH_BUCK
 from deltacompact.base.wording import text_of
 from deltacompact.iceberg_modes.modes import mode_named, names, options_of
 from deltacompact.iceberg_modes.options import declared
+from deltacompact.layout.cluster_by import cluster_columns
 from deltacompact.sinks.sns import TOPIC_ARN, TopicArn
 from sessions.base.ids import JOB_RUN_ID
 from sessions.documents.paths import no_number_in, no_such_field, no_text_in, path_of, shown
@@ -71,6 +72,15 @@ def _topic(arn: str) -> str:
         raise ValueError(str(error)) from None
 
 
+def _columns(text: str) -> str:
+    try:
+        cluster_columns("cluster_by", text)
+    except InputError as error:
+        raise ValueError(str(error).removeprefix("cluster_by: ")) from None
+    return text
+
+
+Columns: TypeAlias = Annotated[str, Field(max_length=_NAME_CHARACTERS_MAX), AfterValidator(_columns)]
 Name: TypeAlias = Annotated[str, Field(min_length=1, max_length=_NAME_CHARACTERS_MAX)]
 Count: TypeAlias = Annotated[int, Field(ge=1, le=COUNT_MAX)]
 PartitionValue: TypeAlias = (
@@ -101,6 +111,7 @@ _OF_STREAMS = (
     "compacted_file_content_type",
     "partitions",
     "purge",
+    "cluster_by",
 )
 _SETTINGS_OF_STREAMS = ("rows_per_round", "rewrite_dead_fraction")
 _OF_ICEBERG = ("mode", "options", "branch")
@@ -181,6 +192,9 @@ class Instruction(BaseModel):
         None, description="Values by partition key, for each partition; null is a value. Default: all partitions."
     )
     purge: bool = Field(DEFAULTS.purge, description="Rewrite every file that has dead rows in it.")
+    cluster_by: Columns | None = Field(
+        None, description='Columns to lay rows out by, "day*3,customer"; "": none. Default: those of the table.'
+    )
     mode: Mode | None = Field(None, description="Iceberg: how it is compacted. Default: rewrite.")
     options: Annotated[dict[Name, OptionValue], Field(max_length=_COLUMNS_MAX)] | None = Field(
         None, description="Iceberg: options of the mode, under Iceberg's own names."

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from deltacompact.arguments import content_type
+from deltacompact.arguments import clustering, content_type
 from deltacompact.base.settings import Options, Settings
 from deltacompact.job import Request
 from sessions.documents.instruction import Instruction
@@ -30,6 +30,7 @@ def request_of(
         "hash_bucket_count": hash_bucket_count,
         "content_type": content_type(instruction.compacted_file_content_type),
         "purge": instruction.purge,
+        "cluster_by": clustering(instruction.cluster_by),
     }
     return Request(
         instruction.source_table_id,

@@ -19,6 +19,7 @@ DOCS = Path(__file__).parents[2] / "docs/settings.md"
 FIELDS = {field.name for field in dataclasses.fields(Options)}
 OUTPUT_OPTIONS = FIELDS - {
     "certify",
+    "cluster_by",
     "executor",
     "memory_bytes",
     "memory_per_task_bytes",
@@ -36,6 +37,7 @@ OUTPUT_OPTIONS = FIELDS - {
     "requests_per_s",
     "task_retries",
     "limits",
+    "write_amplification_max",
 }
 OTHERS = [
     Options(rows_per_compacted_file=7, hash_bucket_count=3, content_type=ContentType.ORC, purge=True),
@@ -89,6 +91,8 @@ def test_options_that_change_the_output_are_part_of_the_session() -> None:
         "purge": "False",
     }
     assert DEFAULTS.output_options.keys() == OUTPUT_OPTIONS
+    clustered = dataclasses.replace(DEFAULTS, cluster_by="day*3")
+    assert clustered.output_options == DEFAULTS.output_options | {"cluster_by": "day*3"}
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ STREAMS = [
 ]
 ICEBERG = [
     *("advise", "bookmarks", "changes", "commit_bookmark", "compact", "dataset", "diff", "drop_bookmark", "export"),
-    *("fingerprint", "history", "maintain", "plan", "read", "rollback", "scan"),
+    *("fingerprint", "heat", "history", "maintain", "plan", "read", "rollback", "scan", "simulate"),
     *("table_id", "to_duckdb", "to_polars"),
 ]
 
@@ -186,6 +186,7 @@ EXAMPLES = [
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
+@pytest.mark.slow
 def test_the_examples_of_docstrings_run(catalog, example, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     example.globs = {"catalog": catalog, "orders": catalog.table("orders"), "deltacompact": deltacompact, "pa": pa}

@@ -148,6 +148,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("call", "argument", "value"), WRONG, ids=lambda value: repr(value)[:40])
+@pytest.mark.slow
 def test_a_wrong_type_is_refused_in_one_line_before_anything_is_written(lake, call, argument, value):
     before = [stat.path for stat in lake.store.list("")]
     with pytest.raises(InputError) as error:

@@ -73,6 +73,7 @@ def test_options_of_one_check_are_refused_by_the_other(orders, capfd):
         assert said in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_table_that_holds_nothing_is_healthy(tmp_path, capfd):
     deltacompact.open_catalog(tmp_path / "lake").create_table("t", primary_keys=["id"])
     assert cli.run(["check", str(tmp_path / "lake"), "t", "--health", "--plot", str(tmp_path / "x.svg")]) == 0
@@ -89,6 +90,7 @@ def test_a_damaged_partition_counts_more_than_an_ill_one(orders, tmp_path, capfd
     assert "p=fine: failed: " in said and "p=dead: 40.0 %" in said
 
 
+@pytest.mark.slow
 def test_an_iceberg_branch_has_a_health(lake, monkeypatch, capfd, tmp_path):
     configure(lake, monkeypatch)
     lake.create("ns.t", pa.schema([("id", pa.int64())]))

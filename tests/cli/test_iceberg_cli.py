@@ -214,6 +214,7 @@ def test_the_command_line_maintains(lake, configured, capsys):
         (["compact", "FOLDER", T, "--branch", "b"], "--branch is for tables of Iceberg catalogs"),
     ],
 )
+@pytest.mark.slow
 def test_bad_input_is_refused_in_one_line(lake, configured, capsys, words, message):
     before = lake.state(T)
     places = {"ICEBERG": configured, "FOLDER": str(lake.folder / "streams")}
@@ -252,6 +253,7 @@ def test_a_catalog_that_does_not_answer_is_named(lake, configured, monkeypatch):
     [("rewrite", ["rewrite-all=true"]), ("convert", []), ("upsert", ["key-columns=id"])],
     ids=["rewrite", "convert", "upsert"],
 )
+@pytest.mark.slow
 def test_a_plan_foresees_the_files_afterwards(lake, configured, capsys, mode, options):
     lake.append(T, [{"id": 7}])
     lake.append(T, [{"id": 7}])
@@ -274,6 +276,7 @@ def test_a_plan_foresees_the_files_afterwards(lake, configured, capsys, mode, op
         assert 1 <= len(state.deletes) <= after["delete_files"]
 
 
+@pytest.mark.slow
 def test_a_plan_of_many_groups_is_a_screen(lake, configured, capsys):
     for number in range(20):
         lake.append(T, [{"id": number}])
@@ -344,6 +347,7 @@ def test_history_read_export_and_rollback(lake, configured, capsys, tmp_path):
 
 
 @pytest.mark.parametrize("mode", ["rewrite", "convert", "upsert"])
+@pytest.mark.slow
 def test_a_run_lists_the_files_that_its_snapshots_changed(lake, configured, capsys, mode):
     """Each file that is there afterwards and was not before, and the other way round."""
     options = {"rewrite": ["rewrite-all=true"], "convert": [], "upsert": ["key-columns=id"]}[mode]

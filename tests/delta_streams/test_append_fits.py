@@ -53,6 +53,7 @@ MISFITS = {
 @pytest.mark.parametrize("compacted_before", [False, True], ids=["deltas", "compacted"])
 @pytest.mark.parametrize("files", [False, True], ids=["tables", "files"])
 @pytest.mark.parametrize("misfit", MISFITS)
+@pytest.mark.slow
 def test_what_cannot_be_folded_is_refused_by_name_and_leaves_nothing(
     tmp_path, catalog, misfit, files, compacted_before
 ):
@@ -206,7 +207,7 @@ def test_checking_costs_no_request_in_a_warm_process():
     calls.clear()
     catalog.append("t", pa.table({"id": [3]}))
     kinds = [kind for kind, _ in calls]
-    assert kinds == ["writer", "put_if_absent"], calls  # the data file, the entry
+    assert kinds == ["get", "writer", "put_if_absent"], calls  # is it still the table, the data file, the entry
 
 
 # What got in nevertheless

@@ -62,6 +62,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("form", FORMS)
+@pytest.mark.slow
 def test_rows_in_any_form_are_appended_alone_and_in_lists(catalog, form):
     delta = catalog.append("t", FORMS[form]())
     assert (len(delta.files), delta.rows) == (1, 3)
@@ -185,6 +186,7 @@ COMPRESS = {
 @pytest.mark.parametrize("reference", [False, True], ids=["copied", "referenced"])
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.json", "a.ndjson", "A.CSV"])
 @pytest.mark.parametrize("suffix", COMPRESS)
+@pytest.mark.slow
 def test_compressed_text_is_read_on_every_path(tmp_path, catalog, name, suffix, reference):
     path = tmp_path / f"{name}{suffix.upper() if name.isupper() else suffix}"
     path.write_bytes(COMPRESS[suffix](CSV if "csv" in name.lower() else JSONL))

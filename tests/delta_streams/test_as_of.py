@@ -67,6 +67,7 @@ def test_each_moment_has_its_rows(catalog):
 
 
 @pytest.mark.parametrize("seconds", MOMENTS)
+@pytest.mark.slow
 def test_a_rollback_to_a_moment_has_its_rows_and_the_stream_goes_on(catalog, clock, seconds):
     table = catalog.table("t")
     if seconds == 600:

@@ -89,6 +89,7 @@ def folded(catalog: DeltaStreamCatalog) -> int:
 @pytest.mark.parametrize("sort", [False, True], ids=["value", "sort key"])
 @pytest.mark.parametrize("other_first", [False, True])
 @pytest.mark.parametrize("case", EXCLUDE)
+@pytest.mark.slow
 def test_values_that_exclude_each_other_never_meet_in_a_table(case, other_first, sort, compacted):
     first, second = EXCLUDE[case][::-1] if other_first else EXCLUDE[case]
     catalog = lake(sort)

@@ -89,6 +89,7 @@ FOREIGN = [
 
 
 @pytest.mark.parametrize("path", FOREIGN)
+@pytest.mark.slow
 def test_a_foreign_object_in_a_log_folder_hides_no_entry_and_stays(simulation: Simulation, path: str) -> None:
     simulation.store.put(path, b"")
     assert keys(simulation.catalog()) == [1, 2, 3, 4]

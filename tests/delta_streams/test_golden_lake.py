@@ -61,12 +61,14 @@ def rows(catalog: DeltaStreamCatalog, table: str) -> dict[str, list[dict[str, An
 
 
 @pytest.mark.parametrize("table", TABLES)
+@pytest.mark.slow
 def test_a_table_of_the_first_release_is_read_and_sound(catalog: DeltaStreamCatalog, table: str) -> None:
     assert rows(catalog, table) == expected_rows(catalog)[table]
     assert problems(catalog, table) == []
 
 
 @pytest.mark.parametrize("table", ["orders", "events", "wide", "interrupted"])
+@pytest.mark.slow
 def test_it_is_compacted_and_compacted_again(catalog: DeltaStreamCatalog, table: str) -> None:
     wanted = expected_rows(catalog)[table]
     for settings in (LOCAL, Settings(executor="local", local_threads=1, rows_per_round=20)):
@@ -97,6 +99,7 @@ def test_the_session_that_the_first_release_left_is_not_resumed(catalog: DeltaSt
 
 
 @pytest.mark.parametrize("table", TABLES)
+@pytest.mark.slow
 def test_vacuum_takes_nothing_that_is_read(catalog: DeltaStreamCatalog, table: str) -> None:
     vacuum(catalog, table, age_min_s=0, force=True)
     assert rows(catalog, table) == expected_rows(catalog)[table]

@@ -139,6 +139,7 @@ def test_a_table_of_zero_rows_is_a_delta(catalog: DeltaStreamCatalog) -> None:
 
 
 @pytest.mark.parametrize("value", ["a\0b", "!null", "", "../x", "a/b=c", "ü\n", "%00", "x" * 200])
+@pytest.mark.slow
 def test_a_partition_value_comes_back_whatever_is_in_it(tmp_path: Path, value: str) -> None:
     for store in (MemoryStore(), LocalStore(tmp_path)):
         catalog = DeltaStreamCatalog(store)

@@ -67,21 +67,25 @@ def run(world: World, schedule: Schedule, with_vacuum: bool, with_destination: b
 
 
 @pytest.mark.parametrize("seed", range(examples(60)))
+@pytest.mark.slow
 def test_in_any_schedule_nothing_acknowledged_is_lost_and_every_read_is_a_prefix(seed: int) -> None:
     explore(seed, with_vacuum=False)
 
 
 @pytest.mark.parametrize("seed", range(1000, 1000 + examples(60)))
+@pytest.mark.slow
 def test_in_any_schedule_a_vacuum_deletes_nothing_that_is_needed(seed: int) -> None:
     explore(seed, with_vacuum=True)
 
 
 @pytest.mark.parametrize("seed", range(3000, 3000 + examples(50)))
+@pytest.mark.slow
 def test_in_any_schedule_a_destination_holds_a_prefix_of_its_source(seed: int) -> None:
     explore(seed, with_vacuum=seed % 2 == 0, with_destination=True)
 
 
 @pytest.mark.parametrize("seed", range(2000, 2000 + examples(60)))
+@pytest.mark.slow
 def test_in_any_schedule_bodies_and_checkpoints_say_what_the_log_says(seed: int) -> None:
     explore(seed, with_vacuum=seed % 2 == 0, log_limits=SHORT_ENTRIES)
 

@@ -59,6 +59,7 @@ def test_of_two_compactions_that_meet_anywhere_exactly_one_publishes(other: Call
 
 
 @pytest.mark.parametrize("pace", [1, 2, 3])
+@pytest.mark.slow
 def test_of_two_compactions_that_run_side_by_side_exactly_one_publishes(pace: int) -> None:
     for lead in range(0, 30, 3):
         world = two_rows_to_fold()
@@ -119,6 +120,7 @@ def test_a_vacuum_days_later_between_any_two_operations_of_a_compaction_loses_no
 
 
 @pytest.mark.parametrize("work", [one_batch, rehashing, restating])
+@pytest.mark.slow
 def test_a_vacuum_days_later_between_any_two_operations_of_a_writer_loses_nothing(
     work: Callable[[World], Task],
 ) -> None:

@@ -312,6 +312,7 @@ def test_a_log_that_an_older_release_wrote_has_no_head_and_gets_one_with_the_nex
 
 
 @pytest.mark.parametrize("at_once", [1, 64])
+@pytest.mark.slow
 def test_partitions_are_opened_side_by_side_and_a_bad_one_does_not_end_the_others(at_once: int) -> None:
     lake = Lake(20, 2)
     path = "t/p=00003/stream/0/00000000000000000001.json"

@@ -179,6 +179,7 @@ INSIDE = pl.Struct({"c": pl.Categorical, "n": pl.List(pl.Categorical)})
     ids=lambda column: str(column.type),
 )
 @pytest.mark.parametrize("content_type", ["parquet", "feather"])
+@pytest.mark.slow
 def test_layouts_in_memory_are_read_from_an_arrow_file(tmp_path: Any, column: pa.Array, content_type: str) -> None:
     """A first file of plain values, a second one in the layout; and the other way round."""
     for order in (1, -1):

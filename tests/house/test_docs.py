@@ -172,6 +172,7 @@ def _toured(tour, monkeypatch, capfd):
     [ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "benchmarks/README.md", *DOCS],
     ids=lambda path: path.name,
 )
+@pytest.mark.slow
 def test_links_lead_somewhere(path):
     for target, anchor in _LINK.findall(path.read_text()):
         page = path.parent / target if target else path

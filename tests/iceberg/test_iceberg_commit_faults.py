@@ -257,6 +257,7 @@ STEPS = ["load", "draft", "before the commit", "after the commit", "wait", "load
 
 
 @pytest.mark.parametrize("step", STEPS)
+@pytest.mark.slow
 def test_ctrl_c_at_any_step_leaves_a_table_that_reads_well_and_the_next_run_ends_it(lake, monkeypatch, step):
     table_of(lake, [1], [2])
     catalog = hooked(lake)

@@ -279,6 +279,7 @@ def in_lower_case(schema, records):
         (in_lower_case, "null"),
     ],
 )
+@pytest.mark.slow
 def test_manifests_of_other_writers_are_read(lake, change, codec):
     before = three_commits(lake)
     for manifest in before.manifests:

@@ -295,6 +295,7 @@ def data_read(lake, read):
 
 
 @pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.slow
 def test_the_next_convert_opens_no_old_data_file(lake, read, version):
     table_of(lake, range(10), range(10, 20), version=version)
     lake.delete_by_key(T, {"id": [3, 12]})
@@ -554,6 +555,7 @@ DAMAGES = {
 
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("suffix", [".json", ".arrow"])
+@pytest.mark.slow
 def test_damage_is_told_and_the_data_files_are_read(lake, damage, suffix):
     table_of(lake, range(0, 6), range(3, 9))
     lake.delete_by_key(T, {"id": [1, 4]})
@@ -670,6 +672,7 @@ def test_an_empty_data_file_is_in_the_index(lake):
         lambda run: run["data"].append(run["data"][0]),
     ],
 )
+@pytest.mark.slow
 def test_a_document_that_says_nonsense_is_damaged(lake, change):
     """Its checksum is right: somebody meant it."""
     table_of(lake, range(4))

@@ -82,6 +82,7 @@ def delete_paths(lake):
 
 @pytest.mark.parametrize("is_cleaned", [False, True])
 @pytest.mark.parametrize(("of_data", "of_deletes"), LOST)
+@pytest.mark.slow
 def test_rows_stay_deleted_by_position_though_the_partition_was_lost(lake, of_data, of_deletes, is_cleaned):
     a, b, c = dropped(lake, of_data, is_cleaned)
     of_one = delete(lake, of_deletes, {a: [0]})

@@ -100,6 +100,7 @@ BROKEN = [
 
 
 @pytest.mark.parametrize(("owner", "name", "broken", "told"), BROKEN, ids=[f"{line[1]}-{line[3]}" for line in BROKEN])
+@pytest.mark.slow
 def test_what_behaves_otherwise_is_refused_in_one_line(monkeypatch, owner, name, broken, told):
     behaviour.check_behaviour.cache_clear()
     rest_sessions._check_sessions.cache_clear()

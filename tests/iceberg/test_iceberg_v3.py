@@ -408,6 +408,7 @@ DEFAULTS = {
 
 
 @pytest.mark.parametrize("type_", DEFAULTS)
+@pytest.mark.slow
 def test_default_values_are_filled_in(lake, type_):
     table_of(lake, [1, 2, 3])
     add_column(lake, type_, DEFAULTS[type_])

@@ -51,6 +51,7 @@ def firsts(result_or_plan):
         ("id in (1, 39)", [0, 30]),
     ],
 )
+@pytest.mark.slow
 def test_where_chooses_files_by_partition_and_bounds(lake, where, chosen):
     table_of(lake)
     assert firsts(lake.prepared(T, rewrite_all=True, where=where).plan()) == chosen
@@ -84,6 +85,7 @@ def test_files_of_older_specs_are_chosen_by_their_own_partition(lake):
         ("", "option where is empty"),
     ],
 )
+@pytest.mark.slow
 def test_a_bad_expression_is_refused_in_one_line_before_any_work(lake, where, message):
     table_of(lake)
     before = lake.state(T)

@@ -61,6 +61,7 @@ def maintain(lake):
 
 
 @pytest.mark.parametrize("kind", WIDENED)
+@pytest.mark.slow
 def test_no_row_comes_back_and_no_duplicate_stays_in_a_partition_whose_column_was_widened(lake, kind):
     values = WIDENED[kind][2]
     widened(lake, kind)
@@ -81,6 +82,7 @@ def test_no_row_comes_back_and_no_duplicate_stays_in_a_partition_whose_column_wa
 
 
 @pytest.mark.parametrize("kind", WIDENED)
+@pytest.mark.slow
 def test_a_rewrite_applies_a_delete_that_was_written_after_the_column_was_widened(lake, kind):
     widened(lake, kind)
     expected = live(lake)

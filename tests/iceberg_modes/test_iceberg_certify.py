@@ -43,6 +43,7 @@ def recorded(lake):
 
 
 @pytest.mark.parametrize("options", [ALL, ALL | {"cluster-by": "v"}], ids=str)
+@pytest.mark.slow
 def test_a_snapshot_tells_its_fingerprint_and_the_next_keeps_it(lake, orders, options):
     orders.compact(options=options, settings=SETTINGS)
     assert recorded(lake) is None

@@ -87,6 +87,7 @@ def files(lake):
 
 
 @pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.slow
 def test_each_file_is_a_leaf_and_lies_in_the_order_of_its_cells(lake, sizes):
     rows = table_of(lake)
     found = {}
@@ -144,6 +145,7 @@ def test_deletes_are_applied_on_the_way(lake, sizes):
 
 
 @pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.slow
 def test_rows_keep_their_ids_in_version_3(lake, sizes):
     table_of(lake, 300, version=3)
     before = sorted(map(repr, known_rows(lake, T).elements()))
@@ -247,6 +249,7 @@ ORDERS = [{"cluster_by": "day,name"}, {"strategy": "sort", "sort_order": "name D
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("order", ORDERS, ids=["clustered", "sorted"])
+@pytest.mark.slow
 def test_rows_that_others_delete_meanwhile_are_marked_where_they_went(lake, order, sizes, version):
     """By position, with a whole file, and rows that were dead before: nothing is written again."""
     rows = table_of(lake, 1_500, version)
@@ -284,6 +287,7 @@ def read_file(file):
 
 
 @pytest.mark.parametrize("at", range(2, 50, 8))
+@pytest.mark.slow
 def test_a_session_that_died_is_resumed_and_leaves_nothing(lake, at):
     rows = table_of(lake, 300)
     options = {"rewrite_all": True, "target_file_size_bytes": 2_000, "cluster_by": "day", "sizes": SIZES[1]}

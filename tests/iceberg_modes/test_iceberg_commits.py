@@ -100,7 +100,7 @@ def test_a_group_that_is_touched_again_and_again_is_given_up(lake):
 
 def test_rule_23_rows_do_not_resurrect_when_a_replace_turns_an_equality_delete_into_positions(lake):
     """R plans a at 1. E (2) deletes id 2. A converter commits, as `replace`: E removed, P on a added. R commits."""
-    state = table_of(lake, [1, 2, 3])
+    state = table_of(lake, [1, 2, 3, 4, 5, 6])
     path = state.data[0].file.path
 
     def convert():
@@ -109,7 +109,7 @@ def test_rule_23_rows_do_not_resurrect_when_a_replace_turns_an_equality_delete_i
 
     result = rewrite_all(lake, before_commit=once(convert))
     assert (result.redone, result.dead_meanwhile) == (0, 1)
-    assert ids(lake) == [1, 3]
+    assert ids(lake) == [1, 3, 4, 5, 6]
 
 
 def test_rule_09_an_equality_delete_is_kept_for_data_that_another_compactor_brought(lake):

@@ -168,6 +168,7 @@ def test_max_files_converts_the_oldest_first(lake):
     assert ids(lake) == [4]
 
 
+@pytest.mark.slow
 def test_partial_progress_removes_deletes_as_soon_as_their_data_files_are_done(lake):
     lake.create(T, COLUMNS)
     with lake.catalog.load_table(T).update_spec() as update:

@@ -133,6 +133,7 @@ def files_of_ours(lake, suffix):
 
 @pytest.mark.parametrize("run", [rewrite, resumed])
 @pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.slow
 def test_rows_that_others_delete_by_position_are_marked_in_the_output(lake, written, version, run):
     table_of(lake, [1, 2, 3], [4, 5, 6], version=version)
     result = run(lake, lambda: [delete(lake, number) for number in (2, 4, 6)])
@@ -283,6 +284,7 @@ def test_fifty_commits_during_a_group_cost_one_attempt(lake, version, order):
 
 
 @pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.slow
 def test_a_race_that_is_lost_leaves_no_marks_behind(lake, version):
     """Between our proposal and our commit another row dies: the first marks were not committed, so they go."""
     table_of(lake, [1, 2, 3], [4, 5, 6], version=version)
@@ -305,6 +307,7 @@ def _with(lake, catalog, act):
 
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("carried_out", [True, False])
+@pytest.mark.slow
 def test_marks_of_a_commit_whose_answer_nobody_heard_are_not_deleted(lake, version, carried_out):
     table_of(lake, [1, 2, 3], [4, 5, 6], version=version)
     named = lake.catalog

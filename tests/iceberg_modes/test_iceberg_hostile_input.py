@@ -45,6 +45,7 @@ def files(lake) -> set[Path]:
         ({"default-spec-id": 7}, "its metadata cannot be read: default-spec-id 7 can't be found"),
     ],
 )
+@pytest.mark.slow
 def test_metadata_that_cannot_be_worked_with_is_told(filled, mode, changes, why):
     filled.edit_metadata(T, changes)
     before = files(filled)

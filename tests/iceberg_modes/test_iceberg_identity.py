@@ -70,6 +70,7 @@ def respell(lake, changes):
 
 
 @pytest.mark.parametrize("how", RESPELLED)
+@pytest.mark.slow
 def test_a_resumed_session_deletes_no_committed_file_though_the_location_is_spelled_otherwise(lake, how):
     half_committed(lake)
     respell(lake, RESPELLED[how](lake))

@@ -136,6 +136,7 @@ def names(entries):
     return {entry.file.path.rpartition("/")[2] for entry in entries}
 
 
+@pytest.mark.slow
 def test_an_upsert_of_many_partitions_opens_its_files_ahead(lake, far):
     table_of(lake)
     deleted_in_each(lake, by_position)

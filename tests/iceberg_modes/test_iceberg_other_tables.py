@@ -83,6 +83,7 @@ def no_waiting(monkeypatch):
         ".hoodie/hoodie.properties",
     ],
 )
+@pytest.mark.slow
 def test_another_table_below_the_location_keeps_its_files(lake, lost, sign):
     file = folder_of(lake) / sign
     file.parent.mkdir(parents=True, exist_ok=True)

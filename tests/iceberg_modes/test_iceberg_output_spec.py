@@ -80,6 +80,7 @@ def partitions(lake, spec_id):
         (lambda update: update.add_field("day", BucketTransform(4)), None),
     ],
 )
+@pytest.mark.slow
 def test_rule_17_outputs_have_the_partition_values_of_the_chosen_spec(lake, change, values):
     spec_id = table_of(lake, change)
     before = lake.rows(T)
@@ -108,6 +109,7 @@ def test_files_of_several_specs_are_merged_into_one_partition(lake):
 
 
 @pytest.mark.parametrize("mixed", [None, 2])
+@pytest.mark.slow
 def test_rows_of_a_file_go_to_several_partitions(lake, mixed):
     """Rows keep their old order in each, and those of files that lie in one partition are not divided."""
     spec_id = table_of(lake, by_day)

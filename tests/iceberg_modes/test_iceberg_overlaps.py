@@ -51,6 +51,7 @@ def rewrite(lake, by, **options):
 
 
 @pytest.mark.parametrize("by", ["day", "link", "price", "day,link", "link*2,price,day"])
+@pytest.mark.slow
 def test_healthy_files_over_each_other_are_parted_once(lake, by):
     table = filled(lake, [(0, 1000 + place) for place in range(8)])
     before = repr(sorted_rows(lake.rows(T)))
@@ -85,6 +86,7 @@ def test_what_arrives_in_the_order_of_days_never_touches_what_is_there(lake):
     assert base < paths(lake)
 
 
+@pytest.mark.slow
 def test_a_large_base_waits_until_as_much_has_come(lake):
     filled(lake, [(0, 1000)] * 6)
     rewrite(lake, "day")
@@ -111,6 +113,7 @@ def test_a_bound_on_what_is_written(lake):
 
 
 @pytest.mark.parametrize("order", ["day", "price DESC, day", "hilbert(day, price)", "link, day"])
+@pytest.mark.slow
 def test_a_sort_chooses_healthy_files_that_overlap_and_a_second_one_finds_nothing(lake, order):
     filled(lake, [(0, 1000 + place) for place in range(8)])
     before = repr(sorted_rows(lake.rows(T)))

@@ -158,6 +158,7 @@ def _rows_of(path):
 
 
 @pytest.mark.parametrize("damage", ["missing", "cut"])
+@pytest.mark.slow
 def test_a_group_whose_output_is_missing_or_cut_short_is_written_again(lake, written, damage):
     table_of(lake)
     killed_before_commit(lake)

@@ -273,6 +273,7 @@ def test_marks_of_which_a_file_is_missing_or_cut_short_are_written_again(lake, w
 
 @pytest.mark.parametrize("carried_out", [True, False])
 @pytest.mark.parametrize("mode", ["convert", "upsert"])
+@pytest.mark.slow
 def test_rule_20_an_unknown_commit_is_resolved_by_the_next_run(tmp_path, work, carried_out, mode):
     lake = table(tmp_path)
     lake.append(T, rows((1, "a"), (2, "a")))
@@ -325,6 +326,7 @@ def two_of_a_key(folder, version=2):
 
 
 @pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.slow
 def test_rows_that_came_since_do_not_matter_to_a_resumed_upsert(tmp_path, work, version):
     lake = two_of_a_key(tmp_path, version)
     stopped_upsert(lake)
@@ -346,6 +348,7 @@ def test_a_resumed_upsert_says_up_to_where_all_rows_were_compared(tmp_path, work
 
 
 @pytest.mark.parametrize("how", ["position", "other column", "rewritten"])
+@pytest.mark.slow
 def test_a_newest_row_that_is_gone_since_keeps_nobody_dead(tmp_path, how):
     lake = two_of_a_key(tmp_path)
     stopped_upsert(lake)
@@ -364,6 +367,7 @@ def test_a_newest_row_that_is_gone_since_keeps_nobody_dead(tmp_path, how):
 
 
 @pytest.mark.parametrize("mode", ["rewrite", "convert", "upsert by other columns"])
+@pytest.mark.slow
 def test_only_an_upsert_by_the_same_columns_commits_what_another_one_had_written(tmp_path, mode):
     """Its keys may have been the reason to stop it."""
     lake = two_of_a_key(tmp_path)
@@ -454,6 +458,7 @@ class DyingInVersion3(Dying, WritersOfVersion3):
 
 
 @pytest.mark.parametrize("machine", [Dying, DyingInVersion3])
+@pytest.mark.slow
 def test_whatever_others_write_between_a_death_and_the_next_run_the_view_stays(machine):
     quick = settings(
         max_examples=examples(6), stateful_step_count=5, deadline=None, suppress_health_check=list(HealthCheck)

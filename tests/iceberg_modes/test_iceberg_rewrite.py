@@ -521,6 +521,7 @@ def histories(draw):
 
 @settings(max_examples=examples(15), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(histories(), st.booleans(), st.sampled_from([1, 2, 1000]))
+@pytest.mark.slow
 def test_random_histories_end_in_the_rows_of_an_oracle(tmp_path_factory, history, tiny, keys_per_bucket):
     lake = Lake(tmp_path_factory.mktemp("lake"))
     lake.create(T, ID_NAME)

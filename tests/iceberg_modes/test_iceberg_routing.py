@@ -115,6 +115,7 @@ def test_a_block_is_read_by_one_request_for_its_bytes(stored):
 
 
 @pytest.mark.parametrize("damage", ["rows", "bytes"])
+@pytest.mark.slow
 def test_a_block_that_is_not_what_was_written_is_noticed(stored, damage):
     store, _, live = stored
     layout = planted(store, live).layout

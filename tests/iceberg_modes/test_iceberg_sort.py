@@ -62,6 +62,7 @@ def files(lake):
 
 @pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("order", ["name DESC NULLS LAST, id", "id", "name NULLS LAST, at DESC"])
+@pytest.mark.slow
 def test_all_files_together_are_sorted(lake, order, sizes):
     rows = table_of(lake)
     result = lake.rewrite(T, sort_order=order, target_file_size_bytes=15_000, sizes=sizes, **SORT)
@@ -92,6 +93,7 @@ def test_on_ray_rows_meet_in_its_object_store_or_in_the_tables(lake, ray_cluster
 
 
 @pytest.mark.parametrize("curve", ["hilbert", "zorder"])
+@pytest.mark.slow
 def test_rows_along_a_curve_are_skipped_by_each_column(lake, curve):
     table_of(lake)
     lake.rewrite(T, sort_order=f"{curve}(id, at)", target_file_size_bytes=3_000, **SORT)
@@ -103,6 +105,7 @@ def test_rows_along_a_curve_are_skipped_by_each_column(lake, curve):
 
 
 @pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.slow
 def test_the_tables_own_order_with_its_transforms(lake, sizes):
     order = SortOrder(
         SortField(3, DayTransform(), SortDirection.DESC, NullOrder.NULLS_LAST),
@@ -142,6 +145,7 @@ def test_an_order_that_equals_one_of_the_tables_is_recorded(lake):
         ({"strategy": "range"}, "option strategy: 'range' is none of binpack, sort"),
     ],
 )
+@pytest.mark.slow
 def test_bad_orders_are_refused_before_any_work(lake, options, why):
     table_of(lake, 30)
     before = sorted(str(path) for path in lake.folder.rglob("*"))

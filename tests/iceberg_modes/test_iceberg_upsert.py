@@ -165,6 +165,7 @@ def test_operation_columns_of_other_types(lake, type_, values, deletes):
 
 
 @pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.slow
 def test_rows_that_are_dead_already_take_no_part(lake, version):
     create(lake, version=version)
     lake.append(T, [event(1, "a"), event(2, "a"), event(3, "a")])

@@ -245,6 +245,7 @@ def test_rule_20_a_commit_without_an_answer_that_landed_counts_once(tmp_path, mo
 
 
 @pytest.mark.parametrize("machine", [Writers, WritersOfVersion3])
+@pytest.mark.slow
 def test_beside_live_writers_no_key_is_lost_and_no_row_comes_back(machine):
     quick = settings(
         max_examples=examples(10),

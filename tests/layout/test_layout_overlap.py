@@ -144,6 +144,7 @@ def test_a_second_run_finds_nothing(table):
 
 
 @pytest.mark.parametrize("kind", ["clustered", "random", "partitions"])
+@pytest.mark.slow
 def test_ten_thousand_files_take_no_time(kind):
     side = 24
     count = side**3

@@ -114,6 +114,7 @@ def test_a_file_below_the_root_that_was_appended_by_reference_is_kept_on_s3(s3_c
 
 
 @pytest.mark.parametrize("spelling", ["uri", "not encoded", "dots", "symlink", "linked file"])
+@pytest.mark.slow
 def test_a_file_that_was_appended_by_reference_stays_after_its_delta_is_compacted_and_old(
     lake: Path, spelling: str
 ) -> None:
@@ -162,6 +163,7 @@ def test_a_mark_of_a_former_version_does_not_say_what_came_by_reference(lake: Pa
 
 @pytest.mark.parametrize("within", ["t", "t/data", "t/stream"])
 @pytest.mark.parametrize("name", ["data", "a" * 24])
+@pytest.mark.slow
 def test_a_catalog_inside_a_tables_folder_keeps_its_files(lake: Path, within: str, name: str) -> None:
     outer = DeltaStreamCatalog(LocalStore(lake))
     inner = DeltaStreamCatalog(LocalStore(lake / within))

@@ -305,6 +305,7 @@ def large_base() -> Story:
 
 
 @pytest.mark.parametrize("name", STORIES)
+@pytest.mark.slow
 def test_the_layout_is_as_it_was_drawn(name: str) -> None:
     tell = STORIES[name]
     drawn = f"{name.replace('_', ' ')}: {tell.__doc__}\n\n{tell().text}"

@@ -122,6 +122,7 @@ def test_partitions_are_identity_partitions_and_read_where_files_lack_the_column
         (pa.bool_(), [True, False, None]),
     ],
 )
+@pytest.mark.slow
 def test_a_partition_key_that_files_have_keeps_their_type(by_day, type_, values):
     for value in values:
         by_day.append(pa.table({"id": [1], "day": pa.array([value], type_)}), day=value)

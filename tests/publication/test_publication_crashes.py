@@ -188,6 +188,7 @@ def test_no_run_shows_an_older_version_than_another_one_did(orders, monkeypatch)
     assert orders.shown() == orders.compacted()
 
 
+@pytest.mark.slow
 def test_runs_at_the_same_time_end_with_what_the_stream_has(orders):
     changed(orders)
     runs_at_the_same_time(orders, (1, 2, 3))

@@ -115,6 +115,7 @@ def takes_effect(catalog: DeltaStreamCatalog, name: str) -> Callable[[str, str],
 
 @pytest.mark.parametrize("name", WORKS)
 @pytest.mark.parametrize("error", ERRORS)
+@pytest.mark.slow
 def test_a_put_that_landed_is_a_success_whatever_its_reply_was(
     catalog: DeltaStreamCatalog, faults: Faults, name: str, error: type[Exception]
 ) -> None:
@@ -135,6 +136,7 @@ def test_a_put_that_landed_is_a_success_whatever_its_reply_was(
 @pytest.mark.parametrize("name", WORKS)
 @pytest.mark.parametrize("landed", [True, False])
 @pytest.mark.parametrize("second", ERRORS)
+@pytest.mark.slow
 def test_an_outcome_that_cannot_be_seen_is_said_to_be_unknown(
     catalog: DeltaStreamCatalog, faults: Faults, name: str, landed: bool, second: type[Exception]
 ) -> None:
@@ -253,6 +255,7 @@ def test_no_operation_after_the_one_that_takes_effect_can_fail_the_work(
 
 @pytest.mark.parametrize("name", WORKS)
 @pytest.mark.parametrize("when", ["before", "after", "after, and blind"])
+@pytest.mark.slow
 def test_an_interrupted_put_says_what_became_of_it(
     catalog: DeltaStreamCatalog, faults: Faults, name: str, when: str
 ) -> None:

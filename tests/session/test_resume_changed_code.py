@@ -119,6 +119,7 @@ def test_a_record_that_is_not_understood_begins_another_session(
 
 
 @pytest.mark.parametrize("record", ["plan.json", "round-00001", "round-00003", "outputs-"])
+@pytest.mark.slow
 def test_a_record_that_is_no_json_begins_another_session(expected: Rows, record: str) -> None:
     store = died_with(THREE_ROUNDS, record)
     for path in records_of_the_dead(store, record):

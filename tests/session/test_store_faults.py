@@ -130,6 +130,7 @@ def test_whichever_operation_fails_the_table_is_intact_and_a_rerun_completes(kin
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.slow
 def test_whichever_operation_of_a_compaction_fails_its_rounds_are_not_repeated(kind: str, after: bool) -> None:
     resumed = []
 

@@ -25,6 +25,7 @@ def of(values: Vector, log_expected: float = ONE_CLASS, stream: str = "t") -> Sc
 
 @pytest.mark.parametrize("spread", [0.03, 0.1, 0.4])
 @pytest.mark.parametrize("draw", ["standard_normal", "standard_exponential", "uniform", "laplace"])
+@pytest.mark.slow
 def test_exchangeable_scores_are_covered(draw: str, spread: float) -> None:
     """4,000 next sessions after 40 draws of 100 earlier ones: the promise is kept by 99.3 %, less three deviations."""
     dice = np.random.default_rng(3)

@@ -78,6 +78,7 @@ good_documents = st.fixed_dictionaries(
         "partitions": st.none()
         | st.lists(st.dictionaries(names, partition_values, max_size=3), min_size=1, max_size=3),
         "purge": st.booleans(),
+        "cluster_by": st.sampled_from([None, "", "day*3,customer"]),
         "settings": st.none()
         | st.fixed_dictionaries(
             {},

@@ -58,6 +58,7 @@ def test_schema_and_validator_refuse_the_same_broken_documents(document, data):
         ({"partitions": [{"day": "a"}]}, "partitions", 'and "iceberg://prod" is an Iceberg catalog'),
         ({"partitions": None}, "partitions", "it is for delta streams"),
         ({"purge": True}, "purge", "it is for delta streams"),
+        ({"cluster_by": "day"}, "cluster_by", "it is for delta streams"),
         ({"destination_compacted_table_id": "db.other"}, "destination_compacted_table_id", "delta streams"),
         ({"rows_per_compacted_file": 5}, "rows_per_compacted_file", "delta streams"),
         ({"rows_per_primary_key_index_file": 5}, "rows_per_primary_key_index_file", "delta streams"),

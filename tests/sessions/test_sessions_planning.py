@@ -243,6 +243,7 @@ def test_a_thousand_small_partitions_share_a_few_processes() -> None:
     assert planned(SMALL).slots == 2
 
 
+@pytest.mark.slow
 def test_planning_takes_milliseconds_for_each_partition() -> None:
     began = time.process_time()
     assert len(plan_job_run([SMALL] * 2_000, Wish(3_600.0), ALL)) == 2_000

@@ -154,6 +154,7 @@ def _of(part: str, seconds: dict[str, float]) -> float:
     return sum(value for term, value in seconds.items() if part_of(term) == part)
 
 
+@pytest.mark.slow
 def test_a_busy_machine_changes_nothing_in_what_is_known_of_cpu_seconds() -> None:
     known, _ = taught(40, 1.0, 0.02)
     for number in range(40, 60):  # it becomes three times as slow, while the work stays what it was
@@ -195,6 +196,7 @@ def test_tables_of_the_same_name_in_two_catalogs_teach_nothing_of_each_other() -
     assert dear > 2.5 * other and other == pytest.approx(seconds_of(FIRST, NARROW), rel=0.4)
 
 
+@pytest.mark.slow
 def test_outliers_move_little() -> None:
     known, _ = taught(40, 1.0, 0.05)
     before = seconds_of(known, NARROW, "t1")

@@ -56,6 +56,7 @@ def second(catalog: DeltaStreamCatalog) -> tuple[PartitionStatistics, SessionPla
     ids=["new keys", "at the end", "anywhere"],
 )
 @pytest.mark.parametrize("as_text", [False, True], ids=["Parquet", "CSV"])
+@pytest.mark.slow
 def test_what_it_rewrites_is_forecast_and_so_it_is(
     compacted: DeltaStreamCatalog, tmp_path: Path, keys: np.ndarray, touched: float, as_text: bool
 ) -> None:

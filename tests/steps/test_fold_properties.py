@@ -69,6 +69,7 @@ SEVERAL_TYPES = [name for name, kind in ALL_KINDS.items() if len(kind.types) > 1
 @pytest.mark.parametrize("kind", SEVERAL_TYPES)
 @given(st.data())
 @settings(PROFILE, max_examples=examples(15))
+@pytest.mark.slow
 def test_sort_keys_compare_the_same_in_whatever_types_files_and_index_have_them(kind: str, data: st.DataObject) -> None:
     case = data.draw(cases(sort_kinds=st.just([kind]), operations=("upsert",), **EVENTFUL))
     assert_any_division_gives_the_oracles_rows(case)

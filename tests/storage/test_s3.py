@@ -80,6 +80,7 @@ def test_ranges_are_fetched_with_the_size_and_etag_of_their_object(s3_catalog_ur
 
 
 @pytest.mark.parametrize("store", ["local", "s3"], indirect=True)  # memory stays in its process
+@pytest.mark.slow
 def test_a_store_travels_to_other_processes(store):
     store.put("x", b"1")
     assert pickle.loads(pickle.dumps(store)).get("x") == b"1"

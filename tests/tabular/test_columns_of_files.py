@@ -75,6 +75,7 @@ def without(name: str) -> dict:
 
 @pytest.mark.parametrize("reference", [False, True], ids=["copied", "referenced"])
 @pytest.mark.parametrize("extension", FORMATS)
+@pytest.mark.slow
 def test_rows_without_the_key_column_are_refused_in_every_format(tmp_path, catalog, extension, reference):
     """Three rows without a key became one row with the key null."""
     renamed = {"ID" if column == "id" else column: values for column, values in ROWS.items()}
@@ -87,6 +88,7 @@ def test_rows_without_the_key_column_are_refused_in_every_format(tmp_path, catal
 
 @pytest.mark.parametrize("extension", FORMATS)
 @pytest.mark.parametrize("missing", ["s", "v", "day"])
+@pytest.mark.slow
 def test_a_column_that_is_no_key_may_be_missing_and_is_not_made_up(tmp_path, catalog, extension, missing):
     schema = append(catalog, written(tmp_path / f"given{extension}", without(missing)))
     assert sorted(schema.names) == sorted(without(missing))
@@ -97,6 +99,7 @@ def test_a_column_that_is_no_key_may_be_missing_and_is_not_made_up(tmp_path, cat
 
 
 @pytest.mark.parametrize("extension", FORMATS)
+@pytest.mark.slow
 def test_a_column_more_and_one_under_another_name_come_from_the_file(tmp_path, catalog, extension):
     rows = {**without("v"), "V": ["A", "B", "C"], "more": [1, 2, 3]}
     assert sorted(append(catalog, written(tmp_path / f"given{extension}", rows)).names) == sorted(rows)
@@ -104,6 +107,7 @@ def test_a_column_more_and_one_under_another_name_come_from_the_file(tmp_path, c
 
 
 @pytest.mark.parametrize("extension", FORMATS)
+@pytest.mark.slow
 def test_a_partition_column_that_contradicts_is_refused(tmp_path, catalog, extension):
     path = written(tmp_path / f"given{extension}", {**ROWS, "day": ["mon", "tue", "mon"]})
     with pytest.raises(SchemaError, match="'day' disagrees"):
@@ -111,6 +115,7 @@ def test_a_partition_column_that_contradicts_is_refused(tmp_path, catalog, exten
 
 
 @pytest.mark.parametrize("extension", FORMATS)
+@pytest.mark.slow
 def test_a_delete_without_sort_columns_stays_one(tmp_path, catalog, extension):
     rows = {"id": [0, 9, 9]}
     assert append(catalog, written(tmp_path / f"given{extension}", rows), "delete").names == ["id"]

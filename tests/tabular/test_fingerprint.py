@@ -96,6 +96,7 @@ def test_duckdb_computes_the_same(table: pa.Table) -> None:
 
 @settings(max_examples=examples(200), deadline=None)
 @given(tables(min_rows=1), st.data())
+@pytest.mark.slow
 def test_every_fault_is_found(table: pa.Table, data: st.DataObject) -> None:
     row = data.draw(st.integers(0, table.num_rows - 1))
     before, one = of(table), of(table.slice(row, 1))
@@ -141,6 +142,7 @@ def test_how_values_are_stored_does_not_count() -> None:
     )
 
 
+@pytest.mark.slow
 def test_duckdb_adds_up_thousands_of_columns() -> None:
     live_rows = pa.table({f"c{number}": [number, None] for number in range(1100)})
     ((found,),) = duckdb.sql(fingerprint_statement(live_rows.schema, "live_rows", "duckdb")).fetchall()

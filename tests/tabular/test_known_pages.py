@@ -99,6 +99,7 @@ def test_what_pyarrow_writes(encoding: str, version: str) -> None:
 
 
 @pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.slow
 def test_what_we_write(codec: str) -> None:
     store = MemoryStore()
     writing.write_table(store, "a.parquet", TABLE, WriteOptions(codec=codec))

@@ -104,6 +104,7 @@ def test_every_engine_reads_copied_and_encoded_row_groups(catalog: DeltaStreamCa
         ({"data_page_version": "2.0", "use_dictionary": False}, LOCAL, 64),
     ],
 )
+@pytest.mark.slow
 def test_what_is_copied_and_in_which_codec(
     catalog: DeltaStreamCatalog, tmp_path: Path, written: dict[str, Any], settings: Settings, copied: int
 ) -> None:
@@ -123,6 +124,7 @@ def test_files_of_other_columns_are_not_copied(catalog: DeltaStreamCatalog) -> N
     assert catalog.read("t")["k"].to_pylist() == list(range(32))
 
 
+@pytest.mark.slow
 def test_a_large_delta_file_of_which_every_row_lives_is_kept(catalog: DeltaStreamCatalog) -> None:
     noise = np.random.default_rng(2).bytes(40 << 20)
     large = pa.table({"k": [1, 2], "v": [noise[: 20 << 20], noise[20 << 20 :]]})

@@ -80,6 +80,7 @@ def written(batches: list[pa.Table]) -> tuple[list[int], list[int]]:
 
 
 @pytest.mark.parametrize("at_once", [True, False])
+@pytest.mark.slow
 def test_one_wide_row_first_does_not_make_a_group_of_each_row(at_once: bool) -> None:
     parts = [same(20 * MIB, 1), same(1, 200_000, start=1)]
     groups, encoded_groups = written([pa.concat_tables(parts)] if at_once else parts)
@@ -104,6 +105,7 @@ def test_small_tables_are_collected_until_a_group_is_full() -> None:
     assert written(parts)[0] == [ROW_GROUP_ROWS, 250_000 - ROW_GROUP_ROWS]
 
 
+@pytest.mark.slow
 def test_a_dictionary_is_counted_by_what_its_rows_use() -> None:
     whole = in_dictionaries(100_000, 20, 200_000)
     parts = [whole.slice(place, 1_000) for place in range(0, whole.num_rows, 1_000)]
