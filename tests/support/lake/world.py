@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -174,11 +175,17 @@ class World:
     # Others
 
     def interrupting(self, at: int, act: Callable[[], None]) -> Intercept:
-        """A hook: before operation number `at` somebody else acts, whom nobody interrupts."""
-        operations = 0
+        """A hook: before operation number `at` somebody else acts, whom nobody interrupts.
+
+        Operations of other threads do not count: small files of an index are closed in them, and Hypothesis draws what
+        others do in its own thread alone.
+        """
+        operations, drawing = 0, threading.get_ident()
 
         def hook(kind: str, path: str, operation: Callable[[], Any]) -> Any:
             nonlocal operations
+            if threading.get_ident() != drawing:
+                return operation()
             number, operations = operations, operations + 1
             if number == at:
                 mine, self.catalog = self.catalog, self.fresh()
