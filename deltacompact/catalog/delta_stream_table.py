@@ -319,7 +319,9 @@ class DeltaStreamTable:
         return export_table(self._catalog, self._table_id, target, partition, version, as_of)
 
     def advise(self, columns: str | Sequence[str] | None = None, partition: Values = None) -> Advice:
-        """How files lie by some columns, or by the primary keys: how many of them hold a value. Reads their footers.
+        """How files lie by some columns: how many of them hold a value. Reads their footers.
+
+        Default: the columns by which the table is clustered, else its primary keys.
 
         Raises InputError for a column that no file has, that lies in a struct, or has no order.
         """

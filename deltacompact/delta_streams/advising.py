@@ -44,13 +44,13 @@ class _Lying:
 def advice_of_streams(
     streams: Streams, table_id: str, columns: str | Sequence[str] | None = None, partition: Partition | None = None
 ) -> Advice:
-    """The depth of these columns; without any, of the primary keys.
+    """The depth of these columns; without any, of those by which the table is clustered, else of the primary keys.
 
     Raises InputError for a column that no file has, that lies in a struct, or has no order, and for too many files.
     """
-    keys = streams.declared(table_id).keys
-    names = [one.name for one in cluster_columns("columns", columns)] if columns is not None else []
-    if not (names := names or list(keys.primary if keys else ())):
+    table = streams.declared(table_id)
+    names = [one.name for one in cluster_columns("columns", columns or table.cluster_by or "")]
+    if not (names := names or list(table.keys.primary if table.keys else ())):
         raise InputError(f"table {table_id!r} has no primary keys yet: name columns, day,customer")
     chosen = streams.partitions(table_id) if partition is None else [partition]
     states = side_by_side(chosen, lambda one: streams.state(table_id, one), streams.at_once)

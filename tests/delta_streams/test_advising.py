@@ -38,6 +38,11 @@ def test_compacted_files_and_deltas_are_told_by_their_footers(orders):
     assert len(orders.advise("id,name").outlooks) == 3
 
 
+def test_the_columns_by_which_a_table_is_clustered_are_those_of_interest(orders):
+    orders.declare_cluster_by("day*3")
+    assert orders.advise().columns == ("day",) and orders.advise("id").columns == ("id",)
+
+
 def test_a_file_without_statistics_may_hold_any_value(orders, tmp_path):
     orders.append(rows(0, 10).drop_columns("tags"))
     csv = tmp_path / "more.csv"
