@@ -297,8 +297,8 @@ class CompactionPlan:
         """The decoded bytes of a file that a reader holds at a time.
 
         Text is read whole; it is decoded twice, and once as text. Small row groups are decoded together, a large one
-        of Parquet bit by bit, but its pages may be large; of rows that may have any size it is one batch, and once
-        more at rest. Where nobody knows the largest row group, as in logs of earlier releases, it is taken to have as
+        of Parquet bit by bit, but its pages may be large; of rows that may have any size it is one batch, and twice
+        more at rest: as it was read, and as it waits to be written. Where nobody knows the largest row group, as in logs of earlier releases, it is taken to have as
         many rows as ours, and four times the stored size.
         """
         run_bytes = self.options.limits.reading.run_bytes
@@ -308,9 +308,10 @@ class CompactionPlan:
         if file.group_bytes is None:
             share = min(1.0, self.options.row_group_rows / file.rows)
             return max(4 * file.bytes * share, decoded * share, min(decoded, run_bytes))
-        if file.content_type is ContentType.PARQUET and file.group_bytes > run_bytes:
-            return file.group_bytes * 5 / 4 if self._has_any_width else run_bytes + file.group_bytes / 4
-        return max(file.group_bytes, min(decoded, run_bytes))
+        if file.content_type is ContentType.PARQUET and file.group_bytes > run_bytes and not self._has_any_width:
+            return run_bytes + file.group_bytes / 4
+        at_rest = file.group_bytes / 2 if self._has_any_width else 0.0
+        return max(file.group_bytes, min(decoded, run_bytes)) + at_rest
 
     @property
     def _has_any_width(self) -> bool:

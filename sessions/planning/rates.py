@@ -280,6 +280,10 @@ def _wall_rates(
     return _FIRST_WAITS * factors, of_streams
 
 
+_SHARE_LEAST = 1e-6
+"""A part that took no time to speak of, as its clock has it, still counts a little: rows of no weight have no fit."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Fit:
     """Least squares of relative errors: `keys` say which rows share a factor, `shares` how much a row counts."""
@@ -291,7 +295,7 @@ class _Fit:
     def of(self, work: Vector, took: Vector) -> tuple[Vector, dict[tuple[str, str], float]]:
         """Factors of the columns, and of the rows of each key. The former include how things are lately."""
         names, of_key = _numbered(self.keys)
-        weights = self.shares * 0.5 ** (self.age / _HALF_LIFE)
+        weights = np.maximum(self.shares, _SHARE_LEAST) * 0.5 ** (self.age / _HALF_LIFE)
         pool = _pool(work, took - np.log(work.sum(axis=1)), weights)
         factors, scaled = pool, work
         for _ in range(_ITERATIONS):

@@ -57,7 +57,10 @@ class NumberedRecords:
         replaced = [stat.path for other, stat in versions.items() if other <= number - _KEPT]
         with contextlib.suppress(StoreError):  # the next swap removes them
             self._store.delete(replaced)
-        stat = versions.get(number) or self._store.stat(path)
+        try:
+            stat = versions.get(number) or self._store.stat(path)
+        except NotFoundError:  # while the disk was listed, others have replaced it so often that it was removed
+            return self._replaced_already(folder, number, value, written)
         return Version(folder, number, stat.modified_s, value, written)
 
     def version(self, found: NumberedObject) -> Version:

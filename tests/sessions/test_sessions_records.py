@@ -113,6 +113,26 @@ def test_of_many_writers_one_wins_each_version(where, tmp_path, request):
     assert len(value) == len(set(value)) == each * workers
 
 
+def test_a_version_that_went_while_its_writer_listed_the_disk_has_won_or_not(memory, way):
+    """A disk is no snapshot: the listing lacks our version, which nine others have replaced and removed since."""
+    records = SwappedRecords(memory)
+    records.create("a", 0)
+    version, others = records.read("a"), iter([True])
+
+    def intercept(kind, path, act):
+        found = list(act()) if kind == "list" else act()
+        if kind == "list" and next(others, False):
+            for value in range(2, 11):
+                assert records.swap(records.read("a"), value)
+            return iter([stat for stat in found if not stat.path.endswith("1.json")])
+        return found
+
+    writer = SwappedRecords(InterceptedStore(memory, intercept))
+    with contextlib.suppress(StoreError):  # so many were faster that nobody can say
+        assert writer.swap(version, 1) is not None
+    assert records.read("a").value == (1 if next(others, False) else 10)
+
+
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("at", range(4))
 def test_a_swap_of_which_an_operation_fails_has_happened_or_not(memory, at, after, way):
