@@ -298,8 +298,8 @@ class CompactionPlan:
 
         Text is read whole; it is decoded twice, and once as text. Small row groups are decoded together, a large one
         of Parquet bit by bit, but its pages may be large; of rows that may have any size it is one batch, and twice
-        more at rest: as it was read, and as it waits to be written. Where nobody knows the largest row group, as in logs of earlier releases, it is taken to have as
-        many rows as ours, and four times the stored size.
+        more at rest: as it was read, and as it waits to be written. Where nobody knows the largest row group, as in
+        logs of earlier releases, it is taken to have as many rows as ours, and four times the stored size.
         """
         run_bytes = self.options.limits.reading.run_bytes
         decoded = file.decoded_bytes or 4 * file.bytes
