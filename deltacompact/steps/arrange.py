@@ -19,8 +19,9 @@ from deltacompact.base.limits import ReadLimits
 from deltacompact.base.model import Clustered, DataFile
 from deltacompact.base.numbers import ChainFileNumber
 from deltacompact.layout.value_ranges import joined, ranges_of, stored_ranges
+from deltacompact.steps.cell_blocks import within
 from deltacompact.steps.materialize import DECODED_AHEAD, Materialized
-from deltacompact.steps.routed_runs import CellBlock, in_order_of_cells, within
+from deltacompact.steps.routed_runs import CellBlock, in_order_of_cells
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import files, prefetch, writing
 from deltacompact.tabular.fingerprint import fingerprint_of

@@ -40,6 +40,7 @@ from deltacompact.layout.cutting_ranges import cut_ranges
 from deltacompact.layout.order import Numbers
 from deltacompact.layout.ranges import Key
 from deltacompact.layout.spread import spread
+from deltacompact.steps.cell_blocks import within
 from deltacompact.steps.materialize import DECODED_AHEAD, Materialized
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import prefetch, writing
@@ -141,7 +142,7 @@ def _routed(store: ObjectStore, task: ArrangeTask, source: Routed) -> Generator[
         if low < high:
             if part.are_alike and part.cells == 1:
                 part, low, high = _with_rows(part, low, high)
-            yield from _within(_of_part(store, task, source, part), low, high)
+            yield from within(_of_part(store, task, source, part), low, high)
 
 
 def _with_rows(part: LeafPart, low: int, high: int) -> tuple[LeafPart, int, int]:
@@ -223,15 +224,3 @@ def _in_order(rows: pa.Table, order: Numbers, limits: Limits) -> Iterator[pa.Tab
     at_once = max(1, min(reading.batch_rows_max, fitting))
     for start in range(0, len(order), at_once):
         yield rows.take(pa.array(order[start : start + at_once]))
-
-
-def _within(tables: Iterator[pa.Table], low: int, high: int) -> Iterator[pa.Table]:
-    """Those of the rows that have these numbers."""
-    first = 0
-    for table in tables:
-        start, stop = max(low - first, 0), min(high - first, table.num_rows)
-        if start < stop:
-            yield table.slice(start, stop - start)
-        first += table.num_rows
-        if first >= high:
-            return

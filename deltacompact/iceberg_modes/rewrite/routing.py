@@ -6,7 +6,7 @@
 A file has one or more parts, which are cells that follow each other. Rows are sorted by cell, some at a time, so there
 is a block of each part for every time. Where memory allows, blocks stay there until those who write a file ask for
 them. Where it does not, rows are written twice: into runs as large as memory allows, from which a block is read by one
-request for its bytes. Blocks are Arrow's streams, because they are read once.
+request for its bytes (cell_blocks.py).
 """
 
 from __future__ import annotations
@@ -19,17 +19,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from deltacompact.base.errors import CorruptionError
-from deltacompact.base.wording import text_of
 from deltacompact.iceberg_modes.rewrite.arrangement import Arrangement
 from deltacompact.iceberg_modes.rewrite.live_slices import LiveSlices, loads
 from deltacompact.layout.document import Layout
-from deltacompact.storage.fetched_file import begun_ahead
-from deltacompact.storage.objects import Fetches, ObjectStore
+from deltacompact.steps import cell_blocks
+from deltacompact.storage.objects import ObjectStore
 
-_CELLS = b"deltacompact.cells"
-_AHEAD = 4
-"""Blocks that are under way while others are used."""
 CELLS_OF_A_BATCH = 2_000
 """Of so many cells, decoded rows are divided as they come: a batch has 60 rows of each."""
 
@@ -120,7 +115,7 @@ def written_run(store: ObjectStore, task: RouteTask, path: str, rows: pa.Table) 
             if table is None:
                 blocks.append((first, 0, 0, 0))
                 continue
-            block = stream_of(table.replace_schema_metadata({_CELLS: counts.astype("<u8").tobytes()}))
+            block = cell_blocks.stream_of(table, counts, "lz4")
             sink.write(block)
             blocks.append((first, block.size, table.num_rows, table.nbytes))
             first += block.size
@@ -131,47 +126,11 @@ def _by_part(task: RouteTask, rows: pa.Table) -> Iterator[tuple[pa.Table | None,
     """The rows of each part in the order of its cells, or None, and how many each cell has."""
     cells = task.layout.cells_of(task.by.prepared(rows))
     counts = np.bincount(cells, minlength=task.layout.cells)
-    small = cells.astype(np.uint16) if task.layout.cells <= 1 << 16 else cells  # sorted in one pass
-    order = np.argsort(small, kind="stable")
-    ends = np.concatenate([[0], np.cumsum(counts)])
-    for low, high in pairwise(task.starts):
-        of_part = order[ends[low] : ends[high]]
-        yield rows.take(pa.array(of_part)) if len(of_part) else None, counts[low:high]
-
-
-def stream_of(rows: pa.Table) -> pa.Buffer:
-    """Rows as one of Arrow's streams."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as out:
-        out.write_table(rows)
-    return sink.getvalue()
+    yield from cell_blocks.by_part(rows, cells, counts, task.starts)
 
 
 def read_blocks(store: ObjectStore, blocks: Sequence[Block | HeldBlock]) -> Iterator[HeldBlock]:
     """The blocks in memory. The next ones are fetched ahead."""
-    stored = _read(store, [block for block in blocks if isinstance(block, Block)])
+    stored = cell_blocks.read(store, [block for block in blocks if isinstance(block, Block)])
     for block in blocks:
-        yield block if isinstance(block, HeldBlock) else next(stored)
-
-
-def _read(store: ObjectStore, blocks: Sequence[Block]) -> Iterator[HeldBlock]:
-    for block, found in _fetched(store, blocks):
-        try:
-            rows = pa.ipc.open_stream(found).read_all()
-        except (pa.ArrowException, OSError) as error:
-            raise CorruptionError(f"{block.path} has a damaged block: {text_of(error)}") from error
-        counts = np.frombuffer(rows.schema.metadata[_CELLS], "<u8").astype(np.int64)
-        if not rows.num_rows == counts.sum() == block.rows:
-            raise CorruptionError(f"{block.path} has {rows.num_rows} rows in a block of {block.rows}")
-        yield HeldBlock(rows.replace_schema_metadata(), counts)
-
-
-def _fetched(store: ObjectStore, blocks: Sequence[Block]) -> Iterator[tuple[Block, pa.Buffer]]:
-    if isinstance(store, Fetches):
-        asked = begun_ahead(blocks, lambda block: (block, store.fetch(block.path, block.first, block.bytes)), _AHEAD)
-        for block, answer in asked:
-            yield block, answer.result().data
-        return
-    for block in blocks:
-        with store.open(block.path) as source:
-            yield block, source.read_at(block.bytes, block.first)
+        yield block if isinstance(block, HeldBlock) else HeldBlock(*next(stored))

@@ -1,0 +1,106 @@
+"""Blocks of rows that are sorted by the cell of a layout, one for each part: some cells that follow each other.
+
+    rows      cells 3 0 2 0                            parts: cells 0 to 2, cell 3
+    blocks    part 0: rows 1, 3, 2 · counts 2 0 1      part 1: row 0 · counts 1
+
+Blocks are Arrow's streams, because they are read once. Each says how many rows of each cell it has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from deltacompact.base.errors import CorruptionError
+from deltacompact.base.wording import text_of
+from deltacompact.layout.order import Numbers
+from deltacompact.storage.fetched_file import begun_ahead
+from deltacompact.storage.objects import Fetches, ObjectStore
+
+_CELLS = b"deltacompact.cells"
+_AHEAD = 4
+"""Blocks that are under way while others are used."""
+
+
+class StoredBlock(Protocol):
+    """The rows of a part in a run: where its bytes are, and how many rows it has."""
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def first(self) -> int: ...
+
+    @property
+    def bytes(self) -> int: ...
+
+    @property
+    def rows(self) -> int: ...
+
+
+Stored = TypeVar("Stored", bound=StoredBlock)
+
+
+def by_part(
+    rows: pa.Table, cells: npt.NDArray[np.integer], counts: Numbers, starts: Sequence[int]
+) -> Iterator[tuple[pa.Table | None, Numbers]]:
+    """The rows of each part in the order of its cells, or None, and how many each of its cells has.
+
+    `counts`: the rows of each cell; `starts`: the first cell of each part, and the end of the last.
+    """
+    small = cells.astype(np.uint16) if len(counts) <= 1 << 16 else cells  # sorted in one pass
+    order = np.argsort(small, kind="stable")
+    ends = np.concatenate([[0], np.cumsum(counts)])
+    for low, high in pairwise(starts):
+        of_part = order[ends[low] : ends[high]]
+        yield rows.take(pa.array(of_part)) if len(of_part) else None, counts[low:high]
+
+
+def stream_of(rows: pa.Table, counts: Numbers, compression: str) -> pa.Buffer:
+    """A block as it is stored."""
+    rows = rows.replace_schema_metadata({_CELLS: counts.astype("<u8").tobytes()})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as out:
+        out.write_table(rows)
+    return sink.getvalue()
+
+
+def read(store: ObjectStore, blocks: Sequence[StoredBlock]) -> Iterator[tuple[pa.Table, Numbers]]:
+    """The rows of each block, and how many each of its cells has. The next ones are fetched ahead."""
+    for block, found in _fetched(store, blocks):
+        try:
+            rows = pa.ipc.open_stream(found).read_all()
+        except (pa.ArrowException, OSError) as error:
+            raise CorruptionError(f"{block.path} has a damaged block: {text_of(error)}") from error
+        counts = np.frombuffer(rows.schema.metadata[_CELLS], "<u8").astype(np.int64)
+        if not rows.num_rows == counts.sum() == block.rows:
+            raise CorruptionError(f"{block.path} has {rows.num_rows} rows in a block of {block.rows}")
+        yield rows.replace_schema_metadata(), counts
+
+
+def within(tables: Iterator[pa.Table], low: int, high: int) -> Iterator[pa.Table]:
+    """Those of the rows that have these numbers."""
+    first = 0
+    for table in tables:
+        start, stop = max(low - first, 0), min(high - first, table.num_rows)
+        if start < stop:
+            yield table.slice(start, stop - start)
+        first += table.num_rows
+        if first >= high:
+            return
+
+
+def _fetched(store: ObjectStore, blocks: Sequence[Stored]) -> Iterator[tuple[Stored, pa.Buffer]]:
+    if isinstance(store, Fetches):
+        asked = begun_ahead(blocks, lambda block: (block, store.fetch(block.path, block.first, block.bytes)), _AHEAD)
+        for block, answer in asked:
+            yield block, answer.result().data
+        return
+    for block in blocks:
+        with store.open(block.path) as source:
+            yield block, source.read_at(block.bytes, block.first)
