@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from deltacompact.base.batching import batched, divided
+from deltacompact.base.batching import divided
 from deltacompact.base.limits import ReadLimits
 from deltacompact.base.model import Partition
 from deltacompact.index.live_bitmaps import Masks, live_mask, read_each_masks
@@ -20,6 +20,7 @@ from deltacompact.steps.materialize import LivePiece, LiveRange, rows_of
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import files, schemas
 from deltacompact.tabular.files import Part
+from deltacompact.tabular.loads import loads_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +62,7 @@ def live_tables(store: ObjectStore, live: LiveRanges) -> Iterator[pa.Table]:
 
 def loads(store: ObjectStore, live: LiveRanges, load_bytes: int) -> Iterator[pa.Table]:
     """The same, as many rows at a time as have so many decoded bytes, in one chunk."""
-    for waiting in batched(live_tables(store, live), lambda rows: rows.nbytes, load_bytes):
-        whole = pa.concat_tables(waiting).combine_chunks()
-        waiting.clear()  # they would be held as long as the whole is in use
-        yield whole
+    return loads_of(live_tables(store, live), load_bytes)
 
 
 def in_tasks(ranges: Sequence[LiveRange], rows_max: int) -> Iterator[tuple[LiveRange, ...]]:

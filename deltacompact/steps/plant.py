@@ -20,6 +20,7 @@ from deltacompact.base.model import ContentType
 from deltacompact.layout.cluster_by import ClusterColumn
 from deltacompact.layout.growing import grow
 from deltacompact.layout.split_tree import SplitTree
+from deltacompact.layout.spread import SAMPLE_PER_FILE, SAMPLE_ROWS, looks_at, spread
 from deltacompact.steps.live_ranges import LiveRanges, pieces_of
 from deltacompact.steps.materialize import LivePiece
 from deltacompact.storage.fetched_file import ReadAhead, begun_ahead
@@ -28,10 +29,7 @@ from deltacompact.tabular import schemas
 from deltacompact.tabular.files import FileReader, Part
 from deltacompact.tabular.row_group_copy import codec_of
 
-SAMPLE_ROWS = 20_000
-SAMPLE_PER_FILE = 200
-"""Files then differ by a seventh in size."""
-LOOKS_MAX, LOOKS_MIN, LOOK_ROWS, ROWS_PER_LOOK = 512, 64, 20_000, 40
+ROWS_PER_LOOK = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,11 +95,10 @@ def _looks(store: ObjectStore, task: TreeTask) -> Iterator[tuple[pa.Table, float
 def _looked_at(live: LiveRanges, wanted: int) -> dict[int, int]:
     """How many rows to take of which ranges. All rows, where they are few."""
     rows = np.array([one.stop - one.start for one in live.ranges], np.int64)
-    if rows.sum() <= wanted:
+    if live.rows <= wanted:
         return {number: int(count) for number, count in enumerate(rows.tolist())}
-    count = int(min(LOOKS_MAX, max(LOOKS_MIN, rows.sum() // LOOK_ROWS)))
-    places = ((np.arange(count) + 0.5) * (rows.sum() / count)).astype(np.int64)
-    of_place = np.searchsorted(np.cumsum(rows), places, side="right")
+    count = looks_at(live.rows)
+    of_place = np.searchsorted(np.cumsum(rows), spread(live.rows, count), side="right")
     numbers, times = np.unique(of_place, return_counts=True)
     each = -(-wanted // count)
     return {number: each * many for number, many in zip(numbers.tolist(), times.tolist(), strict=True)}
@@ -115,15 +112,14 @@ def _ranges(reader: FileReader, piece: LivePiece, wanted: int) -> list[tuple[int
     metadata = reader.parquet.metadata
     starts = np.cumsum([0, *(metadata.row_group(number).num_rows for number in range(metadata.num_row_groups))])
     looks = max(1, wanted // ROWS_PER_LOOK)
-    places = start + ((np.arange(looks) + 0.5) * ((stop - start) / looks)).astype(np.int64)
-    groups = np.unique(np.searchsorted(starts, places, side="right") - 1).tolist()
+    groups = np.unique(np.searchsorted(starts, start + spread(stop - start, looks), side="right") - 1).tolist()
     return [(max(int(starts[group]), start), min(int(starts[group + 1]), stop)) for group in groups]
 
 
 def _sample(reader: FileReader, piece: LivePiece, live: LiveRanges, rows: tuple[int, int], wanted: int) -> pa.Table:
     """So many live rows of a range, as far from each other as they can be."""
     found = pa.concat_tables([live.columns.empty_table(), *_live(reader, piece, live, rows)])
-    return found.take(pa.array(_spread(found.num_rows, wanted)))
+    return found.take(pa.array(spread(found.num_rows, wanted)))
 
 
 def _live(reader: FileReader, piece: LivePiece, live: LiveRanges, rows: tuple[int, int]) -> Iterator[pa.Table]:
@@ -134,9 +130,3 @@ def _live(reader: FileReader, piece: LivePiece, live: LiveRanges, rows: tuple[in
     for first, table in reader.slices(rows):
         wanted = pa.array(piece.lives[first : first + table.num_rows])
         yield schemas.align(table.filter(wanted), live.columns, live.partition, piece.file.path)
-
-
-def _spread(rows: int, wanted: int) -> npt.NDArray[np.int64]:
-    if rows <= wanted:
-        return np.arange(rows)
-    return ((np.arange(wanted) + 0.5) * (rows / wanted)).astype(np.int64)

@@ -14,4 +14,5 @@ row_group_copy    whole row groups as encoded bytes                     known_pa
 stamps            has a file changed since it was appended?     key_ranges    of row groups, by their footers
 export            one file that a user named                   fingerprint   a sum of rows that moving keeps
 fingerprint_sql   the same in Spark and DuckDB                 key_values    ranges of keys in text files
+loads             rows, as many at a time as fit the memory
 """

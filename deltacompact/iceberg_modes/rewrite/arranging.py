@@ -26,7 +26,6 @@ from deltacompact.base.model import DataFile
 from deltacompact.base.numbers import UNNUMBERED
 from deltacompact.iceberg_modes.rewrite.arrangement import Arrangement, SortBy
 from deltacompact.iceberg_modes.rewrite.live_slices import LiveSlices, live_tables
-from deltacompact.iceberg_modes.rewrite.planting import SAMPLE_ROWS
 from deltacompact.iceberg_modes.rewrite.routing import (
     Block,
     HeldBlock,
@@ -39,7 +38,7 @@ from deltacompact.iceberg_modes.rewrite.row_numbers import numbers_writer
 from deltacompact.layout.cutting_ranges import cut_ranges
 from deltacompact.layout.order import Numbers
 from deltacompact.layout.ranges import Key
-from deltacompact.layout.spread import spread
+from deltacompact.layout.spread import SAMPLE_ROWS, spread
 from deltacompact.steps.cell_blocks import within
 from deltacompact.steps.materialize import DECODED_AHEAD, Materialized
 from deltacompact.storage.objects import ObjectStore

@@ -13,13 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from deltacompact.base.batching import batched, divided
+from deltacompact.base.batching import divided
 from deltacompact.base.limits import ReadLimits
 from deltacompact.base.model import DataFile
 from deltacompact.base.numbers import Ordinal
 from deltacompact.iceberg.table.parquet_files import tables_each
 from deltacompact.index.live_bitmaps import Masks, live_mask, read_each_masks
 from deltacompact.storage.objects import ObjectStore
+from deltacompact.tabular.loads import loads_of
 
 NUMBERS = "deltacompact.row-number"
 """The column with the numbers of rows, on their way to an output."""
@@ -93,7 +94,4 @@ def _numbered(rows: pa.Table, first: int) -> pa.Table:
 
 def loads(store: ObjectStore, live: LiveSlices, load_bytes: int) -> Iterator[pa.Table]:
     """The same, as many rows at a time as have so many decoded bytes, in one chunk."""
-    for waiting in batched(live_tables(store, live), lambda rows: rows.nbytes, load_bytes):
-        whole = pa.concat_tables(waiting).combine_chunks()
-        waiting.clear()  # they would be held as long as the whole is in use
-        yield whole
+    return loads_of(live_tables(store, live), load_bytes)

@@ -25,22 +25,16 @@ from deltacompact.iceberg_modes.rewrite.arrangement import Arrangement, ClusterB
 from deltacompact.iceberg_modes.rewrite.live_slices import LiveSlices, Slice, masks_of
 from deltacompact.index.live_bitmaps import Masks, live_mask
 from deltacompact.layout.document import Layout, layout_document, layout_from_json
-from deltacompact.layout.spread import spread
+from deltacompact.layout.spread import SAMPLE_PER_FILE, SAMPLE_ROWS, looks_at, spread
 from deltacompact.storage.fetched_file import ReadAhead, begun_ahead
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import field_ids, parquet_read
 from deltacompact.tabular.files import FileReader, Part
 
-SAMPLE_ROWS = 20_000
-SAMPLE_PER_FILE = 200
-"""Files then differ by a seventh in size. With 50 rows they differed by two fifths."""
 _SAMPLE_PER_CELL, _SAMPLE_ROWS_MAX = 16, 200_000
 """Where cells are ranges that must fit the memory; they may be twice as large as planned."""
 _DECODED_TIMES = 4
 """About what a stored byte becomes: before anything is read."""
-LOOKS_MAX = 512
-LOOK_ROWS = 20_000
-LOOKS_MIN = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +94,7 @@ def _looks(store: ObjectStore, task: PlantTask) -> Iterator[_Look]:
     live, total = task.live, task.live.rows
     cells = task.files * task.cells(_DECODED_TIMES * sum(one.file.bytes for one in live.slices) / max(1, total))
     wanted = max(SAMPLE_ROWS, SAMPLE_PER_FILE * task.files, min(_SAMPLE_PER_CELL * cells, _SAMPLE_ROWS_MAX))
-    count = max(1, min(LOOKS_MAX, total, max(LOOKS_MIN, total // LOOK_ROWS)))
+    count = looks_at(total)
     ahead, masks = ReadAhead(live.reading), masks_of(store, live)
 
     def begun(found: tuple[Slice, list[int]]) -> tuple[Slice, list[int], FileReader]:
