@@ -17,6 +17,7 @@ from deltacompact.cli.arguments import (
     one_partition,
     table_argument,
 )
+from deltacompact.cli.reads_options import reads_options, report_lines
 from deltacompact.cli.sections import (
     WithSections,
     delta_stream_option,
@@ -52,21 +53,7 @@ if TYPE_CHECKING:
     metavar="N",
     help="So many reads are to pay for the work.",
 )
-@iceberg_option(
-    "--scan-reports",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    multiple=True,
-    metavar="FILE",
-    help="Take the columns, and how often each is asked for, from scan reports that a REST catalog received, one JSON "
-    'document a line: the report, or {"at": SECONDS, "report": ...}. Repeatable.',
-)
-@iceberg_option(
-    "--spark-log",
-    type=click.Path(exists=True, path_type=Path),
-    multiple=True,
-    metavar="PATH",
-    help="The same by an event log of Spark, plain or zstd: a file, or a folder of logs. Repeatable.",
-)
+@reads_options(iceberg_option, "Take the columns, and how often each is asked for, from scan reports")
 @iceberg_option("--usd-per-core-hour", type=click.FloatRange(min=0), metavar="USD", help="Say what it costs, too.")
 def advise(
     catalog: DeltaStreamCatalog | IcebergCatalog,
@@ -96,7 +83,7 @@ def advise(
 
     if is_iceberg_catalog(catalog):
         refuse_delta_stream_options()
-        told = [line for path in scan_reports for line in path.read_bytes().splitlines()]
+        told = report_lines(scan_reports)
         found = catalog.table(table).advise(columns, branch, reads=reads, scan_reports=told, spark_logs=spark_log)
     else:
         refuse_iceberg_options()

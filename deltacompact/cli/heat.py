@@ -14,7 +14,7 @@ import click
 
 from deltacompact.cli.answers import answer, note
 from deltacompact.cli.arguments import iceberg_catalog_argument, json_option, table_argument
-from deltacompact.cli.reads_options import scan_reports_option, spark_log_option
+from deltacompact.cli.reads_options import reads_options, report_lines
 
 if TYPE_CHECKING:
     from deltacompact.catalog.iceberg import IcebergCatalog
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 @click.command()
 @iceberg_catalog_argument
 @table_argument
-@scan_reports_option
-@spark_log_option
+@reads_options()
 @json_option
 def heat(
     catalog: IcebergCatalog, table: str, scan_reports: Sequence[Path], spark_log: Sequence[Path], as_json: bool
@@ -42,7 +41,7 @@ def heat(
 
     orders, notes = catalog.table(table), list[str]()
     for path in scan_reports:
-        notes += orders.heat(scan_reports=path.read_bytes().splitlines())[1]
+        notes += orders.heat(scan_reports=report_lines([path]))[1]
     found, more = orders.heat(spark_logs=spark_log)
     for line in (*notes, *more):
         note(line)

@@ -1,8 +1,8 @@
-"""Options by which commands are told of reads."""
+"""Options by which commands are told of reads: `heat`, `simulate`, and `advise` for Iceberg tables."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,22 +11,28 @@ import click
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-def scan_reports_option(command: Command) -> Command:
-    return click.option(
+def reads_options(
+    option: Callable[..., Callable[[Any], Any]] = click.option, takes: str = "Scan reports"
+) -> Callable[[Command], Command]:
+    """--scan-reports and --spark-log. `takes`: how the help of the first begins."""
+    reports = option(
         "--scan-reports",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
         multiple=True,
         metavar="FILE",
-        help="Scan reports that a REST catalog received, one JSON document a line: the report, or "
+        help=f"{takes} that a REST catalog received, one JSON document a line: the report, or "
         '{"at": SECONDS, "report": ...}. Repeatable.',
-    )(command)
-
-
-def spark_log_option(command: Command) -> Command:
-    return click.option(
+    )
+    logs = option(
         "--spark-log",
         type=click.Path(exists=True, path_type=Path),
         multiple=True,
         metavar="PATH",
-        help="An event log of Spark, plain or zstd: a file, or a folder of logs. Repeatable.",
-    )(command)
+        help="The same by an event log of Spark, plain or zstd: a file, or a folder of logs. Repeatable.",
+    )
+    return lambda command: reports(logs(command))
+
+
+def report_lines(files: Sequence[Path]) -> list[bytes]:
+    """The documents of all files of reports."""
+    return [line for path in files for line in path.read_bytes().splitlines()]

@@ -17,7 +17,7 @@ import click
 
 from deltacompact.cli.answers import answer, note
 from deltacompact.cli.arguments import iceberg_catalog_argument, json_option, table_argument
-from deltacompact.cli.reads_options import scan_reports_option, spark_log_option
+from deltacompact.cli.reads_options import reads_options, report_lines
 
 if TYPE_CHECKING:
     from deltacompact.catalog.iceberg import IcebergCatalog
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 @click.command()
 @iceberg_catalog_argument
 @table_argument
-@scan_reports_option
-@spark_log_option
+@reads_options()
 @click.option(
     "--columns", metavar="NAME[*WEIGHT],...", help="By which files are clustered. Default: those that reads ask for."
 )
@@ -64,9 +63,10 @@ def simulate(
     """
     from deltacompact.reports.words import in_columns, size
 
-    lines = [line for path in scan_reports for line in path.read_bytes().splitlines()]
     orders = catalog.table(table)
-    found, notes = orders.simulate(columns, branch, depths=depth, scan_reports=lines, spark_logs=spark_log)
+    found, notes = orders.simulate(
+        columns, branch, depths=depth, scan_reports=report_lines(scan_reports), spark_logs=spark_log
+    )
     for line in notes:
         note(line)
     rows = [["policy", "runs", "written", "core-s", "not opened", "core-s saved", "net"]]
