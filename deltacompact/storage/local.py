@@ -11,7 +11,7 @@ import errno
 import os
 import re
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import count
 from pathlib import Path
 from typing import IO, TypeVar, cast
@@ -75,18 +75,23 @@ class LocalStore:
         return ObjectStat(path, stat.st_size, stat.st_mtime)
 
     def list(self, prefix: str, start_after: str = "") -> Iterator[ObjectStat]:
-        directory = self.root / prefix.rpartition("/")[0]
+        """A disk is no snapshot while it is listed. Where all that was seen is gone, others replace it: look again."""
+        there = False
+        while not there and (paths := self._paths(prefix, start_after)):
+            for path in paths:
+                with contextlib.suppress(NotFoundError):
+                    yield self.stat(path)
+                    there = True
+
+    def _paths(self, prefix: str, start_after: str) -> Sequence[str]:
         found = []
-        for folder, folders, names in os.walk(directory, onerror=self._unlisted):
+        for folder, folders, names in os.walk(self.root / prefix.rpartition("/")[0], onerror=self._unlisted):
             if self.UNFINISHED in folders:
                 folders.remove(self.UNFINISHED)
             relative = Path(folder).relative_to(self.root).as_posix()
             parent = "" if relative == "." else relative + "/"
-            found += [parent + name for name in names]
-        for path in sorted(found, key=str.encode):
-            if path.startswith(prefix) and path > start_after:
-                with contextlib.suppress(NotFoundError):
-                    yield self.stat(path)
+            found += [path for name in names if (path := parent + name).startswith(prefix) and path > start_after]
+        return sorted(found, key=str.encode)
 
     def _unlisted(self, error: OSError) -> None:
         """A folder that is gone holds nothing. One that cannot be opened may hold what is in use."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import resource
 from pathlib import Path
@@ -83,3 +84,21 @@ def test_what_is_put_is_on_the_disk_before_it_has_its_name_and_its_folder_after(
     (of_file, size, named), *folders = synced
     assert (of_file, size, named) == (False, 3, False)
     assert folders and all(is_folder and named for is_folder, _, named in folders)
+
+
+def test_what_was_replaced_while_its_folder_was_listed_is_still_there(tmp_path, monkeypatch):
+    """All names that were seen are gone, twice over; a folder that was emptied meanwhile is empty."""
+    store, stat = LocalStore(tmp_path), LocalStore.stat
+    store.put("n/0", b"")
+    replacements = iter([("n/0", "n/1"), ("n/1", "n/2")])
+
+    def slow_stat(store, path):
+        for old, new in itertools.islice(replacements, 1):
+            store.put(new, b"")
+            store.delete([old])
+        return stat(store, path)
+
+    monkeypatch.setattr(LocalStore, "stat", slow_stat)
+    assert [found.path for found in store.list("n/")] == ["n/2"]
+    monkeypatch.setattr(LocalStore, "stat", lambda store, path: store.delete([path]) or stat(store, path))
+    assert not list(store.list("n/"))
