@@ -6,7 +6,8 @@ scatter     live rows -> entries, by hash bucket           key, sort and operati
 fold        entries of a bucket -> dead rows               one task for each bucket
 gather      dead rows -> live bitmaps                      one task for each group of files
 
-With a key index, new files are entered there instead of scattered, and a fold takes its bucket from the index.
+With a key index, new files are entered there instead of scattered, and a fold takes its bucket from the index: all rows
+that are new, and the others that may have one of their keys.
 
 Tasks hand each other files in a folder below the table, so no process ever holds all keys, and the driver only counts.
 """
@@ -40,7 +41,7 @@ from deltacompact.iceberg.table.row_lineage import LAST_UPDATED, has_lineage
 from deltacompact.iceberg_modes.upsert.folding import FoldedBucket, FoldTask, fold_bucket
 from deltacompact.iceberg_modes.upsert.gathering import GatherTask, gather
 from deltacompact.iceberg_modes.upsert.indexing import IndexedRows, entered_rows, index_terms
-from deltacompact.iceberg_modes.upsert.plan import UpsertPlan
+from deltacompact.iceberg_modes.upsert.plan import UpsertPlan, UpsertReason, UpsertTask
 from deltacompact.iceberg_modes.upsert.scattering import (
     KEY_SPACE,
     KeySpaceSlice,
@@ -131,6 +132,8 @@ class KeyComparison:
         ]
         folded = self._tasks.run(fold_bucket, tasks)
         result = self._summed(folded)
+        if index is not None:
+            result = self._with_unread(result, [found.live_rows for found in dead.files])
         if sum(file.live + file.dead for file in result) != live_rows:
             lost = f"{self._plan.table_id}: {live_rows} rows were compared, not all of them came out"
             raise CorruptionError(lost) if index is None else IndexUnusableError(lost)
@@ -165,10 +168,18 @@ class KeyComparison:
             buckets,
             np.array([one.entry.sequence for one in inputs], np.int64),
             np.array([number_of[one.key_space] for one in inputs], np.int64),
+            np.array([_is_settled(one) for one in inputs], bool),
             first_rows,
             tuple((path, tuple(of_path)) for path, of_path in masks.items()),
         )
         return order, entries, buckets
+
+    def _with_unread(self, files: Sequence[ComparedFile], live_rows: Sequence[int]) -> list[ComparedFile]:
+        """The same, where rows of settled inputs that no new one can meet were left alone: they live."""
+        return [
+            replace(file, live=max(file.live, rows - file.dead)) if _is_settled(one) else file
+            for one, file, rows in zip(self._plan.inputs, files, live_rows, strict=True)
+        ]
 
     # Order
 
@@ -299,6 +310,10 @@ class KeyComparison:
 def measured_files(store: ObjectStore, files: Sequence[DataFile], keys: TableKeys) -> list[DataFile]:
     """Task: the files with the longest values of their string sort columns."""
     return [measured_file(store, file, keys) for file in files]
+
+
+def _is_settled(one: UpsertTask) -> bool:
+    return one.reason is UpsertReason.MAY_SHARE_KEYS
 
 
 def _without_dead(found: ScannedFile, masks_path: str) -> DataFile:

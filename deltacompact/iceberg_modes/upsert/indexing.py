@@ -24,7 +24,8 @@ from deltacompact import _kernels
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import ContentType, DataFile, OperationType, TableKeys
 from deltacompact.base.numbers import UNNUMBERED
-from deltacompact.iceberg.key_index.blocks import of_bucket
+from deltacompact.iceberg.deletes.ranges import Prefixes, prefixes_of
+from deltacompact.iceberg.key_index.blocks import of_bucket, of_prefixes
 from deltacompact.iceberg.key_index.document import IndexUnusableError, KeyIndex
 from deltacompact.iceberg.key_index.entering import NumberedRun, numbered
 from deltacompact.iceberg.key_index.order import Order, sequence_bytes, sequences_of
@@ -34,7 +35,7 @@ from deltacompact.iceberg.table.parquet_files import by_field_id
 from deltacompact.iceberg.table.row_lineage import LAST_UPDATED, has_lineage
 from deltacompact.iceberg_modes.upsert.columns import UpsertColumns
 from deltacompact.iceberg_modes.upsert.scattering import marked
-from deltacompact.index.entries import DELETE_BIT, KEYLESS_BIT, Entries, fields
+from deltacompact.index.entries import DELETE_BIT, KEYLESS_BIT, Entries, fields, none
 from deltacompact.index.keys import DIGEST_BYTES, resolve_encoding
 from deltacompact.index.live_bitmaps import read_masks
 from deltacompact.storage.objects import ObjectStore
@@ -121,11 +122,17 @@ def _written_by(table: pa.Table) -> npt.NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True)
 class IndexedRows:
-    """The live rows of the inputs, by bucket, from an index.
+    """The inputs' live rows that may meet another row of their key, by bucket, from an index.
 
     sequences, key_spaces    by input: its sequence number, the number of its key space
+    settled                  by input: whether an upsert has compared it with all others that are settled
     first_rows               the number of each input's first row, counted over all inputs
     masks                    files of live bitmaps, and the inputs with dead rows that have theirs there
+
+    Live rows of settled inputs have different keys. So only those are folded whose key a new row may have:
+
+        new         digest 40…                          the only row of c.parquet
+        settled     blocks from 08…, 31…, 77…           the second is read, the others stay closed
     """
 
     runs: tuple[NumberedRun, ...]
@@ -133,21 +140,48 @@ class IndexedRows:
     bucket_count: int
     sequences: npt.NDArray[np.int64]
     key_spaces: npt.NDArray[np.int64]
+    settled: npt.NDArray[np.bool_]
     first_rows: npt.NDArray[np.int64]
     masks: tuple[tuple[str, tuple[int, ...]], ...]
 
     def of_bucket(self, store: ObjectStore, bucket: int) -> list[Entries]:
         """In the order of (ordinal, row). Raises IndexUnusableError, and InputError for a live row without a key."""
+        read = [
+            (run, *numbered(of_bucket(store, run.files, run.order.entry_bytes, bucket, self.bucket_count), run.numbers))
+            for run in self.runs
+            if self._has_new(run)
+        ]
+        new = _distinct([prefixes_of(entries[~self.settled[ordinals]]) for _, ordinals, entries in read])
+        read += [
+            (run, *numbered(block, run.numbers))
+            for run in self.runs
+            if not self._has_new(run)
+            for block in of_prefixes(store, run.files, run.order.entry_bytes, new)
+        ]
         bits = _LiveBits(store, self.masks, len(self.sequences))
-        parts = [self._of_run(store, run, bucket, bits) for run in self.runs]
-        entries = np.concatenate(parts) if parts else np.empty((0, self.order.entry_bytes), np.uint8)
+        parts = []
+        for run, ordinals, entries in read:
+            meets = self._meets(ordinals, entries, new)
+            parts.append(self._live(run.order, ordinals[meets], entries[meets], bits))
+        entries = np.concatenate([none(self.order.entry_bytes), *parts])
         found = fields(entries)
         numbers = self.first_rows[found["file"]] + (found["row"] & ~DELETE_BIT).astype(np.int64)
         return [entries[np.argsort(numbers, kind="stable")]]
 
-    def _of_run(self, store: ObjectStore, run: NumberedRun, bucket: int, bits: _LiveBits) -> Entries:
-        stored = of_bucket(store, run.files, run.order.entry_bytes, bucket, self.bucket_count)
-        ordinals, entries = numbered(stored, run.numbers)
+    def _has_new(self, run: NumberedRun) -> bool:
+        return not self.settled[run.numbers[run.numbers >= 0]].all()
+
+    def _meets(self, ordinals: npt.NDArray[np.int64], entries: Entries, new: Prefixes) -> npt.NDArray[np.bool_]:
+        """Whether an entry is new, or one that a new one may meet."""
+        meets = ~self.settled[ordinals]
+        settled = np.flatnonzero(~meets)
+        if len(new):
+            prefixes = prefixes_of(entries)[settled]
+            meets[settled] = new[np.minimum(np.searchsorted(new, prefixes), len(new) - 1)] == prefixes
+        return meets
+
+    def _live(self, order: Order, ordinals: npt.NDArray[np.int64], entries: Entries, bits: _LiveBits) -> Entries:
+        """The entries of rows that live, as they are today. `order`: that of their run."""
         flagged = fields(entries)["row"]
         rows = (flagged & ~(DELETE_BIT | KEYLESS_BIT)).astype(np.int64)
         if (rows >= np.diff(self.first_rows)[ordinals]).any():
@@ -155,7 +189,7 @@ class IndexedRows:
         lives = bits.live(ordinals, rows)
         if (flagged[lives] & KEYLESS_BIT).any():
             raise InputError("a live row has no key")
-        ordinals, entries = ordinals[lives], self.order.widened(entries[lives], run.order)
+        ordinals, entries = ordinals[lives], self.order.widened(entries[lives], order)
         fields(entries)["file"] = ordinals
         if self.order.has_sequence:
             written = sequences_of(entries)
@@ -165,6 +199,10 @@ class IndexedRows:
         if len(spaces) and self.key_spaces.max() > 0:
             entries[:, :DIGEST_BYTES] ^= _mixes(int(self.key_spaces.max()) + 1)[spaces]
         return entries
+
+
+def _distinct(prefixes: Sequence[Prefixes]) -> Prefixes:
+    return np.unique(np.concatenate(prefixes)) if prefixes else np.empty(0, np.uint64)
 
 
 def _mixes(count: int) -> npt.NDArray[np.uint8]:
