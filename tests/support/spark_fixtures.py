@@ -15,6 +15,7 @@ import logging
 import os
 import time
 import uuid
+from pathlib import Path
 
 import pytest
 
@@ -45,10 +46,12 @@ def spark(moto_endpoint):
 
     from deltacompact.spark.session import spark_session
 
-    try:
-        session = spark_session("tests", **SMALL, **LAKES)
-    except PySparkRuntimeError:  # the JVM ended, because a package could not be resolved
-        session = spark_session("tests", **SMALL)
+    with pytest.MonkeyPatch.context() as patch:  # the JVM inherits it, and its Python workers from the JVM
+        patch.setenv("PYTHONPATH", str(Path(__file__).parent / "spark_workers"), prepend=os.pathsep)
+        try:
+            session = spark_session("tests", **SMALL, **LAKES)
+        except PySparkRuntimeError:  # the JVM ended, because a package could not be resolved
+            session = spark_session("tests", **SMALL)
     yield session
     session.stop()
 

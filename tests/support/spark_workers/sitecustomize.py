@@ -1,0 +1,18 @@
+"""Imported as each Python of Spark starts: a daemon imports what its workers need, and each is forked from it.
+
+Spark starts a worker for each plan, read and write of a Python data source, and each of them would import for a second.
+"""
+
+import sys
+
+if sys.orig_argv[1:3] == ["-m", "pyspark.daemon"]:
+    import boto3  # noqa: F401
+    import pandas  # noqa: F401
+    import pyarrow.dataset
+    import pyarrow.parquet  # noqa: F401
+
+    import deltacompact.spark.data_source
+    import deltacompact.spark.history
+    import deltacompact.spark.reading
+    import deltacompact.spark.validate
+    import deltacompact.spark.writing  # noqa: F401
