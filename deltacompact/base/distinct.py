@@ -6,14 +6,17 @@ take it a second, and sorting takes them a hundredth.
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
 import numpy.typing as npt
 
+Number = TypeVar("Number", np.int64, np.uint64)
 
-def distinct_numbers(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+
+def distinct_numbers(values: npt.NDArray[Number]) -> npt.NDArray[Number]:
     """Each value once, in order."""
     ordered = np.sort(values)
     is_first = np.ones(len(ordered), bool)
     is_first[1:] = ordered[1:] != ordered[:-1]
-    found: npt.NDArray[np.int64] = ordered[is_first]
-    return found
+    return ordered[is_first]

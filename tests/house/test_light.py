@@ -182,7 +182,7 @@ def tables(tmp_path_factory):
             [*ELSEWHERE, "pyarrow.compute", "pyarrow.parquet", "deltacompact.delta_streams.appending"],
         ),
         ("plan lake t", 560, [*ELSEWHERE, "pyarrow.dataset", "deltacompact.iceberg"]),
-        ("compact lake t", 550, [*UNUSED, "rich.progress"]),
+        ("compact lake t", 560, [*UNUSED, "rich.progress"]),
         ("compact lake t --json --memory 1GiB", 510, [*UNUSED, "rich"]),
         ("show iceberg://prod db.t", 1050, [*_MODES, "boto3", "pandas", "ray", "requests", "pyiceberg.catalog.rest"]),
     ],

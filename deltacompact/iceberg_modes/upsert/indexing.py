@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltacompact import _kernels
+from deltacompact.base.distinct import distinct_numbers
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import ContentType, DataFile, OperationType, TableKeys
 from deltacompact.base.numbers import UNNUMBERED
@@ -151,7 +152,8 @@ class IndexedRows:
             for run in self.runs
             if self._has_new(run)
         ]
-        new = _distinct([prefixes_of(entries[~self.settled[ordinals]]) for _, ordinals, entries in read])
+        of_new = [prefixes_of(entries[~self.settled[ordinals]]) for _, ordinals, entries in read]
+        new = distinct_numbers(np.concatenate([np.empty(0, np.uint64), *of_new]))
         read += [
             (run, *numbered(block, run.numbers))
             for run in self.runs
@@ -199,10 +201,6 @@ class IndexedRows:
         if len(spaces) and self.key_spaces.max() > 0:
             entries[:, :DIGEST_BYTES] ^= _mixes(int(self.key_spaces.max()) + 1)[spaces]
         return entries
-
-
-def _distinct(prefixes: Sequence[Prefixes]) -> Prefixes:
-    return np.unique(np.concatenate(prefixes)) if prefixes else np.empty(0, np.uint64)
 
 
 def _mixes(count: int) -> npt.NDArray[np.uint8]:
