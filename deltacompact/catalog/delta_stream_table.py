@@ -22,6 +22,9 @@ from deltacompact.base.model import Appended, ContentType, Delta, Partition, Rea
 from deltacompact.delta_streams.streams import VACUUM_AGE_MIN_S
 
 if TYPE_CHECKING:  # imported when they are used: `show` must not wait for them
+    from collections.abc import Iterable
+    from pathlib import Path
+
     import duckdb
     import polars
     import pyarrow as pa
@@ -318,17 +321,25 @@ class DeltaStreamTable:
 
         return export_table(self._catalog, self._table_id, target, partition, version, as_of)
 
-    def advise(self, columns: str | Sequence[str] | None = None, partition: Values = None) -> Advice:
+    def advise(
+        self,
+        columns: str | Sequence[str] | None = None,
+        partition: Values = None,
+        *,
+        scan_reports: Iterable[Any] = (),
+        spark_logs: Iterable[str | Path] = (),
+    ) -> Advice:
         """How files lie by some columns: how many of them hold a value. Reads their footers.
 
-        Default: the columns by which the table is clustered, else its primary keys.
+        Default: the columns that reads ask for, which are told as for Iceberg tables; where none are, those by which
+        the table is clustered, else its primary keys.
 
         Raises InputError for a column that no file has, that lies in a struct, or has no order.
         """
         from deltacompact.delta_streams.advising import advice_of_streams
 
         chosen = None if partition is None else self._catalog.partition(self._table_id, partition)
-        return advice_of_streams(self._catalog, self._table_id, columns, chosen)
+        return advice_of_streams(self._catalog, self._table_id, columns, chosen, scan_reports, spark_logs)
 
     def dataset(self, partition: Values = None, **selection: Unpack[Selection]) -> ds.Dataset:
         """The live rows as a pyarrow Dataset, read at each scan: who scans it hands down columns and filters.

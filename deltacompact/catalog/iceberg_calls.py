@@ -55,6 +55,7 @@ if TYPE_CHECKING:  # a mode is imported when it is run: `show` must not wait for
     from deltacompact.iceberg_modes.watching import WatchedBranch
     from deltacompact.layout.advice import Advice
     from deltacompact.layout.heat import Heat
+    from deltacompact.layout.told_reads import ToldReads
 
 
 class IcebergSelection(TypedDict, total=False):
@@ -147,12 +148,11 @@ class IcebergCalls:
         """What clustering a branch would bring and cost: see `IcebergCatalogTable.advise`."""
         from deltacompact.executors.choose import foresee, lane_for
         from deltacompact.iceberg.table_heat import heat_of_table
-        from deltacompact.iceberg.told_reads import told_reads
         from deltacompact.iceberg_modes.advising import Adviser, columns_of, columns_with_bounds
         from deltacompact.layout.advice import READS
 
         table, settings = self._table(table_id), settings or Settings()
-        told = told_reads(table.metadata, time.time(), scan_reports, spark_logs)
+        told = _told(table.metadata, scan_reports, spark_logs)
         state = StateReader(table.store).read(table.metadata, branch)
         is_said = columns is not None or told.sources
         heat = {} if is_said else heat_of_table(table.store, table.metadata).known(columns_with_bounds(state))
@@ -166,10 +166,9 @@ class IcebergCalls:
     ) -> tuple[Heat, tuple[str, ...]]:
         """What is asked for, with these reads, which are kept; and notes: see `IcebergCatalogTable.heat`."""
         from deltacompact.iceberg.table_heat import heat_of_table, keep_reads
-        from deltacompact.iceberg.told_reads import told_reads
 
         table, now_s = self._table(table_id), time.time()
-        told = told_reads(table.metadata, now_s, scan_reports, spark_logs)
+        told = _told(table.metadata, scan_reports, spark_logs)
         if not told.sources:
             return heat_of_table(table.store, table.metadata).now(now_s), ()
         return keep_reads(table.store, table.metadata, told.told, now_s), told.notes
@@ -184,12 +183,11 @@ class IcebergCalls:
         spark_logs: Iterable[str | Path] = (),
     ) -> tuple[tuple[PolicyOutcome, ...], tuple[str, ...]]:
         """What policies would have cost and saved; and notes: see `IcebergCatalogTable.simulate`."""
-        from deltacompact.iceberg.told_reads import told_reads
         from deltacompact.iceberg_modes.simulating import simulated
         from deltacompact.layout.cluster_by import cluster_columns
 
         table = self._table(table_id)
-        told = told_reads(table.metadata, time.time(), scan_reports, spark_logs)
+        told = _told(table.metadata, scan_reports, spark_logs)
         if not told.sources:
             raise InputError("simulate replays reads: give --spark-log or --scan-reports")
         by = (cluster_columns("columns", columns) if columns else ()) or told.columns_asked()
@@ -421,6 +419,12 @@ class IcebergCalls:
     def _table(self, table_id: str) -> pyiceberg_door.IcebergTable:
         expect.text_or_none("the table", table_id)
         return pyiceberg_door.IcebergTable.load(self._catalog, table_id)
+
+
+def _told(metadata: TableMetadata, scan_reports: Iterable[Any], spark_logs: Iterable[str | Path]) -> ToldReads:
+    from deltacompact.layout.told_reads import told_reads
+
+    return told_reads(metadata.table_id, metadata.ordered_columns, time.time(), scan_reports, spark_logs)
 
 
 def _named(options: Mapping[str, Any] | None) -> Mapping[str, Any]:

@@ -77,7 +77,7 @@ class IcebergCatalogTable:
                    which the table is clustered, or those of its heat; else the depth of all columns
         reads      how many reads are to pay for the work (default: 100)
         scan_reports  without columns, those that these reads ask for: scan reports as a REST catalog gets them, or
-                   {"at": Unix seconds, "report": …}, or lines of JSON
+                   {"at": Unix seconds, "report": …}, or reads of our own ($DELTACOMPACT_READS), or lines of JSON
         spark_logs  the same by event logs of Spark: files, or folders of them
 
         Raises InputError for a column that is unknown, nested, without an order, or without bounds in any file.

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     metavar="N",
     help="So many reads are to pay for the work.",
 )
-@reads_options(iceberg_option, "Take the columns, and how often each is asked for, from scan reports")
+@reads_options("Take the columns, and how often each is asked for, from scan reports")
 @iceberg_option("--usd-per-core-hour", type=click.FloatRange(min=0), metavar="USD", help="Say what it costs, too.")
 def advise(
     catalog: DeltaStreamCatalog | IcebergCatalog,
@@ -81,13 +81,14 @@ def advise(
     from deltacompact.catalog.opening import is_iceberg_catalog
     from deltacompact.reports.advice import advice_lines
 
+    told = report_lines(scan_reports)
     if is_iceberg_catalog(catalog):
         refuse_delta_stream_options()
-        told = report_lines(scan_reports)
         found = catalog.table(table).advise(columns, branch, reads=reads, scan_reports=told, spark_logs=spark_log)
     else:
         refuse_iceberg_options()
-        found = catalog.table(table).advise(columns, one_partition(catalog, table, partition))
+        only = one_partition(catalog, table, partition)
+        found = catalog.table(table).advise(columns, only, scan_reports=told, spark_logs=spark_log)
     if plot and found.boxes is not None:
         from deltacompact.cli.plots import draw_boxes
 

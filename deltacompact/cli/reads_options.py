@@ -1,4 +1,4 @@
-"""Options by which commands are told of reads: `heat`, `simulate`, and `advise` for Iceberg tables."""
+"""Options by which commands are told of reads: `heat`, `simulate` and `advise`."""
 
 from __future__ import annotations
 
@@ -11,19 +11,18 @@ import click
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-def reads_options(
-    option: Callable[..., Callable[[Any], Any]] = click.option, takes: str = "Scan reports"
-) -> Callable[[Command], Command]:
+def reads_options(takes: str = "Scan reports") -> Callable[[Command], Command]:
     """--scan-reports and --spark-log. `takes`: how the help of the first begins."""
-    reports = option(
+    reports = click.option(
         "--scan-reports",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
         multiple=True,
         metavar="FILE",
         help=f"{takes} that a REST catalog received, one JSON document a line: the report, or "
-        '{"at": SECONDS, "report": ...}. Repeatable.',
+        '{"at": SECONDS, "report": ...}; or the file at $DELTACOMPACT_READS, to which our own readers add theirs. '
+        "Repeatable.",
     )
-    logs = option(
+    logs = click.option(
         "--spark-log",
         type=click.Path(exists=True, path_type=Path),
         multiple=True,

@@ -8,24 +8,27 @@ Whatever has no bounds may hold any value: CSV, JSON, a group of nulls, a footer
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from deltacompact.base.errors import InputError
-from deltacompact.base.model import DataFile, OperationType, Partition
+from deltacompact.base.model import DataFile, OperationType, Partition, Table
 from deltacompact.base.partitions import side_by_side
 from deltacompact.base.wording import counted
 from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.delta_streams.streams import Streams
 from deltacompact.layout.advice import READS, Advice, Outlook
 from deltacompact.layout.boxes import ColumnBounds, boxes_of
-from deltacompact.layout.cluster_by import cluster_columns
+from deltacompact.layout.cluster_by import ClusterColumn, cluster_columns
 from deltacompact.layout.depth import depth_of
 from deltacompact.layout.order import has_order
+from deltacompact.layout.told_reads import ToldReads, told_reads
 from deltacompact.tabular.key_ranges import KeyedGroup, keyed_groups
 
 FOOTERS_MAX = 4_096
@@ -42,26 +45,45 @@ class _Lying:
 
 
 def advice_of_streams(
-    streams: Streams, table_id: str, columns: str | Sequence[str] | None = None, partition: Partition | None = None
+    streams: Streams,
+    table_id: str,
+    columns: str | Sequence[str] | None = None,
+    partition: Partition | None = None,
+    scan_reports: Iterable[Any] = (),
+    spark_logs: Iterable[str | Path] = (),
 ) -> Advice:
-    """The depth of these columns; without any, of those by which the table is clustered, else of the primary keys.
+    """The depth of these columns; without any, of those that reads ask for, else of those by which the table is
+    clustered, else of the primary keys.
 
-    Raises InputError for a column that no file has, that lies in a struct, or has no order, and for too many files.
+    Raises InputError for a column that no file has, that lies in a struct, or has no order, for reads of which none
+    asks for a column of the table, and for too many files.
     """
     table = streams.declared(table_id)
-    names = [one.name for one in cluster_columns("columns", columns or table.cluster_by or "")]
-    if not (names := names or list(table.keys.primary if table.keys else ())):
-        raise InputError(f"table {table_id!r} has no primary keys yet: name columns, day,customer")
     chosen = streams.partitions(table_id) if partition is None else [partition]
     states = side_by_side(chosen, lambda one: streams.state(table_id, one), streams.at_once)
     files = [(number, file) for number, state in enumerate(states) for file in _files(state)]
     if len(files) > FOOTERS_MAX:
         raise InputError(f"table {table_id!r} has {len(files):,} files, whose footers would be read: name a partition")
+    told = told_reads(table_id, _ordered(file for _, file in files), time.time(), scan_reports, spark_logs)
+    names = [one.name for one in _columns(table, columns, told)]
+    if not (names := names or list(table.keys.primary if table.keys else ())):
+        raise InputError(f"table {table_id!r} has no primary keys yet: name columns, day,customer")
     types = {name: _type(table_id, name, [file for _, file in files]) for name in names} if files else {}
     lying = side_by_side(files, lambda one: _Lying(one[1], one[0], _groups(streams, one[1], names)), streams.at_once)
     size = sum(file.bytes for _, file in files)
     found = Advice(table_id, tuple(names), len(chosen), len(files), size, (), READS, can_cluster=False)
-    return _with_depth(found, lying, types) if files else found
+    return _with_depth(replace(found, notes=told.notes), lying, types) if files else found
+
+
+def _columns(table: Table, columns: str | Sequence[str] | None, told: ToldReads) -> tuple[ClusterColumn, ...]:
+    if not columns and told.sources:
+        return told.columns_asked()
+    return cluster_columns("columns", columns or table.cluster_by or "")
+
+
+def _ordered(files: Iterable[DataFile]) -> frozenset[str]:
+    """The columns by which files may lie apart."""
+    return frozenset(field.name for file in files for field in file.schema if has_order(field.type))
 
 
 def _files(state: StreamState) -> Iterator[DataFile]:
@@ -100,7 +122,7 @@ def _with_depth(advice: Advice, lying: Sequence[_Lying], types: dict[str, pa.Dat
     places = range(len(advice.columns))
     found = [Outlook(depth_of(boxes.of(place), of_groups.of(place))) for place in places]
     together_too = [Outlook(depth_of(boxes, of_groups))] if len(places) > 1 else []
-    notes = tuple(_notes(advice.columns, bounds, len(files)))
+    notes = (*advice.notes, *_notes(advice.columns, bounds, len(files)))
     return replace(advice, outlooks=(*found, *together_too), notes=notes, boxes=boxes)
 
 

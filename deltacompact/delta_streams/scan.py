@@ -26,6 +26,7 @@ from deltacompact.delta_streams.retained import state_as_of
 from deltacompact.delta_streams.snapshots import everything
 from deltacompact.reading.live_rows import live_parts, schema_of
 from deltacompact.reading.parts import TablePart, ahead_of_use, read_in_order
+from deltacompact.reading.recorded import ReadRecord
 from deltacompact.reading.selection import Selected, named_columns
 from deltacompact.tabular import schemas
 from deltacompact.tabular.export import exported
@@ -104,13 +105,14 @@ def scanned(catalog: Streams, scan: Scan) -> tuple[pa.Schema, Iterator[pa.Table]
             )
     whole = schemas.unmarked(schemas.union(described))
     selected = Selected.of(scan.table_id, whole, scan.columns, scan.filter)
+    record = ReadRecord.begun(scan.table_id, selected.asked)
 
     def parts(opened: tuple[Partition, StreamState]) -> list[TablePart]:
         partition, state = opened
         with advising(catalog, scan.table_id, partition, state):
             snapshot = everything(scan.table_id, partition, state)
             found = live_parts(catalog.store, snapshot, table, selected.needed, catalog.read_limits)
-        return [TablePart(part.bytes, partial(kept, part, partition, state)) for part in found]
+        return [TablePart(part.bytes, partial(kept, record.part(part), partition, state)) for part in found]
 
     def kept(part: TablePart, partition: Partition, state: StreamState) -> Iterator[pa.Table]:
         with advising(catalog, scan.table_id, partition, state):
@@ -121,7 +123,7 @@ def scanned(catalog: Streams, scan: Scan) -> tuple[pa.Schema, Iterator[pa.Table]
         in_partitions = ahead_of_use(states, parts, catalog.at_once)
         yield from read_in_order(chain.from_iterable(in_partitions), catalog.at_once)
 
-    return selected.wanted, tables()
+    return selected.wanted, record.until_the_end(tables())
 
 
 def _chosen(catalog: Streams, scan: Scan, table: Table) -> list[Partition]:

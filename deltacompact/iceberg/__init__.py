@@ -8,8 +8,7 @@ marks        dead rows found, and written as delete files: position deletes, or 
 commit       one snapshot onto a branch         a pure proposal on the current head, its manifests, its attempts
 live_rows    the rows of data files that live, and those of a branch or a snapshot (scan, as_of)
 boxes        the ranges of data files by column, for their depth             looks            into a few files
-scan_reports what engines tell a REST catalog of their reads
-told_reads   the reads of a table by such reports, and by logs of Spark         table_heat       what is kept of them
+table_heat   what is kept of reads that engines tell of
 history      what made each snapshot             rollback         to go back to one
 comparison   which two snapshots must have the same rows
 running      one step for many tasks, in process or on Ray

@@ -66,4 +66,4 @@ def _without(one: LiveFile, other: LiveFile | None) -> LiveFile:
 
 def _sum_of(table: IcebergTable, live: LiveReader, files: Sequence[LiveFile]) -> Fingerprint:
     schema = table.metadata.schema
-    return fingerprint_of(rows_of(live, files, schema), schema, table.metadata.table_id)
+    return fingerprint_of(rows_of(live, live.parts(files, schema)), schema, table.metadata.table_id)

@@ -5,7 +5,7 @@ main, 2026-11-22 09:10     snapshot 8     a.parquet, b.parquet     id, name: ren
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -18,7 +18,8 @@ from deltacompact.iceberg.live_rows import LiveFile, LiveReader
 from deltacompact.iceberg.table.metadata import MAIN
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import StateReader, TableState
-from deltacompact.reading.parts import read_in_order
+from deltacompact.reading.parts import TablePart, read_in_order
+from deltacompact.reading.recorded import ReadRecord
 from deltacompact.reading.selection import Selected, named_columns
 from deltacompact.storage.objects import Fetches
 from deltacompact.tabular import schemas
@@ -58,15 +59,16 @@ def scanned(table: IcebergTable, scan: BranchScan) -> tuple[pa.Schema, Iterator[
     selected = Selected.of(metadata.table_id, whole, named_columns(scan.columns), scan.filter)
     state = scan.state(table)
     columns = pa.schema([column for column in metadata.schema if column.name in selected.needed.names])
+    record = ReadRecord.begun(metadata.table_id, selected.asked)
 
     def tables() -> Iterator[pa.Table]:
         live = LiveReader(table.store, table.metadata)
-        for rows in rows_of(live, live_files(live, state), columns):
+        for rows in rows_of(live, map(record.part, live.parts(live_files(live, state), columns))):
             plain = pa.Table.from_arrays(rows.columns, schema=selected.needed)
             if (kept := selected.kept(plain)).num_rows:
                 yield kept
 
-    return selected.wanted, tables()
+    return selected.wanted, record.until_the_end(tables())
 
 
 def live_files(live: LiveReader, state: TableState) -> list[LiveFile]:
@@ -75,7 +77,6 @@ def live_files(live: LiveReader, state: TableState) -> list[LiveFile]:
     return live.files([index.task(entry) for entry in state.data])
 
 
-def rows_of(live: LiveReader, files: Sequence[LiveFile], columns: pa.Schema) -> Iterator[pa.Table]:
-    """The rows file by file, with these columns, which have field ids."""
-    at_once = _READS_AT_ONCE if isinstance(live.store, Fetches) else 1
-    yield from read_in_order(live.parts(files, columns), at_once)
+def rows_of(live: LiveReader, parts: Iterable[TablePart]) -> Iterator[pa.Table]:
+    """The rows file by file."""
+    yield from read_in_order(parts, _READS_AT_ONCE if isinstance(live.store, Fetches) else 1)

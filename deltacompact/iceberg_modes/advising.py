@@ -30,7 +30,6 @@ from deltacompact.iceberg.looks import LOOKS, Look, looks_into
 from deltacompact.iceberg.table.content_files import Entry
 from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg.table.table_state import Scope, TableState, scope_of
-from deltacompact.iceberg.told_reads import ToldReads
 from deltacompact.iceberg_modes.rewrite.cold_files import cold_among, without_cold
 from deltacompact.iceberg_modes.rewrite.expected import expected
 from deltacompact.iceberg_modes.rewrite.laid_out import badly_laid
@@ -44,6 +43,7 @@ from deltacompact.layout.depth import LayoutDepth, depth_of
 from deltacompact.layout.prospect import PartitionSample, Prospect, foreseen
 from deltacompact.layout.reads import columns_asked
 from deltacompact.layout.spread import spread
+from deltacompact.layout.told_reads import ToldReads
 from deltacompact.planning.plan import Capacity
 from deltacompact.storage.objects import ObjectStore
 

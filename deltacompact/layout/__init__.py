@@ -8,7 +8,8 @@ document      the tree as JSON                              order       a column
 sort_order    an order as people write it               ranges      of each row, to which range of an order it goes
 curves        Hilbert's and Z-order, through ranks      cutting_ranges    such ranges, from a sample of rows
 reads         which columns are asked for               spark_logs    such reads, by event logs of Spark
-log_lines     the lines of logs, plain or compressed    quoting       names with commas and stars
-spread        some of many, far from each other         heat          what is left of reads
-simulation    reads replayed against policies
+scan_reports  such reads, as catalogs are told of them  told_reads    the reads of one table, by all of these
+log_lines     the lines of logs, plain or compressed    heat          what is left of reads
+spread        some of many, far from each other         simulation    reads replayed against policies
+quoting       names with commas and stars
 """

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from deltacompact.layout.cluster_by import COLUMNS_MAX, ClusterColumn
 
@@ -33,6 +34,20 @@ class Read:
     files_skipped: int
     at_s: float
     rows: int | None = None
+
+
+def read_document(read: Read) -> dict[str, Any]:
+    """A read as JSON, the neutral record of one."""
+    said = {"table": read.table, "columns": list(read.columns), "opened": read.files_opened}
+    return {"at": read.at_s, "read": said | {"skipped": read.files_skipped, "rows": read.rows}}
+
+
+def read_from_document(document: Mapping[str, Any]) -> Read:
+    """Raises KeyError, TypeError or ValueError for a document of another shape."""
+    said, rows = document["read"], document["read"].get("rows")
+    columns = tuple(map(str, said["columns"]))
+    opened, skipped, at_s = int(said["opened"]), int(said["skipped"]), float(document["at"])
+    return Read(str(said["table"]), columns, opened, skipped, at_s, None if rows is None else int(rows))
 
 
 def is_of(table: str, table_id: str) -> bool:

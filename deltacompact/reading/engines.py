@@ -19,6 +19,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from deltacompact.base.missing import importing
+from deltacompact.reading.recorded import asked_by
 
 if TYPE_CHECKING:
     import duckdb
@@ -131,10 +132,12 @@ def lazy_frame_of(scan: Scanning) -> polars.LazyFrame:
     def read(
         with_columns: list[str] | None, predicate: polars.Expr | None, n_rows: int | None, batch_size: int | None
     ) -> Iterator[polars.DataFrame]:
-        decided_by = predicate.meta.root_names() if predicate is not None else []
+        decided_by = list(dict.fromkeys(predicate.meta.root_names())) if predicate is not None else []
         names = None if with_columns is None else list(dict.fromkeys([*with_columns, *decided_by])) or None
         left = n_rows
-        for batch in scan(columns=names):
+        with asked_by(decided_by):
+            batches = scan(columns=names)
+        for batch in batches:
             rows = frame(pa.Table.from_batches([batch]))
             rows = rows if predicate is None else rows.filter(predicate)
             rows = rows if with_columns is None else rows.select(with_columns)

@@ -20,11 +20,15 @@ from deltacompact.base.wording import columns_shown, text_of
 
 @dataclass(frozen=True, slots=True)
 class Selected:
-    """The columns that are returned, in their order; those that are read, in the table's; the rows that are kept."""
+    """The columns that are returned, in their order; those that are read, in the table's; the rows that are kept.
+
+    `asked`: the columns with a predicate, as far as anybody can tell.
+    """
 
     wanted: pa.Schema
     needed: pa.Schema
     expression: pc.Expression | None = None
+    asked: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, table_id: str, whole: pa.Schema, columns: Sequence[str] | None, filter: Any = None) -> Selected:
@@ -34,8 +38,9 @@ class Selected:
         if expression is None:
             return cls(wanted, _of(whole, wanted.names))
         names = _names(filter)
-        filtered = _read_by(expression, whole) if names is None else _selected(table_id, whole, names).names
-        return cls(wanted, _of(whole, [*wanted.names, *filtered]), expression)
+        asked = _read_by(expression, whole) if names is None else _selected(table_id, whole, names).names
+        needed = whole if asked is None else _of(whole, [*wanted.names, *asked])
+        return cls(wanted, needed, expression, tuple(dict.fromkeys(asked or ())))
 
     def kept(self, rows: pa.Table) -> pa.Table:
         """The rows that are kept, with the columns that are returned."""
@@ -106,11 +111,11 @@ _ASKED_MAX = 200
 """Of wider tables, all columns are read to decide."""
 
 
-def _read_by(expression: pc.Expression, whole: pa.Schema) -> list[str]:
-    """The columns without which an expression cannot be computed: Arrow does not tell them."""
+def _read_by(expression: pc.Expression, whole: pa.Schema) -> list[str] | None:
+    """The columns without which an expression cannot be computed: Arrow does not tell them. None: any, who knows."""
     empty = whole.empty_table()
     if len(whole) > _ASKED_MAX or not _computes(expression, empty):
-        return list(whole.names)
+        return None
     return [name for name in whole.names if not _computes(expression, empty.drop_columns([name]))]
 
 

@@ -5,6 +5,7 @@ What the other library asks for is all that is read: a scan that counts says whi
 
 from __future__ import annotations
 
+import json
 import sys
 
 import duckdb
@@ -15,7 +16,10 @@ import pytest
 from iceberg_lake import Lake
 
 import deltacompact
+from deltacompact.base.errors import InputError
+from deltacompact.layout.reads import read_from_document
 from deltacompact.reading.engines import dataset_of, lazy_frame_of, relation_of, scanning
+from deltacompact.reading.recorded import VARIABLE
 
 ROWS = pa.table({"id": [1, 2, 3, 4], "status": ["new", "sent", "new", None], "total": [1.5, 2.5, 3.5, 4.5]})
 
@@ -114,3 +118,31 @@ def test_a_library_that_is_not_installed_is_told_in_one_line(orders, monkeypatch
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(deltacompact.InputError, match=f"^{package} is not installed: pip install {package}$"):
         getattr(orders, f"to_{package}")()
+
+
+def test_reads_are_recorded_where_the_environment_says_so_and_tell_advice_what_is_asked(
+    orders, tmp_path, monkeypatch, caplog
+):
+    log = tmp_path / "reads.jsonl"
+    orders.read(filter=[("total", ">", 9)])  # nobody asked for records
+    monkeypatch.setenv(VARIABLE, str(log))
+    orders.read(filter=[("status", "==", "an-unlikely-literal")], columns=["id"])
+    orders.read(filter=pc.field("total") > 3)
+    orders.to_polars().filter(pl.col("total") > 3).select("id").collect()
+    orders.to_duckdb().filter("id > 2").project("id").fetchall()
+    orders.dataset().schema  # noqa: B018, no read: no row is taken
+    next(iter(orders.scan()))  # a reader that stops
+    lines = log.read_bytes().splitlines()
+    table = "ns.orders" if "ns.orders" in repr(orders) else "orders"
+    found = [read_from_document(json.loads(line)) for line in lines]
+    assert [(read.table, read.columns) for read in found] == [
+        (table, columns) for columns in (("status",), ("total",), ("total",), ("id",), ())
+    ]
+    files = 2 if table == "orders" else 1
+    assert all((read.files_opened, read.files_skipped, read.rows) == (files, 0, 3) for read in found[:4])
+    assert b"unlikely" not in log.read_bytes()
+    assert orders.advise(scan_reports=[*lines, b'{"at": 1, "read": {"table": 7}}']).columns == ("total", "id", "status")
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "no folder" / "reads.jsonl"))
+    assert orders.read().num_rows == 3 and "was not recorded" in caplog.text
+    with pytest.raises(InputError, match="none of 1 scan report is of a read of table"):
+        orders.advise(scan_reports=lines[-1:])

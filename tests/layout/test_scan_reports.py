@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from deltacompact.iceberg.scan_reports import read_of
 from deltacompact.layout.reads import HALF_LIFE_S, Read, columns_asked, heat_of, is_of
+from deltacompact.layout.scan_reports import read_of
 
 NOW = 1_795_400_000.0
 

@@ -1,4 +1,4 @@
-"""The reads of one table that are told of, by scan reports and by logs of Spark, and what they ask for.
+"""The reads of one table that are told of, by scan reports, logs of Spark and our own records, and what they ask for.
 
     reports.jsonl             2 reads by day                     1 line cut short: left out, and said
     eventlog_v2_app-1/        30 reads by day and customer       columns that the table lacks are forgotten
@@ -8,19 +8,18 @@ No value that was asked for is kept, nor who asked, nor where a log lies.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.wording import counted
-from deltacompact.iceberg.scan_reports import read_of
-from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.layout.cluster_by import ClusterColumn
 from deltacompact.layout.heat import Told
 from deltacompact.layout.log_lines import LeftOut, lines_of, logs_in, name_of
 from deltacompact.layout.reads import Read, columns_asked, heat_of, is_of
+from deltacompact.layout.scan_reports import read_of
 from deltacompact.layout.spark_logs import SparkLog
 
 
@@ -28,7 +27,8 @@ from deltacompact.layout.spark_logs import SparkLog
 class ToldReads:
     """The reads of a table, with those of their columns that files may lie apart by. No `sources`: nobody was asked."""
 
-    metadata: TableMetadata
+    table_id: str
+    columns: Collection[str]
     now_s: float
     told: list[Told] = field(default_factory=list)
     left_out: LeftOut = field(default_factory=LeftOut)
@@ -39,17 +39,17 @@ class ToldReads:
         return [one.read for one in self.told]
 
     def add_reports(self, reports: Sequence[Any]) -> None:
-        """Scan reports as a REST catalog gets them: documents, or lines of JSON.
+        """Scan reports as a REST catalog gets them, and records of our own: documents, or lines of JSON.
 
         Those that begin with the same one are the same source, which has grown.
         """
-        columns, source = frozenset(self.metadata.ordered_columns), f"reports {reports[0] if reports else ''!r}"
+        columns, source = frozenset(self.columns), f"reports {reports[0] if reports else ''!r}"
         for number, report in enumerate(reports):
             document = self.left_out.document(report) if isinstance(report, bytes) else report
             read = read_of(document, self.now_s)
-            if read is not None and is_of(read.table, self.metadata.table_id):
+            if read is not None and is_of(read.table, self.table_id):
                 kept = tuple(name for name in read.columns if name in columns)
-                self.told.append(Told(source, number, replace(read, table=self.metadata.table_id, columns=kept)))
+                self.told.append(Told(source, number, replace(read, table=self.table_id, columns=kept)))
         self.sources.append(counted(len(reports), "scan report"))
 
     def add_spark_logs(self, path: str | Path) -> None:
@@ -61,7 +61,7 @@ class ToldReads:
         self.sources.append(counted(len(logs), "log"))
 
     def _of_spark(self, name: str, log: tuple[Path, ...]) -> Iterator[Told]:
-        events = SparkLog(self.metadata.table_id, self.metadata.ordered_columns, self.left_out)
+        events = SparkLog(self.table_id, self.columns, self.left_out)
         for number, read in events.reads(lines_of(log, self.left_out)):
             yield Told(name, number, read)
 
@@ -69,8 +69,8 @@ class ToldReads:
         """The columns that reads ask for. Raises InputError where none of them asks for any."""
         if found := columns_asked(heat_of(self.reads, self.now_s)):
             return found
-        of, table = " and ".join(self.sources), self.metadata.table_id
-        raise InputError(f"none of {of} is of a read of table {table!r} with a predicate on a column of it")
+        of = " and ".join(self.sources)
+        raise InputError(f"none of {of} is of a read of table {self.table_id!r} with a predicate on a column of it")
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -78,10 +78,14 @@ class ToldReads:
 
 
 def told_reads(
-    metadata: TableMetadata, now_s: float, scan_reports: Iterable[Any] = (), spark_logs: Iterable[str | Path] = ()
+    table_id: str,
+    columns: Collection[str],
+    now_s: float,
+    scan_reports: Iterable[Any] = (),
+    spark_logs: Iterable[str | Path] = (),
 ) -> ToldReads:
-    """The reads of a table in scan reports, and in the logs at some paths."""
-    told = ToldReads(metadata, now_s)
+    """The reads of a table with these columns, in scan reports and in the logs at some paths."""
+    told = ToldReads(table_id, columns, now_s)
     if reports := list(scan_reports):
         told.add_reports(reports)
     for path in spark_logs:

@@ -3,8 +3,10 @@
     {"report-type": "scan-report", "table-name": "prod.db.orders", "filter": {"type": "lt-eq", "term": "day", …},
      "metrics": {"result-data-files": {"unit": "count", "value": 240}, "skipped-data-files": {…}}, …}
 
+    {"at": 1795400000.0, "read": {"table": "orders", "columns": ["day"], "opened": 240, "skipped": 0, "rows": 812}}
+
 A report does not say when it was made: whoever received it does, {"at": 1795400000, "report": {…}}; else it counts as
-one of now. Literals are left behind.
+one of now. Literals are left behind. The second line is a record of our own (layout/reads.py).
 """
 
 from __future__ import annotations
@@ -13,15 +15,17 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from deltacompact.layout.reads import Read
+from deltacompact.layout.reads import Read, read_from_document
 
 _CHILDREN = ("child", "left", "right")
 
 
 def read_of(document: Any, now_s: float) -> Read | None:
-    """The read that a report is about. None: it is no scan report, and perhaps that of a commit."""
+    """The read that a report or a record is about. None: it is neither, and perhaps a report of a commit."""
     if not isinstance(document, Mapping):
         return None
+    if "read" in document:
+        return _recorded(document)
     report = document.get("report", document)
     if not isinstance(report, Mapping) or not isinstance(report.get("table-name"), str) or "filter" not in report:
         return None
@@ -30,6 +34,13 @@ def read_of(document: Any, now_s: float) -> Read | None:
     opened, skipped = (_count(metrics, name) for name in ("result-data-files", "skipped-data-files"))
     columns = tuple(dict.fromkeys(_columns(report["filter"])))
     return None if at_s is None else Read(report["table-name"], columns, opened, skipped, at_s)
+
+
+def _recorded(document: Mapping[str, Any]) -> Read | None:
+    try:
+        return read_from_document(document)
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
 
 
 def _columns(filter_: Any) -> Iterator[str]:
