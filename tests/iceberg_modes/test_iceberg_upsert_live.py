@@ -12,10 +12,11 @@ from budgets import examples
 from hand_made_tables import BY_DAY, UNPARTITIONED, data, equality, positions, state, vector
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
-from upsert_oracle import upsert, visible
+from upsert_oracle import prepared, upsert, visible
 from upsert_writers import T, Writers, WritersOfVersion3, rows, table
 
 from deltacompact.base.errors import ConflictError
+from deltacompact.base.events import GroupsCommitted
 from deltacompact.base.numbers import Ordinal
 from deltacompact.iceberg_modes.upsert.comparing import ComparedFile
 from deltacompact.iceberg_modes.upsert.options import UpsertOptions
@@ -201,6 +202,27 @@ def test_key_spaces_that_nobody_touched_are_committed_and_the_others_done_again(
     assert (result.redone, len(result.snapshots), result.rows_superseded) == (1, 1, 1)
     assert names(lake) == [(1, "a"), (1, "b")]
     assert "deltacompact.upserted" not in lake.state(T).snapshot.summary
+
+
+def test_rows_whose_marks_were_rolled_back_are_compared_before_others_are_done_again(tmp_path):
+    """The other partition is done again on a head that has lost the marks of this one."""
+    lake = table(tmp_path, partitioned=True)
+    for name in "ab":
+        lake.append(T, rows((1, name, 1), (1, name, 2)))
+    before = lake.state(T)
+    guard = next(e.file.path for e in before.data if e.sequence == 2 and e.file.partition == (2,))
+    touch = iter([lambda: lake.delete_by_position(T, {guard: [0]})])
+
+    def roll_back(event):
+        if isinstance(event, GroupsCommitted) and next(once, None):
+            lake.catalog.load_table(T).manage_snapshots().set_current_snapshot(before.snapshot_id).commit()
+
+    once = iter([True])
+    session = prepared(lake, key_columns="id,day", before_commit=lambda: next(touch, int)())
+    lake.append(T, rows((2, "a", 2), (2, "b", 2)))
+    replace(session, table=session.table.reloaded(), emit=roll_back).run()
+    assert "no rows came since" in upsert(lake, key_columns="id,day").nothing_to_do
+    assert names(lake) == [(1, "b"), (1, "b")]
 
 
 @pytest.mark.slow

@@ -69,9 +69,14 @@ class Upserting(Work[UpsertPlan, SpaceGroup, tuple[SpaceGroup, MarkedSpace], Ups
     def again(self, state: TableState) -> UpsertPlan:
         former = self.plan
         plan = plan_upsert(state, former.options, only=frozenset(one.space.key_space for one, _ in self.touched))
-        if plan.reach is not former.reach:  # a new spec: rows of one key may now lie in several partitions
-            plan = plan_upsert(state, former.options)
+        if plan.reach is not former.reach or not self._has_stayed(state):
+            return plan_upsert(state, former.options)  # of a new spec, rows of one key may lie in several partitions
         return replace(plan, through=former.through)
+
+    def _has_stayed(self, state: TableState) -> bool:
+        """Whether the head still has what was compared and committed. After a rollback, marked rows may live again."""
+        line = {snapshot.snapshot_id for snapshot in state.metadata.ancestors(state.snapshot)}
+        return line.issuperset({self.plan.snapshot_id, *self.result.snapshots})
 
     @property
     def given_up(self) -> list[str]:
