@@ -5,18 +5,21 @@ from __future__ import annotations
 import datetime
 import json
 import shutil
+from dataclasses import replace
 
 import deltalake
+import duckdb
 import numpy as np
 import polars as pl
 import pyarrow as pa
 import pytest
 from delta_publications import DeltaPublications
-from publications import WIDE, T
+from publications import LOCAL, WIDE, T
 
 import deltacompact
 from deltacompact import cli
 from deltacompact.base.errors import CorruptionError, InputError, SchemaError
+from deltacompact.base.limits import Limits
 from deltacompact.delta_streams.versions import rollback
 from deltacompact.maintenance.vacuum.vacuum import vacuum
 
@@ -284,6 +287,17 @@ def test_the_greatest_text_is_rounded_up_where_it_is_shortened(orders, text, upp
     assert found["maxValues"].get("v") == upper
     assert found["minValues"]["v"] == text[:32]
     assert orders.by_delta(f"select id from t where v >= '{text}'").num_rows == 1
+
+
+def test_a_file_of_duckdb_with_json_that_stays_as_it_is_has_bounds(orders, tmp_path):
+    file = tmp_path / "events.parquet"
+    duckdb.sql(f"copy (select i id, ('{{\"a\":' || i || '}}')::json v from range(1000) t(i)) to '{file}'")
+    orders.catalog.append_files(T, [file])
+    whole = replace(LOCAL, limits=Limits(delta_kept_bytes_min=1), target_file_bytes=file.stat().st_size)
+    deltacompact.compact(T, delta_catalog_client=orders.catalog, settings=whole)
+    orders.publish()
+    assert orders.statistics()["minValues"] == {"id": 0, "v": '{"a":0}'}
+    assert orders.by_delta("""select id from t where v = '{"a":7}'""").to_pylist() == [{"id": 7}]
 
 
 def test_times_are_rounded_to_milliseconds_outwards_and_far_ones_have_no_bound(orders):

@@ -84,13 +84,18 @@ def _bounds(type_: pa.DataType, leaf: pq.ColumnSchema, known: Sequence[pq.Statis
     if t.is_timestamp(type_):
         return _times(type_, leaf, known)
     if t.is_string(type_):
-        texts = [one.min for one in known], [one.max for one in known]
-        return min(texts[0])[:_CHARACTERS_MAX], _not_below(max(texts[1]))
+        lower, upper = min(_text_of(one.min) for one in known), max(_text_of(one.max) for one in known)
+        return lower[:_CHARACTERS_MAX], _not_below(upper)
     if t.is_date32(type_):
         return min(one.min for one in known).isoformat(), max(one.max for one in known).isoformat()
     if t.is_signed_integer(type_):
         return int(min(one.min for one in known)), int(max(one.max for one in known))
     return None, None
+
+
+def _text_of(bound: str | bytes) -> str:
+    """PyArrow gives the bounds of texts that DuckDB declares as JSON as bytes."""
+    return bound if isinstance(bound, str) else bound.decode()
 
 
 def _not_below(text: str) -> str | None:
