@@ -204,7 +204,7 @@ def prepare(catalog: Streams, request: Request) -> CompactionJob:
     source_table_id, options = request.source_table_id, request.options
     destination = request.destination_table_id or source_table_id
     publication, readers, declared = _shown_to(catalog, destination, destination == source_table_id)
-    source = catalog.declared(source_table_id)
+    source = (catalog.declared if destination == source_table_id else catalog.present)(source_table_id)
     by = clustering_of(declared or "" if options.cluster_by is None else options.cluster_by, source.partition_keys)
     options = marking(replace(options, cluster_by=by), readers)
     if publication is not None:

@@ -147,18 +147,25 @@ class Tables:
     def present(self, table_id: str) -> Table:
         """As `declared`, but looks whether it still is the table that this process remembers: one request.
 
-        Writers look before they append. Their entry would go behind the last one that they know: where the table was
-        dropped nobody would read it, and where it was created again it would leave a hole in the log.
+        Writers look before they append, compactions by `publication`. An entry would go behind the last one that they
+        know: where the table was dropped nobody would read it, and where it was created again it would leave a hole in
+        the log.
         """
         TablePaths.of(table_id)  # refuses what is no name
-        known = self._tables.get(table_id)
+        if table_id in self._tables:
+            self._present(table_id)
+        return self.declared(table_id)
+
+    def _present(self, table_id: str) -> Table:
+        """What table.json says now. What this process remembers of another table of the name is forgotten."""
         try:
-            if known and table_from(table_id, self._table_document(table_id)).creation != known.creation:
-                self.forget(table_id)
+            found = table_from(table_id, self._table_document(table_id))
         except NotFoundError:
             self.forget(table_id)
             raise
-        return self.declared(table_id)
+        if (known := self._tables.get(table_id)) is not None and known.creation != found.creation:
+            self.forget(table_id)
+        return found
 
     def _table_document(self, table_id: str) -> dict[str, Any]:
         path = TablePaths.of(table_id).table
@@ -175,7 +182,7 @@ class Tables:
 
         `remembered_table` knows afterwards who reads the table today.
         """
-        declared = table_from(table_id, self._table_document(table_id))
+        declared = self._present(table_id)
         known = self._tables.get(table_id, declared)
         known = replace(known, readers=declared.readers, cluster_by=declared.cluster_by)
         self._tables[table_id] = replace(known, publication=declared.publication)

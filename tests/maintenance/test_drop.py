@@ -104,6 +104,21 @@ def test_a_process_that_knew_the_table_appends_to_none_of_its_name(keys: list[st
     assert [found.problems for found in again.check()] == [()]
 
 
+@pytest.mark.parametrize("destination", [None, "u"])
+def test_a_process_that_knew_the_table_compacts_the_one_of_its_name(tmp_path: Path, destination: str | None) -> None:
+    """What it remembers of the log would stand for the first entries of the new one, whose rows would be lost."""
+    store = LocalStore(tmp_path / "lake")
+    catalog, knowing = DeltaStreamCatalog(store), DeltaStreamCatalog(store)
+    pq.write_table(pa.table({"id": [1]}), tmp_path / "1.parquet")
+    knowing.create_table("t", primary_keys=["id"]).append_files(str(tmp_path / "1.parquet"), reference=True)
+    catalog.drop_table("t")
+    catalog.create_table("t", primary_keys=["id"])
+    for value in (2, 3):
+        catalog.append("t", pa.table({"id": [value]}))
+    knowing.table("t").compact(destination_compacted_table_id=destination, settings=LOCAL)
+    assert catalog.read(destination or "t").to_pylist() == [{"id": 2}, {"id": 3}]
+
+
 def test_a_drop_that_is_interrupted_says_that_it_is_under_way() -> None:
     """By default an interrupted command says that the table is as it was, which this one is not."""
     inner = MemoryStore()
