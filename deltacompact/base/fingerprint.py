@@ -36,3 +36,11 @@ class Fingerprint:
         """None: nothing was written, or another release wrote something else."""
         found = _TEXT.fullmatch(text or "")
         return None if found is None else cls(int(found[1]), int(found[2], 16))
+
+    @classmethod
+    def certain(cls, text: str | None) -> Fingerprint | None:
+        """As above. Raises ValueError for a text that is no fingerprint: what we wrote was damaged."""
+        found = cls.of_text(text)
+        if text is not None and found is None:
+            raise ValueError(f"the fingerprint is {text[:60]!r}, which is none: it is damaged")
+        return found

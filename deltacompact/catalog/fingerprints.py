@@ -98,10 +98,10 @@ def _computed(by: str, schema: pa.Schema, tables: Iterator[pa.Table], where: str
 
 def _whole(text: str | None, said_by: str) -> Fingerprint | None:
     """The fingerprint of a text; None: there is none. Raises CorruptionError where the text is none."""
-    found = Fingerprint.of_text(text)
-    if text is not None and found is None:
-        raise CorruptionError(f"{said_by} says that the fingerprint is {text[:60]!r}, which is none: it is damaged")
-    return found
+    try:
+        return Fingerprint.certain(text)
+    except ValueError as error:
+        raise CorruptionError(f"{said_by} says that {error}") from error
 
 
 def statement(catalog: DeltaStreamCatalog | IcebergCatalog, table_id: str, by: str) -> str:

@@ -96,8 +96,8 @@ def cli() -> None:
         deltacompact compact ./lake orders
         deltacompact export  ./lake orders now.parquet
 
-    show, advise, heat, simulate, read, export, changes, diff, history, rollback, plan, compact, maintain and validate
-    also take an Iceberg catalog that PyIceberg's configuration describes (.pyiceberg.yaml,
+    advise, bookmarks, changes, check, compact, diff, export, heat, history, maintain, plan, read, rollback, show,
+    simulate and validate also take an Iceberg catalog that PyIceberg's configuration describes (.pyiceberg.yaml,
     PYICEBERG_CATALOG__PROD__URI):
 
     \b

@@ -36,10 +36,10 @@ def catalog_at(_: click.Context, __: click.Parameter, value: str) -> DeltaStream
     if not value:
         raise InputError("CATALOG is empty: name a folder, file:///path or s3://bucket/prefix")
     if value.startswith("iceberg://"):
-        command = click.get_current_context().command.name
+        context = click.get_current_context()
+        *others, last = takers_of_iceberg(context.find_root())
         raise InputError(
-            f"{command} does not take the Iceberg catalog {value}: show, read, export, changes, diff, history, "
-            "rollback, plan, compact, maintain and validate take one"
+            f"{context.command.name} does not take the Iceberg catalog {value}: {', '.join(others)} and {last} take one"
         )
     if os.path.isfile(value):
         raise InputError(f"CATALOG {value} is a file: name a folder, file:///path or s3://bucket/prefix")
@@ -54,6 +54,19 @@ def any_catalog_at(
     if not value.startswith("iceberg://"):
         return catalog_at(context, parameter, value)
     return _opened(value)
+
+
+def takers_of_iceberg(root: click.Context) -> list[str]:
+    """The commands of a program that take an Iceberg catalog, or whose own commands do."""
+    assert isinstance(root.command, click.Group)
+    named = ((name, root.command.get_command(root, name)) for name in root.command.list_commands(root))
+    return [name for name, command in named if command is not None and _takes_iceberg(command)]
+
+
+def _takes_iceberg(command: click.Command) -> bool:
+    if isinstance(command, click.Group):
+        return any(map(_takes_iceberg, command.commands.values()))
+    return any(parameter.callback in (any_catalog_at, iceberg_catalog_at) for parameter in command.params)
 
 
 def iceberg_catalog_at(_: click.Context, __: click.Parameter, value: str) -> IcebergCatalog:

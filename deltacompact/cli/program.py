@@ -8,6 +8,7 @@ bad input              the error                one line, exit 2; with --json a 
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import sys
@@ -26,6 +27,8 @@ from deltacompact.cli.console import warnings_on_stderr, write_ascii_where_utf8_
 from deltacompact.reports.words import printable
 
 _INTERRUPTED = 130
+
+_FULL = [(number, os.strerror(number)) for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)]
 
 GARBAGE_AFTER = 50_000
 """New objects before Python looks for garbage among them. Nearly all are of libraries and stay: after 700, as it is by
@@ -56,9 +59,9 @@ class Program:
         except (BrokenPipeError, SystemExit):  # `| head` closed the pipe; click and rich turn that into SystemExit
             _write_nowhere()
             status = 0
-        except OSError as error:  # stdout is a full disk, perhaps
+        except OSError as error:
             _write_nowhere()
-            self._say(one_line(error))
+            self._say(f"what this command says could not be written: {error.strerror or one_line(error)}")
             status = 1
         sys.exit(status)
 
@@ -89,6 +92,8 @@ class Program:
         except Failed as failed:  # the JSON answer has the error already
             return self._failed(failed.error, debug)
         except Exception as error:
+            if _is_of_stdout(error):
+                raise
             if as_json:
                 say_json({"error": self.told(error)})
             return self._failed(error, debug)
@@ -103,6 +108,11 @@ class Program:
 
     def _say(self, text: str) -> None:
         click.secho(printable(f"{self.name}: {text}"), file=sys.stderr, fg="red")
+
+
+def _is_of_stdout(error: Exception) -> bool:
+    """Whether the output could not be written: errors of files name these, or say more."""
+    return isinstance(error, OSError) and error.args in _FULL and error.filename is None
 
 
 def _write_nowhere() -> None:

@@ -89,7 +89,7 @@ class Arrangement:
     def from_json(cls, value: Mapping[str, Any]) -> Arrangement:
         """Raises KeyError, TypeError or ValueError for anything that is no arrangement."""
         outputs = tuple(ArrangedOutput(*map(int, output)) for output in value["outputs"])
-        certified = Fingerprint.of_text(value["fingerprint"])
+        certified = Fingerprint.certain(value["fingerprint"])
         parts, runs = tuple(map(int, value["parts"])), tuple(value["runs"])
         return cls(value["by"], parts, outputs, runs, value["blocks"], value["codec"], certified)
 

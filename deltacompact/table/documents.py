@@ -80,7 +80,7 @@ def file_from_json(value: dict[str, Any], schemas: SchemaTable) -> DataFile:
         decodes=value.get("decodes", False),
         group_bytes=value.get("group_bytes"),
         ranges=tuple(map(tuple, value.get("ranges", ()))),
-        fingerprint=Fingerprint.of_text(value.get("fingerprint")),
+        fingerprint=Fingerprint.certain(value.get("fingerprint")),
         widest_row_bytes=value.get("widest_row_bytes"),
         clustered=_clustered(value["clustered"]) if "clustered" in value else None,
     )

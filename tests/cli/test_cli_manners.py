@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
 import subprocess
 import sys
 
+import click
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -15,6 +17,7 @@ import pytest
 import deltacompact
 from deltacompact import cli
 from deltacompact.base.events import SessionFinished
+from deltacompact.cli.arguments import takers_of_iceberg
 
 COMMANDS = cli.cli.list_commands(None)
 LONG = "a_table_with_a_name_that_is_much_longer_than_a_terminal_is_wide_" * 3
@@ -411,6 +414,25 @@ def test_a_dash_is_the_catalog_of_the_environment(lake, capfd, monkeypatch):
     monkeypatch.setenv("DELTACOMPACT_CATALOG", "iceberg://nobody")
     assert cli.run(["publish", "-", "t"]) == 2
     assert "publish does not take the Iceberg catalog iceberg://nobody" in capfd.readouterr().err
+
+
+def test_the_help_names_the_commands_that_take_iceberg_catalogs():
+    takers = takers_of_iceberg(click.Context(cli.cli))
+    assert {"advise", "bookmarks", "check"} <= set(takers)
+    assert f"{', '.join(takers[:-1])} and {takers[-1]} also take an Iceberg catalog" in " ".join(cli.cli.help.split())
+
+
+@pytest.mark.parametrize("more", [[], ["--json"]])
+def test_a_full_disk_behind_stdout_is_told_in_one_line(lake, capsys, monkeypatch, more):
+    monkeypatch.setattr("sys.argv", ["deltacompact", "read", str(lake.store.root), "t", *more])
+    monkeypatch.setattr("deltacompact.cli.program._write_nowhere", lambda: None)  # of this process
+    with io.TextIOWrapper(io.FileIO("/dev/full", "w"), write_through=True) as full:
+        monkeypatch.setattr("sys.stdout", full)
+        with pytest.raises(SystemExit, match="1"):
+            cli.main()
+    monkeypatch.undo()
+    said = "deltacompact: what this command says could not be written: No space left on device\n"
+    assert capsys.readouterr().err == said
 
 
 @pytest.mark.parametrize(("begun", "expected"), [("t", "plain,t"), ("x", "")])

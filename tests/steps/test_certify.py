@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pyarrow as pa
 import pytest
 
@@ -92,3 +94,14 @@ def test_a_log_that_tells_of_other_rows_is_not_valid(orders, monkeypatch):
     orders.compact(settings=CERTIFYING)
     assert not report(orders).ok
     assert f"NOT VALID: compacted rows {orders.fingerprint()}, but {wrong} is recorded" in str(report(orders))
+
+
+@pytest.mark.parametrize("damaged", ["3:0", "", 7])
+def test_a_fingerprint_that_is_damaged_in_the_log_is_not_read_as_none(orders, damaged):
+    orders.compact(settings=CERTIFYING)
+    store, said = orders._catalog.store, str(compacted(orders).fingerprint)
+    objects = {stat.path: store.get(stat.path) for stat in store.list("")}
+    (entry,) = (path for path, data in objects.items() if "/stream/" in path and said.encode() in data)
+    store.put(entry, objects[entry].replace(json.dumps(said).encode(), json.dumps(damaged).encode()))
+    with pytest.raises(CorruptionError, match=f"{entry} is not a log entry as we write them"):
+        report(DeltaStreamCatalog(store).table("orders"))
