@@ -2,6 +2,7 @@
 
 id,day                     CSV with a header line; the table's schema gives the types of the columns that it has
 id<tab>day                 the same in a file that is called .tsv, unless only commas are there: once it was CSV
+2,"b<newline>3,c           an open quote, which would take the lines behind it into one value: refused
 {"id": 1, "day": null}     one JSON object a line; a column is there if any object names it
 {"day": null}              so this file has no column id, whatever the table has
 """
@@ -13,6 +14,7 @@ import re
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.json
 
@@ -110,12 +112,48 @@ def _csv(text: _Text, types: dict[str, pa.DataType], columns: list[str] | None) 
         strings_can_be_null=True,
         quoted_strings_can_be_null=False,
     )
-    return pa.csv.read_csv(
-        text.opened(),
-        read_options=pa.csv.ReadOptions(block_size=TEXT_BLOCK_BYTES),
-        parse_options=pa.csv.ParseOptions(newlines_in_values=True, delimiter=text.delimiter()),
-        convert_options=convert,
+    delimiter = text.delimiter()
+    try:
+        table = pa.csv.read_csv(
+            text.opened(),
+            read_options=pa.csv.ReadOptions(block_size=TEXT_BLOCK_BYTES),
+            parse_options=pa.csv.ParseOptions(newlines_in_values=True, delimiter=delimiter),
+            convert_options=convert,
+        )
+    except pa.ArrowInvalid:
+        _check_quotes(text, delimiter)
+        raise
+    if columns is None and any(map(_has_lines, table.columns)):
+        _check_quotes(text, delimiter)
+    return table
+
+
+def _has_lines(column: pa.ChunkedArray) -> bool:
+    is_text = schemas.is_string(column.type) or schemas.is_binary(column.type)
+    return is_text and pc.any(pc.match_substring_regex(column, pattern=r"[\r\n]")).as_py() is True
+
+
+def _quoted_value(delimiter: str) -> re.Pattern[bytes]:
+    """A quoted value, whether it is `open` at the end of the text, or `goes_on` behind its last quote."""
+    end = rb"[%s\r\n]" % re.escape(delimiter.encode())
+    said = rb'"(?P<said>[^"]*+(?:""[^"]*+)*+)'
+    return re.compile(
+        rb'(?:\A(?:\xef\xbb\xbf)?|(?<=%s))%s(?:(?P<open>\Z)|"(?:(?=%s)|\Z|(?P<goes_on>)))' % (end, said, end)
     )
+
+
+def _check_quotes(text: _Text, delimiter: str) -> None:
+    """Raise InputError naming the line where a value of several lines begins whose quotes are not closed before the
+    next field. The parser takes what follows for text, up to the next quote or to the end: these rows would be lost."""
+    with text.opened() as opened:
+        whole = bytes(opened.read())
+    for value in _quoted_value(delimiter).finditer(whole):
+        if value.lastgroup in ("open", "goes_on") and re.search(rb"[\r\n]", value["said"]):
+            line = len(re.findall(rb"\r\n|\r|\n", whole[: value.start("said")])) + 1
+            raise InputError(
+                f"the quoted value that begins in line {line:,} is not closed before the next field: close it, or "
+                "double the quotes inside of it"
+            )
 
 
 def _json(text: _Text, types: dict[str, pa.DataType], columns: list[str] | None) -> pa.Table:

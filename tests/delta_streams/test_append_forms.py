@@ -209,6 +209,29 @@ def test_gzip_of_several_members_is_read_to_the_end(tmp_path, catalog):
 
 
 @pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('id,n\n1,a\n2,"b\n3,c\n', 3),
+        ('id,n\r\n1,"a\r\nb"\r\n2,"b\r\n3,c\r\n', 4),
+        ('id,n\n1,a\n2,"b\n3,c\n4,"d"\n5,e\n', 3),
+        ('id,n\n2,"b\n' + "3,c\n" * 99, 2),
+        ('id\tn\n1\t"a"\n2\t"b,"\n3\t"c\n4\td', 4),
+        ('"id","n"\n1,"a\n""b"",\n"\n2,"c"d"\n3,"e"', None),
+    ],
+    ids=["to the end", "CRLF", "to the next quote", "beyond a block", "TSV", "closed"],
+)
+def test_a_quote_that_is_not_closed_takes_no_rows_away(catalog, tmp_path, monkeypatch, text, line):
+    monkeypatch.setattr("deltacompact.tabular.text_files.TEXT_BLOCK_BYTES", 100)
+    (path := tmp_path / ("a.tsv" if "\t" in text else "a.csv")).write_text(text, newline="")
+    if line is None:
+        catalog.append_files("t", path)
+        assert catalog.read("t")["n"].to_pylist() == ['a\n"b",\n', 'cd"', "e"]
+    else:
+        with pytest.raises(InputError, match=f"a.[ct]sv.*the quoted value that begins in line {line} is not closed"):
+            catalog.append_files("t", path)
+
+
+@pytest.mark.parametrize(
     ("content", "said"),
     [
         (CSV, "a.csv.gz"),
