@@ -376,11 +376,11 @@ class IcebergCalls:
         """The rows of a snapshot as PyIceberg counts them. None: it cannot read equality deletes."""
         return self._table(table_id).counted(snapshot_id)
 
-    def watched(self, table_id: str, branch: str = MAIN) -> WatchedBranch:
-        """A branch that is looked at again and again: only what is new is read."""
+    def watched(self, table_id: str, branch: str = MAIN, layout: bool = False) -> WatchedBranch:
+        """A branch that is looked at again and again: only what is new is read. `layout`: and how its files lie."""
         from deltacompact.iceberg_modes.watching import WatchedBranch
 
-        return WatchedBranch(self._catalog, table_id, branch)
+        return WatchedBranch(self._catalog, table_id, branch, layout)
 
     def committed_by(self, table_id: str, work: str) -> tuple[Snapshot, ...]:
         """The snapshots that attempts at some work ("run-1/1/1", "run-1/2/1", …) have committed, the oldest first."""

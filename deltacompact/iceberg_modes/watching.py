@@ -4,11 +4,13 @@
     look    head 7 still  the catalog's answer                                          1
     look    head 8        the catalog's answer, the manifest list, 1 new manifest       3
 
-Manifests never change, so each is read once. Of a file only its size, rows and age are kept: 32 bytes, no bounds.
+Manifests never change, so each is read once. Of a file only its size, rows and age are kept: 32 bytes, no bounds. Who
+wants to know what a layout would gain has them read again for each new head, and the heat at each look.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -22,6 +24,8 @@ from deltacompact.iceberg.table.content_files import Content, Manifest, Status
 from deltacompact.iceberg.table.metadata import Snapshot, TableMetadata
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import StateReader
+from deltacompact.iceberg.table_heat import heat_of_table
+from deltacompact.iceberg_modes.rewrite.gain import LayoutGain, gain_of
 from deltacompact.iceberg_modes.rewrite.options import rewrite_options
 from deltacompact.storage.objects import ObjectStore
 
@@ -49,6 +53,8 @@ class BranchSizes:
     known_since_s       when the oldest snapshot of the branch that is known was committed
     written_s           when `head` was committed
     snapshots           of the table, on all branches
+    layout_depth        how many files hold a value of the columns by which the table is clustered; 0: nobody asked
+    layout_gain         how many times what clustering costs the reads of the heat would save
     """
 
     head: int | None = None
@@ -62,6 +68,8 @@ class BranchSizes:
     known_since_s: float | None = None
     written_s: float | None = None
     snapshots: int = 0
+    layout_depth: float = 0.0
+    layout_gain: float = 0.0
 
     @property
     def data_files(self) -> int:
@@ -73,12 +81,14 @@ class BranchSizes:
 
 
 class WatchedBranch:
-    """One branch of a table of a catalog."""
+    """One branch of a table of a catalog. `layout`: whether it is looked at how its files lie."""
 
-    def __init__(self, catalog: Any, table_id: str, branch: str) -> None:
+    def __init__(self, catalog: Any, table_id: str, branch: str, layout: bool = False) -> None:
         self._catalog = catalog
         self._table_id = table_id
         self._branch = branch
+        self._layout = layout
+        self._gain = LayoutGain()
         self._files: dict[str, npt.NDArray[Any]] = {}
         self._seen: tuple[str, Snapshot] | None = None
         self._sizes = BranchSizes()
@@ -92,8 +102,14 @@ class WatchedBranch:
         if self._seen != (table.metadata.uuid, head):
             store = table.store
             self._sizes = _sizes(table.metadata, head, self._live_files(store, head))
+            if self._layout:
+                self._gain = gain_of(StateReader(store).at(table.metadata, self._branch, head))
             self._seen = table.metadata.uuid, head
-        return replace(self._sizes, snapshots=len(table.metadata.snapshots))
+        found = replace(self._sizes, snapshots=len(table.metadata.snapshots), layout_depth=self._gain.depth)
+        if not self._gain.cost_s:
+            return found
+        heat = heat_of_table(table.store, table.metadata).now(time.time())
+        return replace(found, layout_gain=self._gain.by_heat(heat.columns))
 
     def _live_files(self, store: ObjectStore, head: Snapshot) -> npt.NDArray[Any]:
         listed = manifests.read_manifest_list(locations.fetched(store, head.manifest_list), head.manifest_list)

@@ -18,7 +18,7 @@ oldest run, once it has been laid out, is not among them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -122,7 +122,12 @@ def tiers(ages: Ranks, sizes: Ranks) -> Iterator[int]:
 
 
 def to_lay_out(
-    boxes: Boxes, sizes: Ranks, ages: Ranks, laid_out: Chosen | None = None, amplification_max: float = math.inf
+    boxes: Boxes,
+    sizes: Ranks,
+    ages: Ranks,
+    laid_out: Chosen | None = None,
+    amplification_max: float = math.inf,
+    ranked: Sequence[int] | None = None,
 ) -> Chosen:
     """The files that one run lays out anew, each partition by itself.
 
@@ -130,18 +135,23 @@ def to_lay_out(
     laid_out           files that a run has laid out by these columns: nothing parts those of one run any better
     amplification_max  of a partition, at most so many times the bytes of files that were never laid out are written;
                        older runs wait then. Where there are none, nothing is
+    ranked             the numbers of all partitions: these share what may be written, and the first take theirs first
     """
     new = np.ones(boxes.files, bool) if laid_out is None else ~laid_out
     chosen = np.zeros(boxes.files, bool)
     chosen[new] = overlapping(boxes.take(np.flatnonzero(new)), of=ages[new])
     order = np.argsort(boxes.partitions, kind="stable")
-    for own in np.split(order, np.flatnonzero(np.diff(boxes.partitions[order])) + 1):
+    partitions = np.split(order, np.flatnonzero(np.diff(boxes.partitions[order])) + 1)
+    left = amplification_max * float(sizes[new].sum()) - float(sizes[chosen].sum())
+    for own in partitions if ranked is None else (partitions[number] for number in ranked):
         new_size = int(sizes[own][new[own]].sum())
+        bound = amplification_max * new_size if ranked is None else left + float(sizes[own][chosen[own]].sum())
         for merged in _fewer_and_fewer(list(tiers(ages[own], sizes[own]))) if new_size else ():
             found = own[np.isin(ages[own], merged)]
             oldest = ~new[found] & (ages[found] == ages[own].min())
             overlap = found[overlapping(boxes.take(found)) | _in_one_column(boxes.take(found), ~oldest)]
-            if sizes[overlap].sum() <= amplification_max * new_size:
+            if sizes[overlap].sum() <= bound:
+                left -= float(sizes[overlap][~chosen[overlap]].sum())
                 chosen[overlap] = True
                 break
     return chosen

@@ -6,6 +6,7 @@
 3 deltas                                         wait     below_thresholds   3 deltas, 20 wanted
 no delta since the last compaction               wait     nothing_new
 30 delete files in a branch, {delete_files = 20} submit   delete_files       30 delete files, 20 wanted
+5.2 files hold a value of those to cluster by    submit   layout_depth       5.2 files hold a value, 3 wanted
 a job run compacted this very head before        wait     nothing_new
 """
 
@@ -47,6 +48,8 @@ class TriggerReason(enum.StrEnum):
     SMALL_FILES = "small_files"
     NEW_BYTES = "new_bytes"
     COMPACTION_AGE = "compaction_age"
+    LAYOUT_GAIN = "layout_gain"
+    LAYOUT_DEPTH = "layout_depth"
     FILES = "files"
     IDLE = "idle"
     SCHEDULE = "schedule"
@@ -179,15 +182,18 @@ def _told(
 
 
 def _least(found: float, wanted: float, what: str, whats: str) -> str:
-    """ "12 deltas, 20 wanted"; "12 % of rows dead, 20 % wanted" """
+    """ "12 deltas, 20 wanted"; "12 % of rows dead, 20 % wanted"; "2.4 files hold a value, 3 wanted" """
     if what.startswith("%"):
         return f"{found:.1%}{what[1:]}, {wanted:.1%} wanted"
+    if what.startswith("#"):
+        return f"{found:,.1f}{what[1:]}, {wanted:g} wanted"
     return f"{counted(round(found), what, whats)}, {wanted:,.0f} wanted"
 
 
 _SINCE_DELTA, _SINCE_FILE = "s since the oldest delta", "s since the last file"
 _SINCE_COMPACTION = "s since the last compaction"
 _FILE_SHARE, _ROW_SHARE = "% of files hold deletes", "% of rows are deleted"
+_DEPTH, _GAIN = "# files hold a value", "# times what clustering costs would be saved"
 _MEASURED: Mapping[TriggerReason, tuple[str, str]] = {
     TriggerReason.DELTAS: ("delta", "deltas"),
     TriggerReason.DELTA_ROWS: ("delta row", "delta rows"),
@@ -199,6 +205,8 @@ _MEASURED: Mapping[TriggerReason, tuple[str, str]] = {
     TriggerReason.SMALL_FILES: ("small file", "small files"),
     TriggerReason.NEW_BYTES: ("new byte", "new bytes"),
     TriggerReason.COMPACTION_AGE: (_SINCE_COMPACTION, _SINCE_COMPACTION),
+    TriggerReason.LAYOUT_GAIN: (_GAIN, _GAIN),
+    TriggerReason.LAYOUT_DEPTH: (_DEPTH, _DEPTH),
     TriggerReason.FILES: ("file", "files"),
     TriggerReason.IDLE: (_SINCE_FILE, _SINCE_FILE),
 }

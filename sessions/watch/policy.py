@@ -53,6 +53,7 @@ _STRICT = ConfigDict(extra="forbid", frozen=True)
 _DAY_S = 24 * 3600.0
 Seconds = Annotated[float, Field(ge=0)]
 Count = Annotated[int, Field(ge=1)]
+Times = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Share = Annotated[float, Field(gt=0, le=1)]
 _OF_STREAMS = frozenset({"deltas", "delta_rows", "delta_bytes", "oldest_delta_age"})
 _OF_ICEBERG = frozenset(
@@ -64,6 +65,8 @@ _OF_ICEBERG = frozenset(
         "small_file_bytes",
         "new_bytes",
         "compaction_age",
+        "layout_depth",
+        "layout_gain",
     }
 )
 """Conditions; the others are for both."""
@@ -99,6 +102,16 @@ class Condition(BaseModel):
     new_bytes: Count | None = Field(default=None, description="Iceberg: written since the last compaction.")
     compaction_age: Seconds | None = Field(
         default=None, description="Iceberg: since the last compaction, or since the oldest snapshot there is."
+    )
+
+    layout_depth: Times | None = Field(
+        default=None,
+        description="Iceberg: so many files hold a value of the columns of the property deltacompact.cluster-by, or "
+        "more, on average. 1: they lie well.",
+    )
+    layout_gain: Times | None = Field(
+        default=None,
+        description="Iceberg: the reads of the table's heat would save so many times what clustering by them costs.",
     )
 
     @model_validator(mode="after")
@@ -190,9 +203,13 @@ class Policy(BaseModel):
             raise ValueError("the preset tiers has its own schedules")
         self._check_kind()
         try:
-            self.instruction([{}])
+            document = self.instruction([{}])
         except RefusedDocument as refused:
             raise ValueError(f"document.{refused}") from None
+        if self.asks_for_layout and document.chosen_mode != "rewrite":
+            raise ValueError(
+                f"layout_depth and layout_gain: mode {document.chosen_mode} lays out no rows, rewrite does"
+            )
         return self
 
     def _check_kind(self) -> None:
@@ -210,6 +227,11 @@ class Policy(BaseModel):
     @property
     def is_iceberg(self) -> bool:
         return self.catalog.startswith(ICEBERG)
+
+    @property
+    def asks_for_layout(self) -> bool:
+        """Whether a condition is about how files lie."""
+        return any(one.layout_depth is not None or one.layout_gain is not None for one in self.when)
 
     @property
     def branch(self) -> str | None:

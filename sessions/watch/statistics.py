@@ -117,6 +117,8 @@ class WatchedIcebergBranch:
             "small_files": sizes.small_files(small_file_bytes),
             "new_bytes": sizes.new_bytes,
             "compaction_age": now_s - compacted_s if compacted_s is not None else 0.0,
+            "layout_depth": sizes.layout_depth,
+            "layout_gain": sizes.layout_gain,
             "idle": now_s - sizes.written_s if sizes.written_s is not None else 0.0,
         }
         if sizes.data_files:

@@ -194,7 +194,7 @@ class _Table:
         if not is_iceberg_catalog(catalog):
             return lambda: statistics_of(catalog, self.name, self._watcher._clock())
         branch = self.branch or MAIN
-        watched = catalog.watched(self.name, branch)
+        watched = catalog.watched(self.name, branch, any(policy.asks_for_layout for policy in self.policies))
         return lambda: [branch_statistics(branch, watched.look())]
 
     def count_orphans(self) -> int:

@@ -104,6 +104,19 @@ def test_the_hottest_partition_is_rewritten_first_and_no_row_differs(lake, table
     assert [str(column) for column in table.advise().columns] == [asked]
 
 
+@pytest.mark.parametrize(("asked", "first"), [("id", 1), ("name", 2)])
+def test_where_little_may_be_written_the_hottest_partition_gets_it(lake, table, asked, first):
+    """New rows lie over the old ones by id, and by name on day 2 alone, where it costs a little more."""
+    small = {"cluster-by": "id", "rewrite-job-order": "heat-desc", "min-input-files": 100}
+    keep_reads(*opened(lake), [told(0, asked)], NOW)
+    table.compact(options=small | {"rewrite-all": True}, settings=SETTINGS)
+    rows = [row for number in range(120) for row in ((1, number, f"new {number:05}"), (2, number, f"{number:05} new"))]
+    rows += [(2, number, f"{number:05}") for number in range(120, 150)]
+    lake.append(T, [dict(zip(SCHEMA.names, row, strict=True)) for row in rows])
+    chosen = {bound: table.plan(options=small | {"write-amplification-max": bound}).groups for bound in (1, 1.6, 6)}
+    assert [sorted(group.partition for group in groups) for groups in chosen.values()] == [[], [(first,)], [(1,), (2,)]]
+
+
 def test_columns_of_the_heat_without_bounds_do_not_keep_advice_from_others(lake, table):
     with lake.catalog.load_table(T).update_schema() as update:
         update.add_column("later", LongType())

@@ -126,6 +126,16 @@ def test_a_bound_leaves_the_oldest_runs():
     assert not to_lay_out(boxes, sizes, ages, laid_out, 1).any()
 
 
+def test_partitions_share_a_bound_and_the_first_take_theirs_first():
+    """In each of two partitions lies a run that was laid out, and over it one that is new, a fifth of its size."""
+    boxes = boxes_by_hand([[(0, 9)] * 4], [0, 0, 1, 1])
+    laid_out, sizes, ages = np.array([True, False] * 2), np.array([10, 8] * 2), np.array([0, 1] * 2)
+    assert not to_lay_out(boxes, sizes, ages, laid_out, 2).any()
+    assert to_lay_out(boxes, sizes, ages, laid_out, 2, ranked=[1, 0]).tolist() == [False, False, True, True]
+    assert to_lay_out(boxes, sizes, ages, laid_out, 2, ranked=[0, 1]).tolist() == [True, True, False, False]
+    assert to_lay_out(boxes, sizes, ages, laid_out, 3, ranked=[0, 1]).all()
+
+
 def test_what_was_laid_out_together_is_not_chosen_again():
     boxes = boxes_by_hand([[(0, 9), (1, 8)]])
     assert not to_lay_out(boxes, np.array([1, 1]), np.array([4, 4]), np.array([True, True])).any()

@@ -43,6 +43,8 @@ SIZES = BranchSizes(
     new_bytes=50 * MIB,
     compacted_s=NOW_S - 2 * HOUR_S,
     written_s=NOW_S - HOUR_S,
+    layout_depth=3.4,
+    layout_gain=1.5,
 )
 
 
@@ -64,6 +66,8 @@ SUBMITS = [
     ({"files": 16}, TriggerReason.FILES, "16 files"),
     ({"idle": HOUR_S}, TriggerReason.IDLE, "s since the last file"),
     ({"average_file_bytes_below": 300 * MIB}, TriggerReason.AVERAGE_FILE, "bytes a file"),
+    ({"layout_depth": 3.4}, TriggerReason.LAYOUT_DEPTH, "3.4 files hold a value, 3.4 wanted"),
+    ({"layout_gain": 1}, TriggerReason.LAYOUT_GAIN, "1.5 times what clustering costs would be saved, 1 wanted"),
     ({"small_files": 1, "compaction_age": HOUR_S}, TriggerReason.SMALL_FILES, "7200 s since the last compaction"),
 ]
 BELOW = [
@@ -75,6 +79,8 @@ BELOW = [
     {"new_bytes": 50 * MIB + 1},
     {"compaction_age": 2 * HOUR_S + 1},
     {"delete_files": 12, "new_bytes": 51 * MIB},
+    {"layout_depth": 3.5},
+    {"layout_gain": 1.6},
 ]
 
 
@@ -125,6 +131,8 @@ def test_the_same_head_is_submitted_once_by_a_policy_unless_its_job_run_failed()
         ({"document": {"mode": "vacuum"}}, "document.mode"),
         ({"document": {"options": {"a": []}}}, "document.options.a"),
         ({"source_table_id": "t"}, "document.source_table_id: it must be namespace.table"),
+        ({"when": [{"layout_gain": 0}]}, "when[0].layout_gain"),
+        ({"when": [{"layout_depth": 2}], "document": {"mode": "convert"}}, "mode convert lays out no rows"),
         ({"catalog": "/lake"}, "when[0].delete_files: it is for Iceberg tables"),
     ],
 )
@@ -219,6 +227,26 @@ def test_only_what_is_new_is_read(lake, monkeypatch):
     read.clear()
     branch.look()
     assert len(read) == 2, "the list and one manifest"
+
+
+def test_how_files_lie_is_told_with_what_clustering_would_gain_by_the_heat(lake):
+    lake.create(T, pa.schema([("id", pa.int64())]), properties={"deltacompact.cluster-by": "id"})
+    for number in range(6):
+        lake.append(T, [{"id": number + 10 * place} for place in range(10)])
+    table = deltacompact.open_catalog(lake.catalog).table(T)
+    asked = deltacompact.open_catalog(lake.catalog).watched(T, "main", layout=True)
+    before = asked.look()
+    assert before.layout_depth > 4 and before.layout_gain == 0.0, "nobody reads it"
+    table.heat(scan_reports=[{"table-name": T, "filter": {"type": "eq", "term": "id", "value": 1}}] * 20)
+    gains = asked.look().layout_gain
+    assert gains > 1.0
+    table.heat(scan_reports=[{"table-name": T, "filter": {"type": "eq", "term": "id", "value": 2}}] * 20)
+    assert asked.look().layout_gain == pytest.approx(2 * gains, rel=0.01)
+    assert watched(lake).look().layout_depth == 0.0, "nobody asked for it"
+    assert policy(when=[{"layout_gain": 1}]).asks_for_layout and not policy().asks_for_layout
+    table.compact(options={"min-input-files": 1})
+    after = asked.look()
+    assert (after.layout_depth, after.layout_gain) == (1.0, 0.0)
 
 
 def test_branches_are_looked_at_by_their_names(lake):

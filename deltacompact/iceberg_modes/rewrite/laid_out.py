@@ -12,6 +12,8 @@ them wrote is not asked again whether it could lie better. Where that snapshot h
 from __future__ import annotations
 
 import math
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -22,6 +24,7 @@ from deltacompact.iceberg.table.metadata import SESSION, Snapshot, TableMetadata
 from deltacompact.iceberg.table.table_state import TableState
 from deltacompact.iceberg_modes.rewrite.arrangement import ClusterBy, arrangement_of
 from deltacompact.iceberg_modes.rewrite.options import CLUSTER_PROPERTY, RewriteOptions, Strategy
+from deltacompact.iceberg_modes.rewrite.worth import Worth
 from deltacompact.layout.boxes import Boxes, Ranks
 from deltacompact.layout.overlap import Chosen, to_lay_out
 
@@ -36,16 +39,20 @@ def summary_of(options: RewriteOptions, metadata: TableMetadata) -> dict[str, st
     return {CLUSTER_PROPERTY: ",".join(map(str, options.cluster_by))} if options.cluster_by else {}
 
 
-def badly_laid(state: TableState, options: RewriteOptions, cold: frozenset[str] = frozenset()) -> frozenset[str]:
+def badly_laid(
+    state: TableState, options: RewriteOptions, cold: frozenset[str] = frozenset(), worth: Worth | None = None
+) -> frozenset[str]:
     """The paths of the files to lay out anew. `cold` ones stay, so those that overlap them alone stay as well.
 
+    `worth` of files: by it, partitions come first where `write-amplification-max` leaves some for later runs.
     Raises InputError naming a column that has no order, or is unknown.
     """
     state = replace(state, data=tuple(entry for entry in state.data if entry.file.path not in cold))
     columns = () if options.rewrite_all else _columns(state.metadata, options)
     if not columns:
         return frozenset()
-    chosen = overlapping_in(state, boxes_of_files(state.metadata, state.data, columns), options)
+    boxes = boxes_of_files(state.metadata, state.data, columns)
+    chosen = overlapping_in(state, boxes, options, worth and _ranked(state, boxes, worth))
     return frozenset(state.data[place].file.path for place in np.flatnonzero(chosen).tolist())
 
 
@@ -60,11 +67,21 @@ def _columns(metadata: TableMetadata, options: RewriteOptions) -> tuple[str, ...
     return () if by.transform.startswith("bucket") else (by.source,)
 
 
-def overlapping_in(state: TableState, boxes: Boxes, options: RewriteOptions) -> Chosen:
+def _ranked(state: TableState, boxes: Boxes, worth: Worth) -> list[int]:
+    """The numbers of the partitions, those first that are worth most."""
+    files: dict[int, list[Entry]] = defaultdict(list)
+    for number, entry in zip(boxes.partitions.tolist(), state.data, strict=True):
+        files[number].append(entry)
+    return sorted(files, key=lambda number: -worth(files[number]))
+
+
+def overlapping_in(
+    state: TableState, boxes: Boxes, options: RewriteOptions, ranked: Sequence[int] | None = None
+) -> Chosen:
     """Of each data file, whether it is laid out anew."""
     sizes = np.array([entry.file.file_bytes for entry in state.data], np.int64)
     bound = options.write_amplification_max or math.inf
-    return to_lay_out(boxes, sizes, _ages(state), _laid_out(state, options), bound)
+    return to_lay_out(boxes, sizes, _ages(state), _laid_out(state, options), bound, ranked)
 
 
 def _laid_out(state: TableState, options: RewriteOptions) -> Chosen:

@@ -162,7 +162,7 @@ class RewriteOptions:
         FACTOR,
         None,
         "of files that overlap, those are left for a later run that would make a partition write more than so many "
-        "times its bytes that were never clustered",
+        "times its bytes that were never clustered; by `heat-desc`, a run, whose hottest partitions come first",
         says="no bound: files wait while they are larger than what is newer",
     )
     strategy: Strategy | None = option(

@@ -79,7 +79,7 @@ def _plan(
         return plan_rewrite(state, options, only, busy, **choices)
 
     def planned(cold: frozenset[str]) -> RewritePlan:
-        overlapping = badly_laid(state, options, cold) | cold
+        overlapping = badly_laid(state, options, cold, choices.get("worth")) | cold
         return plan_rewrite(state, options, busy=busy, overlapping=overlapping, cold=cold, **choices)
 
     if not options.arranges or options.rewrite_all:

@@ -2,9 +2,10 @@
 
     day 3     1 GB, a file meets 6 others by customer     a read by customer opens 6 files less: 0.6 s for 4 s of work
     day 4     1 GB, they meet 1 other                     0.1 s for 4 s: later
+    branch    both are written anew in 8 s                100 reads of one of the days save 35 s: worth 4.4
 
 A read waits for each file that it opens, and decodes what it reads of it; it asks for one of the columns, each as often
-as its share of the heat. Files that lie well meet none but themselves, so nothing can be gained there.
+as its share of the heat. Files that lie well meet no more others than in a grid, so nothing can be gained there.
 """
 
 from __future__ import annotations
@@ -36,19 +37,21 @@ def read_s(files: float, bytes_: float) -> float:
 def worth_of(state: TableState, by: Sequence[ClusterColumn]) -> Worth:
     """Of files of one partition, what a read gains by each core-second of laying them out. The boxes are made once."""
     boxes = boxes_of_files(state.metadata, state.data, [column.name for column in by])
+    weights = sum(column.weight for column in by)
     places = {entry.file.path: place for place, entry in enumerate(state.data)}
 
     def worth(files: Sequence[Entry]) -> float:
         own = boxes.take(np.array([places[entry.file.path] for entry in files], np.int64))
         sizes = [entry.file.file_bytes for entry in files]
         cost_s = written_s(sum(entry.file.rows for entry in files), sum(sizes))
-        return _gained_s(own, by, float(np.mean(sizes))) / cost_s if cost_s else 0.0
+        saved = zip(by, saved_s(own, float(np.mean(sizes))), strict=True)
+        return sum(column.weight / weights * one for column, one in saved) / cost_s if cost_s else 0.0
 
     return worth
 
 
-def _gained_s(boxes: Boxes, by: Sequence[ClusterColumn], file_bytes: float) -> float:
-    """What a read takes less, if no file met another any more."""
-    weights = sum(column.weight for column in by)
-    met = [meetings(low, high) / boxes.files - 1 for low, high in zip(boxes.low, boxes.high, strict=True)]
-    return sum(column.weight / weights * read_s(one, one * file_bytes) for column, one in zip(by, met, strict=True))
+def saved_s(boxes: Boxes, file_bytes: float) -> list[float]:
+    """What a read of a partition by each column takes less, if its files met no more others than in a grid."""
+    in_grid = boxes.files ** (1 - 1 / max(1, len(boxes.columns)))
+    met = [meetings(*ranges) / boxes.files - in_grid for ranges in zip(boxes.low, boxes.high, strict=True)]
+    return [read_s(max(0.0, one), max(0.0, one) * file_bytes) for one in met]
