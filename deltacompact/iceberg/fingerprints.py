@@ -16,6 +16,7 @@ from deltacompact.base.errors import CorruptionError, InputError, NotFoundError
 from deltacompact.base.fingerprint import Fingerprint
 from deltacompact.iceberg.differing import differing
 from deltacompact.iceberg.live_rows import Bits, LiveFile, LiveReader
+from deltacompact.iceberg.marks.marking import Mark, with_marks
 from deltacompact.iceberg.scan import BranchScan, live_files, rows_of
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import StateReader, TableState
@@ -45,6 +46,15 @@ def fingerprint_since(table: IcebergTable, state: TableState, reader: StateReade
                 return recorded + _change(table, reader.at(table.metadata, state.branch, snapshot), state)
             break
     return state_fingerprint(table, state)
+
+
+def marked_fingerprint(table: IcebergTable, marks: Sequence[Mark]) -> Fingerprint:
+    """The fingerprint of the rows that marks delete: they lived before, and live no more."""
+    live = LiveReader(table.store, table.metadata)
+    before = live.files([task for mark in marks for task in mark.of])
+    marked = with_marks(marks, table.metadata.next_sequence_number)
+    after = {one.task.entry.file.path: one for one in live.files(list(marked.values()))}
+    return _sum_of(table, live, [_without(one, after[one.task.entry.file.path]) for one in before])
 
 
 def _change(table: IcebergTable, before: TableState, after: TableState) -> Fingerprint:

@@ -27,6 +27,7 @@ T = "ns.t"
 CERTIFYING = replace(SETTINGS, certify=True)
 COLUMNS = pa.schema([("id", pa.int64()), ("v", pa.string())])
 ALL = {"rewrite-all": True}
+UPSERT = {"key-columns": "id", "sort-columns": "v", "trust-row-order": True}
 
 
 @pytest.fixture
@@ -61,6 +62,22 @@ def test_a_snapshot_tells_its_fingerprint_and_the_next_keeps_it(lake, orders, op
     assert recorded(lake) == str(orders.fingerprint())
 
 
+@pytest.mark.parametrize("version", [2, 3])
+def test_an_upsert_tells_what_is_left_and_one_that_finds_nothing_says_the_same(lake, orders, version):
+    if version == 3:
+        lake.upgrade(T)
+    for given_settings in (SETTINGS, CERTIFYING):
+        lake.append(T, [{"id": 2, "v": "z"}, {"id": 4, "v": "a"}, {"id": 9, "v": None}])
+        orders.compact("upsert", UPSERT, settings=given_settings)
+    assert recorded(lake) == str(orders.fingerprint()) and orders.fingerprint().rows == 6
+    lake.append(T, [{"id": 5, "v": "z"}])
+    orders.compact("upsert", UPSERT, settings=CERTIFYING)
+    assert recorded(lake) == str(orders.fingerprint()) and orders.fingerprint().rows == 6
+    orders.compact(options=ALL, settings=SETTINGS)
+    orders.compact("upsert", UPSERT, settings=SETTINGS)
+    assert recorded(lake) == str(orders.fingerprint()) and orders.fingerprint().rows == 6
+
+
 @pytest.mark.parametrize("mode", ["rewrite", "convert"])
 @pytest.mark.parametrize("version", [2, 3])
 def test_rows_that_came_and_went_are_added_up_and_no_others_read(lake, orders, version, mode, monkeypatch):
@@ -93,21 +110,21 @@ def test_rows_that_went_and_cannot_be_read_any_more_cost_a_full_read(lake, order
     assert recorded(lake) == str(orders.fingerprint()) and orders.fingerprint().rows == 1
 
 
-commits = st.lists(
-    st.tuples(st.sampled_from(["append", "key", "position", "convert", "rewrite", "plain"]), st.integers(0, 9)),
-    max_size=7,
-)
+kinds = st.sampled_from(["append", "key", "position", "convert", "upsert", "rewrite", "plain"])
+commits = st.lists(st.tuples(kinds, st.integers(0, 9)), max_size=7)
 
 
 @pytest.mark.slow
 @settings(max_examples=examples(15), suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
-@given(commits)
-def test_after_any_history_the_sum_of_what_differs_is_that_of_all_rows(tmp_path_factory, steps):
+@given(commits, st.sampled_from([2, 3]))
+def test_after_any_history_the_sum_of_what_differs_is_that_of_all_rows(tmp_path_factory, steps, version):
     lake = Lake(tmp_path_factory.mktemp("lake"))
     lake.create(T, COLUMNS)
     lake.append(T, [{"id": number, "v": "a"} for number in range(6)])
     table = deltacompact.open_catalog(lake.catalog).table(T)
     table.compact(options=ALL, settings=CERTIFYING)
+    if version == 3:
+        lake.upgrade(T)
     for number, (step, which) in enumerate(steps):
         match step:
             case "append":
@@ -118,6 +135,8 @@ def test_after_any_history_the_sum_of_what_differs_is_that_of_all_rows(tmp_path_
                 lake.delete_by_position(T, {lake.state(T).data[which % len(lake.state(T).data)].file.path: [0]})
             case "convert":
                 table.compact("convert", settings=CERTIFYING)
+            case "upsert":
+                table.compact("upsert", UPSERT, settings=CERTIFYING)
             case _:
                 if not lake.state(T).data:
                     return

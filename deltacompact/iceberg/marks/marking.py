@@ -14,8 +14,8 @@ import math
 import struct
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from deltacompact.base.batching import batched
 from deltacompact.base.numbers import Ordinal
@@ -33,7 +33,7 @@ from deltacompact.iceberg.marks.tasks import (
     write_vectors,
 )
 from deltacompact.iceberg.running import Tasks
-from deltacompact.iceberg.table.content_files import Content, ContentFile
+from deltacompact.iceberg.table.content_files import Content, ContentFile, Entry, Status
 from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg.table.table_state import Scope, scope_of
 from deltacompact.storage.objects import ObjectStore
@@ -71,6 +71,23 @@ class Mark:
     file: ContentFile
     of: tuple[FileScanTask, ...]
     new_rows: int
+
+
+def with_marks(marks: Iterable[Mark], sequence_number: int | None = None) -> dict[str, FileScanTask]:
+    """The data files that are marked, by path, with the deletes by position that they have in the marks' snapshot.
+
+    Whoever reads them has to say which sequence number it will have.
+    """
+    found = {}
+    for mark in marks:
+        entry = Entry(Status.ADDED, None, sequence_number, sequence_number, mark.file)
+        for one in mark.of:
+            if mark.file.is_deletion_vector:
+                deletes = replace(one.deletes, positions=(), vector=entry)
+            else:
+                deletes = replace(one.deletes, positions=(*one.deletes.positions, entry))
+            found[one.entry.file.path] = FileScanTask(one.entry, deletes)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

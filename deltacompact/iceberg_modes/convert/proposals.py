@@ -15,11 +15,11 @@ a compactor that has read `a` without p1 must not commit its outputs any more.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from deltacompact.iceberg.commit.proposal import OVERWRITE, Proposal, addition, same_rows
 from deltacompact.iceberg.deletes.matching import DeleteIndex, FileScanTask, distinct
-from deltacompact.iceberg.marks.marking import Mark
+from deltacompact.iceberg.marks.marking import Mark, with_marks
 from deltacompact.iceberg.marks.standing import MarkedHead, Standing
 from deltacompact.iceberg.table.content_files import Content, Entry
 from deltacompact.iceberg.table.table_state import TableState
@@ -81,7 +81,7 @@ class ProposeConversion:
         gone = self.deletes - equality.keys()
         standings = {one.entry.file.path: _standing(head, one, gone) for one in self.converted.asked}
         marks, standings = _true_marks(head, self.converted.marks, standings)
-        marked = _with_marks(marks)
+        marked = with_marks(marks)
         asked: dict[Standing, list[FileScanTask]] = {standing: [] for standing in Standing}
         for one in self.converted.asked:
             asked[standings[one.entry.file.path]].append(one)
@@ -140,17 +140,3 @@ def _true_marks(
         elif Standing.AS_IT_WAS in of_mark.values():
             found.append(mark)
     return tuple(found), after
-
-
-def _with_marks(marks: Sequence[Mark]) -> dict[str, FileScanTask]:
-    """The data files that are marked, with the deletes by position that they have then."""
-    found = {}
-    for mark in marks:
-        entry = addition(mark.file)
-        for one in mark.of:
-            if mark.file.is_deletion_vector:
-                deletes = replace(one.deletes, positions=(), vector=entry)
-            else:
-                deletes = replace(one.deletes, positions=(*one.deletes.positions, entry))
-            found[one.entry.file.path] = FileScanTask(one.entry, deletes)
-    return found

@@ -9,12 +9,14 @@ It is a row delta (`overwrite`), and not a `replace`: so others check their own 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
-from deltacompact.iceberg.commit.proposal import OVERWRITE, REPLACE, Proposal, addition
+from deltacompact.base.fingerprint import Fingerprint
+from deltacompact.iceberg.commit.proposal import OVERWRITE, REPLACE, Proposal, addition, same_rows
 from deltacompact.iceberg.marks.marking import Mark
 from deltacompact.iceberg.settled import COLUMNS, COMPARED, THROUGH, Memory, settled
+from deltacompact.iceberg.table.metadata import RECORDED_FINGERPRINT
 from deltacompact.iceberg.table.table_state import TableState
 from deltacompact.iceberg_modes.upsert.plan import UpsertPlan
 from deltacompact.iceberg_modes.upsert.validation import ComparedSpace, UpsertHead, UpsertProblem
@@ -22,10 +24,14 @@ from deltacompact.iceberg_modes.upsert.validation import ComparedSpace, UpsertHe
 
 @dataclass(frozen=True, slots=True)
 class MarkedSpace:
-    """A key space, and the delete files that mark its superseded rows."""
+    """A key space, and the delete files that mark its superseded rows.
+
+    `fingerprint` is of the rows that they mark; None: nobody added them up.
+    """
 
     space: ComparedSpace
     marks: tuple[Mark, ...]
+    fingerprint: Fingerprint | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +62,12 @@ class ProposeUpsert:
     The snapshot says that everything is settled if no key space of the plan is missing or refused, and if the head
     descends from the planned snapshot: after a rollback, what an earlier upsert had settled may not be any more. If
     there is nothing to mark, it says just that, and changes no file: what has been compared may then be merged.
+    `certified`: fingerprints by the ids of snapshots, which these do not tell themselves.
     """
 
     plan: UpsertPlan
     marked: Sequence[MarkedSpace]
+    certified: Mapping[int, str] = field(default_factory=dict, hash=False)
 
     def __call__(self, state: TableState) -> Proposal[UpsertOutcome]:
         head = UpsertHead(state, self.plan)
@@ -71,9 +79,21 @@ class ProposeUpsert:
         outcome = UpsertOutcome(valid, refused, len(removed))
         settles = self._settles(state, len(valid))
         if not marks:
-            return Proposal(REPLACE, (), (), outcome, {COMPARED: str(len(self.plan.inputs))}, settles)
+            told = same_rows(state.metadata, state.snapshot, self.certified)
+            return Proposal(REPLACE, (), (), outcome, {COMPARED: str(len(self.plan.inputs)), **told}, settles)
         summary = {COLUMNS: self.plan.recorded, THROUGH: str(self.plan.through)} if settles else {}
+        summary |= self._rows_left(state, valid)
         return Proposal(OVERWRITE, removed, tuple(addition(mark.file) for mark in marks), outcome, summary, settles)
+
+    def _rows_left(self, state: TableState, valid: Sequence[MarkedSpace]) -> dict[str, str]:
+        """The fingerprint of what is left, if the head is as it was planned: another may have lost the same rows."""
+        marked = [one for one in valid if one.marks]
+        went = [one.fingerprint for one in marked if one.fingerprint is not None]
+        before = same_rows(state.metadata, state.snapshot, self.certified).get(RECORDED_FINGERPRINT)
+        found = Fingerprint.of_text(before)
+        if found is None or len(went) < len(marked) or state.snapshot_id != self.plan.snapshot_id:
+            return {}
+        return {RECORDED_FINGERPRINT: str(found - sum(went, Fingerprint()))}
 
     def _settles(self, state: TableState, valid: int) -> Memory | None:
         """What is settled by it. None: nothing that is not known already."""
@@ -102,4 +122,5 @@ class ProposeMemory:
     def __call__(self, state: TableState) -> Proposal[UpsertOutcome]:
         known = settled(state, self.recorded)
         settles = None if known is None or known.is_kept else Memory(self.recorded, known.until)
-        return Proposal(REPLACE, (), (), UpsertOutcome((), (), 0), settles=settles)
+        told = same_rows(state.metadata, state.snapshot)
+        return Proposal(REPLACE, (), (), UpsertOutcome((), (), 0), told, settles)

@@ -23,6 +23,7 @@ from deltacompact.iceberg.marks.tasks import LiveBitmap
 from deltacompact.iceberg.running import Tasks
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import StateReader, TableState
+from deltacompact.iceberg_modes.certified import certified_head, certified_marks
 from deltacompact.iceberg_modes.expected import expected, hashed_s
 from deltacompact.iceberg_modes.journal.journal import WrittenGroup, name_of_files
 from deltacompact.iceberg_modes.journal.resume import Resumption
@@ -60,7 +61,9 @@ class Upserting(Work[UpsertPlan, SpaceGroup, tuple[SpaceGroup, MarkedSpace], Ups
         return record_of(group.number, marked)
 
     def propose(self, groups: Sequence[SpaceGroup], written: Sequence[tuple[SpaceGroup, MarkedSpace]]) -> ProposeUpsert:
-        return ProposeUpsert(self.plan, [marked for _, marked in written])
+        call, table = self.call, self.table
+        spaces = [replace(one, fingerprint=certified_marks(call, table, one.marks)) for _, one in written]
+        return ProposeUpsert(self.plan, spaces, certified_head(call, table, self.state))
 
     def count(self, done: Committed[UpsertOutcome], groups: Sequence[SpaceGroup]) -> None:
         self.result.count(done)
