@@ -107,7 +107,7 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish():
-    """What is imported and collected by now stays: no collection of garbage walks through it. That is an eighth of the CPU."""
+    """What is imported and collected by now stays: no collection of garbage walks through it (8 % of the CPU)."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
