@@ -56,6 +56,7 @@ if TYPE_CHECKING:  # a mode is imported when it is run: `show` must not wait for
     from deltacompact.layout.advice import Advice
     from deltacompact.layout.heat import Heat
     from deltacompact.layout.told_reads import ToldReads
+    from deltacompact.maintenance.iceberg_check import BranchCheck
 
 
 class IcebergSelection(TypedDict, total=False):
@@ -375,6 +376,12 @@ class IcebergCalls:
     def counted(self, table_id: str, snapshot_id: int) -> int | None:
         """The rows of a snapshot as PyIceberg counts them. None: it cannot read equality deletes."""
         return self._table(table_id).counted(snapshot_id)
+
+    def check(self, table_id: str, branch: str = MAIN) -> BranchCheck:
+        """Hold the rows of a branch against the bounds in its manifests: see `IcebergCatalogTable.check`."""
+        from deltacompact.maintenance.iceberg_check import check_branch
+
+        return check_branch(self._table(table_id).store, self.state(table_id, branch))
 
     def watched(self, table_id: str, branch: str = MAIN, layout: bool = False) -> WatchedBranch:
         """A branch that is looked at again and again: only what is new is read. `layout`: and how its files lie."""

@@ -40,6 +40,7 @@ if TYPE_CHECKING:  # imported when they are used: `show` must not wait for them
     from deltacompact.iceberg_modes.simulating import PolicyOutcome
     from deltacompact.layout.advice import Advice
     from deltacompact.layout.heat import Heat
+    from deltacompact.maintenance.iceberg_check import BranchCheck
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -171,6 +172,10 @@ class IcebergCatalogTable:
             options=options,
             say=say,
         )
+
+    def check(self, branch: str = "main") -> BranchCheck:
+        """Verify that all data files can be read, and that their rows lie in the bounds by which readers skip files."""
+        return self._catalog.check(self._table_id, branch)
 
     # Reading
 

@@ -44,9 +44,7 @@ if TYPE_CHECKING:
 @table_argument
 @delta_stream_option("--partition", multiple=True, metavar="NAME=VALUE", help=PARTITION_HELP)
 @delta_stream_option("--quick", is_flag=True, help="Do not read the rows: decode no column, compare no digests.")
-@iceberg_option(
-    "--branch", metavar="NAME", default="main", show_default=True, help="The branch, for --health and --readable-by."
-)
+@iceberg_option("--branch", metavar="NAME", default="main", show_default=True, help="The branch.")
 @iceberg_option(
     "--readable-by",
     multiple=True,
@@ -61,8 +59,9 @@ def check(
 ) -> None:
     """Verify log, files and index of a table. Nothing is repaired.
 
-    Every column of every live file is decoded, a batch at a time, unless --quick. With --health, no file is read:
-    what readers fold and skip is held against thresholds, also of an Iceberg table. Beyond one, the status is 4.
+    Every column of every live file is decoded, a batch at a time, unless --quick. Of an Iceberg table, rows are held
+    against the bounds by which readers skip files. With --health, no file is read: what readers fold and skip is held
+    against thresholds, also of an Iceberg table. Beyond one, the status is 4.
 
     \b
     deltacompact check ./lake orders --quick
@@ -84,12 +83,20 @@ def check(
     if is_iceberg_catalog(catalog):
         from deltacompact.cli import readable_by
 
-        if not options["readable_by"]:
-            raise InputError("check verifies delta streams: of an Iceberg table, give --health or --readable-by")
         refuse_delta_stream_options()
+        if not options["readable_by"]:
+            return _verify_branch(catalog, table, options["branch"], options["as_json"])
         return readable_by.run(catalog, table, options["branch"], options["readable_by"], options["as_json"])
     refuse_iceberg_options()
     _verify(catalog, table, partition, quick, options["as_json"])
+
+
+def _verify_branch(catalog: IcebergCatalog, table: str, branch: str, as_json: bool) -> None:
+    found = catalog.table(table).check(branch)
+    sound = f"{table}: sound; {counted(found.files, 'data file')}, {counted(found.rows, 'row')}"
+    answer(as_json, dataclasses.asdict(found), *(found.problems or [sound]))
+    if found.problems:
+        raise Failed(CorruptionError(f"table {table!r}: {counted(len(found.problems), 'problem')}"))
 
 
 def _verify(catalog: DeltaStreamCatalog, table: str, partition: Sequence[str], quick: bool, as_json: bool) -> None:

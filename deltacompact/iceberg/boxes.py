@@ -94,6 +94,27 @@ def _bounds(files: Sequence[ContentFile], number: int, column: Column, rows: Seq
     )
 
 
+def bounds_of(metadata: TableMetadata, file: ContentFile) -> dict[str, tuple[Any, Any]]:
+    """By column, the bounds of a file, as values that compare. None: that side is unknown. Others have no bounds.
+
+    UUIDs are left out: not all writers have them in the same order.
+    """
+    found = {}
+    for name in metadata.ordered_columns:
+        number, column = ordered_column(metadata, name)
+        sides = [one.get(number) for one in (file.lower_bounds, file.upper_bounds)]
+        low, high = (value if value == value else None for value in _array(sides, column.type).to_pylist())
+        if column.type != "uuid" and (low, high) != (None, None):
+            found[name] = low, high
+    return found
+
+
+def comparable_rows(metadata: TableMetadata, name: str, values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Values of a column in the type of its bounds."""
+    _, column = ordered_column(metadata, name)
+    return pa.chunked_array([_of_rows(chunk, column.type) for chunk in values.chunks], _compared(column.type))
+
+
 def _array(bounds: Sequence[bytes | None], type_: str) -> pa.Array:
     values: list[Any] = [comparable(bound, type_) for bound in bounds]
     if type_.startswith("decimal"):

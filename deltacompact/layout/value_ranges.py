@@ -34,7 +34,7 @@ BOUND_BYTES_MAX = 64
 
 def ranges_of(rows: pa.Table, names: Sequence[str]) -> dict[str, Range]:
     """The ranges of these columns of some rows."""
-    return {name: _range(rows[name]) for name in names}
+    return {name: range_of(comparable(rows[name])) for name in names}
 
 
 def joined(ranges: Iterable[ValueRanges]) -> dict[str, Range]:
@@ -83,8 +83,8 @@ def comparable(column: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array([_cast(chunk) for chunk in plain], _held(type_))
 
 
-def _range(column: pa.ChunkedArray) -> Range:
-    values = comparable(column)
+def range_of(values: pa.ChunkedArray) -> Range:
+    """The range of values that can be compared."""
     if pa.types.is_floating(values.type):
         values = values.filter(pc.invert(pc.is_nan(values)), null_selection_behavior="drop")
     found = pc.min_max(values)

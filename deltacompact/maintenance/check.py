@@ -1,8 +1,8 @@
 """Looking after a table: check it, and rehash its index.
 
 check   the log has no hole and no contradiction, positions ascend · every file has its rows, and every column can be
-        decoded · every delta can be folded · every live row has one index entry with its digest in the right bucket,
-        and every entry has a row
+        decoded · values lie in the ranges of the log · every delta can be folded · every live row has one index entry
+        with its digest in the right bucket, and every entry has a row
 rehash  the entries of the index move to another number of hash buckets; an `index` log entry puts it into force
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -20,7 +20,7 @@ import numpy as np
 from deltacompact import _kernels
 from deltacompact.base import expect
 from deltacompact.base.errors import ConflictError, CorruptionError, InputError
-from deltacompact.base.model import DataFile, Partition
+from deltacompact.base.model import Partition
 from deltacompact.base.partitions import all_done, side_by_side
 from deltacompact.base.settings import DEFAULTS, HASH_BUCKETS_MAX, Options, at_least
 from deltacompact.base.wording import one_line
@@ -37,6 +37,7 @@ from deltacompact.index.entries import TOMBSTONE, digests, fields, none, sorted_
 from deltacompact.index.keys import Encoding
 from deltacompact.index.live_bitmaps import live_bits, live_tables
 from deltacompact.index.primary_key_index import IndexManifest, read_index, read_manifest, write_manifest
+from deltacompact.maintenance.stored_ranges import problems_of_file
 from deltacompact.maintenance.vacuum.contradictions import Evidence, contradictions
 from deltacompact.reading.live_rows import fold_plan
 from deltacompact.session.rehash import rehash
@@ -111,7 +112,7 @@ def _check_stream(catalog: Streams, table_id: str, partition: Partition, quick: 
         except Exception as error:
             problems.append(f"file: {one_line(error)}")
     if state.compacted and not quick:
-        problems += _undecodable(catalog.store, state.compacted.files)
+        problems += [one for file in state.compacted.files for one in problems_of_file(catalog.store, file)]
     if state.compacted and state.index and not problems:
         try:
             manifest = read_manifest(catalog.store, state.index)
@@ -125,16 +126,6 @@ def _check_stream(catalog: Streams, table_id: str, partition: Partition, quick: 
         problems.append(f"deltas: {one_line(error)}")
     advised = [with_advice(problem, catalog, table_id, partition, state) for problem in dict.fromkeys(problems)]
     return CheckResult(partition, versions, len(described), rows, entries, tuple(advised))
-
-
-def _undecodable(store: ObjectStore, compacted: Sequence[DataFile]) -> Iterator[str]:
-    """One line for every compacted file that has a column which cannot be decoded. A batch at a time is in memory."""
-    for file in compacted:
-        try:
-            for _ in files.read(store, file):
-                pass
-        except Exception as error:
-            yield f"file: {one_line(error)}"
 
 
 def _fold_problems(

@@ -30,8 +30,8 @@ STREAMS = [
     "versions",
 ]
 ICEBERG = [
-    *("advise", "bookmarks", "changes", "commit_bookmark", "compact", "dataset", "diff", "drop_bookmark", "export"),
-    *("fingerprint", "heat", "history", "maintain", "plan", "read", "rollback", "scan", "simulate"),
+    *("advise", "bookmarks", "changes", "check", "commit_bookmark", "compact", "dataset", "diff", "drop_bookmark"),
+    *("export", "fingerprint", "heat", "history", "maintain", "plan", "read", "rollback", "scan", "simulate"),
     *("table_id", "to_duckdb", "to_polars"),
 ]
 

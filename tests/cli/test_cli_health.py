@@ -105,8 +105,8 @@ def test_an_iceberg_branch_has_a_health(lake, monkeypatch, capfd, tmp_path):
     assert found["beyond"] == ["overlap"]
     assert cli.run([*words, "--health", "--plot", str(tmp_path / "x.svg")]) == 0
     capfd.readouterr()
-    assert cli.run(words) == 2
-    assert "give --health or --readable-by" in capfd.readouterr().err
+    assert cli.run(words) == 0
+    assert "ns.t: sound; 5 data files, 10 rows" in capfd.readouterr().out
     assert cli.run([*words, "--health", "--partition", "p=1"]) == 2
 
 

@@ -62,6 +62,19 @@ def of_rows(table: pa.Table) -> dict[int, dict[str, Any]]:
     return {row["id"]: row for row in table.to_pylist()}
 
 
+@pytest.mark.parametrize(("low", "high", "said"), [(5, 90, "5 to 90"), (0, 98, "0 to 98"), (None, None, "only null")])
+def test_check_finds_a_range_in_the_log_that_rows_contradict(monkeypatch, low, high, said):
+    catalog = created("id")
+    catalog.append("t", rows(range(100)))
+    with monkeypatch.context() as patch:
+        patch.setattr("deltacompact.steps.arrange.ranges_of", lambda rows, names: {"id": (low, high)})
+        compacted(catalog, per_file=1000)
+    (found,) = catalog.table("t").check()
+    (problem,) = found.problems
+    assert f"column 'id' has 0 to 99, the log says {said}: readers that skip by it miss rows" in problem
+    assert catalog.table("t").check(quick=True)[0].problems == ()
+
+
 def index_of(catalog: DeltaStreamCatalog) -> dict[bytes, tuple[int, int]]:
     """Where each key's row is, as the index says."""
     state = catalog.state("t", Partition())

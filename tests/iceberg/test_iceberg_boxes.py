@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import struct
 from dataclasses import replace
+from datetime import date, datetime
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
@@ -12,6 +14,7 @@ from deltacompact.base.errors import InputError
 from deltacompact.iceberg.boxes import boxes_of_files
 from deltacompact.iceberg.table.column_bounds import comparable, ordered
 from deltacompact.layout.depth import depth_of
+from deltacompact.maintenance.iceberg_check import check_branch
 
 SCHEMA = pa.schema(
     [("id", pa.int64()), ("name", pa.string()), ("price", pa.float64()), ("place", pa.struct([("x", pa.int32())]))]
@@ -96,3 +99,38 @@ def test_bounds_compare_as_their_columns_do():
     assert comparable(b"\1", "boolean") == 1
     assert comparable(b"12345", "timestamp") is None
     assert ordered(struct.pack("<d", 1.5), "double") is None
+
+
+def test_rows_are_held_against_the_bounds_of_every_type_deleted_ones_too(lake):
+    values = {
+        "id": [3, -1, None],
+        "name": ["z" * 40, "é" * 20, None],
+        "price": [-0.0, float("nan"), 2.5],
+        "cost": [Decimal("-1.50"), Decimal("99.25"), None],
+        "day": [date(1969, 12, 31), date(9999, 1, 1), None],
+        "at": [datetime(1, 1, 1, 0, 0, 0, 1), datetime(2026, 1, 1), None],
+        "raw": [b"\xff" * 40, b"", None],
+        "is_new": [True, False, None],
+    }
+    types = [pa.int32(), pa.string(), pa.float32(), pa.decimal128(9, 2), pa.date32(), pa.timestamp("us"), pa.binary()]
+    lake.create("ns.t", pa.schema(list(zip(values, [*types, pa.bool_()], strict=True))))
+    lake.append("ns.t", [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)])
+    lake.append("ns.t", [dict.fromkeys(values)])
+    lake.delete_by_key("ns.t", {"id": [3]})
+    store, state = lake.store("ns.t"), lake.state("ns.t")
+    found = check_branch(store, state)
+    assert (found.files, found.rows, found.problems) == (2, 4, ())
+
+    def problems(**changes):
+        entries = [replace(one, file=replace(one.file, **changes)) for one in state.data if one.file.lower_bounds]
+        return check_branch(store, replace(state, data=tuple(entries))).problems
+
+    bounded = next(one.file for one in state.data if one.file.lower_bounds)
+    for column in bounded.upper_bounds:
+        name = state.metadata.columns[column].field.name
+        (problem,) = problems(lower_bounds=bounded.lower_bounds | {column: bounded.upper_bounds[column]})
+        assert f"column {name!r} has " in problem and "its manifest says" in problem and "\n" not in problem
+    (problem,) = problems(rows=5)
+    assert "holds 3 rows" in problem
+    (problem,) = problems(path=bounded.path + ".gone")
+    assert problem.startswith("file: ") and "gone" in problem

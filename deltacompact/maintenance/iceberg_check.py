@@ -1,0 +1,67 @@
+"""Whether a branch of an Iceberg table can be read, and its bounds hold for its rows.
+
+a.parquet    1,000 rows, day 3 to 9 in its manifest        1,000 rows, day 3 to 9        sound
+b.parquet    day 3 to 9, customer "ada" to "zoë"           day 2 to 9                    one line
+
+Columns that have bounds are read, of all data files. Rows that deletes name are there as well, and have to hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+
+import pyarrow as pa
+
+from deltacompact.base.partitions import side_by_side
+from deltacompact.base.wording import one_line
+from deltacompact.iceberg.boxes import bounds_of, comparable_rows
+from deltacompact.iceberg.deletes.matching import Deletes, FileScanTask
+from deltacompact.iceberg.live_rows import LiveReader
+from deltacompact.iceberg.table.content_files import Entry
+from deltacompact.iceberg.table.table_state import TableState
+from deltacompact.layout.value_ranges import Range, range_of
+from deltacompact.maintenance.stored_ranges import beyond, together
+from deltacompact.storage.objects import Fetches, ObjectStore
+
+_READ_AT_ONCE = 8
+"""Files of a store behind a network."""
+
+
+@dataclass(frozen=True, slots=True)
+class BranchCheck:
+    """The problems of a branch, of so many data files and rows; it is sound if there are none."""
+
+    table_id: str
+    branch: str
+    files: int
+    rows: int
+    problems: tuple[str, ...]
+
+
+def check_branch(store: ObjectStore, state: TableState) -> BranchCheck:
+    """Hold all rows of a branch against the bounds of their files. A batch at a time is in memory."""
+    live = LiveReader(store, state.metadata)
+    at_once = _READ_AT_ONCE if isinstance(store, Fetches) else 1
+    problems = side_by_side(state.data, lambda entry: list(_problems(live, entry)), at_once)
+    rows = sum(entry.file.rows for entry in state.data)
+    return BranchCheck(state.metadata.table_id, state.branch, len(state.data), rows, tuple(chain(*problems)))
+
+
+def _problems(live: LiveReader, entry: Entry) -> Iterator[str]:
+    known = bounds_of(live.metadata, entry.file)
+    if not known:
+        return
+    columns = pa.schema([field for field in live.metadata.schema if field.name in known])
+    scan = live.scan(FileScanTask(entry, Deletes()), columns)
+
+    def ranges(table: pa.Table) -> dict[str, Range]:
+        return {name: range_of(comparable_rows(live.metadata, name, table[name])) for name in known}
+
+    try:
+        found = together(ranges(table) for _, table in live.numbered(scan, columns, None))
+    except Exception as error:
+        yield f"file: {one_line(error)}"
+        return
+    yield from beyond(entry.file.path, "its manifest", known, found)

@@ -1,0 +1,68 @@
+"""Whether the ranges by which files are skipped hold for the rows: those of a log, or the bounds of a manifest.
+
+    day        the log says 3 to 9         rows have 3 to 9      holds
+    day        the manifest says 3 to 9    rows have 2 to 9      who asks for 2 skips the file, and misses rows
+    customer   "ada" to "zp"               rows end at "zoë"     holds: long bounds are cut, the upper one made greater
+
+All rows of a file are held against its ranges, dead ones too. A range that nobody knows holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from deltacompact.base.model import DataFile
+from deltacompact.base.wording import one_line
+from deltacompact.layout.value_ranges import ONLY_NULL, Range, ValueRanges, joined, ranges_from, ranges_of
+from deltacompact.storage.objects import ObjectStore
+from deltacompact.tabular import files
+
+_SHOWN = 40
+"""Characters of a value in a message."""
+
+
+def problems_of_file(store: ObjectStore, file: DataFile) -> Iterator[str]:
+    """One line where a compacted file cannot be decoded, or for each range in the log that its rows contradict."""
+    known = ranges_from(file.clustered.ranges, file.schema, file.schema) if file.clustered else {}
+    try:
+        found = together(ranges_of(rows, list(known)) for _, rows in files.read(store, file))
+    except Exception as error:
+        yield f"file: {one_line(error)}"
+        return
+    yield from beyond(file.path, "the log", known, found)
+
+
+def together(ranges: Iterable[ValueRanges]) -> ValueRanges:
+    """The ranges of the rows of several tables; of none: nothing. One table at a time is in memory."""
+    found: ValueRanges | None = None
+    for one in ranges:
+        found = one if found is None else joined([found, one])
+    return found or {}
+
+
+def beyond(path: str, said_by: str, known: Mapping[str, Range], found: ValueRanges) -> Iterator[str]:
+    """A line for each column that has values beyond its known range."""
+    for name, said in known.items():
+        if not _holds(said, has := found.get(name, ONLY_NULL)):
+            what = f"column {name!r} has {_shown(has)}, {said_by} says {_shown(said)}"
+            yield f"file {path}: {what}: readers that skip by it miss rows, write the file anew"
+
+
+def _holds(said: Range, has: Range) -> bool:
+    if has == ONLY_NULL:
+        return True
+    return said != ONLY_NULL and _in_order(said[0], has[0]) and _in_order(has[1], said[1])
+
+
+def _in_order(one: Any, other: Any) -> bool:
+    return one is None or other is None or bool(one <= other)
+
+
+def _shown(range_: Range) -> str:
+    return "only null" if range_ == ONLY_NULL else " to ".join(map(_text, range_))
+
+
+def _text(value: Any) -> str:
+    text = repr(value.decode(errors="replace")) if isinstance(value, bytes) else str(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
