@@ -49,8 +49,8 @@ if TYPE_CHECKING:
     "--readable-by",
     multiple=True,
     metavar="ENGINE",
-    help="Say what keeps an engine from reading the table: athena, databricks, pyiceberg, snowflake, spark or trino; "
-    "repeatable.",
+    help="Say what keeps an engine from reading the table: athena, databricks, duckdb, polars, pyiceberg, snowflake, "
+    "spark or trino; repeatable.",
 )
 @health_options
 @json_option

@@ -3,6 +3,8 @@
                 equality deletes   position deletes   deletion vectors
     athena      yes                yes                no
     databricks  no                 no                 yes
+    duckdb      yes                yes                yes
+    polars      no                 yes                yes
     pyiceberg   no                 yes                yes
     snowflake   no                 yes                yes
     spark       yes                yes                yes
@@ -10,8 +12,8 @@
 
     3 equality-delete files, snowflake     3 equality-delete files: compact --mode convert replaces them
 
-Of August 2026, by tables of the vendors and of OLake; of PyIceberg and Spark by our own tests. Engines learn: look anew
-before a table is rewritten for one of them.
+Of November 2026, by tables of the vendors and of OLake; of DuckDB by its extension's issues (#158, #728); of Polars,
+PyIceberg and Spark by our own tests. Engines learn: look anew before a table is rewritten for one of them.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from deltacompact.base.wording import counted
 from deltacompact.iceberg.table.content_files import Content, Entry
 from deltacompact.iceberg.table.table_state import TableState
 
-AS_OF = "August 2026"
+AS_OF = "November 2026"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,8 @@ class Engine:
 ENGINES = {
     "athena": Engine(True, True, False),
     "databricks": Engine(False, False, True),
+    "duckdb": Engine(True, True, True),
+    "polars": Engine(False, True, True),
     "pyiceberg": Engine(False, True, True),
     "snowflake": Engine(False, True, True),
     "spark": Engine(True, True, True),
