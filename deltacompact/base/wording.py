@@ -1,6 +1,6 @@
 """Numbers, nouns and errors in sentences.
 
-counted(1, "file") -> "1 file"       counted(12_000, "row") -> "12,000 rows"
+counted(1, "file") -> "1 file"       counted(12_000, "row") -> "12,000 rows"       size(3 << 20) -> "3.0 MiB"
 with_article("integer") -> "an integer"
 unknown_option("rewrite", ["rewrite-all"]) -> "unknown option 'rewrite': did you mean 'rewrite-all'?"
 columns_shown(["id", "day"]) -> "columns: id, day"
@@ -20,6 +20,15 @@ from deltacompact.base.errors import DeltaCompactError
 def counted(count: int, thing: str, things: str | None = None) -> str:
     """The count and its noun, in the plural if needed."""
     return f"{count:,} {thing if count == 1 else things or thing + 's'}"
+
+
+def size(count: float) -> str:
+    """Bytes in a unit that people read."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"
 
 
 def reasons_in_words(reasons: Iterable[str]) -> str:

@@ -298,15 +298,9 @@ class IcebergCatalogTable:
 
     def _repr_html_(self) -> str:
         """The contents of the main branch as a table: for notebooks."""
-        import dataclasses
+        from deltacompact.reports.iceberg_table import branch_contents, contents_as_html
 
-        from deltacompact.reports.iceberg_table import branch_contents
-        from deltacompact.reports.shown import html_table
-
-        found = dataclasses.asdict(branch_contents(self._catalog.state(self._table_id)))
-        return html_table(
-            self._table_id, ("", ""), [(name.replace("_", " "), str(value)) for name, value in found.items()]
-        )
+        return contents_as_html(branch_contents(self._catalog.state(self._table_id)))
 
     def __dir__(self) -> list[str]:
         """A user's words: Tab shows no other."""

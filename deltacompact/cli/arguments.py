@@ -72,7 +72,9 @@ def _takes_iceberg(command: click.Command) -> bool:
 def iceberg_catalog_at(_: click.Context, __: click.Parameter, value: str) -> IcebergCatalog:
     value = in_environment(value)
     if not value.startswith("iceberg://"):
-        raise InputError(f"maintain takes an Iceberg catalog (iceberg://NAME), not {value}: run vacuum there")
+        command = click.get_current_context().command.name
+        instead = ": run vacuum there" if command == "maintain" else ""
+        raise InputError(f"{command} takes an Iceberg catalog (iceberg://NAME), not {value}{instead}")
     return _opened(value)
 
 

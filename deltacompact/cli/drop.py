@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deltacompact.base.errors import InputError
-from deltacompact.base.wording import counted
+from deltacompact.base.wording import counted, size
 from deltacompact.cli.answers import answer
 from deltacompact.cli.arguments import catalog_argument, json_option, table_argument
 
@@ -66,7 +66,6 @@ def _lines(result: DropResult, verb: str) -> list[str]:
 
 
 def _amount(result: DropResult) -> str:
-    from deltacompact.reports.words import size
 
     return f"{counted(result.streams, 'stream')}, {counted(result.objects, 'object')}, {size(result.bytes)}"
 

@@ -13,14 +13,14 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from deltacompact.base.errors import UnhealthyError
-from deltacompact.base.wording import counted, error_document, one_line
+from deltacompact.base.wording import counted, error_document, one_line, size
 from deltacompact.catalog.opening import is_iceberg_catalog
 from deltacompact.cli.answers import Failed, for_each, say_json
 from deltacompact.cli.arguments import one_partition
 from deltacompact.cli.sections import refuse_delta_stream_options, refuse_iceberg_options
 from deltacompact.maintenance.health import Health, Thresholds, health_of, worst_first
 from deltacompact.reports.scale import WORST, Detail
-from deltacompact.reports.words import NOTHING_HELD, named, size
+from deltacompact.reports.words import NOTHING_HELD, named
 
 if TYPE_CHECKING:
     from deltacompact.base.model import Partition

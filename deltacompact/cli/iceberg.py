@@ -24,7 +24,7 @@ import click
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.settings import Settings
-from deltacompact.base.wording import counted
+from deltacompact.base.wording import counted, size
 from deltacompact.cli.answers import answer
 from deltacompact.cli.arguments import iceberg_catalog_argument, json_option, table_argument
 from deltacompact.cli.detail import detail_of
@@ -274,7 +274,7 @@ def _input_lines(groups: Iterable[Any]) -> list[str]:
 def _input_line(source: FileScanTask) -> str:
     file, deletes = source.entry.file, len(source.deletes.all)
     may_apply = f", {counted(deletes, 'delete file')} may apply" if deletes else ""
-    return f"  {file.path}  {counted(file.rows, 'row')}, {file.file_bytes:,} bytes{may_apply}"
+    return f"  {file.path}  {counted(file.rows, 'row')}, {size(file.file_bytes)}{may_apply}"
 
 
 def _maintained_lines(result: MaintainResult) -> list[str]:
@@ -286,7 +286,7 @@ def _maintained_lines(result: MaintainResult) -> list[str]:
         kinds = ", ".join(f"{count:,} {kind}" for kind, count in expired.files.items()) or "no files"
         lines.append(f"snapshots: {expired.nothing_to_do or f'{gone} {would}expired'}")
         if expired.nothing_to_do is None:
-            lines.append(f"  {would}deleted: {kinds}, {expired.bytes:,} bytes")
+            lines.append(f"  {would}deleted: {kinds}, {size(expired.bytes)}")
             lines += [f"  {path}" for path in expired.paths]
         if expired.kept_outside:
             lines.append(f"  not deleted: {counted(expired.kept_outside, 'file')} outside of the table's folders")
@@ -296,10 +296,10 @@ def _maintained_lines(result: MaintainResult) -> list[str]:
             )
     if (found := result.rewrite_manifests) is not None:
         into = f"{counted(found.replaced, 'manifest')} -> {found.created:,}, {found.kept:,} kept"
-        size = f"{counted(found.entries, 'entry', 'entries')}, {found.bytes:,} bytes"
-        lines.append(f"manifests: {found.nothing_to_do or f'{into}; {size} {would}rewritten'}")
+        entries = f"{counted(found.entries, 'entry', 'entries')}, {size(found.bytes)}"
+        lines.append(f"manifests: {found.nothing_to_do or f'{into}; {entries} {would}rewritten'}")
     if (orphans := result.remove_orphans) is not None:
-        removed = f"{orphans.files:,} of {counted(orphans.listed, 'file')}, {orphans.bytes:,} bytes, {would}removed"
+        removed = f"{orphans.files:,} of {counted(orphans.listed, 'file')}, {size(orphans.bytes)}, {would}removed"
         lines.append(f"orphans: {orphans.nothing_to_do or removed}")
         lines += [f"  {path}" for path in orphans.paths]
         if orphans.unfinished:

@@ -29,7 +29,7 @@ from deltacompact.base.events import (
     no_sink,
 )
 from deltacompact.base.model import Partition
-from deltacompact.base.wording import counted
+from deltacompact.base.wording import counted, size
 from deltacompact.reports.words import named_in_line
 
 if TYPE_CHECKING:
@@ -129,10 +129,10 @@ def _say(console: Console, event: Event) -> None:
                 f"life of session {event.session} on another machine{ahead}"
             )
         case ModeStarted():
-            files = f"{counted(event.rows, 'row')}, {event.bytes:,} bytes"
+            files = f"{counted(event.rows, 'row')}, {size(event.bytes)}"
             line = f"{event.table_id}: {counted(event.groups, 'group')} to {event.mode}, {files}"
         case GroupWritten():
-            line = f"{event.table_id}: group {event.written} of {event.groups} written, {event.bytes:,} bytes"
+            line = f"{event.table_id}: group {event.written} of {event.groups} written, {size(event.bytes)}"
         case GroupsCommitted():
             line = f"{event.table_id}: {counted(event.groups, 'group')} committed as snapshot {event.snapshot_id}"
         case _:

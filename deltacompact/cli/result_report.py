@@ -12,10 +12,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from deltacompact.base.wording import counted, error_document, one_line
+from deltacompact.base.wording import counted, error_document, one_line, size
 from deltacompact.reports.decisions import decided_documents, decided_words
 from deltacompact.reports.scale import WORST, Detail, worst_lines
-from deltacompact.reports.words import NOTHING_HELD, named, noticed, size
+from deltacompact.reports.words import NOTHING_HELD, named, noticed
 from deltacompact.results import CompactionResult, SessionResult
 
 if TYPE_CHECKING:

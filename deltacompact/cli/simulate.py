@@ -61,7 +61,8 @@ def simulate(
     \b
     deltacompact simulate iceberg://prod db.orders --spark-log /logs/eventlog_v2_app-1 --columns day,customer
     """
-    from deltacompact.reports.words import in_columns, size
+    from deltacompact.base.wording import size
+    from deltacompact.reports.words import in_columns
 
     orders = catalog.table(table)
     found, notes = orders.simulate(
@@ -78,6 +79,6 @@ def simulate(
 
 
 def _signed(count: int) -> str:
-    from deltacompact.reports.words import size
+    from deltacompact.base.wording import size
 
     return f"-{size(-count)}" if count < 0 else size(count)

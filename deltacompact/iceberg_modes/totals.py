@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from deltacompact.base.wording import counted
+from deltacompact.base.wording import counted, size
 from deltacompact.iceberg.table.table_state import TableState
 
 
@@ -29,8 +29,10 @@ def totals_of(state: TableState) -> BranchTotals:
 
 def totals_line(before: BranchTotals, after: BranchTotals) -> str:
     """What changes."""
-    deletes = f"{counted(before.delete_files, 'delete file')} -> about {after.delete_files:,}"
-    if (before.data_files, before.data_bytes) == (after.data_files, after.data_bytes):
-        return deletes
-    data = f"{counted(before.data_files, 'data file')} -> {after.data_files:,}"
-    return f"{data}, {before.data_bytes:,} bytes -> about {after.data_bytes:,}, {deletes}"
+    changes = []
+    if (before.data_files, before.data_bytes) != (after.data_files, after.data_bytes):
+        changes.append(f"{counted(before.data_files, 'data file')} -> {after.data_files:,}")
+        changes.append(f"{size(before.data_bytes)} -> about {size(after.data_bytes)}")
+    if before.delete_files or after.delete_files or not changes:
+        changes.append(f"{counted(before.delete_files, 'delete file')} -> about {after.delete_files:,}")
+    return ", ".join(changes)

@@ -14,8 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from deltacompact.base.wording import counted
-from deltacompact.reports.words import size
+from deltacompact.base.wording import counted, size
 
 if TYPE_CHECKING:
     from deltacompact.layout.advice import Advice, Outlook

@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from deltacompact.base.moments import spelled
-from deltacompact.reports.words import in_columns, named, size
+from deltacompact.base.wording import size
+from deltacompact.reports.words import in_columns, named
 
 if TYPE_CHECKING:
     from deltacompact.delta_streams.history import VersionMade

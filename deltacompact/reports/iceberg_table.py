@@ -2,8 +2,8 @@
 
 db.orders: format version 2; branches and tags: main
 branch main: snapshot 7757497569257380734, 2 manifests
-  6 data files, 7,176 bytes, 6 rows
-  3 delete files: 2 of equality, 1 of positions; 0 deletion vectors; 20 rows in all of them
+  6 data files, 7.0 KiB, 6 rows
+  3 delete files with 20 rows: 2 of equality, 1 of positions
   last compaction 2026-11-22 00:56 UTC; last commit 2026-11-22 01:10 UTC
 """
 
@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from deltacompact.base.errors import InputError
-from deltacompact.base.wording import counted
-from deltacompact.reports.words import moment
+from deltacompact.base.wording import counted, size
+from deltacompact.reports.shown import html_table
+from deltacompact.reports.words import minute, moment
 
 if TYPE_CHECKING:
     from deltacompact.iceberg.table.content_files import Entry
@@ -91,19 +92,39 @@ def _depth(state: TableState) -> dict[str, float]:
 
 
 def lines(found: BranchContents) -> list[str]:
-    delete_files = found.equality_delete_files + found.position_delete_files
-    kinds = f"{found.equality_delete_files:,} of equality, {found.position_delete_files:,} of positions"
     depth = ", ".join(f"{name} {mean:,.1f}" for name, mean in found.depth.items())
-    marks = f"{counted(found.deletion_vectors, 'deletion vector')}; {counted(found.delete_rows, 'row')} in all of them"
     return [
         f"{found.table_id}: format version {found.format_version}; "
         f"branches and tags: {', '.join(found.branches_and_tags) or 'none'}",
         f"branch {found.branch}: snapshot {found.snapshot_id or 'none'}, {counted(found.manifests, 'manifest')}",
-        f"  {counted(found.data_files, 'data file')}, {found.data_bytes:,} bytes, {counted(found.data_rows, 'row')}",
-        f"  {counted(delete_files, 'delete file')}: {kinds}; {marks}",
+        f"  {counted(found.data_files, 'data file')}, {size(found.data_bytes)}, {counted(found.data_rows, 'row')}",
+        f"  {_deletes(found)}",
         *([f"  depth: {depth}"] if depth else []),
         f"  last compaction {_moment(found.compacted_s)}; last commit {_moment(found.committed_s)}",
     ]
+
+
+def _deletes(found: BranchContents) -> str:
+    kinds = {
+        "of equality": found.equality_delete_files,
+        "of positions": found.position_delete_files,
+        "deletion vectors": found.deletion_vectors,
+    }
+    if not any(kinds.values()):
+        return "no delete files"
+    there = ", ".join(f"{count:,} {kind}" for kind, count in kinds.items() if count)
+    return f"{counted(sum(kinds.values()), 'delete file')} with {counted(found.delete_rows, 'row')}: {there}"
+
+
+def contents_as_html(found: BranchContents) -> str:
+    """A branch in the columns in which `show` lists tables: for notebooks."""
+    deletes = found.equality_delete_files + found.position_delete_files + found.deletion_vectors
+    head = ("data files", "rows", "bytes", "delete files", "committed (UTC)", "compacted (UTC)", "branch")
+    counts = (f"{found.data_files:,}", f"{found.data_rows:,}", size(found.data_bytes), f"{deletes:,}")
+    times = ("-" if seconds is None else minute(seconds) for seconds in (found.committed_s, found.compacted_s))
+    return html_table(
+        f"{found.table_id}: format version {found.format_version}", head, [(*counts, *times, found.branch)]
+    )
 
 
 def _moment(seconds: float | None) -> str:
@@ -111,7 +132,13 @@ def _moment(seconds: float | None) -> str:
 
 
 SNAPSHOTS_SHOWN = 20
-_FACTS = ("added-data-files", "deleted-data-files", "added-delete-files", "removed-delete-files", "total-records")
+_FACTS = {
+    "added-data-files": ("data file added", "data files added"),
+    "deleted-data-files": ("data file removed", "data files removed"),
+    "added-delete-files": ("delete file added", "delete files added"),
+    "removed-delete-files": ("delete file removed", "delete files removed"),
+    "total-records": ("row in all", "rows in all"),
+}
 """What is shown of a snapshot's summary, if its writer has said it."""
 
 
@@ -142,7 +169,9 @@ def snapshot_lines(shown: Sequence[dict[str, Any]], count: int) -> list[str]:
 
 def _snapshot_line(snapshot: dict[str, Any]) -> str:
     summary = snapshot["summary"]
-    facts = ", ".join(f"{summary[name]} {name.replace('-', ' ')}" for name in _FACTS if name in summary)
+    facts = ", ".join(
+        counted(int(summary[name]), *words) for name, words in _FACTS.items() if summary.get(name, "").isdecimal()
+    )
     ours = ", by deltacompact" if snapshot["by_deltacompact"] else ""
     refs = f" ({', '.join(snapshot['refs'])})" if snapshot["refs"] else ""
     operation = snapshot["operation"] or "unknown operation"
@@ -187,7 +216,7 @@ def changed_files(entries: Iterable[Entry]) -> list[dict[str, Any]]:
 
 def changed_lines(files: Iterable[dict[str, Any]]) -> list[str]:
     return [
-        f"  {file['change']} {file['content']} {file['path']}  {counted(file['rows'], 'row')}, {file['bytes']:,} bytes"
+        f"  {file['change']} {file['content']} {file['path']}  {counted(file['rows'], 'row')}, {size(file['bytes'])}"
         + (f", of {file['of']}" if file["of"] else "")
         for file in files
     ]
@@ -195,7 +224,7 @@ def changed_lines(files: Iterable[dict[str, Any]]) -> list[str]:
 
 def file_lines(files: Iterable[dict[str, Any]]) -> list[str]:
     return [
-        f"  {file['content']} {file['path']}  {counted(file['rows'], 'row')}, {file['bytes']:,} bytes"
+        f"  {file['content']} {file['path']}  {counted(file['rows'], 'row')}, {size(file['bytes'])}"
         + (f", {counted(file['deletes'], 'delete file')} may apply" if file.get("deletes") else "")
         for file in files
     ]

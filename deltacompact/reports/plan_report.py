@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from deltacompact.base.partitions import side_by_side
-from deltacompact.base.wording import counted, error_document
+from deltacompact.base.wording import counted, error_document, size
 from deltacompact.delta_streams.sizes import StreamSizes, sizes_of_parts
 from deltacompact.delta_streams.streams import Streams
 from deltacompact.executors.choose import Foreseen, foresee
@@ -33,7 +33,7 @@ from deltacompact.reports.decisions import FILES_SHOWN_MAX, expected_sizes, fore
 from deltacompact.reports.scale import WORST, Detail, worst_lines
 from deltacompact.reports.shown import html_table
 from deltacompact.reports.sizes import added, compacted_words, read_through, sizes_document, waiting_words
-from deltacompact.reports.words import NOTHING_HELD, Shown, minute, named, size
+from deltacompact.reports.words import NOTHING_HELD, Shown, minute, named
 from deltacompact.table.ports import NothingToDo
 
 if TYPE_CHECKING:

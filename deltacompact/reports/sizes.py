@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from deltacompact.base.wording import counted
+from deltacompact.base.wording import counted, size
 from deltacompact.delta_streams.sizes import StreamSizes
-from deltacompact.reports.words import moment, size
+from deltacompact.reports.words import moment
 
 AGES: Mapping[str, tuple[float, str]] = {
     "hour": (3600, "for less than an hour"),

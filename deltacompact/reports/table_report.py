@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from deltacompact.base.model import CompactedDelta, DataFile, LifecycleState, Partition, Readers, Table
 from deltacompact.base.partitions import done_for_each, side_by_side
-from deltacompact.base.wording import counted, error_document
+from deltacompact.base.wording import counted, error_document, size
 from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.delta_streams.sizes import sizes_of
 from deltacompact.delta_streams.streams import Streams
@@ -20,7 +20,7 @@ from deltacompact.index.primary_key_index import read_manifest
 from deltacompact.reports.scale import Detail, worst_lines
 from deltacompact.reports.shown import html_table
 from deltacompact.reports.sizes import Sizes, added, compacted_words, read_through, sizes_document, waiting_words
-from deltacompact.reports.words import Shown, at, in_columns, minute, moment, named, size
+from deltacompact.reports.words import Shown, at, in_columns, minute, moment, named
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -95,8 +95,8 @@ def _add_sizes(
     return errors
 
 
-_SIZE_COLUMNS = ("rows", "bytes", "dead rows", "waiting", "oldest (UTC)", "compacted (UTC)")
-"""What is compacted, in bytes with what waits; deltas that wait, the time of the oldest, the last compaction."""
+_SIZE_COLUMNS = ("rows", "dead rows", "deltas", "delta rows", "bytes", "oldest (UTC)", "compacted (UTC)")
+"""What is compacted; what waits, and in bytes all together; the time of the oldest delta, the last compaction."""
 _COLUMNS = (
     "partitions",
     *_SIZE_COLUMNS,
@@ -128,7 +128,7 @@ def _catalog_cells(table: dict[str, Any]) -> tuple[str, ...]:
     sizes = table.get("sizes")
     return (
         f"{table['partitions']:,}",
-        *(_size_cells(sizes) if sizes else ("-",) * 6),
+        *(_size_cells(sizes) if sizes else ("-",) * len(_SIZE_COLUMNS)),
         table["table"],
         ", ".join(table["partition_keys"]) or "-",
         ", ".join(table["primary_keys"] or ["(not declared)"]),
@@ -138,12 +138,11 @@ def _catalog_cells(table: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _size_cells(sizes: Sizes) -> tuple[str, ...]:
-    """Compacted rows, bytes of all files, dead rows, what waits since when, the last compaction."""
+    """As `_SIZE_COLUMNS` has them."""
     return (
         f"{sizes['rows']:,}",
+        *(f"{sizes[name]:,}" if sizes[name] else "-" for name in ("dead_rows", "deltas", "delta_rows")),
         size(sizes["bytes"] + sizes["delta_bytes"]),
-        f"{sizes['dead_rows']:,}" if sizes["dead_rows"] else "-",
-        f"{sizes['deltas']:,}" if sizes["deltas"] else "-",
         "-" if sizes["oldest_delta_s"] is None else minute(sizes["oldest_delta_s"]),
         "-" if sizes["compacted_s"] is None else minute(sizes["compacted_s"]),
     )

@@ -2,7 +2,6 @@
 
 named({"day": "1995-04-03"})    day=1995-04-03
 named({"day": "1\\n2\\x1b[2J"})   day=1\\n2\\x1b[2J          what would move the cursor is spelled out
-size(3 << 20)                   3.0 MiB
 moment(1795308996.2)            2026-11-22 00:56 UTC
 at(1795308996186)               1795308996186 (2026-11-22 00:56 UTC)
 at(7)                           7
@@ -101,12 +100,3 @@ def noticed(new_columns: Sequence[str], null_keys: Mapping[str, int]) -> list[st
     """What an eye should see of appended or compacted rows: a line for new columns, one for each key with nulls."""
     new = [f"{counted(len(new_columns), 'new column')}: {', '.join(new_columns)}"] if new_columns else []
     return new + [f"{counted(rows, 'row')} with null in key column {name!r}" for name, rows in null_keys.items()]
-
-
-def size(count: float) -> str:
-    """Bytes in a unit that people read."""
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:.1f} TiB"

@@ -147,7 +147,7 @@ def test_a_table_of_an_iceberg_catalog(iceberg, capfd):
     orders = iceberg.table("db.orders")
     assert orders.plan("convert").mode == "convert"
     assert [made.operation for made in orders.history()] == ["append", "delete"]
-    assert "data file" in str(orders) and "<td>equality delete files</td>" in orders._repr_html_()
+    assert "data file" in str(orders) and "<th>delete files</th>" in orders._repr_html_()
     assert repr(orders) == "open_catalog('iceberg://prod').table('db.orders')"
     assert type(orders.compact("convert")).__name__ == "ConvertResult"
     assert orders.maintain(expire_snapshots=True, dry_run=True).expire_snapshots is not None

@@ -416,10 +416,12 @@ def test_a_dash_is_the_catalog_of_the_environment(lake, capfd, monkeypatch):
     assert "publish does not take the Iceberg catalog iceberg://nobody" in capfd.readouterr().err
 
 
-def test_the_help_names_the_commands_that_take_iceberg_catalogs():
+def test_the_help_names_the_commands_that_take_iceberg_catalogs(lake, capfd):
     takers = takers_of_iceberg(click.Context(cli.cli))
     assert {"advise", "bookmarks", "check"} <= set(takers)
     assert f"{', '.join(takers[:-1])} and {takers[-1]} also take an Iceberg catalog" in " ".join(cli.cli.help.split())
+    assert cli.run(["simulate", str(lake.store.root), "t"]) == 2
+    assert "simulate takes an Iceberg catalog (iceberg://NAME), not " in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("more", [[], ["--json"]])

@@ -106,7 +106,7 @@ def test_a_plan_says_how_long_it_takes_and_what_it_costs(lake, configured, capsy
     lines = said(capsys).splitlines()
     assert lines[0].startswith("2 files (2 too small), ")
     assert lines[1] == "stay: 3 files, not wanted"
-    assert re.fullmatch(r"5 data files -> 4, [\d,]+ bytes -> about [\d,]+, 1 delete file -> about 1", lines[2])
+    assert re.fullmatch(r"5 data files -> 4, [\d.]+ KiB -> about [\d.]+ KiB, 1 delete file -> about 1", lines[2])
     assert re.fullmatch(r"expected: 0\.\d s with start-up on \d+ slots?, 0\.0 core-seconds, 0\.\d{4} USD", lines[3])
     assert cli.run([*words, "--json", "--usd-per-core-hour", "36000"]) == 0
     document = json.loads(said(capsys))
@@ -140,8 +140,8 @@ def test_the_command_line_shows_what_a_branch_is_made_of(lake, configured, capsy
         f"{T}: format version 2; branches and tags: main",
         f"branch main: snapshot {head}, 6 manifests",
     ]
-    assert re.fullmatch(r"  5 data files, [\d,]+ bytes, 5 rows", shown[2])
-    assert shown[3] == "  1 delete file: 1 of equality, 0 of positions; 0 deletion vectors; 1 row in all of them"
+    assert re.fullmatch(r"  5 data files, [\d.]+ KiB, 5 rows", shown[2])
+    assert shown[3] == "  1 delete file with 1 row: 1 of equality"
     assert cli.run(["show", configured, T, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["snapshot_id"], document["data_rows"], document["equality_delete_files"]) == (head, 5, 1)
@@ -154,7 +154,7 @@ def test_the_command_line_maintains(lake, configured, capsys):
     expired, manifests, orphans = out.splitlines()
     assert expired == "snapshots: 6 snapshots: younger than 120 hours, or kept by a branch or tag"
     assert manifests.startswith("manifests: 5 manifests -> 1, 1 kept; 5 entries, ")
-    assert manifests.endswith(" bytes would be rewritten")
+    assert manifests.endswith(" KiB would be rewritten")
     assert orphans.endswith("each is reached, hidden or another table's")
     assert "reading 6 snapshots" in err
     assert len(lake.state(T).manifests) == 6
@@ -315,7 +315,7 @@ def test_show_prints_snapshots_and_files(lake, configured, capsys):
     assert cli.run(["show", configured, T, "--snapshots"]) == 0
     lines = said(capsys).splitlines()
     assert len(lines) == 6 and lines[0].endswith(" UTC  delete (main): no counts")
-    assert re.match(r"\d+  \d{4}-\d\d-\d\d \d\d:\d\d UTC  append: 1 added data files", lines[-1])
+    assert re.match(r"\d+  \d{4}-\d\d-\d\d \d\d:\d\d UTC  append: 1 data file added", lines[-1])
     assert cli.run(["show", configured, T, "--snapshots", "--json"]) == 0
     assert [each["by_deltacompact"] for each in json.loads(said(capsys))] == [False] * 6
     assert cli.run(["show", configured, T, "--files"]) == 0
@@ -371,7 +371,7 @@ def test_a_run_lists_the_files_that_its_snapshots_changed(lake, configured, caps
     lake.append(T, [{"id": 3}])
     assert cli.run(["compact", configured, T, "--option", "rewrite-all=true", "--files"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert any(line.startswith("  added data ") and line.endswith(" bytes") for line in lines)
+    assert any(line.startswith("  added data ") and line.endswith((" B", "KiB")) for line in lines)
     assert sum(line.startswith("  removed data ") for line in lines) >= 2
     assert cli.run(["compact", configured, T, "--files"]) == 0
     assert not any(line.startswith("  ") for line in capsys.readouterr().out.splitlines()), "nothing to do"

@@ -1,7 +1,7 @@
 """What plan and compact print of a conversion.
 
 plan       585 equality-delete files with 17 rows: may apply to 4 data files with 4,000,000 rows
-           commit 1 of 2: 2 data files with 2,000,000 rows, 16,000,000 bytes of keys
+           commit 1 of 2: 2 data files with 2,000,000 rows, 15.3 MiB of keys
            not opened: 42 data files
 compact    585 equality-delete files -> 4 delete files with 17 rows, snapshot 8123
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from deltacompact.base.wording import counted
+from deltacompact.base.wording import counted, size
 from deltacompact.iceberg_modes.words import group_lines, snapshots_of, stay_lines, whole_result
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ def plan_lines(plan: ConvertPlan, groups_max: int | None) -> list[str]:
 
 
 def _commit_line(group: AskedGroup, commits: int) -> str:
-    size = f"{counted(group.rows, 'row')}, {group.bytes:,} bytes of keys"
-    return f"commit {group.number + 1} of {commits}: {counted(len(group.inputs), 'data file')} with {size}"
+    keys = f"{counted(group.rows, 'row')}, {size(group.bytes)} of keys"
+    return f"commit {group.number + 1} of {commits}: {counted(len(group.inputs), 'data file')} with {keys}"
 
 
 def result_lines(result: ConvertResult) -> list[str]:

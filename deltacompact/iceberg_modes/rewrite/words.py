@@ -1,10 +1,10 @@
 """What plan and compact print of a rewrite.
 
-plan       240 files (240 too small), 960,000 bytes, 24,000 rows -> 20 files, in 20 groups
-           partition (3,): 12 files (12 too small), 48,000 bytes, 1,200 rows -> 1 file
+plan       240 files (240 too small), 937.5 KiB, 24,000 rows -> 20 files, in 20 groups
+           partition (3,): 12 files (12 too small), 46.9 KiB, 1,200 rows -> 1 file
            clustered by day*3, customer
            stay: 3 files, right size
-compact    12 files -> 1 file, 48,000 -> 31,000 bytes, snapshot 8123
+compact    12 files -> 1 file, 46.9 KiB -> 30.3 KiB, snapshot 8123
            1,200 rows = 1,150 live + 30 deleted by position + 20 deleted by key; 4 delete files removed
 """
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from deltacompact.base.wording import counted, reasons_in_words
+from deltacompact.base.wording import counted, reasons_in_words, size
 from deltacompact.iceberg_modes.rewrite.options import Strategy
 from deltacompact.iceberg_modes.words import group_lines, snapshots_of, stay_lines, whole_result
 
@@ -44,9 +44,9 @@ def _group_line(group: FileGroup) -> str:
     return f"{where}{_read(group.inputs, group.bytes, group.rows)} -> {into}"
 
 
-def _read(inputs: Sequence[RewriteTask], size: int, rows: int) -> str:
+def _read(inputs: Sequence[RewriteTask], bytes_in: int, rows: int) -> str:
     why = reasons_in_words(source.reason for source in inputs)
-    return f"{counted(len(inputs), 'file')} ({why}), {size:,} bytes, {counted(rows, 'row')}"
+    return f"{counted(len(inputs), 'file')} ({why}), {size(bytes_in)}, {counted(rows, 'row')}"
 
 
 def result_lines(result: RewriteResult) -> list[str]:
@@ -54,7 +54,7 @@ def result_lines(result: RewriteResult) -> list[str]:
     dead = f"{result.dead_by_position:,} deleted by position + {result.dead_by_key:,} deleted by key"
     removed = counted(result.delete_files_removed, "delete file")
     lines = [
-        f"{files}, {result.bytes_in:,} -> {result.bytes_out:,} bytes, snapshot {snapshots_of(result)}",
+        f"{files}, {size(result.bytes_in)} -> {size(result.bytes_out)}, snapshot {snapshots_of(result)}",
         f"{counted(result.rows_in, 'row')} = {result.rows_out:,} live + {dead}; {removed} removed",
     ]
     if result.dead_meanwhile:

@@ -1,7 +1,7 @@
 """What plan and compact print of an upsert.
 
 plan       compare 12 files with 1,000 rows by key id; operation op D; scope table
-           12 files (2 came since, 10 may share keys), 4,000 bytes, 1,000 rows
+           12 files (2 came since, 10 may share keys), 3.9 KiB, 1,000 rows
            settled: 30 files, compared by an earlier upsert
 compact    1,000 rows of 12 files = 700 keys + 280 superseded + 20 deleting rows
            marked in 9 files: 9 delete files, snapshot 8123
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from deltacompact.base.wording import counted, reasons_in_words
+from deltacompact.base.wording import counted, reasons_in_words, size
 from deltacompact.iceberg_modes.words import group_lines, snapshots_of, whole_result
 
 if TYPE_CHECKING:
@@ -32,8 +32,7 @@ def plan_lines(plan: UpsertPlan, groups_max: int | None) -> list[str]:
 def _group_line(group: SpaceGroup) -> str:
     where = "" if group.key_space is None else f"partition {group.key_space[1]}: "
     why = reasons_in_words(source.reason for source in group.inputs)
-    size = f"{group.bytes:,} bytes, {counted(group.rows, 'row')}"
-    return f"{where}{counted(len(group.inputs), 'file')} ({why}), {size}"
+    return f"{where}{counted(len(group.inputs), 'file')} ({why}), {size(group.bytes)}, {counted(group.rows, 'row')}"
 
 
 def result_lines(result: UpsertResult) -> list[str]:
