@@ -531,11 +531,14 @@ class DeltaStreamTable:
 
         return bookmarks(self._catalog, self._table_id)
 
-    def commit_bookmark(self, name: str) -> None:
-        """Say that the batch of a consumer is done. Raises InputError where none was given."""
+    def commit_bookmark(self, name: str, batch: Bookmark[Any] | None = None) -> None:
+        """Say that the batch of a consumer is done, if it is still that of `batch`, which `bookmarks` told.
+
+        Raises InputError where none was given, ConflictError where another consumer came first.
+        """
         from deltacompact.change_feed.stream_bookmarks import committed
 
-        committed(self._catalog, self._table_id, name)
+        committed(self._catalog, self._table_id, name, batch)
 
     def drop_bookmark(self, name: str) -> None:
         """Forget a bookmark: what it needs is not kept any more. Raises NotFoundError for an unknown one."""

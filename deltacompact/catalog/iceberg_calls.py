@@ -35,6 +35,7 @@ if TYPE_CHECKING:  # a mode is imported when it is run: `show` must not wait for
     import pyarrow as pa
 
     from deltacompact.base.fingerprint import Fingerprint
+    from deltacompact.change_feed.bookmark import Bookmark
     from deltacompact.change_feed.difference import Difference
     from deltacompact.change_feed.request import ChangesAsked
     from deltacompact.iceberg.comparison import Comparison
@@ -333,11 +334,17 @@ class IcebergCalls:
         table, known = given(self._table(table_id), bookmark, from_, to, branch)
         return branch_batch(table, branch, known, asked)
 
-    def move_bookmark(self, table_id: str, name: str, drop: bool = False) -> None:
-        """Say that a batch is done, or forget the bookmark."""
-        from deltacompact.change_feed.branch_bookmarks import committed, dropped
+    def commit_bookmark(self, table_id: str, name: str, batch: Bookmark[int] | None) -> None:
+        """Say that a batch is done."""
+        from deltacompact.change_feed.branch_bookmarks import committed
 
-        (dropped if drop else committed)(self._table(table_id), name)
+        committed(self._table(table_id), name, batch)
+
+    def drop_bookmark(self, table_id: str, name: str) -> None:
+        """Forget a bookmark."""
+        from deltacompact.change_feed.branch_bookmarks import dropped
+
+        dropped(self._table(table_id), name)
 
     def difference(
         self,

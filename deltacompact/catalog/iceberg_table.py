@@ -258,13 +258,16 @@ class IcebergCatalogTable:
 
         return bookmarks(self._catalog.metadata(self._table_id))
 
-    def commit_bookmark(self, name: str) -> None:
-        """Say that the batch of a consumer is done. Raises InputError where none was given."""
-        self._catalog.move_bookmark(self._table_id, name)
+    def commit_bookmark(self, name: str, batch: Bookmark[int] | None = None) -> None:
+        """Say that the batch of a consumer is done, if it is still that of `batch`, which `bookmarks` told.
+
+        Raises InputError where none was given, ConflictError where another consumer came first.
+        """
+        self._catalog.commit_bookmark(self._table_id, name, batch)
 
     def drop_bookmark(self, name: str) -> None:
         """Forget a bookmark: what it needs is not kept any more. Raises NotFoundError for an unknown one."""
-        self._catalog.move_bookmark(self._table_id, name, drop=True)
+        self._catalog.drop_bookmark(self._table_id, name)
 
     def diff(
         self,

@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from deltacompact.base import expect
-from deltacompact.base.errors import InputError, NotFoundError
+from deltacompact.base.errors import ConflictError, InputError, NotFoundError
 
 KEPT_S = 30 * 24 * 3600
 """So long what a bookmark needs is kept."""
+SIGNED_EVERY_S = 24 * 3600
+"""A bookmark whose consumer finds nothing new is set again after so long: it is not idle."""
 
 Position = TypeVar("Position")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
@@ -26,12 +28,19 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 
 @dataclass(frozen=True, slots=True)
 class Bookmark(Generic[Position]):
-    """`done`: changes up to it are done (None: none are). `next`: the batch ends there; None: none was given."""
+    """`done`: changes up to it are done (None: none are). `next`: the batch ends there; None: none was given.
+
+    `time_ms`: when it was set. Batches with the same ends differ in it.
+    """
 
     name: str
     done: Position | None
     next: Position | None = None
     time_ms: int | None = None
+
+    def is_unsigned(self, now_s: float) -> bool:
+        """Whether it was set so long ago that it is set again."""
+        return self.time_ms is not None and now_s - self.time_ms / 1000 > SIGNED_EVERY_S
 
 
 def checked_name(name: str) -> str:
@@ -39,6 +48,12 @@ def checked_name(name: str) -> str:
     if not _NAME.fullmatch(expect.text("bookmark", name)):
         raise InputError(f"bookmark {name!r}: write up to 100 letters, digits, - and _")
     return name
+
+
+def check_batch(table_id: str, known: Bookmark[Position], batch: Bookmark[Position] | None) -> None:
+    """Raise ConflictError where the batch of a bookmark is not this one any more."""
+    if batch is not None and known != batch:
+        raise ConflictError(f"table {table_id!r}: another consumer has moved bookmark {known.name!r}")
 
 
 def unknown(table_id: str, name: str) -> NotFoundError:

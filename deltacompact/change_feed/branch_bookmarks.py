@@ -4,18 +4,19 @@ bookmark.mirror           snapshot 7      done
 bookmark.mirror.next      snapshot 9      given and not done
 
 A tag is set if it is still what we saw, by the catalog's own requirement: of two consumers one is refused, and looks
-again. `maintain --expire-snapshots`, and every other engine's, keeps a tag's snapshot, until it is 30 days old.
+again. `maintain --expire-snapshots`, and every other engine's, keeps a tag's snapshot for 30 days, however old it is.
 """
 
 from __future__ import annotations
 
+import time
 from datetime import datetime
 
 from deltacompact.base.errors import ConflictError
-from deltacompact.change_feed.bookmark import KEPT_S, Bookmark, checked_name, nothing_given, unknown
+from deltacompact.change_feed.bookmark import KEPT_S, Bookmark, check_batch, checked_name, nothing_given, unknown
 from deltacompact.change_feed.iceberg import begin_of
 from deltacompact.iceberg.as_of import snapshot_as_of
-from deltacompact.iceberg.table.metadata import TableMetadata
+from deltacompact.iceberg.table.metadata import Ref, TableMetadata
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 
 _PREFIX, _NEXT = "bookmark.", ".next"
@@ -33,7 +34,15 @@ def bookmarks(metadata: TableMetadata) -> list[Bookmark[int]]:
 
 def _found(metadata: TableMetadata, name: str) -> Bookmark[int]:
     done, upcoming = (metadata.refs.get(f"{_PREFIX}{name}{ending}") for ending in ("", _NEXT))
-    return Bookmark(name, done.snapshot_id if done else None, upcoming.snapshot_id if upcoming else None)
+    ends = [tag.snapshot_id if tag else None for tag in (done, upcoming)]
+    return Bookmark(name, ends[0], ends[1], _set_ms(metadata, upcoming or done))
+
+
+def _set_ms(metadata: TableMetadata, tag: Ref | None) -> int | None:
+    """When a tag was set: its greatest age is that of its snapshot at that time, and 30 days."""
+    if tag is None or tag.max_ref_age_ms is None:
+        return None
+    return metadata.snapshots[tag.snapshot_id].timestamp_ms + tag.max_ref_age_ms - KEPT_S * 1000
 
 
 def given(table: IcebergTable, name: str, from_: AsOf, to: AsOf, branch: str) -> tuple[IcebergTable, Bookmark[int]]:
@@ -53,18 +62,20 @@ def given(table: IcebergTable, name: str, from_: AsOf, to: AsOf, branch: str) ->
             begin = begin_of(metadata, from_, branch)
             known = Bookmark(name, begin.snapshot_id if begin else None)
         head = metadata.branch(branch) if to is None else snapshot_as_of(metadata, to, branch)
-        if head is None or head.snapshot_id == known.done:
+        is_new = head is not None and head.snapshot_id != known.done
+        if not is_new and not known.is_unsigned(time.time()):
             return table, known
         try:
-            return _moved(table, name, Bookmark(name, known.done, head.snapshot_id))
+            return _moved(table, name, Bookmark(name, known.done, head.snapshot_id if head and is_new else None))
         except ConflictError:
             table = table.reloaded()
     raise ConflictError(f"{table.metadata.table_id}: others move bookmark {name!r}, again and again")
 
 
-def committed(table: IcebergTable, name: str) -> Bookmark[int]:
+def committed(table: IcebergTable, name: str, batch: Bookmark[int] | None = None) -> Bookmark[int]:
     """Say that the batch is done. Raises InputError where none was given, ConflictError where another came first."""
     known = _found(table.metadata, checked_name(name))
+    check_batch(table.metadata.table_id, known, batch)
     if known.next is None:
         raise nothing_given(table.metadata.table_id, name)
     return _moved(table, name, Bookmark(name, known.next))[1]
@@ -80,4 +91,4 @@ def dropped(table: IcebergTable, name: str) -> None:
 
 def _moved(table: IcebergTable, name: str, wanted: Bookmark[int]) -> tuple[IcebergTable, Bookmark[int]]:
     tags = {f"{_PREFIX}{name}": wanted.done, f"{_PREFIX}{name}{_NEXT}": wanted.next}
-    return table.tag(tags, max_ref_age_ms=KEPT_S * 1000), wanted
+    return table.tag(tags, until_ms=int((time.time() + KEPT_S) * 1000)), wanted

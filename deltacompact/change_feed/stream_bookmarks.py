@@ -20,7 +20,7 @@ from urllib.parse import unquote
 
 from deltacompact.base.errors import ConflictError, InputError
 from deltacompact.base.model import FORMAT_VERSION, Partition
-from deltacompact.change_feed.bookmark import KEPT_S, Bookmark, checked_name, nothing_given, unknown
+from deltacompact.change_feed.bookmark import KEPT_S, Bookmark, check_batch, checked_name, nothing_given, unknown
 from deltacompact.change_feed.delta_streams import begin_state
 from deltacompact.delta_streams.log.entries import check_format, dump
 from deltacompact.delta_streams.log.state import StreamState
@@ -74,17 +74,20 @@ def given(
             known = Bookmark(name, positions_at(catalog, table_id, from_))
         wanted = Bookmark(name, known.done, positions_at(catalog, table_id, to))
         if wanted.next == known.done:
-            return known
+            if not known.is_unsigned(catalog.clock()) or _put(catalog, table_id, number, Bookmark(name, known.done)):
+                return known
+            continue
         if _put(catalog, table_id, number, wanted):
             return wanted
     raise ConflictError(f"table {table_id!r}: others move bookmark {name!r}, again and again")
 
 
-def committed(catalog: Streams, table_id: str, name: str) -> StreamBookmark:
+def committed(catalog: Streams, table_id: str, name: str, batch: StreamBookmark | None = None) -> StreamBookmark:
     """Say that the batch is done. Raises InputError where none was given, ConflictError where another came first."""
     number, known = _newest(catalog, table_id, checked_name(name))
     if known is None:
         raise unknown(table_id, name)
+    check_batch(table_id, known, batch)
     if known.next is None:
         raise nothing_given(table_id, name)
     done: StreamBookmark = Bookmark(name, known.next)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pyarrow as pa
 import pytest
@@ -14,6 +15,8 @@ from deltacompact import ConflictError, InputError, NotFoundError, Settings, cli
 from deltacompact.catalog.mirror import mirror
 from deltacompact.change_feed import branch_bookmarks
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.iceberg_modes.maintain.options import MaintainOptions
+from deltacompact.iceberg_modes.maintain.retention import plan_expiry
 
 T = "ns.t"
 LOCAL = Settings(executor="local", local_threads=1)
@@ -189,7 +192,7 @@ def test_a_mirror_follows_and_each_change_is_in_it_once(source, tmp_path, monkey
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(type(source.table), "commit_bookmark", lambda self, name: dies(name))
+        patched.setattr(type(source.table), "commit_bookmark", lambda self, name, batch: dies(name))
         with pytest.raises(KeyboardInterrupt):
             mirror(source.table, target, "mirror")
     source.append(4)
@@ -198,6 +201,77 @@ def test_a_mirror_follows_and_each_change_is_in_it_once(source, tmp_path, monkey
     assert mirror(source.table, target, "mirror") == 1 and mirror(source.table, target, "mirror") == 0
     assert sorted(target.read()["id"].to_pylist()) == sorted(source.table.read()["id"].to_pylist()) == [2, 3, 4]
     assert sum(len(made.tokens) for made in target.history()) == 3
+
+
+def test_a_mirror_follows_a_branch_that_goes_back_and_forth(tmp_path):
+    source, target = Branch(tmp_path), mirror_of(tmp_path)
+    heads = []
+    for number in (1, 2):
+        source.append(number)
+        heads.append(source.lake.state(T).snapshot_id)
+        mirror(source.table, target, "mirror", from_="1999-01-01")
+    for head in (heads[0], heads[1], heads[0]):
+        source.lake.catalog.load_table(T).manage_snapshots().set_current_snapshot(head).commit()
+        assert mirror(source.table, target, "mirror") == 1
+        assert sorted(target.read()["id"].to_pylist()) == sorted(source.table.read()["id"].to_pylist())
+
+
+def test_a_row_that_moves_to_another_partition_of_the_mirror_leaves_the_first(tmp_path):
+    lake = Lake(tmp_path, "moving")
+    lake.create(T, pa.schema([("id", pa.int64()), ("day", pa.string())]))
+    source = deltacompact.open_catalog(lake.catalog).table(T)
+    target = deltacompact.open_catalog(tmp_path / "mirror").create_table("m", ["day"], ["id"])
+    lake.append(T, [{"id": 1, "day": "mon"}, {"id": 2, "day": "mon"}])
+    mirror(source, target, "mirror", from_="1999-01-01")
+    lake.delete_by_key(T, {"id": [1]})
+    lake.append(T, [{"id": 1, "day": "tue"}])
+    mirror(source, target, "mirror")
+    assert sorted((row["id"], row["day"]) for row in target.read().to_pylist()) == [(1, "tue"), (2, "mon")]
+
+
+def test_of_two_mirrors_none_takes_the_others_batch_for_its_own(source, tmp_path, monkeypatch):
+    """Another run ends the batch between the reading and the bookmark, and dies with the next one."""
+    target = mirror_of(tmp_path)
+    changes, once = type(source.table).changes, iter([True])
+
+    def overtaken(table, *ends, **asked):
+        reader = changes(table, *ends, **asked)
+        if next(once, None):
+            mirror(source.table, target, "mirror")
+            source.append(3)
+            changes(table, bookmark="mirror")
+        return reader
+
+    monkeypatch.setattr(type(source.table), "changes", overtaken)
+    assert mirror(source.table, target, "mirror", from_="1999-01-01") == 1
+    assert sorted(target.read()["id"].to_pylist()) == [1, 2, 3]
+
+
+def test_a_bookmark_is_moved_for_the_batch_that_was_done(source):
+    batch(source, from_="1999-01-01")
+    (first,) = source.table.bookmarks()
+    source.table.commit_bookmark("mirror", first)
+    source.append(3)
+    batch(source)
+    with pytest.raises(ConflictError, match="another consumer has moved bookmark 'mirror'"):
+        source.table.commit_bookmark("mirror", first)
+    assert batch(source) == [3]
+
+
+def test_a_consumer_that_finds_nothing_new_is_not_idle(source, monkeypatch):
+    """A tag of a branch stays by its own age, and not by that of its snapshot."""
+    batch(source, from_="1999-01-01")
+    source.table.commit_bookmark("mirror")
+    now_s = time.time()
+    for days in (20, 40, 60):
+        at_s = now_s + days * 86_400
+        if isinstance(source, Branch):
+            monkeypatch.setattr(branch_bookmarks.time, "time", lambda at_s=at_s: at_s)
+            metadata = source.lake.state(T).metadata
+            assert not plan_expiry(metadata, MaintainOptions(), int(at_s * 1000)).refs
+        else:
+            monkeypatch.setattr(source.catalog, "clock", lambda at_s=at_s: at_s)
+        assert batch(source) == []
 
 
 def test_a_mirror_needs_a_key_that_the_source_has(source, tmp_path):

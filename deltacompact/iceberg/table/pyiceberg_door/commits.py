@@ -84,15 +84,16 @@ def moving(metadata: TableMetadata, branch: str, snapshot_id: int) -> Change:
     return (_same_table(metadata), _same_head(branch, ref)), (moved(branch, snapshot_id, ref),)
 
 
-def tagging(metadata: TableMetadata, tags: Mapping[str, int | None], max_ref_age_ms: int) -> Change:
-    """Set tags, or (None) remove them, if all of them are still as in `metadata`."""
+def tagging(metadata: TableMetadata, tags: Mapping[str, int | None], until_ms: int) -> Change:
+    """Set tags, or (None) remove them, if all of them are still as in `metadata`. A tag's age is its snapshot's."""
     refs = {name: metadata.refs.get(name) for name in tags}
     requirements = (_same_table(metadata), *(_same_head(name, ref) for name, ref in refs.items()))
     updates: list[TableUpdate] = []
     for name, snapshot_id in tags.items():
         if snapshot_id is not None:
-            described = {"ref-name": name, "type": "tag", "snapshot-id": snapshot_id, "max-ref-age-ms": max_ref_age_ms}
-            updates.append(SetSnapshotRefUpdate.model_validate(described))
+            described = {"ref-name": name, "type": "tag", "snapshot-id": snapshot_id}
+            age_ms = max(1, until_ms - metadata.snapshots[snapshot_id].timestamp_ms)
+            updates.append(SetSnapshotRefUpdate.model_validate(described | {"max-ref-age-ms": age_ms}))
         elif refs[name] is not None:
             updates.append(RemoveSnapshotRefUpdate.model_validate({"ref-name": name}))
     return requirements, tuple(updates)

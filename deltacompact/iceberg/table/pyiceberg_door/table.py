@@ -170,9 +170,12 @@ class IcebergTable:
         """
         return self._after(commit(self._table, self.metadata, moving(self.metadata, branch, snapshot_id)))
 
-    def tag(self, tags: Mapping[str, int | None], max_ref_age_ms: int) -> IcebergTable:
-        """Set tags to snapshots, or (None) remove them, if they are still those of `metadata`. Raises as `commit`."""
-        change = tagging(self.metadata, tags, max_ref_age_ms)
+    def tag(self, tags: Mapping[str, int | None], until_ms: int) -> IcebergTable:
+        """Set tags to snapshots until then, or (None) remove them, if they are still those of `metadata`.
+
+        Raises as `commit`.
+        """
+        change = tagging(self.metadata, tags, until_ms)
         return self._after(commit(self._table, self.metadata, change)) if change[1] else self
 
     def _after(self, metadata: TableMetadata) -> IcebergTable:
