@@ -75,13 +75,18 @@ class LocalStore:
         return ObjectStat(path, stat.st_size, stat.st_mtime)
 
     def list(self, prefix: str, start_after: str = "") -> Iterator[ObjectStat]:
-        """A disk is no snapshot while it is listed. Where all that was seen is gone, others replace it: look again."""
+        """A disk is no snapshot while it is listed. Where all that was seen is gone, others replace it: look again.
+
+        Names that stay, and name nothing, are links that lead nowhere.
+        """
+        seen: Sequence[str] = []
         there = False
-        while not there and (paths := self._paths(prefix, start_after)):
+        while not there and (paths := self._paths(prefix, start_after)) != seen:
             for path in paths:
                 with contextlib.suppress(NotFoundError):
                     yield self.stat(path)
                     there = True
+            seen = paths
 
     def _paths(self, prefix: str, start_after: str) -> Sequence[str]:
         found = []

@@ -102,3 +102,14 @@ def test_what_was_replaced_while_its_folder_was_listed_is_still_there(tmp_path, 
     assert [found.path for found in store.list("n/")] == ["n/2"]
     monkeypatch.setattr(LocalStore, "stat", lambda store, path: store.delete([path]) or stat(store, path))
     assert not list(store.list("n/"))
+
+
+def test_a_link_that_leads_nowhere_is_no_object(tmp_path):
+    """As editors leave them for locks: they stay, so nobody waits for what replaces them."""
+    store = LocalStore(tmp_path)
+    for name in ("n/.#0", "n/1"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).symlink_to("me@machine.4711")
+    assert not list(store.list("n/"))
+    store.put("n/2", b"")
+    assert [found.path for found in store.list("n/")] == ["n/2"]
