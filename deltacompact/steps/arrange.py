@@ -20,11 +20,11 @@ from deltacompact.base.model import Clustered, DataFile
 from deltacompact.base.numbers import ChainFileNumber
 from deltacompact.layout.value_ranges import joined, ranges_of, stored_ranges
 from deltacompact.steps.cell_blocks import within
+from deltacompact.steps.certify import fingerprint_of_file
 from deltacompact.steps.materialize import DECODED_AHEAD, Materialized
 from deltacompact.steps.routed_runs import CellBlock, in_order_of_cells
 from deltacompact.storage.objects import ObjectStore
-from deltacompact.tabular import files, prefetch, writing
-from deltacompact.tabular.fingerprint import fingerprint_of
+from deltacompact.tabular import prefetch, writing
 from deltacompact.tabular.row_groups import WriteOptions
 
 
@@ -98,8 +98,7 @@ def _certified(store: ObjectStore, task: ArrangedFiles, file: DataFile) -> DataF
     """The file with the fingerprint of what it has, read again."""
     if not task.certify:
         return file
-    slices = files.read(store, file, file.schema.names, limits=task.reading)
-    return replace(file, fingerprint=fingerprint_of((rows for _, rows in slices), file.schema, file.path))
+    return replace(file, fingerprint=fingerprint_of_file(store, file, task.reading))
 
 
 def _rows(store: ObjectStore, output: ArrangedFile) -> Generator[pa.Table]:

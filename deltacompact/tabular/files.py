@@ -212,12 +212,22 @@ def _check_text(table: pa.Table) -> None:
 
 
 def check_columns(schema: pa.Schema, path: str) -> None:
-    """Refuse duplicate columns."""
+    """Refuse duplicate columns, and values of several types: no format that we write holds those."""
     seen = set()
     for name in schema.names:
         if name in seen:
             raise SchemaError(f"{path}: column {name!r} appears twice")
         seen.add(name)
+    for field in schema:
+        if _has_union(field.type):
+            raise SchemaError(
+                f"{path}: column {field.name!r} is {field.type}: values of several types cannot be folded"
+            )
+
+
+def _has_union(type_: pa.DataType) -> bool:
+    below = range(type_.num_fields) if pa.types.is_nested(type_) else ()
+    return pa.types.is_union(type_) or any(_has_union(type_.field(number).type) for number in below)
 
 
 @dataclass(frozen=True, slots=True)

@@ -172,6 +172,20 @@ def test_duplicate_columns_of_a_stream_are_refused(catalog):
         catalog.append("t", twice)
 
 
+def test_types_that_no_compaction_could_write_are_refused_by_name(catalog, tmp_path):
+    """The parser of tables ended in Arrow's own errors; a file was taken, and blocked its partition."""
+    mixed = pa.UnionArray.from_sparse(pa.array([0, 1], pa.int8()), [pa.array([1, 2]), pa.array(["a", "b"])])
+    for column in (mixed, pa.StructArray.from_arrays([mixed], ["u"])):
+        table = pa.table({"id": [1, 2], "c": column})
+        with pa.OSFile(str(tmp_path / "a.arrow"), "wb") as file, pa.ipc.new_file(file, table.schema) as out:
+            out.write_table(table)
+        for append, rows in ((catalog.append, table), (catalog.append_files, tmp_path / "a.arrow")):
+            with pytest.raises(SchemaError, match=r"column .c. is .*union.*values of several types cannot be"):
+                append("t", rows)
+    with pytest.raises(InputError, match=r"column 'c' is fixed_size_binary\[0\], which .*parquet files cannot hold"):
+        catalog.append("t", pa.table({"id": [1], "c": pa.array([b""], pa.binary(0))}))
+
+
 # Compressed text
 
 CSV = b"id,v\n1,a\n2,b\n"

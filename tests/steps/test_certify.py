@@ -105,3 +105,11 @@ def test_a_fingerprint_that_is_damaged_in_the_log_is_not_read_as_none(orders, da
     store.put(entry, objects[entry].replace(json.dumps(said).encode(), json.dumps(damaged).encode()))
     with pytest.raises(CorruptionError, match=f"{entry} is not a log entry as we write them"):
         report(DeltaStreamCatalog(store).table("orders"))
+
+
+@pytest.mark.parametrize("by", ["", "id"])
+def test_what_a_format_gives_back_in_another_type_is_no_fault(orders, by):
+    day = pa.array([86_400_000], pa.date64())
+    orders.append(pa.table({"id": [4], "d": day, "n": pa.StructArray.from_arrays([day], ["d"])}), {"day": "mon"})
+    orders.compact(settings=CERTIFYING, compacted_file_content_type="orc", cluster_by=by)
+    assert compacted(orders).fingerprint == orders.fingerprint()

@@ -93,7 +93,7 @@ def write_rows(
                 far = far_values.merged([far, far_values.of_table(table)])
                 nulls = null_counts.merged([nulls, null_counts.of_table(table, digested)])
                 out.write(schemas.computable(table, rows.name))
-    except (InputError, StoreError):
+    except (InputError, StoreError, OSError):
         writing.check_writable(rows.schema, options.content_type)
         raise
     described = schemas.unmarked(schema)
