@@ -33,7 +33,7 @@ GENESIS = "0"
 _NULL = "!null"
 
 _VERSION = re.compile(r"0|[1-9][0-9]*-[0-9a-f]{32}")
-_OWNER = r"(?:[0-9a-f]{24}|rehash-[0-9a-f]{32})"
+_OWNER = r"(?:[0-9a-f]{24}|(?:rehash|retract)-[0-9a-f]{32})"
 _FRESH = r"[0-9a-f]{32}(?:\.[^./]+(?:\.(?:gz|GZ|bz2|zst))?|\.manifest\.json|\.(?:masks|moves|exchange)\.arrow)?"
 _FRESH_NAME = re.compile(_FRESH)
 _RECORD = r"(?:plan|published|round-[0-9]{5,}|outputs-[0-9]{5,}|output-[0-9]{10,})\.json"

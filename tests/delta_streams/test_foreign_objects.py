@@ -152,6 +152,7 @@ def test_names_that_we_make_are_told_from_others() -> None:
         f"data/{name}.csv.gz",
         f"data/{'5c' * 12}/{name}.parquet",
         f"index/rehash-{name}/{name}.arrow",
+        f"index/retract-{name}/{name}.arrow",
         f"index/{'5c' * 12}/{name}.masks.arrow",
         f"index/{'5c' * 12}/{name}.exchange.arrow",
         f"index/{name}.manifest.json",

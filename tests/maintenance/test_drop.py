@@ -25,15 +25,17 @@ LOCAL = Settings(executor="local", local_threads=1, rewrite_dead_fraction=0.5)
 
 def lived(catalog: DeltaStreamCatalog, table_id: str = "t") -> None:
     """A table with all kinds of objects: versions, runs, vectors, a checkpoint, sessions, a bookmark, a listing."""
+    last = Partition((("day", "b"),))
     table = catalog.create_table(table_id, ["day"], ["id"])
     for day in ("a", "b"):
         table.append(pa.table({"id": list(range(50)), "v": [0] * 50}), {"day": day})
     for value in (1, 2):
-        table.compact(settings=LOCAL)
+        table.compact(settings=LOCAL, rows_per_compacted_file=30)
         table.append(pa.table({"id": [value], "v": [value]}), {"day": "a"})
         table.append(pa.table({"id": [value + 9]}), {"day": "b"}, operation="delete")
     table.compact(settings=LOCAL)
     table.changes("0", bookmark="mirror").read_all()
+    deltacompact.retract_file(catalog, table_id, catalog.state(table_id, last).compacted.files[0].path, last)
     table.vacuum(age_min_s=0, force=True)
 
 
