@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from deltacompact.delta_streams.taking_out import retract_file
     from deltacompact.delta_streams.versions import retract, rollback
     from deltacompact.iceberg_modes.convert.result import ConvertResult
-    from deltacompact.iceberg_modes.maintain.maintain import MaintainResult
+    from deltacompact.iceberg_modes.maintain.result import MaintainResult
     from deltacompact.iceberg_modes.result import ModeResult
     from deltacompact.iceberg_modes.rewrite.result import RewriteResult
     from deltacompact.iceberg_modes.upsert.result import UpsertResult

@@ -22,8 +22,11 @@ from deltacompact.table.ports import PartitionSnapshot
 if TYPE_CHECKING:  # importing PyIceberg takes a second
     from deltacompact.publication.publication import PublicationResult
 
+_SHOWN = 10
+"""So many partitions are printed one by one."""
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(frozen=True, slots=True, repr=False)
 class SessionResult:
     """The result of one partition stream: rows_in = live + superseded + deleted.
 
@@ -68,6 +71,22 @@ class SessionResult:
     nothing_to_do: str | None = None
     error: Exception | None = None
 
+    def __repr__(self) -> str:
+        """The line that `compact` prints first."""
+        return f"{Partition(tuple(self.partition.items()))}: {self.outcome}"
+
+    @property
+    def outcome(self) -> str:
+        """What became of the partition, in words."""
+        if self.error is not None:
+            return f"failed: {one_line(self.error)}"
+        if self.nothing_to_do is not None:
+            return f"nothing to do: {self.nothing_to_do}"
+        return (
+            f"{counted(self.rows_in, 'row')} in, {self.live:,} live, {self.superseded:,} superseded, "
+            f"{self.deleted:,} deleted by {counted(self.delete_rows, 'delete row')}"
+        )
+
 
 @dataclass(frozen=True, slots=True, repr=False)
 class CompactionResult:
@@ -90,6 +109,11 @@ class CompactionResult:
         done = len(self.sessions) - idle - failed
         counts = f"{done:,} compacted, {idle:,} with nothing to do, {failed:,} failed"
         return f"compaction of {self.source_table_id!r}: {counted(len(self.sessions), 'partition')}: {counts}"
+
+    def __str__(self) -> str:
+        """What became of each partition, or of many the totals, and where the rows are published."""
+        shown = [repr(self), *map(repr, self.sessions)] if len(self.sessions) <= _SHOWN else [repr(self)]
+        return "\n".join([*shown, *([repr(self.publication)] if self.publication else [])])
 
 
 def result_of(

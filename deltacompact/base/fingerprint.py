@@ -13,7 +13,7 @@ _MODULUS = 1 << 128
 _TEXT = re.compile(r"(\d+):([0-9a-f]{32})")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Fingerprint:
     """A multiset of rows. Parts add up, in any order."""
 
@@ -26,6 +26,9 @@ class Fingerprint:
 
     def __sub__(self, other: Fingerprint) -> Fingerprint:
         return Fingerprint(self.rows - other.rows, (self.total - other.total) % _MODULUS)
+
+    def __repr__(self) -> str:
+        return f"Fingerprint.of_text('{self}')"
 
     def __str__(self) -> str:
         """As logs and summaries have it: "2:00f3…", the sum in 32 hexadecimal digits."""

@@ -21,6 +21,7 @@ from deltacompact.base import expect
 from deltacompact.base.errors import InputError
 from deltacompact.base.fingerprint import Fingerprint
 from deltacompact.base.numbers import ChainFileNumber, DeltaFileNumber, Ordinal
+from deltacompact.base.wording import counted
 
 if TYPE_CHECKING:  # --help imports this module, and must not wait for pyarrow
     import pyarrow as pa
@@ -390,7 +391,7 @@ def whole_number(value: Any) -> int | None:
         return None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Delta:
     """Rows committed at one stream position. `skipped` says why nothing was committed, if the token was known.
 
@@ -402,6 +403,13 @@ class Delta:
     files: tuple[DataFile, ...] = ()
     skipped: str | None = None
     new_columns: tuple[str, ...] = field(default=(), compare=False)
+
+    def __repr__(self) -> str:
+        """The line that `append` prints."""
+        if self.skipped:
+            return f"skipped: {self.skipped}"
+        what = f"{self.operation} of {counted(self.rows, 'row')} in {counted(len(self.files), 'file')}"
+        return f"{what} at position {self.position}"
 
     @property
     def null_keys(self) -> dict[str, int]:
@@ -423,7 +431,7 @@ class Delta:
         return sum(file.bytes for file in self.files)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Appended:
     """What an append of change events, or of rows of several partitions, has committed: one commit a partition.
 
@@ -431,6 +439,22 @@ class Appended:
     """
 
     commits: tuple[tuple[Partition, tuple[Delta, ...]], ...] = ()
+
+    def __repr__(self) -> str:
+        """The line that `append` prints: totals, because there may be thousands of partitions."""
+        fresh = self.fresh
+        if not fresh.commits:
+            return f"skipped: {self.skipped}"
+        rows = [(kind, fresh.rows_of(kind)) for kind in OperationType]
+        told = " and ".join(f"{kind} of {counted(count, 'row')}" for kind, count in rows if count)
+        divided = any(partition.values for partition, _ in fresh.commits)
+        where = f"of {counted(len(fresh.commits), 'partition')}" if divided else f"at position {fresh.position}"
+        return f"{told} in {counted(len(fresh.files), 'file')} {where}"
+
+    @property
+    def fresh(self) -> Appended:
+        """What this call has committed: without the partitions that had the token already."""
+        return Appended(tuple(one for one in self.commits if one[1][0].committed))
 
     @property
     def deltas(self) -> tuple[Delta, ...]:

@@ -45,7 +45,7 @@ if TYPE_CHECKING:  # a mode is imported when it is run: `show` must not wait for
     from deltacompact.iceberg_modes.convert.result import ConvertResult
     from deltacompact.iceberg_modes.driver import ModeRun
     from deltacompact.iceberg_modes.expected import Expected
-    from deltacompact.iceberg_modes.maintain.maintain import MaintainResult
+    from deltacompact.iceberg_modes.maintain.result import MaintainResult
     from deltacompact.iceberg_modes.mode import Mode, Plan, Result
     from deltacompact.iceberg_modes.rewrite.plan import RewritePlan
     from deltacompact.iceberg_modes.rewrite.result import RewriteResult

@@ -34,7 +34,7 @@ if TYPE_CHECKING:  # imported when they are used: `show` must not wait for them
     from deltacompact.change_feed.difference import Difference
     from deltacompact.change_feed.request import Asked
     from deltacompact.iceberg.history import SnapshotMade
-    from deltacompact.iceberg_modes.maintain.maintain import MaintainResult
+    from deltacompact.iceberg_modes.maintain.result import MaintainResult
     from deltacompact.iceberg_modes.plan import ModePlan
     from deltacompact.iceberg_modes.result import ModeResult
     from deltacompact.iceberg_modes.simulating import PolicyOutcome

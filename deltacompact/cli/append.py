@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -106,7 +105,7 @@ def append(
     if isinstance(appended, Appended):
         answer(as_json, _document(appended) | left_out, *_in_words(appended))
     else:
-        answer(as_json, _delta_document(appended) | left_out, *_delta_in_words(appended, options["operation"]))
+        answer(as_json, _delta_document(appended) | left_out, *_delta_in_words(appended))
 
 
 def _appended(
@@ -147,13 +146,10 @@ def _delta_document(delta: Delta) -> dict[str, Any]:
     }
 
 
-def _delta_in_words(delta: Delta, operation: str) -> list[str]:
+def _delta_in_words(delta: Delta) -> list[str]:
     from deltacompact.reports.words import noticed
 
-    if delta.skipped:
-        return [f"skipped: {delta.skipped}"]
-    committed = f"{operation} of {counted(delta.rows, 'row')} in {counted(len(delta.files), 'file')}"
-    return [f"{committed} at position {delta.position}", *noticed(delta.new_columns, delta.null_keys)]
+    return [str(delta), *(noticed(delta.new_columns, delta.null_keys) if delta.committed else [])]
 
 
 def _listed(values: str | None) -> list[str] | None:
@@ -185,18 +181,11 @@ def _document(appended: Appended) -> dict[str, Any]:
 
 
 def _in_words(appended: Appended) -> list[str]:
-    """Totals first: there may be thousands of partitions."""
-    from deltacompact.base.model import OperationType
     from deltacompact.reports.words import noticed
 
-    if not appended.committed:
-        return [f"skipped: {appended.skipped}"]
-    fresh = replace(appended, commits=tuple(one for one in appended.commits if one[1][0].committed))
+    fresh = appended.fresh
+    if not fresh.commits:
+        return [str(appended)]
     skipped = len(appended.commits) - len(fresh.commits)
-    rows = [(kind, fresh.rows_of(kind)) for kind in OperationType if fresh.rows_of(kind)]
-    told = " and ".join(f"{kind} of {counted(count, 'row')}" for kind, count in rows)
-    where = f"{counted(len(fresh.files), 'file')} at position {fresh.position}"
-    if any(partition.values for partition, _ in fresh.commits):
-        where = f"{counted(len(fresh.files), 'file')} of {counted(len(fresh.commits), 'partition')}"
     known = [f"skipped: {counted(skipped, 'partition')} had the token already"] if skipped else []
-    return [f"{told} in {where}", *known, *noticed(fresh.new_columns, fresh.null_keys)]
+    return [str(appended), *known, *noticed(fresh.new_columns, fresh.null_keys)]

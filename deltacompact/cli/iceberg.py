@@ -38,11 +38,7 @@ if TYPE_CHECKING:
     from deltacompact.catalog.iceberg import IcebergCatalog
     from deltacompact.iceberg.deletes.matching import FileScanTask
     from deltacompact.iceberg_modes.expected import Expected
-    from deltacompact.iceberg_modes.maintain.maintain import MaintainResult
     from deltacompact.iceberg_modes.totals import BranchTotals
-
-_FOLDERS_SHOWN = 10
-"""How many folders of other tables are named."""
 
 
 def iceberg_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -219,7 +215,7 @@ def maintain(
         options=_chosen({"where": None, "option": option}),
         say=say,
     )
-    answer(as_json, dataclasses.asdict(result), *_maintained_lines(result))
+    answer(as_json, dataclasses.asdict(result), str(result))
 
 
 def _settings(options: dict[str, Any]) -> Settings:
@@ -275,39 +271,3 @@ def _input_line(source: FileScanTask) -> str:
     file, deletes = source.entry.file, len(source.deletes.all)
     may_apply = f", {counted(deletes, 'delete file')} may apply" if deletes else ""
     return f"  {file.path}  {counted(file.rows, 'row')}, {size(file.file_bytes)}{may_apply}"
-
-
-def _maintained_lines(result: MaintainResult) -> list[str]:
-    would = "would be " if result.dry_run else ""
-    lines = []
-    if (expired := result.expire_snapshots) is not None:
-        refs = counted(len(expired.refs), "branch or tag", "branches and tags")
-        gone = f"{counted(len(expired.snapshots), 'snapshot')} and {refs}"
-        kinds = ", ".join(f"{count:,} {kind}" for kind, count in expired.files.items()) or "no files"
-        lines.append(f"snapshots: {expired.nothing_to_do or f'{gone} {would}expired'}")
-        if expired.nothing_to_do is None:
-            lines.append(f"  {would}deleted: {kinds}, {size(expired.bytes)}")
-            lines += [f"  {path}" for path in expired.paths]
-        if expired.kept_outside:
-            lines.append(f"  not deleted: {counted(expired.kept_outside, 'file')} outside of the table's folders")
-        if in_doubt := expired.in_doubt:
-            lines.append(
-                f"  not deleted: {counted(len(in_doubt), 'file')} that may be others by another name ({in_doubt[0]})"
-            )
-    if (found := result.rewrite_manifests) is not None:
-        into = f"{counted(found.replaced, 'manifest')} -> {found.created:,}, {found.kept:,} kept"
-        entries = f"{counted(found.entries, 'entry', 'entries')}, {size(found.bytes)}"
-        lines.append(f"manifests: {found.nothing_to_do or f'{into}; {entries} {would}rewritten'}")
-    if (orphans := result.remove_orphans) is not None:
-        removed = f"{orphans.files:,} of {counted(orphans.listed, 'file')}, {size(orphans.bytes)}, {would}removed"
-        lines.append(f"orphans: {orphans.nothing_to_do or removed}")
-        lines += [f"  {path}" for path in orphans.paths]
-        if orphans.unfinished:
-            lines.append(f"  {counted(orphans.unfinished, 'write')} that was never finished, {would}removed")
-        if orphans.at_work:
-            lines.append(f"  not touched: {counted(orphans.at_work, 'file')} of sessions that can be resumed")
-        others = orphans.other_tables
-        lines += [f"  not touched: {folder}, of another table" for folder in others[:_FOLDERS_SHOWN]]
-        if len(others) > _FOLDERS_SHOWN:
-            lines.append(f"  not touched: {len(others) - _FOLDERS_SHOWN:,} more folders of other tables")
-    return lines

@@ -127,10 +127,10 @@ def _stop_publishing(catalog: DeltaStreamCatalog, table: str, as_json: bool) -> 
 
 
 def _show(catalog: DeltaStreamCatalog, table: str, to: str | None, only: Partition | None, as_json: bool) -> None:
-    from deltacompact.cli.result_report import publication_document, publication_words
+    from deltacompact.cli.result_report import publication_document
 
     result = catalog.publish(table, to, only)
-    answer(as_json, publication_document(result), publication_words(result))
+    answer(as_json, publication_document(result), str(result))
 
 
 def _write_lists(catalog: DeltaStreamCatalog, table: str, only: Partition | None, as_json: bool) -> None:

@@ -59,7 +59,7 @@ def print_result(out: Console, result: CompactionResult, seconds: float, detail:
         for line in detail.rest(len(shown), "partition"):
             out.print(line)
     if result.publication is not None:
-        out.print(publication_words(result.publication))
+        out.print(str(result.publication))
     if worked:
         out.print(done_line(sessions, seconds))
 
@@ -124,7 +124,7 @@ def _print_worst(out: Console, sessions: Sequence[SessionResult], detail: Detail
 
 
 def _print_session(out: Console, session: SessionResult, files: bool) -> None:
-    out.print(f"{named(session.partition)}: {_outcome(session)}", style="red" if session.error else "")
+    out.print(f"{named(session.partition)}: {session.outcome}", style="red" if session.error else "")
     if session.version is None:
         return
     stages = ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in session.seconds.items())
@@ -149,42 +149,15 @@ def publication_document(result: PublicationResult) -> dict[str, Any]:
     return document | {"error": None if result.error is None else one_line(result.error)}
 
 
-def publication_words(result: PublicationResult) -> str:
-    """The same in one line."""
-    if result.error is not None:
-        return f"{result.target} does not show it yet, the next run will: {one_line(result.error)}"
-    left_out = f"; {counted(result.deltas_left_out, 'delta')} not compacted yet" if result.deltas_left_out else ""
-    if result.snapshot is None:
-        return f"{result.target}: nothing to change{left_out}"
-    commit = "version" if result.target.startswith("delta:") else "snapshot"
-    return (
-        f"{result.target}: {commit} {result.snapshot}, {counted(result.files_added, 'file')} added, "
-        f"{result.files_removed:,} removed, {counted(result.dead_row_files_added, 'file')} of dead rows{left_out}"
-    )
-
-
 def _spilled(session: SessionResult) -> str:
     """The spilled bytes in words; nothing after a well planned session."""
     return f"; spilled to disk {size(session.spilled_bytes)}" if session.spilled_bytes else ""
 
 
-def _outcome(session: SessionResult) -> str:
-    if session.error is not None:
-        return f"failed: {one_line(session.error)}"
-    if session.nothing_to_do is not None:
-        return f"nothing to do: {session.nothing_to_do}"
-    return (
-        f"{counted(session.rows_in, 'row')} in, {session.live:,} live, {session.superseded:,} superseded, "
-        f"{session.deleted:,} deleted by {counted(session.delete_rows, 'delete row')}"
-    )
-
-
-def print_vacuumed(out: Console, result: VacuumResult, dry_run: bool) -> None:
+def print_vacuumed(out: Console, result: VacuumResult) -> None:
     """Print which data was deleted, and how many dead rows are left."""
-    verb = "would delete" if dry_run else "deleted"
-    fenced = f", fenced {counted(len(result.fenced), 'dead session')}" if result.fenced else ""
-    deleted = counted(len(result.deleted), "object")
-    out.print(f"{result.partition}: {verb} {deleted} ({size(result.bytes)}), kept {result.kept:,}{fenced}")
+    out.print(str(result))
+    verb = result.verb
     for stat in result.deleted:
         if "/data/" in stat.path:
             out.print(f"  {verb} data {stat.path}  {size(stat.bytes)}", markup=False)

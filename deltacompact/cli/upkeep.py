@@ -107,11 +107,7 @@ def _verify(catalog: DeltaStreamCatalog, table: str, partition: Sequence[str], q
         for problem in result.problems:
             out.print(f"{result.partition}: {problem}", style="red")
         if not result.problems:
-            out.print(
-                f"{result.partition}: sound; {counted(result.versions, 'version')}, {counted(result.files, 'file')}, "
-                f"{counted(result.rows, 'compacted row')}, "
-                f"{counted(result.index_entries, 'index entry', 'index entries')}"
-            )
+            out.print(str(result))
 
     def document(result: CheckResult) -> dict[str, Any]:
         return {**dataclasses.asdict(result), "partition": dict(result.partition.values)}
@@ -376,4 +372,4 @@ def vacuum(
 
     only = one_partition(catalog, table, partition)
     results, errors = for_each(catalog, table, only, "vacuuming", vacuumed, catalog.at_once)
-    answer_for_partitions(as_json, results, errors, document, lambda result: print_vacuumed(out, result, dry_run))
+    answer_for_partitions(as_json, results, errors, document, lambda result: print_vacuumed(out, result))

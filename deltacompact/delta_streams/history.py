@@ -15,11 +15,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from deltacompact.base.model import DataFile, Partition
+from deltacompact.base.moments import spelled
+from deltacompact.base.wording import counted
 from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.delta_streams.streams import Streams
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class VersionMade:
     """A version and what made it: "create", "compact", "restate", "rollback", or "retract" of a file.
 
@@ -44,6 +46,10 @@ class VersionMade:
     bytes_removed: int = 0
     session: str | None = None
     tokens: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        time = "" if self.time is None else f" at {spelled(self.time)}"
+        return f"version {self.version} of {self.partition}: {self.operation}{time}, {counted(self.rows, 'row')}"
 
 
 def history(catalog: Streams, table_id: str, partition: Partition) -> list[VersionMade]:

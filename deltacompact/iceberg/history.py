@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
-from deltacompact.base.moments import moment_at
+from deltacompact.base.moments import moment_at, spelled
 from deltacompact.iceberg.commit.attempts import ATTEMPT
 from deltacompact.iceberg.table.metadata import SESSION, Snapshot, TableMetadata
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class SnapshotMade:
     """A snapshot, and what made it: "append", "overwrite", "delete", or "replace".
 
@@ -29,6 +29,11 @@ class SnapshotMade:
     time: datetime
     operation: str
     summary: Mapping[str, str]
+
+    def __repr__(self) -> str:
+        counts = ((self.rows_added, "+"), (self.rows_removed, "-"))
+        rows = " ".join(f"{sign}{count:,}" for count, sign in counts if count) or "0"
+        return f"snapshot {self.snapshot_id}: {self.operation} at {spelled(self.time)}, rows {rows}"
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> SnapshotMade:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+from deltacompact.base.wording import counted, size
 from deltacompact.iceberg.deletes.matching import FileScanTask
 
 Task = TypeVar("Task", bound=FileScanTask)
@@ -32,7 +33,7 @@ class ScanTaskGroup(Generic[Task]):
         return sum(source.entry.file.file_bytes for source in self.inputs)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ModePlan:
     """A plan for a branch, as it was in a snapshot of this sequence number. `mode` is the name of the plan's mode."""
 
@@ -54,6 +55,12 @@ class ModePlan:
         @property
         def nothing_to_do(self) -> str | None:
             """Why there are no groups; None: there are some."""
+
+    def __repr__(self) -> str:
+        if why := self.nothing_to_do:
+            return f"plan to {self.mode} {self.table_id!r}: nothing to do: {why}"
+        what = f"{counted(self.rows, 'row')}, {size(self.bytes)}, {counted(len(self.groups), 'group')}"
+        return f"plan to {self.mode} {self.table_id!r}: {what}"
 
     @property
     def rows(self) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 from deltacompact.iceberg.commit.committer import Committed
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class ModeResult(ABC):
     """What one call of a mode did.
 
@@ -31,6 +31,12 @@ class ModeResult(ABC):
     notes: list[str] = field(default_factory=list)
     nothing_to_do: str | None = None
     executor: str = ""
+
+    def __repr__(self) -> str:
+        done = f"snapshot {', '.join(map(str, self.snapshots)) or 'none'}"
+        given_up = f", {len(self.refused):,} given up" if self.refused else ""
+        what = f"nothing to do: {self.nothing_to_do}" if self.nothing_to_do else done + given_up
+        return f"{type(self).__name__} of {self.table_id!r}: {what}"
 
     @abstractmethod
     def count(self, done: Committed[Any]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from deltacompact.base.wording import counted, size
 from deltacompact.layout.boxes import Boxes
 from deltacompact.layout.depth import LayoutDepth
 
@@ -27,7 +28,7 @@ class Outlook:
     clustered: LayoutDepth | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Advice:
     """What clustering a table would bring and cost. `outlooks`: each column, and where there are several, all of them.
 
@@ -54,6 +55,11 @@ class Advice:
     notes: tuple[str, ...] = ()
     boxes: Boxes | None = field(default=None, repr=False, compare=False)
     can_cluster: bool = True
+
+    def __repr__(self) -> str:
+        depths = ", ".join(f"{' and '.join(one.now.columns)} {one.now.mean:,.1f}" for one in self.outlooks)
+        what = f"{counted(self.files, 'file')}, {size(self.bytes)}"
+        return f"advice on {self.table_id!r}: {what}; depth: {depths or 'none'}"
 
     @property
     def worth_it(self) -> bool:

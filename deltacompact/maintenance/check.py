@@ -23,7 +23,7 @@ from deltacompact.base.errors import ConflictError, CorruptionError, InputError
 from deltacompact.base.model import Partition
 from deltacompact.base.partitions import all_done, side_by_side
 from deltacompact.base.settings import DEFAULTS, HASH_BUCKETS_MAX, Options, at_least
-from deltacompact.base.wording import one_line
+from deltacompact.base.wording import counted, one_line
 from deltacompact.delta_streams.appending.advice import with_advice
 from deltacompact.delta_streams.appending.blocking import examined, fold
 from deltacompact.delta_streams.log.entries import Entry, IndexReplaced
@@ -49,7 +49,7 @@ _CHECKED_AT_ONCE = 8
 """Checking a partition takes memory: its rows are read."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class CheckResult:
     """The problems of one partition stream; it is sound if there are none."""
 
@@ -59,6 +59,15 @@ class CheckResult:
     rows: int
     index_entries: int
     problems: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        if self.problems:
+            more = f" (and {counted(len(self.problems) - 1, 'more problem')})" if len(self.problems) > 1 else ""
+            return f"{self.partition}: {self.problems[0]}{more}"
+        return (
+            f"{self.partition}: sound; {counted(self.versions, 'version')}, {counted(self.files, 'file')}, "
+            f"{counted(self.rows, 'compacted row')}, {counted(self.index_entries, 'index entry', 'index entries')}"
+        )
 
 
 def check(

@@ -24,6 +24,7 @@ import pyarrow as pa
 from deltacompact.base.errors import ConflictError, InputError
 from deltacompact.base.model import ContentType, Partition, Readers
 from deltacompact.base.partitions import done_for_each
+from deltacompact.base.wording import counted, one_line
 from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.delta_streams.paths import TablePaths
 from deltacompact.publication.columns import (
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 _RUNS_MAX = 10
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class PublicationResult:
     """What a run has changed in the table `target`. `snapshot` is None if nothing was left to change.
 
@@ -59,6 +60,18 @@ class PublicationResult:
     dead_row_files_added: int = 0
     deltas_left_out: int = 0
     error: Exception | None = None
+
+    def __repr__(self) -> str:
+        """The line that `publish` prints."""
+        if self.error is not None:
+            return f"{self.target} does not show it yet, the next run will: {one_line(self.error)}"
+        left_out = f"; {counted(self.deltas_left_out, 'delta')} not compacted yet" if self.deltas_left_out else ""
+        if self.snapshot is None:
+            return f"{self.target}: nothing to change{left_out}"
+        commit = "version" if self.target.startswith("delta:") else "snapshot"
+        files = f"{counted(self.files_added, 'file')} added, {self.files_removed:,} removed"
+        dead = f"{counted(self.dead_row_files_added, 'file')} of dead rows"
+        return f"{self.target}: {commit} {self.snapshot}, {files}, {dead}{left_out}"
 
 
 def publish(

@@ -126,6 +126,26 @@ def test_a_line_a_screen_and_a_notebook(catalog, capfd):
     assert repr(orders.compact()) == "compaction of 'orders': 1 partition: 1 compacted, 0 with nothing to do, 0 failed"
 
 
+def test_what_calls_give_back_fits_a_line(catalog, iceberg, capfd):
+    orders, events = catalog.table("orders"), iceberg.table("db.orders")
+    appended = orders.append(pa.table({"id": [4], "status": ["new"]}))
+    assert repr(appended) == f"upsert of 1 row in 1 file at position {appended.position}"
+    batch = orders.append(pa.table({"op": ["I", "D"], "id": [5, 4], "status": ["a", "b"]}), operation_column="op")
+    assert repr(batch) == f"upsert of 1 row and delete of 1 row in 2 files at position {batch.position}"
+    assert cli.run(["check", catalog.where, "orders"]) == 0
+    assert f"{orders.check()[0]!r}\n" == capfd.readouterr().out
+    assert cli.run(["vacuum", catalog.where, "orders", "--dry-run"]) == 0
+    assert capfd.readouterr().out.startswith(f"{orders.vacuum(dry_run=True)[0]!r}\n")
+    assert str(orders.compact()).splitlines()[1:] == [
+        "(all): 5 rows in, 3 live, 0 superseded, 2 deleted by 2 delete rows"
+    ]
+    told = [orders.history()[-1], orders.rollback("1"), orders.advise(), orders.fingerprint()]
+    told += [events.plan(), events.plan("convert"), events.compact(), events.history()[0], events.advise()]
+    told += [events.maintain(expire_snapshots=True, remove_orphans=True, dry_run=True), events.fingerprint()]
+    for one in map(repr, told):
+        assert len(one) < 120 and "\n" not in one and "=" not in one, one
+
+
 def test_values_are_no_markup():
     catalog = DeltaStreamCatalog(MemoryStore())
     table = catalog.create_table("t", ["<i>"], ["id"])

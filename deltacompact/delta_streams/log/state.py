@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.model import Commit, CompactedDelta, Delta, LifecycleState, ObjectRef, Token
+from deltacompact.base.wording import counted
 from deltacompact.delta_streams.log.entries import (
     Carried,
     CommittedEntry,
@@ -31,7 +32,7 @@ def is_attempt(fenced: str) -> bool:
     return "/" in fenced
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class StreamState:
     """One version, as of the entries below `tail` (the sequence number that a writer would put next).
 
@@ -50,6 +51,10 @@ class StreamState:
     manifests: tuple[str, ...] = ()
     indices: tuple[ObjectRef, ...] = ()
     retracted: frozenset[int] = frozenset()
+
+    def __repr__(self) -> str:
+        rows = counted(self.compacted.rows if self.compacted else 0, "compacted row")
+        return f"version {self.version}: {rows}, {counted(len(self.deltas), 'delta')} since"
 
     @property
     def fenced_sessions(self) -> frozenset[str]:

@@ -69,7 +69,7 @@ class AskedGroup(ScanTaskGroup[FileScanTask]):
         return sum(sum(of[number] for number in ids) if ids <= of.keys() else whole for of, whole in sizes)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ConvertPlan(ModePlan):
     """The equality-delete files to convert, the data files to ask, and what stays.
 

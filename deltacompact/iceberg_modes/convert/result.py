@@ -9,7 +9,7 @@ from deltacompact.iceberg_modes.convert.proposals import ConvertOutcome
 from deltacompact.iceberg_modes.result import ModeResult
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class ConvertResult(ModeResult):
     """What a conversion did.
 

@@ -17,23 +17,12 @@ from deltacompact.base.errors import InputError
 from deltacompact.iceberg.table.metadata import MAIN
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg_modes.journal.journal import FOLDER
-from deltacompact.iceberg_modes.maintain.expire import ExpireResult, ExpireSnapshots
+from deltacompact.iceberg_modes.maintain.expire import ExpireSnapshots
 from deltacompact.iceberg_modes.maintain.options import maintain_options, refuse_young_orphans
-from deltacompact.iceberg_modes.maintain.orphans import OrphansResult, RemoveOrphans
+from deltacompact.iceberg_modes.maintain.orphans import RemoveOrphans
+from deltacompact.iceberg_modes.maintain.result import MaintainResult
 from deltacompact.iceberg_modes.maintain.rewrite_manifests import ManifestsResult, RewriteManifests
 from deltacompact.storage.store_clock import agreed_now_s
-
-
-@dataclass(slots=True)
-class MaintainResult:
-    """What each kind of maintenance did, or would do in a dry run. None: it was not asked for."""
-
-    table_id: str
-    branch: str
-    dry_run: bool
-    expire_snapshots: ExpireResult | None = None
-    rewrite_manifests: ManifestsResult | None = None
-    remove_orphans: OrphansResult | None = None
 
 
 @dataclass(frozen=True, slots=True)

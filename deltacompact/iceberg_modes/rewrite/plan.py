@@ -100,7 +100,7 @@ class FileGroup(ScanTaskGroup[RewriteTask]):
         return self.inputs[0].entry.file.first_row_id is not None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class RewritePlan(ModePlan):
     """The groups to rewrite, and how many files stay for which reason.
 

@@ -9,7 +9,7 @@ from deltacompact.iceberg_modes.result import ModeResult
 from deltacompact.iceberg_modes.rewrite.proposals import RewriteOutcome
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class RewriteResult(ModeResult):
     """What a rewrite did. Rows of the inputs = rows that live in the outputs + rows dead by position + by key.
 

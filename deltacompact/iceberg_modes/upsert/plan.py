@@ -64,7 +64,7 @@ class SpaceGroup(ScanTaskGroup[UpsertTask]):
     key_space: KeySpace
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class UpsertPlan(ModePlan):
     """The files to compare, the later the newer, and how many files need not be compared again.
 

@@ -9,7 +9,7 @@ from deltacompact.iceberg_modes.result import ModeResult
 from deltacompact.iceberg_modes.upsert.proposals import UpsertOutcome
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class UpsertResult(ModeResult):
     """What an upsert did. Rows that were compared = keys that live + superseded rows + rows that deleted their key.
 

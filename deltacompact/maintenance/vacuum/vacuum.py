@@ -34,6 +34,7 @@ from deltacompact.base import expect
 from deltacompact.base.errors import CorruptionError, InputError, NotFoundError
 from deltacompact.base.model import Partition
 from deltacompact.base.partitions import all_done
+from deltacompact.base.wording import counted, size
 from deltacompact.delta_streams.log.log import StreamLog
 from deltacompact.delta_streams.paths import TablePaths
 from deltacompact.delta_streams.streams import VACUUM_AGE_MIN_S, Streams, stream_files
@@ -52,7 +53,7 @@ _TOLERANCE_S = 60.0
 """A file is older than the entry that names it, but clocks may differ by this many seconds."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class VacuumResult:
     """The result for one partition stream. Paths are relative to the catalog's root.
 
@@ -70,6 +71,17 @@ class VacuumResult:
     dead_rows: int = 0
     doubtful: tuple[ObjectStat, ...] = ()
     unfinished: tuple[ObjectStat, ...] = ()
+    dry_run: bool = False
+
+    def __repr__(self) -> str:
+        """The line that `vacuum` prints first."""
+        fenced = f", fenced {counted(len(self.fenced), 'dead session')}" if self.fenced else ""
+        deleted = f"{self.verb} {counted(len(self.deleted), 'object')} ({size(self.bytes)})"
+        return f"{self.partition}: {deleted}, kept {self.kept:,}{fenced}"
+
+    @property
+    def verb(self) -> str:
+        return "would delete" if self.dry_run else "deleted"
 
     @property
     def bytes(self) -> int:
@@ -179,6 +191,7 @@ class _Vacuum:
             dead_rows=sum(file.rows - file.live_rows for file in active),
             doubtful=tuple(doubtful),
             unfinished=tuple(begun),
+            dry_run=dry_run,
         )
         if not dry_run:
             self._store.delete([stat.path for stat in garbage])
@@ -252,6 +265,7 @@ class _Vacuum:
             dead_rows=mark.dead_rows,
             doubtful=tuple(listed[path] for path in mark.doubtful if path in listed),
             unfinished=tuple(begun),
+            dry_run=dry_run,
         )
 
 
