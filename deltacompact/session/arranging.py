@@ -56,9 +56,8 @@ from deltacompact.steps.shuffle import stored
 from deltacompact.storage.fetched_file import ReadAhead
 from deltacompact.tabular import key_values
 from deltacompact.tabular.formats import UNTYPED, suffix_of
+from deltacompact.tabular.row_groups import cells_of
 
-CELLS_MAX = 48
-"""Cells of a file, at most: with 200 rows of the sample in each file, four tell of a cell."""
 FULL = 0.8
 """Files are planned to have so much of the rows that they may have: none is exactly as large as planned."""
 STAGE = "lay_out"
@@ -173,14 +172,14 @@ class _Routing:
         sources, rows = [source for source, _ in outputs.rewritten], _rows(ranges)
         size, rows_max = int(live_bytes(sources, outputs.live)), max(1, int(options.rows_per_compacted_file * FULL))
         files = sizing.output_files(rows, size, rows_max, plan.target_file_bytes, options.limits)
-        cells = min(CELLS_MAX, max(1, math.ceil(rows / files / options.row_group_rows)))
         by = _with_keys(plan)
         live = _live(bench, masks_of, ranges, _columns(plan, by))
         row_bytes = tuple(_decoded_bytes(one) / one.file.rows for one in ranges)
+        decoded = sum(size * _rows([one]) for one, size in zip(ranges, row_bytes, strict=True))
+        cells = cells_of(rows / files, decoded / max(1, rows), options.row_group_rows)
         task = bench.executor.submit(plant, bench.paced, TreeTask(live, row_bytes, by, files, cells))
         bench.stages.wait(STAGE, [task], 0)
         planted: GrownTree = bench.executor.get(task.values[0])
-        decoded = sum(size * _rows([one]) for one, size in zip(ranges, row_bytes, strict=True))
         return cls(
             bench, masks_of, planted, parts_of(planted.tree, rows, plan.run_bytes * rows / max(1.0, decoded)), rows
         )

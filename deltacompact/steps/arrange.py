@@ -19,7 +19,7 @@ from deltacompact.base.limits import ReadLimits
 from deltacompact.base.model import Clustered, DataFile
 from deltacompact.base.numbers import ChainFileNumber
 from deltacompact.layout.value_ranges import joined, ranges_of, stored_ranges
-from deltacompact.steps.cell_blocks import within
+from deltacompact.steps.cell_blocks import CellRows, within, write_cells
 from deltacompact.steps.certify import fingerprint_of_file
 from deltacompact.steps.materialize import DECODED_AHEAD, Materialized
 from deltacompact.steps.routed_runs import CellBlock, in_order_of_cells
@@ -78,10 +78,14 @@ def _arranged(store: ObjectStore, task: ArrangedFiles, output: ArrangedFile, pat
     with contextlib.ExitStack() as opened:
         tables = opened.enter_context(prefetch.ahead(_rows(store, output), DECODED_AHEAD))
         out = opened.enter_context(writing.writer(store, path, task.schema, task.options))
-        for table in tables:
+
+        def noted(table: pa.Table) -> pa.Table:
+            nonlocal found
             ranges = ranges_of(table, task.names)
             found = ranges if found is None else joined([found, ranges])
-            out.write(table.replace_schema_metadata(task.schema.metadata))
+            return table.replace_schema_metadata(task.schema.metadata)
+
+        write_cells(out, tables, noted)
         if out.rows != output.stop - output.start:
             raise CorruptionError(
                 f"compacted file {output.number} got {out.rows} rows, {output.stop - output.start} were sent to it"
@@ -101,7 +105,7 @@ def _certified(store: ObjectStore, task: ArrangedFiles, file: DataFile) -> DataF
     return replace(file, fingerprint=fingerprint_of_file(store, file, task.reading))
 
 
-def _rows(store: ObjectStore, output: ArrangedFile) -> Generator[pa.Table]:
+def _rows(store: ObjectStore, output: ArrangedFile) -> Generator[CellRows]:
     rank = 0
     for part in output.parts:
         low, high = max(output.start - rank, 0), min(output.stop - rank, part.rows)

@@ -3,14 +3,15 @@
     rows      cells 3 0 2 0                            parts: cells 0 to 2, cell 3
     blocks    part 0: rows 1, 3, 2 · counts 2 0 1      part 1: row 0 · counts 1
 
-Blocks are Arrow's streams, because they are read once. Each says how many rows of each cell it has.
+Blocks are Arrow's streams, because they are read once. Each says how many rows of each cell it has. On the way to a
+file, what ends a cell stands between its rows and the next one's: row groups end there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +22,7 @@ from deltacompact.base.wording import text_of
 from deltacompact.layout.order import Numbers
 from deltacompact.storage.fetched_file import begun_ahead
 from deltacompact.storage.objects import Fetches, ObjectStore
+from deltacompact.tabular.row_groups import RowGroups
 
 _CELLS = b"deltacompact.cells"
 _AHEAD = 4
@@ -83,16 +85,44 @@ def read(store: ObjectStore, blocks: Sequence[StoredBlock]) -> Iterator[tuple[pa
         yield rows.replace_schema_metadata(), counts
 
 
-def within(tables: Iterator[pa.Table], low: int, high: int) -> Iterator[pa.Table]:
-    """Those of the rows that have these numbers."""
+CELL_ENDS = None
+"""Stands behind the rows of a cell."""
+CellRows: TypeAlias = pa.Table | None
+"""Rows of one cell, or of several, or what ends a cell."""
+
+
+def by_cell(rows: pa.Table, order: Numbers, counts: Numbers, rows_at_once: int) -> Iterator[CellRows]:
+    """Rows in an order, some at a time: `counts` of each cell, one after the other."""
+    ends = np.cumsum(counts).tolist()
+    for first, end in pairwise([0, *ends]):
+        for start in range(first, end, rows_at_once):
+            yield rows.take(pa.array(order[start : min(end, start + rows_at_once)]))
+        yield CELL_ENDS
+
+
+def write_cells(out: RowGroups, cells: Iterator[CellRows], as_written: Callable[[pa.Table], pa.Table]) -> None:
+    """Write the rows, so that row groups end with cells."""
+    for rows in cells:
+        if rows is CELL_ENDS:
+            out.cell_ends()
+        else:
+            out.write(as_written(rows))
+
+
+def within(tables: Iterator[CellRows], low: int, high: int) -> Iterator[CellRows]:
+    """Those of the rows that have these numbers. Behind the last of them a cell ends, or the file."""
     first = 0
     for table in tables:
+        if table is CELL_ENDS:
+            yield table
+            continue
         start, stop = max(low - first, 0), min(high - first, table.num_rows)
         if start < stop:
             yield table.slice(start, stop - start)
         first += table.num_rows
         if first >= high:
-            return
+            break
+    yield CELL_ENDS
 
 
 def _fetched(store: ObjectStore, blocks: Sequence[Stored]) -> Iterator[tuple[Stored, pa.Buffer]]:

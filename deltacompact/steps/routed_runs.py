@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from deltacompact.layout.order import Numbers
 from deltacompact.steps import cell_blocks
+from deltacompact.steps.cell_blocks import CellRows
 from deltacompact.storage.objects import ObjectStore
 
 ROWS_AT_ONCE = 128 << 10
@@ -71,7 +72,7 @@ def read_blocks(store: ObjectStore, blocks: Sequence[CellBlock]) -> Iterator[tup
         yield rows, np.repeat(np.arange(len(counts)), counts)
 
 
-def in_order_of_cells(store: ObjectStore, blocks: Sequence[CellBlock], cells: int) -> Iterator[pa.Table]:
+def in_order_of_cells(store: ObjectStore, blocks: Sequence[CellBlock], cells: int) -> Iterator[CellRows]:
     """The rows of a part of so many cells: by cell, those of each in the order of their runs, some at a time."""
     each = read_blocks(store, blocks)
     if cells == 1:
@@ -80,8 +81,7 @@ def in_order_of_cells(store: ObjectStore, blocks: Sequence[CellBlock], cells: in
         return
     rows, of_rows = _whole(each)
     order = np.argsort(of_rows, kind="stable")
-    for start in range(0, len(order), ROWS_AT_ONCE):
-        yield rows.take(pa.array(order[start : start + ROWS_AT_ONCE]))
+    yield from cell_blocks.by_cell(rows, order, np.bincount(of_rows, minlength=cells), ROWS_AT_ONCE)
 
 
 def _whole(blocks: Iterable[tuple[pa.Table, Numbers]]) -> tuple[pa.Table, Numbers]:

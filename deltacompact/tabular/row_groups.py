@@ -2,10 +2,12 @@
 
 write(50,000 rows) · write(100,000 rows)      ->  group of 128 k rows · 22 k are waiting
 write(2,000 rows of 64 KiB)                   ->  groups of 512 rows: 32 MiB each
+write(100,000 rows) · cell_ends()             ->  group of 100 k rows: with rows of the next cell, its box were larger
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import IO, Any
@@ -21,6 +23,10 @@ from deltacompact.tabular import row_bytes
 ROW_GROUP_ROWS = DEFAULTS.row_group_rows
 ROW_GROUP_BYTES = 32 << 20
 """Most bytes of a row group. A single dead row makes a session decode and encode the whole group."""
+CELLS_MAX = 48
+"""Cells of a file, at most: with 200 rows of the sample in each file, four tell of a cell."""
+_CELL_FULL = 0.8
+"""Of a row group, the share that a cell is planned to have: none is exactly as large as planned."""
 DEFAULT_CODEC = "zstd"
 _WITH_DICTIONARIES = frozenset({ContentType.PARQUET, ContentType.FEATHER})
 """Formats that keep dictionaries. Other formats get decoded values."""
@@ -45,6 +51,12 @@ class WriteOptions:
     content_type: ContentType = DEFAULTS.content_type
     codec: str | None = None
     row_group_rows: int = DEFAULTS.row_group_rows
+
+
+def cells_of(rows: float, row_bytes: float, row_group_rows: int) -> int:
+    """Into how many cells so many rows of a file are divided, so that each fits a row group. `row_bytes`: in memory."""
+    fitting = min(row_group_rows, ROW_GROUP_BYTES / max(1.0, row_bytes))
+    return 1 if rows <= fitting else min(CELLS_MAX, math.ceil(rows / fitting / _CELL_FULL))
 
 
 class RowGroups(ABC):
@@ -81,6 +93,11 @@ class RowGroups(ABC):
                 if whole.num_rows > self._waiting_rows:  # a better sample
                     self._decide_dictionaries(whole)
                 self.flush()
+
+    def cell_ends(self) -> None:
+        """Rows of another cell follow: the row group ends, unless it would be less than half as large as others."""
+        if 2 * self._waiting_rows >= self._options.row_group_rows or 2 * self._waiting_bytes >= ROW_GROUP_BYTES:
+            self.flush()
 
     def _decide_dictionaries(self, sample: pa.Table) -> None:
         if self._dictionaries_in is None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from deltacompact.index.primary_key_index import read_index, read_manifest
 from deltacompact.planning import arrangement
 from deltacompact.planning.decisions import FileReason
 from deltacompact.storage.memory import MemoryStore
+from deltacompact.tabular.key_ranges import keyed_groups
 
 LOCAL = Settings(executor="local", local_threads=1, row_group_rows=16)
 BY = "x,y*2"
@@ -60,6 +62,17 @@ def reasons(session: SessionResult) -> set[FileReason]:
 
 def of_rows(table: pa.Table) -> dict[int, dict[str, Any]]:
     return {row["id"]: row for row in table.to_pylist()}
+
+
+def test_row_groups_end_with_cells_so_their_boxes_do_not_meet():
+    catalog = created("id,v")
+    catalog.append("t", rows(np.random.default_rng(3).permutation(400)))
+    compacted(catalog, per_file=1000, settings=replace(LOCAL, row_group_rows=64))
+    (file,) = compacted_files(catalog)
+    groups = keyed_groups(catalog.store, file, ["id", "v"])
+    assert len(groups) == 8 and all(32 <= group.rows <= 64 for group in groups)
+    for one, other in combinations([group.ranges for group in groups], 2):
+        assert any(one[name][1] < other[name][0] or other[name][1] < one[name][0] for name in ("id", "v"))
 
 
 @pytest.mark.parametrize(("low", "high", "said"), [(5, 90, "5 to 90"), (0, 98, "0 to 98"), (None, None, "only null")])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from itertools import combinations
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +16,7 @@ from deltacompact.base.limits import Limits, ReadLimits
 from deltacompact.base.model import ContentType, DataFile
 from deltacompact.base.numbers import UNNUMBERED, Ordinal
 from deltacompact.iceberg_modes.rewrite.arrangement import ClusterBy
-from deltacompact.iceberg_modes.rewrite.arranging import ArrangeTask, LeafPart, Routed, arrange
+from deltacompact.iceberg_modes.rewrite.arranging import ArrangeTask, LeafPart, Routed, Unrouted, arrange
 from deltacompact.iceberg_modes.rewrite.live_slices import LiveSlices, Slice
 from deltacompact.iceberg_modes.rewrite.planting import PlantTask, plant
 from deltacompact.iceberg_modes.rewrite.routing import RouteTask, route
@@ -57,7 +58,8 @@ def stored():
 
 def planted(store, live, files=4, path="tree-0.json"):
     columns = pa.schema([live.columns.field("a"), live.columns.field("b")])
-    return plant(store, PlantTask(dataclasses.replace(live, columns=columns), path, "8e", BY, files, 2, 1 << 20))
+    live = dataclasses.replace(live, columns=columns)
+    return plant(store, PlantTask(live, path, "8e", BY, files, ROWS // files // 5 * 4, 1 << 20))
 
 
 def test_a_sample_is_read_from_its_columns_and_row_groups_alone(stored):
@@ -112,6 +114,21 @@ def test_a_block_is_read_by_one_request_for_its_bytes(stored):
         assert (np.diff(layout.cells_of(table)) >= 0).all()
         written.append(table)
     assert pa.concat_tables(written).sort_by("a").equals(rows)
+
+
+def test_row_groups_end_with_cells_that_fill_half_of_them(stored):
+    store, rows, live = stored
+    task = ArrangeTask(
+        Unrouted(live), None, BY, (), rows.num_rows, live.columns, WriteOptions(row_group_rows=6_000),
+        Limits(reading=READING),
+    )  # fmt: skip
+    output = arrange(store, task, lambda: "grouped.parquet").file
+    file = pq.ParquetFile(pa.BufferReader(store.get(output.path)))
+    groups = [file.read_row_group(number) for number in range(file.num_row_groups)]
+    assert len(groups) == 6 and all(3_000 <= group.num_rows <= 6_000 for group in groups)
+    boxes = [[(min(group[name].to_pylist()), max(group[name].to_pylist())) for name in "ab"] for group in groups]
+    for one, other in combinations(boxes, 2):
+        assert any(high < low or beyond < begin for (begin, high), (low, beyond) in zip(one, other, strict=True))
 
 
 @pytest.mark.parametrize("damage", ["rows", "bytes"])

@@ -39,11 +39,11 @@ from deltacompact.layout.cutting_ranges import cut_ranges
 from deltacompact.layout.order import Numbers
 from deltacompact.layout.ranges import Key
 from deltacompact.layout.spread import SAMPLE_ROWS, spread
-from deltacompact.steps.cell_blocks import within
+from deltacompact.steps.cell_blocks import CELL_ENDS, CellRows, by_cell, within, write_cells
 from deltacompact.steps.materialize import DECODED_AHEAD, Materialized
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import prefetch, writing
-from deltacompact.tabular.row_groups import WriteOptions
+from deltacompact.tabular.row_groups import WriteOptions, cells_of
 
 SAMPLE_PER_RANGE = 16
 
@@ -91,7 +91,6 @@ class Unrouted:
     """Live rows where they are, which make one file."""
 
     live: LiveSlices
-    cells: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,15 +124,15 @@ def arrange(store: ObjectStore, task: ArrangeTask, paths: Callable[[], str], *he
         tables = opened.enter_context(prefetch.ahead(made, DECODED_AHEAD))
         without_numbers = opened.enter_context(numbers_writer(store, task.numbers_path))
         out = opened.enter_context(writing.writer(store, path, task.columns, task.options))
-        for table in tables:
-            out.write(without_numbers(table).replace_schema_metadata(task.columns.metadata))
+        metadata = task.columns.metadata
+        write_cells(out, tables, lambda table: without_numbers(table).replace_schema_metadata(metadata))
         if out.rows != task.rows:
             raise CorruptionError(f"{path} got {out.rows} rows, {task.rows} were sent to it")
     file = DataFile(UNNUMBERED, path, task.options.content_type, task.rows, out.bytes, task.columns, decodes=True)
     return Materialized(file, 0)
 
 
-def _routed(store: ObjectStore, task: ArrangeTask, source: Routed) -> Generator[pa.Table]:
+def _routed(store: ObjectStore, task: ArrangeTask, source: Routed) -> Generator[CellRows]:
     rank = 0
     for part in source.parts:
         low, high = max(source.start - rank, 0), min(source.stop - rank, part.rows)
@@ -154,7 +153,7 @@ def _with_rows(part: LeafPart, low: int, high: int) -> tuple[LeafPart, int, int]
 
 def _of_part(
     store: ObjectStore, task: ArrangeTask, source: Routed, part: LeafPart, may_divide: bool = True
-) -> Iterator[pa.Table]:
+) -> Iterator[CellRows]:
     if part.are_alike and part.cells == 1:
         yield from (block.table for block in read_blocks(store, part.blocks))
     elif part.are_alike:
@@ -166,16 +165,17 @@ def _of_part(
         yield from _in_order(rows, _sort_by(task).order_of(task.keys, rows), task.limits)
 
 
-def _cell_by_cell(store: ObjectStore, part: LeafPart, fits: bool) -> Iterator[pa.Table]:
+def _cell_by_cell(store: ObjectStore, part: LeafPart, fits: bool) -> Iterator[CellRows]:
     """The rows of each cell, block by block: nothing is copied. Blocks that do not fit are read for each cell again."""
     held = list(read_blocks(store, part.blocks)) if fits else None
     for cell in range(part.cells):
         for block in held or read_blocks(store, part.blocks):
             if count := int(block.counts[cell]):
                 yield block.table.slice(int(block.counts[:cell].sum()), count)
+        yield CELL_ENDS
 
 
-def _divided(store: ObjectStore, task: ArrangeTask, source: Routed, part: LeafPart) -> Iterator[pa.Table]:
+def _divided(store: ObjectStore, task: ArrangeTask, source: Routed, part: LeafPart) -> Iterator[CellRows]:
     """The rows of a part in the order of the keys, which are divided into ranges by a sample of the part itself."""
     by, cells = _sort_by(task), -(-2 * part.decoded_bytes // source.part_bytes)
     samples, sizes = list[pa.Table](), list[npt.NDArray[np.float64]]()
@@ -204,22 +204,28 @@ def _sort_by(task: ArrangeTask) -> SortBy:
     return task.by
 
 
-def _unrouted(store: ObjectStore, task: ArrangeTask, source: Unrouted) -> Generator[pa.Table]:
+def _unrouted(store: ObjectStore, task: ArrangeTask, source: Unrouted) -> Generator[CellRows]:
     by, rows = task.by, pa.concat_tables(live_tables(store, source.live))
     known = by.prepared(rows.select(by.names))
     sample = known.take(pa.array(spread(rows.num_rows, SAMPLE_ROWS)))
-    layout = by.layout(sample, np.ones(sample.num_rows), 1, source.cells)
+    cells = cells_of(rows.num_rows, rows.nbytes / max(1, rows.num_rows), task.options.row_group_rows)
+    layout = by.layout(sample, np.ones(sample.num_rows), 1, cells)
     if isinstance(by, SortBy):
-        order = by.order_of(layout.keys, rows)
-    else:
-        order = np.argsort(layout.cells_of(known).astype(np.uint16), kind="stable")
-    yield from _in_order(rows, order, task.limits)
+        yield from _in_order(rows, by.order_of(layout.keys, rows), task.limits)
+        return
+    found = layout.cells_of(known).astype(np.uint16)
+    order, counts = np.argsort(found, kind="stable"), np.bincount(found, minlength=layout.cells)
+    yield from by_cell(rows, order, counts, _at_once(rows, task.limits))
 
 
 def _in_order(rows: pa.Table, order: Numbers, limits: Limits) -> Iterator[pa.Table]:
     """The rows in this order, some at a time."""
-    reading = limits.reading
-    fitting = reading.batch_bytes * len(order) // max(1, rows.nbytes)
-    at_once = max(1, min(reading.batch_rows_max, fitting))
+    at_once = _at_once(rows, limits)
     for start in range(0, len(order), at_once):
         yield rows.take(pa.array(order[start : start + at_once]))
+
+
+def _at_once(rows: pa.Table, limits: Limits) -> int:
+    """How many of the rows are taken at a time."""
+    reading = limits.reading
+    return max(1, min(reading.batch_rows_max, int(reading.batch_bytes * rows.num_rows // max(1, rows.nbytes))))

@@ -35,8 +35,6 @@ from deltacompact.layout.document import Layout
 from deltacompact.steps.materialize import MaterializeTask
 from deltacompact.tabular.row_groups import WriteOptions
 
-CELLS_MAX = 48
-"""Cells of a file, at most: with 200 rows of the sample in each file, four tell of a cell."""
 DECODED_TIMES = 8
 """A stored byte is expected to become no more than so many, before anything is read."""
 HELD_VALUES_MAX = 10_000
@@ -99,17 +97,12 @@ class Clusterer:
 
     def _at_once(self, share: PartitionShare) -> ArrangeTask:
         live = share.live(share.slices, share.columns, self.limits)
-        source, path = Unrouted(live, self._cells(share)), self._numbers_path(share, 0)
-        return ArrangeTask(source, path, self.by, (), share.rows, share.columns, self.options, self.limits)
+        path = self._numbers_path(share, 0)
+        return ArrangeTask(Unrouted(live), path, self.by, (), share.rows, share.columns, self.options, self.limits)
 
     def _numbers_path(self, share: PartitionShare, output: int) -> str | None:
         """Where the numbers of an output's rows go. None: they are too many."""
         return f"{self.folder}arranged-{share.name}-{output}.numbers" if share.rows <= NUMBERED_ROWS_MAX else None
-
-    def _cells(self, share: PartitionShare) -> int:
-        """Cells of a file: about a row group each."""
-        per_file = share.rows / share.files / self.options.row_group_rows
-        return min(CELLS_MAX, max(1, math.ceil(per_file)))
 
     def _routed(self, shares: Sequence[PartitionShare]) -> Iterator[list[PlannedOutput]]:
         """The routing of all shares first, then the tasks for each one's outputs."""
@@ -146,7 +139,7 @@ class Clusterer:
                 self.metadata.uuid,
                 self.by,
                 share.files,
-                self._cells(share),
+                self.options.row_group_rows,
                 self.run_bytes // 2,
             )
             for share in shares

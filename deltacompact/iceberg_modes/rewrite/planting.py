@@ -30,6 +30,7 @@ from deltacompact.storage.fetched_file import ReadAhead, begun_ahead
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import field_ids, parquet_read
 from deltacompact.tabular.files import FileReader, Part
+from deltacompact.tabular.row_groups import cells_of
 
 _SAMPLE_PER_CELL, _SAMPLE_ROWS_MAX = 16, 200_000
 """Where cells are ranges that must fit the memory; they may be twice as large as planned."""
@@ -42,7 +43,7 @@ class PlantTask:
     """The layout that divides the live rows into so many files. `live` has the columns of `by` alone.
 
     path              where it is stored, for the table of this identity
-    cells_per_file    of a split tree; where rows are sorted, as many as keep the rows of a cell below `cell_bytes`
+    row_group_rows    that cells of a split tree fit; where rows are sorted, those of a cell stay below `cell_bytes`
     """
 
     live: LiveSlices
@@ -50,14 +51,15 @@ class PlantTask:
     table: str
     by: Arrangement
     files: int
-    cells_per_file: int
+    row_group_rows: int
     cell_bytes: int
 
     def cells(self, row_bytes: float) -> int:
         """Cells of a file, where a row takes so many bytes in memory."""
+        rows = self.live.rows / self.files
         if isinstance(self.by, ClusterBy):
-            return self.cells_per_file
-        return max(1, math.ceil(self.live.rows / self.files * row_bytes / self.cell_bytes))
+            return cells_of(rows, row_bytes, self.row_group_rows)
+        return max(1, math.ceil(rows * row_bytes / self.cell_bytes))
 
 
 @dataclass(frozen=True, slots=True)
