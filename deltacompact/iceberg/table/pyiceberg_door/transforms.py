@@ -47,8 +47,8 @@ def partition_columns(spec: Spec, columns: Mapping[int, Column]) -> tuple[Partit
             found.append(PartitionColumn("", "", _VOID))
             continue
         column = columns.get(part.source_id)
-        if column is None or column.is_dropped or not column.is_top_level or isinstance(transform, UnknownTransform):
-            why = "its transform is unknown" if isinstance(transform, UnknownTransform) else "its column is not there"
+        if column is None or column.is_dropped or not column.is_top_level or not _is_known(transform):
+            why = "its column is not there" if _is_known(transform) else "its transform is unknown"
             if column is not None and not column.is_top_level:
                 why = "its column lies inside of a struct"
             raise InputError(f"rows cannot be divided by {part.name!r} of partition spec {spec.spec_id}: {why}")
@@ -95,11 +95,17 @@ def check_orders(metadata: TableMetadata) -> None:
     Raises InputError naming a transform that we do not know.
     """
     for one in (field for fields in metadata.sort_orders.values() for field in fields):
-        if isinstance(parse_transform(one.transform), (UnknownTransform, VoidTransform)):
+        if not _is_known(parse_transform(one.transform)):
             raise InputError(
                 f"a sort order of table {metadata.table_id!r} has a transform that we do not know ({one.transform}): "
                 "nothing can be committed to it"
             )
+
+
+def _is_known(transform: Any) -> bool:
+    """Whether values can be computed. None falls into 0 buckets, and none has a width of 0."""
+    divisor = getattr(transform, "num_buckets", getattr(transform, "width", 1))
+    return not isinstance(transform, (UnknownTransform, VoidTransform)) and divisor > 0
 
 
 def _transformed(array: pa.Array, column: PartitionColumn) -> pa.Array:
