@@ -16,7 +16,7 @@ from deltacompact.base.errors import InputError
 from deltacompact.base.wording import counted
 from deltacompact.iceberg.boxes import boxes_of_files
 from deltacompact.iceberg.table.table_state import TableState
-from deltacompact.iceberg_modes.expected import written_s
+from deltacompact.iceberg_modes.expected import arranged_s
 from deltacompact.iceberg_modes.rewrite.options import rewrite_options
 from deltacompact.iceberg_modes.rewrite.worth import read_s
 from deltacompact.layout.cluster_by import ClusterColumn
@@ -64,7 +64,7 @@ def simulated(
 
 def _outcome(one: Replayed, never: Replayed) -> PolicyOutcome:
     files, size = never.files_opened - one.files_opened, never.bytes_opened - one.bytes_opened
-    cost_s = 2 * written_s(round(one.rows_written), round(one.bytes_written))  # runs of rows are written, then files
+    cost_s = arranged_s(round(one.rows_written), round(one.bytes_written))
     return PolicyOutcome(
         one.policy, one.runs, round(one.bytes_written), cost_s, files, round(size), read_s(files, size)
     )

@@ -49,6 +49,8 @@ class PartitionStatistics:
     read_bytes          of the largest row group, decoded
     index               None before the first compaction
     touched             what the deltas make a session write anew of the base, where somebody has looked: else all
+    laid_out            where rows are laid out by columns, the share of the base that may be, because it overlaps what
+                        is new; None: rows keep their order
     catalog             whose table it is: tables of two catalogs may have the same name. `is_remote`: its store is
                         behind a network
     """
@@ -68,6 +70,7 @@ class PartitionStatistics:
     read_bytes: int = 0
     index: IndexStatistics | None = None
     touched: Touched = UNKNOWN
+    laid_out: float | None = None
     catalog: str = ""
     is_remote: bool = False
 
@@ -95,11 +98,11 @@ class PartitionStatistics:
     @property
     def base_decoded_bytes(self) -> float:
         """Of all rows of the base, about."""
-        return self.touched.base_row_bytes * self.base_rows or float(self.base_bytes + _SAVED * self.base_rows)
+        return self.touched.base_row_bytes * self.base_rows or decoded_bytes(self.base_rows, self.base_bytes)
 
     @property
     def delta_decoded_bytes(self) -> float:
-        return self.touched.delta_row_bytes * self.delta_rows or float(self.delta_bytes + _SAVED * self.delta_rows)
+        return self.touched.delta_row_bytes * self.delta_rows or decoded_bytes(self.delta_rows, self.delta_bytes)
 
     @property
     def bytes(self) -> int:
@@ -114,6 +117,11 @@ class PartitionStatistics:
     def read_through(self) -> int:
         """Files that every reader of the partition goes through, until somebody compacts it."""
         return self.delta_files + self.base_small_files
+
+
+def decoded_bytes(rows: int, size: int) -> float:
+    """About the bytes in memory of so many rows and stored bytes."""
+    return float(size + _SAVED * rows)
 
 
 def statistics_of(plan: CompactionPlan) -> PartitionStatistics:
@@ -136,7 +144,17 @@ def statistics_of(plan: CompactionPlan) -> PartitionStatistics:
         entry_bytes=plan.encoding.entry_bytes,
         read_bytes=plan.read_bytes,
         index=_index_of(plan),
+        laid_out=_laid_out(plan) if plan.clusters else None,
     )
+
+
+def _laid_out(plan: CompactionPlan) -> float:
+    """Nobody knows yet where the rows of deltas lie: they are taken to lie everywhere."""
+    decided = decide_files(plan, np.array([source.file.live_rows for source in plan.sources], np.int64), {})
+    rewritten = {one.ordinal for one in decided if one.action is FileAction.REWRITE}
+    base = [source for source in plan.sources if source.in_base]
+    chosen = sum(source.file.rows for source in base if source.ordinal in rewritten)
+    return chosen / max(1, sum(source.file.rows for source in base))
 
 
 def _kept_bytes(plan: CompactionPlan) -> int:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from deltacompact.base.limits import LIMITS
@@ -40,6 +40,11 @@ class Touched:
     base_row_bytes: float = 0.0
     delta_row_bytes: float = 0.0
     large: float = 0.0
+
+    def where_rows_move(self, share: float) -> Touched:
+        """Where rows get another order, and so large a share of the base does in any case: nothing is copied."""
+        rows, size = (max(share, min(1.0, one + self.copied_bytes)) for one in (self.decoded_rows, self.decoded_bytes))
+        return replace(self, decoded_rows=rows, decoded_bytes=size, copied_bytes=0.0, large=0.0)
 
 
 UNKNOWN = Touched()

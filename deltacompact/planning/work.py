@@ -23,6 +23,7 @@ from deltacompact.base.limits import LIMITS
 from deltacompact.planning import sizing
 from deltacompact.planning.plan import CompactionPlan
 from deltacompact.planning.statistics import PartitionStatistics, statistics_of
+from deltacompact.planning.touched import UNKNOWN
 
 ROWS_PER_FILE = 4_000_000
 """The default of rows_per_compacted_file: what one task of materialize writes at most."""
@@ -52,6 +53,7 @@ TERMS = (
     "base_decoded",
     "large_decoded",  # a byte of a delta in a row group that may be copied
     "copied_byte",  # of a row group that no delta touches, in a file that one does
+    "arranged_byte",  # in memory, of rows that are laid out by columns: sent to cells, written, and read again
 )
 """What rates are for, one each. New ones come last: records of the version before have the first twelve."""
 
@@ -73,6 +75,7 @@ FIRST_RATES: Mapping[str, float] = {
     "base_decoded": 5e-10,
     "large_decoded": 3.7e-9,
     "copied_byte": 5e-10,
+    "arranged_byte": 2e-8,
 }
 """Seconds of a session and of the driver, CPU seconds of the other terms: measured on the machine of the README, whose
 runs they expect within a factor of 1.5. A start, not a promise: waiting for a store is not in them."""
@@ -95,6 +98,7 @@ STAGE_OF = {
     "base_decoded": "materialize",
     "large_decoded": "materialize",
     "copied_byte": "materialize",
+    "arranged_byte": "lay_out",
 }
 """Where a term's seconds are spent, about: progress is counted by it."""
 
@@ -122,6 +126,7 @@ class WorkTerms:
     base_decoded: float = 0.0
     large_decoded: float = 0.0
     copied_byte: float = 0.0
+    arranged_byte: float = 0.0
 
     @property
     def vector(self) -> Vector:
@@ -150,9 +155,13 @@ def work_of(given: PartitionStatistics, folding: Folding, slots: int, driver_s: 
     renewed = (RENEWED_SHARE + RELOCATED_SHARE * max(0, runs - 1)) * entries
     merged = 0.0 if folding.adds_run else (1.0 + math.log2(folding.rounds)) * (entries + deltas) + renewed
     file_rows, file_bytes = ROWS_PER_FILE, sizing.TARGET_FILE_BYTES_MIN
-    touched = given.touched
+    touched = given.touched if given.laid_out is None else given.touched.where_rows_move(given.laid_out)
     written = 1.0 - given.kept_bytes / given.delta_bytes if given.delta_bytes else 1.0
     small = written * (1.0 - touched.large)
+    arranged = 0.0
+    if given.laid_out is not None:  # where nobody has looked, keys are not taken to touch what the layout leaves
+        base = given.laid_out if given.touched == UNKNOWN else touched.decoded_bytes
+        arranged = small * given.delta_decoded_bytes + base * given.base_decoded_bytes
     return WorkTerms(
         delta_file=_shared(given.delta_files, slots, 1),
         delta_row=_shared(deltas, slots, LIMITS.task_rows_min),
@@ -169,6 +178,7 @@ def work_of(given: PartitionStatistics, folding: Folding, slots: int, driver_s: 
         delta_decoded=_shared(small * given.delta_decoded_bytes, slots, _DECODED_FILE_BYTES),
         large_decoded=_shared(written * touched.large * given.delta_decoded_bytes, slots, _DECODED_FILE_BYTES),
         base_decoded=_shared(touched.decoded_bytes * given.base_decoded_bytes, slots, _DECODED_FILE_BYTES),
+        arranged_byte=_shared(arranged, slots, _DECODED_FILE_BYTES),
         copied_byte=_shared(touched.copied_bytes * given.base_bytes, slots, file_bytes),
     )
 

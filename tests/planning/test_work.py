@@ -10,7 +10,7 @@ from deltacompact.job import Request, plan_work, prepare
 from deltacompact.planning.driver_work import capacity_of
 from deltacompact.planning.plan import CompactionPlan
 from deltacompact.planning.sizing import GIB
-from deltacompact.planning.work import expected_s, work_of_plan
+from deltacompact.planning.work import WorkTerms, expected_s, work_of_plan
 from deltacompact.storage.memory import MemoryStore
 
 HERE = capacity_of(1, 2, 16 * GIB)
@@ -36,3 +36,27 @@ def test_the_work_of_a_plan_is_the_most_that_it_may_come_to() -> None:
     assert (change.delta_row, change.merged_row, change.driver) == (1, 0, 0.5), "the index gets a run"
     assert change.base_row == 100, "any base file may have lost a row"
     assert expected_s(change) > 0.5 + expected_s(first) / 2
+
+
+def test_rows_that_are_laid_out_are_paid_for_and_a_base_that_waits_is_not() -> None:
+    catalog = DeltaStreamCatalog(MemoryStore())
+    plain, laid_out = ((name, catalog.create_table(name, primary_keys=["k"])) for name in ("p", "t"))
+    laid_out[1].declare_cluster_by("k")
+
+    def work(name: str) -> WorkTerms:
+        job = prepare(catalog, Request(name, options=Options(rows_per_compacted_file=400)))
+        return work_of_plan(plan_work(job, job.work[0], job.snapshots[0], HERE), 1, 0.0)
+
+    def append(start: int, count: int) -> None:
+        for _, table in (plain, laid_out):
+            table.append(pa.table({"k": range(start, start + count), "v": ["x" * 100] * count}))
+
+    append(0, 1_000)
+    first = work("t")
+    assert first.arranged_byte > 30_000 and work("p").arranged_byte == 0
+    assert expected_s(first) > expected_s(work("p"))
+    laid_out[1].compact(settings=LOCAL, rows_per_compacted_file=400)
+    append(500, 50)
+    assert work("t").arranged_byte < first.arranged_byte / 10, "the base is larger than what is new"
+    append(0, 900)
+    assert work("t").arranged_byte > 1.5 * first.arranged_byte

@@ -12,7 +12,7 @@ from dataclasses import replace
 from deltacompact.iceberg.deletes.matching import dangling
 from deltacompact.iceberg.table.table_state import TableState
 from deltacompact.iceberg_modes import expected as of_modes
-from deltacompact.iceberg_modes.expected import Expected, written_s
+from deltacompact.iceberg_modes.expected import Expected, arranged_s, written_s
 from deltacompact.iceberg_modes.rewrite.plan import FileGroup, RewritePlan, deleted_share
 from deltacompact.iceberg_modes.totals import BranchTotals, totals_of
 from deltacompact.planning.plan import Capacity
@@ -28,8 +28,9 @@ def expected(plan: RewritePlan, capacity: Capacity) -> Expected:
 
 
 def _written_s(group: FileGroup, arranges: bool) -> float:
-    """Rows that go to several partitions are written twice, and those that get another order once more."""
-    return (1 + (group.partition is None) + arranges) * written_s(group.rows, group.bytes)
+    """Rows that go to several partitions are written twice."""
+    each_s = (arranged_s if arranges else written_s)(group.rows, group.bytes)
+    return each_s + (group.partition is None) * written_s(group.rows, group.bytes)
 
 
 def totals_after(plan: RewritePlan, state: TableState) -> BranchTotals:

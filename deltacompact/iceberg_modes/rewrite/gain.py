@@ -17,7 +17,7 @@ import numpy as np
 
 from deltacompact.iceberg.boxes import boxes_of_files
 from deltacompact.iceberg.table.table_state import TableState
-from deltacompact.iceberg_modes.expected import written_s
+from deltacompact.iceberg_modes.expected import arranged_s
 from deltacompact.iceberg_modes.rewrite.laid_out import badly_laid
 from deltacompact.iceberg_modes.rewrite.options import rewrite_options
 from deltacompact.iceberg_modes.rewrite.worth import saved_s
@@ -59,5 +59,5 @@ def gain_of(state: TableState) -> LayoutGain:
         own = np.flatnonzero(boxes.partitions == partition)
         share = boxes.rows[own].sum() / max(1, boxes.rows.sum())
         saved += share * np.array(saved_s(boxes.take(own), float(sizes[own].mean())))
-    cost_s = 2 * written_s(int(boxes.rows[is_chosen].sum()), int(sizes[is_chosen].sum()))  # read, and written
+    cost_s = arranged_s(int(boxes.rows[is_chosen].sum()), int(sizes[is_chosen].sum()))
     return LayoutGain(depth_of(boxes).mean, dict(zip(columns, saved.tolist(), strict=True)), cost_s)

@@ -17,7 +17,7 @@ import numpy as np
 from deltacompact.iceberg.boxes import boxes_of_files
 from deltacompact.iceberg.table.content_files import Entry
 from deltacompact.iceberg.table.table_state import TableState
-from deltacompact.iceberg_modes.expected import written_s
+from deltacompact.iceberg_modes.expected import arranged_s
 from deltacompact.layout.boxes import Boxes
 from deltacompact.layout.cluster_by import ClusterColumn
 from deltacompact.layout.overlap import meetings
@@ -43,7 +43,7 @@ def worth_of(state: TableState, by: Sequence[ClusterColumn]) -> Worth:
     def worth(files: Sequence[Entry]) -> float:
         own = boxes.take(np.array([places[entry.file.path] for entry in files], np.int64))
         sizes = [entry.file.file_bytes for entry in files]
-        cost_s = written_s(sum(entry.file.rows for entry in files), sum(sizes))
+        cost_s = arranged_s(sum(entry.file.rows for entry in files), sum(sizes))
         saved = zip(by, saved_s(own, float(np.mean(sizes))), strict=True)
         return sum(column.weight / weights * one for column, one in saved) / cost_s if cost_s else 0.0
 
