@@ -36,7 +36,7 @@ _VERSION = re.compile(r"0|[1-9][0-9]*-[0-9a-f]{32}")
 _OWNER = r"(?:[0-9a-f]{24}|(?:rehash|retract)-[0-9a-f]{32})"
 _FRESH = r"[0-9a-f]{32}(?:\.[^./]+(?:\.(?:gz|GZ|bz2|zst))?|\.manifest\.json|\.(?:masks|moves|exchange)\.arrow)?"
 _FRESH_NAME = re.compile(_FRESH)
-_RECORD = r"(?:plan|published|round-[0-9]{5,}|outputs-[0-9]{5,}|output-[0-9]{10,})\.json"
+_RECORD = r"(?:plan|published|tree|round-[0-9]{5,}|outputs-[0-9]{5,}|output-[0-9]{10,})\.json"
 """Releases up to 0.1 recorded each output in an object of its own."""
 _MANAGED = re.compile(
     rf"(?P<root>.+?)/(?:(?:data|index|manifest)/(?:(?P<owner>{_OWNER})/)?{_FRESH}|sessions/(?P<session>{_OWNER})/{_RECORD})",

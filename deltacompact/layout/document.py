@@ -54,6 +54,11 @@ def layout_from_json(text: str | bytes, table: str) -> Layout:
         document = json.loads(text)
     except ValueError:
         raise InputError("this is no split tree: it is not JSON") from None
+    return layout_from_document(document, table)
+
+
+def layout_from_document(document: Any, table: str) -> Layout:
+    """The same of a document that has been parsed."""
     if not isinstance(document, dict) or document.get("kind") not in (TREE, RANGES):
         raise InputError("this is no split tree")
     kind, found = document["kind"], document.get("format")

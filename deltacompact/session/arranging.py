@@ -7,8 +7,9 @@
     move       rank 7 -> output 2, row 11                        a task for each source group, as it ranked them
     outputs    4 files, each from its blocks of all runs         beside the index, which has the new pointers by now
 
-So neither the fold nor the commit knows of it. The last round records the arrangement, and whoever resumes the session
-writes the same files from the same runs. Two attempts have runs and trees of their own: the recorded ones count.
+So neither the fold nor the commit knows of it. The tree is a record of the session: all attempts send rows to the same
+cells. The last round records the arrangement, and whoever resumes the session writes the same files from the same runs.
+Two attempts have runs of their own: the recorded ones count.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from deltacompact.base.batching import batched
-from deltacompact.base.errors import CorruptionError, DeltaCompactError
+from deltacompact.base.errors import CorruptionError, DeltaCompactError, InputError
 from deltacompact.base.events import logger
 from deltacompact.base.fingerprint import Fingerprint
 from deltacompact.base.model import Clustered
@@ -33,7 +34,9 @@ from deltacompact.executors.executor import SubmittedTask
 from deltacompact.index.index_files import session_object
 from deltacompact.index.remap import Moves
 from deltacompact.layout.cluster_by import ClusterColumn
+from deltacompact.layout.document import layout_document, layout_from_document
 from deltacompact.layout.order import has_order
+from deltacompact.layout.split_tree import SplitTree
 from deltacompact.layout.value_ranges import ValueRanges
 from deltacompact.planning import sizing
 from deltacompact.planning.arrangement import Arrangement, first_of_cells, outputs_of, parts_of
@@ -43,6 +46,7 @@ from deltacompact.planning.overlapping import WrittenRanges, columns_of, known_r
 from deltacompact.planning.plan import CompactionPlan, SourceFile
 from deltacompact.planning.pointer_map import SourceGroup
 from deltacompact.session.output_tasks import MasksOf, submit_outputs
+from deltacompact.session.records import TREE, UnresumableError
 from deltacompact.session.workbench import Workbench
 from deltacompact.steps.arrange import ArrangedFile, ArrangedFiles, RoutedPart, arrange_each
 from deltacompact.steps.file_ranges import file_ranges
@@ -177,9 +181,7 @@ class _Routing:
         row_bytes = tuple(_decoded_bytes(one) / one.file.rows for one in ranges)
         decoded = sum(size * _rows([one]) for one, size in zip(ranges, row_bytes, strict=True))
         cells = cells_of(rows / files, decoded / max(1, rows), options.row_group_rows)
-        task = bench.executor.submit(plant, bench.paced, TreeTask(live, row_bytes, by, files, cells))
-        bench.stages.wait(STAGE, [task], 0)
-        planted: GrownTree = bench.executor.get(task.values[0])
+        planted = _planted(bench, TreeTask(live, row_bytes, by, files, cells))
         return cls(
             bench, masks_of, planted, parts_of(planted.tree, rows, plan.run_bytes * rows / max(1.0, decoded)), rows
         )
@@ -215,6 +217,25 @@ class _Routing:
         names = tuple(run.path for run in runs)
         certificate = certified if plan.options.certify else None
         return Arrangement(plan.cluster_by, self.parts, outputs, names, path, self.planted.codec, certificate)
+
+
+def _planted(bench: Workbench, task: TreeTask) -> GrownTree:
+    """The tree that an attempt has recorded, else a new one. Raises UnresumableError for one that is damaged."""
+    table = bench.plan.input.destination_table_id
+    if (recorded := bench.records.earlier(TREE)) is None:
+        submitted = bench.executor.submit(plant, bench.paced, task)
+        bench.stages.wait(STAGE, [submitted], 0)
+        grown: GrownTree = bench.executor.get(submitted.values[0])
+        document = {**layout_document(grown.tree, table), "codec": grown.codec}
+        if (recorded := bench.records.put(TREE, document)) is document:
+            return grown
+    try:
+        tree = layout_from_document(recorded, table)
+    except InputError as error:
+        raise UnresumableError(f"its record {TREE}: {error}") from None
+    if not isinstance(tree, SplitTree):
+        raise UnresumableError(f"its record {TREE} has no split tree")
+    return GrownTree(tree, recorded.get("codec"))
 
 
 def _with_keys(plan: CompactionPlan) -> tuple[ClusterColumn, ...]:

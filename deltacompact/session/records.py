@@ -2,6 +2,7 @@
 
     sessions/<id>/plan.json                  the folded deltas, and the sizes that depend on the planning machine
     sessions/<id>/round-00001.json           a round's completion: counts, live rows, the index
+    sessions/<id>/tree.json                  the split tree by which rows go to files, where they are laid out
     sessions/<id>/outputs-00001.json         a batch of compacted files
     sessions/<id>/published.json             the last completion, with the published version
 
@@ -32,6 +33,7 @@ from deltacompact.table.ports import Moment, Workspace
 
 PLAN = "plan.json"
 PUBLISHED = "published.json"
+TREE = "tree.json"
 
 PLANNER_VERSION = 4
 """Raise it when planning decides differently about the same input, or when a record changes.

@@ -417,6 +417,24 @@ def test_another_process_writes_the_outputs_from_the_recorded_runs():
     assert left == []  # the rows on their way are gone
 
 
+@pytest.mark.parametrize("damage", [None, b"{}", b"no json", b'{"format": 1, "kind": "split tree", "tree": {}}'])
+def test_an_attempt_that_resumes_goes_on_with_the_recorded_tree(monkeypatch, damage):
+    store, expected = prepared()
+    with monkeypatch.context() as patch, pytest.raises(Crash):
+        patch.setattr("deltacompact.session.arranging.route", lambda *inputs: (_ for _ in ()).throw(Crash()))
+        compacted(DeltaStreamCatalog(store), 12)
+    trees = [stat.path for stat in store.list("t/sessions/") if stat.path.endswith("/tree.json")]
+    first = next(path for path in trees if b'"codec"' in store.get(path))
+    if damage:
+        store.put(first, damage)
+    else:
+        monkeypatch.setattr("deltacompact.session.arranging.plant", lambda *inputs: pytest.fail("it has a tree"))
+    catalog = DeltaStreamCatalog(store)
+    compacted(catalog, 12)
+    assert (live(catalog), problems(catalog)) == (expected, [])
+    assert_lies_well(catalog)
+
+
 def test_a_damaged_row_map_is_found():
     few = replace(LIMITS, masks_share_of_index=1.0, runs_share_max=10.0)
     store, _ = prepared()

@@ -88,6 +88,13 @@ def test_data_that_arrive_in_time_order_never_touch_the_base():
     assert to_lay_out(boxes_by_hand([days]), sizes, ages).tolist() == [False] * 50 + [True, True]
 
 
+def test_drift_of_time_divides_the_last_leaf_and_keeps_the_others():
+    base = [(0, 9), (10, 19), (20, 29), (30, 39)]
+    boxes, sizes = boxes_by_hand([[*base, (35, 50), (36, 52)]]), np.array([100] * 4 + [150] * 2)
+    laid_out, ages = np.array([True] * 4 + [False] * 2), np.array([0] * 4 + [1, 2])
+    assert to_lay_out(boxes, sizes, ages, laid_out).tolist() == [False, False, False, True, True, True]
+
+
 def test_a_base_that_is_larger_waits_until_as_much_has_come():
     base = [(0, 49), (50, 99)]
     sizes = np.array([100, 100, 10, 10])
