@@ -4,7 +4,8 @@
     layouts      a split tree of a sample of 20,000 rows; Hilbert's curve and Z-order on ranks, cut evenly
     asked        the values of 2,000 rows: one column, or all of them
 
-All layouts have the same number of files. `routing` is the CPU time to send ten million rows down a tree.
+All layouts have the same number of files. `row_groups` writes such rows as one file, and reads its footer. `routing` is
+the CPU time to send ten million rows down a tree.
 """
 
 from __future__ import annotations
@@ -15,13 +16,19 @@ from collections.abc import Callable, Mapping
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from deltacompact.layout.cluster_by import ClusterColumn
 from deltacompact.layout.curves import hilbert, zorder
 from deltacompact.layout.growing import grow
 from deltacompact.layout.split_tree import SplitTree
+from deltacompact.steps.cell_blocks import by_cell, write_cells
+from deltacompact.storage.memory import MemoryStore
+from deltacompact.tabular import writing
+from deltacompact.tabular.row_groups import WriteOptions, cells_of
 
 ROWS, SAMPLE, FILES, BITS, ASKED = 200_000, 20_000, 117, 10, 2_000
+GROUP_ROWS = 8_192
 Column = npt.NDArray[np.float64]
 
 
@@ -51,11 +58,13 @@ def tables(seed: int, rows: int = ROWS) -> dict[str, dict[str, Column]]:
     }
 
 
-def tree_of(columns: Mapping[str, Column], weights: Mapping[str, float], seed: int) -> SplitTree:
+def tree_of(
+    columns: Mapping[str, Column], weights: Mapping[str, float], seed: int, files: int = FILES, cells: int = 1
+) -> SplitTree:
     rows = pa.table(dict(columns))
     sample = rows.take(np.random.default_rng(seed).choice(rows.num_rows, SAMPLE, replace=False))
     by = [ClusterColumn(name, weights.get(name, 1.0)) for name in columns]
-    return grow(sample, by, np.ones(SAMPLE), FILES)
+    return grow(sample, by, np.ones(SAMPLE), files, cells)
 
 
 def along(curve: Callable[..., npt.NDArray[np.uint64]], columns: Mapping[str, Column]) -> npt.NDArray[np.int64]:
@@ -65,6 +74,23 @@ def along(curve: Callable[..., npt.NDArray[np.uint64]], columns: Mapping[str, Co
     files = np.empty(len(keys), np.int64)
     files[np.argsort(keys, kind="stable")] = np.arange(len(keys)) * FILES // len(keys)
     return files
+
+
+def row_groups(columns: Mapping[str, Column], seed: int, with_cells: bool) -> npt.NDArray[np.int64]:
+    """Of each row, its row group in a file of the tree's cells: it ends with cells, or is full."""
+    rows = pa.table({**columns, "row": np.arange(len(next(iter(columns.values()))))})
+    cells = cells_of(rows.num_rows, rows.nbytes / rows.num_rows, GROUP_ROWS)
+    of_rows = tree_of(columns, {}, seed, 1, cells).cells_of(rows)
+    counts = np.bincount(of_rows, minlength=cells)
+    pieces = by_cell(rows, np.argsort(of_rows, kind="stable"), counts, GROUP_ROWS)
+    store = MemoryStore()
+    with writing.writer(store, "a.parquet", rows.schema, WriteOptions(row_group_rows=GROUP_ROWS)) as out:
+        write_cells(out, (piece for piece in pieces if with_cells or piece is not None), lambda piece: piece)
+    file = pq.ParquetFile(pa.BufferReader(store.get("a.parquet")))
+    groups = np.empty(rows.num_rows, np.int64)
+    for number in range(file.num_row_groups):
+        groups[file.read_row_group(number, ["row"])["row"].to_numpy()] = number
+    return groups
 
 
 def opened(columns: Mapping[str, Column], files: npt.NDArray[np.integer], seed: int) -> tuple[list[float], float]:
@@ -95,6 +121,12 @@ def measured(seed: int = 1) -> list[str]:
             each = "/".join(f"{share:.1f}" for share in shares)
             line = f"{name:22}{text:24}{each:18}and {conjunction:5.2f}   mean {np.mean(shares):5.1f}"
             lines.append(f"{line}   {len(sizes)} files of {sizes.min():.2f} to {sizes.max():.2f}")
+        for text, with_cells in (("row groups, full", False), ("row groups, by cells", True)):
+            groups = row_groups(columns, seed, with_cells)
+            shares, conjunction = opened(columns, groups, seed)
+            each = "/".join(f"{share:.1f}" for share in shares)
+            line = f"{name:22}{text:24}{each:18}and {conjunction:5.2f}   mean {np.mean(shares):5.1f}"
+            lines.append(f"{line}   {groups.max() + 1} row groups")
     return [*lines, f"routing of 10 M rows: {routing(seed):.2f} CPU seconds"]
 
 

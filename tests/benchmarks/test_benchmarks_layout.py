@@ -22,3 +22,9 @@ def test_split_trees_open_fewer_files_than_curves(table, columns_max, conjunctio
     assert tree.cells == layout.FILES
     assert np.mean(of_tree) <= columns_max * np.mean(of_curve)
     assert both_of_tree <= conjunction_max * both_of_curve
+
+
+def test_row_groups_that_end_with_cells_are_opened_less():
+    columns = layout.tables(1, 40_000)["uniform x 3"]
+    full, by_cells = (layout.opened(columns, layout.row_groups(columns, 1, ends), 1) for ends in (False, True))
+    assert np.mean(by_cells[0]) <= 0.8 * np.mean(full[0]) and by_cells[1] <= 0.5 * full[1]
