@@ -12,7 +12,7 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -56,19 +56,24 @@ def read_messages(
     if not len(lines):
         return pa.table({}), origin
     lines = pc.replace_substring_regex(lines, pattern=rb"^\s*null\s*$", replacement=b'{"%s":true}' % TOMBSTONE.encode())
-    plain = _joined(_without_schemas(lines))
-    try:
+    lines = _without_schemas(lines)
+
+    def parsed(lines: pa.Array) -> pa.Table:
+        plain = _joined(lines)
         found = _parsed(plain, None)
         if found.num_rows != len(lines):
             raise pa.ArrowInvalid("some line has several messages")
         _check_keys(found, envelope, known, keys, origin)
         stored = _stored(found.schema, envelope, known, texts)
         if stored is None:
-            return found, origin
+            return found
         typed = _parsed(plain, pa.schema([(field.name, parsed_type(field.type, ContentType.JSON)) for field in stored]))
-        return _in_types(typed, stored, name), origin
+        return _in_types(typed, stored, name)
+
+    try:
+        return parsed(lines), origin
     except pa.ArrowInvalid as error:
-        raise _unparsable(text, origin, error) from error
+        raise _unparsable(text, origin, error, lambda count: parsed(lines[:count])) from error
 
 
 def _without_schemas(lines: pa.Array) -> pa.Array:
@@ -175,8 +180,11 @@ def _check_utf_8(text: bytes, name: str) -> None:
         raise InputError(f"{name}, line {number:,} is not UTF-8: byte 0x{text[error.start]:02x}") from None
 
 
-def _unparsable(text: bytes, origin: Origin, error: pa.ArrowInvalid) -> InputError:
-    """The error that names the first line that is no JSON object; if all are, what the parser said."""
+def _unparsable(text: bytes, origin: Origin, error: pa.ArrowInvalid, parse: Callable[[int], pa.Table]) -> InputError:
+    """The error that names the first line that is no JSON object, or else the first one that the parser cannot take.
+
+    `parse`: the first lines, so many of them.
+    """
     lines: Sequence[bytes] = text.split(b"\n")
     assert origin.numbers is not None
     for number in origin.numbers:
@@ -187,7 +195,16 @@ def _unparsable(text: bytes, origin: Origin, error: pa.ArrowInvalid) -> InputErr
             return InputError(f"{origin.name}, line {number:,} is no JSON ({why}): {_start(line)}")
         if not isinstance(message, dict) and message is not None:
             return InputError(f"{origin.name}, line {number:,} is no JSON object: {_start(line)}")
-    return InputError(f"{origin.name} cannot be read: {text_of(error)}")
+    taken, count = 0, len(origin.numbers)
+    while count - taken > 1:
+        middle = (taken + count) // 2
+        try:
+            parse(middle)
+            taken = middle
+        except pa.ArrowInvalid as nearer:
+            count, error = middle, nearer
+    where = origin.row(count - 1)
+    return InputError(f"{where} cannot be read: {text_of(error)}: {_start(lines[origin.numbers[count - 1] - 1])}")
 
 
 def _start(line: bytes) -> str:

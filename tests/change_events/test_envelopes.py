@@ -326,7 +326,7 @@ GOOD = json.dumps(message("c", None, ANN, 1))
         ([GOOD, message("d", ANN, None, 2**64 - 1)], "a.json, line 2: key column 'lsn' was inferred as double"),
         (
             [GOOD, message("c", None, ANN | {"name": 7}, 2)],
-            "a.json cannot be read: JSON parse error: Column(/after/name)",
+            "a.json, line 2 cannot be read: JSON parse error: Column(/after/name)",
         ),
     ],
 )
