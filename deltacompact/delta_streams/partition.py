@@ -120,6 +120,7 @@ class DeltaStreamPartition:
         opened = Opened(base.opened.number + 1, base.version, base.lineage, tokens, max(positions), now_ms)
 
         def prepare() -> None:
+            self._catalog.refuse_another(self._source)
             # Two first compactions with different keys cannot both pass, nor one into a table that others append to.
             self.check(snapshot, session)
             if self._in_place:

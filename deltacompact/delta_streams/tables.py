@@ -156,6 +156,11 @@ class Tables:
             self._present(table_id)
         return self.declared(table_id)
 
+    def refuse_another(self, table: Table) -> None:
+        """Raise ConflictError where another table has the name by now, NotFoundError where none has: one request."""
+        if self.present(table.table_id).creation != table.creation:
+            raise ConflictError(f"table {table.table_id!r} was dropped, and created again: start again")
+
     def _present(self, table_id: str) -> Table:
         """What table.json says now. What this process remembers of another table of the name is forgotten."""
         try:

@@ -121,6 +121,30 @@ def test_a_process_that_knew_the_table_compacts_the_one_of_its_name(tmp_path: Pa
     assert catalog.read(destination or "t").to_pylist() == [{"id": 2}, {"id": 3}]
 
 
+@pytest.mark.parametrize("later", [False, True])
+def test_a_compaction_of_a_table_that_was_dropped_meanwhile_seals_none_of_its_name(later: bool) -> None:
+    """Its seal would be the next entry of the new table, whose rows would be gone; it said that all went well."""
+    store = MemoryStore()
+    catalog = DeltaStreamCatalog(store)
+    catalog.create_table("t", primary_keys=["id"]).append(pa.table({"id": [1]}))
+    if later:
+        catalog.table("t").compact(settings=LOCAL)
+        catalog.append("t", pa.table({"id": [2]}))
+
+    def meanwhile(kind: str, path: str, act: Callable[[], Any]) -> Any:
+        done = act()
+        if "/outputs-" in path and kind == "put_if_absent":
+            catalog.drop_table("t")
+            catalog.create_table("t", primary_keys=["id"]).append(pa.table({"id": [9]}))
+        return done
+
+    with pytest.raises(ConflictError, match="table 't' was dropped, and created again: start again"):
+        DeltaStreamCatalog(InterceptedStore(store, meanwhile)).table("t").compact(settings=LOCAL)
+    for process in (catalog, DeltaStreamCatalog(store)):
+        assert process.read("t").to_pylist() == [{"id": 9}]
+        assert [found.problems for found in process.table("t").check()] == [()]
+
+
 def test_a_drop_that_is_interrupted_says_that_it_is_under_way() -> None:
     """By default an interrupted command says that the table is as it was, which this one is not."""
     inner = MemoryStore()
