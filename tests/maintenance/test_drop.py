@@ -121,6 +121,33 @@ def test_a_process_that_knew_the_table_compacts_the_one_of_its_name(tmp_path: Pa
     assert catalog.read(destination or "t").to_pylist() == [{"id": 2}, {"id": 3}]
 
 
+@pytest.mark.parametrize("call", ["append", "restate", "by rows"])
+def test_what_is_written_for_long_is_appended_to_no_other_table(call: str) -> None:
+    """A hole in its log, so that nobody could read it, or entries that name files which the drop had deleted."""
+    store, now_s = MemoryStore(), [1000.0]
+    catalog = DeltaStreamCatalog(store)
+    catalog.create_table("t", primary_keys=["id"])
+
+    def meanwhile(kind: str, path: str, act: Callable[[], Any]) -> Any:
+        if kind == "writer" and now_s[0] == 2000.0:
+            catalog.drop_table("t")
+            catalog.create_table("t", primary_keys=["id"]).append(pa.table({"id": [9]}))
+            now_s[0] += 60
+        return act()
+
+    slow = DeltaStreamCatalog(InterceptedStore(store, meanwhile), clock=lambda: now_s[0])
+    rows = pa.table({"id": [1], "op": ["I"]})
+    for _ in range(3):
+        slow.append("t", rows)
+    now_s[0] = 2000.0
+    with pytest.raises(ConflictError, match="table 't' was dropped, and created again: start again"):
+        slow.restate("t", rows) if call == "restate" else slow.append(
+            "t", rows, **({"operation_column": "op"} if call == "by rows" else {})
+        )
+    assert catalog.read("t").to_pylist() == [{"id": 9}]
+    assert [found.problems for found in catalog.table("t").check()] == [()]
+
+
 @pytest.mark.parametrize("later", [False, True])
 def test_a_compaction_of_a_table_that_was_dropped_meanwhile_seals_none_of_its_name(later: bool) -> None:
     """Its seal would be the next entry of the new table, whose rows would be gone; it said that all went well."""

@@ -58,6 +58,9 @@ from deltacompact.tabular.row_groups import WriteOptions
 if TYPE_CHECKING:
     from deltacompact.delta_streams.streams import Streams
 
+_LOOK_AGAIN_AFTER_S = 5.0
+"""Whoever appends has looked at table.json when it began. After so long, a request more costs little."""
+
 Deltas = Sequence[tuple[OperationType, Sequence[DataFile]]]
 """The deltas of one commit: operation and files of each."""
 
@@ -81,6 +84,7 @@ class StreamWriter:
         self._catalog = catalog
         self._store = catalog.store
         self._table_id = table_id
+        self._table = catalog.remembered_table(table_id)
         self._partition = partition
         self._paths = TablePaths.of(table_id).stream(partition)
         self._known_shape: StreamShape | None = None
@@ -162,6 +166,7 @@ class StreamWriter:
             return CommittedEntry(Commit(commit_id, self._now_ms(), positioned, terms.token))
 
         with telling_interrupts():
+            self._refuse_another_table(begun_s)
             self._catalog.begin_stream(self._table_id, self._partition).extend(decide)
             return outcome[0]
 
@@ -188,9 +193,15 @@ class StreamWriter:
                 raise ConflictError(f"{where}: compacted or restated meanwhile")
             self._check_carried(files, state, state.commits[len(base.commits) :])
             self._catalog.check_age(begun_s)
+            self._refuse_another_table(begun_s)
 
         with telling_interrupts(), self._discarding(files, SchemaError):  # that is before the seal
             return log.release(base, successor, check, now_ms)
+
+    def _refuse_another_table(self, begun_s: float | None) -> None:
+        """Raise ConflictError where the table was dropped, and created again, while large files were written."""
+        if begun_s is not None and self._catalog.clock() - begun_s > _LOOK_AGAIN_AFTER_S:
+            self._catalog.refuse_another(self._table)
 
     # Data
 
