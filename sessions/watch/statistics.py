@@ -143,12 +143,14 @@ def branch_statistics(branch: str, sizes: BranchSizes) -> WatchedIcebergBranch:
 
 
 def statistics_of(catalog: DeltaStreamCatalog, table_id: str, now_s: float) -> list[WatchedPartition]:
-    """Every partition of a table. A catalog that is asked again reads only what was added to the logs.
+    """Every partition of a table. A catalog that is asked again reads only what was added to the logs of the table,
+    unless it is another one by now.
 
     What was committed after `now_s`, by its writer's clock, was committed when the store says.
 
     Raises NotFoundError where the table does not exist.
     """
+    catalog.present(table_id)
     return [_of_partition(catalog, table_id, partition, now_s) for partition in catalog.partitions(table_id)]
 
 

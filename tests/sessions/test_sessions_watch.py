@@ -21,7 +21,7 @@ from stores import InterceptedStore
 
 import deltacompact
 from deltacompact import DeltaStreamCatalog
-from deltacompact.base.errors import InputError, StoreError
+from deltacompact.base.errors import InputError, NotFoundError, StoreError
 from deltacompact.catalog.iceberg import IcebergCatalog
 from deltacompact.storage.memory import MemoryStore
 from sessions.base.model import JobRunState
@@ -616,3 +616,16 @@ def test_statistics_come_from_the_log_with_few_requests(place):
     asked.clear()
     statistics_of(counted, "t", 4e9)
     assert len(asked) <= 2 * 20 + 5  # one probe for each log, a listing of partitions
+
+
+def test_a_watcher_sees_the_deltas_of_a_table_that_was_created_again():
+    """It went on from the log of the dropped one, where nothing came any more: no policy ever fired."""
+    catalog, watching = DeltaStreamCatalog(store := MemoryStore()), DeltaStreamCatalog(store)
+    catalog.create_table("t", primary_keys=["id"]).append(pa.table({"id": [1]}))
+    catalog.table("t").compact()
+    assert [found.deltas for found in statistics_of(watching, "t", 4e9)] == [0]
+    catalog.drop_table("t")
+    with pytest.raises(NotFoundError, match="table 't' does not exist"):
+        statistics_of(watching, "t", 4e9)
+    catalog.create_table("t", primary_keys=["id"]).append(pa.table({"id": [1, 2]}))
+    assert [found.delta_rows for found in statistics_of(watching, "t", 4e9)] == [2]
