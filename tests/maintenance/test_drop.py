@@ -121,6 +121,19 @@ def test_a_process_that_knew_the_table_compacts_the_one_of_its_name(tmp_path: Pa
     assert catalog.read(destination or "t").to_pylist() == [{"id": 2}, {"id": 3}]
 
 
+def test_a_process_that_knew_the_table_is_told_when_it_reads() -> None:
+    """It said that a file does not exist, for ever."""
+    store = MemoryStore()
+    catalog, knowing = DeltaStreamCatalog(store), DeltaStreamCatalog(store)
+    catalog.create_table("t", primary_keys=["id"]).append(pa.table({"id": [1]}))
+    assert knowing.read("t").num_rows == 1
+    catalog.drop_table("t")
+    catalog.create_table("t", primary_keys=["id"]).append(pa.table({"id": [2, 3]}))
+    with pytest.raises(ConflictError, match="table 't' was dropped, and created again: start again"):
+        knowing.read("t")
+    assert knowing.read("t").num_rows == 2
+
+
 @pytest.mark.parametrize("call", ["append", "restate", "by rows"])
 def test_what_is_written_for_long_is_appended_to_no_other_table(call: str) -> None:
     """A hole in its log, so that nobody could read it, or entries that name files which the drop had deleted."""

@@ -19,7 +19,7 @@ import shlex
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from deltacompact.base.errors import CorruptionError, DeltaCompactError, InputError
+from deltacompact.base.errors import ConflictError, CorruptionError, DeltaCompactError, InputError, NotFoundError
 from deltacompact.base.model import DataFile, Partition, TableKeys
 from deltacompact.base.wording import counted
 from deltacompact.delta_streams.appending.blocking import culprit
@@ -115,8 +115,14 @@ def advised(
     state: StreamState,
     keys: TableKeys | None = None,
 ) -> DeltaCompactError:
-    """The error with advice. Errors of the store get none: no delta causes them."""
+    """The error with advice, or that another table has the name by now. Errors of the store get none."""
     if not isinstance(error, (InputError, CorruptionError)):
+        return error
+    try:
+        catalog.refuse_another(catalog.remembered_table(table_id))
+    except (ConflictError, NotFoundError) as cause:
+        return cause
+    except DeltaCompactError:
         return error
     better = copy.copy(error)
     better.args = (with_advice(str(error), catalog, table_id, partition, state, keys),)
