@@ -22,6 +22,7 @@ from deltacompact.iceberg_modes.rewrite.laid_out import badly_laid
 from deltacompact.iceberg_modes.rewrite.options import rewrite_options
 from deltacompact.iceberg_modes.rewrite.worth import saved_s
 from deltacompact.layout.depth import depth_of
+from deltacompact.planning.work import FIRST_RATES
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,9 @@ def gain_of(state: TableState) -> LayoutGain:
         return LayoutGain()
     columns = [column.name for column in options.cluster_by]
     boxes = boxes_of_files(state.metadata, state.data, columns)
-    chosen = badly_laid(state, options)
+    depth, chosen = depth_of(boxes).mean, badly_laid(state, options)
+    if not chosen:
+        return LayoutGain(depth)
     files = [entry.file for entry in state.data]
     sizes = np.array([file.file_bytes for file in files], np.int64)
     is_chosen = np.array([file.path in chosen for file in files], bool)
@@ -59,5 +62,5 @@ def gain_of(state: TableState) -> LayoutGain:
         own = np.flatnonzero(boxes.partitions == partition)
         share = boxes.rows[own].sum() / max(1, boxes.rows.sum())
         saved += share * np.array(saved_s(boxes.take(own), float(sizes[own].mean())))
-    cost_s = arranged_s(int(boxes.rows[is_chosen].sum()), int(sizes[is_chosen].sum()))
-    return LayoutGain(depth_of(boxes).mean, dict(zip(columns, saved.tolist(), strict=True)), cost_s)
+    cost_s = FIRST_RATES["session"] + arranged_s(int(boxes.rows[is_chosen].sum()), int(sizes[is_chosen].sum()))
+    return LayoutGain(depth, dict(zip(columns, saved.tolist(), strict=True)), cost_s)
