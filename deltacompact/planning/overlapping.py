@@ -21,8 +21,9 @@ import pyarrow as pa
 
 from deltacompact.base.model import DataFile
 from deltacompact.base.numbers import Ordinal
-from deltacompact.layout.boxes import Ranks, boxes_of
+from deltacompact.layout.boxes import Boxes, Ranks, boxes_of
 from deltacompact.layout.cluster_by import ClusterColumn, cluster_columns
+from deltacompact.layout.depth import depth_of
 from deltacompact.layout.overlap import to_lay_out
 from deltacompact.layout.value_ranges import ValueRanges, column_bounds, ranges_from
 
@@ -52,17 +53,29 @@ def overlapping_files(
     written            the ranges of rows that are written in any case, and how many they are
     amplification_max  of `to_lay_out`
     """
-    columns, new = columns_of(cluster_by, schema), list(written)
+    new = list(written)
     ranges = [*(_ranges(file, schema) for file in files), *(known for known, _ in new)]
-    bounds = [column_bounds(ranges, column.name, schema.field(column.name).type) for column in columns]
-    together, rows = np.zeros(len(ranges), np.int64), [*(file.rows for file in files), *[1] * len(new)]
-    boxes = boxes_of([column.name for column in columns], bounds, together, rows)
+    boxes = _boxes(ranges, [*(file.rows for file in files), *[1] * len(new)], cluster_by, schema)
     sizes = np.array([file.rows for file in files] + [count for _, count in new], np.int64)
     runs = [file.clustered.run if file.clustered else NEVER for file in files]
     ages: Ranks = np.array([*runs, *[max(runs, default=NEVER) + 1] * len(new)], np.int64)
     laid_out = np.array([_is_by(file, cluster_by) for file in files] + [False] * len(new), bool)
     bound = math.inf if amplification_max is None else amplification_max
     return to_lay_out(boxes, sizes, ages, laid_out, bound)[: len(files)]
+
+
+def depth_in_log(files: Sequence[DataFile], cluster_by: str, schema: pa.Schema) -> float:
+    """How many compacted files hold a value, on average, by what the log knows of them. 0: all may stay as they lie."""
+    if not columns_of(cluster_by, schema) or not overlapping_files(files, cluster_by, schema).any():
+        return 0.0
+    ranges = [_ranges(file, schema) for file in files]
+    return depth_of(_boxes(ranges, [file.rows for file in files], cluster_by, schema)).mean
+
+
+def _boxes(ranges: Sequence[ValueRanges], rows: Sequence[int], cluster_by: str, schema: pa.Schema) -> Boxes:
+    columns = columns_of(cluster_by, schema)
+    bounds = [column_bounds(ranges, column.name, schema.field(column.name).type) for column in columns]
+    return boxes_of([column.name for column in columns], bounds, np.zeros(len(ranges), np.int64), rows)
 
 
 def known_ranges(file: DataFile, cluster_by: str, schema: pa.Schema) -> ValueRanges | None:

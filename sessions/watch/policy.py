@@ -65,7 +65,6 @@ _OF_ICEBERG = frozenset(
         "small_file_bytes",
         "new_bytes",
         "compaction_age",
-        "layout_depth",
         "layout_gain",
     }
 )
@@ -106,8 +105,8 @@ class Condition(BaseModel):
 
     layout_depth: Times | None = Field(
         default=None,
-        description="Iceberg: so many files hold a value of the columns of the property deltacompact.cluster-by, or "
-        "more, on average. 1: they lie well.",
+        description="So many compacted files hold a value of the columns by which the table is clustered, or more, on "
+        "average. 1: they lie well.",
     )
     layout_gain: Times | None = Field(
         default=None,
@@ -206,7 +205,7 @@ class Policy(BaseModel):
             document = self.instruction([{}])
         except RefusedDocument as refused:
             raise ValueError(f"document.{refused}") from None
-        if self.asks_for_layout and document.chosen_mode != "rewrite":
+        if self.is_iceberg and self.asks_for_layout and document.chosen_mode != "rewrite":
             raise ValueError(
                 f"layout_depth and layout_gain: mode {document.chosen_mode} lays out no rows, rewrite does"
             )

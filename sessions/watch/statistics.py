@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from deltacompact.base.model import Partition
 from deltacompact.catalog.delta_streams import DeltaStreamCatalog
 from deltacompact.delta_streams.sizes import sizes_of
+from deltacompact.planning.overlapping import depth_in_log
 from sessions.documents.streams import branch_of
 from sessions.metrics.tables import TableSizes
 
@@ -45,7 +46,8 @@ class WatchedPartition:
     """One partition. Files and bytes are those of compacted files and deltas together; times are Unix seconds.
 
     `rows` are those of compacted files, dead ones as well. `mark` names the last delta and the version: where it is the
-    same, nothing was committed or compacted since.
+    same, nothing was committed or compacted since. `layout_depth`: how many compacted files hold a value of the columns
+    to cluster by; 0: nobody asked, or a session would let all lie as they do.
     """
 
     partition: dict[str, str | None]
@@ -60,9 +62,11 @@ class WatchedPartition:
     rows: int = 0
     dead_rows: int = 0
     compacted_s: float | None = None
+    layout_depth: float = 0.0
 
     def is_settled(self, purge: bool, compacted: str | None) -> bool:
-        return not self.deltas and not (purge and self.dead_rows)
+        lies_well = not self.layout_depth or compacted == self.mark
+        return not self.deltas and not (purge and self.dead_rows) and lies_well
 
     def measured(self, now_s: float, sealed_s: float | None, small_file_bytes: int | None) -> Mapping[str, float]:
         oldest_s = max(self.oldest_delta_s or now_s, sealed_s or 0.0)
@@ -72,6 +76,7 @@ class WatchedPartition:
             "delta_bytes": self.delta_bytes,
             "oldest_delta_age": now_s - oldest_s,
             "files": self.files,
+            "layout_depth": self.layout_depth,
             "idle": now_s - self.written_s if self.written_s is not None else 0.0,
             **({"average_file_bytes_below": self.bytes / self.files} if self.files else {}),
         }
@@ -142,19 +147,29 @@ def branch_statistics(branch: str, sizes: BranchSizes) -> WatchedIcebergBranch:
     return WatchedIcebergBranch(branch_of({"branch": branch}), sizes)
 
 
-def statistics_of(catalog: DeltaStreamCatalog, table_id: str, now_s: float) -> list[WatchedPartition]:
+def statistics_of(
+    catalog: DeltaStreamCatalog, table_id: str, now_s: float, layout: bool = False
+) -> list[WatchedPartition]:
     """Every partition of a table. A catalog that is asked again reads only what was added to the logs of the table,
     unless it is another one by now.
 
-    What was committed after `now_s`, by its writer's clock, was committed when the store says.
+    What was committed after `now_s`, by its writer's clock, was committed when the store says. `layout`: it is
+    asked how files lie, too.
 
     Raises NotFoundError where the table does not exist.
     """
-    catalog.present(table_id)
-    return [_of_partition(catalog, table_id, partition, now_s) for partition in catalog.partitions(table_id)]
+    by = None
+    if layout:
+        catalog.publication(table_id)  # it looks as well, and remembers by which columns rows are laid out today
+        by = catalog.remembered_table(table_id).cluster_by
+    else:
+        catalog.present(table_id)
+    return [_of_partition(catalog, table_id, partition, now_s, by) for partition in catalog.partitions(table_id)]
 
 
-def _of_partition(catalog: DeltaStreamCatalog, table_id: str, partition: Partition, now_s: float) -> WatchedPartition:
+def _of_partition(
+    catalog: DeltaStreamCatalog, table_id: str, partition: Partition, now_s: float, cluster_by: str | None
+) -> WatchedPartition:
     state = catalog.state(table_id, partition)
     sizes = sizes_of(state)
     times_s: Sequence[float] = sizes.delta_times_s
@@ -163,6 +178,7 @@ def _of_partition(catalog: DeltaStreamCatalog, table_id: str, partition: Partiti
         # A writer whose clock is ahead would keep its deltas young until that time comes.
         written_s = catalog.log(table_id, partition).written_s(state)
         times_s = [min(time_s, written_s) for time_s in times_s]
+    base = state.compacted
     return WatchedPartition(
         partition=dict(partition.values),
         mark=f"{state.version}/{state.last_position}",
@@ -176,4 +192,5 @@ def _of_partition(catalog: DeltaStreamCatalog, table_id: str, partition: Partiti
         rows=sizes.rows + sizes.dead_rows,
         dead_rows=sizes.dead_rows,
         compacted_s=sizes.compacted_s,
+        layout_depth=depth_in_log(base.files, cluster_by, base.schema) if base and cluster_by else 0.0,
     )

@@ -191,10 +191,11 @@ class _Table:
     def _looking(self) -> Callable[[], Sequence[Statistics]]:
         """A function that looks at the table. Called again, it reads only what is new."""
         catalog = self._watcher._open_catalog(self.catalog_uri)
+        layout = any(policy.asks_for_layout for policy in self.policies)
         if not is_iceberg_catalog(catalog):
-            return lambda: statistics_of(catalog, self.name, self._watcher._clock())
+            return lambda: statistics_of(catalog, self.name, self._watcher._clock(), layout)
         branch = self.branch or MAIN
-        watched = catalog.watched(self.name, branch, any(policy.asks_for_layout for policy in self.policies))
+        watched = catalog.watched(self.name, branch, layout)
         return lambda: [branch_statistics(branch, watched.look())]
 
     def count_orphans(self) -> int:

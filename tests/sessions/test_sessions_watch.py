@@ -20,7 +20,7 @@ from sessions_records import job_run
 from stores import InterceptedStore
 
 import deltacompact
-from deltacompact import DeltaStreamCatalog
+from deltacompact import DeltaStreamCatalog, Settings
 from deltacompact.base.errors import InputError, NotFoundError, StoreError
 from deltacompact.catalog.iceberg import IcebergCatalog
 from deltacompact.storage.memory import MemoryStore
@@ -137,6 +137,30 @@ def test_thousands_of_partitions_go_into_documents_that_a_queue_takes(count, let
     found = list(batches(partitions, 10_000))
     assert [partition for batch in found for partition in batch] == partitions
     assert all(len(batch) <= 10_000 and len(json.dumps(batch)) < 256 << 10 for batch in found)
+
+
+def test_files_that_lie_over_each_other_are_told_until_they_are_laid_out_even_without_deltas():
+    catalog = DeltaStreamCatalog(MemoryStore())
+    catalog.create_table("t", primary_keys=["k"])
+    table = catalog.table("t")
+    table.append(pa.table({"k": range(400), "v": [(7 * k) % 400 for k in range(400)]}))
+    how = {"settings": Settings(executor="local", local_threads=1), "rows_per_compacted_file": 100}
+    table.compact(**how)
+    watcher, asks = DeltaStreamCatalog(catalog.store), policy(when=[{"layout_depth": 3}], cooldown=0)
+
+    def decided(**history):
+        (found,) = statistics_of(watcher, "t", NOW_S, asks.asks_for_layout)
+        return found, evaluate(asks, found, TriggerHistory(**history), NOW_S).reason
+
+    assert decided()[1] is TriggerReason.NOTHING_NEW
+    table.declare_cluster_by("v")  # the watcher has opened the table before
+    found, reason = decided()
+    assert (found.layout_depth, reason) == (4.0, TriggerReason.LAYOUT_DEPTH)
+    assert decided(marks={"p": found.mark}, submitted_s={"p": 0})[1] is TriggerReason.NOTHING_NEW, "it was done"
+    assert statistics_of(watcher, "t", NOW_S)[0].layout_depth == 0, "nobody asked"
+    table.compact(**how)
+    found, reason = decided()
+    assert (found.layout_depth, reason) == (0.0, TriggerReason.NOTHING_NEW)
 
 
 def test_deltas_of_a_writer_whose_clock_is_ahead_grow_old():
