@@ -192,8 +192,12 @@ class Options(Settings):
         Limits and the memory of the machine are not part of it: the session records the decisions that they lead to.
         """
         options = {name: str(getattr(self, name)) for name in _OUTPUT_OPTIONS}
-        clustered = {"cluster_by": self.cluster_by} if self.cluster_by else {}  # else the id is as it was before
-        return options | {"rewrite_dead_fraction": str(self.dead_fraction)} | clustered
+        options["rewrite_dead_fraction"] = str(self.dead_fraction)
+        if self.cluster_by:  # else the id is as it was before
+            options["cluster_by"] = self.cluster_by
+        if self.certify:  # outputs of an attempt that read nothing again have no certificate
+            options["certify"] = str(self.certify)
+        return options
 
 
 DEFAULTS = Options()

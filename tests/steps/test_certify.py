@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
+from stores import Crash, InterceptedStore, unmeasured  # noqa: F401
 
 from deltacompact import CorruptionError, DeltaStreamCatalog, Settings
 from deltacompact.base.fingerprint import Fingerprint
@@ -113,3 +115,21 @@ def test_what_a_format_gives_back_in_another_type_is_no_fault(orders, by):
     orders.append(pa.table({"id": [4], "d": day, "n": pa.StructArray.from_arrays([day], ["d"])}), {"day": "mon"})
     orders.compact(settings=CERTIFYING, compacted_file_content_type="orc", cluster_by=by)
     assert compacted(orders).fingerprint == orders.fingerprint()
+
+
+@pytest.mark.parametrize("by", ["", "id"])
+@pytest.mark.parametrize("first", [False, True])
+def test_outputs_of_an_attempt_that_was_not_certified_are_not_taken_for_certified(orders, by, first):
+    """They have no fingerprint: either nobody had read them again, or all of them were held for damaged."""
+
+    def interrupted(kind, path, act):
+        if "/stream/" in path and kind == "put_if_absent":
+            raise Crash(path)
+        return act()
+
+    store = orders._catalog.store
+    dying = DeltaStreamCatalog(InterceptedStore(store, interrupted)).table("orders")
+    with pytest.raises(Crash):
+        dying.compact(settings=replace(CERTIFYING, certify=first), cluster_by=by)
+    orders.compact(settings=replace(CERTIFYING, certify=not first), cluster_by=by)
+    assert compacted(orders).fingerprint == (None if first else orders.fingerprint())
