@@ -14,7 +14,6 @@ from deltacompact.base.errors import InputError
 from deltacompact.base.events import EventSink
 from deltacompact.base.model import ContentType, SortKey
 from deltacompact.base.settings import DEFAULTS, Options, Settings, at_least
-from deltacompact.base.wording import unknown_option
 from deltacompact.job import Request
 from deltacompact.layout.cluster_by import cluster_columns, text_of_columns
 from deltacompact.planning.within_memory import within_memory
@@ -40,11 +39,7 @@ class CompactionArguments(TypedDict, total=False):
 
 def check_names(method: str, arguments: Mapping[str, Any]) -> None:
     """Raise TypeError as Python does for an argument that `method` does not have, and say which one may be meant."""
-    for name in arguments:
-        if name not in CompactionArguments.__annotations__:
-            raise TypeError(
-                f"{method}() has an {unknown_option(name, CompactionArguments.__annotations__, 'argument')}"
-            )
+    expect.arguments(method, arguments, CompactionArguments.__annotations__)
 
 
 def clustering(cluster_by: str | Sequence[str] | None) -> str | None:

@@ -8,10 +8,11 @@ names("primary_keys", [1])    InputError: primary_keys holds 1 (int), it must ho
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, TypeVar
 
 from deltacompact.base.errors import InputError
+from deltacompact.base.wording import unknown_option
 
 T = TypeVar("T")
 
@@ -83,3 +84,10 @@ def number(argument: str, value: Any) -> float:
 def _shown(value: Any) -> str:
     text = " ".join(repr(value).split())
     return f"{text if len(text) <= 60 else text[:59] + '…'} ({type(value).__name__})"
+
+
+def arguments(call: str, given: Collection[str], known: Collection[str]) -> None:
+    """Raises TypeError for an argument that a call does not have, by the name that the user wrote."""
+    for name in given:
+        if name not in known:
+            raise TypeError(f"{call}() has an {unknown_option(name, known, 'argument')}")

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
+from deltacompact.base import expect
 from deltacompact.base.errors import InputError
 from deltacompact.base.events import EventSink
 from deltacompact.base.model import Appended, ContentType, Delta, Partition, Readers, SchemaMode, Table, TableKeys
@@ -515,9 +516,10 @@ class DeltaStreamTable:
             ['delete', 'update_after']
         """
         from deltacompact.change_feed.changes import stream_batch, stream_changes
-        from deltacompact.change_feed.request import ChangesAsked
+        from deltacompact.change_feed.request import Asked, ChangesAsked
         from deltacompact.change_feed.stream_bookmarks import given
 
+        expect.arguments("changes", asked, Asked.__annotations__)
         if bookmark is None:
             return stream_changes(self._catalog, self._table_id, from_, to, partition, ChangesAsked(**asked))
         if partition is not None:

@@ -279,6 +279,7 @@ class IcebergCalls:
 
         from deltacompact.iceberg.scan import BranchScan, scanned
 
+        expect.arguments("scan", selection, IcebergSelection.__annotations__)
         schema, tables = scanned(self._table(table_id), BranchScan(**selection))
         return pa.RecordBatchReader.from_batches(schema, (batch for table in tables for batch in table.to_batches()))
 
@@ -287,6 +288,7 @@ class IcebergCalls:
         from deltacompact.iceberg.scan import BranchScan, scanned
         from deltacompact.tabular.export import exported
 
+        expect.arguments("export", selection, IcebergSelection.__annotations__)
         table = self._table(table_id)
         return exported(table.store, target, *scanned(table, BranchScan(**selection)))
 

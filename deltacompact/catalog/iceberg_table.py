@@ -245,8 +245,9 @@ class IcebergCatalogTable:
         bookmark    what came since this consumer's last `commit_bookmark`; the same batch until then. `from_` says
                     where a new bookmark begins
         """
-        from deltacompact.change_feed.request import ChangesAsked
+        from deltacompact.change_feed.request import Asked, ChangesAsked
 
+        expect.arguments("changes", asked, Asked.__annotations__)
         chosen = ChangesAsked(**asked)
         if bookmark is None:
             return self._catalog.change_feed(self._table_id, from_, to, branch, chosen)

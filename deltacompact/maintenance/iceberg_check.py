@@ -15,7 +15,7 @@ from itertools import chain
 import pyarrow as pa
 
 from deltacompact.base.partitions import side_by_side
-from deltacompact.base.wording import one_line
+from deltacompact.base.wording import counted, one_line
 from deltacompact.iceberg.boxes import bounds_of, comparable_rows
 from deltacompact.iceberg.deletes.matching import Deletes, FileScanTask
 from deltacompact.iceberg.live_rows import LiveReader
@@ -29,7 +29,7 @@ _READ_AT_ONCE = 8
 """Files of a store behind a network."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class BranchCheck:
     """The problems of a branch, of so many data files and rows; it is sound if there are none."""
 
@@ -38,6 +38,10 @@ class BranchCheck:
     files: int
     rows: int
     problems: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        sound = f"sound; {counted(self.files, 'data file')}, {counted(self.rows, 'row')}"
+        return f"branch {self.branch} of {self.table_id}: {self.problems[0] if self.problems else sound}"
 
 
 def check_branch(store: ObjectStore, state: TableState) -> BranchCheck:

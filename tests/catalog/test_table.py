@@ -184,6 +184,8 @@ def test_a_table_of_an_iceberg_catalog(iceberg, capfd):
         (lambda catalog: catalog.table("orders").append(), TypeError, r"append\(\) missing .* 'tables'"),
         (lambda catalog: catalog.table("orders").compact(partition={}), TypeError, "compact.* 'partitions'"),
         (lambda catalog: catalog.table("orders").plan(purges=True), TypeError, "plan.* 'purges': did you mean 'purge'"),
+        (lambda catalog: catalog.table("orders").read(column=["id"]), TypeError, r"^read\(\) .* mean 'columns'"),
+        (lambda catalog: catalog.table("orders").changes(keys=["id"]), TypeError, r"^changes\(\) .* mean 'key'"),
         (lambda catalog: catalog.table("orders").compact(purge=1), InputError, "purge is 1"),
         (lambda catalog: catalog.table("orders").retract(), InputError, "either a position or a file"),
     ],
