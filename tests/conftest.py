@@ -113,6 +113,11 @@ def pytest_collection_finish():
     gc.set_threshold(20_000, 20, 50)
 
 
+def pytest_unconfigure():
+    """Extensions complain at the end of a process about what is never collected."""
+    gc.unfreeze()
+
+
 def group_of(item):
     """The tests of a group run in one process: Spark, Ray and the fixtures of a module are started once."""
     return next((name for name in ONE_PROCESS if name in item.fixturenames), item.path.stem)

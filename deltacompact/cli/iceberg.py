@@ -32,7 +32,6 @@ from deltacompact.cli.iceberg_options import option_sections
 from deltacompact.cli.sections import WithSections, iceberg_option, refuse_delta_stream_options
 from deltacompact.iceberg_modes import modes
 from deltacompact.iceberg_modes.modes import MAINTAIN, mode_named
-from deltacompact.reports.scale import WORST
 
 if TYPE_CHECKING:
     from deltacompact.catalog.iceberg import IcebergCatalog
@@ -96,7 +95,7 @@ def print_plan(catalog: IcebergCatalog, table: str, options: dict[str, Any]) -> 
     mode, detail = mode_named(options["mode"]), detail_of(options)
     found, before, after = catalog.planned_with_totals(mode, table, _chosen(options), options["branch"] or "main")
     document = mode.steps().document(found)
-    lines = mode.steps().plan_lines(found, None if detail.verbose else WORST)
+    lines = found.lines(None) if detail.verbose else found.lines()
     if options["out"]:
         _write(Path(options["out"]), json.dumps(document, indent=1))
     price = options["usd_per_core_hour"]
@@ -105,7 +104,7 @@ def print_plan(catalog: IcebergCatalog, table: str, options: dict[str, Any]) -> 
     document |= {"expected": dataclasses.asdict(foreseen) | {"wall_s": foreseen.wall_s} | cost}
     document |= {"before": dataclasses.asdict(before), "after": dataclasses.asdict(after)}
     if found.nothing_to_do:
-        lines = [f"nothing to do: {found.nothing_to_do}"]
+        lines = [str(found)]
     else:
         lines += [totals_line(before, after), _expected_line(foreseen, price)]
         lines += _input_lines(detail.chosen(found.groups, lambda group: group.bytes)) if detail.files else []
@@ -142,7 +141,7 @@ def run(catalog: IcebergCatalog, table: str, options: dict[str, Any]) -> None:
     began = time.perf_counter()
     with progress_unless(options["as_json"]) as sink:
         result = catalog.run(mode, table, _chosen(options), branch, settings, plan, fan_out([sink]))
-    document, lines = dataclasses.asdict(result), mode.steps().result_lines(result)
+    document, lines = dataclasses.asdict(result), str(result).splitlines()
     if options["files"]:
         from deltacompact.reports.iceberg_table import changed_files, changed_lines
 

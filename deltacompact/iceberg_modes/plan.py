@@ -10,6 +10,9 @@ from deltacompact.iceberg.deletes.matching import FileScanTask
 
 Task = TypeVar("Task", bound=FileScanTask)
 
+GROUPS_SHOWN = 10
+"""Of a plan in words, as many of the largest groups."""
+
 
 @dataclass(frozen=True, slots=True)
 class ScanTaskGroup(Generic[Task]):
@@ -55,6 +58,13 @@ class ModePlan:
         @property
         def nothing_to_do(self) -> str | None:
             """Why there are no groups; None: there are some."""
+
+    def lines(self, groups_max: int | None = GROUPS_SHOWN) -> list[str]:
+        """The plan in words, as `plan` prints it: at most so many groups, or (None) all."""
+        return [repr(self)]
+
+    def __str__(self) -> str:
+        return f"nothing to do: {self.nothing_to_do}" if self.nothing_to_do else "\n".join(self.lines())
 
     def __repr__(self) -> str:
         if why := self.nothing_to_do:

@@ -177,8 +177,6 @@ class Steps(Generic[Plan, Result]):
     resume           how to commit what a dead session of the mode had written. None: it must not be. It is given the
                      plan of the call, or None for a call of another mode
     expected         how long a plan is expected to take
-    plan_lines       a plan in words: at most so many groups, or (None) all
-    result_lines     a result in words
     reads            what is read of a branch, by a plan or by its state: each is asked for only if it is needed
     totals_after     about what the branch is made of, once a plan is carried out
     nothing_found    why nothing was committed, where the plan had something to do
@@ -192,8 +190,6 @@ class Steps(Generic[Plan, Result]):
     work: Callable[..., Work[Plan, Any, Any, Any, Result]]
     resume: Callable[[Resuming, Plan | None], Resumption | None]
     expected: Callable[[Plan, Capacity], Expected]
-    plan_lines: Callable[[Plan, int | None], list[str]]
-    result_lines: Callable[[Result], list[str]]
     reads: Callable[[Callable[[], Plan], Callable[[], TableState]], Reads] = all_files
     totals_after: Callable[[Plan, TableState], BranchTotals] = unchanged_totals
     nothing_found: str | None = None

@@ -12,6 +12,7 @@ too often and has no reason of ours.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import logging
 import re
@@ -85,8 +86,10 @@ class SqsQueue:
         told = {"reason": str(reason), "field": field, "text": text, "message_id": message.id}
         outgoing = self._outgoing(message.body, message.id)
         attributes = {name: _attribute(value) for name, value in told.items() if value}
+        url = self._dead_letters_url()
         with self._asking():
-            self._client.send_message(QueueUrl=self._dead_letters_url(), MessageAttributes=attributes, **outgoing)
+            fitting = _fitting(attributes, self._message_bytes_max(url) - len(message.body.encode()))
+            self._client.send_message(QueueUrl=url, MessageAttributes=fitting, **outgoing)
             self._client.delete_message(QueueUrl=self.uri, ReceiptHandle=message.receipt)
         self._ages.dealt_with(message)
 
@@ -177,6 +180,11 @@ class SqsQueue:
                 self._dead_url = str(found["QueueUrl"])
         return self._dead_url
 
+    def _message_bytes_max(self, url: str) -> int:
+        """How long a message of a queue may be, with its attributes."""
+        answer = self._client.get_queue_attributes(QueueUrl=url, AttributeNames=["MaximumMessageSize"])
+        return int(answer["Attributes"]["MaximumMessageSize"])
+
     def _counts(self, url: str) -> tuple[int, int]:
         names = (
             "ApproximateNumberOfMessages",
@@ -266,6 +274,13 @@ def _attribute(value: str) -> dict[str, str]:
     """SQS takes no control characters in a text."""
     printable = "".join(letter if letter.isprintable() else "?" for letter in value)
     return {"DataType": "String", "StringValue": printable[:2000]}
+
+
+def _fitting(attributes: Mapping[str, dict[str, str]], room: int) -> dict[str, dict[str, str]]:
+    """The first of the attributes that fit beside a body: the longest bodies leave room for none."""
+    sizes = [len("".join((name, *value.values())).encode()) for name, value in attributes.items()]
+    ends = itertools.accumulate(sizes)
+    return {name: value for (name, value), end in zip(attributes.items(), ends, strict=True) if end <= room}
 
 
 def _letter(found: dict[str, Any]) -> DeadLetter:

@@ -207,7 +207,7 @@ def test_the_tables_property_is_the_default_and_an_empty_option_undoes_it(lake):
     assert rewrite_options({"cluster-by": ""}, property_).cluster_by == ()
     table_of(lake, properties=property_)
     plan = lake.prepared(T, rewrite_all=True).plan()
-    assert "clustered by day*3, name" in "\n".join(lake.prepared(T).mode.steps().plan_lines(plan, None))
+    assert "clustered by day*3, name" in "\n".join(plan.lines())
     assert plan_from_json(plan_to_json(plan), lake.state(T)) == plan
     without = lake.prepared(T, rewrite_all=True, cluster_by="").plan()
     assert "cluster_by" not in plan_document(without)["plan"]["options"]  # older versions read it

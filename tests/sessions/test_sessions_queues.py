@@ -238,6 +238,17 @@ def test_what_is_no_queue_is_refused(uri):
 # --- SQS -----------------------------------------------------------------------------------------------------------
 
 
+def test_the_longest_documents_become_dead_letters_too(moto_endpoint):
+    """SQS counts attributes with the body: of the reasons, what fits is sent."""
+    url, _ = sqs_queues()
+    queue = open_queue(url)
+    queue.send("x" * ((1 << 20) - 40))
+    (message,) = queue.receive(1, 0)
+    queue.dead_letter(message, DeadReason.INVALID_DOCUMENT, "priority", "no JSON")
+    (letter,) = queue.dead_letters()
+    assert (letter.reason, letter.field, len(letter.body)) == ("invalid_document", "", (1 << 20) - 40)
+
+
 def test_sqs_moves_what_is_received_too_often_by_itself(moto_endpoint):
     url, _ = sqs_queues(receives_max=1)
     queue = SqsQueue(url, visibility_s=1)

@@ -93,8 +93,6 @@ STEPS = Steps(
     work=Copying,
     resume=lambda resuming, plan: resumption,
     expected=lambda plan, capacity: expected(plan, capacity, lambda group: 1.0),
-    plan_lines=lambda plan, groups_max: [f"copy {len(plan.groups)} files"],
-    result_lines=lambda result: [f"snapshots {result.snapshots}"],
 )
 
 

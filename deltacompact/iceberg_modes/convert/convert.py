@@ -30,7 +30,6 @@ from deltacompact.iceberg_modes.convert.plan_document import equality_paths, pla
 from deltacompact.iceberg_modes.convert.proposals import Converted, ConvertOutcome, ProposeConversion
 from deltacompact.iceberg_modes.convert.result import ConvertResult
 from deltacompact.iceberg_modes.convert.resumption import resume_conversion
-from deltacompact.iceberg_modes.convert.words import plan_lines, result_lines
 from deltacompact.iceberg_modes.expected import Expected, expected, written_s
 from deltacompact.iceberg_modes.journal.journal import WrittenGroup, name_of_files
 from deltacompact.iceberg_modes.journal.left_behind import Left
@@ -165,7 +164,5 @@ STEPS = Steps(
     resume=lambda resuming, plan: resume_conversion,
     expected=_expected,
     reads=_reads,
-    plan_lines=plan_lines,
     totals_after=totals_after,
-    result_lines=result_lines,
 )

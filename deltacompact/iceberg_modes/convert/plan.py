@@ -28,7 +28,8 @@ from deltacompact.iceberg.table.content_files import Content, ContentFile, Entry
 from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg.table.table_state import Scope, TableState, scope_of
 from deltacompact.iceberg_modes.convert.options import NAME, ConvertOptions
-from deltacompact.iceberg_modes.plan import ModePlan, ScanTaskGroup
+from deltacompact.iceberg_modes.convert.words import plan_lines
+from deltacompact.iceberg_modes.plan import GROUPS_SHOWN, ModePlan, ScanTaskGroup
 
 VERSIONS = (2, 3)
 """Format versions that have delete files, as far as we know them."""
@@ -108,6 +109,9 @@ class ConvertPlan(ModePlan):
         share = max(1, math.ceil(len(self.inputs) / count))
         for number, start in enumerate(range(0, max(1, len(self.inputs)), share)):
             yield AskedGroup(number, self.inputs[start : start + share], self.key_ids)
+
+    def lines(self, groups_max: int | None = GROUPS_SHOWN) -> list[str]:
+        return plan_lines(self, groups_max)
 
     @property
     def nothing_to_do(self) -> str | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from deltacompact.iceberg.commit.committer import Committed
 from deltacompact.iceberg_modes.convert.proposals import ConvertOutcome
+from deltacompact.iceberg_modes.convert.words import result_lines
 from deltacompact.iceberg_modes.result import ModeResult
 
 
@@ -28,6 +29,10 @@ class ConvertResult(ModeResult):
     rows_marked: int = 0
     delete_files_written: int = 0
     delete_files_superseded: int = 0
+
+    def __str__(self) -> str:
+        """What `compact` prints."""
+        return "\n".join(result_lines(self))
 
     def count(self, done: Committed[ConvertOutcome]) -> None:
         """Add what a commit brought."""

@@ -33,8 +33,9 @@ from deltacompact.iceberg.table.content_files import ContentFile, Entry, Partiti
 from deltacompact.iceberg.table.pyiceberg_door.transforms import partition_columns
 from deltacompact.iceberg.table.row_lineage import LAST_UPDATED, ROW_ID, has_lineage
 from deltacompact.iceberg.table.table_state import TableState, scope_of
-from deltacompact.iceberg_modes.plan import ModePlan, ScanTaskGroup
+from deltacompact.iceberg_modes.plan import GROUPS_SHOWN, ModePlan, ScanTaskGroup
 from deltacompact.iceberg_modes.rewrite.options import NAME, JobOrder, RewriteOptions
+from deltacompact.iceberg_modes.rewrite.words import plan_lines
 
 
 class RewriteReason(enum.StrEnum):
@@ -119,6 +120,9 @@ class RewritePlan(ModePlan):
     @property
     def inputs(self) -> tuple[RewriteTask, ...]:
         return tuple(source for group in self.groups for source in group.inputs)
+
+    def lines(self, groups_max: int | None = GROUPS_SHOWN) -> list[str]:
+        return plan_lines(self, groups_max)
 
     @property
     def nothing_to_do(self) -> str | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from deltacompact.iceberg.commit.committer import Committed
 from deltacompact.iceberg_modes.result import ModeResult
 from deltacompact.iceberg_modes.rewrite.proposals import RewriteOutcome
+from deltacompact.iceberg_modes.rewrite.words import result_lines
 
 
 @dataclass(slots=True, repr=False)
@@ -28,6 +29,10 @@ class RewriteResult(ModeResult):
     dead_meanwhile: int = 0
     delete_files_removed: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        """What `compact` prints."""
+        return "\n".join(result_lines(self))
 
     def count(self, done: Committed[RewriteOutcome]) -> None:
         """Add what a commit brought."""

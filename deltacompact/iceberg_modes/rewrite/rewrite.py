@@ -47,7 +47,6 @@ from deltacompact.iceberg_modes.rewrite.proposals import (
 )
 from deltacompact.iceberg_modes.rewrite.result import RewriteResult
 from deltacompact.iceberg_modes.rewrite.resumption import ResumeRewrite, record_of
-from deltacompact.iceberg_modes.rewrite.words import plan_lines, result_lines
 from deltacompact.iceberg_modes.rewrite.worth import worth_of
 from deltacompact.iceberg_modes.steps import Call, Reads, Resuming, Steps, Work
 from deltacompact.layout.reads import columns_asked
@@ -193,8 +192,6 @@ STEPS = Steps(
     resume=_resume,
     expected=expected,
     reads=_reads,
-    plan_lines=plan_lines,
     totals_after=totals_after,
-    result_lines=result_lines,
     afterwards=_without_dangling_deletes,
 )

@@ -27,9 +27,10 @@ from deltacompact.iceberg.deletes.readable import check_markable, check_readable
 from deltacompact.iceberg.settled import Settled, has_merged_commits, settled
 from deltacompact.iceberg.table.content_files import Entry
 from deltacompact.iceberg.table.table_state import Scope, TableState, scope_of
-from deltacompact.iceberg_modes.plan import ModePlan, ScanTaskGroup
+from deltacompact.iceberg_modes.plan import GROUPS_SHOWN, ModePlan, ScanTaskGroup
 from deltacompact.iceberg_modes.upsert.columns import UpsertColumns, upsert_columns
 from deltacompact.iceberg_modes.upsert.options import NAME, Reach, UpsertOptions
+from deltacompact.iceberg_modes.upsert.words import plan_lines
 
 VERSIONS = (2, 3)
 """Format versions that have delete files, as far as we know them."""
@@ -103,6 +104,9 @@ class UpsertPlan(ModePlan):
         for source in self.inputs:
             found[source.key_space].append(source)
         return tuple(SpaceGroup(number, tuple(inputs), space) for number, (space, inputs) in enumerate(found.items()))
+
+    def lines(self, groups_max: int | None = GROUPS_SHOWN) -> list[str]:
+        return plan_lines(self, groups_max)
 
     @property
     def nothing_to_do(self) -> str | None:

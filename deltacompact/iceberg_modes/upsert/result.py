@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from deltacompact.iceberg.commit.committer import Committed
 from deltacompact.iceberg_modes.result import ModeResult
 from deltacompact.iceberg_modes.upsert.proposals import UpsertOutcome
+from deltacompact.iceberg_modes.upsert.words import result_lines
 
 
 @dataclass(slots=True, repr=False)
@@ -25,6 +26,10 @@ class UpsertResult(ModeResult):
     rows_deleting: int = 0
     delete_files_added: int = 0
     delete_files_removed: int = 0
+
+    def __str__(self) -> str:
+        """What `compact` prints."""
+        return "\n".join(result_lines(self))
 
     def count(self, done: Committed[UpsertOutcome]) -> None:
         """Add what one commit did. A key space that is refused is counted when it is compared again."""

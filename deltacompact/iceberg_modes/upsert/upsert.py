@@ -36,7 +36,6 @@ from deltacompact.iceberg_modes.upsert.proposals import MarkedSpace, ProposeMemo
 from deltacompact.iceberg_modes.upsert.result import UpsertResult
 from deltacompact.iceberg_modes.upsert.resumption import is_by, record_of, resume_upsert
 from deltacompact.iceberg_modes.upsert.validation import ComparedSpace, compared_spaces
-from deltacompact.iceberg_modes.upsert.words import plan_lines, result_lines
 
 
 @dataclass(slots=True)
@@ -137,9 +136,7 @@ STEPS = Steps(
     work=Upserting,
     resume=_resume,
     expected=lambda plan, capacity: expected(plan, capacity, lambda group: hashed_s(group.rows)),
-    plan_lines=plan_lines,
     totals_after=totals_after,
-    result_lines=result_lines,
     nothing_found="no two rows have the same key, and none deletes one",
     afterwards=_remember,
 )
