@@ -9,6 +9,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -257,8 +258,9 @@ def sla(count: int, readme: bool, seed: int, out: Path | None, scale: float) -> 
     from benchmarks.grids import write_between
 
     console, tell, out = Console(width=None if sys.stdout.isatty() else 160), teller(), made(out, "report")
-    ran = []
-    with TemporaryDirectory(prefix="deltacompact-sla-") as folder:
+    ran: list[expected.Ran] = []
+    # After Ctrl-C the report is about the sessions that ran.
+    with suppress(KeyboardInterrupt), TemporaryDirectory(prefix="deltacompact-sla-") as folder:
         for session in expected.run(count, seed, scale, Path(folder)):
             ran.append(session)
             cpu, wall = session.cpu, session.wall
@@ -267,6 +269,8 @@ def sla(count: int, readme: bool, seed: int, out: Path | None, scale: float) -> 
                 f"{cpu.expected.seconds:.2f} CPU s expected, {cpu.expected.promise_s:.2f} promised, {cpu.took:.2f} "
                 f"taken; {wall.expected.seconds:.2f} s, {wall.expected.promise_s:.2f}, {wall.took:.2f}"
             )
+    if not ran:
+        raise click.Abort
     described = {"environment": environment.environment(), "scale": scale, "seed": seed}
     text = expected.write_report(ran, out, described)
     if readme:

@@ -38,7 +38,7 @@ from sessions.records.swapping import SwappedRecords
 _WARM_UP = 3
 _TWICE_EVERY = 10
 _LEARNT_AFTER = 50
-CLASSES_S = ((0.0, 0.25), (0.25, 1.0), (1.0, 4.0), (4.0, float("inf")))
+CLASSES_S = ((0.0, 0.25), (0.25, 1.0), (1.0, 5.0), (5.0, 60.0), (60.0, float("inf")))
 BEGIN, END = "<!-- sla: written by `python -m benchmarks sla --readme` -->", "<!-- /sla -->"
 
 

@@ -22,6 +22,8 @@ from deltacompact import DeltaStreamCatalog
 WIDTHS = {"narrow": 0, "medium": 150, "wide": 1_050}
 """Random bytes of a row besides key, numbers and a short text."""
 _ROWS_LOG10 = {"narrow": (5.5, 7.2), "medium": (5.0, 6.7), "wide": (4.6, 6.0)}
+_LARGEST_BYTES = 2_000_000_000
+"""A table of any scale has no more: its first session stays within a minute."""
 _NEWEST = 0.03
 
 
@@ -43,10 +45,11 @@ class GrowingTable:
     def drawn(cls, name: str, dice: np.random.Generator, scale: float) -> GrowingTable:
         width = str(dice.choice(list(WIDTHS), p=[0.5, 0.3, 0.2]))
         low, high = _ROWS_LOG10[width]
+        most = _LARGEST_BYTES // (60 + WIDTHS[width])
         return cls(
             name,
             width,
-            max(100, int(scale * 10 ** dice.uniform(low, high))),
+            max(100, min(most, int(scale * 10 ** dice.uniform(low, high)))),
             bool(dice.random() < 0.5),
             str(dice.choice(["newest", "anywhere", "new keys"])),
             bool(width == "narrow" and dice.random() < 0.2),

@@ -8,7 +8,7 @@ names("primary_keys", [1])    InputError: primary_keys holds 1 (int), it must ho
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, TypeVar
 
 from deltacompact.base.errors import InputError
@@ -55,6 +55,13 @@ def several(argument: str, value: Any) -> tuple[Any, ...]:
     if isinstance(value, (str, bytes, dict)) or not isinstance(value, Iterable):
         raise InputError(f"{argument} is {_shown(value)}, it must be a list")
     return tuple(value)
+
+
+def options(argument: str, value: Any) -> Mapping[str, Any]:
+    """Options by their names. None: none."""
+    if not isinstance(value or {}, Mapping):
+        raise InputError(f"{argument} is {_shown(value)}, it must be a dict of option names")
+    return value or {}
 
 
 def instance(argument: str, value: Any, kind: type[T]) -> T:

@@ -158,7 +158,7 @@ def branch_fingerprints(
     by: str = SELF,
 ) -> FingerprintReport:
     """Those of two snapshots that must have the same rows (`iceberg/comparison.py`), or else that of the head."""
-    chosen = catalog.comparison(table_id, branch, before, after)
+    chosen, table = catalog.comparison(table_id, branch, before, after), catalog.table(table_id)
     metadata = catalog.metadata(table_id)
     head = metadata.branch(branch)
     numbers = [number for number in (chosen.before, chosen.after) if number is not None]
@@ -167,8 +167,8 @@ def branch_fingerprints(
 
     def found_of(number: int) -> Fingerprint:
         if by == SELF:
-            return catalog.fingerprint(table_id, branch, number)
-        rows = catalog.scan(table_id, branch=branch, as_of=number)
+            return table.fingerprint(branch, as_of=number)
+        rows = table.scan(branch=branch, as_of=number)
         return _computed(by, metadata.schema, (pa.Table.from_batches([batch]) for batch in rows), table_id)
 
     def state(number: int) -> StateFingerprint:

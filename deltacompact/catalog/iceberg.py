@@ -8,12 +8,30 @@ catalog.convert("ns.t")                             the same
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from deltacompact.base import expect
+from deltacompact.base.events import EventSink, no_sink
+from deltacompact.base.settings import Settings
 from deltacompact.catalog.iceberg_calls import IcebergCalls
 from deltacompact.catalog.iceberg_table import IcebergCatalogTable
 from deltacompact.iceberg.table import pyiceberg_door
+from deltacompact.iceberg.table.metadata import MAIN
+from deltacompact.iceberg_modes.convert.mode import CONVERT
+from deltacompact.iceberg_modes.rewrite.mode import REWRITE
+from deltacompact.iceberg_modes.upsert.mode import UPSERT
+
+if TYPE_CHECKING:  # a mode is imported when it is run: `show` must not wait for it
+    from deltacompact.iceberg_modes.convert.plan import ConvertPlan
+    from deltacompact.iceberg_modes.convert.result import ConvertResult
+    from deltacompact.iceberg_modes.maintain.result import MaintainResult
+    from deltacompact.iceberg_modes.rewrite.plan import RewritePlan
+    from deltacompact.iceberg_modes.rewrite.result import RewriteResult
+    from deltacompact.iceberg_modes.upsert.plan import UpsertPlan
+    from deltacompact.iceberg_modes.upsert.result import UpsertResult
+    from deltacompact.layout.advice import Advice
 
 _WORDS = (
     "advise",
@@ -46,6 +64,66 @@ class IcebergCatalog(IcebergCalls):
         found = IcebergCatalogTable(self, expect.text("table_id", table_id))
         self.metadata(table_id)
         return found
+
+    def plan(self, table_id: str, options: Mapping[str, Any] | None = None, branch: str = MAIN) -> RewritePlan:
+        """What a rewrite of a branch would do. Writes nothing."""
+        return self.planned(REWRITE, table_id, options, branch)
+
+    def rewrite(
+        self,
+        table_id: str,
+        options: Mapping[str, Any] | None = None,
+        branch: str = MAIN,
+        settings: Settings | None = None,
+        plan: str | bytes | None = None,
+        emit: EventSink = no_sink,
+    ) -> RewriteResult:
+        """Rewrite a branch with all deletes applied. See `run`."""
+        return self.run(REWRITE, table_id, options, branch, settings, plan, emit)
+
+    def plan_conversion(
+        self, table_id: str, options: Mapping[str, Any] | None = None, branch: str = MAIN
+    ) -> ConvertPlan:
+        """What a conversion of a branch would do. Writes nothing."""
+        return self.planned(CONVERT, table_id, options, branch)
+
+    def convert(
+        self,
+        table_id: str,
+        options: Mapping[str, Any] | None = None,
+        branch: str = MAIN,
+        settings: Settings | None = None,
+        plan: str | bytes | None = None,
+        emit: EventSink = no_sink,
+    ) -> ConvertResult:
+        """Turn the equality deletes of a branch into deletes by position. See `run`."""
+        return self.run(CONVERT, table_id, options, branch, settings, plan, emit)
+
+    def plan_upsert(self, table_id: str, options: Mapping[str, Any] | None = None, branch: str = MAIN) -> UpsertPlan:
+        """What an upsert of a branch would compare. Writes nothing."""
+        return self.planned(UPSERT, table_id, options, branch)
+
+    def upsert(
+        self,
+        table_id: str,
+        options: Mapping[str, Any] | None = None,
+        branch: str = MAIN,
+        settings: Settings | None = None,
+        plan: str | bytes | None = None,
+        emit: EventSink = no_sink,
+    ) -> UpsertResult:
+        """Mark all rows of a branch as dead but the newest of each key. See `run`."""
+        return self.run(UPSERT, table_id, options, branch, settings, plan, emit)
+
+    def maintain(self, table_id: str, **asked: Any) -> MaintainResult:
+        """Expire snapshots, rewrite manifests, remove orphans: see `IcebergCatalogTable.maintain`."""
+        return IcebergCatalogTable(self, table_id).maintain(**asked)
+
+    def advise(
+        self, table_id: str, columns: str | Sequence[str] | None = None, branch: str = MAIN, **asked: Any
+    ) -> Advice:
+        """What clustering a branch would bring and cost: see `IcebergCatalogTable.advise`."""
+        return IcebergCatalogTable(self, table_id).advise(columns, branch, **asked)
 
     def __repr__(self) -> str:
         return f"open_catalog('iceberg://{self.name}')"

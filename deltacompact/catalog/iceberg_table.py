@@ -11,12 +11,14 @@ orders.history()                                        deltacompact history ice
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from deltacompact.base import expect
+from deltacompact.base.errors import InputError
 from deltacompact.base.events import EventSink, fan_out
 from deltacompact.base.settings import Settings
 
@@ -29,18 +31,36 @@ if TYPE_CHECKING:  # imported when they are used: `show` must not wait for them
     import pyarrow.dataset as ds
 
     from deltacompact.base.fingerprint import Fingerprint
-    from deltacompact.catalog.iceberg_calls import IcebergCalls, IcebergSelection
+    from deltacompact.catalog.iceberg_calls import IcebergCalls
     from deltacompact.change_feed.bookmark import Bookmark
     from deltacompact.change_feed.difference import Difference
     from deltacompact.change_feed.request import Asked
     from deltacompact.iceberg.history import SnapshotMade
+    from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
     from deltacompact.iceberg_modes.maintain.result import MaintainResult
     from deltacompact.iceberg_modes.plan import ModePlan
     from deltacompact.iceberg_modes.result import ModeResult
     from deltacompact.iceberg_modes.simulating import PolicyOutcome
     from deltacompact.layout.advice import Advice
     from deltacompact.layout.heat import Heat
+    from deltacompact.layout.told_reads import ToldReads
     from deltacompact.maintenance.iceberg_check import BranchCheck
+
+
+class IcebergSelection(TypedDict, total=False):
+    """Which part of a table to read: see `IcebergCatalogTable.read`."""
+
+    columns: Sequence[str] | None
+    filter: Any
+    branch: str
+    as_of: str | int | datetime | None
+
+
+class ReportedReads(TypedDict, total=False):
+    """Reads of a table that others tell: see `IcebergCatalogTable.advise`."""
+
+    scan_reports: Iterable[Any]
+    spark_logs: Iterable[str | Path]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -69,8 +89,7 @@ class IcebergCatalogTable:
         *,
         reads: int | None = None,
         settings: Settings | None = None,
-        scan_reports: Iterable[Any] = (),
-        spark_logs: Iterable[str | Path] = (),
+        **reported: Unpack[ReportedReads],
     ) -> Advice:
         """How files lie by some columns, what clustering by them would bring, and what it would cost. Writes nothing.
 
@@ -83,17 +102,34 @@ class IcebergCatalogTable:
 
         Raises InputError for a column that is unknown, nested, without an order, or without bounds in any file.
         """
-        return self._catalog.advise(self._table_id, columns, branch, reads, settings, scan_reports, spark_logs)
+        from deltacompact.executors.choose import foresee, lane_for
+        from deltacompact.iceberg.table.table_state import StateReader
+        from deltacompact.iceberg.table_heat import heat_of_table
+        from deltacompact.iceberg_modes.advising import Adviser, columns_of, columns_with_bounds
+        from deltacompact.layout.advice import READS
 
-    def heat(
-        self, *, scan_reports: Iterable[Any] = (), spark_logs: Iterable[str | Path] = ()
-    ) -> tuple[Heat, tuple[str, ...]]:
+        table, told = self._table_and_reads("advise", reported)
+        state = StateReader(table.store).read(table.metadata, branch)
+        is_said = columns is not None or told.sources
+        heat = {} if is_said else heat_of_table(table.store, table.metadata).known(columns_with_bounds(state))
+        by = columns_of(table.metadata, columns, told, heat)
+        rows, size = sum(one.file.rows for one in state.data), sum(one.file.file_bytes for one in state.data)
+        settings = settings or Settings()
+        there = foresee(settings, lane_for(settings, rows, size))
+        return Adviser(table.store, state, there.capacity, READS if reads is None else reads, told.notes).advice(by)
+
+    def heat(self, **reported: Unpack[ReportedReads]) -> tuple[Heat, tuple[str, ...]]:
         """How many reads ask for each column, one of a week ago counting for half; and what could not be read.
 
         Reads that are told (arguments as for `advise`) are added to what is kept beside the table; a log that is told
         again adds what came since.
         """
-        return self._catalog.heat(self._table_id, scan_reports, spark_logs)
+        from deltacompact.iceberg.table_heat import heat_of_table, keep_reads
+
+        table, told = self._table_and_reads("heat", reported)
+        if not told.sources:
+            return heat_of_table(table.store, table.metadata).now(time.time()), ()
+        return keep_reads(table.store, table.metadata, told.told, told.now_s), told.notes
 
     def simulate(
         self,
@@ -101,8 +137,7 @@ class IcebergCatalogTable:
         branch: str = "main",
         *,
         depths: Sequence[float] = (2.0, 8.0),
-        scan_reports: Iterable[Any] = (),
-        spark_logs: Iterable[str | Path] = (),
+        **reported: Unpack[ReportedReads],
     ) -> tuple[tuple[PolicyOutcome, ...], tuple[str, ...]]:
         """Replay reads on the files as they came: what policies of clustering would have cost and saved; and notes.
 
@@ -111,7 +146,15 @@ class IcebergCatalogTable:
 
         Other arguments as for `advise`. Writes nothing. Raises InputError where there is no read, or no file.
         """
-        return self._catalog.simulate(self._table_id, columns, branch, depths, scan_reports, spark_logs)
+        from deltacompact.iceberg.table.table_state import StateReader
+        from deltacompact.iceberg_modes.simulating import simulated
+        from deltacompact.layout.cluster_by import cluster_columns
+
+        table, told = self._table_and_reads("simulate", reported)
+        if not told.sources:
+            raise InputError("simulate replays reads: give --spark-log or --scan-reports")
+        by = (cluster_columns("columns", columns) if columns else ()) or told.columns_asked()
+        return simulated(StateReader(table.store).read(table.metadata, branch), told.reads, by, depths), told.notes
 
     def compact(
         self,
@@ -160,22 +203,20 @@ class IcebergCatalogTable:
     ) -> MaintainResult:
         """Expire snapshots, rewrite the manifests of a branch, remove orphans: what is asked for, in this order.
 
-        A dry run writes nothing and says what would go. `say` is told of the progress. See `IcebergCatalog.maintain`.
+        A dry run writes nothing and says what would go. `say` is told of the progress. Raises InputError before any
+        work, ConflictError, or OutcomeUnknownError if the catalog did not say what it did; then no file was deleted.
         """
-        return self._catalog.maintain(
-            self._table_id,
-            expire_snapshots=expire_snapshots,
-            rewrite_manifests=rewrite_manifests,
-            remove_orphans=remove_orphans,
-            dry_run=dry_run,
-            branch=branch,
-            options=options,
-            say=say,
-        )
+        from deltacompact.iceberg_modes.maintain.maintain import Maintain
+
+        table = self._catalog.loaded(self._table_id)
+        work = Maintain(table, branch, expect.options("options", options), dry_run, say=say)
+        return work.run(expire_snapshots, rewrite_manifests, remove_orphans)
 
     def check(self, branch: str = "main") -> BranchCheck:
         """Verify that all data files can be read, and that their rows lie in the bounds by which readers skip files."""
-        return self._catalog.check(self._table_id, branch)
+        from deltacompact.maintenance.iceberg_check import check_branch
+
+        return check_branch(self._catalog.loaded(self._table_id).store, self._catalog.state(self._table_id, branch))
 
     # Reading
 
@@ -193,11 +234,22 @@ class IcebergCatalogTable:
 
     def scan(self, **selection: Unpack[IcebergSelection]) -> pa.RecordBatchReader:
         """The live rows batch by batch, for tables that do not fit in memory. Arguments as for `read`."""
-        return self._catalog.scan(self._table_id, **selection)
+        import pyarrow as pa
+
+        from deltacompact.iceberg.scan import BranchScan, scanned
+
+        expect.arguments("scan", selection, IcebergSelection.__annotations__)
+        schema, tables = scanned(self._catalog.loaded(self._table_id), BranchScan(**selection))
+        return pa.RecordBatchReader.from_batches(schema, (batch for table in tables for batch in table.to_batches()))
 
     def export(self, target: str, **selection: Unpack[IcebergSelection]) -> int:
         """Write the live rows to one file, .parquet, .feather, .orc or .csv, and return how many there are."""
-        return self._catalog.export(self._table_id, target, **selection)
+        from deltacompact.iceberg.scan import BranchScan, scanned
+        from deltacompact.tabular.export import exported
+
+        expect.arguments("export", selection, IcebergSelection.__annotations__)
+        table = self._catalog.loaded(self._table_id)
+        return exported(table.store, target, *scanned(table, BranchScan(**selection)))
 
     def dataset(self, **selection: Unpack[IcebergSelection]) -> ds.Dataset:
         """The live rows as a pyarrow Dataset, read at each scan: who scans it hands down columns and filters."""
@@ -221,7 +273,10 @@ class IcebergCatalogTable:
 
     def fingerprint(self, branch: str = "main", *, as_of: str | int | datetime | None = None) -> Fingerprint:
         """How many rows live, and the sum of their hashes: a snapshot that only compacted has that of its parent."""
-        return self._catalog.fingerprint(self._table_id, branch, as_of)
+        from deltacompact.iceberg.fingerprints import live_fingerprint
+        from deltacompact.iceberg.scan import BranchScan
+
+        return live_fingerprint(self._catalog.loaded(self._table_id), BranchScan(branch=branch, as_of=as_of))
 
     # Snapshots
 
@@ -245,13 +300,16 @@ class IcebergCatalogTable:
         bookmark    what came since this consumer's last `commit_bookmark`; the same batch until then. `from_` says
                     where a new bookmark begins
         """
+        from deltacompact.change_feed.branch_bookmarks import given
+        from deltacompact.change_feed.changes import branch_batch, branch_changes
         from deltacompact.change_feed.request import Asked, ChangesAsked
 
         expect.arguments("changes", asked, Asked.__annotations__)
-        chosen = ChangesAsked(**asked)
+        table, chosen = self._catalog.loaded(self._table_id), ChangesAsked(**asked)
         if bookmark is None:
-            return self._catalog.change_feed(self._table_id, from_, to, branch, chosen)
-        return self._catalog.batch(self._table_id, bookmark, from_, to, branch, chosen)
+            return branch_changes(table, branch, from_, to, chosen)
+        table, known = given(table, bookmark, from_, to, branch)
+        return branch_batch(table, branch, known, chosen)
 
     def bookmarks(self) -> list[Bookmark[int]]:
         """How far each consumer of changes is: tags of the table."""
@@ -264,11 +322,15 @@ class IcebergCatalogTable:
 
         Raises InputError where none was given, ConflictError where another consumer came first.
         """
-        self._catalog.commit_bookmark(self._table_id, name, batch)
+        from deltacompact.change_feed.branch_bookmarks import committed
+
+        committed(self._catalog.loaded(self._table_id), name, batch)
 
     def drop_bookmark(self, name: str) -> None:
         """Forget a bookmark: what it needs is not kept any more. Raises NotFoundError for an unknown one."""
-        self._catalog.drop_bookmark(self._table_id, name)
+        from deltacompact.change_feed.branch_bookmarks import dropped
+
+        dropped(self._catalog.loaded(self._table_id), name)
 
     def diff(
         self,
@@ -279,9 +341,12 @@ class IcebergCatalogTable:
         key: Sequence[str] | None = None,
     ) -> Difference:
         """What changed after one snapshot, up to another, in numbers: by type of change, and files."""
+        from deltacompact.change_feed.changes import branch_changes
+        from deltacompact.change_feed.difference import difference
         from deltacompact.change_feed.request import ChangesAsked
 
-        return self._catalog.difference(self._table_id, from_, to, branch, ChangesAsked(key=key))
+        table = self._catalog.loaded(self._table_id)
+        return branch_changes(table, branch, from_, to, ChangesAsked(key=key), difference)
 
     def rollback(self, as_of: str | int | datetime, branch: str = "main") -> SnapshotMade:
         """Make an older snapshot the head of a branch: a snapshot's id, or a time. Later commits are dropped.
@@ -289,7 +354,16 @@ class IcebergCatalogTable:
         Raises NotFoundError, InputError for a snapshot that the branch does not descend from, ConflictError where
         another commit came first.
         """
-        return self._catalog.rollback(self._table_id, as_of, branch)
+        from deltacompact.iceberg.rollback import rollback
+
+        return rollback(self._catalog.compactable(self._table_id), as_of, branch)
+
+    def _table_and_reads(self, call: str, reported: Mapping[str, Any]) -> tuple[IcebergTable, ToldReads]:
+        from deltacompact.layout.told_reads import told_reads
+
+        expect.arguments(call, reported, ReportedReads.__annotations__)
+        table = self._catalog.loaded(self._table_id)
+        return table, told_reads(table.metadata.table_id, table.metadata.ordered_columns, time.time(), **reported)
 
     def __repr__(self) -> str:
         return f"{self._catalog!r}.table({self._table_id!r})"

@@ -56,7 +56,7 @@ def read(
     deltacompact read iceberg://prod db.orders --as-of "2026-11-22 09:10"
     """
     chosen = {**place_of(catalog, options), "columns": list(columns) or None, "as_of": as_of}
-    reader = catalog.scan(table, **chosen)
+    reader = catalog.table(table).scan(**chosen)
     print_rows(reader, as_json, limit)
 
 

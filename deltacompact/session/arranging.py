@@ -67,6 +67,7 @@ FULL = 0.8
 STAGE = "lay_out"
 
 _BLOCK = ("int64", "int64", "int64")
+"""What is recorded of a block: its first byte, its bytes and its rows."""
 
 
 def written_ranges(bench: Workbench, live: npt.NDArray[np.int64]) -> WrittenRanges | None:
@@ -212,7 +213,7 @@ class _Routing:
         rows = np.sum(counts, axis=0)
         outputs = outputs_of(self.planted.tree, rows, self.parts, plan.options.rows_per_compacted_file)
         path = bench.paths("index", ".exchange.arrow")()
-        stored(bench.store, path, (tuple(np.ascontiguousarray(run.blocks.T)) for run in runs), _BLOCK)
+        stored(bench.store, path, (tuple(np.ascontiguousarray(run.blocks.T[: len(_BLOCK)])) for run in runs), _BLOCK)
         certified = sum((one.fingerprint for one in routed if one.fingerprint is not None), Fingerprint())
         names = tuple(run.path for run in runs)
         certificate = certified if plan.options.certify else None

@@ -25,9 +25,11 @@ from deltacompact.base.errors import InputError
 from deltacompact.catalog.iceberg import IcebergCatalog
 from deltacompact.catalog.opening import is_iceberg
 from deltacompact.change_feed.bookmark import Bookmark
-from deltacompact.change_feed.changes import stream_batch
+from deltacompact.change_feed.changes import branch_changes, stream_batch
+from deltacompact.change_feed.iceberg import begin_of as begin_of_branch
 from deltacompact.change_feed.request import ChangesAsked
 from deltacompact.change_feed.stream_bookmarks import parsed_positions, positions_at, told_positions
+from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.spark import arrow_types
 from deltacompact.spark.options import CHANGE_OPTIONS, catalog_of, check_options, flag, parse_partition
 from deltacompact.spark.reading import chosen, to_type
@@ -92,22 +94,25 @@ class FedBranch:
     asked: ChangesAsked
 
     def schema(self) -> pa.Schema:
-        return self._calls().change_feed(*self._place(), self.position(None), None, self._branch, self.asked).schema
+        return self._feed(self.position(None), None).schema
 
     def position(self, as_of: str | None) -> Position:
-        return self._calls().position(*self._place(), as_of, self._branch)
+        metadata = self._table.metadata
+        found = metadata.branch(self._branch) if as_of is None else begin_of_branch(metadata, as_of, self._branch)
+        return found.snapshot_id if found else None
 
     def slices(self, begin: Position, end: Position) -> list[FeedSlice]:
         return [] if begin == end else [FeedSlice(begin, end)]
 
     def read(self, piece: FeedSlice) -> pa.RecordBatchReader:
-        return self._calls().change_feed(*self._place(), piece.begin, piece.end, self._branch, self.asked)
+        return self._feed(piece.begin, piece.end)
 
-    def _calls(self) -> IcebergCatalog:
-        return IcebergCatalog.at(self.options["catalog"])
+    def _feed(self, begin: Position, end: Position) -> pa.RecordBatchReader:
+        return branch_changes(self._table, self._branch, begin, end, self.asked)
 
-    def _place(self) -> tuple[str]:
-        return (self.options["table"],)
+    @property
+    def _table(self) -> IcebergTable:
+        return IcebergCatalog.at(self.options["catalog"]).loaded(self.options["table"])
 
     @property
     def _branch(self) -> str:

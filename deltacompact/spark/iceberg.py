@@ -131,7 +131,7 @@ def validate_snapshots(
         missing=missing,
         extra=extra,
         digests=tuple(row["digest"][:12] for row in differing),
-        counted_by_pyiceberg=catalog.counted(table_id, chosen.after),
+        counted_by_pyiceberg=catalog.loaded(table_id).counted(chosen.after),
         fingerprint=found,
         recorded=recorded,
     )

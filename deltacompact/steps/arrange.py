@@ -19,10 +19,10 @@ from deltacompact.base.limits import ReadLimits
 from deltacompact.base.model import Clustered, DataFile
 from deltacompact.base.numbers import ChainFileNumber
 from deltacompact.layout.value_ranges import joined, ranges_of, stored_ranges
-from deltacompact.steps.cell_blocks import CellRows, within, write_cells
+from deltacompact.steps.cell_blocks import CellBlock, CellRows, within, write_cells
 from deltacompact.steps.certify import fingerprint_of_file
 from deltacompact.steps.materialize import DECODED_AHEAD, Materialized
-from deltacompact.steps.routed_runs import CellBlock, in_order_of_cells
+from deltacompact.steps.routed_runs import in_order_of_cells
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import prefetch, writing
 from deltacompact.tabular.row_groups import WriteOptions

@@ -10,8 +10,9 @@ file, what ends a cell stands between its rows and the next one's: row groups en
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Protocol, TypeAlias, TypeVar
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -29,23 +30,15 @@ _AHEAD = 4
 """Blocks that are under way while others are used."""
 
 
-class StoredBlock(Protocol):
-    """The rows of a part in a run: where its bytes are, and how many rows it has."""
+@dataclass(frozen=True, slots=True)
+class CellBlock:
+    """The rows of a part in a run: where its bytes are, how many rows it has, and what they take (0: unknown)."""
 
-    @property
-    def path(self) -> str: ...
-
-    @property
-    def first(self) -> int: ...
-
-    @property
-    def bytes(self) -> int: ...
-
-    @property
-    def rows(self) -> int: ...
-
-
-Stored = TypeVar("Stored", bound=StoredBlock)
+    path: str
+    first: int
+    bytes: int
+    rows: int
+    decoded_bytes: int = 0
 
 
 def by_part(
@@ -72,7 +65,7 @@ def stream_of(rows: pa.Table, counts: Numbers, compression: str) -> pa.Buffer:
     return sink.getvalue()
 
 
-def read(store: ObjectStore, blocks: Sequence[StoredBlock]) -> Iterator[tuple[pa.Table, Numbers]]:
+def read(store: ObjectStore, blocks: Sequence[CellBlock]) -> Iterator[tuple[pa.Table, Numbers]]:
     """The rows of each block, and how many each of its cells has. The next ones are fetched ahead."""
     for block, found in _fetched(store, blocks):
         try:
@@ -125,7 +118,7 @@ def within(tables: Iterator[CellRows], low: int, high: int) -> Iterator[CellRows
     yield CELL_ENDS
 
 
-def _fetched(store: ObjectStore, blocks: Sequence[Stored]) -> Iterator[tuple[Stored, pa.Buffer]]:
+def _fetched(store: ObjectStore, blocks: Sequence[CellBlock]) -> Iterator[tuple[CellBlock, pa.Buffer]]:
     if isinstance(store, Fetches):
         asked = begun_ahead(blocks, lambda block: (block, store.fetch(block.path, block.first, block.bytes)), _AHEAD)
         for block, answer in asked:

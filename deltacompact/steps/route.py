@@ -54,7 +54,7 @@ def route(store: ObjectStore, task: RouteTerms, live: LiveRanges, path_of: Calla
     for rows in loads(store, live, task.run_bytes):
         cells = task.tree.cells_of(rows)
         counts.append(np.bincount(cells, minlength=task.tree.cells))
-        runs.append(write_run(store, path_of(), rows, cells, counts[-1], task.starts))
+        runs.append(write_run(store, path_of(), rows, cells, counts[-1], task.starts, "zstd"))
         of_rows.append(cells.astype(np.uint32))
         certified += _fingerprint(rows, task, live)
     of_runs = stored(store, path_of(), ((cells,) for cells in of_rows), CELLS)

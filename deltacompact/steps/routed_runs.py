@@ -17,25 +17,18 @@ import pyarrow as pa
 
 from deltacompact.layout.order import Numbers
 from deltacompact.steps import cell_blocks
-from deltacompact.steps.cell_blocks import CellRows
+from deltacompact.steps.cell_blocks import CellBlock, CellRows
 from deltacompact.storage.objects import ObjectStore
 
 ROWS_AT_ONCE = 128 << 10
 
 
 @dataclass(frozen=True, slots=True)
-class CellBlock:
-    """The rows of a part in a run: where its bytes are, and how many rows it has."""
-
-    path: str
-    first: int
-    bytes: int
-    rows: int
-
-
-@dataclass(frozen=True, slots=True)
 class CellRun:
-    """A run, of shape (parts, 3): the first byte of each part's block, its bytes and its rows."""
+    """A run, of shape (parts, 4): the first byte of each part's block, its bytes, its rows, and what they take.
+
+    The record of a session leaves out what they take.
+    """
 
     path: str
     blocks: npt.NDArray[np.int64]
@@ -51,19 +44,20 @@ def write_run(
     cells: npt.NDArray[np.integer],
     counts: Numbers,
     starts: Sequence[int],
+    codec: str,
 ) -> CellRun:
     """Write a run. `counts`: the rows of each cell; `starts`: the first cell of each part, and the end of the last."""
     blocks, first = [], 0
     with store.writer(path) as sink:
         for part, of_cells in cell_blocks.by_part(rows, cells, counts, starts):
             if part is None:
-                blocks.append((first, 0, 0))
+                blocks.append((first, 0, 0, 0))
                 continue
-            block = cell_blocks.stream_of(part, of_cells, "zstd")
+            block = cell_blocks.stream_of(part, of_cells, codec)
             sink.write(block)
-            blocks.append((first, block.size, part.num_rows))
+            blocks.append((first, block.size, part.num_rows, part.nbytes))
             first += block.size
-    return CellRun(path, np.array(blocks, np.int64).reshape(-1, 3))
+    return CellRun(path, np.array(blocks, np.int64).reshape(-1, 4))
 
 
 def read_blocks(store: ObjectStore, blocks: Sequence[CellBlock]) -> Iterator[tuple[pa.Table, npt.NDArray[np.int64]]]:

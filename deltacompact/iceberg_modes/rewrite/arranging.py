@@ -27,7 +27,6 @@ from deltacompact.base.numbers import UNNUMBERED
 from deltacompact.iceberg_modes.rewrite.arrangement import Arrangement, SortBy
 from deltacompact.iceberg_modes.rewrite.live_slices import LiveSlices, live_tables
 from deltacompact.iceberg_modes.rewrite.routing import (
-    Block,
     HeldBlock,
     HeldParts,
     RouteTask,
@@ -39,7 +38,7 @@ from deltacompact.layout.cutting_ranges import cut_ranges
 from deltacompact.layout.order import Numbers
 from deltacompact.layout.ranges import Key
 from deltacompact.layout.spread import SAMPLE_ROWS, spread
-from deltacompact.steps.cell_blocks import CELL_ENDS, CellRows, by_cell, within, write_cells
+from deltacompact.steps.cell_blocks import CELL_ENDS, CellBlock, CellRows, by_cell, within, write_cells
 from deltacompact.steps.materialize import DECODED_AHEAD, Materialized
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import prefetch, writing
@@ -54,7 +53,7 @@ class LeafPart:
 
     cells: int
     are_alike: bool
-    blocks: tuple[Block | HeldBlock, ...] = ()
+    blocks: tuple[CellBlock | HeldBlock, ...] = ()
 
     @property
     def rows(self) -> int:

@@ -28,11 +28,12 @@ from deltacompact.iceberg_modes.rewrite.arrangement import Arrangement
 from deltacompact.iceberg_modes.rewrite.arranging import ArrangeTask, LeafPart, Routed, Unrouted
 from deltacompact.iceberg_modes.rewrite.live_slices import in_slices
 from deltacompact.iceberg_modes.rewrite.planting import Planted, PlantTask, plant
-from deltacompact.iceberg_modes.rewrite.routing import RoutedRun, RouteTask, route, route_held
+from deltacompact.iceberg_modes.rewrite.routing import RouteTask, route, route_held
 from deltacompact.iceberg_modes.rewrite.row_numbers import NUMBERED_ROWS_MAX
 from deltacompact.iceberg_modes.rewrite.shares import PartitionShare
 from deltacompact.layout.document import Layout
 from deltacompact.steps.materialize import MaterializeTask
+from deltacompact.steps.routed_runs import CellRun
 from deltacompact.tabular.row_groups import WriteOptions
 
 DECODED_TIMES = 8
@@ -179,7 +180,7 @@ class Clusterer:
         ]
         return list(self._arranged(routing, found))
 
-    def _from_runs(self, routing: _Routing, runs: Sequence[RoutedRun]) -> list[PlannedOutput]:
+    def _from_runs(self, routing: _Routing, runs: Sequence[CellRun]) -> list[PlannedOutput]:
         blocks = (
             tuple(block for run in runs if (block := run.block(place)).rows) for place in range(len(routing.parts))
         )

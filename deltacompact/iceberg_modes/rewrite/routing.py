@@ -23,6 +23,8 @@ from deltacompact.iceberg_modes.rewrite.arrangement import Arrangement
 from deltacompact.iceberg_modes.rewrite.live_slices import LiveSlices, loads
 from deltacompact.layout.document import Layout
 from deltacompact.steps import cell_blocks
+from deltacompact.steps.cell_blocks import CellBlock
+from deltacompact.steps.routed_runs import CellRun, write_run
 from deltacompact.storage.objects import ObjectStore
 
 CELLS_OF_A_BATCH = 2_000
@@ -45,19 +47,8 @@ class RouteTask:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
-    """The rows of a part in a run: where its bytes are, how many rows it has, and what they take in memory."""
-
-    path: str
-    first: int
-    bytes: int
-    rows: int
-    decoded_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
 class HeldBlock:
-    """The same in memory. `counts`: how many rows each cell has."""
+    """The rows of a part in memory. `counts`: how many rows each cell has."""
 
     table: pa.Table
     counts: npt.NDArray[np.int64]
@@ -71,22 +62,11 @@ class HeldBlock:
         return int(self.table.nbytes)
 
 
-@dataclass(frozen=True, slots=True)
-class RoutedRun:
-    """A run, of shape (parts, 4): the first byte of each part's block, its bytes, its rows, and what they take."""
-
-    path: str
-    blocks: npt.NDArray[np.int64]
-
-    def block(self, part: int) -> Block:
-        return Block(self.path, *self.blocks[part].tolist())
-
-
 HeldParts = list[list[HeldBlock]]
 """Of each part of a leaf, its blocks in the order of the rows."""
 
 
-def route(store: ObjectStore, task: RouteTask) -> list[RoutedRun]:
+def route(store: ObjectStore, task: RouteTask) -> list[CellRun]:
     """Write the runs, in the order of the rows that they have."""
     of_runs = enumerate(loads(store, task.live, task.run_bytes))
     return [written_run(store, task, f"{task.path}-{number}.arrows", rows) for number, rows in of_runs]
@@ -99,7 +79,7 @@ def route_held(
     parts: HeldParts = [[] for _ in range(len(task.starts) - 1)]
     at_once = 1 if task.layout.cells <= CELLS_OF_A_BATCH else task.run_bytes
     for rows in loads(store, task.live, at_once):
-        for part, (table, counts) in enumerate(_by_part(task, rows)):
+        for part, (table, counts) in enumerate(cell_blocks.by_part(rows, *_cells(task, rows), task.starts)):
             if table is not None:
                 parts[part].append(HeldBlock(table, counts))
     for first, stop in pairwise(accumulate(of_leaves, initial=0)):
@@ -107,30 +87,19 @@ def route_held(
     yield np.array([sum(block.rows for block in of_part) for of_part in parts], np.int64)
 
 
-def written_run(store: ObjectStore, task: RouteTask, path: str, rows: pa.Table) -> RoutedRun:
+def written_run(store: ObjectStore, task: RouteTask, path: str, rows: pa.Table) -> CellRun:
     """Write rows as a run."""
-    blocks, first = [], 0
-    with store.writer(path) as sink:
-        for table, counts in _by_part(task, rows):
-            if table is None:
-                blocks.append((first, 0, 0, 0))
-                continue
-            block = cell_blocks.stream_of(table, counts, "lz4")
-            sink.write(block)
-            blocks.append((first, block.size, table.num_rows, table.nbytes))
-            first += block.size
-    return RoutedRun(path, np.array(blocks, np.int64).reshape(-1, 4))
+    return write_run(store, path, rows, *_cells(task, rows), task.starts, "lz4")
 
 
-def _by_part(task: RouteTask, rows: pa.Table) -> Iterator[tuple[pa.Table | None, npt.NDArray[np.int64]]]:
-    """The rows of each part in the order of its cells, or None, and how many each cell has."""
+def _cells(task: RouteTask, rows: pa.Table) -> tuple[npt.NDArray[np.integer], npt.NDArray[np.int64]]:
+    """The cell of each row, and how many rows each cell has."""
     cells = task.layout.cells_of(task.by.prepared(rows))
-    counts = np.bincount(cells, minlength=task.layout.cells)
-    yield from cell_blocks.by_part(rows, cells, counts, task.starts)
+    return cells, np.bincount(cells, minlength=task.layout.cells)
 
 
-def read_blocks(store: ObjectStore, blocks: Sequence[Block | HeldBlock]) -> Iterator[HeldBlock]:
+def read_blocks(store: ObjectStore, blocks: Sequence[CellBlock | HeldBlock]) -> Iterator[HeldBlock]:
     """The blocks in memory. The next ones are fetched ahead."""
-    stored = cell_blocks.read(store, [block for block in blocks if isinstance(block, Block)])
+    stored = cell_blocks.read(store, [block for block in blocks if isinstance(block, CellBlock)])
     for block in blocks:
         yield block if isinstance(block, HeldBlock) else HeldBlock(*next(stored))
