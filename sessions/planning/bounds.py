@@ -132,43 +132,47 @@ def _at_lengths(scores: Scores, known: Vector, count: int) -> Vector:
     None of them falls faster than lengths grow, even if it is multiplied by the greatest spread.
     """
     lengths = _LOG_LENGTHS / SPREAD_MAX
-    low, high, promise = np.array([_logs(scores, length, known - count) for length in _LOG_LENGTHS]).T + lengths
+    low, high, promise = _logs(scores, known - count) + lengths
     low = np.minimum.accumulate(low[::-1])[::-1]
     found: Vector = np.array([low, np.maximum.accumulate(high), np.maximum.accumulate(promise)]) - lengths
     return found
 
 
-def _logs(scores: Scores, log_expected: float, apart_known: Vector) -> tuple[float, float, float]:
-    """Logs of how much less and more a session of this length may take, and of what is promised."""
-    apart = np.abs(scores.log_expected - log_expected) / _CLASS + _KNOWN_CLASS * np.abs(apart_known)
-    near = scores.weights * np.exp(-apart)
-    doubt = _PRIOR_WEIGHT / (1 + float(near.sum()) / _PRIOR_WEIGHT)
+def _logs(scores: Scores, apart_known: Vector) -> Vector:
+    """Logs of how much less and more a session of each length may take, and of what is promised."""
+    apart_length = np.abs(scores.log_expected - _LOG_LENGTHS[:, None])
+    near = scores.weights * np.exp(-apart_length / _CLASS - _KNOWN_CLASS * np.abs(apart_known))
+    doubt = _PRIOR_WEIGHT / (1 + near.sum(axis=1) / _PRIOR_WEIGHT)
     values = np.concatenate([scores.values, _PRIOR])
-    weights = np.concatenate([near, np.full(len(_PRIOR), doubt / len(_PRIOR))])
+    prior = np.tile(doubt[:, None] / len(_PRIOR), len(_PRIOR))
+    weights = np.concatenate([near, prior], axis=1)
     outside = (1 - COVERED) / 2
-    low, high = -_beyond(-values, weights, outside), _beyond(values, weights, outside)
-    return min(0.0, low), max(0.0, high), max(0.0, high, _beyond(values, weights, 1 - PROMISED))
+    (low,), (high, promise) = _beyond(-values, weights, outside), _beyond(values, weights, outside, 1 - PROMISED)
+    high = np.maximum(0.0, high)
+    found: Vector = np.array([np.minimum(0.0, -low), high, np.maximum(high, promise)])
+    return found
 
 
-def _beyond(values: Vector, weights: Vector, tail: float) -> float:
-    """The value that the next session exceeds with this probability, if the tail is exponential."""
-    edge = _edge(values, weights)
-    over = weights * (values > edge)
-    if not over.sum():
-        return edge
-    count = _TAIL_KNOWN + _EDGE * _effective(weights)
-    excess = float(over @ (values - edge) / over.sum())
-    return edge + excess * count * (math.pow(_EDGE / tail, 1 / count) - 1)
+def _beyond(values: Vector, weights: Vector, *tails: float) -> list[Vector]:
+    """For each row of weights the value that the next session exceeds with each probability, if the tail is
+    exponential."""
+    effective = weights.sum(axis=1) ** 2 / (weights * weights).sum(axis=1)
+    edge = _edge(values, weights, effective)
+    above = np.maximum(0.0, values - edge[:, None])
+    over = (weights * (above > 0)).sum(axis=1)
+    excess = (weights * above).sum(axis=1) / np.where(over > 0, over, 1.0)
+    count = _TAIL_KNOWN + _EDGE * effective
+    return [edge + excess * count * ((_EDGE / tail) ** (1 / count) - 1) for tail in tails]
 
 
-def _edge(values: Vector, weights: Vector) -> float:
-    """The value that a fifth of the scores exceeds: the next session is one more of them, which may be the greatest."""
+def _edge(values: Vector, weights: Vector, effective: Vector) -> Vector:
+    """The value that a fifth of the scores exceeds: the next session is one more of them, which may be the greatest.
+
+    `effective`: how many scores of equal weight tell as much.
+    """
     order = np.argsort(values)
-    upto: Vector = np.cumsum(weights[order])
-    share = (1 - _EDGE) * (1 + 1 / _effective(weights))
-    return float(values[order][min(len(values) - 1, int(np.searchsorted(upto, share * upto[-1])))])
-
-
-def _effective(weights: Vector) -> float:
-    """How many scores of equal weight tell as much."""
-    return float(weights.sum() ** 2 / (weights @ weights))
+    upto = np.cumsum(weights[:, order], axis=1)
+    share = (1 - _EDGE) * (1 + 1 / effective)
+    places = (upto < (share * upto[:, -1])[:, None]).sum(axis=1)
+    found: Vector = values[order][np.minimum(len(values) - 1, places)]
+    return found

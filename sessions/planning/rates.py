@@ -100,11 +100,6 @@ _IN_PART = {
 _IN_PART[WHOLE] = np.ones(len(TERMS), bool)
 
 
-def _parts(amounts: Vector) -> tuple[str, ...]:
-    """The part of each term, in a session of so much work."""
-    return _PART_OF_MERGE if amounts[_MERGED] > 0 else _PART_OF_TERM
-
-
 @dataclass(frozen=True, slots=True)
 class SessionWork:
     """One session's work: of its busiest slot, and of all together, which is what CPU seconds count.
@@ -194,7 +189,8 @@ class Expectation:
         return sum(self.by_term(work, stream).values())
 
     def cpu_seconds(self, work: SessionWork, stream: str = "") -> float:
-        return float((_amounts(work.whole.vector, stream, self.levels) @ self.rates).item())
+        amounts = work.whole.vector
+        return float(amounts * _levels_of_terms(amounts, stream, self.levels) @ self.rates)
 
     def cold_s(self, stream: str = "") -> float:
         """What a cold start adds."""
@@ -203,7 +199,8 @@ class Expectation:
     def by_term(self, work: SessionWork, stream: str = "") -> dict[str, float]:
         """The wall seconds term by term; those of requests and starts are of the session's own term."""
         busiest, request, start = self.waits * self.levels.get((stream, _WALL), 1.0)
-        seconds = _amounts(work.busiest.vector, stream, self.levels) * self.rates * busiest
+        amounts = work.busiest.vector
+        seconds = amounts * _levels_of_terms(amounts, stream, self.levels) * self.rates * busiest
         found = dict(zip(TERMS, seconds.tolist(), strict=True))
         found["session"] += float(work.requests * request + work.starts * start)
         return found
@@ -218,12 +215,14 @@ FIRST_EXPECTATION = Expectation()
 """With nothing known."""
 
 
-def _amounts(amounts: Vector, stream: str, levels: Levels) -> Vector:
-    """The terms, as if the table were like others."""
+def _levels_of_terms(amounts: Vector, stream: str, levels: Levels) -> Vector:
+    """The factor of each term in a session of so much work on this table."""
+    return _factors_of(stream, bool(amounts[_MERGED] > 0), levels)
+
+
+def _factors_of(stream: str, merges: bool, levels: Levels) -> Vector:
     whole = levels.get((stream, WHOLE), 1.0)
-    factors = np.array([levels.get((stream, part), whole) for part in _parts(amounts)])
-    found: Vector = amounts * factors
-    return found
+    return np.array([levels.get((stream, part), whole) for part in (_PART_OF_MERGE if merges else _PART_OF_TERM)])
 
 
 def expectation(known: PoolRates) -> Expectation:
@@ -233,9 +232,11 @@ def expectation(known: PoolRates) -> Expectation:
         return FIRST_EXPECTATION
     age = np.arange(len(seen), dtype=np.float64)[::-1]
     rates, levels = _cpu_rates(seen, age)
-    waits, wall_levels = _wall_rates(seen, age, rates, levels)
-    now_cpu_s = [float(_amounts(padded(one.whole), one.stream, levels) @ rates) for one in seen]
-    now_s = [_seconds(one, rates, waits, {**levels, **wall_levels}) for one in seen]
+    now_cpu_s = _seconds(seen, [one.whole for one in seen], rates, levels).tolist()
+    busiest_s = _seconds(seen, [one.work for one in seen], rates, levels)
+    waited = np.column_stack([busiest_s, [one.waits for one in seen]])
+    waits, wall_levels = _wall_rates(seen, age, waited)
+    now_s = (waited @ waits * [wall_levels[one.stream, _WALL] for one in seen]).tolist()
     cpu = [(sum(one.cpu_s.values()), one.expected_cpu_s, now) for one, now in zip(seen, now_cpu_s, strict=True)]
     wall = [(one.seconds, one.expected_s, now) for one, now in zip(seen, now_s, strict=True)]
     return Expectation(
@@ -269,14 +270,24 @@ def _rows(one: Observation) -> Iterator[tuple[str, Vector, float, float]]:
             yield part, work, max(cpu_s, _CLOCK_S), cpu_s / in_all
 
 
+def _seconds(seen: Sequence[Observation], works: Sequence[tuple[float, ...]], rates: Vector, levels: Levels) -> Vector:
+    """What this work of each session would take by what is known now."""
+    amounts = np.array([padded(work) for work in works])
+    tables, of_table = _numbered(
+        list(zip([one.stream for one in seen], (amounts[:, _MERGED] > 0).tolist(), strict=True))
+    )
+    factors = np.array([_factors_of(stream, merges, levels) for stream, merges in tables])
+    found: Vector = amounts * factors[of_table] @ rates
+    return found
+
+
 def _wall_rates(
-    seen: Sequence[Observation], age: Vector, rates: Vector, levels: Levels
+    seen: Sequence[Observation], age: Vector, waited: Vector
 ) -> tuple[Vector, dict[tuple[str, str], float]]:
     """Wall seconds of what a session waits for, and factors by stream: lately, all of them take so much longer."""
-    rows = [(float(_amounts(padded(one.work), one.stream, levels) @ rates), *one.waits) for one in seen]
     took = np.log([one.seconds for one in seen])
     fit = _Fit([(one.stream, _WALL) for one in seen], age, np.ones(len(seen)))
-    factors, of_streams = fit.of(np.array(rows) * _FIRST_WAITS, took)
+    factors, of_streams = fit.of(waited * _FIRST_WAITS, took)
     return _FIRST_WAITS * factors, of_streams
 
 
@@ -298,24 +309,24 @@ class _Fit:
         weights = np.maximum(self.shares, _SHARE_LEAST) * 0.5 ** (self.age / _HALF_LIFE)
         pool = _pool(work, took - np.log(work.sum(axis=1)), weights)
         factors, scaled = pool, work
+        recent = 0.5 ** ((np.bincount(of_key)[of_key] - 1 - _places(of_key)) / _LEVEL_LATELY)
         for _ in range(_ITERATIONS):
             factors = _factors(scaled, took, weights, factors, pool)
-            levels = self._levels(of_key, took - np.log(work @ factors), _LEVEL_IN_FIT)
+            levels = _levels(of_key, recent, took - np.log(work @ factors), _LEVEL_IN_FIT)
             scaled = work * np.exp(levels)[of_key][:, None]
-        levels = self._levels(of_key, took - np.log(work @ factors), _LEVEL_AFTER)
+        levels = _levels(of_key, recent, took - np.log(work @ factors), _LEVEL_AFTER)
         left = took - np.log(work @ factors) - levels[of_key]
         lately = _shrunk(left, self.shares * 0.5 ** (self.age / _LATELY), _LATELY_AFTER)
         return factors * math.exp(lately), dict(zip(names, np.exp(levels).tolist(), strict=True))
 
-    def _levels(self, of_key: Any, left: Vector, doubt: float) -> Vector:
-        """For each key: the mean log of its last errors, drawn towards 0 as if so many more of them had been 0."""
-        counts = np.bincount(of_key)
-        recent = 0.5 ** ((counts[of_key] - 1 - _places(of_key)) / _LEVEL_LATELY)
-        errors = np.clip(left, -_FAR, _FAR)
-        middle = (np.bincount(of_key, recent * errors) / np.bincount(of_key, recent))[of_key]
-        robust = recent * np.minimum(1.0, _OUTLIER / np.maximum(np.abs(errors - middle), 1e-9))
-        found: Vector = np.bincount(of_key, robust * errors) / (np.bincount(of_key, robust) + doubt)
-        return found
+
+def _levels(of_key: Any, recent: Vector, left: Vector, doubt: float) -> Vector:
+    """For each key: the mean log of its last errors, drawn towards 0 as if so many more of them had been 0."""
+    errors = np.clip(left, -_FAR, _FAR)
+    middle = (np.bincount(of_key, recent * errors) / np.bincount(of_key, recent))[of_key]
+    robust = recent * np.minimum(1.0, _OUTLIER / np.maximum(np.abs(errors - middle), 1e-9))
+    found: Vector = np.bincount(of_key, robust * errors) / (np.bincount(of_key, robust) + doubt)
+    return found
 
 
 def _scores(seen: Sequence[Observation], age: Vector, known: Sequence[tuple[float, float, float]]) -> Scores:
@@ -328,11 +339,6 @@ def _scores(seen: Sequence[Observation], age: Vector, known: Sequence[tuple[floa
     values = took - now + np.clip(now - said, -_UNKNOWN, _UNKNOWN)
     streams = tuple(one.stream for one, is_known in zip(seen, there, strict=True) if is_known)
     return Scores(values, 0.5 ** (age[there] / _SCORE_HALF_LIFE), said, streams)
-
-
-def _seconds(one: Observation, rates: Vector, waits: Vector, levels: Levels) -> float:
-    busiest = float(_amounts(padded(one.work), one.stream, levels) @ rates)
-    return float(np.array([busiest, *one.waits]) @ waits) * levels.get((one.stream, _WALL), 1.0)
 
 
 def padded(work: Sequence[float]) -> Vector:

@@ -45,15 +45,23 @@ FIRST = Expectation()
 
 def seconds_of(known: PoolRates | Expectation, terms: WorkTerms, stream: str = "") -> float:
     """Wall seconds of a session on one slot."""
-    expected = known if isinstance(known, Expectation) else expectation(known)
-    return expected.seconds(SessionWork.of(terms), stream)
+    return expected_of(known).seconds(SessionWork.of(terms), stream)
+
+
+def expected_of(known: PoolRates | Expectation) -> Expectation:
+    return known if isinstance(known, Expectation) else expectation(known)
 
 
 def ran(
-    number: int, stream: str, terms: WorkTerms, took: float, known: PoolRates, cpu_s: float | None = None
+    number: int,
+    stream: str,
+    terms: WorkTerms,
+    took: float,
+    known: PoolRates | Expectation,
+    cpu_s: float | None = None,
 ) -> Observation:
     """A session that ended, as a dispatcher would record it that knows so much."""
-    expected, work = expectation(known), SessionWork.of(terms)
+    expected, work = expected_of(known), SessionWork.of(terms)
     said, cpu = expected.seconds(work, stream), expected.cpu_seconds(work, stream)
     vector = tuple(terms.vector.tolist())
     of_parts = {WHOLE: took if cpu_s is None else cpu_s}
@@ -70,10 +78,11 @@ def taught(
     for number in range(start, start + count):
         terms, stream = WORKS[number % 3], f"t{number % tables}"
         terms = replace(terms, base_byte=terms.base_byte * float(dice.uniform(0.3, 3)))
-        expected = expectation(known).of(SessionWork.of(terms), stream)
+        learned = expectation(known)
+        expected = learned.of(SessionWork.of(terms), stream)
         took = seconds_of(FIRST, terms) * factor * math.exp(noise * float(dice.standard_normal()))
         said.append((took, expected, expected.promise_s))
-        known = known.learned([ran(number, stream, terms, took, known)])
+        known = known.learned([ran(number, stream, terms, took, learned)])
     return known, said
 
 
