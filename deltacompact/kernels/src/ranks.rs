@@ -13,6 +13,9 @@ use crate::Refused;
 use crate::entries::{Entry, GONE, pointer};
 
 const LINE_WORDS: usize = 8;
+/// Entries are relocated so many at a time: rows lie anywhere, so the words of all of them are fetched at once.
+const BLOCK: usize = 256;
+const ELSEWHERE: usize = usize::MAX;
 
 pub struct SurvivorRanks {
     ordinals: Vec<u32>,
@@ -53,9 +56,14 @@ impl SurvivorRanks {
     /// The bit of a row: its word and its place in it.
     #[inline(always)]
     fn find(&self, ordinal: u32, row: u64) -> Result<(usize, u32), Refused> {
-        let file = self.file(ordinal)?;
+        self.bit(self.file(ordinal)?, row)
+    }
+
+    /// The same of a file by its place in the group.
+    #[inline(always)]
+    fn bit(&self, file: usize, row: u64) -> Result<(usize, u32), Refused> {
         if row >= self.rows[file] {
-            return Err(format!("file ordinal {ordinal} has {} rows, no row {row}", self.rows[file]));
+            return Err(format!("file ordinal {} has {} rows, no row {row}", self.ordinals[file], self.rows[file]));
         }
         Ok((self.first_word[file] + (row / 64) as usize, (row % 64) as u32))
     }
@@ -146,18 +154,35 @@ impl SurvivorRanks {
         rows_per_output: u64,
     ) -> Result<(), Refused> {
         self.count();
-        for bytes in entries.chunks_exact_mut(width) {
-            let entry = Entry::new(bytes);
-            if self.member(entry.ordinal()).is_none() {
-                continue;
+        let (mut at, mut found) = ([(0, 0); BLOCK], [(0, 0); BLOCK]);
+        for block in entries.chunks_mut(width * BLOCK) {
+            for (at, bytes) in at.iter_mut().zip(block.chunks_exact(width)) {
+                let entry = Entry::new(bytes);
+                *at = match self.member(entry.ordinal()) {
+                    Some(file) => self.bit(file, entry.row())?,
+                    None => (ELSEWHERE, 0),
+                };
             }
-            let rank = self.rank(entry.ordinal(), entry.row())?;
-            let output = u64::from(first_output) + rank / rows_per_output;
-            if output >= u64::from(GONE) {
-                return Err(format!("output {output} is not a file number"));
+            for (found, at) in found.iter_mut().zip(at) {
+                if at.0 != ELSEWHERE {
+                    *found = self.word(at.0);
+                }
             }
-            let moved = pointer(output as u32, rank % rows_per_output);
-            bytes[width - moved.len()..].copy_from_slice(&moved);
+            for ((bytes, at), found) in block.chunks_exact_mut(width).zip(at).zip(found) {
+                if at.0 == ELSEWHERE {
+                    continue;
+                }
+                let Some(rank) = rank_in(found, at.1) else {
+                    let entry = Entry::new(bytes);
+                    return Err(format!("file ordinal {} row {} is not marked", entry.ordinal(), entry.row()));
+                };
+                let output = u64::from(first_output) + rank / rows_per_output;
+                if output >= u64::from(GONE) {
+                    return Err(format!("output {output} is not a file number"));
+                }
+                let moved = pointer(output as u32, rank % rows_per_output);
+                bytes[width - moved.len()..].copy_from_slice(&moved);
+            }
         }
         Ok(())
     }
@@ -166,11 +191,13 @@ impl SurvivorRanks {
     #[inline(always)]
     fn rank(&self, ordinal: u32, row: u64) -> Result<u64, Refused> {
         let (word, bit) = self.find(ordinal, row)?;
-        if self.words[word] >> bit & 1 == 0 {
-            return Err(format!("file ordinal {ordinal} row {row} is not marked"));
-        }
-        let part = (self.words[word] & ((1 << bit) - 1)).count_ones();
-        Ok(self.before[word / LINE_WORDS] + u64::from(self.within[word]) + u64::from(part))
+        rank_in(self.word(word), bit).ok_or_else(|| format!("file ordinal {ordinal} row {row} is not marked"))
+    }
+
+    /// A word, and the bits before it.
+    #[inline(always)]
+    fn word(&self, word: usize) -> (u64, u64) {
+        (self.words[word], self.before[word / LINE_WORDS] + u64::from(self.within[word]))
     }
 
     /// Counts the bits before each line, unless no mark has changed since the last count.
@@ -214,4 +241,11 @@ impl SurvivorRanks {
 
 fn count_ones(words: &[u64]) -> u64 {
     words.iter().map(|word| u64::from(word.count_ones())).sum()
+}
+
+/// The rank of a bit, if it is set, in a word that has so many bits before it.
+#[inline(always)]
+fn rank_in((word, before): (u64, u64), bit: u32) -> Option<u64> {
+    let part = (word & ((1 << bit) - 1)).count_ones();
+    (word >> bit & 1 == 1).then_some(before + u64::from(part))
 }
