@@ -77,7 +77,12 @@ class Relocation:
     @property
     def mask_bytes(self) -> int:
         """What a task holds that applies it."""
-        return sum(file.rows for file in self.files) // 8 + sum(4 * one.rows for one in self.moves)
+        return self.rows // 8 + sum(4 * one.rows for one in self.moves)
+
+    @property
+    def rows(self) -> int:
+        """Of the files that were rewritten."""
+        return sum(file.rows for file in self.files)
 
 
 _MOVES = pa.schema([("destination", pa.uint32())])

@@ -27,7 +27,8 @@ _TEXT = (ContentType.CSV, ContentType.JSON)
 class IndexStatistics:
     """The primary key index of the base. `runs` are entries by run, the oldest first; `mask_bytes` of relocations.
 
-    `mergeable`: whether a session may add a run to it instead of writing it anew.
+    mergeable         whether a session may add a run to it instead of writing it anew
+    relocated_rows    rows of the files that were rewritten since it was, counted each time
     """
 
     hash_buckets: int
@@ -35,6 +36,7 @@ class IndexStatistics:
     entries: int
     mask_bytes: int = 0
     mergeable: bool = True
+    relocated_rows: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,4 +176,5 @@ def _index_of(plan: CompactionPlan) -> IndexStatistics | None:
         manifest.entries,
         sum(relocation.mask_bytes for relocation in manifest.relocations),
         plan.input.owned and plan.tombstone_retention is None and manifest.encoding == plan.encoding,
+        sum(relocation.rows for relocation in manifest.relocations),
     )

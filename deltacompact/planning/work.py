@@ -33,7 +33,7 @@ _DECODED_FILE_BYTES = 4 * sizing.TARGET_FILE_BYTES_MIN
 
 RENEWED_SHARE, RELOCATED_SHARE = 2.0, 0.4
 """What it takes to read, check and renumber an entry of an index that is merged, and to relocate its pointer once, in
-units of folding and writing an entry: measured with indexes of 0.4 to 15 M entries."""
+units of folding and writing an entry: measured with indexes of 0.4 to 33 M entries."""
 
 TERMS = (
     "session",  # a session at all: its log, its records, the switch
@@ -54,6 +54,7 @@ TERMS = (
     "large_decoded",  # a byte of a delta in a row group that may be copied
     "copied_byte",  # of a row group that no delta touches, in a file that one does
     "arranged_byte",  # in memory, of rows that are laid out by columns: sent to cells, written, and read again
+    "written_text",  # a byte of CSV or JSON, each time it is decoded for files that its rows go to
 )
 """What rates are for, one each. New ones come last: records of the version before have the first twelve."""
 
@@ -76,6 +77,7 @@ FIRST_RATES: Mapping[str, float] = {
     "large_decoded": 3.7e-9,
     "copied_byte": 5e-10,
     "arranged_byte": 2.3e-8,
+    "written_text": 4e-9,
 }
 """Seconds of a session and of the driver, CPU seconds of the other terms: measured on the machine of the README, whose
 runs they expect within a factor of 1.5. A start, not a promise: waiting for a store is not in them."""
@@ -99,6 +101,7 @@ STAGE_OF = {
     "large_decoded": "materialize",
     "copied_byte": "materialize",
     "arranged_byte": "lay_out",
+    "written_text": "materialize",
 }
 """Where a term's seconds are spent, about: progress is counted by it."""
 
@@ -127,6 +130,7 @@ class WorkTerms:
     large_decoded: float = 0.0
     copied_byte: float = 0.0
     arranged_byte: float = 0.0
+    written_text: float = 0.0
 
     @property
     def vector(self) -> Vector:
@@ -150,9 +154,9 @@ def work_of(given: PartitionStatistics, folding: Folding, slots: int, driver_s: 
     """
     deltas, entries = given.delta_rows, given.index.entries if given.index else 0
     runs = len(given.index.runs) if given.index else 0
-    # The index is searched where a run is added, else merged: in rounds once more after 1, 3, 7, … of them. Files were
-    # rewritten with each run above the first, so pointers are relocated as often.
-    renewed = (RENEWED_SHARE + RELOCATED_SHARE * max(0, runs - 1)) * entries
+    # The index is searched where a run is added, else merged: in rounds once more after 1, 3, 7, … of them. Pointers
+    # are relocated as often as their files were rewritten since.
+    renewed = RENEWED_SHARE * entries + RELOCATED_SHARE * (given.index.relocated_rows if given.index else 0)
     merged = 0.0 if folding.adds_run else (1.0 + math.log2(folding.rounds)) * (entries + deltas) + renewed
     file_rows, file_bytes = ROWS_PER_FILE, sizing.TARGET_FILE_BYTES_MIN
     touched = given.touched if given.laid_out is None else given.touched.where_rows_move(given.laid_out)
@@ -162,6 +166,8 @@ def work_of(given: PartitionStatistics, folding: Folding, slots: int, driver_s: 
     if given.laid_out is not None:  # where nobody has looked, keys are not taken to touch what the layout leaves
         base = given.laid_out if given.touched == UNKNOWN else touched.decoded_bytes
         arranged = small * given.delta_decoded_bytes + base * given.base_decoded_bytes
+    largest = max(given.delta_file_rows, default=0)
+    text_times = max(1.0, min(slots, largest / file_rows))  # the tasks that share a text decode it once each
     return WorkTerms(
         delta_file=_shared(given.delta_files, slots, 1),
         delta_row=_shared(deltas, slots, LIMITS.task_rows_min),
@@ -180,6 +186,7 @@ def work_of(given: PartitionStatistics, folding: Folding, slots: int, driver_s: 
         base_decoded=_shared(touched.decoded_bytes * given.base_decoded_bytes, slots, _DECODED_FILE_BYTES),
         arranged_byte=_shared(arranged, slots, _DECODED_FILE_BYTES),
         copied_byte=_shared(touched.copied_bytes * given.base_bytes, slots, file_bytes),
+        written_text=_shared(text_times * given.text_bytes, slots, given.text_bytes / max(1, given.delta_files)),
     )
 
 

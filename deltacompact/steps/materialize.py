@@ -11,6 +11,7 @@ filtered and encoded.
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import IO, Any
@@ -29,7 +30,7 @@ from deltacompact.storage.fetched_file import FILES_AHEAD, Range, ReadAhead, beg
 from deltacompact.storage.objects import Fetches, ObjectStore
 from deltacompact.tabular import files, key_values, prefetch, schemas, writing
 from deltacompact.tabular.damage import naming
-from deltacompact.tabular.files import FileReader, Part
+from deltacompact.tabular.files import FileReader, LastText, Part
 from deltacompact.tabular.formats import UNTYPED
 from deltacompact.tabular.row_group_copy import (
     CopyingWriter,
@@ -75,24 +76,26 @@ class MaterializeTask:
     certify: bool = False
 
 
-def materialize(store: ObjectStore, task: MaterializeTask, paths: Callable[[], str]) -> Materialized:
+def materialize(
+    store: ObjectStore, task: MaterializeTask, paths: Callable[[], str], texts: LastText | None = None
+) -> Materialized:
     """Write the task's live rows to a new path: a task may run twice, and even at the same time."""
-    path = paths()
-    ahead = ReadAhead(task.limits.reading)
+    path, ahead = paths(), ReadAhead(task.limits.reading)
     with contextlib.ExitStack() as opened:
-        options, pieces = _planned(store, task, ahead, opened)
+        options, pieces = _planned(store, task, ahead, texts, opened)
         out = opened.enter_context(_written(store, path, task, options, any(piece.copied for piece in pieces)))
         for piece in pieces:
             _announce(piece, isinstance(out, CopyingWriter) and out.copies_inside)
         if isinstance(out, CopyingWriter):
-            steps = opened.enter_context(prefetch.ahead(_steps(store, task, pieces, options, ahead), ENCODED_AHEAD))
+            made = _steps(store, task, pieces, options, ahead, texts)
+            steps = opened.enter_context(prefetch.ahead(made, ENCODED_AHEAD))
             for step in steps:
                 if isinstance(step, Encoded):
                     out.add(step)
                 else:
                     _copy(out, step)
         else:
-            live = _live_rows(task, _with_readers(store, pieces, ahead))
+            live = _live_rows(task, _with_readers(store, pieces, ahead, texts))
             for table in opened.enter_context(prefetch.ahead(live, DECODED_AHEAD)):
                 out.write(table)
         _check_rows(task, out.rows)
@@ -124,12 +127,15 @@ NumberedOutput = tuple[ChainFileNumber, int, tuple[LiveRange, ...], tuple[str, .
 def materialize_each(
     store: ObjectStore, like: MaterializeTask, outputs: Sequence[NumberedOutput], paths: Callable[[], str]
 ) -> list[Materialized]:
-    """Write several files, one after another. What all of a session's have in common is shared."""
+    """Write several files, one after another. What all of a session's have in common is shared, and a text is decoded
+    once for the files that its rows go to."""
+    readers = Counter(source.file.path for _, _, sources, _ in outputs for source in sources)
+    texts = LastText({path for path, count in readers.items() if count > 1})
 
     def task(number: ChainFileNumber, rows: int, sources: tuple[LiveRange, ...], masks: tuple[str, ...]) -> Any:
         return replace(like, number=number, rows=rows, sources=sources, masks_paths=masks)
 
-    return [materialize(store, task(*output), paths) for output in outputs]
+    return [materialize(store, task(*output), paths, texts) for output in outputs]
 
 
 def _copied_bytes(piece: LivePiece, schema: pa.Schema) -> int:
@@ -207,7 +213,7 @@ def _check_rows(task: MaterializeTask, written: int) -> None:
 
 
 def _planned(
-    store: ObjectStore, task: MaterializeTask, ahead: ReadAhead, opened: contextlib.ExitStack
+    store: ObjectStore, task: MaterializeTask, ahead: ReadAhead, texts: LastText | None, opened: contextlib.ExitStack
 ) -> tuple[WriteOptions, list[LivePiece]]:
     """The write options, with a codec, and the pieces with the row groups to copy. Remote files stay open."""
     options, share_min = task.options, task.limits.copied_group_share_min
@@ -215,7 +221,7 @@ def _planned(
     masks: Masks = {}
     wanted = {source.ordinal for source in task.sources}
     for source, copies, reader in begun_ahead(
-        enumerate(task.sources), lambda numbered: _begun(store, task, *numbered, ahead)
+        enumerate(task.sources), lambda numbered: _begun(store, task, *numbered, ahead, texts)
     ):
         if not masks:  # they are read while the first files are opened
             for of_group in read_each_masks(store, task.masks_paths, ahead.limits, wanted):
@@ -240,7 +246,7 @@ def _planned(
 
 
 def _begun(
-    store: ObjectStore, task: MaterializeTask, number: int, source: LiveRange, ahead: ReadAhead
+    store: ObjectStore, task: MaterializeTask, number: int, source: LiveRange, ahead: ReadAhead, texts: LastText | None
 ) -> tuple[LiveRange, bool, FileReader | None]:
     """A source, whether its row groups may be copied, and its reader if it is to be opened now.
 
@@ -248,14 +254,18 @@ def _begun(
     """
     copies = may_be_copied(source.file, task.options, task.limits.copied_group_share_min)
     is_ahead = number <= FILES_AHEAD and isinstance(store, Fetches)
-    return source, copies, FileReader(store, Part(source.file), ahead, to_copy=copies) if copies or is_ahead else None
+    reader = FileReader(store, Part(source.file), ahead, copies, texts) if copies or is_ahead else None
+    return source, copies, reader
 
 
-def _with_readers(store: ObjectStore, pieces: Sequence[LivePiece], ahead: ReadAhead) -> Iterator[LivePiece]:
+def _with_readers(
+    store: ObjectStore, pieces: Sequence[LivePiece], ahead: ReadAhead, texts: LastText | None
+) -> Iterator[LivePiece]:
     """The pieces with their readers; the next files are opened ahead."""
 
     def begun(piece: LivePiece) -> LivePiece:
-        return replace(piece, reader=piece.reader or FileReader(store, Part(piece.file, None, piece.rows), ahead))
+        part = Part(piece.file, None, piece.rows)
+        return replace(piece, reader=piece.reader or FileReader(store, part, ahead, texts=texts))
 
     return begun_ahead(pieces, begun)
 
@@ -277,11 +287,16 @@ def _announce(piece: LivePiece, copies_inside: bool) -> None:
 
 
 def _steps(
-    store: ObjectStore, task: MaterializeTask, pieces: Sequence[LivePiece], options: WriteOptions, ahead: ReadAhead
+    store: ObjectStore,
+    task: MaterializeTask,
+    pieces: Sequence[LivePiece],
+    options: WriteOptions,
+    ahead: ReadAhead,
+    texts: LastText | None,
 ) -> Generator[Copy | Encoded]:
     """The parts of the output, in order: row groups to copy, and between them newly encoded row groups."""
     between: list[LivePiece] = []
-    for piece in _with_readers(store, pieces, ahead):
+    for piece in _with_readers(store, pieces, ahead, texts):
         start, stop = piece.rows
         for groups in piece.copied:
             assert piece.reader is not None, "its footer was read"

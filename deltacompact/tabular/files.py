@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
@@ -285,17 +285,53 @@ def _used_up(reader: FileReader, upcoming: Iterable[FileReader]) -> Slices:
             yield slice_
 
 
-class FileReader:
-    """Reads a part of a file. The file is opened once, when it is needed; a remote file's first request begins now."""
+@dataclass(slots=True)
+class LastText:
+    """The rows of the last text file that was read: it is decoded whole, and the next reader may want more of it.
 
-    def __init__(self, store: ObjectStore, part: Part, ahead: ReadAhead, to_copy: bool = False) -> None:
+    `wanted`: the files that have more than one reader.
+    """
+
+    wanted: Collection[str]
+    path: str = ""
+    rows: pa.Table | None = None
+
+    def of(self, path: str) -> pa.Table | None:
+        return self.rows if path == self.path else None
+
+    def kept(self, path: str, units: Slices) -> Slices:
+        """The same units, of which there is one."""
+        self.rows = None  # its memory is free before the next text is decoded
+        for first, rows in units:
+            self.path, self.rows = path, rows
+            yield first, rows
+
+
+class FileReader:
+    """Reads a part of a file. The file is opened once, when it is needed; a remote file's first request begins now.
+
+    A text that `texts` has is not opened.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        part: Part,
+        ahead: ReadAhead,
+        to_copy: bool = False,
+        texts: LastText | None = None,
+    ) -> None:
         self.file = part.file
         self._part = part
         self._ahead = ahead
         self._limits = ahead.limits
         self._to_copy = to_copy
         self.origin = self._store, self._name = open_object(store, part.file.path)
-        self._fetched = ahead.file(self._store, self._name, part.file.bytes or None)
+        is_text = part.file.content_type in UNTYPED
+        self._texts = texts if is_text and texts is not None and part.file.path in texts.wanted else None
+        self._decoded = None if self._texts is None else self._texts.of(part.file.path)
+        is_opened = self._decoded is None
+        self._fetched = ahead.file(self._store, self._name, part.file.bytes or None) if is_opened else None
         self._open = contextlib.ExitStack()
         self._source: pa.NativeFile | None = None
         self._announced = False
@@ -395,16 +431,21 @@ class FileReader:
         """Slices of the part, or of a range of its rows."""
         start, stop = rows or self._rows
         with naming(self.file.path):
-            source = self.source
-            if not self._announced:
-                self._announce()
-            if self.file.content_type is ContentType.PARQUET:
-                unit = None if self.file.stored is None else parquet_read.INT96_UNIT
-                stored = parquet_read.batches(source, self.parquet, self._stored_names, start, stop, self._limits, unit)
-            else:
-                file = field_ids.as_stored(self.file)
-                stored = _units(_at_once(source, file, self._limits), file, self._stored_names, start, stop)
-            yield from _clipped(self.file, self._units_of(stored), start, stop)
+            yield from _clipped(self.file, self._units_of(self._stored(start, stop)), start, stop)
+
+    def _stored(self, start: int, stop: int) -> Slices:
+        """Units that have the rows, under the file's own names."""
+        if self._decoded is not None:
+            return iter([(0, self._decoded)])
+        source = self.source
+        if not self._announced:
+            self._announce()
+        if self.file.content_type is ContentType.PARQUET:
+            unit = None if self.file.stored is None else parquet_read.INT96_UNIT
+            return parquet_read.batches(source, self.parquet, self._stored_names, start, stop, self._limits, unit)
+        file = field_ids.as_stored(self.file)
+        units = _units(_at_once(source, file, self._limits), file, self._stored_names, start, stop)
+        return units if self._texts is None else self._texts.kept(self.file.path, units)
 
     def wanted(self, wanted: npt.NDArray[np.bool_]) -> Iterator[tuple[npt.NDArray[np.int64], pa.Table]]:
         """The rows of the file that are wanted, and their numbers. Row groups without one are not read."""

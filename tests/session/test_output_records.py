@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -122,3 +123,25 @@ def test_the_loser_of_a_slot_adopts_what_is_in_it(filled: MemoryStore, monkeypat
     catalog = DeltaStreamCatalog(store)
     compacted = catalog.state("t", catalog.partitions("t")[0]).compacted
     assert compacted is not None and {file.path for file in compacted.files} == set(paths)
+
+
+@pytest.mark.parametrize("slots", [1, 3])
+def test_a_text_of_many_outputs_is_decoded_once_in_each_slot(tmp_path: Path, slots: int) -> None:
+    """A text is decoded whole. Its outputs go to as few tasks as keep all slots busy, and each decodes it once."""
+    store, opened = MemoryStore(), Counter[tuple[str, bool]]()
+    catalog = DeltaStreamCatalog(store)
+    catalog.create_table("t", (), ["id"])
+    file = tmp_path / "large.csv"
+    file.write_text("id,v\n" + "".join(f"{row},{row % 7}\n" for row in range(OUTPUTS)))
+    catalog.append_files("t", [file])
+
+    def count(kind: str, path: str, act: Callable[[], Any]) -> Any:
+        opened[kind, path.endswith(".csv")] += 1
+        return act()
+
+    settings = Settings(executor="local", local_threads=slots)
+    counted = DeltaStreamCatalog(InterceptedStore(store, count))
+    (session,) = compact("t", delta_catalog_client=counted, settings=settings, rows_per_compacted_file=10).sessions
+    assert session.files_new == OUTPUTS // 10
+    assert opened["open", True] == 1 + slots, opened  # once by the task that hashes the keys
+    assert rows_of(store) == list(range(OUTPUTS))
