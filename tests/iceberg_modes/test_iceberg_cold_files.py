@@ -22,8 +22,7 @@ def table(glue_lake):
     """Six files that overlap, and how to move some of them to another class."""
     lake, table_id = glue_lake
     lake.create(table_id, pa.schema([("id", pa.int64()), ("at", pa.int64())]))
-    for part in range(6):
-        lake.append(table_id, [{"id": number * 6 + part, "at": part} for number in range(10)])
+    lake.append_files(table_id, *([{"id": number * 6 + part, "at": part} for number in range(10)] for part in range(6)))
     return lake, table_id
 
 

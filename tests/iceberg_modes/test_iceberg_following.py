@@ -553,7 +553,8 @@ def test_random_histories_have_the_rows_that_a_naive_reader_saw(
 
     sizes = Sizes(run_bytes=40, held_bytes=0)
     small = {"target_file_size_bytes": 300, "min_file_size_bytes": 1, "sizes": sizes} if tiny else {}
-    done = (resumed if dies else rewrite)(lake, others, **small, **order)
+    has_work = bool(lake.state(T).data)  # all rows may be dead and gone: nobody dies of that
+    done = (resumed if dies and has_work else rewrite)(lake, others, **small, **order)
     if result:
         assert ids(lake) == result[0], (done, before, meanwhile)
     expected = known()

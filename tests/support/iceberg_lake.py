@@ -16,10 +16,11 @@ import secrets
 import sqlite3
 import time
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -35,7 +36,7 @@ from deltacompact.iceberg.deletes.dead_rows import DeadRowsTask, FileScan, Puffi
 from deltacompact.iceberg.deletes.matching import PATH_COLUMN, POSITION_COLUMN, DeleteIndex
 from deltacompact.iceberg.table import locations, manifests
 from deltacompact.iceberg.table.content_files import Content, ContentFile, Entry, ManifestContent, Status
-from deltacompact.iceberg.table.manifests import ManifestTerms
+from deltacompact.iceberg.table.manifests import Manifest, ManifestTerms
 from deltacompact.iceberg.table.metadata import MAIN, Snapshot
 from deltacompact.iceberg.table.parquet_files import StoredFile, tables
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
@@ -62,6 +63,46 @@ def _never_synced(connection: DBAPIConnection, _: object) -> None:
         connection.execute("PRAGMA synchronous = OFF")
 
 
+class Kept:
+    """What the tests have read of files. Some look at a branch after each of fifty commits; files never change."""
+
+    def __init__(self) -> None:
+        self._found: dict[Hashable, Any] = {}
+
+    def of(self, location: str, *how: Hashable, read: Callable[[], Any]) -> Any:
+        """What `read` found in this file. If it is written again, or not on this machine, it is read again."""
+        key = (location, written_ns(location), *how)
+        if key[1] is None:
+            return read()
+        if key not in self._found:
+            self._found[key] = read()
+        return self._found[key]
+
+
+class LakeReader(StateReader):
+    """Keeps what manifests the tests have read."""
+
+    def __init__(self, store: ObjectStore, kept: Kept) -> None:
+        super().__init__(store)
+        self._kept = kept
+
+    def entries_of(self, listed: Sequence[Manifest]) -> list[tuple[Entry, ...]]:
+        read = super().entries_of
+        return [self._kept.of(one.path, one.first_row_id, read=lambda one=one: read([one])[0]) for one in listed]
+
+
+def local_path(location: str) -> Path:
+    return Path(unquote(urlparse(location).path))
+
+
+def written_ns(location: str) -> int | None:
+    """When the file was written. None: it is not on this machine."""
+    try:
+        return local_path(location).stat().st_mtime_ns
+    except FileNotFoundError:
+        return None
+
+
 class Lake:
     """A catalog in a folder. `name` is the catalog's: one that shares the file must have the same."""
 
@@ -72,6 +113,7 @@ class Lake:
         self.database = folder / "catalog.db"
         folder.mkdir(exist_ok=True)
         self.catalog = SqlCatalog(name, uri=f"sqlite:///{self.database}", warehouse=self.warehouse)
+        self.kept = Kept()
         self.catalog.create_namespace_if_not_exists("ns")
 
     # Writing
@@ -104,6 +146,12 @@ class Lake:
         else:
             loaded = IcebergTable.load(self.catalog, table_id)
             self.commit(loaded, [self._file(loaded, rows, Content.DATA, (), None, ())], branch, "append")
+
+    def append_files(self, table_id: str, *files: Sequence[Mapping[str, Any]]) -> None:
+        """Append several data files (not partitioned) in one snapshot, with our own layer."""
+        table = IcebergTable.load(self.catalog, table_id)
+        data = [pa.Table.from_pylist(list(rows), schema=table.metadata.schema) for rows in files]
+        self.commit(table, [self._file(table, rows, Content.DATA, (), None, ()) for rows in data], operation="append")
 
     def delete_by_key(
         self,
@@ -213,7 +261,7 @@ class Lake:
         """Add files to a branch in one snapshot, and remove others by path."""
         metadata = table.metadata
         store = locations.store_of(metadata.location, {})
-        reader = StateReader(store)
+        reader = LakeReader(store, self.kept)
         state = reader.read(metadata, branch)
         snapshot_id = secrets.randbits(62)
         sequence = metadata.last_sequence_number + 1
@@ -276,7 +324,7 @@ class Lake:
 
     def state(self, table_id: str, branch: str = MAIN) -> TableState:
         metadata = IcebergTable.load(self.catalog, table_id).metadata
-        return StateReader(locations.store_of(metadata.location, {})).read(metadata, branch)
+        return LakeReader(locations.store_of(metadata.location, {}), self.kept).read(metadata, branch)
 
     def live_ids(self, table_id: str) -> list[int]:
         """The ids that live, as our own reader of deletion vectors and position deletes finds them."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 from iceberg_lake import Lake
-from pyiceberg.manifest import DataFileContent, ManifestEntryStatus
+from pyiceberg.manifest import DataFileContent, ManifestEntry, ManifestEntryStatus, ManifestFile
 from pyiceberg.table import Table
 
 FIELD_ID = b"PARQUET:field_id"
@@ -32,12 +32,11 @@ def stored_rows(path: str) -> list[Row]:
 
 
 class NaiveReader:
-    """Reads branches of a table. What files hold is kept, because files never change."""
+    """Reads branches of a table. What files hold is kept with the lake, until they are written again."""
 
     def __init__(self, lake: Lake, table_id: str) -> None:
         self._lake = lake
         self._table_id = table_id
-        self._rows: dict[str, list[Row]] = {}
 
     def rows(self, branch: str = "main") -> list[Row]:
         """The live rows, with today's columns."""
@@ -53,12 +52,13 @@ class NaiveReader:
         entries = [
             (entry, manifest.partition_spec_id)
             for manifest in snapshot.manifests(table.io)
-            for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+            for entry in self._entries(table, manifest)
         ]
         assert all(entry.status != ManifestEntryStatus.DELETED for entry, _ in entries)
         data = [(entry, spec) for entry, spec in entries if entry.data_file.content == DataFileContent.DATA]
         deletes = [(entry, spec) for entry, spec in entries if entry.data_file.content != DataFileContent.DATA]
         assert len({entry.data_file.file_path for entry, _ in data}) == len(data), "a file is live once"
+        dead = {entry.data_file.file_path: self._stored(entry.data_file.file_path) for entry, _ in deletes}
         found = []
         for entry, spec in data:
             path = entry.data_file.file_path
@@ -66,20 +66,29 @@ class NaiveReader:
             found += [
                 ((path, position), row)
                 for position, row in enumerate(self._stored(path))
-                if not any(self._kills(other.data_file, path, position, row) for other, _ in applying)
+                if not any(
+                    _kills(other.data_file, dead[other.data_file.file_path], path, position, row)
+                    for other, _ in applying
+                )
             ]
         return found
 
     def _stored(self, path: str) -> list[Row]:
-        if path not in self._rows:
-            self._rows[path] = stored_rows(path)
-        return self._rows[path]
+        return self._lake.kept.of(path, "rows", read=lambda: stored_rows(path))
 
-    def _kills(self, delete: Any, path: str, position: int, row: Row) -> bool:
-        if delete.content == DataFileContent.POSITION_DELETES:
-            return any((one[_PATH], one[_POSITION]) == (path, position) for one in self._stored(delete.file_path))
-        ids = delete.equality_ids
-        return any(all(one[number] == row.get(number) for number in ids) for one in self._stored(delete.file_path))
+    def _entries(self, table: Table, manifest: ManifestFile) -> list[ManifestEntry]:
+        """The live entries of a manifest, by the line that names it."""
+
+        def read() -> list[ManifestEntry]:
+            return manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+
+        return self._lake.kept.of(manifest.manifest_path, "live", manifest.sequence_number, read=read)
+
+
+def _kills(delete: Any, dead: list[Row], path: str, position: int, row: Row) -> bool:
+    if delete.content == DataFileContent.POSITION_DELETES:
+        return any((one[_PATH], one[_POSITION]) == (path, position) for one in dead)
+    return any(all(one[number] == row.get(number) for number in delete.equality_ids) for one in dead)
 
 
 def _applies(table: Table, delete: tuple[Any, int], data: Any, data_spec: int) -> bool:

@@ -14,13 +14,11 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from iceberg_lake import Lake
+from iceberg_lake import Lake, local_path
 
 from deltacompact.iceberg.table import deletion_vectors, locations
 from deltacompact.iceberg.table.content_files import Content, ContentFile, Entry
@@ -94,7 +92,7 @@ def _dead_positions(state: TableState, entry: Entry) -> set[int]:
     vectors = [delete.file for delete in positions if delete.file.referenced_data_file == entry.file.path]
     assert len(vectors) <= 1, "a data file has two deletion vectors"
     if vectors:
-        blob = _local(vectors[0].path).read_bytes()[vectors[0].content_offset :][: vectors[0].content_size]
+        blob = local_path(vectors[0].path).read_bytes()[vectors[0].content_offset :][: vectors[0].content_size]
         return set(deletion_vectors.positions(blob, vectors[0].path).tolist())
     older = [delete for delete in positions if delete.sequence >= entry.sequence]
     files = [_table(delete) for delete in older if not delete.file.is_deletion_vector]
@@ -122,11 +120,7 @@ def _names_by_id(table: pa.Table) -> dict[int, str]:
 
 
 def _table(entry: Entry) -> pa.Table:
-    return pq.ParquetFile(_local(entry.file.path)).read()
-
-
-def _local(location: str) -> Path:
-    return Path(unquote(urlparse(location).path))
+    return pq.ParquetFile(local_path(entry.file.path)).read()
 
 
 def delete_by_vector(lake: Lake, table_id: str, positions: Mapping[str, Sequence[int]], branch: str = MAIN) -> None:
