@@ -11,6 +11,7 @@ Maven cannot be reached.
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import os
 import time
@@ -72,7 +73,11 @@ def interpreted_spark(spark):
 
 @pytest.fixture(scope="session")
 def moto_endpoint():
-    """The URL of an AWS of our own; for the rest of the session the environment leads to it, or to the given S3."""
+    """The URL of an AWS of our own; for the rest of the session the environment leads to it, or to the given S3.
+
+    Descriptions of services are read once: each test has a bucket, whose client would read megabytes of JSON again.
+    """
+    import botocore.session
     from moto.server import ThreadedMotoServer
 
     logging.getLogger("werkzeug").setLevel(logging.WARNING)  # or each request is a line of a failed test
@@ -87,6 +92,7 @@ def moto_endpoint():
     with pytest.MonkeyPatch.context() as patch:
         for name, value in environment.items():
             patch.setenv(name, value)
+        patch.setattr(botocore.session, "create_loader", functools.cache(botocore.session.create_loader))
         yield f"http://{host}:{port}"
     server.stop()
 
