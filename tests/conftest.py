@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import signal
@@ -48,6 +49,19 @@ def the_machine_stays_up():
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda handle: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def tasks_are_not_weighed():
+    """A tenth of the CPU of a tiny compaction: each task has a thread that looks at the memory of this process.
+
+    Memory is measured in processes of their own (tests/session/test_planned_memory.py).
+    """
+    from deltacompact.executors import measure
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(measure, "_watching", lambda: contextlib.nullcontext([0]))
         yield
 
 

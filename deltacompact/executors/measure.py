@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -39,8 +41,14 @@ def unshared_bytes() -> int:
     The kernel keeps these counters. Summing up the page tables (USS) would take milliseconds with an object store
     mapped, and we sample twenty times a second.
     """
-    memory = psutil.Process().memory_info()
+    memory = _process(os.getpid()).memory_info()
     return int(memory.rss - getattr(memory, "shared", 0))
+
+
+@functools.lru_cache(1)
+def _process(pid: int) -> psutil.Process:
+    """Made once in each process: finding out who that is takes longer than looking at its memory."""
+    return psutil.Process(pid)
 
 
 @contextlib.contextmanager

@@ -17,7 +17,7 @@ from budgets import examples
 from clustered import assert_ranges_hold, overlap, pairs_that_meet
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from stores import Crash, FailsAt, InterceptedStore, copy_of, unmeasured  # noqa: F401
+from stores import Crash, FailsAt, InterceptedStore, copy_of
 from tables import compacted_files, problems
 
 from deltacompact import DeltaStreamCatalog, InputError, SessionResult, Settings

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from simulation import Simulation, everywhere
-from stores import FailsAt, InterceptedStore, unmeasured  # noqa: F401
+from stores import FailsAt, InterceptedStore
 from tables import lake_of_release_0_1, problems
 
 import deltacompact

@@ -28,7 +28,7 @@ from lake.lake import SMALL, Lake, rows
 from lake.limits import LakeLimits
 from lake.model import Shape
 from lake.world import HOUR_S, LOCAL
-from stores import Crash, FailsAt, unmeasured  # noqa: F401
+from stores import Crash, FailsAt
 
 from deltacompact.base.errors import StoreError
 

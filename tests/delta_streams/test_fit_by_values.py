@@ -19,7 +19,7 @@ import pyarrow.orc
 import pyarrow.parquet as pq
 import pytest
 from counting_store import CountingStore
-from stores import InterceptedStore, unmeasured  # noqa: F401
+from stores import InterceptedStore
 from tables import problems
 
 from deltacompact import DeltaStreamCatalog, SchemaError, Settings, compact, open_catalog, retract, rollback

@@ -21,7 +21,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from stores import unmeasured  # noqa: F401
 from tables import lake_of_release_0_1, problems
 
 from deltacompact import DeltaStreamCatalog, Settings, compact, open_catalog

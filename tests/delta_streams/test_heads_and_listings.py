@@ -15,7 +15,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from counting_store import CountingStore
-from stores import unmeasured  # noqa: F401
 from tables import problems
 
 from deltacompact import CompactionResult, CorruptionError, DeltaStreamCatalog, Settings, compact

@@ -18,7 +18,6 @@ from protocol.schedule import Schedule, destination_roles_of, roles_of
 from protocol.tasks import DAYS, cleaning, compaction, compaction_into_another_table, read_destination, rehash
 from protocol.world import ALL, World, assert_index_is_sound
 from simulation import Simulation
-from stores import unmeasured  # noqa: F401
 
 from deltacompact.delta_streams.log.entries import Fence
 from deltacompact.delta_streams.log.objects import LOG_LIMITS, LogLimits

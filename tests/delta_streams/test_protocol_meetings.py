@@ -18,7 +18,6 @@ from protocol.meetings import (
 from protocol.tasks import DAYS, Task, read
 from protocol.world import ALL, World
 from simulation import Actor, at_the_log, everywhere
-from stores import unmeasured  # noqa: F401
 
 from deltacompact import ConflictError, DeltaStreamCatalog
 from deltacompact.base.model import Token

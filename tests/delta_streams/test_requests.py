@@ -20,7 +20,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from counting_store import CountingStore
-from stores import unmeasured  # noqa: F401
 
 from deltacompact import DeltaStreamCatalog, Settings, compact
 from deltacompact.base.limits import Limits

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from stores import InterceptedStore, unmeasured  # noqa: F401
+from stores import InterceptedStore
 from tables import one_row_simulated
 
 from deltacompact import DeltaStreamCatalog, InputError, NotFoundError, Settings, compact

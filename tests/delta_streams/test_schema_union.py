@@ -19,7 +19,6 @@ from budgets import examples
 from columns import bag
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from stores import unmeasured  # noqa: F401
 from tables import problems
 
 from deltacompact import ContentType, DeltaStreamCatalog, Settings, compact

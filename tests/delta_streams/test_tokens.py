@@ -11,7 +11,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from stores import unmeasured  # noqa: F401
 from tables import lake_of_release_0_1
 
 import deltacompact

@@ -51,7 +51,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from simulation import Fault, Simulation
-from stores import Crash, FailsAt, InterceptedStore, unmeasured  # noqa: F401
+from stores import Crash, FailsAt, InterceptedStore
 from tables import problems
 
 from deltacompact import (

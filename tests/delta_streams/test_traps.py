@@ -10,7 +10,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.feather
 import pytest
-from stores import unmeasured  # noqa: F401
 from tables import problems
 
 from deltacompact import DeltaStreamCatalog, SchemaError, SessionResult, Settings, compact

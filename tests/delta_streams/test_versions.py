@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from stores import unmeasured  # noqa: F401
 from tables import one_row_simulated, problems
 
 from deltacompact import ConflictError, DeltaStreamCatalog, InputError, NotFoundError, Settings, compact

@@ -12,7 +12,6 @@ from budgets import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import Oracle
-from stores import unmeasured  # noqa: F401
 from tables import problems
 
 from deltacompact import DeltaStreamCatalog, Settings, compact

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from oracle import Oracle
-from stores import Crash, FailsAt, InterceptedStore, copy_of, unmeasured  # noqa: F401
+from stores import Crash, FailsAt, InterceptedStore, copy_of
 from tables import problems
 
 from deltacompact import DeltaStreamCatalog, Settings, cli, compact

@@ -8,7 +8,6 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 from simulation import Simulation
-from stores import unmeasured  # noqa: F401
 
 from deltacompact import compact
 from deltacompact.maintenance.vacuum.vacuum import vacuum

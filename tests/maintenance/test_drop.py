@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from stores import Crash, InterceptedStore, copy_of, unmeasured  # noqa: F401
+from stores import Crash, InterceptedStore, copy_of
 
 import deltacompact
 from deltacompact import ConflictError, DeltaStreamCatalog, InputError, NotFoundError, Settings

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 from layouts import Story
-from stores import unmeasured  # noqa: F401
 
 from deltacompact import ContentType
 

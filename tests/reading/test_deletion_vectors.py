@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import Oracle
 from spark_fixtures import spark  # noqa: F401  (fixture)
-from stores import unmeasured  # noqa: F401
 from tables import compacted_files, problems
 
 from deltacompact import DeltaStreamCatalog, InputError, SessionResult, Settings, compact

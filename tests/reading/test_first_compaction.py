@@ -13,7 +13,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from simulation import Simulation
-from stores import unmeasured  # noqa: F401
 
 from deltacompact import DeltaStreamCatalog, Settings, compact
 from deltacompact.delta_streams.scan import export_table

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from stores import InterceptedStore, unmeasured  # noqa: F401
+from stores import InterceptedStore
 
 import deltacompact
 from deltacompact import (

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from stores import Crash, InterceptedStore, copy_of, unmeasured  # noqa: F401
+from stores import Crash, InterceptedStore, copy_of
 
 from deltacompact import DeltaStreamCatalog, Settings, compact
 from deltacompact.session import compacted_files, output_tasks

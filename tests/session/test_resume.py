@@ -17,7 +17,7 @@ from interrupted import (
     table_with_a_base_and_deltas,
     upsert,
 )
-from stores import Crash, FailsAt, InterceptedStore, copy_of, unmeasured  # noqa: F401
+from stores import Crash, FailsAt, InterceptedStore
 from tables import problems
 
 from deltacompact import DeltaStreamCatalog, Settings

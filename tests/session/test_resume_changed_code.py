@@ -21,7 +21,6 @@ from interrupted import (
     run,
     table_with_a_base_and_deltas,
 )
-from stores import Crash, FailsAt, InterceptedStore, unmeasured  # noqa: F401
 
 from deltacompact import Settings
 from deltacompact.base.limits import LIMITS, Limits, ReadLimits

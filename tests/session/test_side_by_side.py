@@ -20,7 +20,7 @@ import pytest
 from hand_made import file, planned, snapshot, upsert
 from hypothesis import given
 from hypothesis import strategies as st
-from stores import FetchingStore, unmeasured  # noqa: F401
+from stores import FetchingStore
 
 from deltacompact import DeltaStreamCatalog, InputError, Interrupted, Settings, compact, open_catalog
 from deltacompact.base.events import Event, SessionFinished, SessionStarted, fan_out

@@ -9,7 +9,7 @@ from typing import IO, Any
 import pyarrow as pa
 import pytest
 from oracle import Oracle, Row
-from stores import FailsAt, InterceptedStore, unmeasured  # noqa: F401
+from stores import FailsAt, InterceptedStore
 from tables import problems
 
 from deltacompact import CompactionResult, DeltaCompactError, DeltaStreamCatalog, Settings, StoreError, compact

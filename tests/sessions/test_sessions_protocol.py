@@ -28,7 +28,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from oracle import Oracle
 from simulation import Fault, Simulation
-from stores import unmeasured  # noqa: F401
 
 from deltacompact.base.errors import ConflictError, DeltaCompactError
 from deltacompact.base.model import Partition

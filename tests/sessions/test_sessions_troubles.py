@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from stores import Crash, InterceptedStore, unmeasured  # noqa: F401
+from stores import Crash, InterceptedStore
 
 import deltacompact
 from deltacompact.base.errors import ConflictError, CredentialsError, InputError, StoreError
@@ -190,7 +190,7 @@ class World:
 
 
 @pytest.fixture
-def world(monkeypatch, tmp_path, unmeasured):
+def world(monkeypatch, tmp_path):
     return World(monkeypatch, tmp_path)
 
 
@@ -554,7 +554,7 @@ def test_causes_that_pass(error, cause):
 # --- a table that is dropped ---------------------------------------------------------------------------------------
 
 
-def test_a_table_that_is_dropped_under_a_session_fails_it_and_leaves_no_folder(monkeypatch, tmp_path, unmeasured):
+def test_a_table_that_is_dropped_under_a_session_fails_it_and_leaves_no_folder(monkeypatch, tmp_path):
     """The folder is removed before each of the last operations of the session, the seal among them."""
     at, total = 0, 1
     while at <= total:

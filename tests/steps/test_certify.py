@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from stores import Crash, InterceptedStore, unmeasured  # noqa: F401
+from stores import Crash, InterceptedStore
 
 from deltacompact import CorruptionError, DeltaStreamCatalog, Settings
 from deltacompact.base.fingerprint import Fingerprint

@@ -11,7 +11,6 @@ import pytest
 from budgets import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from stores import unmeasured  # noqa: F401
 from toy_catalog import ToyCatalog
 from toy_runs import KEYS, live, run, snapshot
 

@@ -23,7 +23,6 @@ from fold_cases import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle import Oracle
-from stores import unmeasured  # noqa: F401
 
 from deltacompact import DeltaStreamCatalog, Settings, compact
 from deltacompact.storage.memory import MemoryStore

@@ -11,10 +11,8 @@ from concurrent.futures import Future
 from typing import IO, Any
 
 import pyarrow as pa
-import pytest
 
 from deltacompact.base.errors import StoreError
-from deltacompact.executors import measure
 from deltacompact.storage.fetched_file import open_fetched
 from deltacompact.storage.memory import MemoryStore
 from deltacompact.storage.objects import Fetched, ObjectStat, Tagged
@@ -137,11 +135,3 @@ class FailsAt:
         if self.after:
             act()
         raise self.error(f"{kind} {path}: failed {'after' if self.after else 'before'} it happened")
-
-
-@pytest.fixture(autouse=True, scope="module")
-def unmeasured() -> Iterator[None]:
-    """Tests that run hundreds of tiny compactions do not weigh the process before and after each task."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(measure, "unshared_bytes", lambda: 0)
-        yield

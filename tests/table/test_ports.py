@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from stores import Crash, FailsAt, InterceptedStore, unmeasured  # noqa: F401
+from stores import Crash, FailsAt, InterceptedStore
 from toy_catalog import ToyCatalog
 from toy_runs import HERE, KEYS, live, run, snapshot, terms
 

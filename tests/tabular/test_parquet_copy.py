@@ -16,7 +16,6 @@ import pyarrow.parquet as pq
 import pytest
 from copied_rows import GROUP, KEYS, LOCAL, catalog, of_every_kind, run  # noqa: F401
 from spark_fixtures import spark  # noqa: F401  (fixture)
-from stores import unmeasured  # noqa: F401
 from tables import compacted_files
 
 from deltacompact import DeltaStreamCatalog, Settings

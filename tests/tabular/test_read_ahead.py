@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from remote_store import CopyingStore, RemoteStore
-from stores import InterceptedStore, unmeasured  # noqa: F401
+from stores import InterceptedStore
 from tables import compacted_files, problems
 
 from deltacompact import ContentType, DeltaStreamCatalog, SessionResult, Settings, compact
