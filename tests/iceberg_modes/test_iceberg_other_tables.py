@@ -192,13 +192,14 @@ def test_other_tables_are_asked_only_if_something_could_be_deleted(lake, lost, m
     for number in range(5):
         table_of(lake, table_id=f"ns.u{number}")
     loads = []
-    load = SqlCatalog.load_table
+    kind = type(lake.catalog)
+    load = kind.load_table
 
     def counted(self, identifier):
         loads.append(identifier)
         return load(self, identifier)
 
-    monkeypatch.setattr(SqlCatalog, "load_table", counted)
+    monkeypatch.setattr(kind, "load_table", counted)
     _, said = remove_orphans(lake)
     assert len([one for one in loads if "u" in one[-1]]) == 5
     assert "asking 5 other tables of the catalog where files lie" in said

@@ -14,6 +14,7 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -92,7 +93,7 @@ def _dead_positions(state: TableState, entry: Entry) -> set[int]:
     vectors = [delete.file for delete in positions if delete.file.referenced_data_file == entry.file.path]
     assert len(vectors) <= 1, "a data file has two deletion vectors"
     if vectors:
-        blob = local_path(vectors[0].path).read_bytes()[vectors[0].content_offset :][: vectors[0].content_size]
+        blob = Path(local_path(vectors[0].path)).read_bytes()[vectors[0].content_offset :][: vectors[0].content_size]
         return set(deletion_vectors.positions(blob, vectors[0].path).tolist())
     older = [delete for delete in positions if delete.sequence >= entry.sequence]
     files = [_table(delete) for delete in older if not delete.file.is_deletion_vector]
