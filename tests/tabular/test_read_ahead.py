@@ -91,7 +91,7 @@ def test_a_large_chunk_is_decoded_as_it_arrives_and_no_further_than_its_rows_are
 
 @pytest.mark.parametrize("content_type", [ContentType.PARQUET, ContentType.ORC, ContentType.FEATHER, ContentType.CSV])
 def test_of_many_small_files_the_next_are_fetched_with_one_request_each(content_type: ContentType) -> None:
-    store, work = RemoteStore(delay_s=0.01), []
+    store, work = RemoteStore(delay_s=0.05), []
     for number in range(60):
         small = pa.table({"k": range(number, number + 10)})
         file = writing.write_table(store.inner, f"{number}", small, WriteOptions(content_type))
