@@ -175,15 +175,15 @@ class LocalStore:
         _sync_directory(target.parent)
 
     def _in_folder(self, folder: Path, act: Callable[[], Made]) -> Made:
-        """Make a missing folder and act in it. Retry, as a `delete` may remove the folder while it is empty."""
-        for attempt in count(1):
-            with contextlib.suppress(FileExistsError):  # `exist_ok` raises it too, if the folder is just being removed
-                folder.mkdir(parents=True, exist_ok=True)
+        """Act in a folder, which is made if it is missing. Retry: a `delete` removes a folder that is empty."""
+        for attempt in count():
             try:
                 return act()
             except FileNotFoundError:
                 if attempt == _FOLDER_ATTEMPTS:
                     raise
+            with contextlib.suppress(FileExistsError):  # `exist_ok` raises it too, if the folder is just being removed
+                folder.mkdir(parents=True, exist_ok=True)
         raise AssertionError("unreachable")
 
     def _tidy(self, folder: Path) -> None:
