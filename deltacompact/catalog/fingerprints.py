@@ -145,8 +145,8 @@ def _stream_rows(
 ) -> tuple[pa.Schema, Iterator[pa.Table]]:
     table = with_keys_of(catalog, catalog.described(snapshot.source_table_id), [state])
     schema = schemas.unmarked(schema_of(snapshot))
-    parts = live_parts(catalog.store, snapshot, table, schema, catalog.read_limits)
-    return schema, read_in_order(parts, catalog.at_once)
+    found = live_parts(catalog.store, snapshot, table, schema, catalog.read_limits)
+    return schema, read_in_order(found.parts, catalog.at_once)
 
 
 def branch_fingerprints(

@@ -20,7 +20,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from deltacompact.index.live_bitmaps import live_mask
+from deltacompact.layout.skipping import KnownColumns
 from deltacompact.reading.selection import Selected
+from deltacompact.reading.skipping import Skipping
 
 Bits = npt.NDArray[np.uint8]
 Numbers = npt.NDArray[np.int64]
@@ -42,8 +44,12 @@ class RowsOfFile(Protocol):
     @property
     def path(self) -> str: ...
 
-    def tables(self, columns: pa.Schema, bits: Bits | None) -> Iterator[tuple[Numbers, pa.Table]]:
-        """The rows whose bits are set (None: all), with these columns and their numbers in the file."""
+    def known(self, columns: pa.Schema) -> KnownColumns:
+        """What is known of these columns without opening the file."""
+
+    def tables(self, columns: pa.Schema, bits: Bits | None, skipping: Skipping) -> Iterator[tuple[Numbers, pa.Table]]:
+        """The rows whose bits are set (None: all) and that are not skipped, with these columns and their numbers in
+        the file."""
 
     def lineage(self, bits: Bits | None) -> Iterator[tuple[Numbers, pa.Table]] | None:
         """The columns that identify a row in all its copies; None: its rows have none."""
@@ -68,7 +74,7 @@ class Candidates:
 
     def held(self, selected: Selected) -> Candidates:
         """The same, read once and held in memory, with the columns that the selection reads."""
-        parts = list(self.file.tables(selected.needed, self.bits))
+        parts = list(self.file.tables(selected.needed, self.bits, Skipping.of(selected)))
         numbers = np.concatenate([np.empty(0, np.int64), *(part for part, _ in parts)])
         rows = pa.concat_tables([selected.needed.empty_table(), *(table for _, table in parts)])
         return replace(self, file=_Held(self.file, numbers, rows))
@@ -81,7 +87,7 @@ class Candidates:
 
     def tables(self, selected: Selected) -> Iterator[tuple[Numbers, pa.Table]]:
         """The rows that the selection keeps, with the columns that it reads, and their numbers in the file."""
-        for numbers, table in self.file.tables(selected.needed, self.bits):
+        for numbers, table in self.file.tables(selected.needed, self.bits, Skipping.of(selected)):
             if selected.expression is None:
                 yield numbers, table
                 continue
@@ -110,7 +116,10 @@ class _Held:
     def path(self) -> str:
         return self.file.path
 
-    def tables(self, columns: pa.Schema, bits: Bits | None) -> Iterator[tuple[Numbers, pa.Table]]:
+    def known(self, columns: pa.Schema) -> KnownColumns:
+        return self.file.known(columns)
+
+    def tables(self, columns: pa.Schema, bits: Bits | None, skipping: Skipping) -> Iterator[tuple[Numbers, pa.Table]]:
         numbers, table = self.numbers, self.table.select(columns.names)
         if bits is not None:
             wanted = live_mask(bits, self.rows)[numbers]

@@ -33,7 +33,9 @@ from deltacompact.delta_streams.scan import with_keys_of
 from deltacompact.delta_streams.snapshots import everything
 from deltacompact.delta_streams.streams import Streams, stream_files
 from deltacompact.index.live_bitmaps import live_bits, live_mask
+from deltacompact.layout.skipping import KnownColumns
 from deltacompact.reading.live_rows import live_sources, schema_of
+from deltacompact.reading.skipping import Skipping, known_of
 from deltacompact.storage.fetched_file import ReadAhead
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import files, schemas
@@ -65,12 +67,16 @@ class StreamFileRows:
     def path(self) -> str:
         return self.file.path
 
-    def tables(self, columns: pa.Schema, bits: Bits | None) -> Iterator[tuple[Numbers, pa.Table]]:
+    def known(self, columns: pa.Schema) -> KnownColumns:
+        return known_of(self.file, self.partition, columns)
+
+    def tables(self, columns: pa.Schema, bits: Bits | None, skipping: Skipping) -> Iterator[tuple[Numbers, pa.Table]]:
         wanted = np.ones(self.rows, bool) if bits is None else live_mask(bits, self.rows)
         if not wanted.any():
             return
         with files.FileReader(self.store, files.Part(self.file, columns.names), ReadAhead(self.limits)) as reader:
-            for numbers, table in reader.wanted(wanted):
+            left = skipping.live(reader, wanted)
+            for numbers, table in reader.wanted(wanted if left is None else left):
                 yield numbers, schemas.align(table, columns, self.partition, self.path)
 
     def lineage(self, bits: Bits | None) -> None:

@@ -22,6 +22,7 @@ from deltacompact.change_feed.columns import CODES, ChangeCommit, ChangeType, to
 from deltacompact.change_feed.pairing import HELD, paired
 from deltacompact.change_feed.row_digests import Digests, row_digests
 from deltacompact.reading.selection import Selected
+from deltacompact.reading.skipping import Skipping
 
 MEMORY_BYTES = 512 << 20
 """What a feed may hold; more is divided, and lies in a folder of this machine."""
@@ -41,6 +42,7 @@ class Feed:
 
     def changes(self, candidates: Sequence[Candidates], commit: ChangeCommit) -> Iterator[pa.Table]:
         """The net change, as tables of `feed_schema`."""
+        candidates = self._that_may_match(candidates)
         if _both_sides(candidates):
             if all(one.file.lineage(one.bits) is not None for one in candidates):
                 candidates = uncancelled(candidates, lineage_digests, self.memory_bytes)
@@ -55,6 +57,12 @@ class Feed:
             for _, table in one.tables(self.selected):
                 if table.num_rows:
                     yield told(table.select(self.selected.wanted.names), kind, commit)
+
+    def _that_may_match(self, candidates: Sequence[Candidates]) -> list[Candidates]:
+        """Rows that match on neither side are in no feed: files without any that do are not opened."""
+        skipping = Skipping.of(self.selected)
+        may = skipping.may_match([one.file.known(skipping.asked) for one in candidates])
+        return [one for one, wanted in zip(candidates, may, strict=True) if wanted]
 
     def _updates(self, candidates: Sequence[Candidates], commit: ChangeCommit) -> Iterator[pa.Table]:
         for rows, kinds in paired(candidates, self.selected, self.key, self.memory_bytes):

@@ -23,6 +23,7 @@ from deltacompact.change_feed.candidates import Bits, Candidates, Numbers, chang
 from deltacompact.change_feed.columns import ChangeCommit
 from deltacompact.change_feed.steps import ChangeStep
 from deltacompact.iceberg.as_of import snapshot_as_of
+from deltacompact.iceberg.boxes import known_of_files
 from deltacompact.iceberg.deletes.matching import FileScanTask
 from deltacompact.iceberg.differing import differing
 from deltacompact.iceberg.live_rows import LiveFile, LiveReader
@@ -31,6 +32,8 @@ from deltacompact.iceberg.table.metadata import MAIN, Snapshot, TableMetadata
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.row_lineage import LAST_UPDATED, ROW_ID, has_lineage
 from deltacompact.iceberg.table.table_state import StateReader, TableState
+from deltacompact.layout.skipping import KnownColumns
+from deltacompact.reading.skipping import Skipping
 from deltacompact.tabular import schemas
 
 AsOf = str | int | datetime | None
@@ -58,9 +61,13 @@ class DataFileRows:
     def path(self) -> str:
         return self.task.entry.file.path
 
-    def tables(self, columns: pa.Schema, bits: Bits | None) -> Iterator[tuple[Numbers, pa.Table]]:
+    def known(self, columns: pa.Schema) -> KnownColumns:
+        (found,) = known_of_files(self.live.metadata, [self.task.entry], columns.names)
+        return found
+
+    def tables(self, columns: pa.Schema, bits: Bits | None, skipping: Skipping) -> Iterator[tuple[Numbers, pa.Table]]:
         by_id = pa.schema([self.live.metadata.schema.field(name) for name in columns.names])
-        for numbers, table in self.live.numbered(self.live.scan(self.task, by_id), by_id, bits):
+        for numbers, table in self.live.numbered(self.live.scan(self.task, by_id), by_id, bits, skipping):
             yield numbers, pa.Table.from_arrays(table.columns, schema=columns)
 
     def lineage(self, bits: Bits | None) -> Iterator[tuple[Numbers, pa.Table]] | None:

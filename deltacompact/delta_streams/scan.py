@@ -28,6 +28,7 @@ from deltacompact.reading.live_rows import live_parts, schema_of
 from deltacompact.reading.parts import TablePart, ahead_of_use, read_in_order
 from deltacompact.reading.recorded import ReadRecord
 from deltacompact.reading.selection import Selected, named_columns
+from deltacompact.reading.skipping import Skipping
 from deltacompact.tabular import schemas
 from deltacompact.tabular.export import exported
 from deltacompact.tabular.fingerprint import fingerprint_of
@@ -105,14 +106,14 @@ def scanned(catalog: Streams, scan: Scan) -> tuple[pa.Schema, Iterator[pa.Table]
             )
     whole = schemas.unmarked(schemas.union(described))
     selected = Selected.of(scan.table_id, whole, scan.columns, scan.filter)
-    record = ReadRecord.begun(scan.table_id, selected.asked)
+    record, skipping = ReadRecord.begun(scan.table_id, selected), Skipping.of(selected)
 
     def parts(opened: tuple[Partition, StreamState]) -> list[TablePart]:
         partition, state = opened
         with advising(catalog, scan.table_id, partition, state):
             snapshot = everything(scan.table_id, partition, state)
-            found = live_parts(catalog.store, snapshot, table, selected.needed, catalog.read_limits)
-        return [TablePart(part.bytes, partial(kept, record.part(part), partition, state)) for part in found]
+            found = live_parts(catalog.store, snapshot, table, selected.needed, catalog.read_limits, skipping)
+        return [TablePart(part.bytes, partial(kept, part, partition, state)) for part in record.parts(found)]
 
     def kept(part: TablePart, partition: Partition, state: StreamState) -> Iterator[pa.Table]:
         with advising(catalog, scan.table_id, partition, state):

@@ -23,8 +23,10 @@ from deltacompact.base.errors import InputError
 from deltacompact.iceberg.table.column_bounds import WHOLE_NUMBERS, comparable, has_order
 from deltacompact.iceberg.table.content_files import ContentFile, Entry
 from deltacompact.iceberg.table.metadata import Column, TableMetadata
+from deltacompact.iceberg.table.partition_values import constant_of
 from deltacompact.iceberg.table.table_state import Scope, scope_of
 from deltacompact.layout.boxes import Boxes, ColumnBounds, boxes_of, numbered
+from deltacompact.layout.skipping import KnownColumn, KnownColumns
 
 _DIGITS = 38
 """Most digits of a decimal."""
@@ -107,6 +109,40 @@ def bounds_of(metadata: TableMetadata, file: ContentFile) -> dict[str, tuple[Any
         if column.type != "uuid" and (low, high) != (None, None):
             found[name] = low, high
     return found
+
+
+def known_of_files(metadata: TableMetadata, data: Sequence[Entry], names: Sequence[str]) -> list[KnownColumns]:
+    """What manifests say of these columns in each file, for those who skip files."""
+    columns = [(name, *ordered_column(metadata, name)) for name in names if name in metadata.ordered_columns]
+    compared = [(name, number, column) for name, number, column in columns if column.type != "uuid"]
+    return [{name: _known(metadata, entry.file, number, column) for name, number, column in compared} for entry in data]
+
+
+def _known(metadata: TableMetadata, file: ContentFile, number: int, column: Column) -> KnownColumn:
+    """Where the file may lack the column, and rows have a default or the partition's value, counts say nothing."""
+    low, high = (_bound(sides.get(number), column) for sides in (file.lower_bounds, file.upper_bounds))
+    constant = _constant(metadata, file, number, column)
+    if low is None and high is None and constant is not None:
+        return KnownColumn(constant, constant, nulls=False)
+    rows, nulls = file.value_counts.get(number), file.null_value_counts.get(number)
+    nans = file.nan_value_counts.get(number)
+    is_filled = column.has_default or constant is not None
+    has_values = is_filled or not rows or nulls is None or rows > nulls + (nans or 0)
+    return KnownColumn(low, high, has_values, nulls != 0, nans != 0)
+
+
+def _constant(metadata: TableMetadata, file: ContentFile, number: int, column: Column) -> pa.Scalar | None:
+    """The value of a column by which the file is partitioned as it is."""
+    for part, value in zip(metadata.specs[file.spec_id].fields, file.partition, strict=True):
+        if part.source_id == number and part.transform == "identity" and value is not None and value == value:
+            return constant_of(value, column.field.type)
+    return None
+
+
+def _bound(stored: bytes | None, column: Column) -> pa.Scalar | None:
+    value = comparable(stored, column.type)
+    is_number = value is not None and column.type != "boolean" and value == value  # NaN is no bound
+    return constant_of(value, column.field.type) if is_number else None
 
 
 def comparable_rows(metadata: TableMetadata, name: str, values: pa.ChunkedArray) -> pa.ChunkedArray:

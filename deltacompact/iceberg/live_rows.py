@@ -32,6 +32,7 @@ from deltacompact.iceberg.table.parquet_files import by_field_id, opened_each
 from deltacompact.iceberg.table.row_lineage import with_lineage
 from deltacompact.index.live_bitmaps import live_mask, read_masks
 from deltacompact.reading.parts import TablePart
+from deltacompact.reading.skipping import NOTHING_SKIPPED, Skipping
 from deltacompact.storage.objects import ObjectStore
 
 Bits = npt.NDArray[np.uint8]
@@ -97,19 +98,21 @@ class LiveReader:
         of_table = pa.schema([column for column in columns if column.name not in _LINEAGE.names])
         return Finder(tasks, replace(self.metadata, schema=of_table), self.limits, self.sizes, folder)
 
-    def parts(self, files: Sequence[LiveFile], columns: pa.Schema) -> list[TablePart]:
+    def parts(
+        self, files: Sequence[LiveFile], columns: pa.Schema, skipping: Skipping = NOTHING_SKIPPED
+    ) -> list[TablePart]:
         """The live rows of each file with these columns, which have field ids, to be read when they are asked for."""
         finder = self._finder(columns, "")
         return [
             TablePart(
                 file.task.entry.file.file_bytes * _UNPACKED,
-                partial(self._tables, finder.file(file.task), columns, file),
+                partial(self._tables, finder.file(file.task), columns, file, skipping),
             )
             for file in files
         ]
 
-    def _tables(self, scan: FileScan, columns: pa.Schema, file: LiveFile) -> Iterator[pa.Table]:
-        for _, table in self.numbered(scan, columns, file.bits):
+    def _tables(self, scan: FileScan, columns: pa.Schema, file: LiveFile, skipping: Skipping) -> Iterator[pa.Table]:
+        for _, table in self.numbered(scan, columns, file.bits, skipping):
             yield table
 
     def scan(self, task: FileScanTask, columns: pa.Schema) -> FileScan:
@@ -117,16 +120,17 @@ class LiveReader:
         return self._finder(columns, "").file(task)
 
     def numbered(
-        self, scan: FileScan, columns: pa.Schema, bits: Bits | None
+        self, scan: FileScan, columns: pa.Schema, bits: Bits | None, skipping: Skipping = NOTHING_SKIPPED
     ) -> Iterator[tuple[npt.NDArray[np.int64], pa.Table]]:
         """The rows of a file whose bits are set (None: all), slice by slice, with their numbers in the file.
 
-        Row groups without a wanted row are not read.
+        Row groups without such a row, and those that are skipped, are not read.
         """
-        wanted = None if bits is None else live_mask(bits, scan.stored.rows)
-        if not scan.stored.rows or (wanted is not None and not wanted.any()):
+        lives = None if bits is None else live_mask(bits, scan.stored.rows)
+        if not scan.stored.rows or (lives is not None and not lives.any()):
             return
         for opened in opened_each(self.store, [scan.wanted(columns)], self.limits.reading):
+            wanted = skipping.rows(opened.file, opened.footer, lives)
             if wanted is None:
                 for first, table in opened.tables(columns):
                     yield np.arange(first, first + table.num_rows), table

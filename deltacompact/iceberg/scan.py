@@ -13,14 +13,16 @@ from typing import Any
 import pyarrow as pa
 
 from deltacompact.iceberg.as_of import snapshot_as_of
+from deltacompact.iceberg.boxes import known_of_files
 from deltacompact.iceberg.deletes.matching import DeleteIndex
 from deltacompact.iceberg.live_rows import LiveFile, LiveReader
 from deltacompact.iceberg.table.metadata import MAIN
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import StateReader, TableState
-from deltacompact.reading.parts import TablePart, read_in_order
+from deltacompact.reading.parts import ReadParts, TablePart, read_in_order
 from deltacompact.reading.recorded import ReadRecord
 from deltacompact.reading.selection import Selected, named_columns
+from deltacompact.reading.skipping import NOTHING_SKIPPED, Skipping
 from deltacompact.storage.objects import Fetches
 from deltacompact.tabular import schemas
 
@@ -59,11 +61,13 @@ def scanned(table: IcebergTable, scan: BranchScan) -> tuple[pa.Schema, Iterator[
     selected = Selected.of(metadata.table_id, whole, named_columns(scan.columns), scan.filter)
     state = scan.state(table)
     columns = pa.schema([column for column in metadata.schema if column.name in selected.needed.names])
-    record = ReadRecord.begun(metadata.table_id, selected.asked)
+    record, skipping = ReadRecord.begun(metadata.table_id, selected), Skipping.of(selected)
 
     def tables() -> Iterator[pa.Table]:
         live = LiveReader(table.store, table.metadata)
-        for rows in rows_of(live, map(record.part, live.parts(live_files(live, state), columns))):
+        files = live_files(live, state, skipping)
+        parts = live.parts(files, columns, skipping)
+        for rows in rows_of(live, record.parts(ReadParts(parts, skipped=len(state.data) - len(files)))):
             plain = pa.Table.from_arrays(rows.columns, schema=selected.needed)
             if (kept := selected.kept(plain)).num_rows:
                 yield kept
@@ -71,10 +75,11 @@ def scanned(table: IcebergTable, scan: BranchScan) -> tuple[pa.Schema, Iterator[
     return selected.wanted, record.until_the_end(tables())
 
 
-def live_files(live: LiveReader, state: TableState) -> list[LiveFile]:
-    """All data files of a state, with their live rows."""
+def live_files(live: LiveReader, state: TableState, skipping: Skipping = NOTHING_SKIPPED) -> list[LiveFile]:
+    """The data files of a state that may have wanted rows, with their live rows."""
     index = DeleteIndex(state)
-    return live.files([index.task(entry) for entry in state.data])
+    may = skipping.may_match(known_of_files(live.metadata, state.data, skipping.asked.names))
+    return live.files([index.task(entry) for entry, wanted in zip(state.data, may, strict=True) if wanted])
 
 
 def rows_of(live: LiveReader, parts: Iterable[TablePart]) -> Iterator[pa.Table]:

@@ -11,5 +11,5 @@ reads         which columns are asked for               spark_logs    such reads
 scan_reports  such reads, as catalogs are told of them  told_reads    the reads of one table, by all of these
 log_lines     the lines of logs, plain or compressed    heat          what is left of reads
 spread        some of many, far from each other         simulation    reads replayed against policies
-quoting       names with commas and stars
+skipping      which files may match a filter          quoting       names with commas and stars
 """

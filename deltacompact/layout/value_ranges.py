@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 
 from deltacompact.layout.boxes import ColumnBounds
 from deltacompact.layout.document import stored_value, value_of
+from deltacompact.layout.skipping import KnownColumn, bound_of
 
 Range = tuple[Any, Any]
 """Two numbers or bytes; (None, None): only null."""
@@ -70,6 +71,16 @@ def column_bounds(ranges: Sequence[ValueRanges], name: str, type_: pa.DataType) 
         for side in (0, 1)
     )
     return ColumnBounds(low, high, np.array([one == ONLY_NULL for one in known], bool), np.zeros(len(known), bool))
+
+
+def known_from(ranges: ValueRanges, columns: pa.Schema) -> dict[str, KnownColumn]:
+    """The ranges as they decide which files are read. They tell of nulls and NaN only where there is nothing else."""
+    return {name: _known(one, columns.field(name).type) for name, one in ranges.items() if name in columns.names}
+
+
+def _known(one: Range, type_: pa.DataType) -> KnownColumn:
+    low, high = (bound_of(side, type_) for side in one)
+    return KnownColumn(low, high, values=one != ONLY_NULL)
 
 
 # One column

@@ -1,7 +1,7 @@
 """Live rows as other libraries take them: they ask for columns and filters, and get no more than that.
 
 dataset_of(scan)       a pyarrow Dataset       DuckDB and Polars know them: they hand down columns and filters
-lazy_frame_of(scan)    a Polars LazyFrame      columns, predicate and limit are handed down
+lazy_frame_of(scan)    a Polars LazyFrame      columns and limit are handed down; by the predicate files are skipped
 relation_of(scan)      a DuckDB relation       reads through the dataset
 
 `scan(columns=…, filter=…)` gives a RecordBatchReader. Rows are read as the other library takes them, and each time
@@ -10,7 +10,10 @@ anew. Polars and DuckDB are imported here alone, and only when they are asked fo
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping
+from functools import reduce
+from operator import or_
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
@@ -19,7 +22,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from deltacompact.base.missing import importing
-from deltacompact.reading.recorded import asked_by
+from deltacompact.reading.skipping import asked_by
 
 if TYPE_CHECKING:
     import duckdb
@@ -135,7 +138,8 @@ def lazy_frame_of(scan: Scanning) -> polars.LazyFrame:
         decided_by = list(dict.fromkeys(predicate.meta.root_names())) if predicate is not None else []
         names = None if with_columns is None else list(dict.fromkeys([*with_columns, *decided_by])) or None
         left = n_rows
-        with asked_by(decided_by):
+        wanted = None if predicate is None else _in_arrow(predicate, arrow_schema)
+        with asked_by(decided_by, wanted):
             batches = scan(columns=names)
         for batch in batches:
             rows = frame(pa.Table.from_batches([batch]))
@@ -148,5 +152,36 @@ def lazy_frame_of(scan: Scanning) -> polars.LazyFrame:
             if left == 0:
                 return
 
-    schema = frame(scan().schema.empty_table()).schema
+    arrow_schema = scan().schema
+    schema = frame(arrow_schema.empty_table()).schema
     return register_io_source(read, schema=schema, validate_schema=True)
+
+
+class _Told(ds.Dataset):
+    """A dataset without rows that keeps the filter which Polars hands down."""
+
+    def __init__(self, columns: pa.Schema) -> None:  # the base class forbids it
+        self._columns = columns
+        self.filter_: pc.Expression | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self._columns
+
+    def to_batches(self, filter: pc.Expression | None = None, **others: Any) -> Iterator[pa.RecordBatch]:
+        self.filter_ = filter
+        return iter(())
+
+
+def _in_arrow(predicate: polars.Expr, columns: pa.Schema) -> pc.Expression | None:
+    """What is true for all rows for which a predicate of Polars is. None: Polars cannot say it in Arrow's terms.
+
+    In Polars NaN is greater than all numbers, in Arrow no comparison with it is true: such rows are left to Polars.
+    """
+    import polars
+
+    told = _Told(columns)
+    with contextlib.suppress(polars.exceptions.PolarsError, pa.ArrowException):
+        polars.scan_pyarrow_dataset(told).filter(predicate).collect()
+    names = [name for name in predicate.meta.root_names() if pa.types.is_floating(columns.field(name).type)]
+    return None if told.filter_ is None else reduce(or_, (pc.is_nan(pc.field(name)) for name in names), told.filter_)

@@ -8,30 +8,37 @@ upsert rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from deltacompact import _kernels
 from deltacompact.base.limits import READ_LIMITS, ReadLimits
 from deltacompact.base.model import DataFile, OperationType, Partition, Table
 from deltacompact.base.settings import DEFAULTS
-from deltacompact.index.live_bitmaps import live_bits, live_mask, live_tables
+from deltacompact.index.live_bitmaps import live_bits, live_mask
 from deltacompact.index.primary_key_index import empty_manifest, read_manifest
 from deltacompact.index.remap import Relocator
 from deltacompact.index.sort_widths import measured
 from deltacompact.planning.plan import Capacity, CompactionPlan, SourceFile
 from deltacompact.planning.planner import plan
-from deltacompact.reading.parts import TablePart
+from deltacompact.reading.parts import ReadParts, TablePart
+from deltacompact.reading.skipping import NOTHING_SKIPPED, Skipping, known_of, known_of_partition
 from deltacompact.steps.dedupe import BaseIndex, Folded
 from deltacompact.steps.hash_bucket import SourceSlice, hash_bucket, slices
+from deltacompact.storage.fetched_file import ReadAhead
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.table.ports import PartitionSnapshot
-from deltacompact.tabular import files, schemas
+from deltacompact.tabular import schemas
+from deltacompact.tabular.files import FileReader, Part
+
+Bits = npt.NDArray[np.uint8]
+"""One bit for each row of a file, the least significant first."""
 
 _HERE = Capacity(1, 1 << 40, 1 << 40)
 _UNPACKED = 4
@@ -49,45 +56,63 @@ def _upserts(snapshot: PartitionSnapshot) -> list[DataFile]:
 
 
 def live_parts(
-    store: ObjectStore, snapshot: PartitionSnapshot, table: Table, schema: pa.Schema, limits: ReadLimits = READ_LIMITS
-) -> list[TablePart]:
-    """The files that have live rows, in fold order, each to be read when it is asked for."""
-    partition = snapshot.partition
-    if table.keys is not None and snapshot.deltas:
-        return [
-            TablePart(
-                _decoded_bytes(source.file), partial(live_rows_of, store, source.file, bits, partition, schema, limits)
-            )
-            for source, bits in live_sources(store, snapshot, table, limits)
-        ]
-    files_ = [*(snapshot.base.files if snapshot.base else ()), *_upserts(snapshot)]
-    return [
-        TablePart(_decoded_bytes(file), partial(_rows_of_file, store, file, partition, schema, limits))
-        for file in files_
+    store: ObjectStore,
+    snapshot: PartitionSnapshot,
+    table: Table,
+    schema: pa.Schema,
+    limits: ReadLimits = READ_LIMITS,
+    skipping: Skipping = NOTHING_SKIPPED,
+) -> ReadParts:
+    """The files that have live rows, in fold order, each to be read when it is asked for.
+
+    Those without a wanted row are skipped. The keys of deltas are read all the same, unless nothing is left: they say
+    which rows of other files live.
+    """
+    partition, deltas = snapshot.partition, [file for delta in snapshot.deltas for file in delta.files]
+    base = snapshot.base.files if snapshot.base else ()
+    if skipping.may_match([known_of_partition(partition, skipping.asked)]) == [False]:
+        return ReadParts([], skipped=len(base) + len(deltas))
+    is_folded = table.keys is not None and bool(snapshot.deltas)
+    found: Sequence[tuple[DataFile, Bits | None, bool]]
+    if is_folded:
+        sources = live_sources(store, snapshot, table, limits)
+        found = [(source.file, bits, not source.in_base) for source, bits in sources]
+    else:
+        found = [(file, None, False) for file in (*base, *_upserts(snapshot))]
+    may = skipping.may_match([known_of(file, partition, skipping.asked) for file, _, _ in found])
+    parts = [
+        TablePart(
+            _decoded_bytes(file), partial(_live_rows, store, file, bits, partition, schema, limits, skipping), is_open
+        )
+        for (file, bits, is_open), wanted in zip(found, may, strict=True)
+        if wanted
     ]
+    skipped = sum(not wanted and not is_open for (_, _, is_open), wanted in zip(found, may, strict=True))
+    return ReadParts(parts, len(deltas) if is_folded else 0, skipped)
 
 
-def _rows_of_file(
-    store: ObjectStore, file: DataFile, partition: Partition, schema: pa.Schema, limits: ReadLimits
+def _live_rows(
+    store: ObjectStore,
+    file: DataFile,
+    bits: Bits | None,
+    partition: Partition,
+    schema: pa.Schema,
+    limits: ReadLimits,
+    skipping: Skipping,
 ) -> Iterator[pa.Table]:
-    for _, rows in live_tables(store, file, schema.names, limits=limits):
-        schemas.check_partition_values(rows, partition, file.path)
-        yield schemas.align(rows, schema, partition, file.path)
+    """The rows of one file whose bits are set (None: those that its deletion vector leaves), without row groups that
+    are skipped."""
+    bits = live_bits(store, file) if bits is None else bits
+    lives = None if bits is None else live_mask(bits, file.rows)
+    with FileReader(store, Part(file, schema.names), ReadAhead(limits)) as reader:
+        lives = skipping.live(reader, lives)
+        for _, rows in reader.slices() if lives is None else reader.wanted(lives):
+            schemas.check_partition_values(rows, partition, file.path)
+            yield schemas.align(rows, schema, partition, file.path)
 
 
 def _decoded_bytes(file: DataFile) -> int:
     return file.decoded_bytes or file.bytes * _UNPACKED
-
-
-def live_rows_of(
-    store: ObjectStore, file: DataFile, bits: Any, partition: Partition, schema: pa.Schema, limits: ReadLimits
-) -> Iterator[pa.Table]:
-    """The rows of one file whose bits are set."""
-    lives = live_mask(bits, file.rows)
-    for first, rows in files.read(store, file, schema.names, limits=limits):
-        wanted = lives[first : first + rows.num_rows]
-        if wanted.any():
-            yield schemas.align(rows.filter(pa.array(wanted)), schema, partition, file.path)
 
 
 def live_sources(

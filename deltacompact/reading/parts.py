@@ -28,10 +28,23 @@ _SMALL_BYTES = AHEAD_BYTES // 8
 
 @dataclass(frozen=True, slots=True)
 class TablePart:
-    """A part of a table: the size of its rows in memory, about, and a function that reads them."""
+    """A part of a table: the size of its rows in memory, about, and a function that reads them.
+
+    `is_open`: its file had to be opened before, to find out which rows live.
+    """
 
     bytes: int
     tables: Callable[[], Iterator[pa.Table]]
+    is_open: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReadParts:
+    """What is to be read of some files. So many of them were opened to find that out, and so many are skipped."""
+
+    parts: list[TablePart]
+    opened: int = 0
+    skipped: int = 0
 
 
 def read_in_order(parts: Iterable[TablePart], at_once: int) -> Iterator[pa.Table]:

@@ -453,7 +453,9 @@ class FileReader:
             self.reads(replace(self._part, rows=rows))
             for first, table in self.slices():
                 own = wanted[first : first + table.num_rows]
-                if own.any():
+                if own.all():
+                    yield np.arange(first, first + table.num_rows), table
+                elif own.any():
                     yield first + np.flatnonzero(own), table.filter(pa.array(own))
 
     def _ranges_with(self, wanted: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:

@@ -22,6 +22,7 @@ from deltacompact.change_feed.delta_streams import StreamFileRows
 from deltacompact.change_feed.request import ChangesAsked
 from deltacompact.iceberg.table.locations import readable
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.reading.skipping import NOTHING_SKIPPED
 from deltacompact.tabular import parquet_read
 
 T = "ns.t"
@@ -121,7 +122,7 @@ def test_row_groups_of_a_stream_without_a_changed_row_are_not_read(tmp_path):
     (file,) = catalog.state("t", Partition()).compacted.files
     spoil_all_but_ends(tmp_path / "lake" / file.path)
     found = Candidates(StreamFileRows(catalog.store, file, Partition(), READ_LIMITS), False).only([3, 95])
-    ((numbers, rows), (more, others)) = found.file.tables(pa.schema([("id", pa.int64())]), found.bits)
+    ((numbers, rows), (more, others)) = found.file.tables(pa.schema([("id", pa.int64())]), found.bits, NOTHING_SKIPPED)
     assert ([*numbers, *more], [*rows["id"].to_pylist(), *others["id"].to_pylist()]) == ([3, 95], [3, 95])
 
 

@@ -42,7 +42,7 @@ def rows(toy: ToyCatalog) -> list[dict[str, Any]]:
     """The live rows of the newest version, with its deltas folded."""
     found = toy.snapshot(*toy.newest())
     table = Table("toy", (), toy.keys)
-    parts = live_parts(toy.store, found, table, schema_of(found))
+    parts = live_parts(toy.store, found, table, schema_of(found)).parts
     return [row for part in parts for batch in part.tables() for row in batch.to_pylist()]
 
 

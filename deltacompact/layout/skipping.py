@@ -1,0 +1,144 @@
+"""Which files may have a row for which a filter is true: pure, by the least and greatest values of their columns.
+
+    day > 5 and total < 9    day       total
+    a                        1 to 3    0.5 to 70.0     day is not above 5: skipped
+    b                        4 to 9    only null       null is not below 9: skipped
+    c                        4 to 9    unknown         opened
+    d                        7 to 9    0.5 to 7.5      opened
+
+Arrow decides: it simplifies a filter by what is certain of all rows of a file. In a column, a row has a value, null or
+NaN, and `not (total < 9)` is true for NaN, although no value is that great. So a filter is asked once for each of these
+cases in which it can be true at all: that is nearly always one. What nobody knows, or Arrow cannot tell, is opened.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from operator import and_
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+CASES_MAX = 16
+"""A column that would make more cases of a filter is not looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownColumn:
+    """What is known of a column in one file. `low`, `high`: of the column's type; None: that side is unknown.
+
+    They bound the values that are neither null nor NaN. `values`, `nulls`, `nans`: whether there may be any of these.
+    """
+
+    low: pa.Scalar | None = None
+    high: pa.Scalar | None = None
+    values: bool = True
+    nulls: bool = True
+    nans: bool = True
+
+
+KnownColumns = Mapping[str, KnownColumn]
+"""By column. One that is not there may have anything."""
+
+ANYTHING = KnownColumn()
+ONLY_NULLS = KnownColumn(values=False, nans=False)
+
+
+class _Kind(enum.Enum):
+    VALUE, NULL, NAN = enum.auto(), enum.auto(), enum.auto()
+
+
+_Case = Mapping[str, _Kind]
+
+
+def may_match(wanted: pc.Expression, columns: pa.Schema, files: Sequence[KnownColumns]) -> list[bool]:
+    """Of each file, whether it may have a row for which the filter is true. Nothing is opened."""
+    may = [False] * len(files)
+    try:
+        for case in _cases(wanted, columns, files):
+            left = [place for place, file in enumerate(files) if not may[place] and _has(file, case)]
+            for place in _satisfiable(wanted, columns, [_certain(columns, files[place], case) for place in left]):
+                may[left[place]] = True
+    except pa.ArrowException:  # the filter does not fit the columns: whoever reads rows says so
+        return [True] * len(files)
+    return may
+
+
+def _cases(wanted: pc.Expression, columns: pa.Schema, files: Sequence[KnownColumns]) -> list[_Case]:
+    """The cases in which the filter may be true, whatever a file has."""
+    cases: list[_Case] = [{}]
+    for name in columns.names:
+        type_ = columns.field(name).type
+        if not is_bounded(type_) or not any(name in file for file in files):
+            continue
+        kinds = [kind for kind in _Kind if kind is not _Kind.NAN or pa.types.is_floating(type_)]
+        longer = [{**case, name: kind} for case in cases for kind in kinds]
+        possible = _satisfiable(wanted, columns, [_certain(columns, {}, case) for case in longer])
+        if len(possible) <= CASES_MAX:
+            cases = [longer[place] for place in possible]
+    return cases
+
+
+def _has(file: KnownColumns, case: _Case) -> bool:
+    return all(_may(file.get(name, ANYTHING), kind) for name, kind in case.items())
+
+
+def _may(known: KnownColumn, kind: _Kind) -> bool:
+    return {_Kind.VALUE: known.values, _Kind.NULL: known.nulls, _Kind.NAN: known.nans}[kind]
+
+
+def _satisfiable(wanted: pc.Expression, columns: pa.Schema, certain: Sequence[pc.Expression]) -> list[int]:
+    """The places of those things under which the filter may be true. Their files do not exist."""
+    import pyarrow.dataset as ds  # `plan` knows this module, and must not wait for it
+    from pyarrow.fs import LocalFileSystem
+
+    format_, here = ds.ParquetFileFormat(), LocalFileSystem()
+    files = [format_.make_fragment(str(place), here, one) for place, one in enumerate(certain)]
+    return [int(file.path) for file in ds.FileSystemDataset(files, columns, format_, here).get_fragments(wanted)]
+
+
+# What is certain of the rows of a file
+
+
+def is_bounded(type_: pa.DataType) -> bool:
+    """Whether Arrow compares columns of this type with bounds."""
+    t = pa.types
+    plain = t.is_integer(type_) or t.is_boolean(type_) or t.is_decimal128(type_) or t.is_decimal256(type_)
+    moment = t.is_date32(type_) or t.is_timestamp(type_) or t.is_time(type_)
+    text = t.is_string(type_) or t.is_large_string(type_) or t.is_binary(type_) or t.is_large_binary(type_)
+    return bool(plain or moment or text or t.is_float32(type_) or t.is_float64(type_))
+
+
+def bound_of(value: Any, type_: pa.DataType) -> pa.Scalar | None:
+    """A value as a bound of a column of this type. None: it is none, NaN for one."""
+    if value is None or value != value:
+        return None
+    try:
+        return pa.scalar(bool(value) if pa.types.is_boolean(type_) else value, type_)
+    except (pa.ArrowException, OverflowError):
+        return None
+
+
+def _certain(columns: pa.Schema, file: KnownColumns, case: _Case) -> pc.Expression:
+    found = (_of_column(columns.field(name), file.get(name, ANYTHING), kind) for name, kind in case.items())
+    return reduce(and_, found, pc.scalar(True))
+
+
+def _of_column(field: pa.Field, known: KnownColumn, kind: _Kind) -> pc.Expression:
+    column, low, high = pc.field(field.name), known.low, known.high
+    if kind is _Kind.NULL:
+        return column.is_null()
+    if kind is _Kind.NAN:
+        return column == pa.scalar(float("nan"), field.type)
+    valid = column.is_valid() & ~pc.is_nan(column) if pa.types.is_floating(field.type) else column.is_valid()
+    if low is not None and high is not None:
+        if pc.greater(low, high).as_py():  # bounds that contradict each other say nothing
+            return valid
+        if low == high and not pa.types.is_floating(field.type):  # zeros have signs
+            return column == low
+    above = valid if low is None else valid & (column >= low)
+    return above if high is None else above & (column <= high)
