@@ -1,7 +1,8 @@
-"""A session's allocator is its own affair: the process has what it had before."""
+"""A session's allocators are its own affair: the process has what it had before."""
 
 from __future__ import annotations
 
+import resource
 import threading
 
 import pyarrow as pa
@@ -38,6 +39,25 @@ def test_blocks_may_overlap_in_any_order() -> None:
     leave.set()
     thread.join()
     assert backend() == before
+
+
+def pages_for_a_block() -> int:
+    """How many pages come from the kernel for 40 MiB that are freed at once."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    block = b"x" * (40 << 20)
+    assert len(block) == 40 << 20
+    del block
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+
+def test_freed_blocks_are_kept_until_the_session_ends() -> None:
+    with session_memory():
+        pages_for_a_block()
+        assert pages_for_a_block() < 1_000
+    assert pages_for_a_block() > 9_000
+    with session_memory(is_bounded=True):
+        pages_for_a_block()
+        assert pages_for_a_block() > 9_000
 
 
 def test_it_ends_with_a_session_that_fails() -> None:
