@@ -45,6 +45,9 @@ PAGES_BYTES = 2 << 20
 USES_OF_A_DICTIONARY = 256
 """How often a dictionary's values may be used, if the kernel cannot read the footer, which would tell."""
 
+_BY_ITSELF_BYTES = 256 << 10
+"""Decoding less takes less than waking other threads for it. What is not here yet is fetched side by side anyway."""
+
 Footer = _kernels.ParquetFooter
 ReadAt = Callable[[int, int], pa.Buffer]
 
@@ -255,8 +258,9 @@ def _read_groups(
     row_bytes = max(1.0, size / max(1, rows))
     rows_max = limits.batch_rows_max if size <= WIDE_GROUP_BYTES else WIDE_BATCH_ROWS_MAX
     batch_rows = min(rows_max, int(limits.batch_bytes / row_bytes))
+    by_itself = size <= _BY_ITSELF_BYTES
     try:
-        for batch in _decoded(reader, groups, columns, max(1, batch_rows), limits.batch_bytes):
+        for batch in _decoded(reader, groups, columns, max(1, batch_rows), limits.batch_bytes, by_itself):
             yield first, pa.Table.from_batches([batch]).select(columns)
             first += batch.num_rows
     except (pa.ArrowException, OSError) as error:
@@ -278,14 +282,17 @@ def _culprit(reader: pq.ParquetFile, groups: list[int], columns: list[str]) -> s
 
 
 def _decoded(
-    reader: pq.ParquetFile, groups: list[int], columns: list[str], rows: int, batch_bytes: int
+    reader: pq.ParquetFile, groups: list[int], columns: list[str], rows: int, batch_bytes: int, by_itself: bool
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of so many rows. After a batch that is too large, start again with fewer rows and skip the rows done."""
+    """Batches of so many rows. After a batch that is too large, start again with fewer rows and skip the rows done.
+
+    `by_itself`: this thread decodes all columns.
+    """
     done, whole = 0, False
     while not whole:
         decoded, before = 0, rows
         try:
-            for batch in reader.iter_batches(rows, row_groups=groups, columns=columns):
+            for batch in reader.iter_batches(rows, row_groups=groups, columns=columns, use_threads=not by_itself):
                 decoded += batch.num_rows
                 if decoded > done:
                     batch = batch.slice(batch.num_rows - (decoded - done))

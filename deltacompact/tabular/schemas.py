@@ -104,6 +104,8 @@ def stored_type(type_: pa.DataType) -> pa.DataType:
     nullable.
     """
     t = pa.types
+    if t.is_primitive(type_) or t.is_string(type_):  # most are, and the questions below are many
+        return type_
     if isinstance(type_, pa.BaseExtensionType):
         storage = stored_type(type_.storage_type)
         return type_ if storage == type_.storage_type else storage
