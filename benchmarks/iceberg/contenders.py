@@ -69,10 +69,12 @@ class Spark:
 
     def compact(self, table_id: str, rewrite_options: Mapping[str, Any]) -> None:
         chosen = {**rewrite_options, "remove-dangling-deletes": True}
+        named = {"table": table_id} | {
+            name.replace("-", "_"): chosen.pop(name) for name in ("strategy", "sort-order") if name in chosen
+        }
         options = ", ".join(f"'{name}', '{str(value).lower()}'" for name, value in chosen.items())
-        self._spark.sql(
-            f"call {CATALOG}.system.rewrite_data_files(table => '{table_id}', options => map({options}))"
-        ).collect()
+        arguments = ", ".join(f"{name} => '{value}'" for name, value in named.items())
+        self._spark.sql(f"call {CATALOG}.system.rewrite_data_files({arguments}, options => map({options}))").collect()
 
     def stop(self) -> None:
         self._spark.stop()

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from benchmarks import layout
+from benchmarks.iceberg import layouts
 from deltacompact.layout.curves import hilbert
 
 
@@ -28,3 +29,10 @@ def test_row_groups_that_end_with_cells_are_opened_less():
     columns = layout.tables(1, 40_000)["uniform x 3"]
     full, by_cells = (layout.opened(columns, layout.row_groups(columns, 1, ends), 1) for ends in (False, True))
     assert np.mean(by_cells[0]) <= 0.8 * np.mean(full[0]) and by_cells[1] <= 0.5 * full[1]
+
+
+def test_tables_are_laid_out_by_us_and_by_duckdb(tmp_path):
+    """Spark takes part in the same way, and starts for longer than a test may take."""
+    ours, others = layouts.measured(20_000, tmp_path, ["uniform x 2"], "deltacompact, split tree")
+    assert "deltacompact, split tree" in ours and ours.endswith("   64 files")
+    assert "DuckDB, ORDER BY" in others and others.endswith(" files")

@@ -1,0 +1,126 @@
+"""python -m benchmarks.iceberg.layouts [ROWS [TABLE …]]: seconds to lay out a table, and the share of files opened.
+
+    the table        the data of benchmarks/layout.py, in the order in which they are drawn, and 40 bytes for each row
+    deltacompact     rewrite by a split tree, and in Spark's orders
+    Spark            rewrite_data_files in an order: zorder, hilbert, or one column after the other
+    DuckDB           COPY … ORDER BY of the same files to a folder, without a table or a commit
+
+All are asked for files of one 64th of the bytes. One contender works at a time, in a process that has warmed up.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.catalog.sql import SqlCatalog
+
+from benchmarks.iceberg.contenders import Contender, Ours, Spark
+from benchmarks.iceberg.writing import DATABASE, TABLE, catalog_at, file_bytes, made
+from benchmarks.layout import Column, opened, tables
+from deltacompact.iceberg.table.locations import readable
+
+FILES, COMMITS = 64, 8
+
+
+def rows_of(columns: dict[str, Column]) -> pa.Table:
+    """The columns, the number of each row, and what else a row has."""
+    count = len(next(iter(columns.values())))
+    dice = np.random.default_rng(1).integers(0, 1 << 62, (5, count))
+    return pa.table({**columns, "row": np.arange(count)} | {f"v{number}": one for number, one in enumerate(dice)})
+
+
+def filled(place: Path, rows: pa.Table) -> Path:
+    def fill(catalog: SqlCatalog) -> None:
+        table, step = catalog.load_table(TABLE), -(-rows.num_rows // COMMITS)
+        for first in range(0, rows.num_rows, step):
+            table.append(rows.slice(first, step))
+
+    return made(place, rows.schema, {}, fill)
+
+
+def paths_of(catalog: SqlCatalog) -> list[str]:
+    """The data files of the table."""
+    tasks = catalog.load_table(TABLE).scan().plan_files()
+    return [readable(task.file.file_path).removeprefix("file://") for task in tasks]
+
+
+def files_of(paths: Sequence[str], rows: int) -> npt.NDArray[np.int64]:
+    """Of each row, the number of its file."""
+    found = np.full(rows, -1, np.int64)
+    for number, path in enumerate(paths):
+        found[pq.read_table(path, columns=["row"])["row"].to_numpy()] = number
+    assert found.min() >= 0, "rows are missing"
+    return found
+
+
+def by_duckdb(paths: Sequence[str], names: Sequence[str], target: int, folder: Path) -> list[str]:
+    import duckdb
+
+    with duckdb.connect() as connection:
+        connection.execute("SET preserve_insertion_order = true")
+        source = f"SELECT * FROM read_parquet({list(paths)}) ORDER BY {', '.join(names)}"
+        how = f"FORMAT parquet, COMPRESSION zstd, FILE_SIZE_BYTES {target}, ROW_GROUP_SIZE 8192"
+        connection.execute(f"COPY ({source}) TO '{folder}' ({how})")
+    return [str(path) for path in sorted(folder.rglob("*.parquet"))]
+
+
+def contenders(names: Sequence[str]) -> Iterator[tuple[str, Callable[[], Contender], dict[str, str]]]:
+    by = ",".join(names)
+    yield "deltacompact, split tree", lambda: Ours("rewrite", "local"), {"cluster-by": by}
+    for order in (f"zorder({by})", f"hilbert({by})", by):
+        ordered = {"strategy": "sort", "sort-order": order}
+        yield f"deltacompact, {order.split('(')[0]}", lambda: Ours("rewrite", "local"), ordered
+        yield f"Spark, {order.split('(')[0]}", Spark, ordered
+
+
+def measured(rows: int, folder: Path, which: Sequence[str] = (), who: str = "") -> Iterator[str]:
+    """A line for each contender on each table."""
+    for name, columns in tables(1, rows).items():
+        if which and name not in which:
+            continue
+        names, place = list(columns), filled(folder / name.replace(" ", "-").replace("'", ""), rows_of(columns))
+        target = file_bytes(catalog_at(place / DATABASE, place).load_table(TABLE)) // FILES
+        options = {"rewrite-all": True, "target-file-size-bytes": target}
+        for label, make, chosen in contenders(names):
+            if not label.startswith(who):
+                continue
+            database = folder / "attempt.db"
+            contender, seconds = make(), 0.0
+            for _ in range(2):  # the first warms up
+                shutil.copy(place / DATABASE, database)
+                catalog = catalog_at(database, place)
+                contender.start(catalog)
+                begin = time.perf_counter()
+                contender.compact(TABLE, {**options, **chosen})
+                seconds = time.perf_counter() - begin
+                contender.stop()
+            yield line(name, label, seconds, columns, paths_of(catalog))
+        for _ in range(2):
+            shutil.rmtree(folder / "sorted", ignore_errors=True)
+            begin = time.perf_counter()
+            found = by_duckdb(paths_of(catalog_at(place / DATABASE, place)), names, target, folder / "sorted")
+            seconds = time.perf_counter() - begin
+        yield line(name, "DuckDB, ORDER BY", seconds, columns, found)
+
+
+def line(table: str, label: str, seconds: float, columns: dict[str, Column], paths: Sequence[str]) -> str:
+    rows = len(next(iter(columns.values())))
+    shares, conjunction = opened(columns, files_of(paths, rows), 1)
+    each = "/".join(f"{share:.1f}" for share in shares)
+    text = f"{table:22}{label:36}{seconds:7.2f} s   {each:18}and {conjunction:6.2f}"
+    return f"{text}   mean {np.mean(shares):5.1f}   {len(paths)} files"
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as here:
+        for told in measured(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000, Path(here), sys.argv[2:]):
+            print(told, flush=True)
