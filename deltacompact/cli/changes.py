@@ -194,8 +194,8 @@ def bookmarks(
     found = [
         {"name": one.name, "done": _told(one.done), "next": _told(one.next)} for one in catalog.table(table).bookmarks()
     ]
-    lines = (f"{one['name']}: done {one['done'] or 'nothing'}, next {one['next'] or 'nothing'}" for one in found)
-    answer(as_json, found, *lines)
+    lines = [f"{one['name']}: done {one['done'] or 'nothing'}, next {one['next'] or 'nothing'}" for one in found]
+    answer(as_json, found, *lines or ["no bookmarks"])
 
 
 def _told(end: Any) -> Any:

@@ -24,9 +24,13 @@ from deltacompact.base.without_pandas import forgo_pandas
 from deltacompact.base.wording import error_document, one_line
 from deltacompact.cli.answers import Failed, say_json
 from deltacompact.cli.console import warnings_on_stderr, write_ascii_where_utf8_is_not_read
+from deltacompact.cli.meant import with_what_was_meant
 from deltacompact.reports.words import printable
 
 _INTERRUPTED = 130
+
+click.FloatRange.name = "number"  # "many" would be "not a valid float range"
+click.IntRange.name = "whole number"
 
 _FULL = [(number, os.strerror(number)) for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)]
 
@@ -75,7 +79,8 @@ class Program:
             return done if isinstance(done, int) else 0
         except click.exceptions.Exit as stop:
             return stop.exit_code
-        except click.UsageError as usage:
+        except click.UsageError as error:
+            usage = with_what_was_meant(error)
             if as_json:
                 say_json({"error": {"kind": "UsageError", "message": usage.format_message(), "exit_status": 2}})
             usage.show(file=sys.stderr)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -173,7 +174,8 @@ def _show_streams(catalog: DeltaStreamCatalog, table: str | None, options: dict[
     if options["as_json"]:
         say_json(shown.document)
     elif table is None and not shown.document:
-        out.print(f"no tables in {catalog.where}")
+        missing = not (catalog.is_remote or os.path.isdir(catalog.where))
+        out.print(f"no tables in {catalog.where}{': there is no such folder' if missing else ''}")
     elif table is None:
         table_report.print_catalog(out, shown.document)
     else:

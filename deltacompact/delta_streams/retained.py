@@ -27,6 +27,8 @@ from deltacompact.storage.identity import is_uri
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.storage.opening import open_object
 
+_NO_TIME = ", and a time is written like 2026-11-22 or '2026-11-22 09:10:03'"
+
 
 def state_as_of(catalog: Streams, table_id: str, partition: Partition, as_of: str | datetime) -> StreamState:
     """The state of a version when it was sealed, or of the stream at a moment.
@@ -53,7 +55,7 @@ def _state_named(chain: Sequence[StreamState], version: str, where: str) -> Stre
     if len(found) != 1:
         many = "several versions begin" if found else "no version begins"
         versions = ", ".join(state.version for state in chain[-4:])
-        raise NotFoundError(f"{where}: {many} with {version!r} (newest: {versions})")
+        raise NotFoundError(f"{where}: {many} with {version!r} (newest: {versions}){'' if found else _NO_TIME}")
     return found[0]
 
 

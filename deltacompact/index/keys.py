@@ -161,6 +161,10 @@ def keyless(table: pa.Table, encoding: Encoding) -> npt.NDArray[np.bool_]:
     return result
 
 
+_ENVELOPE = frozenset(("before", "after", "op"))
+"""Columns of Debezium's messages, in which the rows are inside."""
+
+
 def resolve_encoding(
     keys: TableKeys,
     partition_keys: Sequence[str],
@@ -193,7 +197,9 @@ def resolve_encoding(
         seen.append((operation, file.schema, file.longest))
         for name in names:
             if name not in file.schema.names:
-                raise SchemaError(f"{file.path}: key column {name!r} is missing ({columns_shown(file.schema.names)})")
+                columns = file.schema.names
+                events = ": of change events, give the format" if _ENVELOPE.issubset(columns) else ""
+                raise SchemaError(f"{file.path}: key column {name!r} is missing ({columns_shown(columns)}){events}")
             key_columns[name] = _joined(key_columns[name], file.schema.field(name).type, file.path)
         present = [name for name in sort_columns if name in file.schema.names]
         if operation is OperationType.DELETE and 0 < len(present) < len(sort_columns):

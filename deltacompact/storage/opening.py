@@ -45,6 +45,8 @@ def open_store(uri: str | os.PathLike[str], s3: S3Settings | None = None) -> Obj
         return LocalStore(unquote(parts.path, errors="surrogateescape"))
     if is_uri(text):
         raise InputError(f"{text!r}: unknown scheme {parts.scheme!r} (use file:// or s3://)")
+    if parts.scheme == "iceberg":
+        raise InputError(f"{text!r}: an Iceberg catalog is written iceberg://NAME")
     if not text:
         raise InputError("the catalog's URI is empty")
     return LocalStore(text)

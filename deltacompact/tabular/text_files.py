@@ -120,7 +120,9 @@ def _csv(text: _Text, types: dict[str, pa.DataType], columns: list[str] | None) 
             parse_options=pa.csv.ParseOptions(newlines_in_values=True, delimiter=delimiter),
             convert_options=convert,
         )
-    except pa.ArrowInvalid:
+    except pa.ArrowInvalid as error:
+        if "Empty CSV file" in str(error):
+            raise InputError("its header line does not end, so it may be cut off: end it with a line break") from None
         _check_quotes(text, delimiter)
         raise
     if columns is None and any(map(_has_lines, table.columns)):

@@ -127,8 +127,9 @@ def _print(store: StateStore, runs: list[JobRun], in_full: bool) -> None:
         )
     print_whole(table)
     if in_full:
-        out.print()
-        print_whole(_sessions_table(sessions))
+        if sessions:
+            out.print()
+            print_whole(_sessions_table(sessions))
         for uri in _logs(store, runs[0])[-_LOGS_NAMED:]:
             out.print(visible(f"printed: {uri}"), soft_wrap=True)
 

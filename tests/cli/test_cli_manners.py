@@ -223,7 +223,7 @@ def test_a_catalog_that_is_a_file_or_holds_nothing(tmp_path, capfd):
         assert cli.run([command[0], str(tmp_path / "über.txt"), *command[1:]]) == 2
         assert "über.txt is a file: name a folder" in capfd.readouterr().err
     assert cli.run(["show", str(tmp_path / "ü b")]) == 0
-    assert capfd.readouterr().out == f"no tables in {tmp_path}/ü b/\n"
+    assert capfd.readouterr().out == f"no tables in {tmp_path}/ü b/: there is no such folder\n"
     assert cli.run(["create", str(tmp_path / "ü b"), "t", "--primary-key", ""]) == 2
     assert "primary_keys holds an empty name" in capfd.readouterr().err
     assert cli.run(["read", str(tmp_path / "ü b"), "t"]) == 2
@@ -247,6 +247,55 @@ def test_the_class_of_a_key_has_the_right_article(tmp_path):
     catalog.append("t", pa.table({"id": ["1"]}))
     with pytest.raises(deltacompact.SchemaError, match="is int64, an integer, but in the table it is a string"):
         catalog.append("t", pa.table({"id": [1]}))
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["create", "LAKE", "u", "--key", "id"], "'--key'. Did you mean --partition-key, --primary-key or --sort-key?"),
+        (["append", "LAKE", "t", "f", "--op", "x"], "'--op'. Did you mean --operation or --operation-column?"),
+        (["read", "LAKE", "t", "--columns", "id"], "'--columns'. Did you mean --column?"),
+        (["read", "LAKE", "t", "--where", "id > 1"], "No such option '--where'."),
+        (["compakt", "LAKE", "t"], "No such command 'compakt'. Did you mean compact?"),
+        (["xyz"], "No such command 'xyz'."),
+        (["check", "LAKE", "t", "--health", "--max-dead-share", "30%"], "'30%' is not a valid number."),
+        (["rehash", "LAKE", "t", "--hash-buckets", "many"], "'many' is not a valid whole number."),
+    ],
+)
+def test_a_wrong_word_is_told_with_what_was_meant(lake, capfd, words, message):
+    assert cli.run([lake.where if word == "LAKE" else word for word in words]) == 2
+    assert capfd.readouterr().err.endswith(f"{message}\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("header.csv", "id,v", "its header line does not end, so it may be cut off: end it with a line break"),
+        ("debezium.json", '{"before": {}, "after": {}, "op": "c"}', ": of change events, give the format"),
+    ],
+)
+def test_a_file_that_is_not_what_it_seems_is_refused_with_a_remedy(lake, tmp_path, capfd, name, text, message):
+    (tmp_path / name).write_text(text)
+    assert cli.run(["append", lake.where, "t", str(tmp_path / name)]) == 2
+    said = capfd.readouterr().err
+    assert name in said
+    assert said.endswith(f"{message}\n")
+
+
+def test_words_that_name_neither_a_version_nor_a_time(lake, capfd):
+    assert cli.run(["changes", lake.where, "t", "--from", "yesterday"]) == 2
+    assert "no version begins with 'yesterday'" in (said := capfd.readouterr().err)
+    assert "a time is written like 2026-11-22 or" in said
+
+
+def test_a_uri_of_an_iceberg_catalog_without_slashes_is_no_folder(capfd):
+    assert cli.run(["show", "iceberg:/prod"]) == 2
+    assert "an Iceberg catalog is written iceberg://NAME" in capfd.readouterr().err
+
+
+def test_a_table_without_bookmarks_says_so(lake, capfd):
+    assert cli.run(["bookmarks", lake.where, "t"]) == 0
+    assert capfd.readouterr().out == "no bookmarks\n"
 
 
 # Pipes and terminals

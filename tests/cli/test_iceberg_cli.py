@@ -152,7 +152,7 @@ def test_the_command_line_maintains(lake, configured, capsys):
     assert cli.run([*words, "--option", "retain-last=2", "--dry-run"]) == 0
     out, err = capsys.readouterr()
     expired, manifests, orphans = out.splitlines()
-    assert expired == "snapshots: 6 snapshots: younger than 120 hours, or kept by a branch or tag"
+    assert expired == "snapshots: none of 6 snapshots: each is younger than 120 hours, or kept by a branch or tag"
     assert manifests.startswith("manifests: 5 manifests -> 1, 1 kept; 5 entries, ")
     assert manifests.endswith(" KiB would be rewritten")
     assert orphans.endswith("each is reached, hidden or another table's")
@@ -174,7 +174,7 @@ def test_the_command_line_maintains(lake, configured, capsys):
         (["compact", "ICEBERG", T, "--branch", "nobody"], "has no branch 'nobody'"),
         (["compact", "ICEBERG", T, "--option", "size=1"], "unknown option 'size': known are target-file-size-bytes"),
         (["compact", "ICEBERG", T, "--option", "rewrite-all"], "--option 'rewrite-all': write KEY=VALUE"),
-        (["compact", "ICEBERG", T, "--where", "nobody = 1"], "is not an expression about this table"),
+        (["compact", "ICEBERG", T, "--where", "nobody = 1"], "there is no column 'nobody' (columns: "),
         (["plan", "ICEBERG", T, "--where", "id ="], "where 'id =' cannot be parsed: write it like day = '2026-11-22'"),
         (["compact", "ICEBERG", T, "--where", "id = 1", "--from-plan", "p"], "--where and --from-plan: a plan has"),
         (["compact", "ICEBERG", T, "--cluster-by", "id", "--from-plan", "p"], "--cluster-by and --from-plan: a plan"),
@@ -200,6 +200,7 @@ def test_the_command_line_maintains(lake, configured, capsys):
         (["compact", "ICEBERG", T, "--from-plan", "/nowhere.json"], "/nowhere.json cannot be read"),
         (["compact", "iceberg://nobody", T], "'nobody' is not configured: URI missing. Set it in .pyiceberg.yaml, or"),
         (["compact", "iceberg://", T], "iceberg:// names no catalog"),
+        (["compact", "iceberg:///nobody", T], "iceberg:///nobody names no catalog: write iceberg://NAME"),
         (["publish", "ICEBERG", T], "publish does not take the Iceberg catalog iceberg://"),
         (["read", "ICEBERG", T, "--partition", "day=1"], "--partition is for delta streams"),
         (["read", "ICEBERG", T, "--as-of", "7"], "has no snapshot '7'"),

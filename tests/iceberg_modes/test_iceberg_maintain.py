@@ -273,7 +273,9 @@ def test_snapshots_expire_by_age_and_their_files_go(lake):
     assert result.snapshots == tuple(before[:-1])
     assert (len(snapshots(lake)), ids_of(lake)) == (1, [2])
     assert stored(lake) == reachable(lake)
-    assert expire(lake).nothing_to_do == "1 snapshot: younger than 120 hours, or kept by a branch or tag"
+    assert (
+        expire(lake).nothing_to_do == "none of 1 snapshot: each is younger than 120 hours, or kept by a branch or tag"
+    )
 
 
 def test_young_snapshots_and_the_last_ones_stay(lake):

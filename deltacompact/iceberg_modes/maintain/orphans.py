@@ -283,8 +283,8 @@ def _owner(folder: ObjectStore, path: str) -> str | None:
 
 def _why_nothing(listed: int, unreached: int) -> str:
     if not unreached:
-        return f"{counted(listed, 'file')}: each is reached, hidden or another table's"
-    return f"{counted(listed, 'file')}: {unreached:,} that nothing reaches are too young"
+        return f"none of {counted(listed, 'file')}: each is reached, hidden or another table's"
+    return f"none of {counted(listed, 'file')}: {unreached:,} that nothing reaches are too young"
 
 
 def _hidden_names(metadata: TableMetadata) -> tuple[str, ...]:

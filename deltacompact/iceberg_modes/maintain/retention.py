@@ -58,7 +58,8 @@ def why_nothing(metadata: TableMetadata, options: MaintainOptions) -> str:
     if not metadata.snapshots:
         return "the table has no snapshots"
     hours = options.snapshot_age_ms / 3_600_000
-    return f"{counted(len(metadata.snapshots), 'snapshot')}: younger than {hours:g} hours, or kept by a branch or tag"
+    snapshots = counted(len(metadata.snapshots), "snapshot")
+    return f"none of {snapshots}: each is younger than {hours:g} hours, or kept by a branch or tag"
 
 
 def _ref_stays(name: str, ref: Ref, metadata: TableMetadata, options: MaintainOptions, now_ms: int) -> bool:

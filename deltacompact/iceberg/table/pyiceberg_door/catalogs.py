@@ -18,8 +18,8 @@ from deltacompact.iceberg.table.pyiceberg_door.release import importing
 def open_named(name: str) -> Catalog:
     """The catalog that PyIceberg's configuration describes under this name. Raises InputError for an unknown one."""
     check_behaviour()
-    if not name:
-        raise InputError("iceberg:// names no catalog: iceberg://NAME, configured as PyIceberg does")
+    if not name or "/" in name:
+        raise InputError(f"iceberg://{name} names no catalog: write iceberg://NAME, configured as PyIceberg does")
     try:
         with answering(name):
             return _loaded(name)

@@ -8,6 +8,7 @@ day=3  id 90 to 200      maybe
 from __future__ import annotations
 
 import decimal
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -24,11 +25,12 @@ from pyiceberg.utils.decimal import unscaled_to_decimal
 from pyparsing import ParseException
 
 from deltacompact.base.errors import InputError
-from deltacompact.base.wording import text_of
+from deltacompact.base.wording import columns_shown, text_of
 from deltacompact.iceberg.table.content_files import ContentFile, PartitionTuple
 
 EXACT = 100
 """Digits of decimals while they are computed with: Python's own 28 are fewer than a column may have."""
+_UNKNOWN_COLUMN = re.compile("Could not find field with name (?P<name>.*), case_sensitive=")
 _METRICS = ("value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
 
 
@@ -49,6 +51,9 @@ def _files_that_may_match(where: str, metadata: PyTableMetadata) -> Callable[[Co
     except ParseException:  # it lists every rule of the grammar
         raise InputError(f"where {where!r} cannot be parsed: write it like day = '2026-11-22' and id > 7") from None
     except Exception as error:  # of a column, or of a value's type
+        if unknown := _UNKNOWN_COLUMN.match(text_of(error)):
+            shown = columns_shown(schema.column_names)
+            raise InputError(f"where {where!r}: there is no column {unknown['name']!r} ({shown})") from None
         raise InputError(f"where {where!r} is not an expression about this table: {text_of(error)}") from None
     known = set(schema.field_ids)
     by_partition = {
