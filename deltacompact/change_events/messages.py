@@ -192,9 +192,11 @@ def _unparsable(text: bytes, origin: Origin, error: pa.ArrowInvalid, parse: Call
         try:
             message = json.loads(line)
         except ValueError as why:
-            return InputError(f"{origin.name}, line {number:,} is no JSON ({why}): {_start(line)}")
+            return InputError(
+                f"{origin.name}, line {number:,} is no JSON, as each line must be ({why}): {_start(line)}"
+            )
         if not isinstance(message, dict) and message is not None:
-            return InputError(f"{origin.name}, line {number:,} is no JSON object: {_start(line)}")
+            return InputError(f"{origin.name}, line {number:,} is no JSON object, as each line must be: {_start(line)}")
     taken, count = 0, len(origin.numbers)
     while count - taken > 1:
         middle = (taken + count) // 2

@@ -281,12 +281,12 @@ GOOD = json.dumps(message("c", None, ANN, 1))
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        ([GOOD, "", '{"op": "c", "after"'], "a.json, line 3 is no JSON ("),
-        ([GOOD, "[1]"], "a.json, line 2 is no JSON object: [1]"),
-        ([GOOD, f"{GOOD} {GOOD}"], "a.json, line 2 is no JSON (Extra data"),
-        ([f"{GOOD} {GOOD}"], "a.json, line 1 is no JSON (Extra data"),
+        ([GOOD, "", '{"op": "c", "after"'], "a.json, line 3 is no JSON, as each line must be ("),
+        ([GOOD, "[1]"], "a.json, line 2 is no JSON object, as each line must be: [1]"),
+        ([GOOD, f"{GOOD} {GOOD}"], "a.json, line 2 is no JSON, as each line must be (Extra data"),
+        ([f"{GOOD} {GOOD}"], "a.json, line 1 is no JSON, as each line must be (Extra data"),
         ([GOOD, "null", GOOD.replace("Ann", "\xff")], "a.json, line 3 is not UTF-8: byte 0xff"),
-        ([GOOD, "7"], "a.json, line 2 is no JSON object: 7"),
+        ([GOOD, "7"], "a.json, line 2 is no JSON object, as each line must be: 7"),
         (['{"op": null, "after": {"id": 1}}'], "a.json, line 1: operation None is neither an upsert (c, r, u)"),
         (['{"op": 1, "after": {"id": 1}}'], "a.json, line 1: operation '1' is neither an upsert (c, r, u)"),
         (
