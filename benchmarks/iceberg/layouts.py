@@ -10,6 +10,7 @@ All are asked for files of one 64th of the bytes. One contender works at a time,
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 import tempfile
@@ -87,7 +88,7 @@ def measured(rows: int, folder: Path, which: Sequence[str] = (), who: str = "") 
     for name, columns in tables(1, rows).items():
         if which and name not in which:
             continue
-        names, place = list(columns), filled(folder / name.replace(" ", "-").replace("'", ""), rows_of(columns))
+        names, place = list(columns), filled(folder / re.sub(r"\W+", "-", name), rows_of(columns))
         target = file_bytes(catalog_at(place / DATABASE, place).load_table(TABLE)) // FILES
         options = {"rewrite-all": True, "target-file-size-bytes": target}
         for label, make, chosen in contenders(names):

@@ -24,6 +24,7 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DoubleType, IntegerType, LongType, NestedField, StringType
+from version_3 import add_column
 
 import deltacompact
 from deltacompact import DeltaStreamCatalog, Settings
@@ -156,6 +157,7 @@ EACH_TYPE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", [None, *EACH_TYPE])
 def test_no_type_of_a_column_loses_rows(tmp_path, by):
     """By footers of files as appended, by those of compacted files, and by ranges in the log."""
@@ -215,7 +217,8 @@ def shown(rows: pa.Table) -> list[str]:
     return sorted(map(repr, rows.to_pylist()))
 
 
-@settings(max_examples=examples(60))
+@pytest.mark.slow
+@settings(max_examples=examples(12))
 @given(st.lists(st.lists(ROW, min_size=1, max_size=12), min_size=1, max_size=3), st.data())
 def test_a_read_of_a_stream_is_that_of_all_its_rows(batches, data):
     catalog = DeltaStreamCatalog(MemoryStore())
@@ -234,15 +237,16 @@ def test_a_read_of_a_stream_is_that_of_all_its_rows(batches, data):
         assert shown(table.read(filter=wanted)) == shown(everything.filter(wanted)), str(wanted)
 
 
+@pytest.mark.slow
 def test_a_read_of_an_iceberg_table_is_that_of_all_its_rows(tmp_path):
-    """Partitioned by a column, which a widened and a renamed column join later; deletes of all kinds."""
+    """Partitioned by a column or not, which is widened between appends; some rows are deleted by key."""
     lake = Lake(tmp_path)
     fields = (NestedField(1, "id", LongType()), NestedField(2, "n", IntegerType()), NestedField(3, "x", DoubleType()))
     schema = Schema(*fields, NestedField(4, "s", StringType()))
     spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "n"))
     runs = 0
 
-    @settings(max_examples=examples(30))
+    @settings(max_examples=examples(8))
     @given(st.lists(st.lists(ROW, min_size=1, max_size=6), min_size=1, max_size=3), st.booleans(), st.data())
     def run(batches, is_partitioned, data):
         nonlocal runs
@@ -265,7 +269,8 @@ def test_a_read_of_an_iceberg_table_is_that_of_all_its_rows(tmp_path):
     run()
 
 
-@settings(max_examples=examples(60))
+@pytest.mark.slow
+@settings(max_examples=examples(30))
 @given(st.lists(ROW, min_size=1, max_size=12), st.data())
 def test_polars_gets_what_it_would_keep_of_all_rows(batch, data):
     """NaN is greater than all numbers there, and equal to itself."""
@@ -283,3 +288,37 @@ def test_polars_gets_what_it_would_keep_of_all_rows(batch, data):
         wanted = data.draw(st.sampled_from([*ways, column.is_in([value]), ~column.is_in([value])]))
         kept = table.to_polars().filter(wanted).collect()
         assert shown(kept.to_arrow()) == shown(everything.filter(wanted).to_arrow()), str(wanted)
+
+
+def test_files_that_lack_a_column_have_the_value_of_their_partition_in_it(tmp_path, record):
+    """As Hive lays them out. Nothing else tells that value, and other partitions are skipped by it."""
+    lake = Lake(tmp_path / "iceberg", "skipping")
+    fields = NestedField(1, "id", LongType()), NestedField(2, "n", IntegerType())
+    spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "n"))
+    names = {"schema.name-mapping.default": '[{"field-id": 1, "names": ["id"]}, {"field-id": 2, "names": ["n"]}]'}
+    lake.create("ns.t", Schema(*fields), partition_spec=spec, properties=names)
+    for value in (3, 4):
+        pq.write_table(pa.table({"id": [value]}), tmp_path / f"{value}.parquet")
+        lake.adopt("ns.t", tmp_path / f"{value}.parquet", (value,))
+    table = deltacompact.open_catalog(lake.catalog).table("ns.t")
+    assert table.read(filter=[("n", "==", 3)]).to_pylist() == [{"id": 3, "n": 3}]
+    assert (record().files_opened, record().files_skipped) == (1, 1)
+    assert table.read(filter=pc.field("n").is_null()).num_rows == 0
+    assert (record().files_opened, record().files_skipped) == (0, 2)
+
+
+def test_files_that_are_older_than_a_column_have_its_default(tmp_path):
+    """No file has the default, but for one, where a row has null instead."""
+    lake = Lake(tmp_path / "iceberg", "skipping")
+    lake.create("ns.t", pa.schema([("id", pa.int64())]), version=3)
+    lake.append("ns.t", [{"id": 1}])
+    add_column(lake, "int", 5)
+    lake.append("ns.t", [{"id": 2, "added": None}])
+    lake.append("ns.t", [{"id": 3, "added": 7}])
+    table = deltacompact.open_catalog(lake.catalog).table("ns.t")
+
+    def ids(wanted):
+        return sorted(table.read(filter=wanted)["id"].to_pylist())
+
+    added = pc.field("added")
+    assert [ids(added == 5), ids(added.is_null()), ids(added > 5), ids(added != 7)] == [[1], [2], [3], [1]]
