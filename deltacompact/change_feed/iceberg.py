@@ -11,7 +11,7 @@ does it: equality deletes by the digests of keys, vectors and position deletes a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -27,7 +27,6 @@ from deltacompact.iceberg.boxes import known_of_files
 from deltacompact.iceberg.deletes.matching import FileScanTask
 from deltacompact.iceberg.differing import differing
 from deltacompact.iceberg.live_rows import LiveFile, LiveReader
-from deltacompact.iceberg.table.content_files import ContentFile
 from deltacompact.iceberg.table.metadata import MAIN, Snapshot, TableMetadata
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.row_lineage import LAST_UPDATED, ROW_ID, has_lineage
@@ -80,8 +79,7 @@ class DataFileRows:
 class SnapshotRange:
     """The snapshots of a branch after `begin` (None: from its beginning) up to `end`, as far as they are known.
 
-    `path` has them in order, and is empty where `end` does not descend from `begin`. `may_match`: whether a file may
-    have rows that anybody wants.
+    `path` has them in order, and is empty where `end` does not descend from `begin`.
     """
 
     table: IcebergTable
@@ -89,7 +87,6 @@ class SnapshotRange:
     begin: Snapshot | None
     end: Snapshot | None
     path: tuple[Snapshot, ...]
-    may_match: Callable[[ContentFile], bool] = lambda file: True
 
     @classmethod
     def of(cls, table: IcebergTable, branch: str = MAIN, from_: AsOf = None, to: AsOf = None) -> SnapshotRange:
@@ -173,7 +170,7 @@ class SnapshotRange:
             return
         states = [reader.at(self.table.metadata, self.branch, snapshot) for snapshot in (before, after)]
         live = LiveReader(self.table.store, self.table.metadata)
-        yield from candidates_between(live, states[0], states[1], self.may_match)
+        yield from candidates_between(live, states[0], states[1])
 
 
 def begin_of(metadata: TableMetadata, from_: str | int | datetime, branch: str) -> Snapshot | None:
@@ -203,11 +200,9 @@ def _is_replace(snapshot: Snapshot) -> bool:
     return snapshot.summary.get("operation") == "replace"
 
 
-def candidates_between(
-    live: LiveReader, before: TableState, after: TableState, may_match: Callable[[ContentFile], bool]
-) -> Iterator[Candidates]:
+def candidates_between(live: LiveReader, before: TableState, after: TableState) -> Iterator[Candidates]:
     """The rows of files that only one side has, or that have other deletes there."""
-    sides = differing(before, after, may_match)
+    sides = differing(before, after)
     found = [{file.task.entry.file.path: file for file in live.files(side)} for side in sides]
     for path in found[0].keys() | found[1].keys():
         yield from _of_file(live, found[0].get(path), found[1].get(path))

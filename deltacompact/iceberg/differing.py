@@ -6,24 +6,19 @@ after     a, b: e, p  d      only before: c      both: b      only after: d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from deltacompact.iceberg.deletes.matching import DeleteIndex, FileScanTask
-from deltacompact.iceberg.table.content_files import ContentFile, Entry
+from deltacompact.iceberg.table.content_files import Entry
 from deltacompact.iceberg.table.table_state import TableState
 
 
-def differing(
-    before: TableState, after: TableState, may_match: Callable[[ContentFile], bool] = lambda file: True
-) -> tuple[list[FileScanTask], list[FileScanTask]]:
+def differing(before: TableState, after: TableState) -> tuple[list[FileScanTask], list[FileScanTask]]:
     """The files of each side, with their deletes, that have or may have other live rows on the other side."""
     sides = _Side(before), _Side(after)
     shared = sides[0].by_path.keys() & sides[1].by_path.keys()
     same = {path for path in shared if sides[0].told(path) == sides[1].told(path)}
-    first, second = (
-        [side.task(path) for path, entry in side.by_path.items() if path not in same and may_match(entry.file)]
-        for side in sides
-    )
+    first, second = ([side.task(path) for path in side.by_path if path not in same] for side in sides)
     return first, second
 
 

@@ -72,7 +72,7 @@ def depth_of(boxes: Boxes, groups: Boxes | None = None, rows: Boxes | None = Non
     return LayoutDepth(
         boxes.columns,
         float(held.mean()),
-        deepest(boxes) if len(boxes.columns) == 1 else int(held.max()),
+        int(depths_of(boxes).max()) if len(boxes.columns) == 1 else int(held.max()),
         float(met.mean()),
         float((held / _there(boxes, values)).mean()),
         float((met / _there(boxes, ranges)).mean()),
@@ -98,9 +98,9 @@ def _asked(boxes: Boxes, rows: Boxes | None, share: float) -> Predicates:
     return drawn(boxes, share) if rows is None or not rows.files else predicates_of(rows, share)
 
 
-def predicates_of(rows: Boxes, share: float = 0.0, count: int = DRAWN) -> Predicates:
+def predicates_of(rows: Boxes, share: float = 0.0) -> Predicates:
     """Predicates from some of the rows: their values, or ranges up to the value that this share of rows is above."""
-    chosen = np.unique(np.linspace(0, rows.files - 1, count).astype(np.int64))
+    chosen = np.unique(np.linspace(0, rows.files - 1, DRAWN).astype(np.int64))
     partitions = rows.partitions[chosen]
     low, high = rows.low[:, chosen], rows.low[:, chosen].copy()
     for partition in np.unique(partitions).tolist() if share else ():
@@ -146,11 +146,6 @@ def _share_of(places: BoundPlaces, first: int, last: int, rank: int) -> float:
     """How far on the way a rank lies, from 0 to 1."""
     low, high = places.of[first], places.of[last]
     return float((places.of[rank // 2] - low) / (high - low)) if high > low else 0.0
-
-
-def deepest(boxes: Boxes) -> int:
-    """The greatest number of files that hold one value of the only column."""
-    return int(depths_of(boxes).max())
 
 
 def depths_of(boxes: Boxes) -> npt.NDArray[np.int64]:
