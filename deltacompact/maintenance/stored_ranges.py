@@ -12,11 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from deltacompact.base.model import DataFile
+import pyarrow as pa
+
+from deltacompact.base.model import DataFile, Partition
 from deltacompact.base.wording import one_line
 from deltacompact.layout.value_ranges import ONLY_NULL, Range, ValueRanges, joined, ranges_from, ranges_of
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import files
+from deltacompact.tabular.schemas import align
 
 _SHOWN = 40
 """Characters of a value in a message."""
@@ -25,12 +28,18 @@ _SHOWN = 40
 def problems_of_file(store: ObjectStore, file: DataFile) -> Iterator[str]:
     """One line where a compacted file cannot be decoded, or for each range in the log that its rows contradict."""
     known = ranges_from(file.clustered.ranges, file.schema, file.schema) if file.clustered else {}
+    ranged = pa.schema([file.schema.field(name) for name in known])
     try:
-        found = together(ranges_of(rows, list(known)) for _, rows in files.read(store, file))
+        found = together(ranges_of(_as_logged(rows, ranged, file), list(known)) for _, rows in files.read(store, file))
     except Exception as error:
         yield f"file: {one_line(error)}"
         return
     yield from beyond(file.path, "the log", known, found)
+
+
+def _as_logged(rows: pa.Table, columns: pa.Schema, file: DataFile) -> pa.Table:
+    """These columns in the types of the log: Parquet has no seconds, and gives back milliseconds."""
+    return align(rows.select(columns.names), columns, Partition(), file.path)
 
 
 def together(ranges: Iterable[ValueRanges]) -> ValueRanges:

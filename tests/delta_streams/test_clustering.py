@@ -88,6 +88,16 @@ def test_check_finds_a_range_in_the_log_that_rows_contradict(monkeypatch, low, h
     assert catalog.table("t").check(quick=True)[0].problems == ()
 
 
+@pytest.mark.parametrize("content_type", ["parquet", "feather", "orc"])
+def test_check_compares_ranges_in_the_units_of_the_log(content_type):
+    """Parquet has no seconds, and ORC nothing but nanoseconds: check called these files wrong, as no others."""
+    catalog = created("at,day")
+    values = {"at": pa.array(range(100), pa.timestamp("s")), "day": pa.array(range(100), pa.timestamp("us", "UTC"))}
+    catalog.append("t", rows(range(100)).append_column("at", values["at"]).append_column("day", values["day"]))
+    compacted(catalog, compacted_file_content_type=content_type)
+    assert problems(catalog) == []
+
+
 def index_of(catalog: DeltaStreamCatalog) -> dict[bytes, tuple[int, int]]:
     """Where each key's row is, as the index says."""
     state = catalog.state("t", Partition())
