@@ -95,7 +95,7 @@ def _table(listed: list[Outturn]) -> RenderableType:
 
 
 def _verdict(outturn: Outturn) -> str:
-    """What was kept of what is known: "all", "all but desired", "none"."""
+    """What was kept of what is known: "all", "missed desired and promise"."""
     said = {
         "desired": outturn.kept_desired,
         "expected": outturn.kept_expected,
@@ -104,26 +104,30 @@ def _verdict(outturn: Outturn) -> str:
     }
     known = {name: kept for name, kept in said.items() if kept is not None}
     missed = [name for name, kept in known.items() if not kept]
-    if not known or not missed:
-        return "all" if known else ""
-    return "none" if len(missed) == len(known) else f"all but {' and '.join(missed)}"
+    if missed:
+        return f"missed {' and '.join(missed)}"
+    return "all" if known else ""
 
 
 def _kept(name: str, kept: Adherence) -> str:
-    """ "sessions: 14 ended, 1 failed; kept what was desired 100 %, expected 93 %, …" """
+    """ "sessions: 14 ended, 1 failed; kept: desired 100.0%, promise 100.0%; the promise is 31% after the end; …" """
     if not kept.ended:
         return f"{name}: none ended yet"
     shares = {
-        "what was desired": kept.desired,
-        "what was promised": kept.promise,
-        "expected with 10 %": kept.expected,
-        "the interval": kept.interval,
+        "desired": kept.desired,
+        "promise": kept.promise,
+        "expected within a tenth": kept.expected,
+        "interval": kept.interval,
     }
     told = ", ".join(f"{what} {share:.1%}" for what, share in shares.items() if share is not None)
-    told += f"; intervals are {kept.width:.0%} wide" if kept.width is not None else ""
-    told += f"; promises end {kept.slack:.0%} later" if kept.slack is not None else ""
-    errors = "" if kept.error_median is None else f"; error median {kept.error_median:.1%}, p90 {kept.error_p90:.1%}"
-    return f"{name}: {kept.ended} ended, {kept.failed} failed" + (f"; kept {told}" if told else "") + errors
+    facts = [f"{name}: {kept.ended} ended, {kept.failed} failed"]
+    facts += [f"kept: {told}"] if told else []
+    facts += [f"the interval is {kept.width:.0%} wide"] if kept.width is not None else []
+    if kept.slack is not None:
+        facts.append(f"the promise is {abs(kept.slack):.0%} {'before' if kept.slack < 0 else 'after'} the end")
+    if kept.error_median is not None:
+        facts.append(f"expected seconds are off by {kept.error_median:.1%} (median), {kept.error_p90:.1%} (p90)")
+    return "; ".join(facts)
 
 
 def _seconds(value: float | None) -> str:

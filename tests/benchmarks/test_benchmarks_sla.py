@@ -41,8 +41,8 @@ def test_sessions_are_told_apart_once_rates_are_learned() -> None:
         "of these, first compactions": 2,
         "second ones": 1,
         "from the third on": 1,
-        "of 1 to 4 CPU s": 3,
-        "of more than 4 CPU s": 1,
+        "of 1 to 5 CPU s": 3,
+        "of 5 to 60 CPU s": 1,
     }
 
 
