@@ -27,7 +27,7 @@ _KEPT_MS = 10_000
 _KEPT_BOUNDED_MS = 0
 """Where memory is bounded: a session of 1.8 GB took 217 MiB instead of 297, and as long."""
 
-_CHOSEN_MALLOC_BY = ("GLIBC_TUNABLES", "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "LD_PRELOAD")
+CHOSEN_MALLOC_BY = ("GLIBC_TUNABLES", "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "LD_PRELOAD")
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _KEPT_BYTES, _KEPT_BLOCK_BYTES = 256 << 20, 64 << 20
 """Freed memory that malloc keeps at the end of its heap, and the largest block that comes from the heap."""
@@ -80,7 +80,7 @@ def _free_to_choose() -> bool:
 def _set_malloc(kept_bytes: int, block_bytes: int) -> None:
     """Keep so many bytes of what is freed, in blocks of at most so many. Only glibc can."""
     libc = (
-        ctypes.CDLL(None) if os.name == "posix" and not any(name in os.environ for name in _CHOSEN_MALLOC_BY) else None
+        ctypes.CDLL(None) if os.name == "posix" and not any(name in os.environ for name in CHOSEN_MALLOC_BY) else None
     )
     if libc is not None and hasattr(libc, "mallopt") and hasattr(libc, "malloc_trim"):
         libc.mallopt(_M_TRIM_THRESHOLD, kept_bytes)
