@@ -5,5 +5,5 @@ delta_streams          create and open tables           iceberg          the sam
 delta_stream_table     append, plan, compact, read, …   iceberg_table    plan, compact, maintain, history
 delta_stream_calls     what names its table             iceberg_calls    the same
 table_plan             a plan as a value                changes          of a table of either kind
-mirror                 changes, appended to a stream
+mirror                 changes, appended to another table
 """

@@ -358,6 +358,10 @@ class IcebergCatalogTable:
 
         return rollback(self._catalog.compactable(self._table_id), as_of, branch)
 
+    def _loaded(self) -> IcebergTable:
+        """The table for who appends to it. Raises InputError where its files belong to somebody else."""
+        return self._catalog.compactable(self._table_id)
+
     def _table_and_reads(self, call: str, reported: Mapping[str, Any]) -> tuple[IcebergTable, ToldReads]:
         from deltacompact.layout.told_reads import told_reads
 

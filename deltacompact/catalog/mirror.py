@@ -1,4 +1,4 @@
-"""The changes of a table, appended to a delta stream: a mirror, compacted on its own terms.
+"""The changes of a table, appended to another one: a mirror, compacted on its own terms.
 
 orders, bookmark mirror     7 to 9: insert 1, update 2, delete 3      one commit of the mirror: delete 3, upsert 1 2
 repeated                    7 to 9: the token is known                nothing
@@ -13,7 +13,8 @@ deleted in the one, and inserted in the other.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -21,42 +22,95 @@ import pyarrow.compute as pc
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.wording import columns_shown
+from deltacompact.catalog.delta_stream_table import DeltaStreamTable
 from deltacompact.change_feed.columns import TOLD, ChangeType
 
 if TYPE_CHECKING:
-    from deltacompact.catalog.delta_stream_table import DeltaStreamTable
     from deltacompact.catalog.iceberg_table import IcebergCatalogTable
     from deltacompact.change_feed.bookmark import Bookmark
+    from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 
 _CHANGE = TOLD.field(0).name
 _UPSERTS = [str(ChangeType.INSERT), str(ChangeType.UPDATE_AFTER)]
 _DELETES = [str(ChangeType.DELETE)]
 
 
-def mirror(source: DeltaStreamTable | IcebergCatalogTable, into: DeltaStreamTable, bookmark: str, **chosen: Any) -> int:
+def mirror(
+    source: DeltaStreamTable | IcebergCatalogTable,
+    into: DeltaStreamTable | IcebergCatalogTable,
+    bookmark: str,
+    **chosen: Any,
+) -> int:
     """Append what came since the bookmark, and move it. Returns how many rows were upserted or deleted.
 
-    `chosen` are arguments of the source's `changes`. The batch is held in memory. Raises InputError where the mirror
-    declares no primary key, or one that is no column of the source. Keys must be unique in the source.
+    `chosen` are arguments of the source's `changes`. Into a stream the batch is appended from memory. Raises InputError
+    where the mirror declares no key, or one that is no column of the source. Keys must be unique in the source.
     """
-    if into.keys is None:
-        raise InputError(f"table {into.table_id!r} declares no primary key: create it with --primary-key")
-    key = list(dict.fromkeys([*into.keys.primary, *into.partition_keys]))
-    reader, known = _batch(source, bookmark, {**chosen, "key": key, "before": False})
-    if missing := [name for name in into.keys.primary if name not in reader.schema.names]:
-        raise InputError(f"primary key {missing[0]!r} of {into.table_id!r} is no column ({_columns(reader.schema)})")
+    sink = _Stream(into) if isinstance(into, DeltaStreamTable) else _Branch(into._loaded())
+    reader, known = _batch(source, bookmark, {**chosen, "key": sink.key, "before": False})
+    if missing := [name for name in sink.key if name not in reader.schema.names]:
+        raise InputError(f"key {missing[0]!r} of {into.table_id!r} is no column ({_columns(reader.schema)})")
     if known is None or known.next is None:
         return 0
-    rows = reader.read_all().drop_columns(TOLD.names[1:])
-    if rows.num_rows:
-        ends = f"{_digest(known.done)} to {_digest(known.next)}"
-        token = f"changes of {source.table_id} by {bookmark}: {ends}, given at {known.time_ms}"
-        upserts, deletes = (rows.filter(pc.field(_CHANGE).isin(kinds)) for kinds in (_UPSERTS, _DELETES))
-        both = pa.concat_tables([deletes, upserts])
-        told = {"operation_column": _CHANGE, "upsert_values": _UPSERTS, "delete_values": _DELETES}
-        into.append(both, token=token, **told)
+    ends = f"{_digest(known.done)} to {_digest(known.next)}"
+    token = f"changes of {source.table_id} by {bookmark}: {ends}, given at {known.time_ms}"
+    rows = sink.append(reader, token)
     source.commit_bookmark(bookmark, known)
-    return int(rows.num_rows)
+    return rows
+
+
+@dataclass(frozen=True, slots=True)
+class _Stream:
+    """A delta stream: upserts and deletes are one commit of it for each partition."""
+
+    table: DeltaStreamTable
+
+    @property
+    def key(self) -> list[str]:
+        if self.table.keys is None:
+            raise InputError(f"table {self.table.table_id!r} declares no primary key: create it with --primary-key")
+        return list(dict.fromkeys([*self.table.keys.primary, *self.table.partition_keys]))
+
+    def append(self, changes: pa.RecordBatchReader, token: str) -> int:
+        rows = changes.read_all().drop_columns(TOLD.names[1:])
+        if rows.num_rows:
+            both = pa.concat_tables([rows.filter(_is(_DELETES)), rows.filter(_is(_UPSERTS))])
+            told = {"operation_column": _CHANGE, "upsert_values": _UPSERTS, "delete_values": _DELETES}
+            self.table.append(both, token=token, **told)
+        return int(rows.num_rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _Branch:
+    """An Iceberg table: upserts and deletes are one snapshot of it, with equality deletes."""
+
+    table: IcebergTable
+
+    @property
+    def key(self) -> list[str]:
+        from deltacompact.iceberg.row_deltas import matched_columns
+
+        return list(matched_columns(self.table.metadata))
+
+    def append(self, changes: pa.RecordBatchReader, token: str) -> int:
+        from deltacompact.iceberg.row_deltas import KeyedRows, commit_row_delta
+
+        columns, rows = [name for name in changes.schema.names if name not in TOLD.names], 0
+
+        def batch() -> Iterator[KeyedRows]:
+            nonlocal rows
+            for some in changes:
+                rows += some.num_rows
+                table = pa.Table.from_batches([some])
+                upserts, deletes = (table.filter(_is(kinds)).select(columns) for kinds in (_UPSERTS, _DELETES))
+                yield KeyedRows(upserts, deletes)
+
+        commit_row_delta(self.table, batch(), columns, token)
+        return rows
+
+
+def _is(kinds: Sequence[str]) -> pc.Expression:
+    return pc.field(_CHANGE).isin(kinds)
 
 
 def _batch(

@@ -56,7 +56,7 @@ _key_option = click.option(
     "--into",
     nargs=2,
     metavar="CATALOG TABLE",
-    help="Append the bookmark's batch to a delta stream, once, and commit the bookmark: a mirror.",
+    help="Append the bookmark's batch to a table of either kind, once, and commit the bookmark: a mirror.",
 )
 @click.option("--out", metavar="FILE", help="Write them to a file (.parquet, .feather, .orc or .csv), print none.")
 @json_option
@@ -137,8 +137,8 @@ def _mirror(
     chosen: dict[str, Any],
     as_json: bool,
 ) -> None:
-    from deltacompact.catalog.delta_streams import open_catalog
     from deltacompact.catalog.mirror import mirror
+    from deltacompact.catalog.opening import open_catalog
     from deltacompact.cli.arguments import in_environment
 
     if bookmark is None:

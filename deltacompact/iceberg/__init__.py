@@ -10,6 +10,7 @@ live_rows    the rows of data files that live, and those of a branch or a snapsh
 boxes        the ranges of data files by column, for their depth             looks            into a few files
 table_heat   what is kept of reads that engines tell of
 history      what made each snapshot             rollback         to go back to one
+row_deltas   upserts and deletes by key, as data files and equality deletes
 comparison   which two snapshots must have the same rows
 running      one step for many tasks, in process or on Ray
 

@@ -26,16 +26,16 @@ from deltacompact.base.errors import CorruptionError, InputError
 from deltacompact.base.fingerprint import Fingerprint
 from deltacompact.base.limits import Limits
 from deltacompact.base.model import ContentType
-from deltacompact.base.settings import Settings, check_codec
+from deltacompact.base.settings import Settings
 from deltacompact.executors.executor import Executor, Handle
 from deltacompact.iceberg.deletes.dead_rows import ScannedFile
 from deltacompact.iceberg.marks.finding import Finder, Sizes
 from deltacompact.iceberg.marks.tasks import LiveBitmap
 from deltacompact.iceberg.row_map import Piece
 from deltacompact.iceberg.running import Tasks
+from deltacompact.iceberg.table.codec import codec_of
 from deltacompact.iceberg.table.content_files import Content, ContentFile, PartitionTuple
 from deltacompact.iceberg.table.locations import readable
-from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.pyiceberg_door.transforms import partition_columns
 from deltacompact.iceberg.table.row_lineage import with_lineage
@@ -74,19 +74,8 @@ class Job:
     session: str
 
 
-_CODEC = "write.parquet.compression-codec"
 DECODED_TIMES = 4
 """About what a stored byte becomes in memory."""
-
-
-def codec_of(metadata: TableMetadata, settings: Settings) -> str:
-    """The codec of outputs: that of the settings, else the table's. Raises InputError for one that we cannot write."""
-    if settings.compression is not None:
-        return settings.compression
-    name = metadata.properties.get(_CODEC, "zstd").lower()
-    codec = "none" if name == "uncompressed" else name
-    check_codec(_CODEC, codec)
-    return codec
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,7 +328,7 @@ class Outputs:
         return list(by_partition.values()), numbers, {ALL_LIVE: masks}
 
     def _write_options(self) -> WriteOptions:
-        codec = codec_of(self._metadata, self._settings)
+        codec = codec_of(self._metadata.properties, self._settings.compression)
         return WriteOptions(ContentType.PARQUET, codec, self._settings.row_group_rows)
 
     def _counted(self, free: Collection[int]) -> dict[str, int]:

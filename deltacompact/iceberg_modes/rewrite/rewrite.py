@@ -23,6 +23,7 @@ from deltacompact.executors.executor import Executor
 from deltacompact.iceberg.commit.committer import Committed, Committer
 from deltacompact.iceberg.marks.marking import Marker
 from deltacompact.iceberg.running import Tasks
+from deltacompact.iceberg.table.codec import codec_of
 from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import StateReader, TableState
@@ -36,7 +37,7 @@ from deltacompact.iceberg_modes.rewrite.expected import expected, totals_after
 from deltacompact.iceberg_modes.rewrite.following import Follower
 from deltacompact.iceberg_modes.rewrite.laid_out import badly_laid
 from deltacompact.iceberg_modes.rewrite.options import NAME, JobOrder, RewriteOptions
-from deltacompact.iceberg_modes.rewrite.outputs import Job, Outputs, codec_of
+from deltacompact.iceberg_modes.rewrite.outputs import Job, Outputs
 from deltacompact.iceberg_modes.rewrite.plan import FileGroup, RewritePlan, RewriteReason, plan_rewrite
 from deltacompact.iceberg_modes.rewrite.plan_document import plan_document, plan_from_json
 from deltacompact.iceberg_modes.rewrite.proposals import (
@@ -64,7 +65,7 @@ def _plan(
     only: frozenset[str] | None = None,
     busy: frozenset[str] = frozenset(),
 ) -> RewritePlan:
-    codec_of(state.metadata, call.settings)  # a bad one is refused before any work
+    codec_of(state.metadata.properties, call.settings.compression)  # a bad one is refused before any work
     arrangement_of(state.metadata, options)
     choices: dict[str, Any] = {}
     if options.where is not None and only is None:

@@ -1,0 +1,209 @@
+"""Upserts and deletes by key, committed to a branch as one snapshot: data files, and equality deletes of their keys.
+
+    batch 7      upsert 1 "a", 2 "b" · delete 3
+    a.parquet    1 "a" · 2 "b"                    sequence number 5
+    d.parquet    1 · 2 · 3, equality ids (1)      sequence number 5: deletes rows of 1 to 4, and none of a
+    summary      deltacompact.token: batch 7      given again, nothing is committed
+
+An equality delete applies to older rows of its spec and partition (spec, "Scan Planning"), so it is written for each
+spec that the branch has rows in. A branch without rows gets none. `convert` marks what they delete.
+
+Without the token, after its snapshot was expired, a repeated batch puts the same rows in the place of the same rows.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltacompact.base.batching import batched
+from deltacompact.base.errors import ConflictError, InputError, OutcomeUnknownError
+from deltacompact.base.limits import READ_LIMITS
+from deltacompact.base.model import ContentType, DataFile, Partition
+from deltacompact.base.numbers import UNNUMBERED
+from deltacompact.base.wording import columns_shown
+from deltacompact.iceberg.commit.committer import Committer
+from deltacompact.iceberg.commit.proposal import APPEND, DELETE, OVERWRITE, Proposal, addition
+from deltacompact.iceberg.table import locations
+from deltacompact.iceberg.table.codec import codec_of
+from deltacompact.iceberg.table.content_files import Content, ContentFile, PartitionTuple
+from deltacompact.iceberg.table.metadata import MAIN, Snapshot, TableMetadata
+from deltacompact.iceberg.table.nan_counts import nan_counts
+from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.iceberg.table.pyiceberg_door.transforms import check_orders, partition_columns, partitions_of
+from deltacompact.iceberg.table.table_state import StateReader, TableState
+from deltacompact.tabular import files, parquet_read, schemas, writing
+from deltacompact.tabular.row_groups import WriteOptions
+
+TOKEN = "deltacompact.token"
+"""The key in a snapshot's summary of the batch that it appended."""
+_AT_ONCE_BYTES = 128 << 20
+"""Rows that are divided by partition together: so much is in memory, a few times."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedRows:
+    """Rows that take the place of those of their keys, and rows whose keys are to have none.
+
+    No key is in two of them. Both have the columns of `matched_columns`.
+    """
+
+    upserts: pa.Table
+    deletes: pa.Table
+
+    @property
+    def bytes(self) -> int:
+        return int(self.upserts.nbytes + self.deletes.nbytes)
+
+
+def key_of(metadata: TableMetadata) -> tuple[str, ...]:
+    """The identifier fields. Raises InputError for a table that names none, or whose version has no deletes."""
+    table = f"Iceberg table {metadata.table_id!r}"
+    if metadata.format_version < 2:
+        raise InputError(f"{table} has format version 1, in which no row can be deleted: upgrade it to 2")
+    columns = [metadata.columns[number] for number in metadata.identifier_ids]
+    if not columns:
+        raise InputError(f"{table} names no identifier fields: set them, for rows are found by them")
+    if nested := [column.field.name for column in columns if not column.is_top_level]:
+        raise InputError(f"{table} is identified by {nested[0]!r} inside of a struct: rows are found by whole columns")
+    return tuple(column.field.name for column in columns)
+
+
+def matched_columns(metadata: TableMetadata) -> tuple[str, ...]:
+    """The columns by which older rows are found: the identifier fields, and those that tell a row's partition."""
+    specs = [partition_columns(spec, metadata.columns) for spec in metadata.specs.values()]
+    return tuple(dict.fromkeys([*key_of(metadata), *(part.source for spec in specs for part in spec if part.source)]))
+
+
+def commit_row_delta(
+    table: IcebergTable, batch: Iterable[KeyedRows], columns: Sequence[str], token: str
+) -> Snapshot | None:
+    """Commit what the batch says to the main branch. None: it is there already, or it is empty.
+
+    `columns` are those of the upserts; other columns of the table are null in them. Raises InputError for columns that
+    the table lacks or must have, SchemaError for a value that does not fit, ConflictError where other commits came
+    first; and OutcomeUnknownError where the catalog did not say what happened: then the written files stay.
+    """
+    check_orders(table.metadata)
+    _check_columns(table.metadata, columns)
+    reader = StateReader(table.store)
+    state = reader.read(table.metadata, MAIN)
+    if _has(state, token):
+        return None
+    writer = _Writer(table, state)
+    committer = Committer(table.store, reader, MAIN, f"append-{uuid.uuid4().hex[:8]}")
+    try:
+        for some in batched(batch, lambda rows: rows.bytes, _AT_ONCE_BYTES):
+            writer.write(pa.concat_tables(one.upserts for one in some), pa.concat_tables(one.deletes for one in some))
+        done = committer.commit(table, lambda head: _proposal(head, writer, token))
+    except OutcomeUnknownError:
+        raise  # the snapshot may be there, so its files stay
+    except Exception:
+        writer.discard(keep=())
+        raise
+    writer.discard(keep=done.outcome)
+    return done.snapshot
+
+
+def _has(state: TableState, token: str) -> bool:
+    return any(one.summary.get(TOKEN) == token for one in state.metadata.ancestors(state.snapshot))
+
+
+def _proposal(head: TableState, writer: _Writer, token: str) -> Proposal[tuple[ContentFile, ...]]:
+    """The written files, unless the batch is there already. The outcome is what it adds."""
+    if _has(head, token):
+        return Proposal(APPEND, (), (), ())
+    if missing := {entry.file.spec_id for entry in head.data} - writer.spec_ids:
+        raise ConflictError(
+            f"another writer added rows of partition spec {min(missing)} to {head.metadata.table_id!r} meanwhile: "
+            "run it again"
+        )
+    deletes = writer.deletes if head.data else []
+    added = (*writer.data, *deletes)
+    operation = APPEND if not deletes else OVERWRITE if writer.data else DELETE
+    return Proposal(operation, (), tuple(map(addition, added)), added, {TOKEN: token})
+
+
+def _check_columns(metadata: TableMetadata, columns: Sequence[str]) -> None:
+    table = f"Iceberg table {metadata.table_id!r}"
+    if unknown := [name for name in columns if name not in metadata.schema.names]:
+        known = columns_shown(metadata.schema.names)
+        raise InputError(f"{table} has no column {unknown[0]!r}: add it there, or leave it out ({known})")
+    for column in metadata.schema:
+        if column.name not in columns and not column.nullable:
+            raise InputError(f"{table} needs a value in column {column.name!r}, which the rows lack")
+
+
+@dataclass(slots=True)
+class _Writer:
+    """Writes files of one snapshot. `spec_ids`: of rows to which the deletes apply."""
+
+    table: IcebergTable
+    state: TableState
+    data: list[ContentFile] = field(default_factory=list)
+    deletes: list[ContentFile] = field(default_factory=list)
+    name: str = field(default_factory=lambda: uuid.uuid4().hex)
+
+    @property
+    def spec_ids(self) -> frozenset[int]:
+        return frozenset(entry.file.spec_id for entry in self.state.data)
+
+    def write(self, upserts: pa.Table, deletes: pa.Table) -> None:
+        """Add files with these rows. Raises InputError for a null in a column that must have a value."""
+        metadata, name = self.state.metadata, f"Iceberg table {self.state.metadata.table_id!r}"
+        rows = schemas.align(upserts, metadata.schema, Partition(), name)
+        for column in metadata.schema:
+            if not column.nullable and rows[column.name].null_count:
+                raise InputError(f"{name} needs a value in column {column.name!r}, which is null in a row")
+        self.data += self._files(rows, metadata.default_spec_id, Content.DATA, metadata.schema)
+        if self.spec_ids:
+            matched = pa.schema([metadata.schema.field(name).with_nullable(True) for name in matched_columns(metadata)])
+            gone = pa.concat_tables([schemas.align(one, matched, Partition(), name) for one in (deletes, rows)])
+            key = pa.schema([metadata.schema.field(name) for name in key_of(metadata)])
+            for column in key.names:  # a row without a key was never taken
+                gone = gone.filter(pc.field(column).is_valid())
+            for spec_id in sorted(self.spec_ids):
+                self.deletes += self._files(gone, spec_id, Content.EQUALITY_DELETES, key)
+
+    def discard(self, keep: Iterable[ContentFile]) -> None:
+        """Delete the written files that are not wanted."""
+        kept = {file.path for file in keep}
+        locations.discard_all(
+            self.table.store,
+            [file.path for file in (*self.data, *self.deletes) if file.path not in kept],
+            lambda count: None,
+        )
+
+    def _files(self, rows: pa.Table, spec_id: int, content: Content, columns: pa.Schema) -> Iterator[ContentFile]:
+        """A file for each partition of a spec."""
+        metadata = self.state.metadata
+        numbers, partitions = partitions_of(rows, partition_columns(metadata.specs[spec_id], metadata.columns))
+        order = np.argsort(numbers, kind="stable")
+        stops = np.cumsum(np.bincount(numbers, minlength=len(partitions)))
+        stored = pa.Table.from_arrays([rows[name] for name in columns.names], schema=columns)
+        for partition, places in zip(partitions, np.split(order, stops[:-1]), strict=True):
+            if len(places):
+                yield self._file(stored.take(pa.array(places)), spec_id, partition, content)
+
+    def _file(self, rows: pa.Table, spec_id: int, partition: PartitionTuple, content: Content) -> ContentFile:
+        store, metadata = self.table.store, self.state.metadata
+        kind = "data" if content is Content.DATA else "deletes"
+        path = f"{metadata.data_folder}/{self.name}-{uuid.uuid4().hex[:12]}-{kind}.parquet"
+        options = WriteOptions(ContentType.PARQUET, codec_of(metadata.properties))
+        with writing.writer(store, locations.readable(path), rows.schema, options) as out:
+            out.write(rows)
+        written = DataFile(
+            UNNUMBERED, locations.readable(path), ContentType.PARQUET, rows.num_rows, out.bytes, rows.schema
+        )
+        with files.opened(store, written) as source:
+            footer = parquet_read.described(source).metadata
+        key = key_of(metadata)
+        nans = nan_counts(store, written, self.table.counted_for_nan(key), READ_LIMITS)
+        plain = ContentFile(content, path, "PARQUET", spec_id, partition, rows.num_rows, out.bytes)
+        measured = self.table.with_metrics(plain, footer, nans, key)
+        return measured if content is Content.DATA else replace(measured, equality_ids=metadata.identifier_ids)

@@ -1,0 +1,249 @@
+"""Mirrors that are Iceberg tables: data files and equality deletes in one snapshot, each batch once.
+
+source      upsert 1 mon, 2 mon · upsert 1 tue · delete 2
+mirror      day=mon: deletes 1, 2      day=tue: a file with 1
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+
+import pyarrow as pa
+import pytest
+from budgets import examples
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from iceberg_lake import Lake
+from publications import configure
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.transforms import BucketTransform, IdentityTransform
+from pyiceberg.types import DoubleType, LongType, NestedField, StringType, StructType
+
+import deltacompact
+from deltacompact import ConflictError, InputError, SchemaError, Settings, cli
+from deltacompact.catalog.mirror import mirror
+from deltacompact.iceberg.table.content_files import Content
+
+M = "ns.m"
+LOCAL = Settings(executor="local", local_threads=1)
+FIELDS = (
+    NestedField(1, "id", LongType(), required=True),
+    NestedField(2, "day", StringType()),
+    NestedField(3, "x", DoubleType()),
+)
+COLUMNS = Schema(*FIELDS, identifier_field_ids=[1])
+SPECS = {
+    "whole": PartitionSpec(),
+    "by key": PartitionSpec(PartitionField(1, 1000, BucketTransform(2), "id_bucket")),
+    "by day": PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "day")),
+}
+BEGIN = {"from_": "1999-01-01"}
+ROWS = pa.schema([("id", pa.int64()), ("day", pa.string()), ("x", pa.float64())])
+
+
+@pytest.fixture
+def source(tmp_path):
+    return deltacompact.open_catalog(tmp_path / "streams").create_table("s", primary_keys=["id"])
+
+
+def put(source, *rows):
+    source.append(pa.Table.from_pylist([{"id": key, "day": day, "x": x} for key, day, x in rows], schema=ROWS))
+
+
+def gone(source, *keys):
+    source.append(pa.table({"id": list(keys)}), operation="delete")
+
+
+def target(lake, spec="whole", version=2, schema=COLUMNS):
+    lake.create(M, schema, version, partition_spec=SPECS[spec])
+    return deltacompact.open_catalog(lake.catalog).table(M)
+
+
+def rows(table):
+    return sorted((row["id"], row["day"], str(row["x"])) for row in table.read().to_pylist())
+
+
+class Dies(Exception):
+    pass
+
+
+@contextlib.contextmanager
+def dying(source):
+    """The run ends between the commit of the mirror and that of the bookmark."""
+    commit = type(source).commit_bookmark
+
+    def dies(*_):
+        raise Dies
+
+    type(source).commit_bookmark = dies
+    try:
+        with pytest.raises(Dies):
+            yield
+    finally:
+        type(source).commit_bookmark = commit
+
+
+keys, days = st.integers(0, 5), st.sampled_from(["mon", "tue", "a/b=c", None])
+changes = st.one_of(
+    st.tuples(st.just("put"), st.lists(st.tuples(keys, days, st.sampled_from([0.5, math.nan, None])), min_size=1)),
+    st.tuples(st.just("gone"), st.lists(keys, min_size=1, max_size=3)),
+)
+steps = st.one_of(changes, changes, st.tuples(st.sampled_from(["mirror", "dies", "repartition", "convert"]), st.none()))
+
+
+@settings(max_examples=examples(40))
+@given(st.sampled_from(list(SPECS)), st.sampled_from([2, 3]), st.lists(steps, max_size=12))
+def test_whatever_happens_the_mirror_has_the_rows_of_its_source(tmp_path_factory, spec, version, history):
+    folder = tmp_path_factory.mktemp("mirrored")
+    source = deltacompact.open_catalog(folder / "streams").create_table("s", primary_keys=["id"])
+    put(source, (0, "mon", 1.0))
+    lake = Lake(folder, f"l{folder.name}")
+    into, names = target(lake, spec, version), itertools.count()
+    for what, with_what in [*history, ("mirror", None)]:
+        if what == "put":
+            put(source, *{key: (key, day, x) for key, day, x in with_what}.values())
+        elif what == "gone":
+            gone(source, *set(with_what))
+        elif what == "repartition" and version == 2:
+            with lake.catalog.load_table(M).update_spec() as update:
+                update.add_field("id", BucketTransform(2 + next(names)), f"more{next(names)}")
+        elif what == "convert":
+            into.compact("convert", {"max-files-to-convert": 100}, settings=LOCAL)
+        elif what == "dies" and source.changes(bookmark="b", **BEGIN).read_all().num_rows:
+            with dying(source):
+                mirror(source, into, "b", **BEGIN)
+        if what == "mirror":
+            mirror(source, into, "b", **BEGIN)
+            mirror(source, into, "b", **BEGIN)
+            assert rows(into) == rows(source)
+    into.compact("rewrite", {"rewrite-all": True, "delete-file-threshold": 1}, settings=LOCAL)
+    assert rows(into) == rows(source)
+
+
+def test_a_batch_is_one_snapshot_and_a_first_one_has_no_deletes(source, lake):
+    put(source, (1, "mon", 1.0), (2, "mon", 2.0))
+    into = target(lake)
+    assert mirror(source, into, "b", **BEGIN) == 2
+    put(source, (2, "mon", 3.0))
+    gone(source, 1)
+    assert mirror(source, into, "b") == 2
+    assert [made.operation for made in into.history()] == ["append", "overwrite"]
+    state = lake.state(M)
+    (deletes,) = [entry.file for entry in state.deletes]
+    assert deletes.equality_ids == (1,) and deletes.rows == 2 and deletes.content is Content.EQUALITY_DELETES
+    assert deletes.lower_bounds.keys() == deletes.upper_bounds.keys() == {1}
+    assert rows(into) == [(2, "mon", "3.0")]
+    gone(source, 2)
+    assert mirror(source, into, "b") == 1 and rows(into) == []
+    assert into.history()[-1].operation == "delete"
+
+
+def test_a_batch_whose_snapshot_was_expired_changes_nothing_when_it_is_repeated(source, lake):
+    put(source, (1, "mon", 1.0), (2, "mon", 2.0))
+    into = target(lake)
+    mirror(source, into, "b", **BEGIN)
+    put(source, (2, "tue", 3.0), (3, "tue", 3.0))
+    gone(source, 1)
+    with dying(source):
+        mirror(source, into, "b")
+    lake.append(M, [])  # another head
+    into.maintain(expire_snapshots=True, options={"older-than": "0s", "retain-last": 1})
+    assert len(into.history()) == 1
+    mirror(source, into, "b")
+    assert rows(into) == rows(source) == [(2, "tue", "3.0"), (3, "tue", "3.0")]
+
+
+def test_a_row_that_another_writer_added_meanwhile_is_replaced_in_the_next_run(source, lake, monkeypatch):
+    from deltacompact.iceberg import row_deltas
+
+    put(source, (1, "mon", 1.0))
+    into, written = target(lake), row_deltas._Writer.write
+
+    def meanwhile(self, *batch):
+        written(self, *batch)
+        lake.append(M, pa.Table.from_pylist([{"id": 1, "day": "old", "x": None}], schema=COLUMNS.as_arrow()))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(row_deltas._Writer, "write", meanwhile)
+        with pytest.raises(ConflictError, match="another writer added rows of partition spec 0"):
+            mirror(source, into, "b", **BEGIN)
+    files = {entry.file.path for entry in lake.state(M).data}
+    assert len(list((lake.folder / "warehouse").rglob("data/*.parquet"))) == len(files), "its files are gone"
+    mirror(source, into, "b")
+    assert rows(into) == [(1, "mon", "1.0")]
+
+
+def test_fields_of_structs_keep_their_ids_and_wider_types_take_narrow_values(tmp_path, lake):
+    place = StructType(NestedField(4, "town", StringType()), NestedField(5, "zip", LongType()))
+    into = target(lake, schema=Schema(FIELDS[0], NestedField(3, "place", place), identifier_field_ids=[1]))
+    source = deltacompact.open_catalog(tmp_path / "streams").create_table("s", primary_keys=["id"])
+    narrow = pa.struct([("town", pa.string()), ("zip", pa.int32())])
+    source.append(pa.table({"id": pa.array([1], pa.int32()), "place": pa.array([{"town": "a", "zip": 7}], narrow)}))
+    mirror(source, into, "b", **BEGIN)
+    assert into.read().to_pylist() == [{"id": 1, "place": {"town": "a", "zip": 7}}] == lake.rows(M)
+    (file,) = [entry.file for entry in lake.state(M).data]
+    assert file.value_counts.keys() == {1, 3, 4}  # as the catalog numbers them
+
+
+@pytest.mark.parametrize(
+    ("schema", "row", "error", "said"),
+    [
+        (Schema(*FIELDS), {"id": 1}, InputError, "names no identifier fields"),
+        (Schema(*FIELDS, identifier_field_ids=[1]), {"id": 1, "y": 2}, InputError, "has no column 'y': add it there"),
+        (Schema(*FIELDS, identifier_field_ids=[1]), {"id": 1, "x": "text"}, SchemaError, "column 'x' does not fit"),
+        (
+            Schema(*FIELDS, NestedField(4, "must", LongType(), required=True), identifier_field_ids=[1]),
+            {"id": 1},
+            InputError,
+            "needs a value in column 'must', which the rows lack",
+        ),
+        (
+            Schema(*FIELDS, NestedField(4, "must", LongType(), required=True), identifier_field_ids=[1]),
+            {"id": 1, "must": None},
+            (InputError, SchemaError),
+            "must",
+        ),
+    ],
+)
+def test_what_cannot_be_mirrored_is_named_and_nothing_is_written(source, lake, schema, row, error, said):
+    source.append(pa.Table.from_pylist([row]))
+    into = target(lake, schema=schema)
+    with pytest.raises(error, match=said):
+        mirror(source, into, "b", **BEGIN)
+    assert into.history() == [] and not list((lake.folder / "warehouse").rglob("data/*.parquet"))
+
+
+def test_a_table_of_version_1_is_refused(source, lake):
+    put(source, (1, "mon", 1.0))
+    lake.create(M, COLUMNS, 1)
+    with pytest.raises(InputError, match="has format version 1, in which no row can be deleted: upgrade it to 2"):
+        mirror(source, deltacompact.open_catalog(lake.catalog).table(M), "b", **BEGIN)
+
+
+def test_an_iceberg_table_is_mirrored_to_another_on_the_command_line(tmp_path, monkeypatch, capsys):
+    lake = Lake(tmp_path, "both")
+    configure(lake, monkeypatch)
+    lake.create("ns.t", COLUMNS, partition_spec=SPECS["by day"])
+    into = target(lake, "by day")
+    lake.append("ns.t", [{"id": 1, "day": "mon", "x": 1.0}, {"id": 2, "day": "mon", "x": 2.0}])
+    words = ["changes", "iceberg://both", "ns.t", "--bookmark", "b", "--into", "iceberg://both", M]
+    assert cli.run([*words, "--from", "1999-01-01"]) == 0
+    assert capsys.readouterr().out == "2 changes of ns.t in ns.m\n"
+    lake.delete_by_key("ns.t", {"id": [1]}, ("mon",))
+    lake.append("ns.t", [{"id": 1, "day": "tue", "x": 3.0}])
+    assert cli.run(words) == 0 and rows(into) == [(1, "tue", "3.0"), (2, "mon", "2.0")]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_spark_reads_a_mirror(source, spark_lake, version):
+    put(source, (1, "mon", 1.0), (2, "mon", 2.0), (3, None, None))
+    into = target(spark_lake.lake, "by day", version)
+    mirror(source, into, "b", **BEGIN)
+    put(source, (2, "tue", 4.0), (4, "tue", math.nan))
+    gone(source, 3)
+    mirror(source, into, "b")
+    found = sorted((row[0], row[1], str(row[2])) for row in spark_lake.sql("select id, day, x from {ns.m}").collect())
+    assert found == rows(source)
