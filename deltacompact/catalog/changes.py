@@ -29,7 +29,7 @@ def changes(
     """Which rows came, went and changed after `from_` (None: from the beginning), up to `to` (None: now).
 
     from_, to     a version of a stream, by name or number, as it was when it was sealed; an Iceberg snapshot's id, a
-                  branch or a tag; or a time
+                  branch or a tag; or a time. `from_`: a bookmark's name, too, for what came since it was committed
     per_commit    what each commit changed (default: the net change, the first before and the last after)
     before        of updates also what was before
     columns       names (default: all), and `where`, a text like "total > 9" or what `read` takes as filter: the feed is

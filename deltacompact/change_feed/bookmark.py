@@ -43,9 +43,13 @@ class Bookmark(Generic[Position]):
         return self.time_ms is not None and now_s - self.time_ms / 1000 > SIGNED_EVERY_S
 
 
+def is_name(text: str) -> bool:
+    return _NAME.fullmatch(text) is not None
+
+
 def checked_name(name: str) -> str:
     """Raises InputError for a name that not every store can hold."""
-    if not _NAME.fullmatch(expect.text("bookmark", name)):
+    if not is_name(expect.text("bookmark", name)):
         raise InputError(f"bookmark {name!r}: write up to 100 letters, digits, - and _")
     return name
 

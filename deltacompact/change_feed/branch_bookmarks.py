@@ -72,6 +72,14 @@ def given(table: IcebergTable, name: str, from_: AsOf, to: AsOf, branch: str) ->
     raise ConflictError(f"{table.metadata.table_id}: others move bookmark {name!r}, again and again")
 
 
+def done_by(metadata: TableMetadata, from_: AsOf) -> AsOf:
+    """Where the last batch of a consumer ended, if `from_` is its bookmark, and no branch or tag; else `from_`."""
+    if not isinstance(from_, str) or from_ in metadata.refs:
+        return from_
+    known = _found(metadata, from_)
+    return from_ if known.done is known.next is None else known.done
+
+
 def committed(table: IcebergTable, name: str, batch: Bookmark[int] | None = None) -> Bookmark[int]:
     """Say that the batch is done. Raises InputError where none was given, ConflictError where another came first."""
     known = _found(table.metadata, checked_name(name))

@@ -40,14 +40,19 @@ def stream_changes(
 ) -> Answer:
     """The changes of one partition, or of all, one after the other."""
     from deltacompact.change_feed.delta_streams import StreamRange, joined
+    from deltacompact.change_feed.stream_bookmarks import done_by, state_of
 
-    table = catalog.described(table_id)
+    table, done = catalog.described(table_id), done_by(catalog, table_id, from_)
     if partition is None and table.partition_keys:
-        for end in (from_, to):
+        for end in (None if done is not None else from_, to):
             if end is not None and moment_of(end) is None:
                 raise InputError(f"version {end!r}: each partition has its own versions, name a partition or a time")
     chosen = catalog.chosen(table_id, partition)
-    ranges = [StreamRange.of(catalog, table_id, one, from_, to) for one in chosen]
+    if done is None:
+        ranges = [StreamRange.of(catalog, table_id, one, from_, to) for one in chosen]
+    else:
+        begins = [state_of(catalog, table_id, one, done[one]) if one in done else None for one in chosen]
+        ranges = [StreamRange.of(catalog, table_id, one, begin, to) for one, begin in zip(chosen, begins, strict=True)]
     return asking(table_id, ranges, joined([one.columns for one in ranges]), asked)
 
 
@@ -88,7 +93,8 @@ def branch_changes(
     asking: Asking[Answer] = changes_of,
 ) -> Answer:
     """The changes of a branch."""
+    from deltacompact.change_feed.branch_bookmarks import done_by
     from deltacompact.change_feed.iceberg import SnapshotRange
 
-    found = SnapshotRange.of(table, branch, from_, to)
+    found = SnapshotRange.of(table, branch, done_by(table.metadata, from_), to)
     return asking(table.metadata.table_id, [found], found.columns, asked)

@@ -96,12 +96,14 @@ class StreamRange:
     _known: tuple[StreamState, _Lives] | None = field(default=None, repr=False)
 
     @classmethod
-    def of(cls, catalog: Streams, table_id: str, partition: Partition, from_: AsOf, to: AsOf) -> StreamRange:
+    def of(
+        cls, catalog: Streams, table_id: str, partition: Partition, from_: AsOf | StreamState, to: AsOf
+    ) -> StreamRange:
         """Raises NotFoundError for a version that is not there, or whose files are gone."""
         chain = list(catalog.log(table_id, partition).chain())
         where = f"table {table_id!r}, partition {partition}"
         end = chain[-1] if to is None else state_in(chain, to, where)
-        begin = None if from_ is None else state_in(chain, from_, where)
+        begin = from_ if from_ is None or isinstance(from_, StreamState) else state_in(chain, from_, where)
         return cls.between(catalog, table_id, partition, chain, begin, end)
 
     @classmethod

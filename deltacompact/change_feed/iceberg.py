@@ -26,6 +26,7 @@ from deltacompact.iceberg.as_of import snapshot_as_of
 from deltacompact.iceberg.boxes import known_of_files
 from deltacompact.iceberg.deletes.matching import FileScanTask
 from deltacompact.iceberg.differing import differing
+from deltacompact.iceberg.key_index.indexes import is_enabled
 from deltacompact.iceberg.live_rows import LiveFile, LiveReader
 from deltacompact.iceberg.table.metadata import MAIN, Snapshot, TableMetadata
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
@@ -169,7 +170,8 @@ class SnapshotRange:
         if before == after:
             return
         states = [reader.at(self.table.metadata, self.branch, snapshot) for snapshot in (before, after)]
-        live = LiveReader(self.table.store, self.table.metadata)
+        metadata = self.table.metadata
+        live = LiveReader(self.table.store, metadata, uses_index=is_enabled(None, metadata.properties))
         yield from candidates_between(live, states[0], states[1])
 
 

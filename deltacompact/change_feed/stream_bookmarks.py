@@ -20,7 +20,16 @@ from urllib.parse import unquote
 
 from deltacompact.base.errors import ConflictError, InputError
 from deltacompact.base.model import FORMAT_VERSION, Partition
-from deltacompact.change_feed.bookmark import KEPT_S, Bookmark, check_batch, checked_name, nothing_given, unknown
+from deltacompact.base.moments import moment_of
+from deltacompact.change_feed.bookmark import (
+    KEPT_S,
+    Bookmark,
+    check_batch,
+    checked_name,
+    is_name,
+    nothing_given,
+    unknown,
+)
 from deltacompact.change_feed.delta_streams import begin_state
 from deltacompact.delta_streams.log.entries import check_format, dump
 from deltacompact.delta_streams.log.state import StreamState
@@ -101,6 +110,14 @@ def dropped(catalog: Streams, table_id: str, name: str) -> None:
     if _newest(catalog, table_id, checked_name(name))[1] is None:
         raise unknown(table_id, name)
     catalog.store.delete([stat.path for stat in catalog.store.list(f"{_folder(table_id)}{name}/")])
+
+
+def done_by(catalog: Streams, table_id: str, from_: str | datetime | None) -> Positions | None:
+    """What a consumer has done, if `from_` is its bookmark. None: it is none, or a version's number, or a time."""
+    if not isinstance(from_, str) or not is_name(from_) or from_.isdecimal() or moment_of(from_) is not None:
+        return None
+    known = _newest(catalog, table_id, from_)[1]
+    return None if known is None else known.done or {}
 
 
 def names_kept(catalog: Streams, table_id: str) -> frozenset[str]:

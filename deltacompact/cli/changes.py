@@ -35,8 +35,9 @@ _key_option = click.option(
 @click.option(
     "--from",
     "from_",
-    metavar="VERSION|SNAPSHOT|TIME",
-    help="Changes after it: a version as it was when it was sealed, a snapshot, or a time. Default: all rows.",
+    metavar="VERSION|SNAPSHOT|TIME|BOOKMARK",
+    help="Changes after it: a version as it was when it was sealed, a snapshot, a time, or what a bookmark has done. "
+    "Default: all rows.",
 )
 @click.option("--to", metavar="VERSION|SNAPSHOT|TIME", help="Changes up to it, included. Default: now.")
 @click.option(
@@ -58,7 +59,11 @@ _key_option = click.option(
     metavar="CATALOG TABLE",
     help="Append the bookmark's batch to a table of either kind, once, and commit the bookmark: a mirror.",
 )
-@click.option("--out", metavar="FILE", help="Write them to a file (.parquet, .feather, .orc or .csv), print none.")
+@click.option(
+    "--out",
+    metavar="FILE|DIR/",
+    help="Write them to a file (.parquet, .feather, .orc or .csv), or to Parquet files in a folder; print none.",
+)
 @json_option
 @place_options
 def changes(

@@ -25,6 +25,7 @@ from deltacompact.executors.local import LocalExecutor
 from deltacompact.iceberg.deletes.dead_rows import FileScan
 from deltacompact.iceberg.deletes.matching import FileScanTask
 from deltacompact.iceberg.deletes.readable import check_readable
+from deltacompact.iceberg.key_index.indexes import KeyIndexes
 from deltacompact.iceberg.marks.finding import Finder, Sizes
 from deltacompact.iceberg.running import Tasks
 from deltacompact.iceberg.table.metadata import TableMetadata
@@ -61,12 +62,16 @@ class LiveFile:
 
 @dataclass(frozen=True, slots=True)
 class LiveReader:
-    """Reads data files of a table. `sizes` divide the work; tests make them small."""
+    """Reads data files of a table. `sizes` divide the work; tests make them small.
+
+    `uses_index`: deleted keys are looked up in the key index, where there is one. Who judges the table does without.
+    """
 
     store: ObjectStore
     metadata: TableMetadata
     limits: Limits = LIMITS
     sizes: Sizes = field(default_factory=Sizes)
+    uses_index: bool = False
 
     def files(self, tasks: Sequence[FileScanTask]) -> list[LiveFile]:
         """The files, each with its live rows. Raises InputError for a file that cannot be read."""
@@ -96,7 +101,9 @@ class LiveReader:
     def _finder(self, columns: pa.Schema, folder: str, executor: LocalExecutor | None = None) -> Finder:
         tasks = Tasks(self.store, executor or LocalExecutor(Settings(executor="local", local_threads=1)))
         of_table = pa.schema([column for column in columns if column.name not in _LINEAGE.names])
-        return Finder(tasks, replace(self.metadata, schema=of_table), self.limits, self.sizes, folder)
+        metadata = replace(self.metadata, schema=of_table)
+        indexes = KeyIndexes.read_only(tasks, self.limits, folder) if self.uses_index and folder else None
+        return Finder(tasks, metadata, self.limits, self.sizes, folder, indexes)
 
     def parts(
         self, files: Sequence[LiveFile], columns: pa.Schema, skipping: Skipping = NOTHING_SKIPPED

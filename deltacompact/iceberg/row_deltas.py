@@ -181,14 +181,15 @@ class _Writer:
 
     def _files(self, rows: pa.Table, spec_id: int, content: Content, columns: pa.Schema) -> Iterator[ContentFile]:
         """A file for each partition of a spec."""
+        if not rows.num_rows:
+            return
         metadata = self.state.metadata
         numbers, partitions = partitions_of(rows, partition_columns(metadata.specs[spec_id], metadata.columns))
         order = np.argsort(numbers, kind="stable")
         stops = np.cumsum(np.bincount(numbers, minlength=len(partitions)))
         stored = pa.Table.from_arrays([rows[name] for name in columns.names], schema=columns)
         for partition, places in zip(partitions, np.split(order, stops[:-1]), strict=True):
-            if len(places):
-                yield self._file(stored.take(pa.array(places)), spec_id, partition, content)
+            yield self._file(stored.take(pa.array(places)), spec_id, partition, content)
 
     def _file(self, rows: pa.Table, spec_id: int, partition: PartitionTuple, content: Content) -> ContentFile:
         store, metadata = self.table.store, self.state.metadata

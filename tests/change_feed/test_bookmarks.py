@@ -74,6 +74,28 @@ def test_the_same_batch_until_it_is_done(source):
         source.table.drop_bookmark("mirror")
 
 
+def test_the_feed_may_begin_where_a_consumer_is(source):
+    batch(source, from_="1999-01-01")
+    assert source.table.changes("mirror").read_all().num_rows == 2, "it has done nothing"
+    source.table.commit_bookmark("mirror")
+    source.append(3)
+    assert source.table.changes("mirror").read_all()["id"].to_pylist() == [3] and batch(source) == [3]
+    assert source.table.diff("mirror").inserts == 1
+    with pytest.raises((InputError, NotFoundError), match="nobody"):
+        source.table.changes("nobody")
+
+
+def test_of_a_partitioned_table_it_begins_where_each_partition_is(tmp_path):
+    table = deltacompact.open_catalog(tmp_path).create_table("p", ["day"], ["id"])
+    table.append(pa.table({"id": [1]}), {"day": "mon"})
+    table.changes(bookmark="mirror", from_="1999-01-01").read_all()
+    table.commit_bookmark("mirror")
+    table.append(pa.table({"id": [2]}), {"day": "mon"})
+    table.append(pa.table({"id": [3]}), {"day": "tue"})
+    assert sorted(table.changes("mirror").read_all()["id"].to_pylist()) == [2, 3]
+    assert table.changes("mirror", partition={"day": "tue"}).read_all()["id"].to_pylist() == [3]
+
+
 def test_a_batch_that_is_repeated_after_a_compaction_is_the_same(source):
     assert batch(source, from_="1999-01-01") == [1, 2]
     source.append(2, 3)

@@ -75,6 +75,29 @@ def test_files_with_equal_state_at_both_ends_are_never_opened(lake, version):
     assert told(table.changes(begin), "id") == [(11, "delete"), (99, "insert")]
 
 
+def test_deleted_keys_are_looked_up_in_the_key_index(lake):
+    """Of four files that may have the key, only the one that has it is opened, and a newer one that has no entries."""
+    lake.create(T, COLUMNS, properties={"deltacompact.key-index.enabled": "true"})
+    for number in range(4):
+        lake.append(T, [{"id": 10 * row + number, "v": "old"} for row in range(3)])
+    table = deltacompact.open_catalog(lake.catalog).table(T)
+    lake.delete_by_key(T, {"id": [3]})
+    table.compact("convert", settings=SETTINGS)  # it enters the four files
+    lake.append(T, [{"id": 1, "v": "new"}, {"id": 11, "v": "newer"}])
+    begin = table.history()[-1].snapshot_id
+    lake.delete_by_key(T, {"id": [11]})
+    indexes = [path for path in lake.folder.rglob("*") if "deltacompact-index" in str(path) and path.is_file()]
+    take_away(local(e.file.path) for e in lake.state(T).data if not _has(e.file.path, 11))
+    assert told(table.changes(begin), "id", "v") == [(11, "newer", "delete"), (11, "old", "delete")]
+    now = [path for path in lake.folder.rglob("*") if "deltacompact-index" in str(path) and path.is_file()]
+    assert indexes and sorted(now) == sorted(indexes), "a reader leaves it as it is"
+    for path in indexes:
+        path.write_bytes(b"damaged")
+    for path in lake.folder.rglob("*.away"):
+        path.rename(str(path).removesuffix(".away"))
+    assert told(table.changes(begin), "id", "v") == [(11, "newer", "delete"), (11, "old", "delete")]
+
+
 def _has(path: str, id_: int) -> bool:
     import pyarrow.parquet as pq
 

@@ -13,7 +13,7 @@ import math
 import pyarrow as pa
 import pytest
 from budgets import examples
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from iceberg_lake import Lake
 from publications import configure
@@ -95,13 +95,14 @@ steps = st.one_of(changes, changes, st.tuples(st.sampled_from(["mirror", "dies",
 
 
 @settings(max_examples=examples(40))
+@example("by key", 2, [("put", [(0, "mon", 0.5)]), ("mirror", None), ("gone", [0])])
 @given(st.sampled_from(list(SPECS)), st.sampled_from([2, 3]), st.lists(steps, max_size=12))
 def test_whatever_happens_the_mirror_has_the_rows_of_its_source(tmp_path_factory, spec, version, history):
     folder = tmp_path_factory.mktemp("mirrored")
     source = deltacompact.open_catalog(folder / "streams").create_table("s", primary_keys=["id"])
     put(source, (0, "mon", 1.0))
     lake = Lake(folder, f"l{folder.name}")
-    into, names = target(lake, spec, version), itertools.count()
+    into, names = target(lake, spec, version), itertools.count(3)
     for what, with_what in [*history, ("mirror", None)]:
         if what == "put":
             put(source, *{key: (key, day, x) for key, day, x in with_what}.values())
@@ -109,7 +110,8 @@ def test_whatever_happens_the_mirror_has_the_rows_of_its_source(tmp_path_factory
             gone(source, *set(with_what))
         elif what == "repartition" and version == 2:
             with lake.catalog.load_table(M).update_spec() as update:
-                update.add_field("id", BucketTransform(2 + next(names)), f"more{next(names)}")
+                number = next(names)
+                update.add_field("id", BucketTransform(number), f"bucket_{number}")
         elif what == "convert":
             into.compact("convert", {"max-files-to-convert": 100}, settings=LOCAL)
         elif what == "dies" and source.changes(bookmark="b", **BEGIN).read_all().num_rows:

@@ -71,7 +71,7 @@ def is_enabled(option: bool | None, properties: Mapping[str, str]) -> bool:
 class KeyIndexes:
     """The indexes of a table, for one session. `live` are the branch's data files, `notes` what the user is told.
 
-    Tasks hand each other entries in `folder`.
+    Tasks hand each other entries in `folder`. `is_kept`: files that an index does not have are entered.
     """
 
     tasks: Tasks
@@ -80,6 +80,12 @@ class KeyIndexes:
     folder: str
     notes: list[str]
     block_entries: int
+    is_kept: bool = True
+
+    @classmethod
+    def read_only(cls, tasks: Tasks, limits: Limits, folder: str) -> KeyIndexes:
+        """The indexes as they are: for who reads a table."""
+        return cls(tasks, frozenset(), limits, folder, [], BLOCK_ENTRIES, is_kept=False)
 
     @classmethod
     def of(
@@ -118,13 +124,16 @@ class KeyIndexes:
         asked: Sequence[tuple[FileIdentity, FileScan]],
         columns: pa.Schema,
     ) -> KeyIndex:
-        """The index with all these files. Those that it does not have are read, and the next generation has them.
+        """The index with all these files. Those that it does not have are read, and the next generation has them; of an
+        index that is not kept, they stay out.
 
         Raises InputError for a file that the table has twice, as `add_files` can leave it: its rows are two rows each.
         """
         counts = Counter(file for file, _ in asked)
         if twice := next((file for file, count in counts.items() if count > 1), None):
             raise InputError(f"the table has {twice.path} twice")
+        if not self.is_kept:
+            return index
         known = frozenset(index.data)
         new = [(file, _by_itself(scan)) for file, scan in asked if file not in known]
         read = f"{len(new):,} of {counted(len(asked), 'data file')}"

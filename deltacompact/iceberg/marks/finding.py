@@ -129,12 +129,15 @@ class Finder:
         pieces = self._pieces(scans)
         looked_up: list[str] = []
         for ids, numbers in key_sets.by_ids.items():
-            paths = self._looked_up(ids, numbers, asked, scans, key_sets, pieces)
-            if paths is not None:
+            found = self._looked_up(ids, numbers, asked, scans, key_sets, pieces)
+            if found is not None:
+                paths, ordinals = found
                 looked_up += paths
                 others = set(key_sets.by_number) - set(numbers)
                 scans = [
                     replace(scan, key_sets=tuple(number for number in scan.key_sets if number in others))
+                    if scan.ordinal in ordinals
+                    else scan
                     for scan in scans
                 ]
         scans = [replace(scan, is_opened=bool(scan.key_sets) or scan.stored.path not in closed) for scan in scans]
@@ -189,8 +192,11 @@ class Finder:
         scans: Sequence[FileScan],
         key_sets: _KeySets,
         pieces: Sequence[tuple[FileScan, ...]],
-    ) -> list[str] | None:
-        """Files of the dead rows that these key sets have, from the key index. None: it cannot be used."""
+    ) -> tuple[list[str], frozenset[int]] | None:
+        """Files of the dead rows that these key sets have in data files, and the numbers of these, from the key index.
+
+        None: it cannot be used.
+        """
         if self.indexes is None:
             return None
         indexes, wanted = self.indexes, frozenset(numbers)
@@ -209,9 +215,12 @@ class Finder:
         )
         buckets = len(key_sets.by_number[numbers[0]].buckets)
 
-        def use(index: KeyIndex) -> list[str]:
+        def use(index: KeyIndex) -> tuple[list[str], frozenset[int]] | None:
             full = indexes.covering(index, DeletedBy(self._key_columns(ids)), members, self.columns)
-            ordinals = {file: int(scan.ordinal) for file, scan in files.items()}
+            known = frozenset(full.data)
+            ordinals = {file: int(scan.ordinal) for file, scan in files.items() if file in known}
+            if not ordinals:
+                return None
             runs = tuple(NumberedRun.of(run, ordinals) for run in full.runs)
             name = uuid.uuid4().hex
             tasks = [
@@ -224,7 +233,7 @@ class Finder:
                 for bucket in range(buckets)
             ]
             self.tasks.run(look_up, tasks)
-            return [task.path for task in tasks]
+            return [task.path for task in tasks], frozenset(ordinals.values())
 
         return indexes.using(terms_of(self.metadata, "equality deletes", ids), use)
 
