@@ -12,4 +12,5 @@ scan_reports  such reads, as catalogs are told of them  told_reads    the reads 
 log_lines     the lines of logs, plain or compressed    heat          what is left of reads
 spread        some of many, far from each other         simulation    reads replayed against policies
 skipping      which files may match a filter          quoting       names with commas and stars
+value_ranges  least and greatest values of columns    extents       how far rows reach that are written together
 """

@@ -24,6 +24,7 @@ import pyarrow as pa
 from deltacompact.layout.boxes import BoundPlaces, Boxes, Ranks
 from deltacompact.layout.cluster_by import ClusterColumn
 from deltacompact.layout.depth import RANGE_SHARE
+from deltacompact.layout.extents import STAYS, Extents, extents_of, weighed
 from deltacompact.layout.growing import grow
 from deltacompact.layout.overlap import Chosen, meetings, to_lay_out
 from deltacompact.layout.spread import spread
@@ -116,7 +117,7 @@ def replayed(
         if chosen.any():
             again = [one for one, is_chosen in zip(held, chosen.tolist(), strict=True) if is_chosen]
             held = [one for one, is_chosen in zip(held, chosen.tolist(), strict=True) if not is_chosen]
-            held += _laid_out(again, by, file_bytes, 2 * age + 1)
+            held += _laid_out(again, _extents(boxes, chosen), by, file_bytes, 2 * age + 1)
             boxes = _boxes(held, by)
             written, rows_written = sum(one.bytes for one in again), sum(one.rows for one in again)
             done = replace(
@@ -186,8 +187,17 @@ def _ranked(low: Points, high: Points, partitions: Ranks) -> tuple[Ranks, Ranks]
     return ranks[: len(low)], ranks[len(low) :]
 
 
+def _extents(boxes: Boxes, chosen: Chosen) -> list[Extents]:
+    """Those of what is chosen of each partition."""
+    return extents_of(boxes, np.where(chosen, boxes.partitions, STAYS), int(boxes.partitions.max()) + 1)
+
+
 def _laid_out(
-    files: Sequence[SimulatedFile], by: Sequence[ClusterColumn], file_bytes: int, age: int
+    files: Sequence[SimulatedFile],
+    extents: Sequence[Extents],
+    by: Sequence[ClusterColumn],
+    file_bytes: int,
+    age: int,
 ) -> Iterator[SimulatedFile]:
     """The files that a split tree makes of the points of some, each partition by itself."""
     for partition in sorted({one.partition for one in files}):
@@ -196,7 +206,8 @@ def _laid_out(
         sizes = np.concatenate([np.full(len(one.points), one.bytes / len(one.points)) for one in own])
         rows = np.concatenate([np.full(len(one.points), one.rows / len(one.points)) for one in own])
         sample = pa.table({column.name: points[:, place] for place, column in enumerate(by)})
-        tree = grow(sample, by, sizes, max(1, min(round(float(sizes.sum()) / file_bytes), len(points) // 2)))
+        weighed_by = weighed(by, extents[partition])
+        tree = grow(sample, weighed_by, sizes, max(1, min(round(float(sizes.sum()) / file_bytes), len(points) // 2)))
         leaf_of = np.repeat(np.arange(len(tree.leaves)), [leaf.cells for leaf in tree.leaves])
         leaves = leaf_of[tree.cells_of(sample)]
         for number, leaf in enumerate(tree.leaves):

@@ -24,6 +24,7 @@ from deltacompact.base.numbers import Ordinal
 from deltacompact.layout.boxes import Boxes, Ranks, boxes_of
 from deltacompact.layout.cluster_by import ClusterColumn, cluster_columns
 from deltacompact.layout.depth import depth_of
+from deltacompact.layout.extents import STAYS, Extents, extents_of
 from deltacompact.layout.overlap import to_lay_out
 from deltacompact.layout.value_ranges import ValueRanges, column_bounds, ranges_from
 
@@ -62,6 +63,20 @@ def overlapping_files(
     laid_out = np.array([_is_by(file, cluster_by) for file in files] + [False] * len(new), bool)
     bound = math.inf if amplification_max is None else amplification_max
     return to_lay_out(boxes, sizes, ages, laid_out, bound)[: len(files)]
+
+
+def extents_in_log(
+    files: Sequence[DataFile], written: Sequence[tuple[ValueRanges, int]], cluster_by: str, schema: pa.Schema
+) -> Extents:
+    """How far rows that are written together reach among those of the files that stay.
+
+    `written`: what is known of the rows of each source, and how many live.
+    """
+    ranges = [*(_ranges(file, schema) for file in files), *(known for known, _ in written)]
+    rows = [*(file.live_rows for file in files), *(count for _, count in written)]
+    group = np.array([STAYS] * len(files) + [0] * len(written), np.int64)
+    (extents,) = extents_of(_boxes(ranges, rows, cluster_by, schema), group, 1)
+    return extents
 
 
 def depth_in_log(files: Sequence[DataFile], cluster_by: str, schema: pa.Schema) -> float:

@@ -35,6 +35,7 @@ from deltacompact.index.index_files import session_object
 from deltacompact.index.remap import Moves
 from deltacompact.layout.cluster_by import ClusterColumn
 from deltacompact.layout.document import layout_document, layout_from_document
+from deltacompact.layout.extents import Extents, weighed
 from deltacompact.layout.order import has_order
 from deltacompact.layout.split_tree import SplitTree
 from deltacompact.layout.value_ranges import ValueRanges
@@ -42,7 +43,7 @@ from deltacompact.planning import sizing
 from deltacompact.planning.arrangement import Arrangement, first_of_cells, outputs_of, parts_of
 from deltacompact.planning.decisions import FileAction, decide_files, live_bytes
 from deltacompact.planning.outputs import Output, OutputPlan, arranged
-from deltacompact.planning.overlapping import WrittenRanges, columns_of, known_ranges
+from deltacompact.planning.overlapping import WrittenRanges, columns_of, extents_in_log, known_ranges
 from deltacompact.planning.plan import CompactionPlan, SourceFile
 from deltacompact.planning.pointer_map import SourceGroup
 from deltacompact.session.output_tasks import MasksOf, submit_outputs
@@ -109,22 +110,27 @@ class LaidOut:
 
 
 def lay_out(
-    bench: Workbench, outputs: OutputPlan, masks_of: MasksOf, ranked: Sequence[SubmittedTask]
+    bench: Workbench,
+    outputs: OutputPlan,
+    masks_of: MasksOf,
+    ranked: Sequence[SubmittedTask],
+    written: WrittenRanges,
 ) -> LaidOut | None:
     """Route the rows, and plan the outputs by what came. None: they are too many, and keep their order.
 
-    `ranked` has a task for each source group, which have ended.
+    `ranked` has a task for each source group, which have ended. `written` is that of `written_ranges`.
     """
-    groups = outputs.groups[: outputs.pointers.marked_from]
+    plan, groups = bench.plan, outputs.groups[: outputs.pointers.marked_from]
     ranges = _ranges_of(groups, outputs)
-    routing = _Routing.of(bench, outputs, masks_of, [one for of_group in ranges for one in of_group])
+    by = weighed(columns_of(plan.cluster_by, plan.schema), _extents(plan, outputs, written))
+    routing = _Routing.of(bench, outputs, masks_of, [one for of_group in ranges for one in of_group], by)
     routed = routing.routed(ranges)
     try:
         arrangement = routing.arrangement([one for of_group in routed for one in of_group])
     except ValueError as why:
-        logger.warning("%s: rows keep their order: %s", bench.plan.input.partition, why)
+        logger.warning("%s: rows keep their order: %s", plan.input.partition, why)
         return None
-    laid_out = arranged(outputs, bench.plan, arrangement)
+    laid_out = arranged(outputs, plan, arrangement)
     moves = [_moves(bench, group) for group in groups]
     moved = _submit_moves(bench, laid_out, groups, routed, moves, ranked)
     bench.stages.wait(STAGE, moved, outputs.rows_rewritten)
@@ -132,6 +138,16 @@ def lay_out(
         Moves(path, _rows(of_group)) for path, of_group in zip(moves, ranges, strict=True) if path is not None
     )
     return LaidOut(laid_out, [*moved, *ranked[len(groups) :]], stored_moves)
+
+
+def _extents(plan: CompactionPlan, outputs: OutputPlan, written: WrittenRanges) -> Extents:
+    """How far the rows reach among those that stay, in the columns to cluster by."""
+    stay = [source.file for source in (*outputs.kept, *outputs.marked)]
+    new = [
+        (written.get(source.ordinal) or known_ranges(source.file, plan.cluster_by, plan.schema) or {}, live)
+        for source, live in ((source, int(outputs.live[source.ordinal])) for source, _ in outputs.rewritten)
+    ]
+    return extents_in_log(stay, new, plan.cluster_by, plan.schema) if stay else {}
 
 
 def _ranges_of(groups: Sequence[SourceGroup], outputs: OutputPlan) -> list[list[LiveRange]]:
@@ -171,13 +187,20 @@ class _Routing:
     rows: int
 
     @classmethod
-    def of(cls, bench: Workbench, outputs: OutputPlan, masks_of: MasksOf, ranges: Sequence[LiveRange]) -> _Routing:
+    def of(
+        cls,
+        bench: Workbench,
+        outputs: OutputPlan,
+        masks_of: MasksOf,
+        ranges: Sequence[LiveRange],
+        columns: Sequence[ClusterColumn],
+    ) -> _Routing:
         """Grow the tree."""
         plan, options = bench.plan, bench.plan.options
         sources, rows = [source for source, _ in outputs.rewritten], _rows(ranges)
         size, rows_max = int(live_bytes(sources, outputs.live)), max(1, int(options.rows_per_compacted_file * FULL))
         files = sizing.output_files(rows, size, rows_max, plan.target_file_bytes, options.limits)
-        by = _with_keys(plan)
+        by = _with_keys(plan, columns)
         live = _live(bench, masks_of, ranges, _columns(plan, by))
         row_bytes = tuple(_decoded_bytes(one) / one.file.rows for one in ranges)
         decoded = sum(size * _rows([one]) for one, size in zip(ranges, row_bytes, strict=True))
@@ -239,9 +262,8 @@ def _planted(bench: Workbench, task: TreeTask) -> GrownTree:
     return GrownTree(tree, recorded.get("codec"))
 
 
-def _with_keys(plan: CompactionPlan) -> tuple[ClusterColumn, ...]:
+def _with_keys(plan: CompactionPlan, columns: Sequence[ClusterColumn]) -> tuple[ClusterColumn, ...]:
     """The columns to cluster by, and the key: it cuts what no other column can."""
-    columns = columns_of(plan.cluster_by, plan.schema)
     named = {column.name for column in columns}
     keys = (name for name in plan.keys.primary if name in plan.schema.names and name not in named)
     return (*columns, *(ClusterColumn(name, 0.0) for name in keys if has_order(plan.schema.field(name).type)))

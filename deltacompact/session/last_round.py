@@ -71,14 +71,19 @@ def fold_last_round(bench: Workbench, before: BetweenRounds) -> LastRound:
     """Fold the remaining deltas, decide about each file, write the index, and record all of it."""
     round_ = bench.plan.rounds[-1]
     deduped = dedupe_round(bench, round_, before)
-    outputs = plan_outputs(bench.plan, deduped.live, written_ranges(bench, deduped.live))
+    written = written_ranges(bench, deduped.live)
+    outputs = plan_outputs(bench.plan, deduped.live, written)
     masks = [(bench.paths("index", ".masks.arrow")(), group.ordinals.tolist()) for group in outputs.groups]
     masks_of = _by_ordinal(masks)
     shared = bench.share(_last_index(bench, outputs, deduped))
     ranked = _assign_pointers(bench, outputs, deduped, shared, [path for path, _ in masks])
     deduped = deduped.without_died()
     moves: tuple[Moves, ...] = ()
-    if bench.plan.clusters and outputs.outputs and (laid_out := lay_out(bench, outputs, masks_of, ranked.tasks)):
+    if (
+        written is not None
+        and outputs.outputs
+        and (laid_out := lay_out(bench, outputs, masks_of, ranked.tasks, written))
+    ):
         outputs, moves, ranked = laid_out.outputs, laid_out.moves, _handed(bench, laid_out.moved)
         shared = bench.share(_last_index(bench, outputs, deduped))
     writing = _submit_index(bench, shared, deduped, ranked)

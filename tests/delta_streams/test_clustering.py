@@ -155,6 +155,25 @@ def test_what_arrives_in_the_order_of_a_column_never_touches_what_is_there():
     assert_lies_well(catalog, "x")
 
 
+@pytest.mark.parametrize("comes", ["at once", "in two runs that are merged", "alone"])
+def test_what_arrives_in_the_order_of_a_column_is_divided_by_the_others(comes):
+    """The newest 160 rows of 2,160 lie close by x already. Alone, they are divided by both."""
+    catalog, base = created("x,v"), set()
+    if comes != "alone":
+        catalog.append("t", rows(range(2000), in_order=True))
+        compacted(catalog)
+        base = {file.path for file in compacted_files(catalog)}
+    for first in (2000, 2080) if comes.endswith("merged") else (2000,):
+        catalog.append("t", rows(range(first, 2160), seed=first, in_order=True))
+        compacted(catalog)
+    files = [file for file in compacted_files(catalog) if file.path not in base]
+    assert len(files) > 3
+    ranges = [{name: (low, high) for name, low, high in file.clustered.ranges} for file in files]
+    lengths = [high - low for low, high in (of_file["x"] for of_file in ranges)]
+    assert (min(lengths) > 120) == (comes != "alone")
+    assert_lies_well(catalog, "x,v")
+
+
 def test_runs_are_merged_once_as_much_has_come_as_there_is():
     catalog = created()
     catalog.append("t", rows(range(1000)))

@@ -84,7 +84,7 @@ def arranged(
     metadata = replace(state().metadata, schema=rows.schema)
     limits = Limits(task_rows_min=max(1, rows.num_rows // 2), reading=reading)
     share = PartitionShare(
-        0, "0", (), tuple(ranges), (), (), {one: "live.arrow" for one in masks}, rows.schema, 1 << 40, files, ()
+        0, "0", (), tuple(ranges), (), (), {one: "live.arrow" for one in masks}, rows.schema, 1 << 40, files, (), {}
     )
     clusterer = Clusterer(
         Tasks(store, executor),

@@ -6,8 +6,9 @@ import json
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from iceberg_lake import sorted_rows
+from iceberg_lake import local_path, sorted_rows
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.transforms import BucketTransform, DayTransform
@@ -17,6 +18,7 @@ from deltacompact.catalog.iceberg import IcebergCatalog
 from deltacompact.iceberg_modes.rewrite.plan import RewriteReason
 from deltacompact.iceberg_modes.rewrite.plan_document import plan_document, plan_from_json
 from deltacompact.reports.iceberg_table import branch_contents
+from deltacompact.storage.checksummed import with_checksum
 
 T = "ns.t"
 SCHEMA = pa.schema([("day", pa.int64()), ("link", pa.string()), ("price", pa.float64())])
@@ -25,6 +27,7 @@ ROWS = 400
 TARGET = 4_600
 """About the bytes of so many rows."""
 OPTIONS = {"target-file-size-bytes": TARGET}
+BY_DAY_AND_PRICE = OPTIONS | {"cluster-by": "day,price"}
 
 
 def rows(rng, days, count=ROWS):
@@ -84,6 +87,55 @@ def test_what_arrives_in_the_order_of_days_never_touches_what_is_there(lake):
         lake.append(T, rows(np.random.default_rng(0), days))
     assert rewrite(lake, "day").files_in == 2
     assert base < paths(lake)
+
+
+@pytest.fixture
+def newest_overlap(lake):
+    """A base of 2,000 rows by day and price, and 1,600 behind its last day: four files over each other."""
+    filled(lake, [(first, first + 400) for first in range(0, 2000, 400)])
+    rewrite(lake, "day,price", rewrite_all=True)
+    for seed in range(4):
+        lake.append(T, rows(np.random.default_rng(seed), (2000, 2080)))
+    return IcebergCatalog(lake.catalog).table(T).plan(options=BY_DAY_AND_PRICE)
+
+
+def shares_of_new_days(lake, plan):
+    """A rewrite by a plan: of the newest 80 days, the share that each of its files has."""
+    base = paths(lake)
+    assert IcebergCatalog(lake.catalog).table(T).compact(plan=plan).files_in == 4
+    files = [pq.read_table(local_path(path))["day"].to_numpy() for path in paths(lake) - base]
+    return [(days.max() - days.min()) / 80 for days in files]
+
+
+def test_what_arrives_in_the_order_of_days_is_divided_by_the_others(lake, newest_overlap):
+    """It lies close by day already, and the plan says so: whatever comes after it, and whoever carries it out."""
+    (group,) = newest_overlap.groups
+    assert group.extents == {"day": 1600 / 3600, "price": 1.0}
+    document = json.dumps(plan_document(newest_overlap))
+    lake.append(T, rows(np.random.default_rng(3), (0, 2080)))
+    assert [one.extents for one in plan_from_json(document, lake.state(T)).groups] == [group.extents]
+    assert min(shares_of_new_days(lake, document)) > 0.9
+
+
+def test_a_plan_that_says_nothing_of_extents_divides_rows_by_themselves(lake, newest_overlap):
+    """So did all before there were extents."""
+    body = plan_document(newest_overlap)["plan"]
+    for group in body["groups"]:
+        del group["extents"]
+    older = json.dumps(with_checksum("plan", body, format=1, kind="iceberg rewrite plan"))
+    assert max(shares_of_new_days(lake, older)) < 0.6
+
+
+def test_rows_of_all_files_and_rows_that_move_have_no_extents(lake, newest_overlap):
+    table = IcebergCatalog(lake.catalog).table(T)
+    (group,) = table.plan(options=BY_DAY_AND_PRICE | {"rewrite-all": True}).groups
+    assert set(group.extents.values()) == {1.0}
+    (sorted_,) = table.plan(options=OPTIONS | {"strategy": "sort", "sort-order": "day", "rewrite-all": True}).groups
+    assert sorted_.extents == {}
+    with lake.catalog.load_table(T).update_spec() as change:
+        change.add_identity("day")
+    moved = table.plan(options=BY_DAY_AND_PRICE | {"output-spec-id": 1, "rewrite-all": True}).groups
+    assert {repr(one.extents) for one in moved} == {"{}"}
 
 
 @pytest.mark.slow

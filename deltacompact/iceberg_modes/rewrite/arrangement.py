@@ -21,6 +21,7 @@ from deltacompact.iceberg.table.pyiceberg_door.transforms import PartitionColumn
 from deltacompact.iceberg_modes.rewrite.options import RewriteOptions, Strategy
 from deltacompact.layout.cluster_by import ClusterColumn
 from deltacompact.layout.cutting_ranges import cut_ranges, keys_of
+from deltacompact.layout.extents import Extents, weighed
 from deltacompact.layout.growing import Weights, grow
 from deltacompact.layout.order import Numbers
 from deltacompact.layout.ranges import Key, RangeCuts, sorted_by
@@ -47,6 +48,10 @@ class ClusterBy:
 
     def prepared(self, rows: pa.Table) -> pa.Table:
         return rows
+
+    def among(self, extents: Extents) -> ClusterBy:
+        """The same for rows that reach so far."""
+        return replace(self, columns=weighed(self.columns, extents))
 
     def layout(self, sample: pa.Table, sizes: Weights, files: int, cells: int) -> SplitTree:
         return grow(sample, self.columns, sizes, files, cells)
@@ -78,6 +83,10 @@ class SortBy:
         for name, by in self.derived:
             rows = rows.append_column(name, transformed(rows[by.source], by))
         return rows
+
+    def among(self, extents: Extents) -> SortBy:
+        """Itself: an order has no weights."""
+        return self
 
     def layout(self, sample: pa.Table, sizes: Weights, files: int, cells: int) -> RangeCuts:
         return cut_ranges(sample, keys_of(sample, self.items), sizes, files, cells)

@@ -99,7 +99,8 @@ class Clusterer:
     def _at_once(self, share: PartitionShare) -> ArrangeTask:
         live = share.live(share.slices, share.columns, self.limits)
         path = self._numbers_path(share, 0)
-        return ArrangeTask(Unrouted(live), path, self.by, (), share.rows, share.columns, self.options, self.limits)
+        by = self.by.among(share.extents)
+        return ArrangeTask(Unrouted(live), path, by, (), share.rows, share.columns, self.options, self.limits)
 
     def _numbers_path(self, share: PartitionShare, output: int) -> str | None:
         """Where the numbers of an output's rows go. None: they are too many."""
@@ -138,7 +139,7 @@ class Clusterer:
                 share.live(share.slices, columns, self.limits),
                 f"{self.trees}{share.name}.json",
                 self.metadata.uuid,
-                self.by,
+                self.by.among(share.extents),
                 share.files,
                 self.options.row_group_rows,
                 self.run_bytes // 2,

@@ -24,8 +24,10 @@ from deltacompact.iceberg.table.metadata import SESSION, Snapshot, TableMetadata
 from deltacompact.iceberg.table.table_state import TableState
 from deltacompact.iceberg_modes.rewrite.arrangement import ClusterBy, arrangement_of
 from deltacompact.iceberg_modes.rewrite.options import CLUSTER_PROPERTY, RewriteOptions, Strategy
+from deltacompact.iceberg_modes.rewrite.plan import RewritePlan
 from deltacompact.iceberg_modes.rewrite.worth import Worth
 from deltacompact.layout.boxes import Boxes, Ranks
+from deltacompact.layout.extents import STAYS, extents_of
 from deltacompact.layout.overlap import Chosen, to_lay_out
 
 SORTED = "deltacompact.sort-order"
@@ -54,6 +56,18 @@ def badly_laid(
     boxes = boxes_of_files(state.metadata, state.data, columns)
     chosen = overlapping_in(state, boxes, options, worth and _ranked(state, boxes, worth))
     return frozenset(state.data[place].file.path for place in np.flatnonzero(chosen).tolist())
+
+
+def with_extents(plan: RewritePlan, state: TableState) -> RewritePlan:
+    """The plan with the extents of its groups. Where rows go to partitions of another spec, nobody knows them."""
+    by = arrangement_of(state.metadata, plan.options)
+    if not isinstance(by, ClusterBy) or plan.options.output_spec_id is not None:
+        return plan
+    boxes = boxes_of_files(state.metadata, state.data, by.bounded)
+    group_of = {path: group.number for group in plan.groups for path in group.paths}
+    written = np.array([group_of.get(entry.file.path, STAYS) for entry in state.data], np.int64)
+    extents = extents_of(boxes, written, len(plan.groups))
+    return replace(plan, groups=tuple(replace(group, extents=extents[group.number]) for group in plan.groups))
 
 
 def _columns(metadata: TableMetadata, options: RewriteOptions) -> tuple[str, ...]:

@@ -274,6 +274,7 @@ class Outputs:
                     share_bytes,
                     files_out,
                     tuple(ends_of((one.stop - one.start, _ends(one, known)) for one in ranges)),
+                    group.extents,
                 )
 
     def _live(

@@ -20,7 +20,7 @@ from __future__ import annotations
 import enum
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from deltacompact.base.batching import batched
@@ -36,6 +36,7 @@ from deltacompact.iceberg.table.table_state import TableState, scope_of
 from deltacompact.iceberg_modes.plan import GROUPS_SHOWN, ModePlan, ScanTaskGroup
 from deltacompact.iceberg_modes.rewrite.options import NAME, JobOrder, RewriteOptions
 from deltacompact.iceberg_modes.rewrite.words import plan_lines
+from deltacompact.layout.extents import Extents
 
 
 class RewriteReason(enum.StrEnum):
@@ -89,11 +90,15 @@ class RewriteTask(FileScanTask):
 
 @dataclass(frozen=True, slots=True)
 class FileGroup(ScanTaskGroup[RewriteTask]):
-    """Files that are rewritten together, into about `output_files` files of one partition. None: of several."""
+    """Files that are rewritten together, into about `output_files` files of one partition. None: of several.
+
+    `extents`: where rows are clustered, how far they reach, by column, among all of the partition.
+    """
 
     spec_id: int
     partition: PartitionTuple | None
     output_files: int
+    extents: Extents = field(default_factory=dict, hash=False)
 
     @property
     def has_lineage(self) -> bool:

@@ -78,6 +78,7 @@ def _group(group: FileGroup) -> dict[str, Any]:
         "output_files": group.output_files,
         "bytes": group.bytes,
         "rows": group.rows,
+        **({"extents": dict(group.extents)} if group.extents else {}),
     }
 
 
@@ -86,4 +87,4 @@ def _group_of(files: NamedFiles, specs: Mapping[int, Spec], number: int, group: 
     partition = group["partition"]
     if partition is not None:
         partition = compared_tuple(tuple(value_of(value) for value in partition), specs[group["spec_id"]])
-    return FileGroup(number, inputs, group["spec_id"], partition, group["output_files"])
+    return FileGroup(number, inputs, group["spec_id"], partition, group["output_files"], group.get("extents", {}))

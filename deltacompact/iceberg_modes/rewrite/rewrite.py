@@ -35,7 +35,7 @@ from deltacompact.iceberg_modes.rewrite.arrangement import arrangement_of
 from deltacompact.iceberg_modes.rewrite.cold_files import without_cold
 from deltacompact.iceberg_modes.rewrite.expected import expected, totals_after
 from deltacompact.iceberg_modes.rewrite.following import Follower
-from deltacompact.iceberg_modes.rewrite.laid_out import badly_laid
+from deltacompact.iceberg_modes.rewrite.laid_out import badly_laid, with_extents
 from deltacompact.iceberg_modes.rewrite.options import NAME, JobOrder, RewriteOptions
 from deltacompact.iceberg_modes.rewrite.outputs import Job, Outputs
 from deltacompact.iceberg_modes.rewrite.plan import FileGroup, RewritePlan, RewriteReason, plan_rewrite
@@ -76,15 +76,15 @@ def _plan(
         heat = heat_of_table(call.table.store, state.metadata)
         choices["worth"] = worth_of(state, columns_asked(heat.known(state.metadata.ordered_columns)))
     if only is not None:
-        return plan_rewrite(state, options, only, busy, **choices)
+        return with_extents(plan_rewrite(state, options, only, busy, **choices), state)
 
     def planned(cold: frozenset[str]) -> RewritePlan:
         overlapping = badly_laid(state, options, cold, choices.get("worth")) | cold
         return plan_rewrite(state, options, busy=busy, overlapping=overlapping, cold=cold, **choices)
 
     if not options.arranges or options.rewrite_all:
-        return planned(frozenset())
-    return without_cold(call.table.store, planned)[0]
+        return with_extents(planned(frozenset()), state)
+    return with_extents(without_cold(call.table.store, planned)[0], state)
 
 
 @dataclass(frozen=True, slots=True)

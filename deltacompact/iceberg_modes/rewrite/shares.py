@@ -23,6 +23,7 @@ from deltacompact.iceberg.table.content_files import PartitionTuple
 from deltacompact.iceberg_modes.rewrite.cutting import cuts
 from deltacompact.iceberg_modes.rewrite.live_slices import LiveSlices, Slice
 from deltacompact.iceberg_modes.rewrite.options import RewriteOptions
+from deltacompact.layout.extents import Extents
 from deltacompact.steps.materialize import LiveRange, MaterializeTask
 from deltacompact.tabular.row_groups import WriteOptions
 
@@ -37,6 +38,7 @@ class PartitionShare:
     runs        where the numbers of all runs of the group lie
     bytes       about those that the files will have
     ends        the rows with which row groups end, as far as that is known
+    extents     how far the rows reach, by column, among those of the partition
     """
 
     place: int
@@ -50,6 +52,7 @@ class PartitionShare:
     bytes: int
     files: int
     ends: tuple[int, ...]
+    extents: Extents
 
     @property
     def rows(self) -> int:

@@ -1,0 +1,84 @@
+"""Extents: how far rows that are written together reach in a column, among all that their partition has. Pure.
+
+    partition     day         customer      rows
+    a   stays     1 to 30     ada to zoe     900
+    b   stays     31 to 31    ada to kim      60
+    c   written   31 to 31    ada to eve      20
+    d   written   31 to 32    bob to zoe      20
+    extent        100 of 1,000 rows by day, all of them by customer: so many are in files that the rows of c and d meet
+
+A split tree cuts the column in which its rows are widest. It sees these rows alone, and would divide two days as often
+as a whole table has its days divided. By their extents, they are as wide as they are in the table: what came in the
+order of time lies close in time already, and is divided by customer. Where all files are written, all extents are 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from deltacompact.layout.boxes import Boxes, Ranks
+from deltacompact.layout.cluster_by import ClusterColumn
+
+Extents = Mapping[str, float]
+"""By column. Of those that are not named it is 1."""
+
+STAYS = -1
+
+
+def extents_of(boxes: Boxes, written: Ranks, groups: int) -> list[Extents]:
+    """The extents of each group of files that are written together. Those of a group lie in one partition.
+
+    `written`: of each file, the number of its group; STAYS: it is in none. Without bounds a file may hold any value: it
+    meets all others.
+    """
+    chosen = written != STAYS
+    of_partition = np.zeros(int(boxes.partitions.max(initial=-1)) + 1, np.int64)
+    np.add.at(of_partition, boxes.partitions, boxes.rows)
+    rows = np.zeros(groups, np.int64)
+    rows[written[chosen]] = of_partition[boxes.partitions[chosen]]
+    met = [
+        _rows_met(low, high, boxes.rows, _span(low[chosen], high[chosen], written[chosen], groups))
+        for low, high in zip(boxes.low, boxes.high, strict=True)
+    ]
+    return [
+        {name: int(of_column[group]) / int(rows[group]) for name, of_column in zip(boxes.columns, met, strict=True)}
+        if rows[group]
+        else {}
+        for group in range(groups)
+    ]
+
+
+def _span(low: Ranks, high: Ranks, written: Ranks, groups: int) -> tuple[Ranks, Ranks]:
+    """The least and the greatest rank of each group."""
+    least, greatest = np.full(groups, np.iinfo(np.int64).max), np.full(groups, -1, np.int64)
+    np.minimum.at(least, written, low)
+    np.maximum.at(greatest, written, high)
+    return least, greatest
+
+
+def _rows_met(low: Ranks, high: Ranks, rows: Ranks, span: tuple[Ranks, Ranks]) -> npt.NDArray[np.int64]:
+    """The rows of files that meet each span: those that begin before it ends, without those that end before it begins.
+
+    Ranks of partitions never meet: files of those before it have done both.
+    """
+    least, greatest = span
+    return _rows_until(low, rows, greatest + 1) - _rows_until(high, rows, least)
+
+
+def _rows_until(bounds: Ranks, rows: Ranks, until: Ranks) -> npt.NDArray[np.int64]:
+    """The rows of files whose bound is less than each of these."""
+    order = np.argsort(bounds, kind="stable")
+    below = np.concatenate([np.zeros(1, np.int64), np.cumsum(rows[order], dtype=np.int64)])
+    found: npt.NDArray[np.int64] = below[np.searchsorted(bounds[order], until)]
+    return found
+
+
+def weighed(columns: Sequence[ClusterColumn], extents: Extents) -> tuple[ClusterColumn, ...]:
+    """The columns with their weights times their extents. A weight above 0 stays above it, however small both are."""
+    return tuple(
+        replace(column, weight=column.weight * extents.get(column.name, 1.0) or column.weight) for column in columns
+    )
