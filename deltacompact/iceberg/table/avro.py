@@ -14,6 +14,7 @@ fastavro reads the codecs of Python's own library. Arrow decodes snappy and zsta
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import os
@@ -176,18 +177,29 @@ def _header(source: io.BytesIO) -> tuple[Any, dict[str, Any]]:
     header: Any = fastavro.schemaless_reader(source, _HEADER, None)
     if header["magic"] != MAGIC:
         raise ValueError("it does not begin like an Avro file")
-    return header, _spelled_out(json.loads(header["meta"][_SCHEMA]), {})
+    return header, _schemas(header["meta"][_SCHEMA])[0]
+
+
+@functools.lru_cache(maxsize=256)
+def _schemas(text: bytes) -> tuple[dict[str, Any], bytes]:
+    """A schema as a header has it, and its text without logical types.
+
+    A table's manifests share a few: of a small one, this took most of the time to read it.
+    """
+    schema = _spelled_out(json.loads(text), {})
+    return schema, json.dumps(_without_logical_types(schema)).encode()
 
 
 def _plain(data: bytes) -> tuple[dict[str, bytes], dict[str, Any], io.BytesIO]:
     """Metadata and schema of a file, and the file as fastavro reads it: without logical types, in a codec it knows."""
     source = io.BytesIO(data)
     header, schema = _header(source)
+    plain_schema = _schemas(header["meta"][_SCHEMA])[1]
     decode = _DECODERS.get(header["meta"].get(_CODEC, b"null"))
     if decode is not None:
         header["meta"][_CODEC] = b"null"
     plain = io.BytesIO()
-    meta = header["meta"] | {_SCHEMA: json.dumps(_without_logical_types(schema)).encode()}
+    meta = header["meta"] | {_SCHEMA: plain_schema}
     fastavro.schemaless_writer(plain, _HEADER, header | {"meta": meta})
     if decode is None:
         plain.write(source.read())
