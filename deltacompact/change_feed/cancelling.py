@@ -90,6 +90,19 @@ def _left(parts: Sequence[Entries], candidates: Sequence[Candidates]) -> _Places
 
 def unmatched(digests: npt.NDArray[np.uint64], sides: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     """Which rows have no partner of the same digest (n, 2) on the other side."""
+    removed, added = np.flatnonzero(~sides), np.flatnonzero(sides)
+    found = pc.index_in(pa.array(digests[removed, 0]), value_set=pa.array(digests[added, 0]))
+    partners_of, partners = removed[np.asarray(found.is_valid())], added[np.asarray(found.drop_null())]
+    kept = np.ones(len(sides), bool)
+    kept[partners_of] = kept[partners] = False
+    are_pairs = np.count_nonzero(~kept) == 2 * len(partners)  # else rows are there several times
+    if are_pairs and (digests[partners_of, 1] == digests[partners, 1]).all():
+        return kept
+    return _unmatched_of_many(digests, sides)
+
+
+def _unmatched_of_many(digests: npt.NDArray[np.uint64], sides: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """The same where a digest may be there several times, at four times the cost."""
     order, groups, ranks, partners = ranked(digests, sides)
     kept = np.empty(len(sides), bool)
     kept[order] = ranks >= partners[groups]
@@ -106,7 +119,7 @@ def ranked(
     order = np.lexsort((sides, digests[:, 1], digests[:, 0]))
     ordered, of_side = digests[order], sides[order].astype(np.int64)
     begins = np.ones(len(order), bool)
-    begins[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    begins[1:] = (ordered[1:, 0] != ordered[:-1, 0]) | (ordered[1:, 1] != ordered[:-1, 1])
     groups = np.cumsum(begins) - 1
     slots = 2 * groups + of_side
     counts = np.bincount(slots, minlength=2 * (int(groups[-1]) + 1) if len(groups) else 0)
