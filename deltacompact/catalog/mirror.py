@@ -43,8 +43,8 @@ def mirror(
 ) -> int:
     """Append what came since the bookmark, and move it. Returns how many rows were upserted or deleted.
 
-    `chosen` are arguments of the source's `changes`. Into a stream the batch is appended from memory. Raises InputError
-    where the mirror declares no key, or one that is no column of the source. Keys must be unique in the source.
+    `chosen` are arguments of the source's `changes`. Raises InputError where the mirror declares no key, or one that is
+    no column of the source. Keys must be unique in the source.
     """
     sink = _Stream(into) if isinstance(into, DeltaStreamTable) else _Branch(into._loaded())
     reader, known = _batch(source, bookmark, {**chosen, "key": sink.key, "before": False})
@@ -72,12 +72,19 @@ class _Stream:
         return list(dict.fromkeys([*self.table.keys.primary, *self.table.partition_keys]))
 
     def append(self, changes: pa.RecordBatchReader, token: str) -> int:
-        rows = changes.read_all().drop_columns(TOLD.names[1:])
-        if rows.num_rows:
-            both = pa.concat_tables([rows.filter(_is(_DELETES)), rows.filter(_is(_UPSERTS))])
-            told = {"operation_column": _CHANGE, "upsert_values": _UPSERTS, "delete_values": _DELETES}
-            self.table.append(both, token=token, **told)
-        return int(rows.num_rows)
+        rows, columns = 0, [name for name in changes.schema.names if name not in TOLD.names[1:]]
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            nonlocal rows
+            for some in changes:
+                rows += some.num_rows
+                yield some.select(columns)
+
+        schema = pa.schema([changes.schema.field(name) for name in columns])
+        batch = pa.RecordBatchReader.from_batches(schema, batches())
+        told = {"operation_column": _CHANGE, "upsert_values": _UPSERTS, "delete_values": _DELETES}
+        self.table.append(batch, token=token, **told)
+        return rows
 
 
 @dataclass(frozen=True, slots=True)
