@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from benchmarks import layout
+from benchmarks import appends, layout
 from benchmarks.iceberg import layouts
 from deltacompact.layout.curves import hilbert
 
@@ -29,6 +29,13 @@ def test_row_groups_that_end_with_cells_are_opened_less():
     columns = layout.tables(1, 40_000)["uniform x 3"]
     full, by_cells = (layout.opened(columns, layout.row_groups(columns, 1, ends), 1) for ends in (False, True))
     assert np.mean(by_cells[0]) <= 0.8 * np.mean(full[0]) and by_cells[1] <= 0.5 * full[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", appends.LAKES)
+def test_appends_are_measured_beside_the_same_rows_compacted_at_once(tmp_path, kind):
+    written, (ratio,) = appends.measured(appends.LAKES[kind], appends.in_order, 2_000, tmp_path, appends.EVERY)
+    assert 1.0 < written < 4.0 and 0.9 < ratio < 1.3
 
 
 def test_tables_are_laid_out_by_us_and_by_duckdb(tmp_path):

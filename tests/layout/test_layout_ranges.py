@@ -61,6 +61,24 @@ def test_ranges_follow_each_other_as_rows_do(case, files, cells, data):
     assert again.cells_of(rows).tolist() == found.tolist()
 
 
+def squares_along(curve):
+    """Of 16 files of a grid of 32 x 32 rows, in their order, the squares of 8 x 8 rows that they are."""
+    places = np.random.default_rng(5).permutation(32 * 32)
+    rows = pa.table({"a": places // 32, "b": places % 32})
+    files = cut_ranges(rows, keys_of(rows, sort_items("", f"{curve}(a, b)")), np.ones(len(places)), 16).cells_of(rows)
+    held = [np.unique(np.column_stack([places // 32, places % 32])[files == file] // 8, axis=0) for file in range(16)]
+    assert all(len(square) == 1 for square in held)
+    return [tuple(square[0].tolist()) for square in held]
+
+
+def test_files_follow_the_curve_that_was_asked_for():
+    """Hilbert's goes from neighbour to neighbour; Z-order takes the quarters of each quarter in turn. None is both."""
+    path = np.array(squares_along("hilbert"))
+    assert (np.abs(np.diff(path, axis=0)).sum(axis=1) == 1).all()
+    quarters = [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert squares_along("zorder") == [(2 * a + c, 2 * b + d) for a, b in quarters for c, d in quarters]
+
+
 def test_a_curve_is_cut_where_its_neighbours_are_far_apart():
     draw = np.random.default_rng(3)
     rows = pa.table({name: draw.random(20_000) for name in "ab"})
