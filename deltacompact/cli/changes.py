@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deltacompact.base.errors import InputError
-from deltacompact.base.wording import counted
+from deltacompact.base.errors import InputError, NotFoundError
+from deltacompact.base.wording import counted, text_of
 from deltacompact.cli.answers import answer, note
 from deltacompact.cli.arguments import any_catalog_argument, json_option, pairs, table_argument
 from deltacompact.cli.place import place_of, place_options
@@ -149,7 +149,11 @@ def _mirror(
     if bookmark is None:
         raise InputError("--into needs a --bookmark, which says what the mirror has")
     place, name = into
-    rows = mirror(catalog.table(table), open_catalog(in_environment(place)).table(name), bookmark, **chosen)
+    try:
+        target = open_catalog(in_environment(place)).table(name)
+    except NotFoundError as error:
+        raise NotFoundError(f"{text_of(error)}: create it first, with --primary-key") from error
+    rows = mirror(catalog.table(table), target, bookmark, **chosen)
     document = {"table": table, "into": name, "bookmark": bookmark, "changes": rows}
     answer(as_json, document, f"{counted(rows, 'change')} of {table} in {name}")
 

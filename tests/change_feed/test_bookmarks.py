@@ -312,3 +312,6 @@ def test_a_mirror_on_the_command_line(tmp_path, capsys):
     assert cli.run([*words, "--from", "1999-01-01"]) == 2 and "--into needs a --bookmark" in capsys.readouterr().err
     assert cli.run([*words, "--from", "1999-01-01", "--bookmark", "x"]) == 0
     assert capsys.readouterr().out == "2 changes of ns.t in m\n"
+    assert cli.run([*words[:-1], "other", "--bookmark", "x"]) == 2
+    assert "table 'other' does not exist in" in (said := capsys.readouterr().err)
+    assert said.endswith(": create it first, with --primary-key\n")
