@@ -23,7 +23,6 @@ from deltacompact.base.model import DataFile
 from deltacompact.base.numbers import Ordinal
 from deltacompact.layout.boxes import Boxes, Ranks, boxes_of
 from deltacompact.layout.cluster_by import ClusterColumn, cluster_columns
-from deltacompact.layout.depth import depth_of
 from deltacompact.layout.extents import STAYS, Extents, extents_of
 from deltacompact.layout.overlap import to_lay_out
 from deltacompact.layout.value_ranges import ValueRanges, column_bounds, ranges_from
@@ -79,12 +78,9 @@ def extents_in_log(
     return extents
 
 
-def depth_in_log(files: Sequence[DataFile], cluster_by: str, schema: pa.Schema) -> float:
-    """How many compacted files hold a value, on average, by what the log knows of them. 0: all may stay as they lie."""
-    if not columns_of(cluster_by, schema) or not overlapping_files(files, cluster_by, schema).any():
-        return 0.0
-    ranges = [_ranges(file, schema) for file in files]
-    return depth_of(_boxes(ranges, [file.rows for file in files], cluster_by, schema)).mean
+def boxes_in_log(files: Sequence[DataFile], cluster_by: str, schema: pa.Schema) -> Boxes:
+    """The boxes of files in the columns to cluster by."""
+    return _boxes([_ranges(file, schema) for file in files], [file.rows for file in files], cluster_by, schema)
 
 
 def _boxes(ranges: Sequence[ValueRanges], rows: Sequence[int], cluster_by: str, schema: pa.Schema) -> Boxes:

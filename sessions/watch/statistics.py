@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 from deltacompact.base.model import Partition
 from deltacompact.catalog.delta_streams import DeltaStreamCatalog
 from deltacompact.delta_streams.sizes import sizes_of
-from deltacompact.planning.overlapping import depth_in_log
+from deltacompact.planning.depth_in_log import depth_in_log
 from sessions.documents.streams import branch_of
 from sessions.metrics.tables import TableSizes
 
