@@ -177,11 +177,18 @@ def _in_arrow(predicate: polars.Expr, columns: pa.Schema) -> pc.Expression | Non
     """What is true for all rows for which a predicate of Polars is. None: Polars cannot say it in Arrow's terms.
 
     In Polars NaN is greater than all numbers, in Arrow no comparison with it is true: such rows are left to Polars.
+    Moments of other zones than UTC it hands down as their wall clocks.
     """
     import polars
 
+    if any(_is_zoned(columns.field(name).type) for name in predicate.meta.root_names()):
+        return None
     told = _Told(columns)
     with contextlib.suppress(polars.exceptions.PolarsError, pa.ArrowException):
         polars.scan_pyarrow_dataset(told).filter(predicate).collect()
     names = [name for name in predicate.meta.root_names() if pa.types.is_floating(columns.field(name).type)]
     return None if told.filter_ is None else reduce(or_, (pc.is_nan(pc.field(name)) for name in names), told.filter_)
+
+
+def _is_zoned(type_: pa.DataType) -> bool:
+    return pa.types.is_timestamp(type_) and type_.tz not in (None, "UTC")

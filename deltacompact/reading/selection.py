@@ -53,7 +53,7 @@ class Selected:
         try:
             return rows.filter(self.expression)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-            raise InputError(f"filter {self.expression}: {text_of(error)}") from None
+            raise InputError(f"filter {_shown(self.expression)}: {text_of(error)}") from None
 
 
 def named_columns(columns: Any) -> tuple[str, ...] | None:
@@ -90,6 +90,14 @@ def _expression(wanted: Any) -> pc.Expression | None:
         return pq.filters_to_expression(wanted)
     except (TypeError, ValueError) as error:
         raise InputError(f"{_shape(wanted)}: {error}") from None
+
+
+def _shown(expression: pc.Expression) -> str:
+    """Arrow shows bytes as they are, and Python takes no others than UTF-8."""
+    try:
+        return str(expression)
+    except UnicodeDecodeError:
+        return "with bytes"
 
 
 def _names(wanted: Any) -> list[str] | None:

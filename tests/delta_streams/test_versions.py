@@ -66,7 +66,12 @@ def test_a_scan_takes_columns_and_a_filter(catalog: DeltaStreamCatalog) -> None:
     for wrong in ({"columns": ["x"]}, {"filter": [("x", "=", 1)]}):
         with pytest.raises(InputError, match=r"table 't' has no column 'x' \(columns: k, v\)"):
             catalog.read("t", **wrong)
-    for wrong in ({"filter": [("k", "?", 1)]}, {"filter": [("k", "=", "text")]}, {"filter": 7}):
+    for wrong in (
+        {"filter": [("k", "?", 1)]},
+        {"filter": [("k", "=", "text")]},
+        {"filter": [("k", "=", b"\xff")]},
+        {"filter": 7},
+    ):
         with pytest.raises(InputError, match="filter"):
             catalog.read("t", **wrong)
 

@@ -290,6 +290,18 @@ def test_polars_gets_what_it_would_keep_of_all_rows(batch, data):
         assert shown(kept.to_arrow()) == shown(everything.filter(wanted).to_arrow()), str(wanted)
 
 
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
+def test_polars_finds_moments_of_any_zone(zone):
+    """Polars hands down the wall clocks of a list of them."""
+    moments = pa.array([0, 10**9], pa.timestamp("ms", zone))
+    table = DeltaStreamCatalog(MemoryStore()).create_table("t", primary_keys=["id"])
+    table.append(pa.table({"id": [1, 2], "at": moments}))
+    table.compact(settings=LOCAL, rows_per_compacted_file=1)
+    for moment in moments.to_pylist():
+        for wanted in (pl.col("at") == moment, pl.col("at").is_in([moment]), pl.col("at").is_in([moment, None])):
+            assert table.to_polars().filter(wanted).collect()["at"].to_list() == [moment], str(wanted)
+
+
 def test_files_that_lack_a_column_have_the_value_of_their_partition_in_it(tmp_path, record):
     """As Hive lays them out. Nothing else tells that value, and other partitions are skipped by it."""
     lake = Lake(tmp_path / "iceberg", "skipping")
