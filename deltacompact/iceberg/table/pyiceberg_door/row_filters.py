@@ -8,6 +8,8 @@ Values take the types of their columns. Null is neither equal nor unequal to a v
 
 from __future__ import annotations
 
+from datetime import time
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -29,6 +31,7 @@ _COMPARED = {
     "LessThan": pc.Expression.__lt__,
     "LessThanOrEqual": pc.Expression.__le__,
 }
+_UNKNOWN = pc.scalar(pa.scalar(None, pa.bool_()))
 
 
 def row_filter(where: str, columns: pa.Schema) -> pc.Expression:
@@ -37,7 +40,7 @@ def row_filter(where: str, columns: pa.Schema) -> pc.Expression:
         return visit(parse(where), _Rows(where, columns))
     except ParseException:
         raise InputError(f"where {where!r} cannot be parsed: write it like day = '2026-11-22' and id > 7") from None
-    except (TypeError, ValueError, NotImplementedError, pa.ArrowException) as error:
+    except (TypeError, ValueError, OverflowError, NotImplementedError, pa.ArrowException) as error:
         raise InputError(f"where {where!r} is not an expression about this table: {text_of(error)}") from None
 
 
@@ -78,8 +81,8 @@ class _Rows(BooleanExpressionVisitor[pc.Expression]):
         type_ = self._columns.field(name).type
         if kind in ("In", "NotIn"):
             values = pa.array([_value(one, type_) for one in predicate.literals], type_)
-            found = column.isin(values)
-            return found if kind == "In" else ~found & column.is_valid()
+            found = column.isin(values) | (column.is_null() & _UNKNOWN)  # Arrow's is false for null
+            return found if kind == "In" else ~found
         if kind in ("StartsWith", "NotStartsWith"):
             found = pc.starts_with(column, str(predicate.literal.value))
             return found if kind == "StartsWith" else ~found
@@ -88,5 +91,12 @@ class _Rows(BooleanExpressionVisitor[pc.Expression]):
 
 def _value(literal: literals_.Literal[Any], type_: pa.DataType) -> Any:
     """A value as its column has it: what is written as a text may be a date."""
-    value = pa.scalar(literal.value)
-    return value.cast(type_).as_py() if value.type != type_ else literal.value
+    value = literal.value
+    if isinstance(value, int) and pa.types.is_decimal(type_):
+        value = Decimal(value)  # Arrow would want room for all digits that an integer can have
+    if isinstance(value, int) and pa.types.is_unsigned_integer(type_):
+        return pa.scalar(value, type_).as_py()
+    if isinstance(value, str) and pa.types.is_time(type_):
+        return time.fromisoformat(value)
+    found = pa.scalar(value)
+    return found.cast(type_).as_py() if found.type != type_ else value

@@ -1,0 +1,60 @@
+"""Expressions about rows mean what they mean in SQL: DuckDB judges, null is neither in a list nor outside of it.
+
+n is 1, 2, null, 3       not (n in (1, 2))      the row with 3 alone
+"""
+
+from __future__ import annotations
+
+from datetime import date, datetime, time
+from decimal import Decimal
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from deltacompact.base.errors import InputError
+from deltacompact.iceberg.table.pyiceberg_door.row_filters import row_filter
+
+ROWS = pa.table(
+    {
+        "row": pa.array([0, 1, 2, 3]),
+        "n": pa.array([1, 2, None, 3]),
+        "big": pa.array([1, 2**63, None, 3], pa.uint64()),
+        "price": pa.array([Decimal("1.00"), Decimal("1.01"), None, Decimal("3.50")], pa.decimal128(9, 2)),
+        "name": pa.array(["a", "b", None, ""]),
+        "day": pa.array([date(1969, 1, 1), date(2026, 11, 22), None, date(1, 1, 1)]),
+        "moment": pa.array([datetime(1970, 1, 1), datetime(1, 1, 1), None, datetime(2026, 1, 1)], pa.timestamp("us")),
+        "clock": pa.array([time(0), time(0, 0, 1), None, time(23)], pa.time64("us")),
+    }
+)
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        *(
+            "n in (1, 2)",
+            "n not in (1, 2)",
+            "not (n in (1, 2))",
+            "not (n in (1) or name = 'q')",
+            "not (n not in (1, 2))",
+        ),
+        *("not (n = 1)", "n != 1", "not (n is null)", "n is not null", "not (n > 1 and name = 'b')"),
+        *("big = 9223372036854775808", "big > 3", "price > 1", "price = 1", "price >= 1.01", "price in (1.0, 3.5)"),
+        *("name like 'a%'", "not (name like 'a%')", "name = ''", "day < '1970-01-01'", "day not in ('2026-11-22')"),
+        *("moment >= '1970-01-01T00:00:00'", "clock > '00:00:00'", "not (clock = '23:00:00')"),
+    ],
+)
+def test_a_row_is_kept_where_sql_keeps_it(where):
+    with duckdb.connect() as connection:
+        connection.register("rows", ROWS)
+        expected = [number for (number,) in connection.sql(f"SELECT row FROM rows WHERE {where} ORDER BY 1").fetchall()]
+    assert ROWS.filter(row_filter(where, ROWS.schema))["row"].to_pylist() == expected
+
+
+@pytest.mark.parametrize(
+    "where", ["n = 9223372036854775808", "n > 2.5", "price = 1.005", "price = 10000000", "clock = 'noon'", "big > -1"]
+)
+def test_a_value_that_the_column_cannot_hold_is_told_in_one_line(where):
+    with pytest.raises(InputError, match=r"is not an expression about this table: .+"):
+        row_filter(where, ROWS.schema)
