@@ -11,7 +11,8 @@ the CPU time to send ten million rows down a tree.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +30,10 @@ from deltacompact.tabular.row_groups import WriteOptions, cells_of
 
 ROWS, SAMPLE, FILES, BITS, ASKED = 200_000, 20_000, 117, 10, 2_000
 GROUP_ROWS = 8_192
-Column = npt.NDArray[np.float64]
+LINK, USER = "https://www.example.com/shop/", "user-"
+Column = npt.NDArray[np.float64] | npt.NDArray[np.str_]
+Bounds = tuple[npt.NDArray[Any], npt.NDArray[Any]]
+"""Of a column, the least and the greatest value of each file."""
 
 
 def tables(seed: int, rows: int = ROWS) -> dict[str, dict[str, Column]]:
@@ -43,6 +47,11 @@ def tables(seed: int, rows: int = ROWS) -> dict[str, dict[str, Column]]:
         "time, Zipf, amount": {
             "time": np.sort(draw.random(rows)),
             "zipf": draw.zipf(1.3, rows).clip(max=1e6).astype(float),
+            "amount": draw.exponential(100, rows).round(2),
+        },
+        "string prefixes": {
+            "link": np.char.add(LINK, np.char.zfill(draw.integers(0, 10**8, rows).astype(str), 8)),
+            "user": np.char.add(USER, np.char.zfill(draw.zipf(1.3, rows).clip(max=10**6).astype(str), 7)),
             "amount": draw.exponential(100, rows).round(2),
         },
         "lineitem's dates": {
@@ -95,14 +104,20 @@ def row_groups(columns: Mapping[str, Column], seed: int, with_cells: bool) -> np
 
 def opened(columns: Mapping[str, Column], files: npt.NDArray[np.integer], seed: int) -> tuple[list[float], float]:
     """The share of files that hold a row's value, by column, and all of its values, in percent."""
-    asked = np.random.default_rng(seed).integers(0, len(files), ASKED)
-    count = int(files.max()) + 1
-    holds = []
-    for values in columns.values():
-        low, high = np.full(count, np.inf), np.full(count, -np.inf)
-        np.minimum.at(low, files, values)
-        np.maximum.at(high, files, values)
-        holds.append((low[None, :] <= values[asked, None]) & (values[asked, None] <= high[None, :]))
+    order = np.argsort(files, kind="stable")
+    starts = np.unique(files[order], return_index=True)[1]
+    ranks = {name: np.unique(values, return_inverse=True)[1] for name, values in columns.items()}
+    ends = np.minimum, np.maximum
+    return opened_by(ranks, [tuple(end.reduceat(of[order], starts) for end in ends) for of in ranks.values()], seed)
+
+
+def opened_by(columns: Mapping[str, Column], bounds: Sequence[Bounds], seed: int) -> tuple[list[float], float]:
+    """The same by bounds of each column."""
+    asked = np.random.default_rng(seed).integers(0, len(next(iter(columns.values()))), ASKED)
+    holds = [
+        (low[None, :] <= values[asked, None]) & (values[asked, None] <= high[None, :])
+        for values, (low, high) in zip(columns.values(), bounds, strict=True)
+    ]
     return [100 * float(one.mean()) for one in holds], 100 * float(np.logical_and.reduce(holds).mean())
 
 

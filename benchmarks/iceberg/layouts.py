@@ -6,27 +6,32 @@
     DuckDB           COPY … ORDER BY of the same files to a folder, without a table or a commit
 
 All are asked for files of one 64th of the bytes. One contender works at a time, in a process that has warmed up.
+Readers open files by the bounds in manifests; without a table, by the values that are there.
 """
 
 from __future__ import annotations
 
+import math
 import re
 import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.conversions import from_bytes
+from pyiceberg.types import NestedField
 
 from benchmarks.iceberg.contenders import Contender, Ours, Spark
 from benchmarks.iceberg.writing import DATABASE, TABLE, catalog_at, file_bytes, made
-from benchmarks.layout import Column, opened, tables
+from benchmarks.layout import Bounds, Column, opened_by, tables
 from deltacompact.iceberg.table.locations import readable
 
 FILES, COMMITS = 64, 8
@@ -54,13 +59,34 @@ def paths_of(catalog: SqlCatalog) -> list[str]:
     return [readable(task.file.file_path).removeprefix("file://") for task in tasks]
 
 
-def files_of(paths: Sequence[str], rows: int) -> npt.NDArray[np.int64]:
-    """Of each row, the number of its file."""
-    found = np.full(rows, -1, np.int64)
-    for number, path in enumerate(paths):
-        found[pq.read_table(path, columns=["row"])["row"].to_numpy()] = number
-    assert found.min() >= 0, "rows are missing"
-    return found
+def check_rows(paths: Sequence[str], rows: int) -> None:
+    held = np.concatenate([pq.read_table(path, columns=["row"])["row"].to_numpy() for path in paths])
+    assert np.array_equal(np.sort(held), np.arange(rows)), "rows are missing"
+
+
+def bounds_of_values(paths: Sequence[str], names: Sequence[str]) -> list[Bounds]:
+    files = [pq.read_table(path, columns=list(names)) for path in paths]
+    found = [[pc.min_max(file[name]).as_py() for file in files] for name in names]
+    return [(np.array([one["min"] for one in of]), np.array([one["max"] for one in of])) for of in found]
+
+
+def bounds_in_manifests(catalog: SqlCatalog, names: Sequence[str]) -> list[Bounds]:
+    """Where a bound is missing, a file may hold any value."""
+    table = catalog.load_table(TABLE)
+    files = [task.file for task in table.scan().plan_files()]
+    fields = [table.schema().find_field(name) for name in names]
+    return [
+        (
+            np.array([_bound(file.lower_bounds, field, least) for file in files]),
+            np.array([_bound(file.upper_bounds, field, most) for file in files]),
+        )
+        for field in fields
+        for least, most in [("", chr(0x10FFFF)) if str(field.field_type) == "string" else (-math.inf, math.inf)]
+    ]
+
+
+def _bound(bounds: Mapping[int, bytes], field: NestedField, unknown: Any) -> Any:
+    return from_bytes(field.field_type, bounds[field.field_id]) if field.field_id in bounds else unknown
 
 
 def by_duckdb(paths: Sequence[str], names: Sequence[str], target: int, folder: Path) -> list[str]:
@@ -104,21 +130,22 @@ def measured(rows: int, folder: Path, which: Sequence[str] = (), who: str = "") 
                 contender.compact(TABLE, {**options, **chosen})
                 seconds = time.perf_counter() - begin
                 contender.stop()
-            yield line(name, label, seconds, columns, paths_of(catalog))
+            check_rows(paths_of(catalog), rows)
+            yield line(name, label, seconds, columns, bounds_in_manifests(catalog, names))
         for _ in range(2):
             shutil.rmtree(folder / "sorted", ignore_errors=True)
             begin = time.perf_counter()
             found = by_duckdb(paths_of(catalog_at(place / DATABASE, place)), names, target, folder / "sorted")
             seconds = time.perf_counter() - begin
-        yield line(name, "DuckDB, ORDER BY", seconds, columns, found)
+        check_rows(found, rows)
+        yield line(name, "DuckDB, ORDER BY", seconds, columns, bounds_of_values(found, names))
 
 
-def line(table: str, label: str, seconds: float, columns: dict[str, Column], paths: Sequence[str]) -> str:
-    rows = len(next(iter(columns.values())))
-    shares, conjunction = opened(columns, files_of(paths, rows), 1)
+def line(table: str, label: str, seconds: float, columns: dict[str, Column], bounds: Sequence[Bounds]) -> str:
+    shares, conjunction = opened_by(columns, bounds, 1)
     each = "/".join(f"{share:.1f}" for share in shares)
     text = f"{table:22}{label:36}{seconds:7.2f} s   {each:18}and {conjunction:6.2f}"
-    return f"{text}   mean {np.mean(shares):5.1f}   {len(paths)} files"
+    return f"{text}   mean {np.mean(shares):5.1f}   {len(bounds[0][0])} files"
 
 
 if __name__ == "__main__":

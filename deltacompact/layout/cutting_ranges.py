@@ -40,12 +40,15 @@ def keys_of(sample: pa.Table, items: Sequence[SortItem]) -> tuple[Key, ...]:
 
 
 def _grid(column: pa.ChunkedArray, name: str) -> CutColumn:
-    """The values with which ranks begin: equal values share one, so there may be fewer than the bits can tell."""
+    """The values with which ranks begin, so that a rank is the share of rows below it.
+
+    Behind nulls, and behind a value that many rows have, several ranks begin with the next value: else all that comes
+    behind would lie in a corner of the grid, and a curve would hardly part it.
+    """
     present = column.combine_chunks().drop_null()
     ranks, first = dense_ranks(values_of(present).of)
-    ends = np.cumsum(np.bincount(ranks, minlength=len(first)))[:-1]
-    wanted = np.arange(1, 1 << BITS) * len(ranks) / (1 << BITS)
-    chosen = np.unique(np.searchsorted(ends, wanted)) + 1
+    ends = np.cumsum([column.null_count, *np.bincount(ranks, minlength=len(first))])[:-1]
+    chosen = np.searchsorted(ends, np.arange(1, 1 << BITS) * len(column) / (1 << BITS))
     return CutColumn(name, present.take(pa.array(first[chosen[chosen < len(first)]])))
 
 

@@ -32,7 +32,10 @@ _WIDENED = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
 
 @dataclass(frozen=True, slots=True)
 class CutColumn:
-    """A column and its cuts, sorted, each once. A null among them is the last: it divides values from nulls."""
+    """A column and its cuts, sorted. A null among them is the last: it divides values from nulls.
+
+    Those of a tree are there once. On the grid of a curve, as many ranks begin with a value as the one before it fills.
+    """
 
     name: str
     cuts: pa.Array = field(hash=False)

@@ -79,6 +79,15 @@ def test_files_follow_the_curve_that_was_asked_for():
     assert squares_along("zorder") == [(2 * a + c, 2 * b + d) for a, b in quarters for c, d in quarters]
 
 
+@pytest.mark.parametrize("nulls", [0, 250])
+def test_a_rank_of_a_curve_is_the_share_of_rows_below(nulls):
+    """Half of the rows have one value. If it had one rank, all others would lie in the lower quarter of the grid."""
+    column = pa.chunked_array([pa.array([None] * nulls + [3] * 500 + list(range(4, 504 - nulls)))])
+    (key,) = keys_of(pa.table({"a": column}), sort_items("", "hilbert(a)"))
+    below = np.concatenate([[0] * nulls, [nulls] * 500, np.arange(500 + nulls, 1000)])
+    assert np.abs(key.columns[0].ranks(column) - below * 1024 / 1000).max() <= 1
+
+
 def test_a_curve_is_cut_where_its_neighbours_are_far_apart():
     draw = np.random.default_rng(3)
     rows = pa.table({name: draw.random(20_000) for name in "ab"})
