@@ -54,6 +54,17 @@ def test_each_compaction_is_one_snapshot_with_the_compacted_files_by_reference(o
     assert len(orders.shown()) == 21
 
 
+def test_a_table_that_was_published_before_it_had_columns_is_read_when_it_has_rows(orders):
+    """Readers find columns of compacted files by the mapping of names, which was empty then."""
+    orders.append([{"id": 1}], "delete")
+    orders.compact()
+    orders.publish()
+    assert orders.lake.catalog.load_table(ICEBERG).schema().fields == ()
+    orders.append([{"id": 1, "v": "a"}])
+    orders.compact()
+    assert orders.shown() == orders.compacted() == [{"id": 1, "v": "a"}]
+
+
 @pytest.mark.parametrize("mode", ["rewrite", "convert", "upsert"])
 def test_a_publication_is_not_compacted_by_itself(orders, mode):
     """Its files belong to the delta table, and the next publication would refuse those of somebody else."""

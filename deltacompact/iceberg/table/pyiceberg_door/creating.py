@@ -64,8 +64,8 @@ def give_columns(table: Table, table_id: str, columns: pa.Schema, properties: Ma
         with answering(table.catalog.name), table.transaction() as change:
             with change.update_schema() as schema:
                 schema.union_by_name(columns)
-            known = NAME_MAPPING in table.metadata.properties  # then the new columns are in it
-            mapping = {} if known else {NAME_MAPPING: name_mapping(change.table_metadata)}
+            # PyIceberg adds the new columns to a mapping that is there, unless it is empty.
+            mapping = {} if table.name_mapping() else {NAME_MAPPING: name_mapping(change.table_metadata)}
             change.set_properties({**properties, **mapping})
     except CommitFailedException as error:
         raise ConflictError(f"{table_id}: {text_of(error)}") from error
