@@ -46,8 +46,18 @@ _COLUMNS_SHOWN = 30
 
 def columns_shown(names: Sequence[str]) -> str:
     """The columns that there are, for whoever named another one; of a wide table the first ones."""
+    return f"columns: {_first(names) or 'none'}"
+
+
+def column_meant(name: str, names: Sequence[str]) -> str:
+    """The column that another one may have been meant to be, or those that there are."""
+    nearest = difflib.get_close_matches(name, names, 1)
+    return f"did you mean {nearest[0]!r}?" if nearest else f"it has {_first(names)}"
+
+
+def _first(names: Sequence[str]) -> str:
     more = [f"and {len(names) - _COLUMNS_SHOWN:,} more"] if len(names) > _COLUMNS_SHOWN else []
-    return f"columns: {', '.join([*names[:_COLUMNS_SHOWN], *more]) or 'none'}"
+    return ", ".join([*names[:_COLUMNS_SHOWN], *more])
 
 
 def unknown_option(name: str, known: Collection[str], kind: str = "option") -> str:

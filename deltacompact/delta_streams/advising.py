@@ -20,7 +20,7 @@ import pyarrow as pa
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import DataFile, OperationType, Partition, Table
 from deltacompact.base.partitions import side_by_side
-from deltacompact.base.wording import counted
+from deltacompact.base.wording import column_meant, counted
 from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.delta_streams.streams import Streams
 from deltacompact.layout.advice import READS, Advice, Outlook
@@ -104,7 +104,7 @@ def _type(table_id: str, name: str, files: Sequence[DataFile]) -> pa.DataType:
     """The type of a column, as the last file has it."""
     known = [file.schema.field(name).type for file in files if name in file.schema.names]
     if not known:
-        why = "name one at the top level" if "." in name else f"it has {', '.join(files[-1].schema.names)}"
+        why = "name one at the top level" if "." in name else column_meant(name, files[-1].schema.names)
         raise InputError(f"no file of table {table_id!r} has a column {name!r}: {why}")
     if not has_order(known[-1]):
         raise InputError(f"column {name!r} of table {table_id!r} is {known[-1]}, whose values have no order")

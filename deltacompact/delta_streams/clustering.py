@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import OperationType, Table
+from deltacompact.base.wording import column_meant
 from deltacompact.delta_streams.table_documents import clustering_of
 from deltacompact.layout.cluster_by import cluster_columns
 from deltacompact.layout.order import has_order
@@ -33,7 +34,7 @@ def check_clustering(table: Table, cluster_by: str, schemas: Iterable[pa.Schema]
     for name in (column.name for column in columns):
         if found and name not in found:
             top = name.partition(".")[0]
-            why = "name one at the top level" if top in found else f"it has {', '.join(sorted(found))}"
+            why = "name one at the top level" if top in found else column_meant(name, sorted(found))
             raise InputError(f"cluster_by: table {table.table_id!r} has no column {name!r}: {why}")
         for type_ in found.get(name, ()):
             if not pa.types.is_null(type_) and not has_order(type_):

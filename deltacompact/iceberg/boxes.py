@@ -10,7 +10,6 @@ is counted by them.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from itertools import chain, repeat
 from typing import Any
@@ -20,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltacompact.base.errors import InputError
+from deltacompact.base.wording import column_meant
 from deltacompact.iceberg.table.column_bounds import WHOLE_NUMBERS, comparable, has_order
 from deltacompact.iceberg.table.content_files import ContentFile, Entry
 from deltacompact.iceberg.table.metadata import Column, TableMetadata
@@ -57,9 +57,7 @@ def ordered_column(metadata: TableMetadata, name: str) -> tuple[int, Column]:
     if name not in known:
         if name.partition(".")[0] in known:
             raise InputError(f"column {name!r} {where} lies inside of a struct: name a column of the top level")
-        near = difflib.get_close_matches(name, known, 1)
-        hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(known)}"
-        raise InputError(f"column {name!r} is not in table {metadata.table_id!r}: {hint}")
+        raise InputError(f"column {name!r} is not in table {metadata.table_id!r}: {column_meant(name, list(known))}")
     number, column = known[name]
     if not has_order(column.type):
         raise InputError(f"column {name!r} {where} has type {column.type}, which has no order: name another one")

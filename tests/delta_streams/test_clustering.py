@@ -266,6 +266,7 @@ def test_bad_columns_are_refused_at_the_door(by, message):
     ("by", "message"),
     [
         ("dya", "cluster_by: table 't' has no column 'dya': it has id, list, s"),
+        ("lists", "cluster_by: table 't' has no column 'lists': did you mean 'list'?"),
         ("s.a", "cluster_by: table 't' has no column 's.a': name one at the top level"),
         ("list", "cluster_by: column 'list' of table 't' is list<.*>, whose values have no order"),
     ],

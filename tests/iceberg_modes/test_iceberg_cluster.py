@@ -17,6 +17,7 @@ from version_3 import delete_by_vector, known_rows, live_rows
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.settings import Settings
+from deltacompact.catalog.iceberg import IcebergCatalog
 from deltacompact.iceberg.boxes import boxes_of_files
 from deltacompact.iceberg.marks.finding import Sizes
 from deltacompact.iceberg_modes.journal.journal import FOLDER
@@ -241,6 +242,22 @@ def test_bad_columns_are_refused_before_any_work(lake, cluster_by, why):
         lake.rewrite(T, rewrite_all=True, cluster_by=cluster_by)
     assert "\n" not in str(error.value)
     assert sorted(str(path) for path in lake.folder.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("dya", ": column 'dya' is not in table 'ns.t': did you mean 'day'?"),
+        ("day*x", ": the weight 'x' of 'day*x' is no number above 0"),
+        ("a,b,c,d,e", " names 5 columns: at most 4 help readers"),
+    ],
+)
+def test_a_line_about_a_property_says_that_it_is_one(lake, text, why):
+    """Who ran a rewrite without options never wrote the name of that column: others did, or dropped it since."""
+    table_of(lake, 30, properties={"deltacompact.cluster-by": text})
+    with pytest.raises(InputError) as error:
+        IcebergCatalog(lake.catalog).table(T).compact()
+    assert str(error.value) == f"the table's property deltacompact.cluster-by{why}"
 
 
 ORDERS = [{"cluster_by": "day,name"}, {"strategy": "sort", "sort_order": "name DESC"}]

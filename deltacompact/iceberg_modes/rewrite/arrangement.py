@@ -18,7 +18,7 @@ from deltacompact.iceberg.boxes import ordered_column
 from deltacompact.iceberg.table.column_bounds import has_order
 from deltacompact.iceberg.table.metadata import SortField, TableMetadata
 from deltacompact.iceberg.table.pyiceberg_door.transforms import PartitionColumn, transformed
-from deltacompact.iceberg_modes.rewrite.options import RewriteOptions, Strategy
+from deltacompact.iceberg_modes.rewrite.options import CLUSTER_PROPERTY, RewriteOptions, Strategy
 from deltacompact.layout.cluster_by import ClusterColumn
 from deltacompact.layout.cutting_ranges import cut_ranges, keys_of
 from deltacompact.layout.extents import Extents, weighed
@@ -108,7 +108,11 @@ def arrangement_of(metadata: TableMetadata, options: RewriteOptions) -> Arrangem
     if not options.cluster_by:
         return None
     for column in options.cluster_by:
-        ordered_column(metadata, column.name)
+        try:
+            ordered_column(metadata, column.name)
+        except InputError as error:
+            of_table = column.name in metadata.properties.get(CLUSTER_PROPERTY, "")
+            raise InputError(f"the table's property {CLUSTER_PROPERTY}: {error}" if of_table else str(error)) from None
     named = {column.name for column in options.cluster_by}
     by_id = [metadata.columns[number] for number in metadata.identifier_ids]
     keys = [column.field.name for column in by_id if column.is_top_level and has_order(column.type)]

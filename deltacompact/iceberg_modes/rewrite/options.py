@@ -200,6 +200,12 @@ def rewrite_options(chosen: Mapping[str, Any], properties: Mapping[str, str]) ->
     of_table = {name: properties[of] for name, of in defaults.items() if of in properties}
     if "strategy" in chosen:
         of_table.pop("cluster-by", None)
+    for name in of_table.keys() - chosen.keys():
+        try:
+            chosen_values(RewriteOptions, {name: of_table[name]})
+        except InputError as error:
+            why = str(error).removeprefix(f"option {name}")
+            raise InputError(f"the table's property {defaults[name]}{why}") from None
     values = chosen_values(RewriteOptions, of_table | dict(chosen))
     _refuse_two_orders(values)
     target_bytes = values.get("target_file_bytes", TARGET_FILE_BYTES)

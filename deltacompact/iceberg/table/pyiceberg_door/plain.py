@@ -19,6 +19,7 @@ from pyiceberg.table.metadata import TableMetadata as PyTableMetadata
 from pyiceberg.table.snapshots import Snapshot as PySnapshot
 from pyiceberg.table.sorting import NullOrder, SortDirection
 from pyiceberg.table.sorting import SortField as PySortField
+from pyiceberg.transforms import UnknownTransform
 from pyiceberg.types import IcebergType, NestedField, UnknownType
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
@@ -78,7 +79,9 @@ def plain_metadata(table_id: str, metadata: PyTableMetadata, location: str) -> T
 
 def _sort_field(found: PySortField) -> SortField:
     is_descending = found.direction is SortDirection.DESC
-    return SortField(found.source_id, str(found.transform), is_descending, found.null_order is NullOrder.NULLS_FIRST)
+    transform = found.transform
+    name = transform._transform if isinstance(transform, UnknownTransform) else str(transform)
+    return SortField(found.source_id, name, is_descending, found.null_order is NullOrder.NULLS_FIRST)
 
 
 def _snapshot(found: PySnapshot) -> Snapshot:
