@@ -123,7 +123,7 @@ class ModeRun(Call[Plan, Result]):
         done: frozenset[str] = frozenset()
         for dead in left.dead:
             committer = Committer(table.store, reader, self.branch, dead.session)
-            resumption = self._resumption(Resuming(self, reader, dead, result.notes), plan)
+            resumption = self._resumption(Resuming(self, reader, dead, result.notes, self.mode.compares), plan)
             resumed = resume(dead.session, table, committer, self.signs, resumption)
             result.notes += resumed.notes
             is_ours = dead.plan.mode == self.mode.name

@@ -31,6 +31,7 @@ class Mode(Generic[Plan, Result]):
     options         the dataclass that declares its options
     read_options    the options from what was chosen and from the table's properties. Raises InputError
     steps           what is done
+    compares        whether it asks which of two rows came later
     """
 
     name: str
@@ -39,3 +40,4 @@ class Mode(Generic[Plan, Result]):
     options: type[Any]
     read_options: Callable[[Mapping[str, Any], Mapping[str, str]], Any]
     steps: Callable[[], Steps[Plan, Result]]
+    compares: bool = False

@@ -127,12 +127,16 @@ class Work(ABC, Generic[Plan, Group, Written, Outcome, Result]):
 
 @dataclass(frozen=True, slots=True)
 class Resuming:
-    """A dead session whose work a call, maybe of another mode, commits. `notes` are for the result."""
+    """A dead session whose work a call, maybe of another mode, commits. `notes` are for the result.
+
+    compares    the call asks afterwards which of two rows came later
+    """
 
     call: Call[Any, Any]
     reader: StateReader
     dead: LeftSession
     notes: list[str]
+    compares: bool
 
 
 @dataclass(frozen=True, slots=True)

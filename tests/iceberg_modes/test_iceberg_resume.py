@@ -14,11 +14,13 @@ import textwrap
 import time
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from dead_sessions import LIVING, Death, Died, T, dying, journals, rewrite, table_of
 from iceberg_lake import Lake
 from live_writers import busy, losing, racing
 from plan_json import plan_to_json
+from upsert_oracle import upsert
 
 from deltacompact.base.errors import ConflictError, Interrupted, OutcomeUnknownError, StoreError
 from deltacompact.iceberg.table import locations
@@ -121,6 +123,20 @@ def killed_before_commit(lake, **options):
         rewrite(lake, before_commit=die, **options)
     (session,) = {path.parent.name for path in journals(lake) if path.name == "plan.json"}
     return session
+
+
+@pytest.mark.parametrize("sort_columns", [{}, {"sort_columns": "name"}])
+def test_an_upsert_commits_no_rewrite_after_which_nobody_knows_which_row_came_later(lake, sort_columns):
+    """The rewrite that died put both rows into one file, where the old one is the greater by name."""
+    lake.create(T, pa.schema([("id", pa.int64()), ("name", pa.string())]))
+    for name in ("old", "new"):
+        lake.append(T, [{"id": 1, "name": name}])
+    killed_before_commit(lake)
+    result = upsert(lake, key_columns="id", **sort_columns)
+    assert any("1 group of session" in note for note in result.notes)
+    assert lake.rows(T) == [{"id": 1, "name": "new"}]
+    assert (journals(lake), orphans(lake)) == ([], [])
+    assert rewrite(lake).rows_out == 1  # now it may
 
 
 def test_an_append_and_a_newer_equality_delete_since_do_not_matter(lake, written):

@@ -4,6 +4,8 @@ recorded    group 0: a, c -> y      group 1: b -> z      where their rows went
 head        a, c, d                 b was removed by somebody, so group 1 is left out; group 0 is judged as always
             a with a vector, d      c is gone: rows of both are marked in y, as if the session had lived
 
+An upsert commits no group with rows that have never been compared: it could not tell any more which came later.
+
 What was there at the plan is read in the planned snapshot. If that is expired, in the head: then a group can be
 committed only if all of its files and deletes are there.
 """
@@ -16,8 +18,10 @@ from dataclasses import dataclass
 
 from deltacompact.base.errors import ConflictError, CorruptionError, InputError, NotFoundError
 from deltacompact.iceberg.commit.proposal import Proposal
+from deltacompact.iceberg.settled import compared_through
 from deltacompact.iceberg.table.table_state import StateReader, TableState
 from deltacompact.iceberg_modes.journal.journal import Planned, WrittenGroup
+from deltacompact.iceberg_modes.rewrite.plan import may_not_be_merged
 from deltacompact.iceberg_modes.rewrite.plan_document import plan_of_body
 from deltacompact.iceberg_modes.rewrite.proposals import Follow, ProposeRewrite, RewriteOutcome, Rewritten
 from deltacompact.iceberg_modes.rewrite.went import went_document, went_of
@@ -32,20 +36,29 @@ def record_of(rewritten: Rewritten) -> WrittenGroup:
 
 @dataclass(frozen=True, slots=True)
 class ResumeRewrite:
-    """Proposes the groups that nobody touched since their plan, and those whose rows can be followed."""
+    """Proposes the groups that nobody touched since their plan, and those whose rows can be followed.
+
+    `compares`: who commits them asks afterwards which of two rows came later.
+    """
 
     reader: StateReader
     follow: Follow
+    compares: bool = False
 
     def __call__(self, planned: Planned, groups: Sequence[WrittenGroup], state: TableState) -> Proposal[RewriteOutcome]:
-        then = self._then(planned, state)
+        then, plan = self._then(planned, state), plan_of_body(planned.body, state, ())
+        through = compared_through(state) or 0
         found = []
         for group in groups:
             with contextlib.suppress(ConflictError):  # another commit removed one of its files: it cannot be committed
                 (as_planned,) = plan_of_body(planned.body, then, [group.number]).groups
+                if self.compares and any(
+                    may_not_be_merged(one.entry, plan.options, through) for one in as_planned.inputs
+                ):
+                    continue
                 went = None if group.went is None else went_of(group.went)
                 found.append(Rewritten(as_planned, group.outputs, **group.details, went=went))
-        return ProposeRewrite(plan_of_body(planned.body, state, ()), found, self.follow)(state)
+        return ProposeRewrite(plan, found, self.follow)(state)
 
     def _then(self, planned: Planned, state: TableState) -> TableState:
         """The branch as it was planned, as far as that can be read; else as it is."""

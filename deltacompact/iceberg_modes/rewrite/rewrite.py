@@ -160,7 +160,8 @@ def _follower(call: Call[Any, Any], session: str, executor: Callable[[], Executo
 
 def _resume(resuming: Resuming, plan: RewritePlan | None) -> ResumeRewrite:
     here = functools.partial(executor_for, resuming.call.settings, 0, 0)
-    return ResumeRewrite(resuming.reader, _follower(resuming.call, resuming.dead.session, here, resuming.notes))
+    follow = _follower(resuming.call, resuming.dead.session, here, resuming.notes)
+    return ResumeRewrite(resuming.reader, follow, resuming.compares)
 
 
 def _name(group: FileGroup) -> str:

@@ -26,4 +26,5 @@ UPSERT = Mode(
     UpsertOptions,
     upsert_options,
     _steps,
+    compares=True,
 )
