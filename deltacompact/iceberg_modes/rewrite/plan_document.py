@@ -3,12 +3,13 @@
     {"format": 1, "kind": "iceberg rewrite plan", "sha256": "5c5c…",
      "plan": {"table": "ns.t", "branch": "main", "snapshot_id": 7, "sequence_number": 5, "options": {…},
               "deletes": [["…/e.parquet", null], ["…/v.puffin", 4]],
-              "groups": [{"partition": [3], "output_files": 1, "bytes": …, "rows": …,
+              "groups": [{"partition": [3], "output_files": 1, "bytes": …, "rows": …, "extents": {"day": 0.02},
                           "inputs": [{"path": "…/a.parquet", "equality": [[0, 1]], "vector": 1, …}]}],
               "stays": {"right_size": 12}}}
 
 A file or a delete that is not there any more makes the plan stale. What came since the plan is judged at the commit,
-like any other commit of others.
+like any other commit of others. Extents are those of the plan, so rows are divided in the same way whenever it is
+carried out; without them, as if they were 1.
 """
 
 from __future__ import annotations
