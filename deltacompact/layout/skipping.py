@@ -14,6 +14,7 @@ cases in which it can be true at all: that is nearly always one. What nobody kno
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -23,6 +24,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+_NAN = re.compile(r"\bnan\b")
 CASES_MAX = 16
 """A column that would make more cases of a filter is not looked at."""
 
@@ -57,6 +59,8 @@ _Case = Mapping[str, _Kind]
 
 def may_match(wanted: pc.Expression, columns: pa.Schema, files: Sequence[KnownColumns]) -> list[bool]:
     """Of each file, whether it may have a row for which the filter is true. Nothing is opened."""
+    if _has_nan(wanted):  # Arrow takes `not (x < NaN)` for false where x has bounds
+        return [True] * len(files)
     may = [False] * len(files)
     try:
         for case in _cases(wanted, columns, files):
@@ -66,6 +70,14 @@ def may_match(wanted: pc.Expression, columns: pa.Schema, files: Sequence[KnownCo
     except pa.ArrowException:  # the filter does not fit the columns: whoever reads rows says so
         return [True] * len(files)
     return may
+
+
+def _has_nan(wanted: pc.Expression) -> bool:
+    """Whether an expression may have NaN as a literal."""
+    try:
+        return bool(_NAN.search(str(wanted)))
+    except UnicodeDecodeError:  # a literal of bytes
+        return True
 
 
 def _cases(wanted: pc.Expression, columns: pa.Schema, files: Sequence[KnownColumns]) -> list[_Case]:

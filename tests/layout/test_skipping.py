@@ -117,7 +117,7 @@ def test_no_file_is_skipped_that_has_a_row_which_is_wanted(data):
     assert all(opened for opened, needed in zip(may, has, strict=True) if needed), (str(wanted), may, has)
 
 
-X = pc.field("x")
+X, NAN = pc.field("x"), pa.scalar(math.nan)
 FLOATS = pa.schema([("x", pa.float64())])
 FROM_1_TO_3 = {"low": pa.scalar(1.0), "high": pa.scalar(3.0)}
 
@@ -144,6 +144,12 @@ def test_values_nulls_and_nan_decide_each_by_itself(wanted, values, null, nan):
     ]
     assert may_match(wanted, FLOATS, [{"x": known} for known in alone]) == [values, null, nan]
     assert may_match(wanted, FLOATS, [{"x": KnownColumn(**FROM_1_TO_3)}, {}]) == [values or null or nan, True]
+
+
+@pytest.mark.parametrize("wanted", [~(X < NAN), ~(X <= NAN), X != NAN, ~(X < NAN) & (X > 0)])
+def test_nothing_is_less_than_nan_and_so_all_rows_are_wanted_that_are_not(wanted):
+    assert pa.table({"x": [1.0, 3.0]}).filter(wanted).num_rows == 2
+    assert may_match(wanted, FLOATS, [{"x": KnownColumn(**FROM_1_TO_3, nulls=False, nans=False)}]) == [True]
 
 
 def test_bounds_that_contradict_each_other_and_filters_that_do_not_fit_skip_nothing():
