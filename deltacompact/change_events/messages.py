@@ -191,7 +191,7 @@ def _unparsable(text: bytes, origin: Origin, error: pa.ArrowInvalid, parse: Call
         line = lines[number - 1]
         try:
             message = json.loads(line)
-        except ValueError as why:
+        except (ValueError, RecursionError) as why:
             return InputError(
                 f"{origin.name}, line {number:,} is no JSON, as each line must be ({why}): {_start(line)}"
             )

@@ -282,6 +282,7 @@ GOOD = json.dumps(message("c", None, ANN, 1))
     ("lines", "said"),
     [
         ([GOOD, "", '{"op": "c", "after"'], "a.json, line 3 is no JSON, as each line must be ("),
+        ([GOOD, '{"op": ' + "[" * 9_999], "a.json, line 2 is no JSON, as each line must be (maximum recursion depth"),
         ([GOOD, "[1]"], "a.json, line 2 is no JSON object, as each line must be: [1]"),
         ([GOOD, f"{GOOD} {GOOD}"], "a.json, line 2 is no JSON, as each line must be (Extra data"),
         ([f"{GOOD} {GOOD}"], "a.json, line 1 is no JSON, as each line must be (Extra data"),
