@@ -14,6 +14,7 @@ from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.transforms import BucketTransform, DayTransform
 from pyiceberg.types import LongType, NestedField, TimestampType
 
+from deltacompact.base.settings import Settings
 from deltacompact.catalog.iceberg import IcebergCatalog
 from deltacompact.iceberg_modes.rewrite.plan import RewriteReason
 from deltacompact.iceberg_modes.rewrite.plan_document import plan_document, plan_from_json
@@ -91,11 +92,11 @@ def test_what_arrives_in_the_order_of_days_never_touches_what_is_there(lake):
 
 @pytest.fixture
 def newest_overlap(lake):
-    """A base of 2,000 rows by day and price, and 1,600 behind its last day: four files over each other."""
-    filled(lake, [(first, first + 400) for first in range(0, 2000, 400)])
+    """A base of 4,000 rows by day and price, and 1,600 behind its last day: four files over each other."""
+    filled(lake, [(first, first + 400) for first in range(0, 4000, 400)])
     rewrite(lake, "day,price", rewrite_all=True)
     for seed in range(4):
-        lake.append(T, rows(np.random.default_rng(seed), (2000, 2080)))
+        lake.append(T, rows(np.random.default_rng(seed), (4000, 4080)))
     return IcebergCatalog(lake.catalog).table(T).plan(options=BY_DAY_AND_PRICE)
 
 
@@ -110,11 +111,21 @@ def shares_of_new_days(lake, plan):
 def test_what_arrives_in_the_order_of_days_is_divided_by_the_others(lake, newest_overlap):
     """It lies close by day already, and the plan says so: whatever comes after it, and whoever carries it out."""
     (group,) = newest_overlap.groups
-    assert group.extents == {"day": 1600 / 3600, "price": 1.0}
+    assert group.extents == {"day": 1600 / 5600, "price": 1.0}
     document = json.dumps(plan_document(newest_overlap))
-    lake.append(T, rows(np.random.default_rng(3), (0, 2080)))
+    lake.append(T, rows(np.random.default_rng(3), (0, 4080)))
     assert [one.extents for one in plan_from_json(document, lake.state(T)).groups] == [group.extents]
     assert min(shares_of_new_days(lake, document)) > 0.9
+
+
+def test_row_groups_are_divided_by_the_others_too(lake, newest_overlap):
+    """Four files become one, whose tree nobody stores."""
+    base, options = paths(lake), {"rewrite_all": True, "where": "day >= 4000", "cluster_by": "day,price"}
+    assert lake.rewrite(T, settings=Settings(row_group_rows=400), **options).files_in == 4
+    (path,) = paths(lake) - base
+    file = pq.ParquetFile(local_path(path))
+    days = [file.read_row_group(number)["day"].to_numpy() for number in range(file.num_row_groups)]
+    assert len(days) > 3 and min(np.ptp(of_group) for of_group in days) > 70
 
 
 def test_a_plan_that_says_nothing_of_extents_divides_rows_by_themselves(lake, newest_overlap):
