@@ -23,7 +23,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from jsonschema import Draft202012Validator
 
-_KUBERAY = Path(__file__).parents[1] / "sessions" / "kuberay"
+_KUBERAY = Path(__file__).parents[1] / "sessions" / "launchers" / "kuberay"
 SCHEMA = json.loads((_KUBERAY / "rayjob.v1.schema.json").read_text())
 
 

@@ -280,7 +280,7 @@ def test_the_schema_is_the_one_in_the_repository():
 
 
 def test_the_policies_of_the_documents_are_read(tmp_path):
-    page = (Path(__file__).parents[2] / "docs" / "watching.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "watching.md").read_text()
     path = tmp_path / "policies.toml"
     path.write_text(page.partition("```toml\n")[2].partition("```")[0])
     read = read_policies(str(path))

@@ -22,7 +22,7 @@ from sessions.launchers.tools import NAME_CHARACTERS_MAX, Launched, cluster_name
 
 pytestmark = pytest.mark.processes
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "rayjob.yaml"
+GOLDEN = Path(__file__).parents[2] / "golden" / "rayjob.yaml"
 
 
 def test_rendered_as_the_golden_file_has_it() -> None:

@@ -31,8 +31,8 @@ from sessions.planning.prices import read_prices
 
 pytestmark = pytest.mark.processes
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "cluster.yaml"
-TEMPLATE: dict[str, Any] = yaml.safe_load((Path(__file__).parents[2] / "cluster.yaml").read_text())
+GOLDEN = Path(__file__).parents[2] / "golden" / "cluster.yaml"
+TEMPLATE: dict[str, Any] = yaml.safe_load((Path(__file__).parents[3] / "cluster.yaml").read_text())
 PRICES = read_prices()
 STATE = "s3://lake/compaction-state"
 SPEC = GroupSpec("run-1.3.g1.1", STATE, "run-1", "g1", 3, "ray", "ray_cluster", "r6in.8xlarge", 2, 8, 4 << 30)

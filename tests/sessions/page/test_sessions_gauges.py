@@ -20,7 +20,7 @@ from sessions.page.gauges import GaugesServer
 
 pytestmark = pytest.mark.processes
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 NOW_S = 1_795_300_000.0
 
 

@@ -1,6 +1,6 @@
 """The page, in headless Chromium: what is in the records is on it, live, and nothing of it is markup.
 
-`DELTACOMPACT_PICTURES=docs pytest tests/sessions/test_sessions_page.py` takes those of the documents, light and dark.
+`DELTACOMPACT_PICTURES=docs pytest tests/sessions/page` takes those of the documents, light and dark.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from sessions.records.state_store import StateStore
 
 pytestmark = pytest.mark.processes
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 HOSTILE = "<script>alert('x')</script>\"><img src=x onerror=alert(1)>\u202e\u0000"
 SESSIONS = 1000
 CONTRAST = """() => {

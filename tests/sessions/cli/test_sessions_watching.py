@@ -28,7 +28,7 @@ from sessions.records.state_store import StateStore
 
 pytestmark = pytest.mark.processes
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SECRET = "hunter2"
 
 

@@ -24,7 +24,7 @@ from sessions.launchers.tools import cluster_name
 
 pytestmark = pytest.mark.processes
 
-TEMPLATE = str(Path(__file__).parents[2] / "cluster.yaml")
+TEMPLATE = str(Path(__file__).parents[3] / "cluster.yaml")
 
 
 def test_each_group_goes_to_the_launcher_of_its_plan(
@@ -110,7 +110,7 @@ def test_a_program_of_somebody_else_that_imports_pandas_runs_groups(tmp_path: Pa
     program = tmp_path / "embedding.py"
     program.write_text(EMBEDDING)
     here = Path(__file__).parent
-    path = os.pathsep.join(map(str, (here, here.parent / "support", here.parents[1])))
+    path = os.pathsep.join(map(str, (here, here.parents[1] / "support", here.parents[2])))
     command = [sys.executable, str(program), str(tmp_path / "logs")]
     environment = os.environ | {"PYTHONPATH": path}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)

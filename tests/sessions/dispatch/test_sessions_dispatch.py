@@ -57,7 +57,7 @@ def test_job_runs_from_submit_to_status(place, capsys):
     command = [sys.executable, "-m", "sessions", "dispatch", "--queue", place.queue, "--state", place.state_uri]
     dispatched = subprocess.run(
         [*command, "--drain", "--allow", place.lake, "--max-sessions", "1"],
-        cwd=Path(__file__).parents[2],
+        cwd=Path(__file__).parents[3],
         stderr=subprocess.PIPE,
         text=True,
         timeout=120,

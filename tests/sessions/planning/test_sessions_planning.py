@@ -493,6 +493,6 @@ def test_a_document_is_planned_with_what_was_learned(tmp_path: Path) -> None:
 
 
 def test_the_documents_tell_every_reason() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "planning.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "planning.md").read_text()
     for word in (*PlanReason, *Wait):
         assert f"`{word}`" in page, word

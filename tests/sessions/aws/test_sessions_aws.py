@@ -34,7 +34,7 @@ from sessions.records.state_store import StateStore
 
 pytestmark = pytest.mark.processes
 
-DEPLOY = Path(__file__).parents[2] / "deploy" / "aws"
+DEPLOY = Path(__file__).parents[3] / "deploy" / "aws"
 MACHINE = DEPLOY / "dispatchers.asl.json"
 TEMPLATE = DEPLOY / "dispatchers.yaml"
 HEARTBEATS_S = 4
