@@ -161,8 +161,8 @@ class RewriteOptions:
         "write-amplification-max",
         FACTOR,
         None,
-        "of files that overlap, those are left for a later run that would make a partition write more than so many "
-        "times its bytes that were never clustered; by `heat-desc`, a run, whose hottest partitions come first",
+        "overlapping files wait once a partition would write more than so many times its bytes that were never "
+        "clustered; with `heat-desc` the whole run is bounded, and the hottest partitions come first",
         says="no bound: files wait while they are larger than what is newer",
     )
     strategy: Strategy | None = option(
