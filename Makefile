@@ -94,7 +94,7 @@ lint: setup .venv/.installed-docs
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/pytest -q tests/house/test_named_files.py
+	$(BIN)/pytest -q tests/house/test_named_files.py tests/house/test_circles.py
 	cargo fmt --manifest-path $(CRATE)/Cargo.toml --check
 	PYO3_PYTHON=$(CURDIR)/$(BIN)/python cargo clippy --manifest-path $(CRATE)/Cargo.toml --release -- --deny warnings
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

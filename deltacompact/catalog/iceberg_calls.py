@@ -27,11 +27,11 @@ from deltacompact.planning.within_memory import within_memory
 from deltacompact.sinks.environment import sinks_asked_for
 
 if TYPE_CHECKING:  # a mode is imported when it is run: `show` must not wait for it
+    from deltacompact.base.expected import Expected
     from deltacompact.iceberg.comparison import Comparison
     from deltacompact.iceberg.table.content_files import Entry
     from deltacompact.iceberg_modes.convert.plan import ConvertPlan
     from deltacompact.iceberg_modes.driver import ModeRun
-    from deltacompact.iceberg_modes.expected import Expected
     from deltacompact.iceberg_modes.mode import Mode, Plan, Result
     from deltacompact.iceberg_modes.rewrite.plan import RewritePlan
     from deltacompact.iceberg_modes.totals import BranchTotals

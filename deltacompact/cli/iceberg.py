@@ -34,9 +34,9 @@ from deltacompact.iceberg_modes import modes
 from deltacompact.iceberg_modes.modes import MAINTAIN, mode_named
 
 if TYPE_CHECKING:
+    from deltacompact.base.expected import Expected
     from deltacompact.catalog.iceberg import IcebergCatalog
     from deltacompact.iceberg.deletes.matching import FileScanTask
-    from deltacompact.iceberg_modes.expected import Expected
     from deltacompact.iceberg_modes.totals import BranchTotals
 
 

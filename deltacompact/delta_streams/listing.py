@@ -13,17 +13,14 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
-from typing import TYPE_CHECKING
 
 from deltacompact.base.errors import NotFoundError
 from deltacompact.base.model import FORMAT_VERSION, Partition
+from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.delta_streams.paths import GENESIS, TablePaths, is_version
 from deltacompact.storage.checksummed import checksum
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.table.ports import NothingToDo
-
-if TYPE_CHECKING:
-    from deltacompact.delta_streams.log.state import StreamState
 
 
 @dataclass(frozen=True, slots=True)

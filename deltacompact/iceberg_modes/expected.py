@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
+from deltacompact.base.expected import Expected
 from deltacompact.iceberg.deletes.matching import FileScanTask
 from deltacompact.iceberg.table.content_files import Content, ContentFile
 from deltacompact.iceberg_modes.plan import ModePlan
@@ -20,29 +20,6 @@ from deltacompact.planning.plan import Capacity
 from deltacompact.planning.sizing import DRIVER_TASK_S
 from deltacompact.planning.statistics import decoded_bytes
 from deltacompact.planning.work import FIRST_RATES
-
-
-@dataclass(frozen=True, slots=True)
-class Expected:
-    """Wall-clock seconds on so many slots, and seconds of one core: of all, and of what each group has by itself.
-
-    `start_s` come before, until the first task may run.
-    """
-
-    seconds: float
-    core_seconds: float
-    group_core_seconds: tuple[float, ...]
-    slots: int
-    start_s: float = 0.0
-
-    @property
-    def wall_s(self) -> float:
-        """What somebody waits."""
-        return self.start_s + self.seconds
-
-    def usd(self, per_core_hour: float) -> float:
-        """What the cores cost while they work."""
-        return self.core_seconds / 3600 * per_core_hour
 
 
 def expected(

@@ -13,6 +13,7 @@ from dataclasses import InitVar, dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
 from deltacompact.base.events import EventSink, no_sink
+from deltacompact.base.expected import Expected
 from deltacompact.base.settings import Settings
 from deltacompact.executors.executor import Executor
 from deltacompact.iceberg.commit.committer import Committed
@@ -21,7 +22,6 @@ from deltacompact.iceberg.deletes.matching import DeleteIndex, FileScanTask
 from deltacompact.iceberg.marks.finding import Sizes
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import StateReader, TableState
-from deltacompact.iceberg_modes.expected import Expected
 from deltacompact.iceberg_modes.journal.journal import WrittenGroup
 from deltacompact.iceberg_modes.journal.left_behind import Left, LeftSession
 from deltacompact.iceberg_modes.journal.resume import Resumption

@@ -7,14 +7,11 @@ rewrite     240 files           96 core-seconds                 107 reads pay fo
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from deltacompact.base.expected import Expected
 from deltacompact.base.wording import counted, size
 from deltacompact.layout.boxes import Boxes
 from deltacompact.layout.depth import LayoutDepth
-
-if TYPE_CHECKING:  # a value that is carried, and not asked for anything
-    from deltacompact.iceberg_modes.expected import Expected
 
 READS = 100
 """How many reads the work is to pay for, where nobody says it."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from deltacompact.base.expected import Expected
 from deltacompact.base.wording import counted
 from deltacompact.iceberg.commit.committer import Committed
 from deltacompact.iceberg.deletes.matching import Deletes, FileScanTask
@@ -30,7 +31,7 @@ from deltacompact.iceberg_modes.convert.plan_document import equality_paths, pla
 from deltacompact.iceberg_modes.convert.proposals import Converted, ConvertOutcome, ProposeConversion
 from deltacompact.iceberg_modes.convert.result import ConvertResult
 from deltacompact.iceberg_modes.convert.resumption import resume_conversion
-from deltacompact.iceberg_modes.expected import Expected, expected, written_s
+from deltacompact.iceberg_modes.expected import expected, written_s
 from deltacompact.iceberg_modes.journal.journal import WrittenGroup, name_of_files
 from deltacompact.iceberg_modes.journal.left_behind import Left
 from deltacompact.iceberg_modes.journal.recorded_marks import record_of

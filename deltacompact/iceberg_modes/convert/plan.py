@@ -21,18 +21,20 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from deltacompact.base.errors import InputError
-from deltacompact.base.wording import counted
+from deltacompact.base.wording import counted, size
 from deltacompact.iceberg.deletes.matching import DeleteIndex, FileScanTask, distinct
 from deltacompact.iceberg.deletes.readable import check_markable, check_readable
 from deltacompact.iceberg.table.content_files import Content, ContentFile, Entry
 from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg.table.table_state import Scope, TableState, scope_of
 from deltacompact.iceberg_modes.convert.options import NAME, ConvertOptions
-from deltacompact.iceberg_modes.convert.words import plan_lines
 from deltacompact.iceberg_modes.plan import GROUPS_SHOWN, ModePlan, ScanTaskGroup
+from deltacompact.iceberg_modes.words import group_lines, stay_lines
 
 VERSIONS = (2, 3)
 """Format versions that have delete files, as far as we know them."""
+
+_DELETES = "equality-delete file"
 
 
 class ConvertReason(enum.StrEnum):
@@ -111,7 +113,20 @@ class ConvertPlan(ModePlan):
             yield AskedGroup(number, self.inputs[start : start + share], self.key_ids)
 
     def lines(self, groups_max: int | None = GROUPS_SHOWN) -> list[str]:
-        return plan_lines(self, groups_max)
+        applying = [conversion for conversion in self.conversions if conversion.data_files]
+        lines = []
+        if applying:
+            keys = counted(sum(conversion.entry.file.rows for conversion in applying), "row")
+            rows = counted(sum(conversion.entry.file.rows for conversion in self.inputs), "row")
+            files = counted(len(self.inputs), "data file")
+            lines.append(f"{counted(len(applying), _DELETES)} with {keys}: may apply to {files} with {rows}")
+        if useless := len(self.conversions) - len(applying):
+            lines.append(f"{counted(useless, _DELETES)}: no data file can have such keys")
+        if self.inputs and len(self.groups) > 1:
+            lines += group_lines(self.groups, lambda group: _commit_line(group, len(self.groups)), groups_max)
+        if self.not_opened:
+            lines.append(f"not opened: {counted(self.not_opened, 'data file')}")
+        return [*lines, *stay_lines(self.stays, _DELETES)]
 
     @property
     def nothing_to_do(self) -> str | None:
@@ -127,6 +142,11 @@ _WORDS = {
     ConvertReason.BEYOND_MAX_FILES: "beyond max-files-to-convert",
     ConvertReason.NOT_WANTED: "may apply to data files without rows for which `where` is true",
 }
+
+
+def _commit_line(group: AskedGroup, commits: int) -> str:
+    keys = f"{counted(group.rows, 'row')}, {size(group.bytes)} of keys"
+    return f"commit {group.number + 1} of {commits}: {counted(len(group.inputs), 'data file')} with {keys}"
 
 
 def plan_conversion(

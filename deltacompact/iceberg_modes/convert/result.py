@@ -1,13 +1,18 @@
-"""What a conversion did, in numbers."""
+"""What a conversion did, in numbers and in words.
+
+585 equality-delete files -> 4 delete files with 17 rows, snapshot 8123
+keys of 4 data files with 4,000,000 rows were looked up
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from deltacompact.base.wording import counted
 from deltacompact.iceberg.commit.committer import Committed
 from deltacompact.iceberg_modes.convert.proposals import ConvertOutcome
-from deltacompact.iceberg_modes.convert.words import result_lines
 from deltacompact.iceberg_modes.result import ModeResult
+from deltacompact.iceberg_modes.words import snapshots_of, whole_result
 
 
 @dataclass(slots=True, repr=False)
@@ -32,7 +37,20 @@ class ConvertResult(ModeResult):
 
     def __str__(self) -> str:
         """What `compact` prints."""
-        return "\n".join(result_lines(self))
+        removed = counted(self.equality_deletes_removed, "equality-delete file")
+        written = counted(self.delete_files_written, "delete file")
+        files = counted(self.data_files_asked, "data file")
+        lines = [
+            f"{removed} -> {written} with {counted(self.rows_marked, 'row')}, snapshot {snapshots_of(self)}",
+            f"keys of {files} with {counted(self.rows_asked, 'row')} were looked up",
+        ]
+        if self.delete_files_superseded:
+            lines.append(f"superseded: {counted(self.delete_files_superseded, 'delete file')}")
+        if self.equality_deletes_left:
+            lines.append(
+                f"stay: {counted(self.equality_deletes_left, 'equality-delete file')}, other commits came meanwhile"
+            )
+        return "\n".join(whole_result(self, lines, "not converted"))
 
     def count(self, done: Committed[ConvertOutcome]) -> None:
         """Add what a commit brought."""

@@ -25,7 +25,7 @@ from typing import ClassVar
 
 from deltacompact.base.batching import batched
 from deltacompact.base.errors import InputError
-from deltacompact.base.wording import counted
+from deltacompact.base.wording import counted, reasons_in_words, size
 from deltacompact.iceberg.deletes.matching import DeleteIndex, Deletes, FileScanTask, only_path
 from deltacompact.iceberg.deletes.readable import check_readable
 from deltacompact.iceberg.settled import compared_through
@@ -34,8 +34,8 @@ from deltacompact.iceberg.table.pyiceberg_door.transforms import partition_colum
 from deltacompact.iceberg.table.row_lineage import LAST_UPDATED, ROW_ID, has_lineage
 from deltacompact.iceberg.table.table_state import TableState, scope_of
 from deltacompact.iceberg_modes.plan import GROUPS_SHOWN, ModePlan, ScanTaskGroup
-from deltacompact.iceberg_modes.rewrite.options import NAME, JobOrder, RewriteOptions
-from deltacompact.iceberg_modes.rewrite.words import plan_lines
+from deltacompact.iceberg_modes.rewrite.options import NAME, JobOrder, RewriteOptions, Strategy
+from deltacompact.iceberg_modes.words import group_lines, stay_lines
 from deltacompact.layout.extents import Extents
 
 
@@ -127,7 +127,16 @@ class RewritePlan(ModePlan):
         return tuple(source for group in self.groups for source in group.inputs)
 
     def lines(self, groups_max: int | None = GROUPS_SHOWN) -> list[str]:
-        return plan_lines(self, groups_max)
+        total = []
+        if len(self.groups) > 1:
+            files = sum(group.output_files for group in self.groups)
+            into = f"{counted(files, 'file')}, in {counted(len(self.groups), 'group')}"
+            total.append(f"{_read(self.inputs, self.bytes, self.rows)} -> {into}")
+        if self.groups and self.options.cluster_by:
+            total.append(f"clustered by {', '.join(map(str, self.options.cluster_by))}")
+        if self.groups and self.options.strategy is Strategy.SORT:
+            total.append(f"sorted by {self.options.sort_order or 'the order of the table'}")
+        return [*total, *group_lines(self.groups, _group_line, groups_max), *stay_lines(self.stays, "file")]
 
     @property
     def nothing_to_do(self) -> str | None:
@@ -154,6 +163,19 @@ _WORDS = {
     RewriteReason.BEING_REWRITTEN: "another session is rewriting them",
     RewriteReason.INFREQUENT_STORAGE: "in a storage class for infrequent access, or archived: left alone",
 }
+
+
+def _group_line(group: FileGroup) -> str:
+    where = f"partition {group.partition}: " if group.partition else ""
+    into = counted(group.output_files, "file")
+    if group.partition is None:
+        into += f" or more, divided by partition spec {group.spec_id}"
+    return f"{where}{_read(group.inputs, group.bytes, group.rows)} -> {into}"
+
+
+def _read(inputs: Sequence[RewriteTask], bytes_in: int, rows: int) -> str:
+    why = reasons_in_words(source.reason for source in inputs)
+    return f"{counted(len(inputs), 'file')} ({why}), {size(bytes_in)}, {counted(rows, 'row')}"
 
 
 def plan_rewrite(

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from deltacompact.base.errors import InputError
-from deltacompact.base.wording import counted
+from deltacompact.base.wording import counted, reasons_in_words, size
 from deltacompact.iceberg.deletes.matching import DeleteIndex, FileScanTask
 from deltacompact.iceberg.deletes.readable import check_markable, check_readable
 from deltacompact.iceberg.settled import Settled, has_merged_commits, settled
@@ -30,7 +30,7 @@ from deltacompact.iceberg.table.table_state import Scope, TableState, scope_of
 from deltacompact.iceberg_modes.plan import GROUPS_SHOWN, ModePlan, ScanTaskGroup
 from deltacompact.iceberg_modes.upsert.columns import UpsertColumns, upsert_columns
 from deltacompact.iceberg_modes.upsert.options import NAME, Reach, UpsertOptions
-from deltacompact.iceberg_modes.upsert.words import plan_lines
+from deltacompact.iceberg_modes.words import group_lines
 
 VERSIONS = (2, 3)
 """Format versions that have delete files, as far as we know them."""
@@ -106,7 +106,13 @@ class UpsertPlan(ModePlan):
         return tuple(SpaceGroup(number, tuple(inputs), space) for number, (space, inputs) in enumerate(found.items()))
 
     def lines(self, groups_max: int | None = GROUPS_SHOWN) -> list[str]:
-        return plan_lines(self, groups_max)
+        lines = [f"compare {counted(len(self.inputs), 'file')} with {counted(self.rows, 'row')} by {self.words}"]
+        if len(self.key_spaces) > 1:
+            lines.append(f"in {counted(len(self.key_spaces), 'partition')}, each by itself")
+        lines += group_lines(self.groups, _group_line, groups_max)
+        if self.settled_files:
+            lines.append(f"settled: {counted(self.settled_files, 'file')}, compared by an earlier upsert")
+        return lines
 
     @property
     def nothing_to_do(self) -> str | None:
@@ -117,6 +123,12 @@ class UpsertPlan(ModePlan):
             return "the branch has no data files"
         files = counted(self.settled_files, "file")
         return f"{files}: no rows came since snapshot {self.settled.snapshot_id} marked all that were superseded"
+
+
+def _group_line(group: SpaceGroup) -> str:
+    where = "" if group.key_space is None else f"partition {group.key_space[1]}: "
+    why = reasons_in_words(source.reason for source in group.inputs)
+    return f"{where}{counted(len(group.inputs), 'file')} ({why}), {size(group.bytes)}, {counted(group.rows, 'row')}"
 
 
 def _recorded(columns: UpsertColumns, reach: Reach) -> str:

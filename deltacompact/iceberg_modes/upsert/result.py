@@ -1,13 +1,18 @@
-"""What an upsert did, in numbers."""
+"""What an upsert did, in numbers and in words.
+
+1,000 rows of 12 files = 700 keys + 280 superseded + 20 deleting rows
+marked in 9 files: 9 delete files, snapshot 8123
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from deltacompact.base.wording import counted
 from deltacompact.iceberg.commit.committer import Committed
 from deltacompact.iceberg_modes.result import ModeResult
 from deltacompact.iceberg_modes.upsert.proposals import UpsertOutcome
-from deltacompact.iceberg_modes.upsert.words import result_lines
+from deltacompact.iceberg_modes.words import snapshots_of, whole_result
 
 
 @dataclass(slots=True, repr=False)
@@ -29,7 +34,15 @@ class UpsertResult(ModeResult):
 
     def __str__(self) -> str:
         """What `compact` prints."""
-        return "\n".join(result_lines(self))
+        parts = f"{counted(self.keys, 'key')} + {self.rows_superseded:,} superseded + {self.rows_deleting:,} deleting"
+        added = counted(self.delete_files_added, "delete file")
+        lines = [
+            f"{counted(self.rows_compared, 'row')} of {counted(self.files, 'file')} = {parts} rows",
+            f"marked in {counted(self.files_marked, 'file')}: {added}, snapshot {snapshots_of(self)}",
+        ]
+        if self.delete_files_removed:
+            lines.append(f"superseded: {counted(self.delete_files_removed, 'delete file')}")
+        return "\n".join(whole_result(self, lines, "not marked"))
 
     def count(self, done: Committed[UpsertOutcome]) -> None:
         """Add what one commit did. A key space that is refused is counted when it is compared again."""
