@@ -29,7 +29,7 @@ from deltacompact.sinks.environment import sinks_asked_for
 if TYPE_CHECKING:  # a mode is imported when it is run: `show` must not wait for it
     from deltacompact.base.expected import Expected
     from deltacompact.iceberg.comparison import Comparison
-    from deltacompact.iceberg.table.content_files import Entry
+    from deltacompact.iceberg.table.content_files import ManifestEntry
     from deltacompact.iceberg_modes.convert.plan import ConvertPlan
     from deltacompact.iceberg_modes.driver import ModeRun
     from deltacompact.iceberg_modes.mode import Mode, Plan, Result
@@ -128,7 +128,7 @@ class IcebergCalls:
         table = self.loaded(table_id)
         return StateReader(table.store).read(table.metadata, branch)
 
-    def changes(self, table_id: str, snapshot_ids: Iterable[int]) -> list[Entry]:
+    def changes(self, table_id: str, snapshot_ids: Iterable[int]) -> list[ManifestEntry]:
         """The files that snapshots added and deleted, in their order, as far as they have not been expired."""
         table = self.loaded(table_id)
         reader, known = StateReader(table.store), table.metadata.snapshots

@@ -46,7 +46,7 @@ def mirror(
     `chosen` are arguments of the source's `changes`. Raises InputError where the mirror declares no key, or one that is
     no column of the source. Keys must be unique in the source.
     """
-    sink = _Stream(into) if isinstance(into, DeltaStreamTable) else _Branch(into._loaded())
+    sink = _StreamMirror(into) if isinstance(into, DeltaStreamTable) else _Branch(into._loaded())
     reader, known = _batch(source, bookmark, {**chosen, "key": sink.key, "before": False})
     if missing := [name for name in sink.key if name not in reader.schema.names]:
         raise InputError(f"key {missing[0]!r} of {into.table_id!r} is no column ({_columns(reader.schema)})")
@@ -60,7 +60,7 @@ def mirror(
 
 
 @dataclass(frozen=True, slots=True)
-class _Stream:
+class _StreamMirror:
     """A delta stream: upserts and deletes are one commit of it for each partition."""
 
     table: DeltaStreamTable

@@ -58,7 +58,7 @@ def unwrapped(
     origin = origin.of(numbers)
     _check_envelope(messages, envelope, origin)
     identity = tuple(dict.fromkeys((*keys.primary, *routed)))
-    rows = _Rows(messages, envelope, origin, keys, identity, {*identity, *fixed})
+    rows = _MessageRows(messages, envelope, origin, keys, identity, {*identity, *fixed})
     deletes = rows.deletes()
     source.check(rows.details(), envelope.table, ~rows.ignored(), origin)
     gone, told = np.flatnonzero(deletes), np.flatnonzero(~deletes & ~rows.ignored())
@@ -101,7 +101,7 @@ def _check_envelope(messages: pa.Table, envelope: Envelope, origin: Origin) -> N
         )
 
 
-class _Rows:
+class _MessageRows:
     """The rows inside of messages. `identity` are the columns that say which row it is, and where.
 
     `declared` are all keys of the table but the sort keys.

@@ -53,7 +53,7 @@ def _entries(candidates: Sequence[Candidates], identified: Identified) -> Iterat
             yield _kernels.pack_entries(digests, no_sort_keys, ordinal, numbers.astype(np.uint64))
 
 
-def _by_bucket(entries: Iterator[Entries], candidates: Sequence[Candidates], buckets: int) -> Iterator[_Places]:
+def _by_bucket(entries: Iterator[Entries], candidates: Sequence[Candidates], buckets: int) -> Iterator[_RowsLeft]:
     with tempfile.TemporaryDirectory(prefix="deltacompact-") as folder:
         store, paths, waiting, count = LocalStore(folder), list[str](), list[Entries](), 0
 
@@ -73,19 +73,19 @@ def _by_bucket(entries: Iterator[Entries], candidates: Sequence[Candidates], buc
 
 
 @dataclass(frozen=True, slots=True)
-class _Places:
+class _RowsLeft:
     """Rows that are left: the ordinals of their candidates, and their numbers in the files."""
 
     ordinals: npt.NDArray[np.uint32]
     numbers: npt.NDArray[np.int64]
 
 
-def _left(parts: Sequence[Entries], candidates: Sequence[Candidates]) -> _Places:
+def _left(parts: Sequence[Entries], candidates: Sequence[Candidates]) -> _RowsLeft:
     entries = fields(np.concatenate([none(ENTRY_BYTES), *parts]))
     sides = np.array([one.is_added for one in candidates], bool)[entries["file"]]
     raw = np.frombuffer(entries.tobytes(), np.uint8).reshape(-1, ENTRY_BYTES)[:, :16]
     kept = unmatched(np.ascontiguousarray(raw).view(">u8").astype(np.uint64), sides)
-    return _Places(entries["file"][kept], entries["row"][kept].astype(np.int64))
+    return _RowsLeft(entries["file"][kept], entries["row"][kept].astype(np.int64))
 
 
 def unmatched(digests: npt.NDArray[np.uint64], sides: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
@@ -128,7 +128,7 @@ def ranked(
     return order, groups, ranks, counts.reshape(-1, 2).min(axis=1)
 
 
-def _shrunk(candidates: Sequence[Candidates], kept: Sequence[_Places]) -> Iterator[Candidates]:
+def _shrunk(candidates: Sequence[Candidates], kept: Sequence[_RowsLeft]) -> Iterator[Candidates]:
     ordinals = np.concatenate([part.ordinals for part in kept])
     numbers = np.concatenate([part.numbers for part in kept])
     order = np.argsort(ordinals, kind="stable")

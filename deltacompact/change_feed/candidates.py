@@ -77,7 +77,7 @@ class Candidates:
         parts = list(self.file.tables(selected.needed, self.bits, Skipping.of(selected)))
         numbers = np.concatenate([np.empty(0, np.int64), *(part for part, _ in parts)])
         rows = pa.concat_tables([selected.needed.empty_table(), *(table for _, table in parts)])
-        return replace(self, file=_Held(self.file, numbers, rows))
+        return replace(self, file=_RowsInMemory(self.file, numbers, rows))
 
     def only(self, numbers: Numbers) -> Candidates:
         """Those of the rows that have these numbers."""
@@ -97,7 +97,7 @@ class Candidates:
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _RowsInMemory:
     """Rows of a file in memory, and their numbers there."""
 
     file: RowsOfFile

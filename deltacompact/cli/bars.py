@@ -49,7 +49,7 @@ def _name() -> TextColumn:
     return TextColumn("{task.description:<34}", markup=False)
 
 
-class _Rows(MofNCompleteColumn):
+class _RowsDone(MofNCompleteColumn):
     """Rows that are done, of how many. A stage of one task is done or not: only how many it has."""
 
     def render(self, task: Task) -> Text:
@@ -70,7 +70,7 @@ class Bars(Progress):
         columns = (
             _name(),
             BarColumn(),
-            _Rows(),
+            _RowsDone(),
             _RowsPerSecond(),
             TimeRemainingColumn(),
         )

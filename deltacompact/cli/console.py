@@ -56,7 +56,7 @@ def writes_utf8() -> bool:
 @contextlib.contextmanager
 def warnings_on_stderr(debug: bool) -> Iterator[None]:
     """Print each warning of the package as one line; tracebacks only with --debug."""
-    handler = _Lines(debug)
+    handler = _LogLines(debug)
     logger = logging.getLogger("deltacompact")
     logger.addHandler(handler)
     try:
@@ -65,7 +65,7 @@ def warnings_on_stderr(debug: bool) -> Iterator[None]:
         logger.removeHandler(handler)
 
 
-class _Lines(logging.Handler):
+class _LogLines(logging.Handler):
     """Prints log records. It skips errors without --debug, because the command prints the error that ends it."""
 
     def __init__(self, debug: bool) -> None:

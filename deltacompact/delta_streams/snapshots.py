@@ -41,7 +41,7 @@ def choose(
     one. Then the destination is rebuilt from the source's compacted delta and index, with tombstones. If the source is
     empty after a rollback or a retraction, the destination is emptied.
     """
-    work = _Work(purge, cluster_by, amplification_max)
+    work = _OtherWork(purge, cluster_by, amplification_max)
     chosen = _choice(source_table_id, destination_table_id, source, destination, work)
     if isinstance(chosen, NothingToDo):
         return chosen
@@ -75,7 +75,7 @@ def _snapshot(
 
 
 @dataclass(frozen=True, slots=True)
-class _Work:
+class _OtherWork:
     """What is to be done besides folding deltas."""
 
     purge: bool
@@ -92,7 +92,7 @@ class _Chosen:
 
 
 def _choice(
-    source_table_id: str, destination_table_id: str, source: StreamState, destination: StreamState, work: _Work
+    source_table_id: str, destination_table_id: str, source: StreamState, destination: StreamState, work: _OtherWork
 ) -> _Chosen | NothingToDo:
     if source_table_id == destination_table_id:
         return _since(source.compacted, source.deltas, work) or _nothing(source.last_position, work)
@@ -111,12 +111,12 @@ def _choice(
     return _since(done, newer, work) or _nothing(done.watermark, work)
 
 
-def _nothing(position: int | None, work: _Work) -> NothingToDo:
+def _nothing(position: int | None, work: _OtherWork) -> NothingToDo:
     overlap = f", and no files to lay out by {work.cluster_by}" if work.cluster_by else ""
     return NothingToDo(f"no delta since position {position}{overlap}")
 
 
-def _since(base: CompactedDelta | None, deltas: tuple[Delta, ...], work: _Work) -> _Chosen | None:
+def _since(base: CompactedDelta | None, deltas: tuple[Delta, ...], work: _OtherWork) -> _Chosen | None:
     """The new deltas, or for a purge the files with dead rows, or those that overlap; None where there are none."""
     if deltas:
         return _Chosen(base, True, deltas, f"{counted(len(deltas), 'delta')} since the last compaction")

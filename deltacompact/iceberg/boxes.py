@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from deltacompact.base.errors import InputError
 from deltacompact.base.wording import column_meant
 from deltacompact.iceberg.table.column_bounds import WHOLE_NUMBERS, comparable, has_order
-from deltacompact.iceberg.table.content_files import ContentFile, Entry
+from deltacompact.iceberg.table.content_files import ContentFile, ManifestEntry
 from deltacompact.iceberg.table.metadata import Column, TableMetadata
 from deltacompact.iceberg.table.partition_values import constant_of
 from deltacompact.iceberg.table.table_state import Scope, scope_of
@@ -33,7 +33,10 @@ _DIGITS = 38
 
 
 def boxes_of_files(
-    metadata: TableMetadata, data: Sequence[Entry], columns: Sequence[str], rows: Sequence[tuple[Scope, pa.Table]] = ()
+    metadata: TableMetadata,
+    data: Sequence[ManifestEntry],
+    columns: Sequence[str],
+    rows: Sequence[tuple[Scope, pa.Table]] = (),
 ) -> Boxes:
     """The boxes of data files by these columns, and behind them those of some rows, each by itself.
 
@@ -64,7 +67,7 @@ def ordered_column(metadata: TableMetadata, name: str) -> tuple[int, Column]:
     return number, column
 
 
-def without_bounds(data: Sequence[Entry], number: int) -> int:
+def without_bounds(data: Sequence[ManifestEntry], number: int) -> int:
     """How many files have no bounds of a column."""
     return sum(number not in entry.file.lower_bounds and number not in entry.file.upper_bounds for entry in data)
 
@@ -109,7 +112,7 @@ def bounds_of(metadata: TableMetadata, file: ContentFile) -> dict[str, tuple[Any
     return found
 
 
-def known_of_files(metadata: TableMetadata, data: Sequence[Entry], names: Sequence[str]) -> list[KnownColumns]:
+def known_of_files(metadata: TableMetadata, data: Sequence[ManifestEntry], names: Sequence[str]) -> list[KnownColumns]:
     """What manifests say of these columns in each file, for those who skip files."""
     columns = [(name, *ordered_column(metadata, name)) for name in names if name in metadata.ordered_columns]
     compared = [(name, number, column) for name, number, column in columns if column.type != "uuid"]

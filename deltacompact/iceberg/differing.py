@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from deltacompact.iceberg.deletes.matching import DeleteIndex, FileScanTask
-from deltacompact.iceberg.table.content_files import Entry
+from deltacompact.iceberg.table.content_files import ManifestEntry
 from deltacompact.iceberg.table.table_state import TableState
 
 
@@ -26,9 +26,9 @@ class _Side:
     """The data files of one state by path, and the deletes that apply to each."""
 
     def __init__(self, state: TableState) -> None:
-        self.by_path: dict[str, Entry] = {entry.file.path: entry for entry in state.data}
+        self.by_path: dict[str, ManifestEntry] = {entry.file.path: entry for entry in state.data}
         self._index = DeleteIndex(state)
-        self._keys: dict[int, tuple[frozenset[object], Sequence[Entry]]] = {}
+        self._keys: dict[int, tuple[frozenset[object], Sequence[ManifestEntry]]] = {}
 
     def task(self, path: str) -> FileScanTask:
         return self._index.task(self.by_path[path])
@@ -39,12 +39,12 @@ class _Side:
         deletes = self._index.applying_to(entry)
         return entry.sequence, self._equality(deletes.equality), _keys_of(deletes.by_position)
 
-    def _equality(self, entries: tuple[Entry, ...]) -> frozenset[object]:
+    def _equality(self, entries: tuple[ManifestEntry, ...]) -> frozenset[object]:
         """Thousands of files share these tuples."""
         if id(entries) not in self._keys:
             self._keys[id(entries)] = _keys_of(entries), entries  # held, so that the id stays theirs
         return self._keys[id(entries)][0]
 
 
-def _keys_of(entries: Sequence[Entry]) -> frozenset[object]:
+def _keys_of(entries: Sequence[ManifestEntry]) -> frozenset[object]:
     return frozenset((entry.file.key, entry.sequence) for entry in entries)

@@ -19,7 +19,7 @@ from deltacompact.iceberg.boxes import ordered_column
 from deltacompact.iceberg.deletes.matching import Deletes, FileScanTask
 from deltacompact.iceberg.live_rows import LiveReader
 from deltacompact.iceberg.table.column_metrics import MeasuredColumn, metrics_of
-from deltacompact.iceberg.table.content_files import Entry
+from deltacompact.iceberg.table.content_files import ManifestEntry
 from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg.table.parquet_files import OpenFile, opened_each
 from deltacompact.storage.objects import ObjectStore
@@ -33,13 +33,13 @@ SAMPLE_ROWS = 20_000
 class Look:
     """A data file, its row groups as if each were a file, and some of its rows."""
 
-    entry: Entry
-    groups: tuple[Entry, ...]
+    entry: ManifestEntry
+    groups: tuple[ManifestEntry, ...]
     rows: pa.Table
 
 
 def looks_into(
-    store: ObjectStore, metadata: TableMetadata, data: Sequence[Entry], columns: Sequence[str]
+    store: ObjectStore, metadata: TableMetadata, data: Sequence[ManifestEntry], columns: Sequence[str]
 ) -> Iterator[Look]:
     """A look into each file. Raises InputError or NotFoundError naming one that cannot be read."""
     reader = LiveReader(store, metadata)
@@ -63,7 +63,9 @@ def _measured(metadata: TableMetadata, opened: OpenFile, columns: Sequence[str])
     return found
 
 
-def _group(entry: Entry, footer: pq.FileMetaData, measured: dict[str, MeasuredColumn], group: int) -> Entry:
+def _group(
+    entry: ManifestEntry, footer: pq.FileMetaData, measured: dict[str, MeasuredColumn], group: int
+) -> ManifestEntry:
     """A row group as if it were a file. That no NaN is counted makes its bounds no worse: they are asked for values."""
     found = metrics_of(footer, measured, {one.field_id: 0 for one in measured.values()}, [group])
     file = replace(

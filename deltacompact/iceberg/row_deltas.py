@@ -95,7 +95,7 @@ def commit_row_delta(
     state = reader.read(table.metadata, MAIN)
     if _has(state, token):
         return None
-    writer = _Writer(table, state)
+    writer = _RowDeltaWriter(table, state)
     committer = Committer(table.store, reader, MAIN, f"append-{uuid.uuid4().hex[:8]}")
     try:
         for some in batched(batch, lambda rows: rows.bytes, _AT_ONCE_BYTES):
@@ -114,7 +114,7 @@ def _has(state: TableState, token: str) -> bool:
     return any(one.summary.get(TOKEN) == token for one in state.metadata.ancestors(state.snapshot))
 
 
-def _proposal(head: TableState, writer: _Writer, token: str) -> Proposal[tuple[ContentFile, ...]]:
+def _proposal(head: TableState, writer: _RowDeltaWriter, token: str) -> Proposal[tuple[ContentFile, ...]]:
     """The written files, unless the batch is there already. The outcome is what it adds."""
     if _has(head, token):
         return Proposal(APPEND, (), (), ())
@@ -140,7 +140,7 @@ def _check_columns(metadata: TableMetadata, columns: Sequence[str]) -> None:
 
 
 @dataclass(slots=True)
-class _Writer:
+class _RowDeltaWriter:
     """Writes files of one snapshot. `spec_ids`: of rows to which the deletes apply."""
 
     table: IcebergTable

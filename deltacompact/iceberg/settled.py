@@ -39,7 +39,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import takewhile
 
-from deltacompact.iceberg.table.content_files import Entry
+from deltacompact.iceberg.table.content_files import ManifestEntry
 from deltacompact.iceberg.table.metadata import Snapshot, TableMetadata
 from deltacompact.iceberg.table.table_state import TableState
 
@@ -128,7 +128,7 @@ def outdated_records(metadata: TableMetadata) -> tuple[str, ...]:
     return tuple(f"{RECORD}{snapshot_id}" for snapshot_id in by_age[: max(0, len(by_age) + 1 - RECORDS_MAX)])
 
 
-def has_merged_commits(metadata: TableMetadata, entry: Entry) -> bool:
+def has_merged_commits(metadata: TableMetadata, entry: ManifestEntry) -> bool:
     """Whether the file may have rows of several commits without saying of which: it replaced others.
 
     Its file sequence number is greater than that of its rows, or the snapshot that added it removed data files. In
@@ -142,7 +142,7 @@ def has_merged_commits(metadata: TableMetadata, entry: Entry) -> bool:
     return adding is not None and int(adding.summary.get("deleted-data-files", "0")) > 0
 
 
-def merged_numbers(entries: Iterable[Entry]) -> Mapping[str, str]:
+def merged_numbers(entries: Iterable[ManifestEntry]) -> Mapping[str, str]:
     """What a rewrite says of its inputs in its summary: the least and the greatest number of their rows."""
     numbers = [entry.sequence for entry in entries]
     return {MERGED: f"{min(numbers)}-{max(numbers)}"} if numbers else {}

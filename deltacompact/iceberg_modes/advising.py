@@ -27,7 +27,7 @@ from deltacompact.base.errors import InputError
 from deltacompact.base.wording import counted
 from deltacompact.iceberg.boxes import boxes_of_files, ordered_column, without_bounds
 from deltacompact.iceberg.looks import LOOKS, Look, looks_into
-from deltacompact.iceberg.table.content_files import Entry
+from deltacompact.iceberg.table.content_files import ManifestEntry
 from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg.table.table_state import Scope, TableState, scope_of
 from deltacompact.iceberg_modes.rewrite.cold_files import cold_among, without_cold
@@ -153,7 +153,7 @@ class Adviser:
         seen: dict[Scope, list[pa.Table]] = defaultdict(list)
         for look in looks:
             seen[scope_of(look.entry)].append(look.rows)
-        sizes: dict[Scope, list[Entry]] = defaultdict(list)
+        sizes: dict[Scope, list[ManifestEntry]] = defaultdict(list)
         for entry in self.state.data:
             sizes[scope_of(entry)].append(entry)
         return [

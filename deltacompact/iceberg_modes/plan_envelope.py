@@ -24,7 +24,7 @@ import numpy as np
 
 from deltacompact.base.errors import ConflictError, InputError
 from deltacompact.iceberg.deletes.matching import Deletes, FileScanTask, distinct
-from deltacompact.iceberg.table.content_files import Content, ContentFile, Entry, Status, canonical
+from deltacompact.iceberg.table.content_files import Content, ContentFile, ManifestEntry, Status, canonical
 from deltacompact.iceberg.table.table_state import TableState
 from deltacompact.iceberg_modes.plan import ModePlan, ScanTaskGroup, Task
 from deltacompact.storage.checksummed import is_whole, with_checksum
@@ -128,7 +128,7 @@ class NumberedDeletes:
     """The deletes of some data files, numbered by age: those of one file make few runs of numbers."""
 
     def __init__(self, sources: Iterable[FileScanTask]) -> None:
-        self._entries: dict[int, Entry] = {}
+        self._entries: dict[int, ManifestEntry] = {}
         self._runs: dict[int, list[list[int]]] = {}
         of_files = [source.deletes for source in sources]  # there may be millions of pairs: nothing is done for each
         shared = distinct(deletes.equality for deletes in of_files)
@@ -139,7 +139,7 @@ class NumberedDeletes:
         self.keys: tuple[Key, ...] = tuple(numbers)
         self._numbers = {place: numbers[entry.file.key] for place, entry in self._entries.items()}
 
-    def runs(self, deletes: Sequence[Entry]) -> list[list[int]]:
+    def runs(self, deletes: Sequence[ManifestEntry]) -> list[list[int]]:
         """The numbers of these deletes: the first one of each run, and how many."""
         numbers = np.fromiter(map(self._numbers.__getitem__, map(id, deletes)), np.int64, len(deletes))
         starts = np.flatnonzero(np.diff(numbers, prepend=-2) != 1)
@@ -147,7 +147,7 @@ class NumberedDeletes:
         runs: list[list[int]] = np.column_stack([numbers[starts], counts]).tolist()
         return runs
 
-    def runs_of(self, equality: tuple[Entry, ...]) -> list[list[int]]:
+    def runs_of(self, equality: tuple[ManifestEntry, ...]) -> list[list[int]]:
         """The same of a tuple that data files share."""
         if id(equality) not in self._runs:
             self._runs[id(equality)] = self.runs(equality)
@@ -190,10 +190,10 @@ class NamedFiles:
         live = {entry.file.key: entry for entry in state.deletes}
         keys: list[Key] = [(path, offset) for path, offset in deletes]
         self._deletes = [live.get(key) or _gone(Content.POSITION_DELETES, key, None) for key in keys]
-        self._found: dict[tuple[tuple[int, ...], ...], tuple[Entry, ...]] = {}
+        self._found: dict[tuple[tuple[int, ...], ...], tuple[ManifestEntry, ...]] = {}
         self._missing = [number for number, key in enumerate(keys) if key not in live]
 
-    def present(self, source: Mapping[str, Any]) -> tuple[Entry, Deletes]:
+    def present(self, source: Mapping[str, Any]) -> tuple[ManifestEntry, Deletes]:
         """A data file with its deletes. Raises ConflictError if one of them is not there any more."""
         entry = self._entry(source)
         if entry is None or entry.file.first_row_id != source["first_row_id"]:
@@ -204,12 +204,12 @@ class NamedFiles:
                 raise stale(self._deletes[self._missing[place]].file.path)
         return entry, self._deletes_of(source)
 
-    def past(self, source: Mapping[str, Any]) -> tuple[Entry, Deletes]:
+    def past(self, source: Mapping[str, Any]) -> tuple[ManifestEntry, Deletes]:
         """The same, where a file that is not there any more is only known by its name and its sequence number."""
         entry = self._entry(source) or _gone(Content.DATA, (source["path"], None), source["sequence_number"])
         return entry, self._deletes_of(source)
 
-    def _entry(self, source: Mapping[str, Any]) -> Entry | None:
+    def _entry(self, source: Mapping[str, Any]) -> ManifestEntry | None:
         entry = self._data.get(source["path"])
         return entry if entry is not None and entry.sequence_number == source["sequence_number"] else None
 
@@ -221,7 +221,7 @@ class NamedFiles:
             None if vector is None else self._deletes[vector],
         )
 
-    def _in_runs(self, runs: Iterable[Sequence[int]]) -> tuple[Entry, ...]:
+    def _in_runs(self, runs: Iterable[Sequence[int]]) -> tuple[ManifestEntry, ...]:
         chosen = tuple(map(tuple, runs))
         if chosen not in self._found:  # data files with the same deletes share a tuple of them
             of_runs = (self._deletes[first : first + count] for first, count in chosen)
@@ -237,11 +237,11 @@ def _runs(source: Mapping[str, Any]) -> Iterator[Sequence[int]]:
         yield source["vector"], 1
 
 
-def _offset(entry: Entry) -> int:
+def _offset(entry: ManifestEntry) -> int:
     """Where a deletion vector lies in its file; 0 for files of their own."""
     return entry.file.content_offset or 0
 
 
-def _gone(content: Content, key: Key, sequence_number: int | None) -> Entry:
+def _gone(content: Content, key: Key, sequence_number: int | None) -> ManifestEntry:
     file = ContentFile(content, key[0], "PARQUET", -1, (), 0, 0, content_offset=key[1])
-    return Entry(Status.DELETED, None, sequence_number, None, file)
+    return ManifestEntry(Status.DELETED, None, sequence_number, None, file)

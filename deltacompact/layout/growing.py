@@ -32,7 +32,7 @@ Weights = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class _Ranked:
+class _RankedColumn:
     """A column of the sample. `first` is a row with each rank; `share` is the rank as a share of the table."""
 
     column: ClusterColumn
@@ -50,7 +50,7 @@ def grow(
     return grower.tree(sample)
 
 
-def _ranked(sample: pa.Table, column: ClusterColumn, sizes: Weights) -> _Ranked:
+def _ranked(sample: pa.Table, column: ClusterColumn, sizes: Weights) -> _RankedColumn:
     values = values_of(sample[column.name])
     present = np.flatnonzero(~values.is_null)
     ranks, first = dense_ranks(values.of)
@@ -64,7 +64,7 @@ def _ranked(sample: pa.Table, column: ClusterColumn, sizes: Weights) -> _Ranked:
         first = np.concatenate([a_null, first] if column.nulls_first else [first, a_null])
     of_value = np.bincount(dense, sizes, minlength=len(first))
     below = np.cumsum(of_value) - of_value / 2
-    return _Ranked(column, dense, first, below / (float(sizes.sum()) or 1.0))
+    return _RankedColumn(column, dense, first, below / (float(sizes.sum()) or 1.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class _Cut:
 class _Grower:
     """Splits in the order of their numbers: a column, a dense rank of the sample, and both children."""
 
-    columns: Sequence[_Ranked]
+    columns: Sequence[_RankedColumn]
     sizes: Weights
     cells_per_file: int
     splits: list[tuple[int, int, int, int]] = field(default_factory=list)
@@ -157,7 +157,7 @@ class _Grower:
         return SplitTree(columns, splits, tuple(self.leaves))
 
 
-def _cut_column(sample: pa.Table, ranked: _Ranked, ranks: Sequence[int]) -> CutColumn:
+def _cut_column(sample: pa.Table, ranked: _RankedColumn, ranks: Sequence[int]) -> CutColumn:
     column = sample[ranked.column.name]
     cuts = column.take(pa.array(ranked.first[list(ranks)], pa.int64())).combine_chunks()
     return CutColumn(ranked.column.name, cuts, ranked.column.nulls_first)

@@ -90,7 +90,7 @@ class RangeCuts:
         of_rows, of_cuts = np.zeros(rows.num_rows, np.int64), np.zeros(count, np.int64)
         for key, cuts in zip(self.keys, self.cuts, strict=True):
             width = 2 * count + 3
-            known = _Places.of(cuts, key)
+            known = _KeyPlaces.of(cuts, key)
             of_rows = of_rows * width + known.of_values(key.of(rows))
             of_cuts = of_cuts * width + known.of_values(pa.chunked_array([cuts]))
             of_rows, of_cuts = _compressed(of_rows, of_cuts)
@@ -111,7 +111,7 @@ def _compressed(of_rows: Numbers, of_cuts: Numbers) -> tuple[Numbers, Numbers]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Places:
+class _KeyPlaces:
     """Where values of a key lie among some distinct ones: 2 n + 1 for the n-th of them, even numbers between."""
 
     cuts: CutColumn
@@ -119,7 +119,7 @@ class _Places:
     nulls_first: bool
 
     @classmethod
-    def of(cls, values: pa.Array, key: Key) -> _Places:
+    def of(cls, values: pa.Array, key: Key) -> _KeyPlaces:
         found = values_of(values)
         _, first = dense_ranks(found.of)
         distinct = values.drop_null().take(pa.array(first))

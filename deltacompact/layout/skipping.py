@@ -50,11 +50,11 @@ ANYTHING = KnownColumn()
 ONLY_NULLS = KnownColumn(values=False, nans=False)
 
 
-class _Kind(enum.Enum):
+class _ValueKind(enum.Enum):
     VALUE, NULL, NAN = enum.auto(), enum.auto(), enum.auto()
 
 
-_Case = Mapping[str, _Kind]
+_Case = Mapping[str, _ValueKind]
 
 
 def may_match(wanted: pc.Expression, columns: pa.Schema, files: Sequence[KnownColumns]) -> list[bool]:
@@ -87,7 +87,7 @@ def _cases(wanted: pc.Expression, columns: pa.Schema, files: Sequence[KnownColum
         type_ = columns.field(name).type
         if not is_bounded(type_) or not any(name in file for file in files):
             continue
-        kinds = [kind for kind in _Kind if kind is not _Kind.NAN or pa.types.is_floating(type_)]
+        kinds = [kind for kind in _ValueKind if kind is not _ValueKind.NAN or pa.types.is_floating(type_)]
         longer = [{**case, name: kind} for case in cases for kind in kinds]
         possible = _satisfiable(wanted, columns, [_certain(columns, {}, case) for case in longer])
         if len(possible) <= CASES_MAX:
@@ -99,8 +99,8 @@ def _has(file: KnownColumns, case: _Case) -> bool:
     return all(_may(file.get(name, ANYTHING), kind) for name, kind in case.items())
 
 
-def _may(known: KnownColumn, kind: _Kind) -> bool:
-    return {_Kind.VALUE: known.values, _Kind.NULL: known.nulls, _Kind.NAN: known.nans}[kind]
+def _may(known: KnownColumn, kind: _ValueKind) -> bool:
+    return {_ValueKind.VALUE: known.values, _ValueKind.NULL: known.nulls, _ValueKind.NAN: known.nans}[kind]
 
 
 def _satisfiable(wanted: pc.Expression, columns: pa.Schema, certain: Sequence[pc.Expression]) -> list[int]:
@@ -140,11 +140,11 @@ def _certain(columns: pa.Schema, file: KnownColumns, case: _Case) -> pc.Expressi
     return reduce(and_, found, pc.scalar(True))
 
 
-def _of_column(field: pa.Field, known: KnownColumn, kind: _Kind) -> pc.Expression:
+def _of_column(field: pa.Field, known: KnownColumn, kind: _ValueKind) -> pc.Expression:
     column, low, high = pc.field(field.name), known.low, known.high
-    if kind is _Kind.NULL:
+    if kind is _ValueKind.NULL:
         return column.is_null()
-    if kind is _Kind.NAN:
+    if kind is _ValueKind.NAN:
         return column == pa.scalar(float("nan"), field.type)
     valid = column.is_valid() & ~pc.is_nan(column) if pa.types.is_floating(field.type) else column.is_valid()
     if low is not None and high is not None:

@@ -42,7 +42,7 @@ _NOT_NULL = re.compile(r"isnotnull\([^()]*\)|[^,()]+ IS NOT NULL", re.I)
 
 
 @dataclass(frozen=True, slots=True)
-class _Scan:
+class _LoggedScan:
     """A scan of the table. Metrics are the numbers under which their values are told later."""
 
     columns: tuple[str, ...]
@@ -60,7 +60,7 @@ class _Execution:
     """A query that has begun. `values`: of its metrics, as far as they are told."""
 
     at_s: float
-    scans: dict[int | None, _Scan] = field(default_factory=dict)
+    scans: dict[int | None, _LoggedScan] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -130,7 +130,7 @@ class SparkLog:
                 self._wanted.discard(metric)
 
 
-def _scans(node: Mapping[str, Any], table_id: str, columns: Collection[str]) -> Iterator[_Scan]:
+def _scans(node: Mapping[str, Any], table_id: str, columns: Collection[str]) -> Iterator[_LoggedScan]:
     """The scans of a table in a plan."""
     nodes = [node]
     while nodes:
@@ -140,7 +140,9 @@ def _scans(node: Mapping[str, Any], table_id: str, columns: Collection[str]) -> 
         if "Scan" in name and (table := _table_of(name, text)) is not None and is_of(table, table_id):
             metrics = {str(metric["name"]): int(metric["accumulatorId"]) for metric in one.get("metrics", ())}
             opened, skipped, rows = (_first(metrics, names) for names in (_OPENED, _SKIPPED, _ROWS))
-            yield _Scan(columns_asked_in(_predicates(text, one.get("metadata") or {}), columns), opened, skipped, rows)
+            yield _LoggedScan(
+                columns_asked_in(_predicates(text, one.get("metadata") or {}), columns), opened, skipped, rows
+            )
 
 
 def _table_of(name: str, text: str) -> str | None:

@@ -19,7 +19,7 @@ from deltacompact.base.wording import counted, one_line
 from deltacompact.iceberg.boxes import bounds_of, comparable_rows
 from deltacompact.iceberg.deletes.matching import Deletes, FileScanTask
 from deltacompact.iceberg.live_rows import LiveReader
-from deltacompact.iceberg.table.content_files import Entry
+from deltacompact.iceberg.table.content_files import ManifestEntry
 from deltacompact.iceberg.table.table_state import TableState
 from deltacompact.layout.value_ranges import Range, range_of
 from deltacompact.maintenance.stored_ranges import beyond, together
@@ -53,7 +53,7 @@ def check_branch(store: ObjectStore, state: TableState) -> BranchCheck:
     return BranchCheck(state.metadata.table_id, state.branch, len(state.data), rows, tuple(chain(*problems)))
 
 
-def _problems(live: LiveReader, entry: Entry) -> Iterator[str]:
+def _problems(live: LiveReader, entry: ManifestEntry) -> Iterator[str]:
     known = bounds_of(live.metadata, entry.file)
     if not known:
         return

@@ -9,21 +9,21 @@ from collections import defaultdict
 from itertools import chain
 
 from deltacompact.iceberg.deletes.matching import DeleteIndex
-from deltacompact.iceberg.table.content_files import Entry
+from deltacompact.iceberg.table.content_files import ManifestEntry
 from deltacompact.iceberg.table.table_state import Scope, TableState, scope_of
 from deltacompact.maintenance.health import Health
 
 
 def health_of_branch(state: TableState) -> list[Health]:
     """A Health for each partition of each spec that has data files."""
-    scopes: dict[Scope, list[Entry]] = defaultdict(list)
+    scopes: dict[Scope, list[ManifestEntry]] = defaultdict(list)
     for entry in state.data:
         scopes[scope_of(entry)].append(entry)
     index = DeleteIndex(state)
     return [_health(state, scope, entries, index) for scope, entries in scopes.items()]
 
 
-def _health(state: TableState, scope: Scope, entries: list[Entry], index: DeleteIndex) -> Health:
+def _health(state: TableState, scope: Scope, entries: list[ManifestEntry], index: DeleteIndex) -> Health:
     applying = [index.applying_to(entry) for entry in entries]
     together = {id(one.equality): one.equality for one in applying}  # files with the same deletes share a tuple
     deletes = [*chain.from_iterable(together.values()), *chain.from_iterable(one.by_position for one in applying)]

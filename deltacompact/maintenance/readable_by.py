@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.wording import counted
-from deltacompact.iceberg.table.content_files import Content, Entry
+from deltacompact.iceberg.table.content_files import Content, ManifestEntry
 from deltacompact.iceberg.table.table_state import TableState
 
 AS_OF = "November 2026"
@@ -85,7 +85,7 @@ def obstacles(state: TableState, engine: Engine) -> tuple[Obstacle, ...]:
 _KINDS = ("equality-delete file", "position-delete file", "deletion vector")
 
 
-def _kind(entry: Entry) -> str:
+def _kind(entry: ManifestEntry) -> str:
     if entry.file.content is Content.EQUALITY_DELETES:
         return _KINDS[0]
     return _KINDS[2] if entry.file.is_deletion_vector else _KINDS[1]

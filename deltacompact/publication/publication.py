@@ -103,7 +103,7 @@ def show_compacted(catalog: Streams, table_id: str, target: str, partitions: Seq
 
 
 @dataclass(frozen=True, slots=True)
-class _Stream:
+class _ShownStream:
     """The active version of a partition, and its columns in the types of the target."""
 
     partition: Partition
@@ -195,23 +195,23 @@ class _Publishing:
 
     # The streams
 
-    def _streams(self) -> tuple[list[_Stream], list[tuple[Partition, Exception]]]:
+    def _streams(self) -> tuple[list[_ShownStream], list[tuple[Partition, Exception]]]:
         """The streams that can be shown, and why the others cannot."""
         return done_for_each(self._partitions, self._stream, self._catalog.at_once)
 
-    def _stream(self, partition: Partition) -> _Stream:
+    def _stream(self, partition: Partition) -> _ShownStream:
         state = self._catalog.state(self._table_id, partition, strictly=True)
         if state.compacted is None:
-            return _Stream(partition, state, pa.schema([]))
+            return _ShownStream(partition, state, pa.schema([]))
         where = f"table {self._table_id!r}, partition {partition}"
         for file in state.compacted.files:
             if file.content_type is not ContentType.PARQUET:
                 raise InputError(
                     f"{where}: {file.path} is {file.content_type.value}: {self._target.kind} readers want Parquet"
                 )
-        return _Stream(partition, state, self._target.shown_columns(state.compacted.schema, where))
+        return _ShownStream(partition, state, self._target.shown_columns(state.compacted.schema, where))
 
-    def _columns(self, streams: Iterable[_Stream]) -> pa.Schema:
+    def _columns(self, streams: Iterable[_ShownStream]) -> pa.Schema:
         return joined((stream.columns for stream in streams), f"table {self._table_id!r}")
 
     def _wanted(self, columns: pa.Schema) -> ToShow:
@@ -232,6 +232,6 @@ class _Publishing:
         return ToShow(wanted, versions, _waiting(streams))
 
 
-def _waiting(streams: Iterable[_Stream]) -> int:
+def _waiting(streams: Iterable[_ShownStream]) -> int:
     """The deltas that are not compacted yet."""
     return sum(len(stream.state.deltas) for stream in streams)

@@ -157,7 +157,7 @@ def lazy_frame_of(scan: Scanning) -> polars.LazyFrame:
     return register_io_source(read, schema=schema, validate_schema=True)
 
 
-class _Told(ds.Dataset):
+class _FilterDataset(ds.Dataset):
     """A dataset without rows that keeps the filter which Polars hands down."""
 
     def __init__(self, columns: pa.Schema) -> None:  # the base class forbids it
@@ -183,7 +183,7 @@ def _in_arrow(predicate: polars.Expr, columns: pa.Schema) -> pc.Expression | Non
 
     if any(_is_zoned(columns.field(name).type) for name in predicate.meta.root_names()):
         return None
-    told = _Told(columns)
+    told = _FilterDataset(columns)
     with contextlib.suppress(polars.exceptions.PolarsError, pa.ArrowException):
         polars.scan_pyarrow_dataset(told).filter(predicate).collect()
     names = [name for name in predicate.meta.root_names() if pa.types.is_floating(columns.field(name).type)]

@@ -19,7 +19,7 @@ from deltacompact.reports.shown import html_table
 from deltacompact.reports.words import minute, moment
 
 if TYPE_CHECKING:
-    from deltacompact.iceberg.table.content_files import Entry
+    from deltacompact.iceberg.table.content_files import ManifestEntry
     from deltacompact.iceberg.table.table_state import TableState
 
 
@@ -189,7 +189,7 @@ def files(state: TableState) -> list[dict[str, Any]]:
     return data + [_file(entry) for entry in state.deletes]
 
 
-def _file(entry: Entry) -> dict[str, Any]:
+def _file(entry: ManifestEntry) -> dict[str, Any]:
     file = entry.file
     kind = "deletion vector" if file.is_deletion_vector else file.content.name.lower().replace("_", " ")
     return {
@@ -202,7 +202,7 @@ def _file(entry: Entry) -> dict[str, Any]:
     }
 
 
-def changed_files(entries: Iterable[Entry]) -> list[dict[str, Any]]:
+def changed_files(entries: Iterable[ManifestEntry]) -> list[dict[str, Any]]:
     """What snapshots added and removed. `of`: the data file that a deletion vector or position-delete file is about."""
     return [
         {

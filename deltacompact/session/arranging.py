@@ -123,7 +123,7 @@ def lay_out(
     plan, groups = bench.plan, outputs.groups[: outputs.pointers.marked_from]
     ranges = _ranges_of(groups, outputs)
     by = weighed(columns_of(plan.cluster_by, plan.schema), _extents(plan, outputs, written))
-    routing = _Routing.of(bench, outputs, masks_of, [one for of_group in ranges for one in of_group], by)
+    routing = _CellRouting.of(bench, outputs, masks_of, [one for of_group in ranges for one in of_group], by)
     routed = routing.routed(ranges)
     try:
         arrangement = routing.arrangement([one for of_group in routed for one in of_group])
@@ -177,7 +177,7 @@ def _columns(plan: CompactionPlan, columns: Sequence[ClusterColumn]) -> pa.Schem
 
 
 @dataclass(frozen=True, slots=True)
-class _Routing:
+class _CellRouting:
     """How rows are sent to cells."""
 
     bench: Workbench
@@ -194,7 +194,7 @@ class _Routing:
         masks_of: MasksOf,
         ranges: Sequence[LiveRange],
         columns: Sequence[ClusterColumn],
-    ) -> _Routing:
+    ) -> _CellRouting:
         """Grow the tree."""
         plan, options = bench.plan, bench.plan.options
         sources, rows = [source for source, _ in outputs.rewritten], _rows(ranges)

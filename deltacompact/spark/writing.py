@@ -138,7 +138,7 @@ def _by_partition(target: WriteTarget, table: pa.Table) -> Iterator[tuple[Partit
 
 
 @dataclass(slots=True)
-class _OpenFile:
+class _OpenSparkFile:
     path: str
     schema: pa.Schema
     out: writing.TableWriter
@@ -156,7 +156,7 @@ class _OpenFiles:
         self._table_id = target.table.table_id
         self._keys = target.table.keys
         self._store: ObjectStore = target.catalog.store
-        self._open: dict[Kind, _OpenFile] = {}
+        self._open: dict[Kind, _OpenSparkFile] = {}
         self._done: list[tuple[Partition, OperationType, DataFile]] = []
 
     def __enter__(self) -> _OpenFiles:
@@ -180,7 +180,7 @@ class _OpenFiles:
             self._finish(kind)
         return self._done
 
-    def _begin(self, kind: Kind, schema: pa.Schema) -> _OpenFile:
+    def _begin(self, kind: Kind, schema: pa.Schema) -> _OpenSparkFile:
         if len(self._open) == self._open_max:
             self._finish(next(iter(self._open)))
         options = WriteOptions()
@@ -188,7 +188,7 @@ class _OpenFiles:
         path = stream.fresh("data", formats.suffix_of(options.content_type))
         closing = contextlib.ExitStack()
         out = closing.enter_context(writing.writer(self._store, path, schema, options))
-        return _OpenFile(path, schema, out, closing, {})
+        return _OpenSparkFile(path, schema, out, closing, {})
 
     def _finish(self, kind: Kind) -> None:
         file = self._open.pop(kind)

@@ -129,7 +129,7 @@ def _decodes(source: pa.NativeFile, file: DataFile, decoded: bool) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Described:
+class _FileFacts:
     """What is known of an opened file without reading its rows. None: not known."""
 
     schema: pa.Schema
@@ -149,7 +149,7 @@ def _described(
     partition: Partition | None,
     keys: Sequence[str],
     exact: Iterable[str],
-) -> _Described:
+) -> _FileFacts:
     decoded_bytes, group_bytes, parquet, far, nulls = None, None, None, None, None
     match content_type:
         case ContentType.PARQUET:
@@ -176,7 +176,7 @@ def _described(
                 schemas.check_partition_values(table, partition, path)
             far, nulls = far_values.of_table(table), null_counts.of_table(table, keys)
             ranges = key_values.of_table(table, keys)
-            return _Described(table.schema, table.num_rows, int(table.nbytes), far, nulls, ranges=ranges)
+            return _FileFacts(table.schema, table.num_rows, int(table.nbytes), far, nulls, ranges=ranges)
     check_columns(schema, path)
     near = parquet_read.is_near(source)
     named = [name for name in (partition.names if partition else ()) if name in schema.names]
@@ -199,7 +199,7 @@ def _described(
         nulls = null_counts.merged(part for _, part in of_parts) if nulls is None else nulls
     far = () if far is None and not ranged else far
     nulls = () if nulls is None and not counted else nulls
-    return _Described(schema, rows, decoded_bytes, far, nulls, group_bytes)
+    return _FileFacts(schema, rows, decoded_bytes, far, nulls, group_bytes)
 
 
 def _check_text(table: pa.Table) -> None:

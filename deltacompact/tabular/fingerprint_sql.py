@@ -112,7 +112,7 @@ def fingerprint_statement(schema: pa.Schema, relation: str, engine: str, uuids: 
     `engine` is "duckdb" or "spark". With `uuids`, binaries of 16 bytes are UUIDs to the engine. Raises InputError
     naming a column that the engine has no type for.
     """
-    words = _Engine(engine, _WORDS[engine], uuids)
+    words = _SqlEngine(engine, _WORDS[engine], uuids)
     row = words.labelled((words.named(field.name), field) for field in schema)
     high, low = words.word("half", first=1), words.word("half", first=17)
     shown = f"{words.word('sum', x=words.words['carry'])} || {words.word('sum', x='low')}"
@@ -123,7 +123,7 @@ def fingerprint_statement(schema: pa.Schema, relation: str, engine: str, uuids: 
     )
 
 
-class _Engine:
+class _SqlEngine:
     """Writes expressions: each gives hexadecimal digits."""
 
     def __init__(self, name: str, words: dict[str, str], uuids: bool) -> None:

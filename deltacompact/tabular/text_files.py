@@ -40,7 +40,7 @@ def read_text(
     """
     if not parquet_read.is_near(source):
         source = pa.BufferReader(source.read_buffer())  # it is read more than once
-    text = _Text(source, path)
+    text = _FileText(source, path)
     types = {field.name: schemas.stored_type(field.type) for field in known or ()}
     if columns is None:  # a column without any value yet has no type yet, so let the parser find one
         types = {name: type_ for name, type_ in types.items() if not pa.types.is_null(type_)}
@@ -59,12 +59,12 @@ def whole_text(source: pa.NativeFile, path: str) -> bytes:
     """The decompressed text of a file."""
     if not parquet_read.is_near(source):
         source = pa.BufferReader(source.read_buffer())
-    with _Text(source, path).opened() as text:
+    with _FileText(source, path).opened() as text:
         return bytes(text.read())
 
 
 @dataclass(frozen=True, slots=True)
-class _Text:
+class _FileText:
     """The decompressed text of a file, which can be opened more than once."""
 
     source: pa.NativeFile
@@ -102,7 +102,7 @@ class _Text:
             return head.lstrip()[:1]
 
 
-def _csv(text: _Text, types: dict[str, pa.DataType], columns: list[str] | None) -> pa.Table:
+def _csv(text: _FileText, types: dict[str, pa.DataType], columns: list[str] | None) -> pa.Table:
     if not text.begins_with():
         raise InputError("an empty CSV file has no header line")
     convert = pa.csv.ConvertOptions(
@@ -144,7 +144,7 @@ def _quoted_value(delimiter: str) -> re.Pattern[bytes]:
     )
 
 
-def _check_quotes(text: _Text, delimiter: str) -> None:
+def _check_quotes(text: _FileText, delimiter: str) -> None:
     """Raise InputError naming the line where a value of several lines begins whose quotes are not closed before the
     next field. The parser takes what follows for text, up to the next quote or to the end: these rows would be lost."""
     with text.opened() as opened:
@@ -158,7 +158,7 @@ def _check_quotes(text: _Text, delimiter: str) -> None:
             )
 
 
-def _json(text: _Text, types: dict[str, pa.DataType], columns: list[str] | None) -> pa.Table:
+def _json(text: _FileText, types: dict[str, pa.DataType], columns: list[str] | None) -> pa.Table:
     """The objects as rows. Of several lines `null` alone, pyarrow's parser would end the process."""
     first = text.begins_with()
     if not first:
@@ -178,7 +178,7 @@ def _json(text: _Text, types: dict[str, pa.DataType], columns: list[str] | None)
     return table.select([name for name in table.column_names if name in own])
 
 
-def _parsed(text: _Text, types: dict[str, pa.DataType], unexpected: str) -> pa.Table:
+def _parsed(text: _FileText, types: dict[str, pa.DataType], unexpected: str) -> pa.Table:
     return pa.json.read_json(
         text.opened(),
         read_options=pa.json.ReadOptions(block_size=TEXT_BLOCK_BYTES),

@@ -136,11 +136,11 @@ def _ipc_codec(codec: str) -> str | None:
     return codec if codec in ("zstd", "lz4") else None
 
 
-class _Closing(Protocol):
+class _ClosingWriter(Protocol):
     def close(self) -> None: ...
 
 
-W = TypeVar("W", bound=_Closing)
+W = TypeVar("W", bound=_ClosingWriter)
 
 
 @contextlib.contextmanager

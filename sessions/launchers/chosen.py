@@ -73,7 +73,7 @@ class Launchers:
 
 
 @dataclass(slots=True)
-class _Told:
+class _LastAnswer:
     """What a backend said of a group last, and when it last knew."""
 
     status: GroupStatus
@@ -90,7 +90,7 @@ class InBackground:
         self._clock = clock
         self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="launch")
         self._launching: dict[str, Future[None]] = {}
-        self._told: dict[str, _Told] = {}
+        self._told: dict[str, _LastAnswer] = {}
         self._lock = threading.Lock()
 
     def launch(self, spec: GroupSpec) -> None:
@@ -105,12 +105,14 @@ class InBackground:
             return GroupStatus(GroupState.RUNNING, text="it is being launched")
         if launching is not None and (error := launching.exception()) is not None:
             return GroupStatus(GroupState.ENDED, _FAILED, one_line(error), Cause.LAUNCH)
-        told = self._told.setdefault(group_id, _Told(GroupStatus(GroupState.RUNNING), self._clock(), -_ASKED_EVERY_S))
+        told = self._told.setdefault(
+            group_id, _LastAnswer(GroupStatus(GroupState.RUNNING), self._clock(), -_ASKED_EVERY_S)
+        )
         if told.status.state is not GroupState.ENDED and self._clock() - told.asked_s >= told.every_s:
             self._ask(group_id, told)
         return told.status
 
-    def _ask(self, group_id: str, told: _Told) -> None:
+    def _ask(self, group_id: str, told: _LastAnswer) -> None:
         """Ask the backend. Not to know something is never its last word: it may know later."""
         try:
             found = self._inner.status(group_id)

@@ -73,7 +73,7 @@ class SubmittedPartition:
 
 
 @dataclass(frozen=True, slots=True)
-class _Folded:
+class _FoldedSlots:
     """Slots below `next` were folded, except for those that are `open`."""
 
     next: int = 0
@@ -81,7 +81,7 @@ class _Folded:
     partitions: dict[str, SubmittedPartition] = field(default_factory=dict)
 
 
-_KIND, _HISTORY = TypeAdapter(Submission), TypeAdapter(_Folded)
+_KIND, _HISTORY = TypeAdapter(Submission), TypeAdapter(_FoldedSlots)
 
 
 class Submissions:
@@ -93,7 +93,7 @@ class Submissions:
         self._records = SwappedRecords(store)
         self._unreadable = Unreadable() if unreadable is None else unreadable
         self._known: dict[int, Submission] = {}
-        self._folded = _Folded()
+        self._folded = _FoldedSlots()
         self._next = 0
         self._is_stale = True
 
@@ -145,7 +145,7 @@ class Submissions:
         left = tuple(sorted(set(self._known) - set(ended)))
         merged = _merged(self._folded.partitions, (self._known[slot] for slot in sorted(ended)), states)
         kept = {name: submitted for name, submitted in merged.items() if name in partitions}
-        folded = _Folded(self._next, left, kept)
+        folded = _FoldedSlots(self._next, left, kept)
         self._is_stale = not self._replace_history(folded)
         if not self._is_stale:
             self._folded = folded
@@ -185,13 +185,13 @@ class Submissions:
             self._next = max(self._next, folded.next)
         self._folded = folded
 
-    def _history(self) -> _Folded:
+    def _history(self) -> _FoldedSlots:
         try:
             return _HISTORY.validate_python(self._records.read(self._history_folder).value)
         except NotFoundError:
-            return _Folded()
+            return _FoldedSlots()
 
-    def _replace_history(self, folded: _Folded) -> bool:
+    def _replace_history(self, folded: _FoldedSlots) -> bool:
         """False where another watcher has folded meanwhile: the next look reads what it has left."""
         value = _HISTORY.dump_python(folded, mode="json")
         try:

@@ -90,12 +90,12 @@ class Watcher:
         self._open_catalog = open_catalog
         self.failed: dict[str, DeltaCompactError] = {}
         self.seen = TablesSeen()
-        self._tables: dict[tuple[str, str, str | None], _Table] = {}
+        self._tables: dict[tuple[str, str, str | None], _WatchedTable] = {}
         self._every_s = policies.every
         for policy in policies.expanded():
             key = (policy.catalog, policy.source_table_id, policy.branch)
             if key not in self._tables:
-                self._tables[key] = _Table(*key, self)
+                self._tables[key] = _WatchedTable(*key, self)
             self._tables[key].policies.append(policy)
         # Branches of a table share its orphans: the first that is named counts them.
         counting: dict[tuple[str, str], tuple[str, str, str | None]] = {}
@@ -132,7 +132,7 @@ class Watcher:
         return decided
 
 
-class _Table:
+class _WatchedTable:
     """One table, or one branch of an Iceberg table, with its policies, and what was read of it."""
 
     def __init__(self, catalog_uri: str, name: str, branch: str | None, watcher: Watcher) -> None:

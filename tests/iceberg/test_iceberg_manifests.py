@@ -13,8 +13,8 @@ from deltacompact.base.errors import CorruptionError
 from deltacompact.iceberg.table import avro, manifests
 from deltacompact.iceberg.table.content_files import (
     Content,
-    Entry,
     ManifestContent,
+    ManifestEntry,
     Status,
 )
 from deltacompact.iceberg.table.manifests import NEW
@@ -32,30 +32,30 @@ def read_back(entries, content, version=2, **others):
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("file", [DATA, DELETES, POSITIONS])
 def test_every_field_survives(file, version):
-    entries = [Entry(Status.EXISTING, 5, 3, 4, file)]
+    entries = [ManifestEntry(Status.EXISTING, 5, 3, 4, file)]
     assert read_back(entries, file.manifest_content, version)[0] == entries
 
 
 def test_rule_24_version_3_carries_row_ids_and_vectors_on():
-    entries = [Entry(Status.EXISTING, 5, 3, 4, replace(DATA, first_row_id=100))]
+    entries = [ManifestEntry(Status.EXISTING, 5, 3, 4, replace(DATA, first_row_id=100))]
     assert read_back(entries, ManifestContent.DATA, 3, first_row_id=7)[0] == entries
-    entries = [Entry(Status.EXISTING, 5, 3, 4, VECTOR)]
+    entries = [ManifestEntry(Status.EXISTING, 5, 3, 4, VECTOR)]
     assert read_back(entries, ManifestContent.DELETES, 3)[0] == entries
 
 
 def test_rule_24_version_2_carries_the_referenced_data_file_on():
-    (read,), _ = read_back([Entry(Status.EXISTING, 5, 3, 4, POSITIONS)], ManifestContent.DELETES)
+    (read,), _ = read_back([ManifestEntry(Status.EXISTING, 5, 3, 4, POSITIONS)], ManifestContent.DELETES)
     assert read.file.referenced_data_file == "file:/t/data/a.parquet"
 
 
 def test_rule_03_an_added_file_has_its_own_data_sequence_number_and_inherits_the_other():
-    (read,), line = read_back([Entry(Status.ADDED, 77, 5, None, DATA)], ManifestContent.DATA)
+    (read,), line = read_back([ManifestEntry(Status.ADDED, 77, 5, None, DATA)], ManifestContent.DATA)
     assert (read.sequence_number, read.file_sequence_number) == (5, 9)
     assert line.min_sequence_number == 5
 
 
 def test_an_added_file_inherits_both_sequence_numbers_and_the_snapshot():
-    (read,), line = read_back([Entry(Status.ADDED, None, None, None, DATA)], ManifestContent.DATA)
+    (read,), line = read_back([ManifestEntry(Status.ADDED, None, None, None, DATA)], ManifestContent.DATA)
     assert (read.snapshot_id, read.sequence_number, read.file_sequence_number) == (77, 9, 9)
     assert (line.sequence_number, line.min_sequence_number) == (NEW, NEW)
 
@@ -63,12 +63,12 @@ def test_an_added_file_inherits_both_sequence_numbers_and_the_snapshot():
 @pytest.mark.parametrize("status", [Status.EXISTING, Status.DELETED])
 def test_rule_04_existing_and_deleted_entries_carry_both_sequence_numbers(status):
     with pytest.raises(CorruptionError, match=r"a\.parquet: only an added file may inherit"):
-        manifests.write_manifest([Entry(status, 5, 3, None, DATA)], SPEC, ManifestContent.DATA, TERMS[2], "m")
+        manifests.write_manifest([ManifestEntry(status, 5, 3, None, DATA)], SPEC, ManifestContent.DATA, TERMS[2], "m")
 
 
 def test_a_manifest_list_counts_files_and_rows():
-    entries = [Entry(status, 77, 3, 3, DATA) for status in (Status.ADDED, Status.EXISTING, Status.EXISTING)]
-    entries.append(Entry(Status.DELETED, 77, 1, 1, DATA))
+    entries = [ManifestEntry(status, 77, 3, 3, DATA) for status in (Status.ADDED, Status.EXISTING, Status.EXISTING)]
+    entries.append(ManifestEntry(Status.DELETED, 77, 1, 1, DATA))
     _, line = read_back(entries, ManifestContent.DATA)
     assert (line.added_files, line.existing_files, line.deleted_files) == (1, 2, 1)
     assert (line.added_rows, line.existing_rows, line.deleted_rows) == (10, 20, 10)
@@ -77,7 +77,7 @@ def test_a_manifest_list_counts_files_and_rows():
 
 def test_partition_summaries_bound_the_partitions():
     other = replace(DATA, partition=(-3, -1, 1.5, None))
-    entries = [Entry(Status.EXISTING, 5, 3, 4, file) for file in (DATA, other)]
+    entries = [ManifestEntry(Status.EXISTING, 5, 3, 4, file) for file in (DATA, other)]
     day, price, ratio, name = read_back(entries, ManifestContent.DATA)[1].partitions
     assert (day["lower_bound"], day["upper_bound"]) == (b"\xfd\xff\xff\xff", b"\x40\x4b\x4c\x00")
     assert (price["lower_bound"], price["upper_bound"]) == (b"\xff", b"\1\0")
@@ -108,7 +108,7 @@ def test_damaged_manifests_are_named(data):
 
 def test_a_manifest_cut_short_is_named():
     data, line = manifests.write_manifest(
-        [Entry(Status.EXISTING, 5, 3, 4, DATA)] * 50, SPEC, ManifestContent.DATA, TERMS[2], "m.avro"
+        [ManifestEntry(Status.EXISTING, 5, 3, 4, DATA)] * 50, SPEC, ManifestContent.DATA, TERMS[2], "m.avro"
     )
     with pytest.raises(CorruptionError, match=r"^m\.avro is not a readable Avro file"):
         manifests.read_manifest(data[:-30], line)

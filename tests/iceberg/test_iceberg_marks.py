@@ -27,7 +27,7 @@ from deltacompact.iceberg.marks.standing import MarkedHead, Standing
 from deltacompact.iceberg.marks.tasks import LiveBitmap
 from deltacompact.iceberg.running import Tasks
 from deltacompact.iceberg.table import deletion_vectors
-from deltacompact.iceberg.table.content_files import Content, Entry
+from deltacompact.iceberg.table.content_files import Content, ManifestEntry
 from deltacompact.index.live_bitmaps import write_masks
 from deltacompact.storage.local import LocalStore
 
@@ -43,7 +43,7 @@ def marker(folder: Path, version: int = 2, granularity: str | None = None, task_
     return Marker(Tasks(LocalStore(folder), LocalExecutor(chosen)), metadata, chosen, "5c-")
 
 
-def to_mark(entry: Entry, dead: set[int], former: Deletes | None = None) -> FileToMark:
+def to_mark(entry: ManifestEntry, dead: set[int], former: Deletes | None = None) -> FileToMark:
     return FileToMark(FileScanTask(entry, former or Deletes()), np.array(sorted(dead), np.int64))
 
 

@@ -26,7 +26,7 @@ from deltacompact.base.errors import ConflictError, CorruptionError, InputError
 from deltacompact.base.settings import Settings
 from deltacompact.catalog.iceberg import IcebergCatalog
 from deltacompact.iceberg.table import manifests
-from deltacompact.iceberg.table.content_files import Entry, ManifestContent, Status
+from deltacompact.iceberg.table.content_files import ManifestContent, ManifestEntry, Status
 from deltacompact.iceberg.table.metadata import Snapshot
 from deltacompact.iceberg.table.parquet_files import StoredFile, WantedFile, described_each
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
@@ -78,10 +78,10 @@ def test_manifests_take_row_ids_as_in_the_specs_example():
 def test_files_take_row_ids_as_in_the_specs_example():
     """Deleted files take none. Files that have one keep it, also when their manifest is written anew (rule 24)."""
     entries = [
-        Entry(Status.EXISTING, 5, 3, 4, replace(DATA, path="data1", rows=25, first_row_id=800)),
-        Entry(Status.DELETED, 5, 3, 4, replace(DATA, path="gone", rows=7)),
-        Entry(Status.ADDED, 77, None, None, replace(DATA, path="data2", rows=50)),
-        Entry(Status.ADDED, 77, None, None, replace(DATA, path="data3", rows=50)),
+        ManifestEntry(Status.EXISTING, 5, 3, 4, replace(DATA, path="data1", rows=25, first_row_id=800)),
+        ManifestEntry(Status.DELETED, 5, 3, 4, replace(DATA, path="gone", rows=7)),
+        ManifestEntry(Status.ADDED, 77, None, None, replace(DATA, path="data2", rows=50)),
+        ManifestEntry(Status.ADDED, 77, None, None, replace(DATA, path="data3", rows=50)),
     ]
     data, line = manifests.write_manifest(entries, SPEC, ManifestContent.DATA, TERMS[3], "m.avro")
     ids = {}
@@ -92,7 +92,7 @@ def test_files_take_row_ids_as_in_the_specs_example():
 
 
 def test_rule_24_vectors_have_no_row_ids_and_keep_the_rest():
-    entries = [Entry(Status.EXISTING, 5, 3, 4, VECTOR)]
+    entries = [ManifestEntry(Status.EXISTING, 5, 3, 4, VECTOR)]
     data, line = manifests.write_manifest(entries, SPEC, ManifestContent.DELETES, TERMS[3], "m.avro")
     assert manifests.read_manifest(data, replace(line, sequence_number=9)) == entries
 

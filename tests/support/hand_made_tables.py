@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from deltacompact.iceberg.deletes.matching import PATH_COLUMN
-from deltacompact.iceberg.table.content_files import Content, ContentFile, Entry, Spec, SpecField, Status
+from deltacompact.iceberg.table.content_files import Content, ContentFile, ManifestEntry, Spec, SpecField, Status
 from deltacompact.iceberg.table.metadata import MAIN, Column, Snapshot, TableMetadata
 from deltacompact.iceberg.table.table_state import TableState
 
@@ -34,18 +34,18 @@ def data(
     size: int = 100,
     rows: int = 10,
     **others: Any,
-) -> Entry:
+) -> ManifestEntry:
     """A data file. `ids` are the least and the greatest id, which is never null."""
     return _entry(Content.DATA, path, sequence, day, ids, size, rows, **others)
 
 
 def equality(
     path: str, sequence: int, day: int | None = None, ids: tuple[int, int] | None = None, by: Sequence[int] = (1,)
-) -> Entry:
+) -> ManifestEntry:
     return _entry(Content.EQUALITY_DELETES, path, sequence, day, ids, 10, 1, equality_ids=tuple(by))
 
 
-def positions(path: str, sequence: int, day: int | None = None, of: Sequence[str] = (), rows: int = 1) -> Entry:
+def positions(path: str, sequence: int, day: int | None = None, of: Sequence[str] = (), rows: int = 1) -> ManifestEntry:
     """A position-delete file whose paths lie between the first and the last of `of`."""
     bounds = {}
     if of:
@@ -54,7 +54,7 @@ def positions(path: str, sequence: int, day: int | None = None, of: Sequence[str
     return _entry(Content.POSITION_DELETES, path, sequence, day, None, 10, rows, **bounds)
 
 
-def vector(path: str, sequence: int, of: str, day: int | None = None, offset: int = 4, rows: int = 1) -> Entry:
+def vector(path: str, sequence: int, of: str, day: int | None = None, offset: int = 4, rows: int = 1) -> ManifestEntry:
     described = {"referenced_data_file": of, "content_offset": offset, "content_size": 40, "file_format": "PUFFIN"}
     return _entry(Content.POSITION_DELETES, path, sequence, day, None, 10, rows, **described)
 
@@ -70,7 +70,7 @@ def _entry(
     spec_id: int | None = None,
     file_format: str = "PARQUET",
     **others: Any,
-) -> Entry:
+) -> ManifestEntry:
     if ids is not None:
         bounds = {"lower_bounds": {1: long(ids[0])}, "upper_bounds": {1: long(ids[1])}}
         others = bounds | {"value_counts": {1: rows}, "null_value_counts": {1: 0}} | others
@@ -78,10 +78,10 @@ def _entry(
         spec_id = UNPARTITIONED if day is None else BY_DAY
     partition = (day,) if spec_id == BY_DAY else ()
     file = ContentFile(content, path, file_format, spec_id, partition, rows, size, **others)
-    return Entry(Status.EXISTING, 7, sequence, sequence, file)
+    return ManifestEntry(Status.EXISTING, 7, sequence, sequence, file)
 
 
-def state(*entries: Entry, sequence: int | None = None, version: int = 2, specs: Mapping[int, Spec] = SPECS):
+def state(*entries: ManifestEntry, sequence: int | None = None, version: int = 2, specs: Mapping[int, Spec] = SPECS):
     """A branch with these files. Its sequence number is the greatest of theirs."""
     number = max((entry.sequence for entry in entries), default=0) if sequence is None else sequence
     snapshot = Snapshot(number, None, number, number, f"snap-{number}")

@@ -40,7 +40,7 @@ from deltacompact.base.settings import Settings
 from deltacompact.iceberg.deletes.dead_rows import DeadRowsTask, FileScan, PuffinVector, find_dead_rows
 from deltacompact.iceberg.deletes.matching import PATH_COLUMN, POSITION_COLUMN, DeleteIndex
 from deltacompact.iceberg.table import locations, manifests
-from deltacompact.iceberg.table.content_files import Content, ContentFile, Entry, ManifestContent, Status
+from deltacompact.iceberg.table.content_files import Content, ContentFile, ManifestContent, ManifestEntry, Status
 from deltacompact.iceberg.table.manifests import Manifest, ManifestTerms
 from deltacompact.iceberg.table.metadata import MAIN, Snapshot
 from deltacompact.iceberg.table.parquet_files import StoredFile, tables
@@ -112,7 +112,7 @@ class LakeReader(StateReader):
         super().__init__(store)
         self._kept = kept
 
-    def entries_of(self, listed: Sequence[Manifest]) -> list[tuple[Entry, ...]]:
+    def entries_of(self, listed: Sequence[Manifest]) -> list[tuple[ManifestEntry, ...]]:
         read = super().entries_of
         return [self._kept.of(one.path, one.first_row_id, read=lambda one=one: read([one])[0]) for one in listed]
 
@@ -294,7 +294,7 @@ class Lake:
         terms = ManifestTerms(metadata.format_version, snapshot_id, metadata.schema_json)
         listed = []
 
-        def write(entries: Sequence[Entry], spec_id: int, content: ManifestContent) -> None:
+        def write(entries: Sequence[ManifestEntry], spec_id: int, content: ManifestContent) -> None:
             path = f"{metadata.metadata_folder}/{uuid.uuid4()}-m.avro"
             data, line = manifests.write_manifest(entries, metadata.specs[spec_id], content, terms, path)
             locations.put(store, path, data)
@@ -313,7 +313,7 @@ class Lake:
         for content in ManifestContent:
             for spec_id in {file.spec_id for file in files if file.manifest_content is content}:
                 entries = [
-                    Entry(Status.ADDED, snapshot_id, sequence_number, None, file)
+                    ManifestEntry(Status.ADDED, snapshot_id, sequence_number, None, file)
                     for file in files
                     if file.spec_id == spec_id and file.manifest_content is content
                 ]

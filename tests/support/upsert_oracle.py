@@ -18,7 +18,7 @@ from deltacompact.base.errors import InputError
 from deltacompact.base.limits import Limits
 from deltacompact.base.settings import Settings
 from deltacompact.iceberg.table import deletion_vectors, locations
-from deltacompact.iceberg.table.content_files import Content, Entry
+from deltacompact.iceberg.table.content_files import Content, ManifestEntry
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import TableState, scope_of
 from deltacompact.iceberg_modes.driver import ModeRun
@@ -103,7 +103,7 @@ def left(rows: Iterable[Row], key: Sequence[str]) -> list[dict[str, Any]]:
     return sorted((row.values for row in rows), key=lambda values: repr([values[column] for column in key]))
 
 
-def _hits(store: Any, state: TableState, delete: Entry) -> Callable[[Entry, int, dict[int, Any]], bool]:
+def _hits(store: Any, state: TableState, delete: ManifestEntry) -> Callable[[ManifestEntry, int, dict[int, Any]], bool]:
     """Whether a delete file hits a row of a data file."""
     file = delete.file
     if file.is_deletion_vector:
@@ -127,7 +127,7 @@ def _hits(store: Any, state: TableState, delete: Entry) -> Callable[[Entry, int,
     )
 
 
-def _by_id(store: Any, entry: Entry) -> list[dict[int, Any]]:
+def _by_id(store: Any, entry: ManifestEntry) -> list[dict[int, Any]]:
     """The rows of a Parquet file, by field id."""
     found, name = locations.open_object(store, locations.readable(entry.file.path))
     with found.open(name) as source:

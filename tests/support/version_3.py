@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from iceberg_lake import Lake, local_path
 
 from deltacompact.iceberg.table import deletion_vectors, locations
-from deltacompact.iceberg.table.content_files import Content, ContentFile, Entry
+from deltacompact.iceberg.table.content_files import Content, ContentFile, ManifestEntry
 from deltacompact.iceberg.table.metadata import MAIN
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.row_lineage import LAST_UPDATED, ROW_ID
@@ -57,7 +57,7 @@ def live_rows(lake: Lake, table_id: str, branch: str = MAIN) -> list[Lived]:
     return [row for entry in state.data for row in _live_rows(state, entry)]
 
 
-def _live_rows(state: TableState, entry: Entry) -> Iterator[Lived]:
+def _live_rows(state: TableState, entry: ManifestEntry) -> Iterator[Lived]:
     file, table = entry.file, _table(entry)
     by_id = _names_by_id(table)
     dead = _dead_positions(state, entry)
@@ -87,7 +87,7 @@ def _default(state: TableState, number: int) -> Any:
     return None if default is None else default.as_py()
 
 
-def _dead_positions(state: TableState, entry: Entry) -> set[int]:
+def _dead_positions(state: TableState, entry: ManifestEntry) -> set[int]:
     """Those of the file's vector; without one, those of position deletes."""
     positions = [delete for delete in state.deletes if delete.file.content is Content.POSITION_DELETES]
     vectors = [delete.file for delete in positions if delete.file.referenced_data_file == entry.file.path]
@@ -100,7 +100,7 @@ def _dead_positions(state: TableState, entry: Entry) -> set[int]:
     return {row["pos"] for table in files for row in table.to_pylist() if row["file_path"] == entry.file.path}
 
 
-def _equality_deletes(state: TableState, entry: Entry) -> list[Entry]:
+def _equality_deletes(state: TableState, entry: ManifestEntry) -> list[ManifestEntry]:
     deletes = [delete for delete in state.deletes if delete.file.content is Content.EQUALITY_DELETES]
     return [
         delete
@@ -109,7 +109,7 @@ def _equality_deletes(state: TableState, entry: Entry) -> list[Entry]:
     ]
 
 
-def _keys(delete: Entry) -> tuple[tuple[int, ...], set[tuple[Any, ...]]]:
+def _keys(delete: ManifestEntry) -> tuple[tuple[int, ...], set[tuple[Any, ...]]]:
     table = _table(delete)
     by_id = _names_by_id(table)
     names = [by_id[number] for number in delete.file.equality_ids]
@@ -120,7 +120,7 @@ def _names_by_id(table: pa.Table) -> dict[int, str]:
     return {int(column.metadata[b"PARQUET:field_id"]): column.name for column in table.schema}
 
 
-def _table(entry: Entry) -> pa.Table:
+def _table(entry: ManifestEntry) -> pa.Table:
     return pq.ParquetFile(local_path(entry.file.path)).read()
 
 

@@ -132,7 +132,7 @@ def _check_partition_by(
 
 
 @dataclass(slots=True)
-class _Part:
+class _PartitionRows:
     """What is written of one partition. `is_known`: its log knows the token, so nothing is written."""
 
     partition: Partition
@@ -171,7 +171,7 @@ class ChangesWriter:
         self._options = options
         self._terms = terms
         self._begun_s = catalog.clock()
-        self._parts: dict[Partition, _Part] = {}
+        self._parts: dict[Partition, _PartitionRows] = {}
         self._known: KnownPartitions | None = None
         self._source = SourceTable()
 
@@ -276,13 +276,13 @@ class ChangesWriter:
         for values, here in by_partition(events, self._options.routed, self._known_of_table().routes):
             partition = self._partition(values)
             if here.count and partition not in self._parts:
-                self._parts[partition] = _Part(partition, self._writer_of(partition), False)
+                self._parts[partition] = _PartitionRows(partition, self._writer_of(partition), False)
                 work.append((self._parts[partition], here, True))
             elif here.count:
                 work.append((self._parts[partition], here, False))
         all_done(work, lambda one: self._write_part(*one), self._catalog.at_once)
 
-    def _write_part(self, part: _Part, events: Events, is_new: bool) -> None:
+    def _write_part(self, part: _PartitionRows, events: Events, is_new: bool) -> None:
         if is_new:
             part.is_known = part.writer.knows(self._terms.token)
         keys = self._table.keys
@@ -296,12 +296,12 @@ class ChangesWriter:
             given = None if part.is_known else rows_of(rows, events.name)
             part.add(kind, part.writer.write(given, kind, keys) if given else None, events.name)
 
-    def _check(self, part: _Part) -> None:
+    def _check(self, part: _PartitionRows) -> None:
         part.writer.check(part.deltas, self._terms, part.called)
 
     # Committing
 
-    def _committed(self, parts: Sequence[_Part]) -> list[tuple[Partition, tuple[Delta, ...]]]:
+    def _committed(self, parts: Sequence[_PartitionRows]) -> list[tuple[Partition, tuple[Delta, ...]]]:
         earlier = sum(part.is_known for part in parts)
         # Without a token the user has to know each partition that is committed.
         summary = (lambda count: self._told(earlier + count, parts)) if self._terms.token else None
@@ -315,11 +315,11 @@ class ChangesWriter:
         kind = type(error) if isinstance(error, DeltaCompactError) else DeltaCompactError
         raise kind(f"partition {part.partition}: {one_line(error)} ({self._told(len(done), parts)})") from error
 
-    def _told(self, count: int, parts: Sequence[_Part]) -> str:
+    def _told(self, count: int, parts: Sequence[_PartitionRows]) -> str:
         again = "repeat the append with the same token" if self._terms.token else "append their rows again"
         return f"{count:,} of {len(parts):,} partitions are committed; for the others {again}, before any later batch"
 
-    def _commit(self, part: _Part) -> tuple[Partition, tuple[Delta, ...]]:
+    def _commit(self, part: _PartitionRows) -> tuple[Partition, tuple[Delta, ...]]:
         if not part.is_known:
             return part.partition, part.writer.commit_files(part.deltas, self._terms, self._begun_s, part.called)
         known = part.writer.committed_by(self._terms.token, tuple(kind for kind, _ in part.deltas))

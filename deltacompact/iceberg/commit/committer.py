@@ -57,7 +57,7 @@ class Committed(Generic[Outcome]):
 
 
 @dataclass(slots=True)
-class _Tries(Generic[Outcome]):
+class _SnapshotTries(Generic[Outcome]):
     """The attempts at one snapshot: their drafts, and how many may have been carried out without our knowing."""
 
     snapshot_id: int
@@ -115,7 +115,7 @@ class Committer:
         happened to an attempt; then the written files must stay.
         """
         table = table.reloaded()
-        tries: _Tries[Outcome] = _Tries(_new_id(table.metadata.snapshots))
+        tries: _SnapshotTries[Outcome] = _SnapshotTries(_new_id(table.metadata.snapshots))
         table_id = table.metadata.table_id
         unknown = (
             f"{table_id}: the catalog did not say whether snapshot {tries.snapshot_id} was committed; all files "
@@ -142,7 +142,7 @@ class Committer:
         return {SESSION: self.session} | ({ATTEMPT: self.attempt} if self.attempt else {})
 
     def _tried(
-        self, table: IcebergTable, drafting: Drafting[Outcome], tries: _Tries[Outcome]
+        self, table: IcebergTable, drafting: Drafting[Outcome], tries: _SnapshotTries[Outcome]
     ) -> Committed[Outcome] | None:
         """Attempt after attempt, each on the current head. None: none of them surely took effect."""
         patience = Patience.of(table.metadata.properties)
@@ -180,7 +180,7 @@ class Committer:
         return None
 
     def _looked(
-        self, table: IcebergTable, tries: _Tries[Outcome], refused: ConflictError | InputError | None
+        self, table: IcebergTable, tries: _SnapshotTries[Outcome], refused: ConflictError | InputError | None
     ) -> IcebergTable:
         """The table after an attempt. If a table that refused us is gone, there is nothing to look for."""
         try:
@@ -193,7 +193,7 @@ class Committer:
                 raise refused from error
             raise
 
-    def _forget(self, draft: Draft, tries: _Tries[Outcome]) -> None:
+    def _forget(self, draft: Draft, tries: _SnapshotTries[Outcome]) -> None:
         """Delete the metadata of an attempt that surely had no effect. The data files are still wanted."""
         tries.drafts = [(other, outcome) for other, outcome in tries.drafts if other is not draft]
         with contextlib.suppress(DeltaCompactError):  # then they are orphans, which maintain removes

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeAlias, TypeVar
 
 from deltacompact.iceberg.settled import Memory
-from deltacompact.iceberg.table.content_files import ContentFile, Entry, Status
+from deltacompact.iceberg.table.content_files import ContentFile, ManifestEntry, Status
 from deltacompact.iceberg.table.metadata import RECORDED_FINGERPRINT, Snapshot, TableMetadata
 from deltacompact.iceberg.table.table_state import TableState
 
@@ -40,8 +40,8 @@ class Proposal(Generic[Outcome]):
     """
 
     operation: str
-    removed: tuple[Entry, ...]
-    added: tuple[Entry, ...]
+    removed: tuple[ManifestEntry, ...]
+    added: tuple[ManifestEntry, ...]
     outcome: Outcome
     summary: Mapping[str, str] = field(default_factory=dict, hash=False)
     settles: Memory | None = None
@@ -68,6 +68,6 @@ def same_rows(
     return {RECORDED_FINGERPRINT: found} if found else {}
 
 
-def addition(file: ContentFile, sequence_number: int | None = None) -> Entry:
+def addition(file: ContentFile, sequence_number: int | None = None) -> ManifestEntry:
     """A file to add. With a sequence number of its own, newer deletes keep applying to it (rules 3 and 5)."""
-    return Entry(Status.ADDED, None, sequence_number, None, file)
+    return ManifestEntry(Status.ADDED, None, sequence_number, None, file)

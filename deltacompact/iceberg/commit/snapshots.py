@@ -27,9 +27,9 @@ from deltacompact.iceberg.table import locations, manifests
 from deltacompact.iceberg.table.content_files import (
     Content,
     ContentFile,
-    Entry,
     Manifest,
     ManifestContent,
+    ManifestEntry,
     Status,
 )
 from deltacompact.iceberg.table.manifests import ManifestTerms
@@ -91,7 +91,7 @@ def draft_snapshot(
     listed = [
         writing.write(entries, spec_id, content) for (spec_id, content), entries in sorted(_by_manifest(added).items())
     ]
-    lessened: dict[tuple[int, ManifestContent], list[Entry]] = defaultdict(list)
+    lessened: dict[tuple[int, ManifestContent], list[ManifestEntry]] = defaultdict(list)
     for manifest, entries in zip(state.manifests, reader.entries_of(state.manifests), strict=True):
         live = [entry for entry in entries if entry.status is not Status.DELETED]
         if any(entry.file.key in removed for entry in live):
@@ -158,7 +158,7 @@ class _Manifests:
         self._terms = ManifestTerms(state.metadata.format_version, snapshot_id, state.metadata.schema_json)
         self._name = f"{snapshot_id}-{uuid.uuid4()}"
 
-    def write(self, entries: Sequence[Entry], spec_id: int, content: ManifestContent) -> Manifest:
+    def write(self, entries: Sequence[ManifestEntry], spec_id: int, content: ManifestContent) -> Manifest:
         path = f"{self._metadata.metadata_folder}/{self._name}-m{len(self.paths)}.avro"
         data, line = manifests.write_manifest(entries, self._metadata.specs[spec_id], content, self._terms, path)
         locations.put(self._store, path, data)
@@ -166,14 +166,14 @@ class _Manifests:
         return line
 
 
-def _by_manifest(entries: Iterable[Entry]) -> dict[tuple[int, ManifestContent], list[Entry]]:
-    found: dict[tuple[int, ManifestContent], list[Entry]] = defaultdict(list)
+def _by_manifest(entries: Iterable[ManifestEntry]) -> dict[tuple[int, ManifestContent], list[ManifestEntry]]:
+    found: dict[tuple[int, ManifestContent], list[ManifestEntry]] = defaultdict(list)
     for entry in entries:
         found[entry.file.spec_id, entry.file.manifest_content].append(entry)
     return found
 
 
-def _remaining(entry: Entry, removed: set[tuple[str, int | None]], snapshot_id: int) -> Entry:
+def _remaining(entry: ManifestEntry, removed: set[tuple[str, int | None]], snapshot_id: int) -> ManifestEntry:
     if entry.file.key in removed:
         return replace(entry, status=Status.DELETED, snapshot_id=snapshot_id)
     return replace(entry, status=Status.EXISTING)

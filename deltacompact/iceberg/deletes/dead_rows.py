@@ -144,10 +144,10 @@ def find_dead_rows(store: ObjectStore, task: DeadRowsTask) -> list[ScannedFile]:
     for scan, file, dead in zip(task.scans, _described(store, task), dead_of_each, strict=True):
         lives = np.ones(file.rows, bool)
         kill(lives, dead, scan)
-        under_way.append(_Scanning(scan, file, lives, file.rows - int(lives.sum())))
+        under_way.append(_FileScanning(scan, file, lives, file.rows - int(lives.sum())))
     for numbers in read_batch(store, task.looked_up, task.group, 8):
         _kill_looked_up(under_way, numbers.view(np.int64).reshape(-1))
-    of_key_set: dict[int, list[_Scanning]] = defaultdict(list)
+    of_key_set: dict[int, list[_FileScanning]] = defaultdict(list)
     for one in under_way:
         for number in one.scan.key_sets:
             of_key_set[number].append(one)
@@ -165,7 +165,7 @@ def _described(store: ObjectStore, task: DeadRowsTask) -> Iterator[DataFile]:
         yield next(opened) if scan.is_opened else one.part.file
 
 
-def _kill_looked_up(scans: Sequence[_Scanning], numbers: npt.NDArray[np.int64]) -> None:
+def _kill_looked_up(scans: Sequence[_FileScanning], numbers: npt.NDArray[np.int64]) -> None:
     for one in scans:
         first = one.scan.first_row
         start, stop = np.searchsorted(numbers, [first, first + len(one.lives)])
@@ -173,7 +173,7 @@ def _kill_looked_up(scans: Sequence[_Scanning], numbers: npt.NDArray[np.int64]) 
 
 
 @dataclass(frozen=True, slots=True)
-class _Scanning:
+class _FileScanning:
     """A scan under way: the data file, which of its rows live, and how many are dead by position."""
 
     scan: FileScan
@@ -277,16 +277,16 @@ class _Keys:
 
 
 @dataclass(frozen=True, slots=True)
-class _Piece:
+class _DigestedRows:
     """The digests of some rows of a file, for a key set: the first of them is row `start`."""
 
     key_set: int
-    of: _Scanning
+    of: _FileScanning
     start: int
     digests: npt.NDArray[np.uint8]
 
 
-def _kill_by_keys(store: ObjectStore, of_key_set: Mapping[int, Sequence[_Scanning]], task: DeadRowsTask) -> None:
+def _kill_by_keys(store: ObjectStore, of_key_set: Mapping[int, Sequence[_FileScanning]], task: DeadRowsTask) -> None:
     """Ask each key set for the rows of its files. A partition has its own, so there may be thousands of small ones:
     their keys, and the files, are fetched ahead."""
     small = read_buckets(store, (key_set.buckets[0] for _, key_set in task.key_sets if len(key_set.buckets) == 1))
@@ -299,16 +299,18 @@ def _kill_by_keys(store: ObjectStore, of_key_set: Mapping[int, Sequence[_Scannin
             found = next(pieces, None)
 
 
-def _kill_by_key(pieces: Iterable[_Piece], keys: _Keys, rows_at_once: int) -> None:
+def _kill_by_key(pieces: Iterable[_DigestedRows], keys: _Keys, rows_at_once: int) -> None:
     """Ask one key set for rows of many files at a time: each question makes a hash table of a bucket's keys anew."""
     for batch in batched(pieces, lambda piece: len(piece.digests), rows_at_once):
         _kill_pieces(batch, keys)
         del batch  # before the next one is read
 
 
-def _pieces(store: ObjectStore, of_key_set: Mapping[int, Sequence[_Scanning]], task: DeadRowsTask) -> Iterator[_Piece]:
+def _pieces(
+    store: ObjectStore, of_key_set: Mapping[int, Sequence[_FileScanning]], task: DeadRowsTask
+) -> Iterator[_DigestedRows]:
     """The rows that each key set is asked for, in the order of the task's key sets."""
-    places: list[tuple[int, _Scanning, int]] = []
+    places: list[tuple[int, _FileScanning, int]] = []
     wanted: list[AskedRows] = []
     for number, key_set in task.key_sets:
         for one in of_key_set.get(number, ()):
@@ -318,10 +320,12 @@ def _pieces(store: ObjectStore, of_key_set: Mapping[int, Sequence[_Scanning]], t
                 wanted.append((file, key_set.columns, (start, min(file.rows, start + task.rows_at_once))))
     for (number, one, start), slices in zip(places, tables_each(store, wanted, task.reading), strict=True):
         path = one.scan.stored.path
-        yield _Piece(number, one, start, np.concatenate([digests(table, table.schema, path) for _, table in slices]))
+        yield _DigestedRows(
+            number, one, start, np.concatenate([digests(table, table.schema, path) for _, table in slices])
+        )
 
 
-def _kill_pieces(pieces: Sequence[_Piece], keys: _Keys) -> None:
+def _kill_pieces(pieces: Sequence[_DigestedRows], keys: _Keys) -> None:
     asked = as_arrow(np.concatenate([piece.digests for piece in pieces]))
     sizes = [len(piece.digests) for piece in pieces]
     written = np.repeat(np.array([piece.of.scan.stored.sequence_number for piece in pieces], np.int64), sizes)

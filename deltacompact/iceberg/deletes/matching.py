@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from deltacompact.base.errors import CorruptionError
 from deltacompact.iceberg.table.column_bounds import WHOLE_NUMBERS, ordered
-from deltacompact.iceberg.table.content_files import Content, ContentFile, Entry
+from deltacompact.iceberg.table.content_files import Content, ContentFile, ManifestEntry
 from deltacompact.iceberg.table.lost_partitions import position_scopes
 from deltacompact.iceberg.table.metadata import Column
 from deltacompact.iceberg.table.table_state import Scope, TableState, scope_of
@@ -40,16 +40,16 @@ POSITION_COLUMN = 2147483545
 class Deletes:
     """The delete files that may apply to one data file, in the order of their sequence numbers."""
 
-    equality: tuple[Entry, ...] = ()
-    positions: tuple[Entry, ...] = ()
-    vector: Entry | None = None
+    equality: tuple[ManifestEntry, ...] = ()
+    positions: tuple[ManifestEntry, ...] = ()
+    vector: ManifestEntry | None = None
 
     @property
-    def all(self) -> tuple[Entry, ...]:
+    def all(self) -> tuple[ManifestEntry, ...]:
         return (*self.equality, *self.by_position)
 
     @property
-    def by_position(self) -> tuple[Entry, ...]:
+    def by_position(self) -> tuple[ManifestEntry, ...]:
         """Position deletes, or the vector that supersedes them."""
         return (*self.positions, *([self.vector] if self.vector else []))
 
@@ -61,7 +61,7 @@ class FileScanTask:
     A worker carries it out as a `FileScan`, and what that finds is a `ScannedFile`.
     """
 
-    entry: Entry
+    entry: ManifestEntry
     deletes: Deletes
 
 
@@ -72,12 +72,12 @@ class DeleteIndex:
     """
 
     def __init__(self, state: TableState) -> None:
-        self._merged: dict[tuple[int, ...], tuple[Entry, ...]] = {}
+        self._merged: dict[tuple[int, ...], tuple[ManifestEntry, ...]] = {}
         self._position_scope = position_scopes(state.metadata)
-        equality: dict[tuple[Scope | None, tuple[int, ...]], list[Entry]] = defaultdict(list)
-        self._positions: dict[Scope, list[Entry]] = defaultdict(list)
-        self._of_path: dict[str, list[Entry]] = defaultdict(list)
-        self._vectors: dict[str, Entry] = {}
+        equality: dict[tuple[Scope | None, tuple[int, ...]], list[ManifestEntry]] = defaultdict(list)
+        self._positions: dict[Scope, list[ManifestEntry]] = defaultdict(list)
+        self._of_path: dict[str, list[ManifestEntry]] = defaultdict(list)
+        self._vectors: dict[str, ManifestEntry] = {}
         for entry in sorted(state.deletes, key=lambda entry: entry.sequence):
             if entry.file.content is Content.EQUALITY_DELETES:
                 scope = None if state.is_global(entry) else scope_of(entry)
@@ -94,11 +94,11 @@ class DeleteIndex:
         for (scope, ids), entries in equality.items():
             self._equality[scope].append(_Keyed(entries, ids, state.metadata.columns))
 
-    def task(self, data: Entry) -> FileScanTask:
+    def task(self, data: ManifestEntry) -> FileScanTask:
         """A data file with the deletes that may apply to it."""
         return FileScanTask(data, self.applying_to(data))
 
-    def applying_to(self, data: Entry) -> Deletes:
+    def applying_to(self, data: ManifestEntry) -> Deletes:
         """The deletes that may apply to a data file."""
         keyed = [*self._equality.get(scope_of(data), ()), *self._equality.get(None, ())]
         equality = self._together([deletes.applying_to(data) for deletes in keyed])
@@ -116,7 +116,7 @@ class DeleteIndex:
         ]
         return Deletes(equality, tuple(positions))
 
-    def _together(self, found: Sequence[tuple[Entry, ...]]) -> tuple[Entry, ...]:
+    def _together(self, found: Sequence[tuple[ManifestEntry, ...]]) -> tuple[ManifestEntry, ...]:
         """All of them by age."""
         if len(found) == 1:
             return found[0]
@@ -126,7 +126,7 @@ class DeleteIndex:
         return self._merged[parts]
 
 
-def distinct(found: Iterable[tuple[Entry, ...]]) -> list[tuple[Entry, ...]]:
+def distinct(found: Iterable[tuple[ManifestEntry, ...]]) -> list[tuple[ManifestEntry, ...]]:
     """Each of these tuples once. Thousands of data files share a few tuples of thousands of deletes."""
     return list({id(entries): entries for entries in found}.values())
 
@@ -137,8 +137,8 @@ class _Keyed:
     A stream has thousands of them for thousands of data files, which makes millions of pairs: arrays choose them.
     """
 
-    def __init__(self, entries: Sequence[Entry], ids: Sequence[int], columns: Mapping[int, Column]) -> None:
-        self._found: dict[tuple[int, bytes], tuple[Entry, ...]] = {}
+    def __init__(self, entries: Sequence[ManifestEntry], ids: Sequence[int], columns: Mapping[int, Column]) -> None:
+        self._found: dict[tuple[int, bytes], tuple[ManifestEntry, ...]] = {}
         self._entries = np.empty(len(entries), object)
         self._entries[:] = entries
         self._sequences = np.array([entry.sequence for entry in entries], np.int64)
@@ -147,7 +147,7 @@ class _Keyed:
             _ColumnRanges([entry.file for entry in entries], number, columns[number].type) for number in known
         ]
 
-    def applying_to(self, data: Entry) -> tuple[Entry, ...]:
+    def applying_to(self, data: ManifestEntry) -> tuple[ManifestEntry, ...]:
         """Those that are newer than the data (rule 1) and may have a key of it."""
         first = int(np.searchsorted(self._sequences, data.sequence, side="right"))
         may = np.ones(len(self._entries) - first, bool)
@@ -191,7 +191,7 @@ class _ColumnRanges:
         return ordered(bounds[0], self._type), ordered(bounds[1], self._type)
 
 
-def _after(entries: Sequence[Entry], sequence: int) -> Sequence[Entry]:
+def _after(entries: Sequence[ManifestEntry], sequence: int) -> Sequence[ManifestEntry]:
     """Those with a greater sequence number, of entries in the order of sequence numbers."""
     return entries[bisect.bisect_right(entries, sequence, key=lambda entry: entry.sequence) :]
 
@@ -221,7 +221,7 @@ def _is_all_null(file: ContentFile, number: int) -> bool:
     return nulls is not None and values is not None and values > 0 and nulls == values
 
 
-def dangling(state: TableState, gone: Iterable[Entry], written: Iterable[Entry]) -> list[Entry]:
+def dangling(state: TableState, gone: Iterable[ManifestEntry], written: Iterable[ManifestEntry]) -> list[ManifestEntry]:
     """The live delete files that apply to nothing once `gone` data files are replaced by `written` ones.
 
     An equality delete applies to nothing if no data file of its partition, or of the table where it is global, is older
@@ -251,7 +251,7 @@ def dangling(state: TableState, gone: Iterable[Entry], written: Iterable[Entry])
     return found
 
 
-def _least_by(scoped: Callable[[Entry], Scope], entries: Iterable[Entry]) -> dict[Scope, int]:
+def _least_by(scoped: Callable[[ManifestEntry], Scope], entries: Iterable[ManifestEntry]) -> dict[Scope, int]:
     least: dict[Scope, int] = {}
     for entry in entries:
         scope = scoped(entry)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from deltacompact.base.errors import InputError
-from deltacompact.iceberg.table.content_files import Content, Entry
+from deltacompact.iceberg.table.content_files import Content, ManifestEntry
 from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg.table.name_mapping import name_mapping
 
 
-def check_readable(metadata: TableMetadata, entries: Iterable[Entry]) -> None:
+def check_readable(metadata: TableMetadata, entries: Iterable[ManifestEntry]) -> None:
     """Raises InputError for a name mapping that cannot be read, and naming a file that is encrypted, not Parquet, or
     deletes by columns that we cannot read."""
     name_mapping(metadata.properties, metadata.table_id)
@@ -31,7 +31,7 @@ def check_readable(metadata: TableMetadata, entries: Iterable[Entry]) -> None:
                 raise InputError(f"{file.path} deletes by field id {number}, which lies inside of a struct")
 
 
-def check_markable(metadata: TableMetadata, data: Iterable[Entry]) -> None:
+def check_markable(metadata: TableMetadata, data: Iterable[ManifestEntry]) -> None:
     """Raises InputError for data files in partitions by a column that no schema has any more.
 
     Iceberg's Java reads such a partition as null, and then refuses to read a table with deletes by position in it.

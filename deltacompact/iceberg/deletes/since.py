@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from deltacompact.iceberg.deletes.matching import DeleteIndex, Deletes, distinct
-from deltacompact.iceberg.table.content_files import Entry
+from deltacompact.iceberg.table.content_files import ManifestEntry
 from deltacompact.iceberg.table.table_state import TableState
 
 _Key = tuple[str, int | None]
@@ -24,16 +24,19 @@ class DeletesSince:
     """The deletes of a head, compared with those of a plan's data files. New ones count if they are of `concern`."""
 
     def __init__(
-        self, state: TableState, planned: Iterable[Deletes], concern: Callable[[Entry], bool] = lambda entry: True
+        self,
+        state: TableState,
+        planned: Iterable[Deletes],
+        concern: Callable[[ManifestEntry], bool] = lambda entry: True,
     ) -> None:
         known = _planned(planned)
         live = {entry.file.key for entry in state.deletes}
         self._gone = known.keys() - live
-        self._lost: dict[int, tuple[Entry, ...]] = {}
+        self._lost: dict[int, tuple[ManifestEntry, ...]] = {}
         new = (entry for entry in state.deletes if not _is_known(entry, known) and concern(entry))
         self._new = DeleteIndex(replace(state, deletes=tuple(new)))
 
-    def new_to(self, data: Entry, planned: Deletes) -> Deletes:
+    def new_to(self, data: ManifestEntry, planned: Deletes) -> Deletes:
         """Those that apply to a data file, and did not at the plan."""
         found = self._new.applying_to(data)
         if planned.vector is not None and planned.vector.file.key not in self._gone:
@@ -54,7 +57,7 @@ class DeletesSince:
         """Whether a data file had a delete that is gone."""
         return bool(self.lost(planned).all)
 
-    def _gone_of(self, planned: Iterable[Entry]) -> tuple[Entry, ...]:
+    def _gone_of(self, planned: Iterable[ManifestEntry]) -> tuple[ManifestEntry, ...]:
         return tuple(entry for entry in planned if entry.file.key in self._gone)
 
 
@@ -66,6 +69,6 @@ def _planned(planned: Iterable[Deletes]) -> dict[_Key, int | None]:
     return {entry.file.key: entry.sequence_number for entries in (*shared, *by_position) for entry in entries}
 
 
-def _is_known(entry: Entry, known: dict[_Key, int | None]) -> bool:
+def _is_known(entry: ManifestEntry, known: dict[_Key, int | None]) -> bool:
     """Whether it is as it was at the plan: then it applies to the same data files."""
     return entry.file.key in known and known[entry.file.key] == entry.sequence_number

@@ -22,7 +22,7 @@ import pyarrow as pa
 from deltacompact.base.errors import DeltaCompactError
 from deltacompact.iceberg.key_index.order import Order
 from deltacompact.iceberg.key_index.terms import Terms
-from deltacompact.iceberg.table.content_files import Entry
+from deltacompact.iceberg.table.content_files import ManifestEntry
 from deltacompact.index.index_files import IndexFile
 from deltacompact.index.keys import ENCODING_VERSION
 from deltacompact.index.primary_key_index import encoding_document, encoding_of_document
@@ -52,7 +52,7 @@ class FileIdentity:
     partition: str
 
     @classmethod
-    def of(cls, entry: Entry) -> FileIdentity:
+    def of(cls, entry: ManifestEntry) -> FileIdentity:
         file = entry.file
         partition = hashlib.sha256(repr((file.spec_id, file.partition)).encode()).hexdigest()[:16]
         return cls(file.path, file.rows, file.file_bytes, partition)

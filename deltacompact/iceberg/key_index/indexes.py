@@ -42,7 +42,7 @@ from deltacompact.iceberg.key_index.merging import runs_to_merge
 from deltacompact.iceberg.key_index.order import Order
 from deltacompact.iceberg.key_index.terms import Terms
 from deltacompact.iceberg.running import Tasks
-from deltacompact.iceberg.table.content_files import Entry
+from deltacompact.iceberg.table.content_files import ManifestEntry
 from deltacompact.iceberg.table.row_lineage import LAST_UPDATED, ROW_ID
 from deltacompact.planning import sizing
 
@@ -91,7 +91,7 @@ class KeyIndexes:
     def of(
         cls,
         tasks: Tasks,
-        data: Sequence[Entry],
+        data: Sequence[ManifestEntry],
         limits: Limits,
         folder: str,
         notes: list[str],

@@ -43,7 +43,7 @@ from deltacompact.iceberg.key_index.indexes import BLOCK_ENTRIES, KeyIndexes
 from deltacompact.iceberg.key_index.lookup import AskedFiles, DeletedBy, LookupTask, look_up
 from deltacompact.iceberg.key_index.terms import terms_of
 from deltacompact.iceberg.running import Tasks
-from deltacompact.iceberg.table.content_files import ContentFile, Entry
+from deltacompact.iceberg.table.content_files import ContentFile, ManifestEntry
 from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg.table.name_mapping import Names, name_mapping
 from deltacompact.iceberg.table.parquet_files import StoredFile, by_field_id
@@ -148,7 +148,7 @@ class Finder:
     def _key_sets(self, asked: Sequence[FileScanTask]) -> _KeySets:
         """The key sets that the files need."""
         applying = {entry.file.path: entry for one in asked for entry in one.deletes.equality}
-        members: dict[tuple[Scope | None, tuple[int, ...]], dict[str, Entry]] = defaultdict(dict)
+        members: dict[tuple[Scope | None, tuple[int, ...]], dict[str, ManifestEntry]] = defaultdict(dict)
         for path, entry in applying.items():
             everywhere = self.metadata.specs[entry.file.spec_id].is_unpartitioned
             scope = None if everywhere else scope_of(entry)
@@ -264,7 +264,7 @@ class Finder:
     def _names(self) -> Names | None:
         return name_mapping(self.metadata.properties, self.metadata.table_id)
 
-    def _fills(self, entry: Entry) -> tuple[Fill, ...]:
+    def _fills(self, entry: ManifestEntry) -> tuple[Fill, ...]:
         """Lineage, and default values: those of dropped columns too, by which rows may have been deleted (rule 14)."""
         columns = [column for column in self.metadata.columns.values() if column.is_top_level]
         defaults = [Fill(column.field, column.default) for column in columns if column.default is not None]
@@ -346,7 +346,7 @@ def scan_of(ordinal: Ordinal, asked: FileScanTask) -> FileScan:
     return FileScan(ordinal, stored(asked.entry), positions=positions, vector=vector)
 
 
-def stored(entry: Entry) -> StoredFile:
+def stored(entry: ManifestEntry) -> StoredFile:
     """A content file as tasks read it."""
     return StoredFile(entry.file.path, entry.file.rows, entry.file.file_bytes, entry.sequence)
 

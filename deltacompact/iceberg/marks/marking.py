@@ -33,7 +33,7 @@ from deltacompact.iceberg.marks.tasks import (
     write_vectors,
 )
 from deltacompact.iceberg.running import Tasks
-from deltacompact.iceberg.table.content_files import Content, ContentFile, Entry, Status
+from deltacompact.iceberg.table.content_files import Content, ContentFile, ManifestEntry, Status
 from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg.table.table_state import Scope, scope_of
 from deltacompact.storage.objects import ObjectStore
@@ -80,7 +80,7 @@ def with_marks(marks: Iterable[Mark], sequence_number: int | None = None) -> dic
     """
     found = {}
     for mark in marks:
-        entry = Entry(Status.ADDED, None, sequence_number, sequence_number, mark.file)
+        entry = ManifestEntry(Status.ADDED, None, sequence_number, sequence_number, mark.file)
         for one in mark.of:
             if mark.file.is_deletion_vector:
                 deletes = replace(one.deletes, positions=(), vector=entry)

@@ -17,7 +17,7 @@ from dataclasses import replace
 
 from deltacompact.iceberg.deletes.matching import DeleteIndex, Deletes, only_path
 from deltacompact.iceberg.marks.marking import VECTORS_SINCE, Mark
-from deltacompact.iceberg.table.content_files import Content, Entry
+from deltacompact.iceberg.table.content_files import Content, ManifestEntry
 from deltacompact.iceberg.table.table_state import TableState
 
 
@@ -37,12 +37,12 @@ class MarkedHead:
         self._data = {entry.file.path: entry for entry in state.data}
         by_position = tuple(entry for entry in state.deletes if entry.file.content is Content.POSITION_DELETES)
         self._deletes = DeleteIndex(replace(state, deletes=by_position))
-        self._of_path: dict[str, list[Entry]] = defaultdict(list)
+        self._of_path: dict[str, list[ManifestEntry]] = defaultdict(list)
         for entry in by_position:
             if (path := only_path(entry.file)) is not None:
                 self._of_path[path].append(entry)
 
-    def standing(self, entry: Entry, former: Deletes) -> Standing:
+    def standing(self, entry: ManifestEntry, former: Deletes) -> Standing:
         """What became of a data file, and of the deletes by position that it had."""
         now = self._data.get(entry.file.path)
         if now is None or now.sequence_number != entry.sequence_number:
@@ -55,7 +55,7 @@ class MarkedHead:
         """Whether the table may have such a delete file: it may have been upgraded meanwhile (rule 18)."""
         return mark.file.is_deletion_vector == self._has_vectors
 
-    def superseded(self, marks: Iterable[Mark]) -> list[Entry]:
+    def superseded(self, marks: Iterable[Mark]) -> list[ManifestEntry]:
         """The deletes that new vectors take the place of: those that name only the same data file (rule 18)."""
         if not self._has_vectors:
             return []

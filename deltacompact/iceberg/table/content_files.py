@@ -89,7 +89,7 @@ class ContentFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ManifestEntry:
     """A manifest entry. The sequence numbers of an added file may be None: it inherits them from its manifest.
 
     sequence_number         the data sequence number: when the rows were written (a rewrite keeps it)

@@ -18,15 +18,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from deltacompact.base.errors import InputError
-from deltacompact.iceberg.table.content_files import Content, Entry, PartitionTuple
+from deltacompact.iceberg.table.content_files import Content, ManifestEntry, PartitionTuple
 from deltacompact.iceberg.table.metadata import TableMetadata
 
 
-def position_scopes(metadata: TableMetadata) -> Callable[[Entry], tuple[int, PartitionTuple]]:
+def position_scopes(metadata: TableMetadata) -> Callable[[ManifestEntry], tuple[int, PartitionTuple]]:
     """Gives of a file what position deletes are bound to: the spec id and the partition, null where values get lost."""
     lost = _lost_fields(metadata)
 
-    def scope(entry: Entry) -> tuple[int, PartitionTuple]:
+    def scope(entry: ManifestEntry) -> tuple[int, PartitionTuple]:
         file = entry.file
         if file.spec_id not in lost:
             return file.spec_id, file.partition
@@ -37,7 +37,7 @@ def position_scopes(metadata: TableMetadata) -> Callable[[Entry], tuple[int, Par
     return scope
 
 
-def refuse_lost_partitions(metadata: TableMetadata, live: Iterable[Entry]) -> None:
+def refuse_lost_partitions(metadata: TableMetadata, live: Iterable[ManifestEntry]) -> None:
     """Raises InputError where nobody can tell which data files an equality delete reaches."""
     lost = _lost_fields(metadata)
     if not lost:

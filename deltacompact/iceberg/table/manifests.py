@@ -22,9 +22,9 @@ from deltacompact.iceberg.table import avro
 from deltacompact.iceberg.table.content_files import (
     Content,
     ContentFile,
-    Entry,
     Manifest,
     ManifestContent,
+    ManifestEntry,
     PartitionTuple,
     PartitionValue,
     Spec,
@@ -55,7 +55,7 @@ class ManifestTerms:
 
 
 def write_manifest(
-    entries: Sequence[Entry], spec: Spec, content: ManifestContent, terms: ManifestTerms, path: str
+    entries: Sequence[ManifestEntry], spec: Spec, content: ManifestContent, terms: ManifestTerms, path: str
 ) -> tuple[bytes, Manifest]:
     """The bytes of a manifest, and its line in the manifest list. All entries have the same spec and content.
 
@@ -94,7 +94,7 @@ def header_of(spec: Spec, content: ManifestContent, terms: ManifestTerms) -> dic
     return header | (of_version_2 if terms.version >= 2 else {})
 
 
-def read_manifest(data: bytes, manifest: Manifest) -> list[Entry]:
+def read_manifest(data: bytes, manifest: Manifest) -> list[ManifestEntry]:
     """The entries of a manifest, deleted ones included. What they inherit is filled in (spec, "Sequence Number
     Inheritance" and "First Row ID Inheritance"). Raises CorruptionError naming the manifest."""
     found, schema, _ = avro.records(data, manifest.path)
@@ -128,12 +128,12 @@ def is_counted(manifest: Manifest) -> bool:
     return UNKNOWN not in [getattr(manifest, name) for name in _counted(())]
 
 
-def counted(manifest: Manifest, entries: Sequence[Entry]) -> Manifest:
+def counted(manifest: Manifest, entries: Sequence[ManifestEntry]) -> Manifest:
     """The line with the counts of these entries, which are the manifest's."""
     return replace(manifest, **_counted(entries))
 
 
-def _counted(entries: Sequence[Entry]) -> dict[str, Any]:
+def _counted(entries: Sequence[ManifestEntry]) -> dict[str, Any]:
     """Files and rows by status, as a line names them."""
     found: dict[str, Any] = {}
     for status, word in ((Status.ADDED, "added"), (Status.EXISTING, "existing"), (Status.DELETED, "deleted")):
@@ -325,7 +325,7 @@ def _type_of(schema: Mapping[str, Any], name: str) -> Any:
 # Entries
 
 
-def _record(entry: Entry, spec: Spec, version: int) -> dict[str, Any]:
+def _record(entry: ManifestEntry, spec: Spec, version: int) -> dict[str, Any]:
     file = entry.file
     data_file = {
         "content": int(file.content),
@@ -375,7 +375,7 @@ def _entry(
     file_names: Mapping[int, str],
     partition: Sequence[tuple[str, Any]],
     manifest: Manifest,
-) -> Entry:
+) -> ManifestEntry:
     described = record[names[2]]
 
     def value(number: int) -> Any:
@@ -420,10 +420,12 @@ def _entry(
         content_offset=value(144),
         content_size=value(145),
     )
-    return Entry(status, manifest.snapshot_id if snapshot_id is None else snapshot_id, sequence, file_sequence, file)
+    return ManifestEntry(
+        status, manifest.snapshot_id if snapshot_id is None else snapshot_id, sequence, file_sequence, file
+    )
 
 
-def _with_inherited_row_ids(entries: Iterable[Entry], manifest: Manifest) -> Iterator[Entry]:
+def _with_inherited_row_ids(entries: Iterable[ManifestEntry], manifest: Manifest) -> Iterator[ManifestEntry]:
     """Files without a row id take theirs one after the other. Without one of the manifest, none has a row id: the
     manifest was written before the table was upgraded to version 3."""
     upcoming = manifest.first_row_id

@@ -13,7 +13,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from deltacompact.base.model import Fill
-from deltacompact.iceberg.table.content_files import Entry
+from deltacompact.iceberg.table.content_files import ManifestEntry
 from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.tabular.field_ids import FIELD_ID
 
@@ -31,7 +31,7 @@ def with_lineage(columns: pa.Schema) -> pa.Schema:
     return pa.schema([*columns, ROW_ID, LAST_UPDATED])
 
 
-def lineage_of(entry: Entry) -> tuple[Fill, ...]:
+def lineage_of(entry: ManifestEntry) -> tuple[Fill, ...]:
     """The lineage of the rows that have none stored."""
     file = entry.file
     if file.first_row_id is None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from deltacompact.base.errors import InputError
 from deltacompact.iceberg.table import locations, manifests
-from deltacompact.iceberg.table.content_files import Content, Entry, Manifest, PartitionTuple, Status
+from deltacompact.iceberg.table.content_files import Content, Manifest, ManifestEntry, PartitionTuple, Status
 from deltacompact.iceberg.table.lost_partitions import refuse_lost_partitions
 from deltacompact.iceberg.table.metadata import Snapshot, TableMetadata
 from deltacompact.storage.objects import ObjectStore
@@ -31,7 +31,7 @@ Position deletes are bound to what of it is known (lost_partitions.py).
 """
 
 
-def scope_of(entry: Entry) -> Scope:
+def scope_of(entry: ManifestEntry) -> Scope:
     return entry.file.spec_id, entry.file.partition
 
 
@@ -43,8 +43,8 @@ class TableState:
     branch: str
     snapshot: Snapshot | None
     manifests: tuple[Manifest, ...]
-    data: tuple[Entry, ...]
-    deletes: tuple[Entry, ...]
+    data: tuple[ManifestEntry, ...]
+    deletes: tuple[ManifestEntry, ...]
 
     @property
     def sequence_number(self) -> int:
@@ -60,7 +60,7 @@ class TableState:
         """What a plan says of the branch: table, its UUID, branch, snapshot and sequence number."""
         return self.metadata.table_id, self.metadata.uuid, self.branch, self.snapshot_id, self.sequence_number
 
-    def is_global(self, entry: Entry) -> bool:
+    def is_global(self, entry: ManifestEntry) -> bool:
         """Whether a delete applies to every partition: an equality delete of an unpartitioned spec (rule 2)."""
         file = entry.file
         return file.content is Content.EQUALITY_DELETES and self.metadata.specs[file.spec_id].is_unpartitioned
@@ -79,7 +79,7 @@ class StateReader:
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
-        self._entries: dict[_Listed, tuple[Entry, ...]] = {}
+        self._entries: dict[_Listed, tuple[ManifestEntry, ...]] = {}
 
     def read(self, metadata: TableMetadata, branch: str) -> TableState:
         """The branch as `metadata` has it.
@@ -114,7 +114,7 @@ class StateReader:
         of_path = {found.path: entries for found, entries in zip(unknown, self.entries_of(unknown), strict=True)}
         return [manifests.counted(found, of_path[found.path]) if found.path in of_path else found for found in listed]
 
-    def entries_of(self, listed: Sequence[Manifest]) -> list[tuple[Entry, ...]]:
+    def entries_of(self, listed: Sequence[Manifest]) -> list[tuple[ManifestEntry, ...]]:
         """The entries of each manifest, deleted ones included."""
         missing = [manifest for manifest in listed if _listed(manifest) not in self._entries]
         if missing:
@@ -123,7 +123,7 @@ class StateReader:
                     self._entries[_listed(manifest)] = entries
         return [self._entries[_listed(manifest)] for manifest in listed]
 
-    def changes(self, snapshot: Snapshot) -> list[Entry]:
+    def changes(self, snapshot: Snapshot) -> list[ManifestEntry]:
         """What a snapshot added and deleted, by the manifests that it wrote."""
         written = [manifest for manifest in self.listed(snapshot) if manifest.snapshot_id == snapshot.snapshot_id]
         return [
@@ -138,13 +138,13 @@ class StateReader:
         wanted = {_listed(manifest) for manifest in keep}
         self._entries = {listed: entries for listed, entries in self._entries.items() if listed in wanted}
 
-    def _read(self, manifest: Manifest) -> tuple[Entry, ...]:
+    def _read(self, manifest: Manifest) -> tuple[ManifestEntry, ...]:
         if manifest.key_metadata is not None:
             raise InputError(f"{manifest.path} is encrypted: encrypted Iceberg tables cannot be compacted")
         return tuple(manifests.read_manifest(locations.fetched(self._store, manifest.path), manifest))
 
 
-def _refuse_listed_twice(table_id: str, branch: str, live: Sequence[Entry]) -> None:
+def _refuse_listed_twice(table_id: str, branch: str, live: Sequence[ManifestEntry]) -> None:
     """Refuse a branch that has a file twice. Readers see its rows twice then, and a file is removed by its name.
 
     So nobody could remove one of the two: a rewrite would leave the rows once, and a delete that is listed again would
@@ -153,7 +153,7 @@ def _refuse_listed_twice(table_id: str, branch: str, live: Sequence[Entry]) -> N
     keys = [entry.file.key for entry in live]
     if len(set(keys)) == len(keys):
         return
-    known: dict[tuple[str, int | None], Entry] = {}
+    known: dict[tuple[str, int | None], ManifestEntry] = {}
     for key, entry in zip(keys, live, strict=True):
         former = known.setdefault(key, entry)
         if former is not entry:

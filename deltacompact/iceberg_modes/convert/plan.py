@@ -24,7 +24,7 @@ from deltacompact.base.errors import InputError
 from deltacompact.base.wording import counted, size
 from deltacompact.iceberg.deletes.matching import DeleteIndex, FileScanTask, distinct
 from deltacompact.iceberg.deletes.readable import check_markable, check_readable
-from deltacompact.iceberg.table.content_files import Content, ContentFile, Entry
+from deltacompact.iceberg.table.content_files import Content, ContentFile, ManifestEntry
 from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg.table.table_state import Scope, TableState, scope_of
 from deltacompact.iceberg_modes.convert.options import NAME, ConvertOptions
@@ -50,7 +50,7 @@ class ConvertReason(enum.StrEnum):
 class Conversion:
     """An equality-delete file to convert, and to how many data files it may apply."""
 
-    entry: Entry
+    entry: ManifestEntry
     data_files: int
 
     @property
@@ -196,7 +196,7 @@ def plan_conversion(
     )
 
 
-def _applying_to(data: list[Entry], state: TableState, equality: list[Entry]) -> set[str]:
+def _applying_to(data: list[ManifestEntry], state: TableState, equality: list[ManifestEntry]) -> set[str]:
     """Those equality deletes that may apply to one of these data files, by path."""
     if not data or not equality:
         return set()
@@ -205,7 +205,7 @@ def _applying_to(data: list[Entry], state: TableState, equality: list[Entry]) ->
     return {delete.file.path for found in applying for delete in found}
 
 
-def _data_files_of(applying: Sequence[tuple[Entry, ...]]) -> Counter[str]:
+def _data_files_of(applying: Sequence[tuple[ManifestEntry, ...]]) -> Counter[str]:
     """To how many data files each delete applies, by path. `applying` has those of each data file."""
     files = Counter(map(id, applying))
     counts: Counter[str] = Counter()

@@ -21,7 +21,7 @@ from deltacompact.iceberg.commit.proposal import OVERWRITE, Proposal, addition, 
 from deltacompact.iceberg.deletes.matching import DeleteIndex, FileScanTask, distinct
 from deltacompact.iceberg.marks.marking import Mark, with_marks
 from deltacompact.iceberg.marks.standing import MarkedHead, Standing
-from deltacompact.iceberg.table.content_files import Content, Entry
+from deltacompact.iceberg.table.content_files import Content, ManifestEntry
 from deltacompact.iceberg.table.table_state import TableState
 
 
@@ -106,7 +106,9 @@ class ProposeConversion:
         return Proposal(OVERWRITE, (*removed, *superseded), added, outcome, summary)
 
 
-def _applying_to_none(planned: Sequence[Entry], state: TableState, settled: Sequence[FileScanTask]) -> list[Entry]:
+def _applying_to_none(
+    planned: Sequence[ManifestEntry], state: TableState, settled: Sequence[FileScanTask]
+) -> list[ManifestEntry]:
     """Those equality deletes that apply to no live data file but settled ones."""
     paths = {one.entry.file.path for one in settled}
     index = DeleteIndex(state)
@@ -116,7 +118,7 @@ def _applying_to_none(planned: Sequence[Entry], state: TableState, settled: Sequ
     return [entry for entry in planned if entry.file.path not in needed]
 
 
-def _is_equality(entry: Entry) -> bool:
+def _is_equality(entry: ManifestEntry) -> bool:
     return entry.file.content is Content.EQUALITY_DELETES
 
 

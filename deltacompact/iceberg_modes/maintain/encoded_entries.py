@@ -83,12 +83,12 @@ def common_schema(stored: Sequence[StoredManifest], spec: Spec, version: int) ->
 def encoded_entries(source: StoredManifest, schema: Mapping[str, Any], spec: Spec) -> list[EncodedEntry]:
     """The live entries, each EXISTING with explicit sequence numbers. Raises CorruptionError naming the manifest."""
     try:
-        return list(_Encoding(source, schema, spec).entries())
+        return list(_EntryEncoding(source, schema, spec).entries())
     except (KeyError, IndexError, ValueError, TypeError) as error:
         raise CorruptionError(f"{source.manifest.path} is not a manifest: {error!r}") from error
 
 
-class _Encoding:
+class _EntryEncoding:
     """Turns the entries of one manifest into bytes of a common schema."""
 
     def __init__(self, source: StoredManifest, schema: Mapping[str, Any], spec: Spec) -> None:

@@ -62,7 +62,7 @@ class ExpireResult:
 
 
 @dataclass(slots=True)
-class _Expired:
+class _RemovedByExpiry:
     """What one or several attempts removed from the table."""
 
     snapshots: dict[int, Snapshot] = field(default_factory=dict)
@@ -123,7 +123,7 @@ class ExpireSnapshots:
         expiry = plan_expiry(metadata, self.options, self.now_ms)
         if expiry.is_empty:
             return ExpireResult(nothing_to_do=why_nothing(metadata, self.options))
-        expired = _Expired()
+        expired = _RemovedByExpiry()
         expired.add(metadata, expiry)
         left = [found for number, found in metadata.snapshots.items() if number not in expiry.snapshots]
         return self._result(expired, self._unreached(expired, metadata, left))
@@ -134,7 +134,7 @@ class ExpireSnapshots:
         Raises ConflictError if others change branches and tags again and again, OutcomeUnknownError if the catalog does
         not say what happened, and NotFoundError or CorruptionError if a snapshot that is left cannot be read whole.
         """
-        expired = _Expired()
+        expired = _RemovedByExpiry()
         if plan_expiry(table.metadata, self.options, self.now_ms).is_empty:
             return ExpireResult(nothing_to_do=why_nothing(table.metadata, self.options))
         others = other_heads(table, wait=self.wait)
@@ -157,7 +157,7 @@ class ExpireSnapshots:
         locations.discard_all(self.store, [file.location for file in own], deleted)
         return result
 
-    def _committed(self, table: IcebergTable, expired: _Expired) -> IcebergTable:
+    def _committed(self, table: IcebergTable, expired: _RemovedByExpiry) -> IcebergTable:
         """Commit what expires of the current table, attempt after attempt. Fills in what is gone."""
         patience = Patience.of(table.metadata.properties)
         table_id, unanswered, said = table.metadata.table_id, 0, ""
@@ -194,7 +194,7 @@ class ExpireSnapshots:
             )
         raise ConflictError(f"{table_id}: other commits came first, again and again ({said})")
 
-    def _refuse_lost_refs(self, before: TableMetadata, after: TableMetadata, expired: _Expired) -> None:
+    def _refuse_lost_refs(self, before: TableMetadata, after: TableMetadata, expired: _RemovedByExpiry) -> None:
         """Raise ConflictError if a REST catalog removed a branch or tag that came between our reading and our commit.
 
         The metadata files between say so. In the usual case there is none.
@@ -214,7 +214,7 @@ class ExpireSnapshots:
 
     def _unreached(
         self,
-        expired: _Expired,
+        expired: _RemovedByExpiry,
         metadata: TableMetadata,
         left: Iterable[Snapshot],
         of_other_heads: Collection[Snapshot] = (),
@@ -255,7 +255,7 @@ class ExpireSnapshots:
         in_order = (*sorted(content.items()), *((name, others[name]) for name in sorted(others)))
         return _Unreached.of([(name, file) for name, file in in_order if name not in named], folders, elsewhere)
 
-    def _result(self, expired: _Expired, unreached: _Unreached) -> ExpireResult:
+    def _result(self, expired: _RemovedByExpiry, unreached: _Unreached) -> ExpireResult:
         own = unreached.own
         return ExpireResult(
             tuple(sorted(expired.snapshots, key=lambda number: expired.snapshots[number].timestamp_ms)),

@@ -75,7 +75,7 @@ class OrphansResult:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reached:
+class _ReachedFiles:
     """By identity, the location that the metadata names: all files that the current table reaches, and those of them
     that it reached before the listing, too."""
 
@@ -84,7 +84,7 @@ class _Reached:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _UnreachedFiles:
     """Files that nothing reaches. `orphans` are those of them that may go."""
 
     unreached: tuple[ObjectStat, ...]
@@ -101,7 +101,7 @@ class _Found:
         partitions: tuple[str, ...],
         is_old: Callable[[ObjectStat], bool],
         sessions: Sessions,
-    ) -> _Found:
+    ) -> _UnreachedFiles:
         unreached = tuple(files)
         shown = [stat for stat in unreached if not _is_hidden(stat.path, partitions)]
         old = [stat for stat in shown if is_old(stat)]
@@ -142,10 +142,10 @@ class RemoveOrphans:
         indexed = {identity(self.store, path) for path in kept_files(self.store, self.now_ms)}
         begun = {identity(folder, stat.path): stat for stat in unfinished(folder, "") if self._is_old(stat)}
 
-        def sorted_out(others: Collection[str]) -> _Found:
+        def sorted_out(others: Collection[str]) -> _UnreachedFiles:
             kept = reached.all.keys() | indexed
             mine = {name: stat for name, stat in names.items() if name not in kept and not is_below(name, others)}
-            return _Found.of(mine.values(), _hidden_names(now), self._is_old, sessions)
+            return _UnreachedFiles.of(mine.values(), _hidden_names(now), self._is_old, sessions)
 
         found, others = sorted_out(()), dict[str, str]()
         if found.orphans or begun:
@@ -180,7 +180,7 @@ class RemoveOrphans:
             discard(folder, begun.values())
         return result
 
-    def _keep_other_heads(self, heads: Iterable[OtherHead], reached: _Reached) -> None:
+    def _keep_other_heads(self, heads: Iterable[OtherHead], reached: _ReachedFiles) -> None:
         """What another pointer of this table may reach stays, as far as it is there."""
 
         def take(files: Mapping[str, File]) -> None:
@@ -201,7 +201,7 @@ class RemoveOrphans:
             folder.delete(batch)
             self.say(f"deleted {start + len(batch):,} of {counted(len(paths), 'file')}")
 
-    def _reached(self, before: TableMetadata, now: TableMetadata) -> _Reached:
+    def _reached(self, before: TableMetadata, now: TableMetadata) -> _ReachedFiles:
         """What the current table reaches; and what it reached already before the listing."""
         old = [found for number, found in now.snapshots.items() if number in before.snapshots]
         new = [found for number, found in now.snapshots.items() if number not in before.snapshots]
@@ -219,13 +219,13 @@ class RemoveOrphans:
         each_live_file(self.store, [more[path] for path in more.keys() - manifests.keys()], taken_by(reached), self.say)
         reached |= self._named((now.metadata_location, before.metadata_location, *now.metadata_log))
         reached |= self._named((*before.metadata_log, *(found.path for found in now.statistics)))
-        return _Reached(reached | expected, expected)
+        return _ReachedFiles(reached | expected, expected)
 
     def _named(self, paths: Iterable[str]) -> dict[str, str]:
         return {identity_of(path): path for path in paths}
 
     def _refuse_holes(
-        self, now: TableMetadata, location: str, inside: str, names: Collection[str], reached: _Reached
+        self, now: TableMetadata, location: str, inside: str, names: Collection[str], reached: _ReachedFiles
     ) -> None:
         missing = [path for name, path in reached.before.items() if name.startswith(inside) and name not in names]
         if missing:
@@ -235,7 +235,7 @@ class RemoveOrphans:
             )
 
     def _refuse_other_names(
-        self, now: TableMetadata, inside: str, orphans: Iterable[ObjectStat], reached: _Reached
+        self, now: TableMetadata, inside: str, orphans: Iterable[ObjectStat], reached: _ReachedFiles
     ) -> None:
         """Raise CorruptionError if an orphan may be a file that the metadata names by another bucket or folder."""
         elsewhere = {

@@ -97,7 +97,7 @@ class RewriteManifests:
 
 
 @dataclass(frozen=True, slots=True)
-class _Rewritten:
+class _RewrittenGroup:
     """A group, and the lines of the manifests that it became. Their snapshot is filled in when it is drafted."""
 
     group: ManifestGroup
@@ -110,13 +110,13 @@ class _Writing:
 
     task: RewriteManifests
     names: Mapping[str, str]
-    done: list[_Rewritten] | None = None
+    done: list[_RewrittenGroup] | None = None
     written: list[str] = field(default_factory=list)
     """Every manifest that was written, for whichever head."""
     named: dict[str, set[str]] = field(default_factory=dict)
     """By manifest list: those that it names."""
 
-    def on_head(self, metadata: TableMetadata, listed: Sequence[Manifest]) -> list[_Rewritten]:
+    def on_head(self, metadata: TableMetadata, listed: Sequence[Manifest]) -> list[_RewrittenGroup]:
         """Write what this head asks for. Groups whose manifests are all there stay as they are."""
         there = {manifest.path for manifest in listed}
         whole = [one for one in self.done or () if all(source.path in there for source in one.group.sources)]
@@ -127,7 +127,7 @@ class _Writing:
             self.task.say(
                 f"rewriting {counted(len(group.sources), 'manifest')}, {counted(group.entries, 'entry', 'entries')}"
             )
-            whole.append(_Rewritten(group, tuple(self._lines(metadata, group))))
+            whole.append(_RewrittenGroup(group, tuple(self._lines(metadata, group))))
         self.done = whole
         return whole
 

@@ -53,7 +53,7 @@ class PlannedOutput:
 
 
 @dataclass(frozen=True, slots=True)
-class _Routing:
+class _RoutedShare:
     """A share whose rows are routed: its layout, about the decoded bytes of a row, and the parts of each leaf."""
 
     share: PartitionShare
@@ -110,7 +110,7 @@ class Clusterer:
         """The routing of all shares first, then the tasks for each one's outputs."""
         begun, left = [], float(self.held_bytes)
         for share, planted in zip(shares, self._planted(shares), strict=True):
-            routing = _Routing(share, planted.layout, planted.row_bytes, self._leaves(share, planted))
+            routing = _RoutedShare(share, planted.layout, planted.row_bytes, self._leaves(share, planted))
             tasks = list(self._route_tasks(routing))
             is_held = routing.decoded_bytes <= left and len(tasks) * len(routing.leaves) <= HELD_VALUES_MAX
             left -= routing.decoded_bytes if is_held else 0.0
@@ -123,7 +123,7 @@ class Clusterer:
             else:
                 yield self._from_runs(routing, [run for _ in tasks for run in next(stored)])
 
-    def _held(self, routed: Sequence[tuple[_Routing, RouteTask]]) -> list[list[Handle]]:
+    def _held(self, routed: Sequence[tuple[_RoutedShare, RouteTask]]) -> list[list[Handle]]:
         """Of each task its values: the parts of each leaf, and the rows of each part."""
         inputs = [
             (1 + len(routing.leaves), (task, [len(parts) for parts in routing.leaves])) for routing, task in routed
@@ -163,7 +163,7 @@ class Clusterer:
             first += leaf.cells
         return tuple(leaves)
 
-    def _route_tasks(self, routing: _Routing) -> Iterator[RouteTask]:
+    def _route_tasks(self, routing: _RoutedShare) -> Iterator[RouteTask]:
         share = routing.share
         per_task = max(self.limits.task_rows_min, math.ceil(share.rows / max(1, self.tasks.slots * 2)))
         fitting = self.tasks.executor.capacity.memory_per_task_bytes * TASK_SHARE / max(1.0, routing.row_bytes)
@@ -172,7 +172,7 @@ class Clusterer:
             live, path = share.live(slices, share.columns, self.limits), f"{self.folder}routed-{share.name}-{task}"
             yield RouteTask(live, self.by, routing.layout, starts, path, self.run_bytes)
 
-    def _from_memory(self, routing: _Routing, values: Sequence[Sequence[Handle]]) -> list[PlannedOutput]:
+    def _from_memory(self, routing: _RoutedShare, values: Sequence[Sequence[Handle]]) -> list[PlannedOutput]:
         rows = np.sum([self.tasks.executor.get(of_task[-1]) for of_task in values], axis=0)
         starts = accumulate(map(len, routing.leaves), initial=0)
         found = [
@@ -181,7 +181,7 @@ class Clusterer:
         ]
         return list(self._arranged(routing, found))
 
-    def _from_runs(self, routing: _Routing, runs: Sequence[CellRun]) -> list[PlannedOutput]:
+    def _from_runs(self, routing: _RoutedShare, runs: Sequence[CellRun]) -> list[PlannedOutput]:
         blocks = (
             tuple(block for run in runs if (block := run.block(place)).rows) for place in range(len(routing.parts))
         )
@@ -189,7 +189,7 @@ class Clusterer:
         return list(self._arranged(routing, [(parts, sum(part.rows for part in parts), ()) for parts in of_leaves]))
 
     def _arranged(
-        self, routing: _Routing, leaves: Sequence[tuple[tuple[LeafPart, ...], int, tuple[Handle, ...]]]
+        self, routing: _RoutedShare, leaves: Sequence[tuple[tuple[LeafPart, ...], int, tuple[Handle, ...]]]
     ) -> Iterator[PlannedOutput]:
         """The tasks of each leaf: of its parts, its rows, and what is held for it."""
         share, output = routing.share, 0

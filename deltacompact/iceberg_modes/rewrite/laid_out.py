@@ -19,7 +19,7 @@ from dataclasses import replace
 import numpy as np
 
 from deltacompact.iceberg.boxes import boxes_of_files
-from deltacompact.iceberg.table.content_files import Entry
+from deltacompact.iceberg.table.content_files import ManifestEntry
 from deltacompact.iceberg.table.metadata import SESSION, Snapshot, TableMetadata
 from deltacompact.iceberg.table.table_state import TableState
 from deltacompact.iceberg_modes.rewrite.arrangement import ClusterBy, arrangement_of
@@ -83,7 +83,7 @@ def _columns(metadata: TableMetadata, options: RewriteOptions) -> tuple[str, ...
 
 def _ranked(state: TableState, boxes: Boxes, worth: Worth) -> list[int]:
     """The numbers of the partitions, those first that are worth most."""
-    files: dict[int, list[Entry]] = defaultdict(list)
+    files: dict[int, list[ManifestEntry]] = defaultdict(list)
     for number, entry in zip(boxes.partitions.tolist(), state.data, strict=True):
         files[number].append(entry)
     return sorted(files, key=lambda number: -worth(files[number]))
@@ -113,7 +113,7 @@ def _ages(state: TableState) -> Ranks:
     known = state.metadata.snapshots
     last = {one.summary[SESSION]: one for _, one in sorted(known.items(), key=_order) if one.is_ours}
 
-    def age(entry: Entry) -> tuple[int, int, int]:
+    def age(entry: ManifestEntry) -> tuple[int, int, int]:
         snapshot = known.get(entry.snapshot_id or 0)
         if snapshot is None:
             return entry.file_sequence_number or 0, 0, entry.snapshot_id or 0

@@ -79,7 +79,7 @@ DECODED_TIMES = 4
 
 
 @dataclass(frozen=True, slots=True)
-class _Output:
+class _OpenOutput:
     """An output as it is planned: its task, its location, its partition, and what is held in memory for it."""
 
     task: MaterializeTask | ArrangeTask
@@ -93,7 +93,7 @@ _Tasks: TypeAlias = Sequence[MaterializeTask | ArrangeTask]
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _GroupPart:
     """The live rows of a group that go to a partition, and where they lie in runs, if they had to be divided."""
 
     partition: PartitionTuple | None
@@ -207,7 +207,7 @@ class Outputs:
         by_group: Sequence[Sequence[ScannedFile]],
         masks_of: Mapping[int, str],
         folder: str,
-    ) -> tuple[list[_Output], list[int], list[list[tuple[PartitionShare, _Tasks]]]]:
+    ) -> tuple[list[_OpenOutput], list[int], list[list[tuple[PartitionShare, _Tasks]]]]:
         """All outputs, the place of each one's group, and the shares of each group with their tasks."""
         shares: list[PartitionShare] = []
         for place, (members, known) in enumerate(zip(by_group, self._sampled(groups, by_group), strict=True)):
@@ -219,7 +219,7 @@ class Outputs:
         else:
             sizes = self._plan.options
             by_share = (list(map(PlannedOutput, in_order(share, sizes, options, self._limits))) for share in shares)
-        outputs: list[_Output] = []
+        outputs: list[_OpenOutput] = []
         group_of: list[int] = []
         numbers: Counter[int] = Counter()
         of_groups: list[list[tuple[PartitionShare, _Tasks]]] = [[] for _ in groups]
@@ -228,7 +228,7 @@ class Outputs:
             for one in tasks:
                 name = f"{groups[share.place].number:05}-{numbers[share.place]:05}-deltacompact.parquet"
                 path = f"{self._metadata.data_folder}/{name_of_files(self._session)}{name}"
-                outputs.append(_Output(one.task, path, share.partition, one.held))
+                outputs.append(_OpenOutput(one.task, path, share.partition, one.held))
                 group_of.append(share.place)
                 numbers[share.place] += 1
         return outputs, group_of, of_groups
@@ -250,7 +250,7 @@ class Outputs:
         size = max(1, _written_bytes(members, known))
         rows = sum(member.live_rows for member in members)
         whole = [LiveRange(one.file, one.ordinal, 0, one.live_rows) for one in members if one.live_rows]
-        parts = [_Part(group.partition, whole)]
+        parts = [_GroupPart(group.partition, whole)]
         runs: tuple[str, ...] = ()
         is_divided = group.partition is None
         if is_divided:
@@ -305,7 +305,7 @@ class Outputs:
 
     def _divided(
         self, group: FileGroup, members: Sequence[ScannedFile], masks_of: Mapping[int, str], path: str
-    ) -> tuple[list[_Part], tuple[str, ...], dict[int, str]]:
+    ) -> tuple[list[_GroupPart], tuple[str, ...], dict[int, str]]:
         """The live rows of a group by partition, as they lie in runs; where the runs' numbers and their bitmap lie."""
         by = partition_columns(self._metadata.specs[group.spec_id], self._metadata.columns)
         tasks = [
@@ -315,11 +315,11 @@ class Outputs:
             )
         ]
         runs = [run for of_task in self._tasks.run(split, tasks) for run in of_task]
-        by_partition: dict[PartitionTuple, _Part] = {}
+        by_partition: dict[PartitionTuple, _GroupPart] = {}
         for number, run in enumerate(runs):
             start = 0
             for partition, rows in run.partitions:
-                part = by_partition.setdefault(partition, _Part(partition, []))
+                part = by_partition.setdefault(partition, _GroupPart(partition, []))
                 part.ranges.append(LiveRange(run.file, ALL_LIVE, start, start + rows))
                 part.pieces.append(Piece(number, start, start + rows))
                 start += rows
@@ -336,7 +336,9 @@ class Outputs:
         """The columns in which NaN must be counted: their field ids by path. Those that are `free` of NaN need not."""
         return {path: number for path, number in self._may_be_nan.items() if number not in free}
 
-    def _described(self, group: FileGroup, planned: _Output, written: Written, free: Mapping[int, int]) -> ContentFile:
+    def _described(
+        self, group: FileGroup, planned: _OpenOutput, written: Written, free: Mapping[int, int]
+    ) -> ContentFile:
         """The output as a manifest lists it, with its counts and bounds."""
         file = written.output.file
         with files.opened(self._store, file) as source:

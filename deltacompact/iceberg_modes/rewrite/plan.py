@@ -29,7 +29,7 @@ from deltacompact.base.wording import counted, reasons_in_words, size
 from deltacompact.iceberg.deletes.matching import DeleteIndex, Deletes, FileScanTask, only_path
 from deltacompact.iceberg.deletes.readable import check_readable
 from deltacompact.iceberg.settled import compared_through
-from deltacompact.iceberg.table.content_files import ContentFile, Entry, PartitionTuple
+from deltacompact.iceberg.table.content_files import ContentFile, ManifestEntry, PartitionTuple
 from deltacompact.iceberg.table.pyiceberg_door.transforms import partition_columns
 from deltacompact.iceberg.table.row_lineage import LAST_UPDATED, ROW_ID, has_lineage
 from deltacompact.iceberg.table.table_state import TableState, scope_of
@@ -187,7 +187,7 @@ def plan_rewrite(
     partition_of: Callable[[ContentFile], PartitionTuple | None] | None = None,
     overlapping: frozenset[str] = frozenset(),
     cold: frozenset[str] = frozenset(),
-    worth: Callable[[Sequence[Entry]], float] = lambda files: 0.0,
+    worth: Callable[[Sequence[ManifestEntry]], float] = lambda files: 0.0,
 ) -> RewritePlan:
     """The plan for a branch. `only`: just these data files, whatever their size (a group to be done again).
 
@@ -253,7 +253,7 @@ def plan_rewrite(
     )
 
 
-def may_not_be_merged(entry: Entry, options: RewriteOptions, through: int | None) -> bool:
+def may_not_be_merged(entry: ManifestEntry, options: RewriteOptions, through: int | None) -> bool:
     """Whether nobody could tell any more, once the file is merged with others, which of its rows are the newest.
 
     `through`: rows up to this number have been compared by an upsert. None: nobody upserts the table. In version 3 each
@@ -263,7 +263,7 @@ def may_not_be_merged(entry: Entry, options: RewriteOptions, through: int | None
     return not is_known and entry.sequence > (through or 0)
 
 
-def candidate(entry: Entry, deletes: Deletes, options: RewriteOptions, overlaps: bool = False) -> RewriteReason:
+def candidate(entry: ManifestEntry, deletes: Deletes, options: RewriteOptions, overlaps: bool = False) -> RewriteReason:
     """Why a file is rewritten, or why it stays."""
     if options.rewrite_all:
         return RewriteReason.REWRITE_ALL
@@ -278,7 +278,7 @@ def candidate(entry: Entry, deletes: Deletes, options: RewriteOptions, overlaps:
     return RewriteReason.TOO_LARGE if entry.file.file_bytes > options.max_file_bytes else RewriteReason.RIGHT_SIZE
 
 
-def deleted_share(entry: Entry, deletes: Deletes) -> float:
+def deleted_share(entry: ManifestEntry, deletes: Deletes) -> float:
     """The share of rows that deletes of this file alone remove. Other deletes do not say how many rows they hit."""
     known = sum(delete.file.rows for delete in deletes.by_position if only_path(delete.file) is not None)
     return min(known, entry.file.rows) / entry.file.rows if entry.file.rows else 0.0
@@ -318,7 +318,7 @@ _Target = tuple[int, PartitionTuple | None]
 
 
 def _moved(
-    entry: Entry,
+    entry: ManifestEntry,
     options: RewriteOptions,
     partition_of: Callable[[ContentFile], PartitionTuple | None],
     state: TableState,
@@ -344,7 +344,7 @@ def _packed(inputs: Sequence[RewriteTask], options: RewriteOptions) -> Iterator[
 
 
 def _in_order(
-    bins: list[list[RewriteTask]], order: JobOrder, worth: Callable[[Sequence[Entry]], float]
+    bins: list[list[RewriteTask]], order: JobOrder, worth: Callable[[Sequence[ManifestEntry]], float]
 ) -> list[list[RewriteTask]]:
     def size(members: list[RewriteTask]) -> int:
         return sum(source.entry.file.file_bytes for source in members)

@@ -71,7 +71,7 @@ class Planted:
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _SampledRows:
     """Rows of a sample, the stored bytes that each stands for, and about the decoded bytes of a row."""
 
     rows: pa.Table
@@ -92,7 +92,7 @@ def plant(store: ObjectStore, task: PlantTask) -> Planted:
     return Planted(layout, decoded)
 
 
-def _looks(store: ObjectStore, task: PlantTask) -> Iterator[_Look]:
+def _looks(store: ObjectStore, task: PlantTask) -> Iterator[_SampledRows]:
     live, total = task.live, task.live.rows
     cells = task.files * task.cells(_DECODED_TIMES * sum(one.file.bytes for one in live.slices) / max(1, total))
     wanted = max(SAMPLE_ROWS, SAMPLE_PER_FILE * task.files, min(_SAMPLE_PER_CELL * cells, _SAMPLE_ROWS_MAX))
@@ -121,7 +121,7 @@ def _places(live: LiveSlices, count: int) -> Iterator[tuple[Slice, list[int]]]:
 
 def _of_file(
     reader: FileReader, one: Slice, places: list[int], masks: Masks, columns: pa.Schema, rows_each: float, wanted: int
-) -> Iterator[_Look]:
+) -> Iterator[_SampledRows]:
     metadata, lives = reader.parquet.metadata, live_mask(masks[one.ordinal], one.file.rows)
     names = metadata.schema.to_arrow_schema().names
     decoded = parquet_read.decoded_bytes(reader.parquet, names) / max(1, metadata.num_rows)
@@ -135,7 +135,7 @@ def _of_file(
         if len(taken):
             stand_for = rows_each * times * rows.num_rows / (stop - start) / len(taken)
             sizes = np.full(len(taken), stand_for * _stored_row_bytes(metadata.row_group(group)))
-            yield _Look(rows.take(pa.array(taken)), sizes, decoded)
+            yield _SampledRows(rows.take(pa.array(taken)), sizes, decoded)
 
 
 def _live(

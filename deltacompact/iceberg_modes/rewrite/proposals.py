@@ -16,7 +16,7 @@ from deltacompact.iceberg.commit.proposal import REPLACE, Proposal, addition, sa
 from deltacompact.iceberg.deletes.matching import dangling
 from deltacompact.iceberg.marks.marking import Mark
 from deltacompact.iceberg.settled import merged_numbers
-from deltacompact.iceberg.table.content_files import ContentFile, Entry
+from deltacompact.iceberg.table.content_files import ContentFile, ManifestEntry
 from deltacompact.iceberg.table.lost_partitions import position_scopes
 from deltacompact.iceberg.table.table_state import Scope, TableState
 from deltacompact.iceberg_modes.rewrite.laid_out import summary_of
@@ -121,7 +121,7 @@ class ProposeRewrite:
         return Proposal(REPLACE, (*gone, *useless), (*added, *marks), outcome, summary)
 
 
-def _useless(state: TableState, gone: Sequence[Entry], added: Sequence[Entry]) -> list[Entry]:
+def _useless(state: TableState, gone: Sequence[ManifestEntry], added: Sequence[ManifestEntry]) -> list[ManifestEntry]:
     """The deletes that apply to nothing any more, in the partitions of files that go."""
     next_sequence = state.metadata.next_sequence_number
     numbered = [

@@ -88,7 +88,7 @@ def _plan(
 
 
 @dataclass(frozen=True, slots=True)
-class _Touched:
+class _FilesAgain:
     """Files to write anew: those of a group, and why it could not be committed, or a worn output, which is."""
 
     paths: frozenset[str]
@@ -135,9 +135,9 @@ class Rewriting(Work[RewritePlan, FileGroup, Rewritten, RewriteOutcome, RewriteR
     def count(self, done: Committed[RewriteOutcome], groups: Sequence[FileGroup]) -> None:
         self.result.count(done)
         self.touched += [
-            _Touched(group.group.paths, _name(group.group), one.words) for group, one in done.outcome.refused
+            _FilesAgain(group.group.paths, _name(group.group), one.words) for group, one in done.outcome.refused
         ]
-        self.touched += [_Touched(frozenset((path,))) for path in sorted(done.outcome.worn)]
+        self.touched += [_FilesAgain(frozenset((path,))) for path in sorted(done.outcome.worn)]
 
     def again(self, state: TableState) -> RewritePlan:
         paths = frozenset[str]().union(*(one.paths for one in self.touched))

@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from deltacompact.iceberg.deletes.matching import DeleteIndex, Deletes, FileScanTask
 from deltacompact.iceberg.deletes.since import DeletesSince
 from deltacompact.iceberg.settled import compared_through
-from deltacompact.iceberg.table.content_files import Content, Entry
+from deltacompact.iceberg.table.content_files import Content, ManifestEntry
 from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg.table.table_state import Scope, TableState, scope_of
 from deltacompact.iceberg_modes.rewrite.options import RewriteOptions
@@ -69,7 +69,7 @@ class ChangedSource:
     """
 
     planned: FileScanTask
-    now: Entry | None
+    now: ManifestEntry | None
     deletes: Deletes
     lost: Deletes
 
@@ -78,7 +78,7 @@ class ChangedSource:
         return self.planned.entry.file.path
 
     @property
-    def by_position(self) -> tuple[Entry, ...]:
+    def by_position(self) -> tuple[ManifestEntry, ...]:
         """All deletes that have to be read."""
         return (*self.deletes.by_position, *self.lost.by_position)
 
@@ -148,7 +148,7 @@ class RewriteHead:
             if lost.all or self._since.new_to(now, source.deletes).by_position:
                 yield ChangedSource(source, now, replace(self._by_position.applying_to(now), equality=()), lost)
 
-    def _now(self, source: FileScanTask) -> Entry | None:
+    def _now(self, source: FileScanTask) -> ManifestEntry | None:
         """The data file as the head has it; None: it is gone."""
         now = self._data.get(source.entry.file.path)
         return now if now is not None and now.sequence_number == source.entry.sequence_number else None
@@ -158,12 +158,12 @@ class RewriteHead:
         deletes = tuple(entry for entry in self._state.deletes if not _is_equality(entry))
         return DeleteIndex(replace(self._state, deletes=deletes))
 
-    def _does_not_follow(self, delete: Entry) -> bool:
+    def _does_not_follow(self, delete: ManifestEntry) -> bool:
         """Whether outputs would not be hit by a new delete as their inputs are."""
         follows = _is_equality(delete) and self._plan.options.use_starting_sequence_number
         return not follows or delete.sequence <= self._plan.sequence_number
 
-    def _is_hit_elsewhere(self, now: Entry, scope: Scope, group: FileGroup) -> bool:
+    def _is_hit_elsewhere(self, now: ManifestEntry, scope: Scope, group: FileGroup) -> bool:
         """Whether equality deletes would hit rows otherwise in a partition that they move to (rules 2 and 17).
 
         Later ones of the old partition would not follow the rows, and those of the new one were not meant for them. Nor
@@ -193,7 +193,7 @@ class RewriteHead:
             return min(planned, self._through)
         return planned if self._plan.options.use_starting_sequence_number else None
 
-    def live(self, group: FileGroup) -> list[Entry]:
+    def live(self, group: FileGroup) -> list[ManifestEntry]:
         """The group's inputs as the head has them; those that are gone are left out."""
         found = [self._data.get(source.entry.file.path) for source in group.inputs]
         return [entry for entry in found if entry is not None]
@@ -203,9 +203,9 @@ def _newest(group: FileGroup) -> int:
     return max(source.entry.sequence for source in group.inputs)
 
 
-def _later(deletes: Iterable[Entry], sequence: int) -> set[int]:
+def _later(deletes: Iterable[ManifestEntry], sequence: int) -> set[int]:
     return {id(entry) for entry in deletes if entry.sequence > sequence}
 
 
-def _is_equality(entry: Entry) -> bool:
+def _is_equality(entry: ManifestEntry) -> bool:
     return entry.file.content is Content.EQUALITY_DELETES

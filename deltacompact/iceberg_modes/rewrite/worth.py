@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from deltacompact.iceberg.boxes import boxes_of_files
-from deltacompact.iceberg.table.content_files import Entry
+from deltacompact.iceberg.table.content_files import ManifestEntry
 from deltacompact.iceberg.table.table_state import TableState
 from deltacompact.iceberg_modes.expected import arranged_s
 from deltacompact.layout.boxes import Boxes
@@ -26,7 +26,7 @@ from deltacompact.planning.work import FIRST_RATES
 FILE_S = 0.09
 """Seconds that a reader waits for each file that it opens: three round trips of 30 ms."""
 
-Worth = Callable[[Sequence[Entry]], float]
+Worth = Callable[[Sequence[ManifestEntry]], float]
 
 
 def read_s(files: float, bytes_: float) -> float:
@@ -40,7 +40,7 @@ def worth_of(state: TableState, by: Sequence[ClusterColumn]) -> Worth:
     weights = sum(column.weight for column in by)
     places = {entry.file.path: place for place, entry in enumerate(state.data)}
 
-    def worth(files: Sequence[Entry]) -> float:
+    def worth(files: Sequence[ManifestEntry]) -> float:
         own = boxes.take(np.array([places[entry.file.path] for entry in files], np.int64))
         sizes = [entry.file.file_bytes for entry in files]
         cost_s = arranged_s(sum(entry.file.rows for entry in files), sum(sizes))

@@ -160,7 +160,7 @@ class IndexedRows:
             if not self._has_new(run)
             for block in of_prefixes(store, run.files, run.order.entry_bytes, new)
         ]
-        bits = _LiveBits(store, self.masks, len(self.sequences))
+        bits = _InputBits(store, self.masks, len(self.sequences))
         parts = []
         for run, ordinals, entries in read:
             meets = self._meets(ordinals, entries, new)
@@ -182,7 +182,7 @@ class IndexedRows:
             meets[settled] = new[np.minimum(np.searchsorted(new, prefixes), len(new) - 1)] == prefixes
         return meets
 
-    def _live(self, order: Order, ordinals: npt.NDArray[np.int64], entries: Entries, bits: _LiveBits) -> Entries:
+    def _live(self, order: Order, ordinals: npt.NDArray[np.int64], entries: Entries, bits: _InputBits) -> Entries:
         """The entries of rows that live, as they are today. `order`: that of their run."""
         flagged = fields(entries)["row"]
         rows = (flagged & ~(DELETE_BIT | KEYLESS_BIT)).astype(np.int64)
@@ -209,7 +209,7 @@ def _mixes(count: int) -> npt.NDArray[np.uint8]:
     return np.frombuffer(b"".join(digests), np.uint8).reshape(count, DIGEST_BYTES)
 
 
-class _LiveBits:
+class _InputBits:
     """The live bitmaps of inputs with dead rows: a bit a row."""
 
     def __init__(self, store: ObjectStore, masks: Sequence[tuple[str, tuple[int, ...]]], inputs: int) -> None:

@@ -25,7 +25,7 @@ from deltacompact.base.wording import counted, reasons_in_words, size
 from deltacompact.iceberg.deletes.matching import DeleteIndex, FileScanTask
 from deltacompact.iceberg.deletes.readable import check_markable, check_readable
 from deltacompact.iceberg.settled import Settled, has_merged_commits, settled
-from deltacompact.iceberg.table.content_files import Entry
+from deltacompact.iceberg.table.content_files import ManifestEntry
 from deltacompact.iceberg.table.table_state import Scope, TableState, scope_of
 from deltacompact.iceberg_modes.plan import GROUPS_SHOWN, ModePlan, ScanTaskGroup
 from deltacompact.iceberg_modes.upsert.columns import UpsertColumns, upsert_columns
@@ -174,7 +174,7 @@ def plan_of_files(state: TableState, options: UpsertOptions, paths: frozenset[st
     )
 
 
-def _reason(entry: Entry, done: Settled | None) -> UpsertReason:
+def _reason(entry: ManifestEntry, done: Settled | None) -> UpsertReason:
     if done is None:
         return UpsertReason.NEVER_COMPARED
     return UpsertReason.CAME_SINCE if _came_after(entry, done.through) else UpsertReason.MAY_SHARE_KEYS
@@ -182,7 +182,7 @@ def _reason(entry: Entry, done: Settled | None) -> UpsertReason:
 
 def _refuse_lost_order(
     state: TableState,
-    chosen: Sequence[Entry],
+    chosen: Sequence[ManifestEntry],
     columns: UpsertColumns,
     reach: Reach,
     until: int,
@@ -195,7 +195,7 @@ def _refuse_lost_order(
     space has a lower number. The order of its rows is enough if that is trusted, and if it is the only file of its
     number, too: between two of them, nothing but their paths would decide.
     """
-    of_space: dict[KeySpace, list[Entry]] = defaultdict(list)
+    of_space: dict[KeySpace, list[ManifestEntry]] = defaultdict(list)
     for entry in chosen:
         if entry.sequence > until:
             of_space[_key_space(entry, reach)].append(entry)
@@ -210,7 +210,7 @@ def _refuse_lost_order(
             )
 
 
-def _refuse_unnumbered(entries: Sequence[Entry]) -> None:
+def _refuse_unnumbered(entries: Sequence[ManifestEntry]) -> None:
     """Refuse files of several commits of version 1, which all have the number 0: their paths would decide."""
     unnumbered = [entry for entry in entries if entry.sequence == 0]
     for entry in unnumbered[1:]:
@@ -226,7 +226,9 @@ def _refuse_unnumbered(entries: Sequence[Entry]) -> None:
 _REMEDY = "Name sort-columns that say it; after that, upsert before other writers merge files"
 
 
-def _lost_order(merged: Entry, entries: Sequence[Entry], columns: UpsertColumns, trusts_row_order: bool) -> str | None:
+def _lost_order(
+    merged: ManifestEntry, entries: Sequence[ManifestEntry], columns: UpsertColumns, trusts_row_order: bool
+) -> str | None:
     """Why nothing tells which rows of a key are newer. None: something does. `merged` is the newest such file."""
     oldest = entries[0]
     if oldest.sequence < merged.sequence:
@@ -239,7 +241,7 @@ def _lost_order(merged: Entry, entries: Sequence[Entry], columns: UpsertColumns,
     return None if other is None else f" than those of {other.file.path}, whatever the order of rows in each file"
 
 
-def _key_space(entry: Entry, reach: Reach) -> KeySpace:
+def _key_space(entry: ManifestEntry, reach: Reach) -> KeySpace:
     return scope_of(entry) if reach is Reach.PARTITION else None
 
 
@@ -263,7 +265,7 @@ def _natural_reach(state: TableState, columns: UpsertColumns) -> Reach:
     return Reach.PARTITION if not spec.is_unpartitioned and sources <= columns.key_ids else Reach.TABLE
 
 
-def _came_after(entry: Entry, through: int) -> bool:
+def _came_after(entry: ManifestEntry, through: int) -> bool:
     """Whether the file came to the branch after this sequence number. A rewrite counts: its rows may be new ones."""
     return entry.file_sequence_number is None or entry.file_sequence_number > through
 

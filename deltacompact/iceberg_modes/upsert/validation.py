@@ -44,7 +44,7 @@ from dataclasses import dataclass
 
 from deltacompact.iceberg.deletes.since import DeletesSince
 from deltacompact.iceberg.marks.standing import MarkedHead, Standing
-from deltacompact.iceberg.table.content_files import Entry
+from deltacompact.iceberg.table.content_files import ManifestEntry
 from deltacompact.iceberg.table.table_state import TableState, scope_of
 from deltacompact.iceberg_modes.upsert.comparing import ComparedFile
 from deltacompact.iceberg_modes.upsert.options import Reach
@@ -149,7 +149,7 @@ class UpsertHead:
             self._takes_all[shared] = all(self._takes_whole_keys(entry, space) for entry in new.equality)
         return None if self._takes_all[shared] else UpsertProblem.ROWS_DELETED_BY_KEY
 
-    def _takes_whole_keys(self, delete: Entry, space: ComparedSpace) -> bool:
+    def _takes_whole_keys(self, delete: ManifestEntry, space: ComparedSpace) -> bool:
         """Whether an equality delete takes all rows of a key that were planned, or none of them."""
         by_key = set(delete.file.equality_ids) <= self._plan.columns.key_ids
         is_newer = delete.sequence > self._plan.sequence_number

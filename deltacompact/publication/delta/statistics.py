@@ -29,7 +29,7 @@ _PER_MILLISECOND = {"milliseconds": 1, "microseconds": 1_000}
 
 def statistics_of(footer: pq.FileMetaData, columns: pa.Schema, all_live: bool) -> str:
     """The statistics as the log has them. `columns` are those of the table that are not partition keys."""
-    found = _Found()
+    found = _ColumnsSoFar()
     leaves = _flat_leaves(footer)
     for field in list(columns)[:_COLUMNS_MAX]:
         if field.name in leaves and not pa.types.is_nested(field.type):
@@ -56,7 +56,7 @@ def _flat_leaves(footer: pq.FileMetaData) -> dict[str, int]:
     }
 
 
-class _Found:
+class _ColumnsSoFar:
     """What is known of the columns so far."""
 
     def __init__(self) -> None:

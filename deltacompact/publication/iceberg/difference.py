@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from deltacompact.base.errors import InputError
 from deltacompact.iceberg.deletes.matching import only_path
-from deltacompact.iceberg.table.content_files import Content, ContentFile, Entry
+from deltacompact.iceberg.table.content_files import Content, ContentFile, ManifestEntry
 from deltacompact.iceberg.table.table_state import TableState
 from deltacompact.publication.port import ShownFile, Source, foreign
 
@@ -27,7 +27,7 @@ _OUR_DELETES = re.compile(r"deltacompact-(?P<digest>[0-9a-f]{32})-[0-9a-f]{32}\.
 class IcebergDifference:
     """Entries to remove, data files to add, and data files whose dead rows are to be added."""
 
-    removed: tuple[Entry, ...]
+    removed: tuple[ManifestEntry, ...]
     data: tuple[ShownFile, ...]
     dead: tuple[ShownFile, ...]
 
@@ -43,7 +43,7 @@ def difference(head: TableState, source: Source, streams: Mapping[str, Mapping[s
     `streams` has the wanted files by stream folder and location. Raises InputError where the head has a file that no
     stream of the table has brought.
     """
-    removed: list[Entry] = []
+    removed: list[ManifestEntry] = []
     data: set[str] = set()
     dead: set[str] = set()
     for entry in head.data:

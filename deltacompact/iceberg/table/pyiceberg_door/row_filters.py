@@ -37,14 +37,14 @@ _UNKNOWN = pc.scalar(pa.scalar(None, pa.bool_()))
 def row_filter(where: str, columns: pa.Schema) -> pc.Expression:
     """The expression as pyarrow computes it. Raises InputError if it cannot be parsed or does not fit the columns."""
     try:
-        return visit(parse(where), _Rows(where, columns))
+        return visit(parse(where), _RowFilterVisitor(where, columns))
     except ParseException:
         raise InputError(f"where {where!r} cannot be parsed: write it like day = '2026-11-22' and id > 7") from None
     except (TypeError, ValueError, OverflowError, NotImplementedError, pa.ArrowException) as error:
         raise InputError(f"where {where!r} is not an expression about this table: {text_of(error)}") from None
 
 
-class _Rows(BooleanExpressionVisitor[pc.Expression]):
+class _RowFilterVisitor(BooleanExpressionVisitor[pc.Expression]):
     def __init__(self, where: str, columns: pa.Schema) -> None:
         self._where = where
         self._columns = columns
