@@ -38,7 +38,7 @@ def path(argument: str, value: Any) -> str:
 
 
 def names(argument: str, value: Any) -> tuple[str, ...]:
-    """Names of columns; a single string is one of them."""
+    """Names of columns, as a list, or one name as a string."""
     if isinstance(value, str):
         value = (value,)
     found = several(argument, value)

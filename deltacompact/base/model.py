@@ -583,7 +583,7 @@ class Table:
     schema_mode: SchemaMode = SchemaMode.MERGE
     """Whether appends may add columns; it may change."""
     readers: Readers | None = None
-    """Who reads the compacted files; it may change. None, nobody has said: plain files, as ever."""
+    """Who reads the compacted files; it may change. None: not declared, which means plain files."""
     creation: str | None = None
     """Used once: a table that was dropped and created again has another one. None: created up to November 2026."""
     cluster_by: str | None = None

@@ -28,5 +28,5 @@ def forgo_pandas() -> None:
 
 
 def allow_pandas() -> None:
-    """From now on `import pandas` does what it always does: PySpark asks for it."""
+    """From now on `import pandas` works as usual: PySpark asks for it."""
     sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _NoPandas)]

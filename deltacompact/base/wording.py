@@ -45,12 +45,12 @@ _COLUMNS_SHOWN = 30
 
 
 def columns_shown(names: Sequence[str]) -> str:
-    """The columns that there are, for whoever named another one; of a wide table the first ones."""
+    """The table's columns, for a message about an unknown column. Of a wide table only the first."""
     return f"columns: {_first(names) or 'none'}"
 
 
 def column_meant(name: str, names: Sequence[str]) -> str:
-    """The column that another one may have been meant to be, or those that there are."""
+    """For an unknown column: the most similar known one, or else the first known ones."""
     nearest = difflib.get_close_matches(name, names, 1)
     return f"did you mean {nearest[0]!r}?" if nearest else f"it has {_first(names)}"
 
@@ -61,7 +61,7 @@ def _first(names: Sequence[str]) -> str:
 
 
 def unknown_option(name: str, known: Collection[str], kind: str = "option") -> str:
-    """What is said of an option that nobody knows: the known one that it may have been meant to be, or all of them."""
+    """The message for an unknown option: it names the most similar known option, or all known ones."""
     spelled = {option.lower(): option for option in known}
     nearest = difflib.get_close_matches(name.lower(), spelled, 1, 0.5)
     meant = f"did you mean {spelled[nearest[0]]!r}?" if nearest else f"known are {', '.join(known)}"

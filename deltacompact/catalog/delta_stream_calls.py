@@ -68,7 +68,7 @@ class DeltaStreamCalls(Streams):
         return {**super().__getstate__(), "_writers": {}}
 
     def forget(self, table_id: str) -> None:
-        """Remember nothing of a table that was dropped, nor of those who appended to it."""
+        """Forget all that is cached of a dropped table and of its writers."""
         super().forget(table_id)
         for key in [key for key in self._writers if key[0] == table_id]:
             del self._writers[key]

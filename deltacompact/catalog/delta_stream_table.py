@@ -543,7 +543,8 @@ class DeltaStreamTable:
         committed(self._catalog, self._table_id, name, batch)
 
     def drop_bookmark(self, name: str) -> None:
-        """Forget a bookmark: what it needs is not kept any more. Raises NotFoundError for an unknown one."""
+        """Remove a bookmark, so that vacuum no longer keeps versions for it. Raises NotFoundError for an unknown
+        one."""
         from deltacompact.change_feed.stream_bookmarks import dropped
 
         dropped(self._catalog, self._table_id, name)

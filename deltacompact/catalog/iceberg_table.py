@@ -327,7 +327,8 @@ class IcebergCatalogTable:
         committed(self._catalog.loaded(self._table_id), name, batch)
 
     def drop_bookmark(self, name: str) -> None:
-        """Forget a bookmark: what it needs is not kept any more. Raises NotFoundError for an unknown one."""
+        """Remove a bookmark, so that expiry no longer keeps snapshots for it. Raises NotFoundError for an unknown
+        one."""
         from deltacompact.change_feed.branch_bookmarks import dropped
 
         dropped(self._catalog.loaded(self._table_id), name)

@@ -133,7 +133,7 @@ class _MessageRows:
         return np.asarray(pc.is_in(self._operation(), value_set=pa.array(self._envelope.ignored)))
 
     def deletes(self) -> Mask:
-        """Deletes. Raises InputError for an operation that is refused, and for one that nobody knows."""
+        """Deletes. Raises InputError for an operation that is refused or unknown."""
         if not self._messages.num_rows:
             return np.zeros(0, bool)
         operation = self._operation()

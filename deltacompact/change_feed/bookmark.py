@@ -39,7 +39,7 @@ class Bookmark(Generic[Position]):
     time_ms: int | None = None
 
     def is_unsigned(self, now_s: float) -> bool:
-        """Whether it was set so long ago that it is set again."""
+        """Whether the bookmark's time is so old that it must be renewed to count as used."""
         return self.time_ms is not None and now_s - self.time_ms / 1000 > SIGNED_EVERY_S
 
 

@@ -48,7 +48,7 @@ def _set_ms(metadata: TableMetadata, tag: Ref | None) -> int | None:
 def given(table: IcebergTable, name: str, from_: AsOf, to: AsOf, branch: str) -> tuple[IcebergTable, Bookmark[int]]:
     """The batch that a consumer is to do: the one that it was given before, or the next. Nothing new: no `next`.
 
-    Raises NotFoundError for an unknown bookmark that nobody says the beginning of.
+    Raises NotFoundError for an unknown bookmark if no beginning is given.
     """
     checked_name(name)
     for _ in range(_TRIES):

@@ -70,7 +70,7 @@ def given(
 ) -> StreamBookmark:
     """The batch that a consumer is to do: the one that it was given before, or the next.
 
-    Raises NotFoundError for an unknown bookmark that nobody says the beginning of.
+    Raises NotFoundError for an unknown bookmark if no beginning is given.
     """
     checked_name(name)
     for _ in range(_TRIES):

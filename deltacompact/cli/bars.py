@@ -114,7 +114,7 @@ class Bars(Progress):
 
 @contextlib.contextmanager
 def counter(console: Console, doing: str, partitions: int) -> Iterator[Callable[[], None]]:
-    """A bar that each call of what it yields moves on, from any thread."""
+    """A progress bar. Call the yielded function, from any thread, to move it on."""
     columns = (_name(), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as bar:
         task = bar.add_task(doing, total=partitions)

@@ -47,7 +47,7 @@ def drop(catalog: DeltaStreamCatalog, table: str, yes: bool, dry_run: bool, as_j
 
 
 def _ask(catalog: DeltaStreamCatalog, table: str) -> None:
-    """Raises InputError where nobody can answer, or answers otherwise."""
+    """Raises InputError if there is no terminal to ask, or if the answer is not the table's name."""
     if not sys.stdin.isatty():
         raise InputError(f"drop deletes table {table!r} for good: add --yes (or --dry-run, to see what would go)")
     found = catalog.drop_table(table, dry_run=True)

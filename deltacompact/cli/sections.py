@@ -24,7 +24,7 @@ _INSTEAD = {
     "--sort-key": "--option sort-columns=NAME",
     "--target-file-bytes": "--option target-file-size-bytes=N",
 }
-"""For options of delta streams, those of Iceberg tables that say the same."""
+"""The options of Iceberg tables that correspond to options of delta streams."""
 
 
 class WithSections(click.Command):

@@ -160,9 +160,8 @@ class DeltaStreamPartition:
     # Attempts
 
     def fence_attempt(self, attempt: str) -> None:
-        """After this, an attempt that has taken its snapshot publishes nothing: it meets the fence, or a seal.
-
-        An attempt that has not would fold what is there then: whoever starts attempts has to stop it otherwise.
+        """After this, an attempt that has already taken its snapshot publishes nothing: it meets the fence, or a seal.
+        An attempt that takes its snapshot later would not notice the fence: the caller has to stop it by other means.
         """
         if not self._log.exists():  # of a destination that was never published
             open_destination(self._catalog, self._source, self._keys, self._destination_id, self.partition)

@@ -147,9 +147,9 @@ class Tables:
     def present(self, table_id: str) -> Table:
         """As `declared`, but looks whether it still is the table that this process remembers: one request.
 
-        Writers look before they append, compactions by `publication`. An entry would go behind the last one that they
-        know: where the table was dropped nobody would read it, and where it was created again it would leave a hole in
-        the log.
+        Writers look before they append, compactions by `publication`. They would put their entry behind the last one
+        that they know. In a dropped table nobody would read it; in a table that was created again it would leave a hole
+        in the log.
         """
         TablePaths.of(table_id)  # refuses what is no name
         if table_id in self._tables:
@@ -196,9 +196,9 @@ class Tables:
     def declare_publication(self, table_id: str, target: str | None, readers: Readers | None = None) -> None:
         """Record the table that shows the compacted rows from now on, or (None) that there is none.
 
-        `readers`: who reads the compacted files from now on, unless that was declared. If nobody shows the rows, nobody
-        is known to leave out dead ones. These facts in table.json may change, so table.json is written anew; the last
-        writer wins.
+        `readers`: who reads the compacted files from now on, unless that was declared. Without a publication, readers
+        may read plain files, dead rows included. These facts in table.json may change, so table.json is written anew;
+        the last writer wins.
         """
         if self.publication(table_id) == target:
             return

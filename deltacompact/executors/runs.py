@@ -9,7 +9,7 @@ Nobody knows when a run began that waited in the cluster's queue. But tasks begi
 when the (i - n + 1)th of the stage had ended, or later where other sessions took the slots. Then it is repeated too
 early, on a slot that nobody needed.
 
-Nobody knows either on which node a run is. But the fastest node of a stage is not one that is slow or hangs.
+Nobody knows either on which node a run is. But the fastest node of a stage is neither slow nor hanging.
 
 `ended` waits with whatever cluster it is given: Ray, or one that is simulated.
 """
@@ -113,7 +113,7 @@ class Runs:
         return number, run, self._runs_of[number]
 
     def take(self, number: int, run: SubmittedTask, stats: TaskStats, now_s: float) -> None:
-        """The result of this run counts: whoever has the task finds the run's values there. Forget the other runs."""
+        """This run's result counts: it becomes the task's values. Forget the other runs."""
         for other in self._runs_of.pop(number):
             del self._number_of[other.stats]
         task = self._tasks[number]

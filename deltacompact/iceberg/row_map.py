@@ -97,7 +97,7 @@ class RowMap:
 
 
 def _with_numbers(files: Sequence[ReadNumbers], numbers: Rows, rows: int) -> Iterator[tuple[int, Rows]]:
-    """The rows of each file that have one of these numbers, which are below `rows`."""
+    """The rows of each file that have one of these numbers. All numbers are below `rows`."""
     if not len(numbers):
         return
     is_wanted = np.zeros(rows, bool)
@@ -141,7 +141,7 @@ def _numbers(live: Sequence[Bits], dead: Sequence[Rows | None]) -> Iterator[Rows
 
 
 def _ranks(bits: Bits, counts: Rows, positions: Rows) -> Rows:
-    """How many rows live before each of these that live themselves. `counts`: up to and with each byte."""
+    """For each of these live rows: how many live rows come before it. `counts`: up to and with each byte."""
     bytes_, bit = positions >> 3, (positions & 7).astype(np.uint8)
     of_byte = bits[bytes_]
     lives = (of_byte >> bit) & 1 == 1

@@ -3,9 +3,9 @@
     metadata/_deltacompact-heat/00000000000000000007.json     40 reads of log 5c5c…
     metadata/_deltacompact-heat/00000000000000000008.json     and 3 that came since; 3 is removed
 
-Of two who bring reads at a time, one is first, and the other adds its own to that. The folder is hidden, so nobody's
-removal of orphans takes it. Heat decides an order, never rows: a document that is damaged, or of a table that lay here
-before, is as none.
+Of two who bring reads at a time, one is first, and the other adds its own to that. The folder's name is hidden, so
+removals of orphans, also by other tools, leave it. Heat decides an order, never rows: a document that is damaged, or of
+a table that lay here before, is as none.
 """
 
 from __future__ import annotations

@@ -32,7 +32,8 @@ from deltacompact.storage.objects import ObjectStore
 _MANIFESTS_AT_ONCE = 64
 """So many manifests are held with all their entries, while those of a new branch are read."""
 _COMPACTS = ("deleted-data-files", "removed-delete-files", "added-delete-files", COMPARED)
-"""Keys in the summary of a snapshot that compacted something. One that wrote manifests anew has none of them."""
+"""Keys in the summary of a snapshot that compacted something. A snapshot that only rewrote manifests has none of
+them."""
 
 Numbers = npt.NDArray[np.int64]
 _FILE = np.dtype([("content", "i8"), ("bytes", "i8"), ("rows", "i8"), ("added", "i8")])

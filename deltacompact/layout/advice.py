@@ -14,7 +14,7 @@ from deltacompact.layout.boxes import Boxes
 from deltacompact.layout.depth import LayoutDepth
 
 READS = 100
-"""How many reads the work is to pay for, where nobody says it."""
+"""The default number of reads that are expected to pay for the work."""
 
 
 @dataclass(frozen=True, slots=True)

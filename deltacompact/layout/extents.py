@@ -24,16 +24,16 @@ from deltacompact.layout.boxes import Boxes, Ranks
 from deltacompact.layout.cluster_by import ClusterColumn
 
 Extents = Mapping[str, float]
-"""By column. Of those that are not named it is 1."""
+"""The extent of each column. A column without an entry has extent 1."""
 
 STAYS = -1
 
 
 def extents_of(boxes: Boxes, written: Ranks, groups: int) -> list[Extents]:
-    """The extents of each group of files that are written together. Those of a group lie in one partition.
+    """The extents of each group of files that are written together. A group lies in one partition.
 
-    `written`: of each file, the number of its group; STAYS: it is in none. Without bounds a file may hold any value: it
-    meets all others.
+    `written`: the number of each file's group; STAYS: the file is in no group. A file without bounds may hold any
+    value, so it meets all others.
     """
     chosen = written != STAYS
     of_partition = np.zeros(int(boxes.partitions.max(initial=-1)) + 1, np.int64)

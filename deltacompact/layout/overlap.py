@@ -3,16 +3,16 @@
     day        a: 1 to 3    b: 3 to 5    c: 2 to 4    d: 6 to 9
     overlap    a and c, b and c          a and b have one day in common: no cut by day would part them better
 
-Two files overlap if their boxes meet in all columns, and in one of them in more than one value. So files that were
-divided between values never do, and neither do files that are full of one value.
+Two files overlap if their boxes meet in all columns, and in one of them in more than one value. Files that were divided
+between two values do not overlap, and neither do files that are full of one value.
 
     runs       base 100 GB    friday 2 GB    saturday 1 GB    sunday 1 GB          each was written at one time
     tiers      sunday and saturday are merged, then friday with both: it is no larger. The base is larger: it stays
 
-A run that overlaps itself was never laid out, so its files are new in this respect. Of merged runs only those files are
-chosen that overlap others of them: what arrives in the order of time never touches what is there. Where many such runs
-have come that all have the same customers, a tree over all of them parts these better, and one column is enough. The
-oldest run, once it has been laid out, is not among them.
+A run whose own files overlap was never laid out, so all of its overlapping files are chosen. Of merged runs, a file is
+chosen only if it overlaps a file of another one: data that arrive in the order of time never touch older files. If many
+such runs hold the same customers, one tree over all runs separates the customers better, and overlap in one column is
+enough. The oldest run does not take part in this, once it has been laid out.
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ from deltacompact.layout.boxes import Boxes, Ranks
 Chosen = npt.NDArray[np.bool_]
 
 ABOUT = 1.5
-"""A run is not larger than others while it is not so many times as large: no two appends have the same size."""
+"""Two appends never have exactly the same size: a run counts as larger than others if it has more than so many times
+their bytes."""
 WELL = 1.25
-"""Files lie well while they meet no more than so many times the others that they would meet in a grid."""
+"""In a grid, each file meets some others. Files lie well up to so many times this number."""
 _Ranges = npt.NDArray[np.int32]
 _LOOKS = 16
-"""After so many steps it is asked again which files are still to be compared."""
+"""After so many steps, files that need no more comparisons are left out."""
 _FEW = 512
-"""So few are compared with all others."""
+"""If at most so many files are left, they are compared with all others."""
 
 
 def overlapping(boxes: Boxes, of: Ranks | None = None) -> Chosen:

@@ -76,7 +76,8 @@ def _ranks(column: pa.ChunkedArray) -> Ranks:
 
 
 def _around(ranks: Ranks, box_of: Ranks, times: Ranks) -> Ranks:
-    """The box around the rows of each number. One that fills several files is there so often."""
+    """The box around the rows of each number. The box of a value that fills several files comes once for each of
+    them."""
     low = np.full((len(ranks), len(times)), np.iinfo(np.int64).max)
     high = np.full((len(ranks), len(times)), -1)
     for column, of_column in enumerate(ranks):

@@ -8,7 +8,8 @@
 
 Arrow decides: it simplifies a filter by what is certain of all rows of a file. In a column, a row has a value, null or
 NaN, and `not (total < 9)` is true for NaN, although no value is that great. So a filter is asked once for each of these
-cases in which it can be true at all: that is nearly always one. What nobody knows, or Arrow cannot tell, is opened.
+cases in which it can be true at all: that is nearly always one. If a file's values are unknown, or Arrow cannot decide,
+the file is opened.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class KnownColumn:
 
 
 KnownColumns = Mapping[str, KnownColumn]
-"""By column. One that is not there may have anything."""
+"""By column. A column without an entry may have any value."""
 
 ANYTHING = KnownColumn()
 ONLY_NULLS = KnownColumn(values=False, nans=False)

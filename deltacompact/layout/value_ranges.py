@@ -39,7 +39,7 @@ def ranges_of(rows: pa.Table, names: Sequence[str]) -> dict[str, Range]:
 
 
 def joined(ranges: Iterable[ValueRanges]) -> dict[str, Range]:
-    """The ranges of rows together. What one of them does not know, all do not."""
+    """The ranges of rows together. A range that one of them lacks is unknown for all."""
     each = list(ranges)
     names = set.intersection(*(set(one) for one in each)) if each else set()
     return {name: _joined([one[name] for one in each]) for name in sorted(names)}

@@ -30,7 +30,8 @@ AS_OF = "November 2026"
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """Which deletes an engine applies. One that it does not apply it refuses, or reads rows that are dead."""
+    """Which kinds of deletes an engine applies. If a table has another kind, the engine refuses the table, or reads
+    dead rows."""
 
     equality_deletes: bool
     position_deletes: bool

@@ -4,7 +4,7 @@
     day        the manifest says 3 to 9    rows have 2 to 9      who asks for 2 skips the file, and misses rows
     customer   "ada" to "zp"               rows end at "zoë"     holds: long bounds are cut, the upper one made greater
 
-All rows of a file are held against its ranges, dead ones too. A range that nobody knows holds.
+All rows of a file are held against its ranges, dead ones too. A range that is not stored is not checked.
 """
 
 from __future__ import annotations

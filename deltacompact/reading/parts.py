@@ -21,7 +21,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 AHEAD_BYTES = 256 << 20
-"""Rows in memory that nobody has asked for yet, at most."""
+"""At most so many bytes of rows are read ahead."""
 _SMALL_BYTES = AHEAD_BYTES // 8
 """A part of up to this size is read ahead. A larger one keeps its reader busy by itself."""
 

@@ -110,7 +110,7 @@ _NUMBERS = _COLUMNS.index("table")
 
 
 def print_catalog(out: Console, tables: list[dict[str, Any]]) -> None:
-    """A line for each table. A column in which nobody has something is left out."""
+    """A line for each table. A column without any value is left out."""
     rows = [_COLUMNS, *(_catalog_cells(table) for table in tables if "error" not in table)]
     kept = [n for n, name in enumerate(_COLUMNS) if name == "table" or any(row[n] != "-" for row in rows[1:])]
     cells = [[row[n] for n in kept] for row in rows]

@@ -104,7 +104,8 @@ def session_id(plan: CompactionPlan, number: int = 0) -> str:
 
 
 class SessionRecords:
-    """The records of one session. An attempt whose plan begins the session looks for no others: there are none."""
+    """The records of one session. The attempt that stores the plan first looks for no other records: there are none
+    yet."""
 
     def __init__(self, store: ObjectStore, workspace: Workspace, session: str) -> None:
         self._store = store

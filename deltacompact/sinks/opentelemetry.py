@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 _EXPORTERS = {"http/protobuf": "otlp_proto_http", "grpc": "otlp_proto_grpc"}
 _FLUSHED_WITHIN_S = 5.0
-"""A collector that does not answer holds nobody up for longer."""
+"""A collector that does not answer delays the process no longer than this."""
 
 _Key = tuple[str, Partition, str]
 

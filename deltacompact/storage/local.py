@@ -99,7 +99,7 @@ class LocalStore:
         return sorted(found, key=str.encode)
 
     def _unlisted(self, error: OSError) -> None:
-        """A folder that is gone holds nothing. One that cannot be opened may hold what is in use."""
+        """A folder that is gone holds nothing. A folder that cannot be opened may hold files in use."""
         with contextlib.suppress(NotFoundError), self._reading(error.filename):
             raise error
 

@@ -20,7 +20,7 @@ _ERRNOS = {
 
 
 def exhausted(error: BaseException | None) -> str | None:
-    """What an error, or the one that caused it, says has run out; None where it is about something else."""
+    """Which resource has run out, by an error or its cause; None where it is about something else."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in _ERRNOS:
             return _ERRNOS[error.errno]

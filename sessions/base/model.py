@@ -280,11 +280,11 @@ class JobRunSession:
 class JobRun:
     """One instruction document under way. `message` is what the queue knew it by.
 
-    `late_heartbeats` counts renewals of its leases that came more than half of the lease's time after the one before.
-    `nearest_sla_s` is there where the desired SLA cannot be promised: the nearest that can; `cpus_needed` of them would
-    keep the desired one, where more of them help. `launchers` are those that its sessions are planned for. `trouble` is
-    what it waits for before it goes on. `cancelling`: somebody has asked to cancel it. `earlier` says how it had ended
-    before it was run again.
+    `late_heartbeats` counts lease renewals that came later than half the lease's time after the renewal before. If the
+    desired SLA cannot be promised, `nearest_sla_s` is the nearest SLA that can, and `cpus_needed` is the number of CPUs
+    that would keep the desired one (None: no number would). `launchers`: its sessions are planned for these. `trouble`:
+    it waits until this has passed. `cancelling`: somebody has asked to cancel it. `earlier` says how it ended before it
+    was run again.
     """
 
     id: str

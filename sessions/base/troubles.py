@@ -35,7 +35,7 @@ class Cause(enum.StrEnum):
 
 
 def cause_of(error: BaseException) -> Cause | None:
-    """Why an error passes; None for one that does not, or of which nobody knows."""
+    """Why an error passes; None for a trouble that does not pass, or an unknown one."""
     if isinstance(error, CredentialsError):
         return Cause.CREDENTIALS
     if exhausted(error):

@@ -1,4 +1,4 @@
-"""run-group: what launchers start; hidden, since nobody else should."""
+"""run-group: launchers start it. It is hidden, because users should not."""
 
 from __future__ import annotations
 

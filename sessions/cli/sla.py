@@ -1,4 +1,4 @@
-"""sla: what was desired and expected against what it took."""
+"""sla: desired and expected SLAs against actual durations."""
 
 from __future__ import annotations
 

@@ -203,8 +203,8 @@ class Dispatcher:
         self._sweep_s = min(time.monotonic() + every_s, max(next_s, time.monotonic() + min(every_s, _TROUBLED_FOR_S)))
 
     def _unheld(self) -> Iterator[OpenMark]:
-        """Open job runs, the longest accepted first, without those that others were seen to work on just now, and those
-        whose turn comes after one that is still open."""
+        """Open job runs, the oldest first. Left out are job runs that another dispatcher was just seen to work on, and
+        those that must wait for an earlier one of the same stream."""
         marks = self.state.open_job_runs()
         self._open_ids = [mark.job_run_id for mark in marks]
         open_ids = set(self._open_ids)

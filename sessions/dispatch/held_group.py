@@ -60,7 +60,7 @@ class HeldGroup:
 
     @property
     def trouble(self) -> Trouble | None:
-        """What keeps it from being launched: of those of its sessions, that which lasts longest."""
+        """Why it cannot be launched yet: the trouble of its sessions that lasts longest."""
         troubles = [session.trouble for session in self.unended if session.trouble is not None]
         return max(troubles, key=lambda trouble: trouble.again_s, default=None)
 
@@ -69,7 +69,7 @@ class HeldGroup:
         return [session.plan for session in self.unended if session.plan is not None]
 
     def unnamed(self, epoch: int) -> list[JobRunSession]:
-        """The sessions that have no attempt of this epoch, or one that was launched already."""
+        """The sessions whose attempt of this epoch was launched already, or that have none."""
         return [
             session
             for session in self.unended

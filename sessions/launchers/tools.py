@@ -24,7 +24,7 @@ NAME_CHARACTERS_MAX = 47
 """KubeRay's limit for a RayJob, whose name must be a DNS label as well."""
 
 GROUP, JOB_RUN, EPOCH, STATE = "deltacompact-group", "deltacompact-job-run", "deltacompact-epoch", "deltacompact-state"
-"""What a cluster is tagged with, so that whoever finds it knows whose it is."""
+"""The tags of a cluster: they tell a reaper which job run and state it belongs to."""
 
 
 @dataclass(frozen=True, slots=True)

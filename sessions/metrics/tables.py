@@ -31,7 +31,7 @@ class TableSizes:
 
     backlog_rows, backlog_bytes    of deltas; of an Iceberg branch, bytes that came since its last compaction
     dead_rows                      that lie in files and are deleted; of Iceberg, those that delete files name
-    orphan_bytes                   that vacuum, or the removal of orphans, would delete; None where nobody counts them
+    orphan_bytes                   that vacuum, or the removal of orphans, would delete; None if they are not counted
     """
 
     oldest_delta_s: float | None = None

@@ -186,7 +186,8 @@ def _of_job_run(run: JobRun, table: str, now_s: float) -> Outturn:
 
 
 def _slack_s(run: JobRun, now_s: float) -> float | None:
-    """One that was not planned yet is late once its desired SLA is over; one that is planned, once it has to be."""
+    """A job run that was not planned yet is late once its desired SLA is over; a planned one, once it can no longer
+    keep it."""
     if run.desired_sla_s is None or run.state.ended:
         return None
     since_s = lasted_s(run.accepted_s, now_s) or 0.0

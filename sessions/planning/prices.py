@@ -55,7 +55,7 @@ class Prices:
     requests: RequestPrices = RequestPrices()
 
     def node(self, name: str) -> NodeType:
-        """Raises ValueError for one that has no price."""
+        """Raises ValueError for a node type without a price."""
         if name not in self.nodes:
             raise ValueError(f"no price for {name!r} (there are {', '.join(self.nodes)})")
         return self.nodes[name]

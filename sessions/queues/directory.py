@@ -195,7 +195,7 @@ class DirectoryQueue:
         return found
 
     def _is_message(self, path: Path, named: re.Pattern[str]) -> bool:
-        """Whether a file is a message. Any other file is noted, and nobody waits for it."""
+        """Whether a file is a message. Any other file is remembered, and is not waited for."""
         if named.fullmatch(path.name) and not path.is_dir():
             return str(path) not in self.unreadable.why
         self._left_out(path, ValueError("it is no message"))

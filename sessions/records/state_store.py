@@ -226,7 +226,7 @@ class StateStore:
     def changed_sessions(
         self, job_run_id: str, known: Mapping[str, StoredRecord[JobRunSession]]
     ) -> dict[str, StoredRecord[JobRunSession]]:
-        """All sessions of a job run by id. Of those that are known, only those that were replaced are read."""
+        """All sessions of a job run, by id. A `known` session is read again only if its record was replaced since."""
         folder = f"job-runs/{job_run_id}/sessions/"
         versions = {folder + name: stored.version for name, stored in known.items()}
         read = self._records.read_changed(folder, versions)

@@ -17,19 +17,20 @@ from typing import Any
 from deltacompact.base.errors import CorruptionError
 
 _REMEMBERED = 32
-"""A writer that sleeps between its put and its look, while more versions than that come, cannot be told who won."""
+"""A version names so many puts before it. If more versions come between a writer's put and its look, the writer cannot
+tell whether its put won."""
 READABLE_BEFORE = "record"
-"""The key of a value that the version before reads too."""
+"""The key of values that the former release can read."""
 NEW = "value"
-"""The key of one that it must not touch: it takes the object for damaged, and leaves it alone."""
+"""The key of values that the former release must not touch: it takes the object for damaged, and leaves it alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
     """One version of a record. `modified_s` is when it was put, by the store's clock; infinity: by us, just now.
 
-    `written` names this put, and those of the versions before it, the latest first. `etag` is that of the one object
-    that the record is, None where it is a numbered one.
+    `written` names this put and the puts of earlier versions, the latest first. `etag` is the object's ETag if the
+    record is one object; None if each version is an object.
     """
 
     folder: str

@@ -127,7 +127,7 @@ class DeleteIndex:
 
 
 def distinct(found: Iterable[tuple[ManifestEntry, ...]]) -> list[tuple[ManifestEntry, ...]]:
-    """Each of these tuples once. Thousands of data files share a few tuples of thousands of deletes."""
+    """These tuples without repeats. Thousands of data files share a few tuples of thousands of deletes."""
     return list({id(entries): entries for entries in found}.values())
 
 
@@ -225,8 +225,8 @@ def dangling(state: TableState, gone: Iterable[ManifestEntry], written: Iterable
     """The live delete files that apply to nothing once `gone` data files are replaced by `written` ones.
 
     An equality delete applies to nothing if no data file of its partition, or of the table where it is global, is older
-    (rule 8). A position delete names files of its own time, and never one that we write: it applies to nothing if no
-    other data file of its partition is as old as it is, or if the one file that it names is gone (rule 10).
+    (rule 8). A position delete names files of its own time, and never one that we write: it applies to nothing if the
+    one file that it names is gone, or if every other data file of its partition is newer (rule 10).
     """
     removed = {entry.file.path for entry in gone}
     position_scope = position_scopes(state.metadata)

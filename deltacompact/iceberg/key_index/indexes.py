@@ -50,7 +50,7 @@ PROPERTY = "deltacompact.key-index.enabled"
 BLOCK_ENTRIES = 16_384
 """Entries of a block, 512 KiB: what one deleted key costs to look up, in one request."""
 COPIES = 3
-"""Entries that a task holds for each one of its bucket: as they were read, those that it wants, and these in order."""
+"""A task holds its bucket's entries so many times: as read, filtered, and sorted."""
 SIGNED_EVERY_S = 86_400.0
 """A generation that is older than this is put again when it is used, so that `maintain` sees its use."""
 

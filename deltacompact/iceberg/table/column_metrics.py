@@ -126,7 +126,7 @@ def _bounds(
 
 
 def _read(value: Any, type_: str, logical: Mapping[str, Any], is_upper: bool) -> Any:
-    """A stored value as one that is ordered as the column is. Raises ValueError for one that is no bound."""
+    """A stored value that compares in the column's order. Raises ValueError for bytes that are no bound."""
     if type_ == "string":
         return value.decode()
     if type_.startswith("decimal"):

@@ -36,7 +36,7 @@ def readable(location: str) -> str:
 
 
 def _uri_of(location: str) -> str:
-    """The same for any scheme: one that we do not know stays as it is."""
+    """The same for any scheme. An unknown scheme stays as it is."""
     scheme, colon, rest = location.partition(":")
     if colon and scheme.lower() in _S3_SCHEMES and rest.startswith("//"):
         return f"s3:{rest}"

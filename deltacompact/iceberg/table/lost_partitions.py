@@ -7,7 +7,7 @@ Java merges all manifests of an old spec at the first append to the next one.
 
 Iceberg's Java binds each spec to today's schema. It takes such a field for one of type `unknown`, and writes null for
 it when it merges manifests. Those of data files and those of deletes are merged at different times, so a null there
-says nothing: it may be any value. A value that is not null is still the one that the writer meant.
+says nothing: it may be any value. A value other than null is still the writer's.
 
 Position deletes name their data files. They reach every partition that has the same known values, and paths decide.
 An equality delete with a lost value could reach the rows of any partition: such a table is refused.

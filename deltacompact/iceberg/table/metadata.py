@@ -24,7 +24,7 @@ SESSION = "deltacompact.session"
 RECORDED_FINGERPRINT = "deltacompact.rows-fingerprint"
 """The key in a snapshot's summary of the fingerprint of its live rows, where a session was told to certify."""
 PUBLICATION = "deltacompact.publication"
-"""The property of a table that shows a delta table's rows: where that one is."""
+"""The property of a publishing table that says where the published delta table is."""
 
 
 _FOLDERS = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")

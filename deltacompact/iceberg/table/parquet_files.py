@@ -44,11 +44,9 @@ class StoredFile:
 
 @dataclass(frozen=True, slots=True)
 class WantedFile:
-    """A file that is to be read, with those of `columns` that it has or that are filled.
-
-    A fill counts where the file lacks the column, and one with nulls counts where it has nulls there. `constants` are
-    fills from the file's partition, which come first. `names` find columns without ids. `unfillable`: columns (by id)
-    that the file must have, and why.
+    """A file to read. A column that the file lacks gets its fill; a fill `with nulls` also replaces the file's nulls.
+    `constants` are values of the file's partition; they win over fills. `names` find columns in files without field
+    ids. `unfillable`: columns, by id, that the file must have, and why.
     """
 
     stored: StoredFile

@@ -7,8 +7,9 @@
     data c        sequence 8    id 10‥19      not opened: newer than all deletes
 
 An equality-delete file can be removed once the rows that it deletes are deleted by position in every data file to which
-it may apply. So all of these are asked; others cannot have a row that it deletes. As long as the delete stays, readers
-of every one of them apply it. So a delete is only converted if all of them are wanted: half of them would gain nothing.
+it may apply. So the keys of all these data files are read; no other file can have a row that it deletes. As long as the
+delete file stays, readers apply it to all its data files. So it is converted only if all its data files are wanted: to
+convert half of them would gain nothing.
 """
 
 from __future__ import annotations
@@ -197,7 +198,7 @@ def plan_conversion(
 
 
 def _applying_to(data: list[ManifestEntry], state: TableState, equality: list[ManifestEntry]) -> set[str]:
-    """Those equality deletes that may apply to one of these data files, by path."""
+    """The paths of the equality deletes that may apply to one of these data files."""
     if not data or not equality:
         return set()
     index = DeleteIndex(replace(state, deletes=tuple(equality)))

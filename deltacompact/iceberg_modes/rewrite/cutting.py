@@ -45,7 +45,7 @@ def _near(even: int, start: int, rows: int, left: int, ends: Sequence[int], leas
 def ends_of(files: Iterable[tuple[int, Sequence[int]]]) -> Iterator[int]:
     """Where row groups end among the live rows of files, each with how many it has, and where its own groups end.
 
-    A file always ends somewhere. Of one with dead rows nobody knows more.
+    A file always ends somewhere. Of a file with dead rows, no more is known.
     """
     start = 0
     for rows, ends in files:

@@ -17,8 +17,9 @@ Rows that were sorted, or that went to several partitions, have one place, too: 
 (iceberg/row_map.py). An output of which too many rows are dead is written again by itself, once it is committed.
 
 A row that was dead at the plan is in no output, so it must be dead at the head. It is while the deletes of the plan are
-there. For those that are gone, the head must delete by position what they deleted: a newer vector has the rows of the
-former one, and who converts a delete by key marks the same rows. Where that cannot be seen, the group is written again.
+there. If an applied delete is gone, the head must delete the same rows by position: a newer vector contains the former
+one's rows, and a conversion of a delete by key marks the same rows. Where that cannot be seen, the group is written
+again.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ class LayoutGain:
     cost_s: float = 0.0
 
     def by_heat(self, heat: Mapping[str, float]) -> float:
-        """How many times what it costs the reads of a heat would save."""
+        """What the reads of a heat would save, as a multiple of what clustering costs."""
         saved = sum(heat.get(name, 0.0) * one for name, one in self.saved_s.items())
         return saved / self.cost_s if self.cost_s else 0.0
 

@@ -395,7 +395,8 @@ _Samples = dict[str, Sampled]
 
 
 def _written_bytes(members: Sequence[ScannedFile], known: _Samples) -> int:
-    """About the bytes that the live rows of a group will have. Files that were not sampled are like one that was."""
+    """About the bytes that the live rows of a group will take once written. A file without a sample counts like a
+    sampled one."""
     like = next(iter(known.values())).written_share if known else 1.0
     shares = (known[one.file.path].written_share if one.file.path in known else like for one in members)
     return int(sum(_live_bytes(one) * share for one, share in zip(members, shares, strict=True)))

@@ -191,11 +191,11 @@ def plan_rewrite(
 ) -> RewritePlan:
     """The plan for a branch. `only`: just these data files, whatever their size (a group to be done again).
 
-    `busy` files are left to the sessions that are rewriting them. Of the others, those that are `wanted` count.
-    `partition_of` gives the partition of the option's output spec in which all rows of a file lie; None: of several.
-    `overlapping` files are rewritten whatever their size: they lie badly (laid_out.py). `cold` ones are not laid out.
-    `worth` of files: by it, groups come in the order of heat (worth.py).
-    Raises InputError where the table is of a kind that cannot be rewritten.
+    Other sessions are rewriting `busy` files. Of the other files, only `wanted` ones are candidates. `partition_of`
+    gives the partition, in the spec `output-spec-id`, of all rows of a file; None: they lie in several. `overlapping`
+    files are rewritten whatever their size (laid_out.py). `cold` files are not rewritten for size or overlap. `worth`
+    orders the groups if `rewrite-job-order` is `heat-desc` (worth.py). Raises InputError where the table is of a kind
+    that cannot be rewritten.
     """
     _refuse(state)
     index = DeleteIndex(state)
@@ -254,7 +254,7 @@ def plan_rewrite(
 
 
 def may_not_be_merged(entry: ManifestEntry, options: RewriteOptions, through: int | None) -> bool:
-    """Whether nobody could tell any more, once the file is merged with others, which of its rows are the newest.
+    """Whether merging the file with others would lose which of its rows are the newest.
 
     `through`: rows up to this number have been compared by an upsert. None: nobody upserts the table. In version 3 each
     row keeps the number of its own commit.

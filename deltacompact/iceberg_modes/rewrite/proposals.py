@@ -53,7 +53,7 @@ class RewriteOutcome:
     """The groups that are in the snapshot, and those that cannot be any more.
 
     `removed_deletes` counts the delete files that applied to nothing any more and were removed. `marks` are those of
-    rows that others deleted meanwhile. `worn` outputs have so many of them that they are to be written again.
+    rows that others deleted meanwhile. `worn` outputs have so many dead rows that they will be written again.
     """
 
     groups: tuple[Rewritten, ...]

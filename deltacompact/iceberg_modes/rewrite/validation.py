@@ -114,7 +114,7 @@ class RewriteHead:
         return next(self.problems_of(group, went_to), None)
 
     def problems_of(self, group: FileGroup, went_to: Collection[Scope]) -> Iterator[RewriteProblem]:
-        """All that keeps the group from being committed as it was written."""
+        """Every reason why the group cannot be committed as it was written."""
         for source in group.inputs:
             now = self._now(source)
             if now is None:

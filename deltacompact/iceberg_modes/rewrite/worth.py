@@ -1,11 +1,12 @@
-"""What it is worth to lay files of a partition out anew: core-seconds that reads take less, by core-seconds of work.
+"""How much laying out files of a partition anew gains: core-seconds that reads save, for each core-second of work.
 
     day 3     1 GB, a file meets 6 others by customer     a read by customer opens 6 files less: 0.6 s for 4 s of work
     day 4     1 GB, they meet 1 other                     0.1 s for 4 s: later
     branch    both are written anew in 8 s                100 reads of one of the days save 35 s: worth 4.4
 
-A read waits for each file that it opens, and decodes what it reads of it; it asks for one of the columns, each as often
-as its share of the heat. Files that lie well meet no more others than in a grid, so nothing can be gained there.
+A read waits for each file that it opens, and decodes the rows that it reads. Reads ask for one column at a time, and
+for each column as often as its share of the heat says. Nothing can be gained where each file meets only as many others
+as in a grid.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def read_s(files: float, bytes_: float) -> float:
 
 
 def worth_of(state: TableState, by: Sequence[ClusterColumn]) -> Worth:
-    """Of files of one partition, what a read gains by each core-second of laying them out. The boxes are made once."""
+    """A function: how many core-seconds reads save for each core-second of laying out these files of one partition."""
     boxes = boxes_of_files(state.metadata, state.data, [column.name for column in by])
     weights = sum(column.weight for column in by)
     places = {entry.file.path: place for place, entry in enumerate(state.data)}
@@ -51,7 +52,7 @@ def worth_of(state: TableState, by: Sequence[ClusterColumn]) -> Worth:
 
 
 def saved_s(boxes: Boxes, file_bytes: float) -> list[float]:
-    """What a read of a partition by each column takes less, if its files met no more others than in a grid."""
+    """How many core-seconds a read by each column would save if the partition's files lay as in a grid."""
     in_grid = boxes.files ** (1 - 1 / max(1, len(boxes.columns)))
     met = [meetings(*ranges) / boxes.files - in_grid for ranges in zip(boxes.low, boxes.high, strict=True)]
     return [read_s(max(0.0, one), max(0.0, one) * file_bytes) for one in met]

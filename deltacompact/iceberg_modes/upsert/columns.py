@@ -40,7 +40,8 @@ class UpsertColumns:
 
 
 def upsert_columns(metadata: TableMetadata, options: UpsertOptions) -> UpsertColumns:
-    """The columns that the options name. Raises InputError for one that is not there, or that cannot be what it is."""
+    """The columns that the options name. Raises InputError if the table lacks one, or if its type cannot be
+    compared."""
     fields = {column.name: column for column in metadata.schema}
     name = metadata.table_id
     for what, wanted in (

@@ -93,7 +93,7 @@ def _folded(parts: Sequence[Entries], task: FoldTask) -> Entries:
 
 
 def _guards(winners: Entries, dead: Sequence[Entries], files: int) -> npt.NDArray[np.bool_]:
-    """The files of those winners whose key has dead rows."""
+    """The files of winning rows whose keys have dead rows."""
     if not any(map(len, dead)):
         return np.zeros(files, bool)
     touched = _kernels.Touched(list(dead), winners.shape[1])

@@ -190,8 +190,8 @@ def _refuse_lost_order(
 ) -> None:
     """Refuse rows of which nobody knows which are newer, because somebody has merged several commits into one file.
 
-    Up to the sequence number `until` all rows of one key have been compared, so those have different keys. Of a file
-    that replaced others, nobody knows how old its oldest row is. So sort columns are enough only if no file of the key
+    Up to the sequence number `until` all rows of one key have been compared, so those have different keys. The age of
+    the oldest row of a file that replaced others is unknown. So sort columns are enough only if no file of the key
     space has a lower number. The order of its rows is enough if that is trusted, and if it is the only file of its
     number, too: between two of them, nothing but their paths would decide.
     """

@@ -88,7 +88,7 @@ def check_behaviour() -> None:
 
 
 def check(probes: Mapping[str, Callable[[], bool]]) -> None:
-    """Try each, by the name of what it tries. Raises InputError for the first that does not hold."""
+    """Run all probes, by the names of what they try. Raises InputError for the first that does not hold."""
     for what, holds in probes.items():
         try:
             found = "" if holds() else "other values"

@@ -44,7 +44,7 @@ _NOT_ALLOWED = (ForbiddenError, OAuthError)
 
 
 class CommitRefusedError(InputError):
-    """The catalog found the commit invalid. Some say so of one that only came too late."""
+    """The catalog found the commit invalid. Some catalogs say so of a commit that only came too late."""
 
 
 class CommitUnansweredError(StoreError):

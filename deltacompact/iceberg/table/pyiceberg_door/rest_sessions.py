@@ -53,7 +53,7 @@ def open_rest(name: str, described: dict[str, Any]) -> RestCatalog:
 def make_rest_ready(catalog: Any) -> None:
     """Limit the wait for a catalog that somebody else has loaded.
 
-    Raises InputError for one that would not show us all snapshots: files of those would be taken for orphans.
+    Raises InputError for a catalog that hides snapshots: their files would be taken for orphans.
     """
     _check_sessions()
     limit_waiting(catalog._session)

@@ -39,7 +39,8 @@ class PartitionColumn:
 
 
 def partition_columns(spec: Spec, columns: Mapping[int, Column]) -> tuple[PartitionColumn, ...]:
-    """The fields of a spec, to compute partitions of rows by. Raises InputError for one that rows do not tell."""
+    """The fields of a spec, to compute partitions of rows by. Raises InputError for a partition field that cannot be
+    computed from rows."""
     found = []
     for part in spec.fields:
         transform: Any = parse_transform(part.transform)
