@@ -16,8 +16,8 @@ RUST := $(CRATE)/Cargo.toml $(CRATE)/Cargo.lock $(shell find $(CRATE)/src -name 
 
 DEVELOP := $(BIN)/maturin develop --release --quiet --extras test,bench,sessions,spark
 # Three processes on two cores, because tests wait: one has all tests of Spark, one all of Ray, and what is left goes to whoever
-# is free, module by module.
-PYTEST := $(BIN)/pytest --numprocesses 3 --dist loadgroup --no-loadscope-reorder
+# is free, module by module. Those of `make quick` do not wait, and each process takes 15 s of CPU to collect all tests.
+PYTEST := $(BIN)/pytest --dist loadgroup --no-loadscope-reorder --numprocesses
 # Images of Python set it. The tests start hundreds of processes, and each would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 export PIP_QUIET := 1
@@ -78,10 +78,10 @@ $(KERNELS): $(RUST) | .venv/.installed
 	@touch $@
 
 quick: setup
-	DELTACOMPACT_EXAMPLES=quick $(PYTEST) -q -m "not processes and not slow"
+	DELTACOMPACT_EXAMPLES=quick $(PYTEST) 2 -q -m "not processes and not slow"
 
 test: setup .venv/.installed-readers .venv/.installed-dagster $(if $(DELTACOMPACT_TEST_EVERYTHING),.venv/.installed-airflow)
-	$(PYTEST) --durations=20 -rfER
+	$(PYTEST) 3 --durations=20 -rfER
 
 demo: setup
 	$(BIN)/deltacompact demo

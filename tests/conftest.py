@@ -21,6 +21,8 @@ from spark_fixtures import (  # noqa: F401  (fixtures)
     spark,
 )
 
+gc.disable()  # until all is collected: what is imported stays, and walks through it take 5 s of CPU a process
+
 os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
 os.environ.setdefault("RAY_local_fs_capacity_threshold", "1")  # Ray spills nothing to a disk that is 95 % full
 hypothesis.settings.register_profile(
@@ -122,9 +124,9 @@ def pytest_collection_modifyitems(config, items):
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish():
     """What is imported and collected by now stays: no collection of garbage walks through it (8 % of the CPU)."""
-    gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 20, 50)
+    gc.enable()
 
 
 def pytest_unconfigure():
