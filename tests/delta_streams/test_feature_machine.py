@@ -18,6 +18,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from budgets import examples
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -214,6 +215,7 @@ class FeatureMachine(RuleBasedStateMachine):
         super().check_invariants(*step, **more)
 
 
+@pytest.mark.slow
 class TestFeatures(FeatureMachine.TestCase):
     settings = settings(
         max_examples=examples(10),

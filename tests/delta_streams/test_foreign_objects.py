@@ -445,6 +445,7 @@ def test_a_checkpoint_beyond_the_end_of_its_log_is_missed_entries(simulation: Si
 OFTEN = LogLimits(entries_between_checkpoints=2)
 
 
+@pytest.mark.slow
 def test_checkpoints_of_a_long_log_are_few_and_vacuumed_and_the_log_reads_the_same() -> None:
     catalog = DeltaStreamCatalog(MemoryStore(), log_limits=OFTEN)
     catalog.create_table("t", primary_keys=["k"])

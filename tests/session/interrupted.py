@@ -1,4 +1,4 @@
-"""A table whose session dies at each operation of the store in turn."""
+"""A table whose session dies before each change of the store in turn."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
-from stores import Crash, FailsAt, InterceptedStore, copy_of
+from stores import CHANGES, Crash, FailsAt, InterceptedStore, copy_of
 from tables import problems
 
 from deltacompact import DeltaStreamCatalog, SessionResult, Settings, compact
@@ -60,24 +60,24 @@ def run(store: Any, arguments: dict[str, Any]) -> SessionResult:
 
 
 def each_crash(arguments: dict[str, Any]) -> Iterator[tuple[MemoryStore, str]]:
-    """A store for each operation of a session, which died just before that operation."""
+    """A store for each change that a session makes, which died just before that change."""
     for store, crash in crashes_of(tuple(arguments.items())):
         yield copy_of(store), crash
 
 
 @functools.cache
 def crashes_of(arguments: tuple[tuple[str, Any], ...]) -> list[tuple[MemoryStore, str]]:
-    """Several tests begin with the same deaths: a session dies only once at each operation."""
+    """Several tests begin with the same deaths: a session dies only once before each change."""
     crashes: list[tuple[MemoryStore, str]] = []
     while True:
-        store, crashing = table_with_a_base_and_deltas(), FailsAt(len(crashes), error=Crash)
+        store, crashing = table_with_a_base_and_deltas(), FailsAt(len(crashes), kinds=CHANGES, error=Crash)
         try:
             run(InterceptedStore(store, crashing), dict(arguments))
         except Crash:
             assert crashing.failed is not None
-            crashes.append((store, f"operation {len(crashes)}: {crashing.failed}"))
+            crashes.append((store, f"change {len(crashes)}: {crashing.failed}"))
         else:
-            assert len(crashes) >= 37, "operations of one session"
+            assert len(crashes) >= 10, "changes of one session"
             return crashes
 
 

@@ -1,4 +1,4 @@
-"""A session may die at any operation of the store; whoever runs the compaction again goes on where it stood."""
+"""A session may die before any change of the store; whoever runs the compaction again goes on where it stood."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from interrupted import (
     table_with_a_base_and_deltas,
     upsert,
 )
-from stores import Crash, FailsAt, InterceptedStore
+from stores import CHANGES, Crash, FailsAt, InterceptedStore
 from tables import problems
 
 from deltacompact import DeltaStreamCatalog, Settings
@@ -60,7 +60,7 @@ def expected() -> Rows:
 
 
 @pytest.mark.slow
-def test_after_a_crash_at_any_operation_the_rerun_goes_on_and_gives_the_same_rows(expected: Rows) -> None:
+def test_after_a_crash_before_any_change_the_rerun_goes_on_and_gives_the_same_rows(expected: Rows) -> None:
     resumed = set()
     for store, crash in each_crash(THREE_ROUNDS):
         assert live_rows(store) == expected, crash
@@ -116,9 +116,9 @@ def test_a_rerun_with_other_arguments_is_another_session(expected: Rows) -> None
 @pytest.mark.slow
 def test_a_rerun_that_dies_as_well_can_be_resumed_in_turn(expected: Rows) -> None:
     for place, (store, crash) in enumerate(each_crash(THREE_ROUNDS)):
-        for at in (3 + place % 7, 11, 23):
+        for at in (1 + place % 5, 7):
             try:
-                run(InterceptedStore(store, FailsAt(at, error=Crash)), THREE_ROUNDS)
+                run(InterceptedStore(store, FailsAt(at, kinds=CHANGES, error=Crash)), THREE_ROUNDS)
             except Crash:
                 assert live_rows(store) == expected, crash
         run(store, THREE_ROUNDS)
@@ -155,11 +155,11 @@ def test_a_first_compaction_that_dies_anywhere_declares_the_keys_at_most_once() 
     for at in range(1000):
         store = begin()
         try:
-            run(InterceptedStore(store, FailsAt(at, error=Crash)), arguments)
+            run(InterceptedStore(store, FailsAt(at, kinds=CHANGES, error=Crash)), arguments)
         except Crash:
             died += 1
         else:
             break
         run(store, arguments)
         assert DeltaStreamCatalog(store).read("t").to_pydict() == {"id": [1, 2], "name": ["b", "c"]}
-    assert died > 20
+    assert died > 8

@@ -31,6 +31,11 @@ class Dying:
             for name in names:
                 monkeypatch.setattr(owner, name, self._around(name, getattr(owner, name)))
 
+    def deaths(self) -> list[tuple[int, bool]]:
+        """Where another run may die, and whether after that: after the last alone, or it is before the next."""
+        last = len(self.operations) - 1
+        return [*((at, False) for at in range(last + 1)), (last, True)]
+
     def _around(self, name: str, act: Callable[..., Any]) -> Callable[..., Any]:
         def operation(*arguments: Any, **others: Any) -> Any:
             with self._lock:

@@ -6,7 +6,7 @@ intercept(kind, path, act)     sees each operation before it happens; calling ac
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from concurrent.futures import Future
 from typing import IO, Any
 
@@ -107,26 +107,31 @@ def copy_of(store: MemoryStore) -> MemoryStore:
     return copy
 
 
+CHANGES = frozenset({"put", "put_if_absent", "put_if_same", "writer", "delete"})
+"""The operations before which a process may die. Dead before a read, or after a change, it leaves
+what it leaves when it dies before the next change."""
+
+
 class FailsAt:
-    """An intercept: operation number `at` (of one kind, or of all) fails, before it happens or after it did."""
+    """An intercept: operation number `at` (of some kinds, or of all) fails, before it happens or after it did."""
 
     def __init__(
         self,
         at: int,
         *,
-        kind: str | None = None,
+        kinds: Collection[str] | None = None,
         after: bool = False,
         error: Callable[[str], BaseException] = StoreError,
     ) -> None:
         self.at = at
-        self.kind = kind
+        self.kinds = kinds
         self.after = after
         self.error = error
         self.seen = 0
         self.failed: str | None = None
 
     def __call__(self, kind: str, path: str, act: Callable[[], Any]) -> Any:
-        if self.kind is not None and kind != self.kind:
+        if self.kinds is not None and kind not in self.kinds:
             return act()
         place, self.seen = self.seen, self.seen + 1
         if place != self.at:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from stores import Crash, FailsAt, InterceptedStore
+from stores import CHANGES, Crash, FailsAt, InterceptedStore
 from toy_catalog import ToyCatalog
 from toy_runs import HERE, KEYS, live, run, snapshot, terms
 
@@ -59,7 +59,7 @@ def test_a_session_that_was_killed_anywhere_is_resumed() -> None:
         store = MemoryStore()
         filled(store)
         try:
-            run(ToyCatalog(InterceptedStore(store, FailsAt(at, error=Crash)), KEYS), rows_per_round=8)
+            run(ToyCatalog(InterceptedStore(store, FailsAt(at, kinds=CHANGES, error=Crash)), KEYS), rows_per_round=8)
         except Crash:
             toy = ToyCatalog(store, KEYS)
             if isinstance(toy.fetch(), PartitionSnapshot):

@@ -138,7 +138,7 @@ def test_what_a_crash_kept_back_is_told_later_and_nothing_twice(after):
     whole = {name: Outbox(complete).read("run-1", name) for name in Outbox(complete).recorded("run-1")}
     for lost in range(len(whole)):
         inner = MemoryStore()
-        failing = FailsAt(lost, kind="put_if_absent", after=after)
+        failing = FailsAt(lost, kinds={"put_if_absent"}, after=after)
 
         def intercept(kind, path, act, failing=failing):
             return failing(kind, path, act) if "/events/" in path else act()
