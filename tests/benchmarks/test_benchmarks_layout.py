@@ -38,6 +38,7 @@ def test_appends_are_measured_beside_the_same_rows_compacted_at_once(tmp_path, k
     assert 1.0 < written < 4.0 and 0.9 < ratio < 1.3
 
 
+@pytest.mark.slow
 def test_tables_are_laid_out_by_us_and_by_duckdb(tmp_path):
     """Spark takes part in the same way, and starts for longer than a test may take."""
     ours, others = layouts.measured(20_000, tmp_path, ["uniform x 2"], "deltacompact, split tree")

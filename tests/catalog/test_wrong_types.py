@@ -24,7 +24,17 @@ ROWS = pa.table({"id": [1], "day": ["a"]})
 
 @pytest.fixture
 def lake(tmp_path):
-    catalog = open_catalog(tmp_path / "lake")
+    return filled(tmp_path / "lake")
+
+
+@pytest.fixture(scope="module")
+def untouched(tmp_path_factory):
+    """A lake for all that is refused, because nothing is written then."""
+    return filled(tmp_path_factory.mktemp("untouched"))
+
+
+def filled(folder):
+    catalog = open_catalog(folder)
     catalog.create_table("t", ["day"], ["id"])
     catalog.append("t", ROWS, {"day": "a"})
     return catalog
@@ -149,13 +159,13 @@ WRONG = [
 
 @pytest.mark.parametrize(("call", "argument", "value"), WRONG, ids=lambda value: repr(value)[:40])
 @pytest.mark.slow
-def test_a_wrong_type_is_refused_in_one_line_before_anything_is_written(lake, call, argument, value):
-    before = [stat.path for stat in lake.store.list("")]
+def test_a_wrong_type_is_refused_in_one_line_before_anything_is_written(untouched, call, argument, value):
+    before = [stat.path for stat in untouched.store.list("")]
     with pytest.raises(InputError) as error:
-        CALLS[call](lake, **{argument: value})
+        CALLS[call](untouched, **{argument: value})
     said = str(error.value)
     assert said and "\n" not in said and len(said) < 400
-    assert [stat.path for stat in lake.store.list("")] == before
+    assert [stat.path for stat in untouched.store.list("")] == before
 
 
 def test_what_is_right_in_other_clothes_is_taken(lake):

@@ -94,6 +94,7 @@ changes = st.one_of(
 steps = st.one_of(changes, changes, st.tuples(st.sampled_from(["mirror", "dies", "repartition", "convert"]), st.none()))
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(40))
 @example("by key", 2, [("put", [(0, "mon", 0.5)]), ("mirror", None), ("gone", [0])])
 @given(st.sampled_from(list(SPECS)), st.sampled_from([2, 3]), st.lists(steps, max_size=12))

@@ -111,6 +111,7 @@ def accounted(changes: list[dict[str, Any]]) -> Fingerprint:
     return fingerprint(sides[True]) - fingerprint(sides[False])
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(60))
 @given(STEPS, st.data())
 def test_the_feed_is_what_a_dictionary_says(steps, data):

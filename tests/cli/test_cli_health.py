@@ -114,6 +114,7 @@ def texts(path):
     return {"".join(one.itertext()).strip() for one in ElementTree.parse(path).iter() if one.tag.endswith("}text")}
 
 
+@pytest.mark.slow
 def test_pictures_have_every_name_as_it_is(tmp_path, capfd):
     catalog = deltacompact.open_catalog(tmp_path / "lake")
     catalog.create_table("t", ["p"], ["id"])
@@ -128,6 +129,7 @@ def test_pictures_have_every_name_as_it_is(tmp_path, capfd):
     assert {"before", "after", "files", "MiB"} <= said
 
 
+@pytest.mark.slow
 def test_a_picture_of_thousands_is_small(tmp_path):
     from deltacompact.cli.plots import draw_health
 

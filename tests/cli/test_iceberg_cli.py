@@ -8,6 +8,7 @@ import re
 import pyarrow as pa
 import pytest
 from iceberg_fixtures import lake, silence_is_short  # noqa: F401  (fixtures)
+from iceberg_lake import Lake
 from publications import configure
 
 import deltacompact
@@ -19,6 +20,19 @@ T = "ns.t"
 @pytest.fixture
 def configured(lake, monkeypatch):
     """The lake under PyIceberg's own configuration. Returns its URI."""
+    return filled(lake, monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def untouched(tmp_path_factory):
+    """A lake for all that is refused, because nothing is written then."""
+    lake = Lake(tmp_path_factory.mktemp("untouched"), "untouched")
+    with pytest.MonkeyPatch.context() as patch:
+        filled(lake, patch)
+        yield lake
+
+
+def filled(lake, monkeypatch):
     configure(lake, monkeypatch)
     lake.create(T, pa.schema([("id", pa.int64())]))
     for number in range(5):
@@ -215,16 +229,15 @@ def test_the_command_line_maintains(lake, configured, capsys):
         (["compact", "FOLDER", T, "--branch", "b"], "--branch is for tables of Iceberg catalogs"),
     ],
 )
-@pytest.mark.slow
-def test_bad_input_is_refused_in_one_line(lake, configured, capsys, words, message):
-    before = lake.state(T)
-    places = {"ICEBERG": configured, "FOLDER": str(lake.folder / "streams")}
+def test_bad_input_is_refused_in_one_line(untouched, capsys, words, message):
+    before = untouched.state(T)
+    places = {"ICEBERG": f"iceberg://{untouched.name}", "FOLDER": str(untouched.folder / "streams")}
     assert cli.run([places.get(word, word) for word in words]) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert message in err
     assert err.count("\n") == 1
-    assert lake.state(T) == before
+    assert untouched.state(T) == before
 
 
 def test_arguments_of_iceberg_tables_are_refused_for_delta_streams(tmp_path, lake, configured):

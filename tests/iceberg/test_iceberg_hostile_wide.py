@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from iceberg_lake import Lake
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
@@ -34,6 +35,7 @@ def counting(monkeypatch, module, name: str) -> list[None]:
     return calls
 
 
+@pytest.mark.slow
 def test_columns_are_matched_in_one_pass_over_them(lake, monkeypatch):
     wide(lake)
     calls = counting(monkeypatch, field_ids, "field_id")

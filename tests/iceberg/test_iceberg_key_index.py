@@ -362,6 +362,7 @@ def test_a_few_deletes_read_a_few_blocks(lake, read):
     assert 0 < from_index < 4 * 2048 * 32 + 64_000
 
 
+@pytest.mark.slow
 def test_a_few_new_rows_read_a_few_blocks_of_what_is_settled(lake, read):
     """The next upsert looks for the keys of new rows in an index of 1.9 MB: old ones, a new one, and that one again."""
     sizes, settings = Sizes(block_entries=2048), Settings(executor="local", local_threads=1)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import chain
 
 import pytest
+from every_mode import NAMES, chosen
 from iceberg_lake import Lake
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
@@ -19,7 +20,6 @@ from deltacompact.iceberg.table.table_state import StateReader
 from deltacompact.iceberg_modes.maintain.maintain import Maintain
 
 T = "ns.t"
-MODES = {"rewrite": {"rewrite-all": True}, "convert": {}, "upsert": {"key-columns": "id"}}
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def listed(lake):
     return [file.path for file in live if file.content is Content.DATA]
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", NAMES)
 @pytest.mark.parametrize("kind", ["data", "deletes"])
 def test_a_branch_that_lists_a_file_twice_is_refused_by_name_in_every_mode(lake, mode, kind):
     (entry,) = getattr(lake.state(T), kind)
@@ -53,7 +53,7 @@ def test_a_branch_that_lists_a_file_twice_is_refused_by_name_in_every_mode(lake,
     head = metadata.branch("main")
     catalog = deltacompact.open_catalog(lake.catalog)
     with pytest.raises(InputError) as error:
-        deltacompact.compact(T, delta_catalog_client=catalog, mode=mode, options=MODES[mode], settings=TINY)
+        deltacompact.compact(T, delta_catalog_client=catalog, mode=mode, options=chosen(mode), settings=TINY)
     assert str(error.value) == (
         f"branch 'main' of 'ns.t' lists {entry.file.path} twice, added by snapshots {entry.snapshot_id} and "
         f"{head.snapshot_id}: remove it with the writer that added it, and add it once"

@@ -139,6 +139,7 @@ def test_files_together_are_a_stable_sort_of_the_live_rows(case):
     assert not [one.path for one in store.list("work/") if "parted" in one.path]  # what was divided again is gone
 
 
+@pytest.mark.slow
 @given(cases())
 def test_each_live_row_is_in_one_leaf_of_a_split_tree(case):
     rows, items, lives, sizes = case
@@ -156,12 +157,12 @@ def test_each_live_row_is_in_one_leaf_of_a_split_tree(case):
     ] == found  # memory or not, the files are the same
 
 
-LITTLE = ReadLimits(batch_bytes=1 << 17, batch_rows_max=2_000, run_bytes=1 << 17)
-RUN = 1 << 20
+LITTLE = ReadLimits(batch_bytes=1 << 16, batch_rows_max=1_000, run_bytes=1 << 16)
+RUN = 1 << 19
 SORTED, CLUSTERED = SortBy(sort_items("", "key")), ClusterBy((ClusterColumn("key"),))
 
 
-def skewed(kind: str, count: int = 40_000) -> pa.Table:
+def skewed(kind: str, count: int = 20_000) -> pa.Table:
     """Rows of 400 bytes: with distinct keys, with one key for most, or with the wide rows beside each other."""
     draw = np.random.default_rng(3)
     keys = draw.permutation(count)
@@ -173,6 +174,7 @@ def skewed(kind: str, count: int = 40_000) -> pa.Table:
     return pa.table({"key": keys, "row": np.arange(count), "payload": [draw.bytes(width) for width in widths]})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("by", "kind"),
     [(SORTED, "distinct"), (SORTED, "ties"), (SORTED, "wide"), (CLUSTERED, "wide")],

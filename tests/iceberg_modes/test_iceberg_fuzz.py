@@ -15,9 +15,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from budgets import examples
+from every_mode import KEEP_ALL_ROWS, chosen
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from iceberg_lake import SETTINGS, Lake
+from iceberg_lake import Lake
 from naive_reader import NaiveReader, Row
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
@@ -25,16 +26,12 @@ from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
 from deltacompact.base.errors import ConflictError
 from deltacompact.iceberg.marks.finding import Sizes
-from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
-from deltacompact.iceberg_modes.convert.mode import CONVERT
-from deltacompact.iceberg_modes.convert.options import convert_options
-from deltacompact.iceberg_modes.driver import ModeRun
+from deltacompact.iceberg_modes.modes import mode_named
 
 T = "ns.t"
 BRANCHES = ("main", "audit")
 TINY = Sizes(keys_per_bucket=1, delete_files_per_task=1, delete_rows_per_task=1, rows_at_once=2)
 ID, DAY, NAME = 1, 2, 3
-MODES = ("rewrite", "convert")
 
 
 @dataclass
@@ -171,13 +168,11 @@ class World:
 
         own: dict[str, Any] = {"before_commit": others} | ({"sizes": TINY} if tiny else {})
         with contextlib.suppress(ConflictError):
-            if mode == "rewrite":
+            options = chosen(mode)
+            if mode == "rewrite" and len(self.said) % 2:
                 columns = {column.field_id: column.name for column in self.table.schema().fields}
-                order = {"cluster_by": f"{columns[DAY]}*2,{columns[ID]}"} if len(self.said) % 2 else {}
-                self.lake.rewrite(T, branch, rewrite_all=True, **own, **order)
-            else:
-                table = IcebergTable.load(self.lake.catalog, T)
-                ModeRun(table, branch, convert_options({}), SETTINGS, **own, mode=CONVERT).run()
+                options["cluster-by"] = f"{columns[DAY]}*2,{columns[ID]}"
+            self.lake.prepared(T, branch, mode=mode_named(mode), **options, **own).run()
         others()
         self.said.append(f"{branch}: {before} rows before")
 
@@ -212,7 +207,7 @@ changes = st.one_of(
 
 
 def compactions(meanwhile: st.SearchStrategy[list[Any]]) -> st.SearchStrategy[Any]:
-    return st.tuples(st.just("compact"), branches, st.sampled_from(MODES), st.booleans(), meanwhile)
+    return st.tuples(st.just("compact"), branches, st.sampled_from(KEEP_ALL_ROWS), st.booleans(), meanwhile)
 
 
 interrupted = compactions(

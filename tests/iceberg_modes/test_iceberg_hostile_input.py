@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from every_mode import NAMES, chosen
 from iceberg_lake import SETTINGS
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, NestedField
@@ -13,7 +14,6 @@ import deltacompact
 from deltacompact.base.errors import InputError, NotFoundError
 
 T = "ns.t"
-MODES = ("rewrite", "convert", "upsert")
 ZORDER = [{"spec-id": 0, "fields": [{"name": "z", "transform": "zorder[3]", "source-id": 1, "field-id": 1000}]}]
 
 
@@ -26,16 +26,15 @@ def filled(lake):
 
 
 def compacted(lake, mode: str) -> None:
-    options = {"rewrite": {"rewrite-all": True}, "convert": {}, "upsert": {"key-columns": "id"}}[mode]
     catalog = deltacompact.open_catalog(lake.catalog)
-    deltacompact.compact(T, delta_catalog_client=catalog, mode=mode, options=options, settings=SETTINGS)
+    deltacompact.compact(T, delta_catalog_client=catalog, mode=mode, options=chosen(mode), settings=SETTINGS)
 
 
 def files(lake) -> set[Path]:
     return {path for path in lake.folder.rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", NAMES)
 @pytest.mark.parametrize(
     ("changes", "why"),
     [

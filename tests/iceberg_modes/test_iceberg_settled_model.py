@@ -339,6 +339,7 @@ def machine():
     return found
 
 
+@pytest.mark.slow
 def test_the_docs_order_with_appends_in_between_is_never_refused(machine):
     """Upsert, an append, rewrite, expiry of everything but the head; a hundred times."""
     for round_ in range(100):

@@ -9,17 +9,14 @@ from __future__ import annotations
 import random
 
 import pytest
+from every_mode import KEEP_ALL_ROWS, chosen
 from iceberg_lake import SETTINGS, sorted_rows
 
 import deltacompact
-from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
-from deltacompact.iceberg_modes.convert.mode import CONVERT
-from deltacompact.iceberg_modes.convert.options import convert_options
-from deltacompact.iceberg_modes.driver import ModeRun
+from deltacompact.iceberg_modes.modes import mode_named
 
 T = "ns.t"
 STEPS = 16
-MODES = ("rewrite", "convert")
 MAINTENANCE = ("rewrite_data_files", "rewrite_position_delete_files", "rewrite_manifests")
 WRITES = ("insert", "delete", "update", "delete_by_key")
 
@@ -68,26 +65,21 @@ class History:
         self.spark.sql(f"call {self.spark.name}.system.{procedure}(table => '{T}'{options})")
 
     def compact(self) -> None:
-        mode = self.random.choice(MODES)
+        mode = self.random.choice(KEEP_ALL_ROWS)
         self.said[-1] += f" {mode}"
-        options = {"rewrite-all": True} if mode == "rewrite" else {}
         catalog = deltacompact.open_catalog(self.lake.catalog)
-        deltacompact.compact(T, delta_catalog_client=catalog, mode=mode, options=options, settings=SETTINGS)
+        deltacompact.compact(T, delta_catalog_client=catalog, mode=mode, options=chosen(mode), settings=SETTINGS)
 
     def compact_while_others_commit(self) -> None:
         pending = self.random.sample([*WRITES, "spark_maintains"], 2)
-        mode = self.random.choice(MODES)
+        mode = self.random.choice(KEEP_ALL_ROWS)
         self.said[-1] += f" {mode}"
 
         def others() -> None:
             while pending:
                 self.do(pending.pop())
 
-        if mode == "rewrite":
-            self.lake.rewrite(T, rewrite_all=True, before_commit=others)
-        else:
-            table = IcebergTable.load(self.lake.catalog, T)
-            ModeRun(table, "main", convert_options({}), SETTINGS, before_commit=others, mode=CONVERT).run()
+        self.lake.prepared(T, mode=mode_named(mode), before_commit=others, **chosen(mode)).run()
         others()  # where there was nothing to commit
 
     def do(self, kind: str) -> None:

@@ -60,7 +60,8 @@ def test_partitions_are_laid_out_each_by_itself():
     assert found["every run"].bytes_written == pytest.approx(2 * MB)  # a's
 
 
-@pytest.mark.parametrize("files", [1, 300])
+@pytest.mark.slow
+@pytest.mark.parametrize("files", [1, 120])
 def test_the_same_log_gives_the_same_figures_in_bounded_steps(files):
     boxes, arrivals = spread_out(files, columns=2)
     by = (ClusterColumn("c0", 3.0), ClusterColumn("c1"))
@@ -71,6 +72,7 @@ def test_the_same_log_gives_the_same_figures_in_bounded_steps(files):
     assert all(each.files_opened <= one["never"].files_opened for each in one.values())
 
 
+@pytest.mark.slow
 def test_tiers_divide_by_other_columns_what_comes_in_the_order_of_one():
     """As a rewrite does. By c0 it lies close already: divided by both, tiers opened 1.8 times the files."""
     ranges = [[(10 * number, 10 * number + 14) for number in range(64)], [(0, 1000 + number) for number in range(64)]]

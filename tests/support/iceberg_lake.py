@@ -11,10 +11,12 @@ Delete files are committed through our own manifest layer. That others understan
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import secrets
 import sqlite3
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
@@ -47,8 +49,8 @@ from deltacompact.iceberg.table.parquet_files import StoredFile, tables
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import StateReader, TableState
 from deltacompact.iceberg_modes.driver import ModeRun
+from deltacompact.iceberg_modes.mode import Mode
 from deltacompact.iceberg_modes.rewrite.mode import REWRITE
-from deltacompact.iceberg_modes.rewrite.options import rewrite_options
 from deltacompact.index.live_bitmaps import live_mask, read_masks
 from deltacompact.storage.objects import ObjectStore
 
@@ -78,6 +80,10 @@ class LakeCatalog(SqlCatalog):
         "SELECT metadata_location, previous_metadata_location FROM iceberg_tables WHERE catalog_name = ? AND "
         "table_namespace = ? AND table_name = ? AND (iceberg_type = 'TABLE' OR iceberg_type IS NULL)"
     )
+
+    def _init_catalog(self) -> None:
+        """The database of a lake is there, and of this version."""
+        self._schema_version = "v1"
 
     def load_table(self, identifier: str | Identifier) -> Table:
         namespace = self.namespace_to_string(self.namespace_from(identifier))
@@ -129,6 +135,16 @@ def written_ns(location: str) -> int | None:
         return None
 
 
+@functools.cache
+def catalog_with_ns() -> bytes:
+    """The database of a catalog with the namespace "ns". SQLAlchemy takes 20 ms to make one, and each lake has one."""
+    with tempfile.TemporaryDirectory() as folder:
+        catalog = SqlCatalog("any", uri=f"sqlite:///{folder}/catalog.db", warehouse=folder)
+        catalog.create_namespace("ns")
+        catalog.close()
+        return (Path(folder) / "catalog.db").read_bytes()
+
+
 class Lake:
     """A catalog in a folder. `name` is the catalog's: one that shares the file must have the same."""
 
@@ -138,9 +154,12 @@ class Lake:
         self.warehouse = (folder / "warehouse").as_uri()
         self.database = folder / "catalog.db"
         folder.mkdir(exist_ok=True)
+        if not self.database.exists():
+            self.database.write_bytes(catalog_with_ns())
+            with closing(sqlite3.connect(self.database)) as connection, connection:
+                connection.execute("UPDATE iceberg_namespace_properties SET catalog_name = ?", (name,))
         self.catalog = LakeCatalog(name, uri=f"sqlite:///{self.database}", warehouse=self.warehouse)
         self.kept = Kept()
-        self.catalog.create_namespace_if_not_exists("ns")
 
     # Writing
 
@@ -339,11 +358,20 @@ class Lake:
         """Rewrite a branch. Options are named with underscores: delete_file_threshold=1."""
         return self.prepared(table_id, branch, settings, **others).run()
 
-    def prepared(self, table_id: str, branch: str = MAIN, settings: Settings = SETTINGS, **others: Any) -> ModeRun:
+    def prepared(
+        self,
+        table_id: str,
+        branch: str = MAIN,
+        settings: Settings = SETTINGS,
+        mode: Mode[Any, Any] = REWRITE,
+        **others: Any,
+    ) -> ModeRun:
+        """A run of a mode whose plan is yet to be made. Options are named with underscores or as users name them."""
         table = IcebergTable.load(self.catalog, table_id)
         own = {name: others.pop(name) for name in ("sizes", "before_commit", "emit", "signs") if name in others}
         chosen = {_iceberg_name(name): value for name, value in others.items()}
-        return ModeRun(table, branch, rewrite_options(chosen, table.metadata.properties), settings, **own, mode=REWRITE)
+        options = mode.read_options(chosen, table.metadata.properties)
+        return ModeRun(table, branch, options, settings, **own, mode=mode)
 
     def store(self, table_id: str) -> ObjectStore:
         return locations.store_of(IcebergTable.load(self.catalog, table_id).metadata.location, {})

@@ -21,11 +21,32 @@ from sessions.queues.queue import DeadReason
 from sessions.queues.sqs import SqsQueue, _Ages
 
 
+class Ahead:
+    """The time of now, and as many seconds later as a test says."""
+
+    def __init__(self) -> None:
+        self.by_s = 0.0
+
+    def __call__(self) -> float:
+        return time.time() + self.by_s
+
+
+@pytest.fixture
+def ahead(monkeypatch):
+    """The clock of a directory, and of moto, which stands in for SQS."""
+    from moto.sqs import models
+
+    clock, unix_time, unix_time_millis = Ahead(), models.unix_time, models.unix_time_millis
+    monkeypatch.setattr(models, "unix_time", lambda *of: unix_time(*of) + clock.by_s)
+    monkeypatch.setattr(models, "unix_time_millis", lambda *of: unix_time_millis(*of) + 1000 * clock.by_s)
+    return clock
+
+
 @pytest.fixture(params=["directory", pytest.param("sqs", marks=pytest.mark.processes)])
-def queue(request, tmp_path):
+def queue(request, tmp_path, ahead):
     """A queue of which nobody sees a message for two seconds after it was received."""
     if request.param == "directory":
-        return DirectoryQueue(tmp_path / "queue", visibility_s=2)
+        return DirectoryQueue(tmp_path / "queue", visibility_s=2, clock=ahead)
     request.getfixturevalue("moto_endpoint")
     return SqsQueue(sqs_queues()[0], visibility_s=2)
 
@@ -42,8 +63,7 @@ def received(queue, count, wait_s=5.0):
 # --- the contract --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-def test_a_message_that_is_acknowledged_is_gone(queue):
+def test_a_message_that_is_acknowledged_is_gone(queue, ahead):
     message_id = queue.send('{"a": "é\\n"}', "orders")
     assert (queue.depth().ready, queue.depth().is_empty) == (1, False)
     (message,) = queue.receive(10, 1)
@@ -53,15 +73,14 @@ def test_a_message_that_is_acknowledged_is_gone(queue):
     assert (queue.depth().ready, queue.depth().leased) == (0, 1)
     queue.acknowledge(message)
     assert queue.depth().is_empty
-    time.sleep(2.5)
+    ahead.by_s += 2.5
     assert queue.receive(10, 0) == []
 
 
-@pytest.mark.slow
-def test_a_message_that_nobody_acknowledges_comes_again(queue):
+def test_a_message_that_nobody_acknowledges_comes_again(queue, ahead):
     queue.send("a")
     (first,) = queue.receive(1, 1)
-    time.sleep(2.2)
+    ahead.by_s += 2.2
     (second,) = received(queue, 1)
     assert (second.id, second.receives) == (first.id, 2) and second.receipt != first.receipt
     queue.acknowledge(second)
@@ -69,15 +88,14 @@ def test_a_message_that_nobody_acknowledges_comes_again(queue):
     assert queue.depth().is_empty
 
 
-@pytest.mark.slow
-def test_a_message_that_is_released_comes_again_after_its_time(queue):
+def test_a_message_that_is_released_comes_again_after_its_time(queue, ahead):
     queue.send("a")
     (message,) = queue.receive(1, 1)
     queue.release(message, 0)
     (again,) = received(queue, 1)
     assert again.receives == 2
     queue.release(again, 30)
-    time.sleep(2.2)
+    ahead.by_s += 2.2
     assert queue.receive(1, 0) == []
 
 
@@ -249,12 +267,12 @@ def test_the_longest_documents_become_dead_letters_too(moto_endpoint):
     assert (letter.reason, letter.field, len(letter.body)) == ("invalid_document", "", (1 << 20) - 40)
 
 
-def test_sqs_moves_what_is_received_too_often_by_itself(moto_endpoint):
+def test_sqs_moves_what_is_received_too_often_by_itself(moto_endpoint, ahead):
     url, _ = sqs_queues(receives_max=1)
     queue = SqsQueue(url, visibility_s=1)
     queue.send("poison")
     assert len(queue.receive(1, 1)) == 1
-    time.sleep(1.2)
+    ahead.by_s += 1.2
     assert queue.receive(1, 0) == []
     (letter,) = queue.dead_letters()
     assert (letter.body, letter.reason) == ("poison", "received_too_often")
