@@ -186,9 +186,12 @@ class Adviser:
     def _plan(self, by: Sequence[ClusterColumn]) -> tuple[RewritePlan, frozenset[str]]:
         """The rewrite of the files that overlap, and those that a layout leaves where they are."""
         options = rewrite_options({"cluster-by": ",".join(map(str, by))}, self.state.metadata.properties)
-        return without_cold(
-            self.store, lambda cold: plan_rewrite(self.state, options, badly_laid(self.state, options, cold))
-        )
+
+        def planned(cold: frozenset[str]) -> RewritePlan:
+            laid = badly_laid(self.state, options, cold)
+            return plan_rewrite(self.state, options, laid.chosen | laid.waits)
+
+        return without_cold(self.store, planned)
 
 
 def _left_alone(cold: frozenset[str]) -> Iterator[str]:

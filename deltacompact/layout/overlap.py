@@ -13,12 +13,17 @@ A run whose own files overlap was never laid out, so all of its overlapping file
 chosen only if it overlaps a file of another one: data that arrive in the order of time never touch older files. If many
 such runs hold the same customers, one tree over all runs separates the customers better, and overlap in one column is
 enough. The oldest run does not take part in this, once it has been laid out.
+
+    allowed    400 MB of 1 TB      a new layout: the new files with the least days, up to 400 MB; the next run goes on
+               4 GB of 10 GB       the base has to wait, and the newer runs are merged
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -122,40 +127,110 @@ def tiers(ages: Ranks, sizes: Ranks) -> Iterator[int]:
     yield from chosen if len(chosen) > 1 else ()
 
 
+@dataclass(frozen=True, slots=True)
+class RewriteAllowance:
+    """The bytes that a run may rewrite of files that overlap.
+
+    earned     what each file brought, for its own partition
+    carried    what former runs left, shared by bytes; below 0, they rewrote more, and all earn less
+    """
+
+    earned: npt.NDArray[np.floating[Any]]
+    carried: float = 0.0
+
+    def of(self, partitions: Sequence[Ranks], sizes: Ranks) -> list[float]:
+        """That of each partition, which has these files."""
+        earned = [float(self.earned[own].sum()) for own in partitions]
+        if self.carried < 0:
+            left = max(0.0, 1 + self.carried / (sum(earned) or 1.0))
+            return [left * one for one in earned]
+        each = self.carried / max(1.0, float(sizes.sum()))
+        return [one + each * float(sizes[own].sum()) for one, own in zip(earned, partitions, strict=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutChoice:
+    """The files that one run lays out anew; and those that it would, were it allowed to rewrite more."""
+
+    chosen: Chosen
+    waits: Chosen
+
+
 def to_lay_out(
     boxes: Boxes,
     sizes: Ranks,
     ages: Ranks,
     laid_out: Chosen | None = None,
-    amplification_max: float = math.inf,
+    allowance: RewriteAllowance | None = None,
     ranked: Sequence[int] | None = None,
-) -> Chosen:
+    heaviest: int = 0,
+) -> LayoutChoice:
     """The files that one run lays out anew, each partition by itself.
 
-    ages               files of one number were written together, greater ones later
-    laid_out           files that a run has laid out by these columns: nothing parts those of one run any better
-    amplification_max  of a partition, at most so many times the bytes of files that were never laid out are written;
-                       older runs wait then. Where there are none, nothing is
-    ranked             the numbers of all partitions: these share what may be written, and the first take theirs first
+    ages        files of one number were written together, greater ones later
+    laid_out    files that a run has laid out by these columns: nothing parts those of one run any better
+    allowance   what a run may rewrite; None: any number of bytes
+    ranked      the numbers of all partitions: what others leave of their allowance goes to the first that need more
+    heaviest    the column in whose order files that are too many for one run are taken
     """
     new = np.ones(boxes.files, bool) if laid_out is None else ~laid_out
-    chosen = np.zeros(boxes.files, bool)
-    chosen[new] = overlapping(boxes.take(np.flatnonzero(new)), of=ages[new])
+    alone = np.zeros(boxes.files, bool)
+    alone[new] = overlapping(boxes.take(np.flatnonzero(new)), of=ages[new])
+    chosen, wanted = np.zeros(boxes.files, bool), np.zeros(boxes.files, bool)
     order = np.argsort(boxes.partitions, kind="stable")
     partitions = np.split(order, np.flatnonzero(np.diff(boxes.partitions[order])) + 1)
-    left = amplification_max * float(sizes[new].sum()) - float(sizes[chosen].sum())
-    for own in partitions if ranked is None else (partitions[number] for number in ranked):
-        new_size = int(sizes[own][new[own]].sum())
-        bound = amplification_max * new_size if ranked is None else left + float(sizes[own][chosen[own]].sum())
-        for merged in _fewer_and_fewer(list(tiers(ages[own], sizes[own]))) if new_size else ():
-            found = own[np.isin(ages[own], merged)]
-            oldest = ~new[found] & (ages[found] == ages[own].min())
-            overlap = found[overlapping(boxes.take(found)) | _in_one_column(boxes.take(found), ~oldest)]
-            if sizes[overlap].sum() <= bound:
-                left -= float(sizes[overlap][~chosen[overlap]].sum())
-                chosen[overlap] = True
-                break
-    return chosen
+    wishes = [_Wish(boxes.take(own), sizes[own], ages[own], new[own], alone[own], heaviest) for own in partitions]
+    allowed = [math.inf] * len(wishes) if allowance is None else allowance.of(partitions, sizes)
+    left = 0.0
+    for own, wish, bytes_ in zip(partitions, wishes, allowed, strict=True):
+        chosen[own], wanted[own] = wish.within(bytes_), wish.all
+        left += bytes_ - float(sizes[own][chosen[own]].sum())
+    for number in ranked or () if allowance is not None else ():
+        own = partitions[number]
+        had = float(sizes[own][chosen[own]].sum())
+        chosen[own] = wishes[number].within(had + left)
+        left -= float(sizes[own][chosen[own]].sum()) - had
+    return LayoutChoice(chosen, wanted & ~chosen)
+
+
+class _Wish:
+    """What to lay out anew of one partition. `alone`: new files that overlap others of their age."""
+
+    def __init__(self, boxes: Boxes, sizes: Ranks, ages: Ranks, new: Chosen, alone: Chosen, heaviest: int) -> None:
+        self._boxes, self._sizes, self._ages, self._new, self._alone = boxes, sizes, ages, new, alone
+        self._heaviest = heaviest
+        self._tiers = list(tiers(ages, sizes)) if new.any() else []
+        self.all = self._merged(self._tiers)
+
+    def within(self, bytes_: float) -> Chosen:
+        """What may be done for so many bytes: all, or some of the new files; where these are few, the newest runs."""
+        if self._fits(self.all, bytes_):
+            return self.all
+        new = np.flatnonzero(self.all & self._new)
+        if self._sizes[new].sum() > bytes_:
+            by_rank = new[np.lexsort((self._boxes.high[self._heaviest][new], self._boxes.low[self._heaviest][new]))]
+            return self._parted(by_rank[np.cumsum(self._sizes[by_rank]) <= bytes_])
+        for count in range(len(self._tiers) - 1, 1, -1):
+            if self._fits(merged := self._merged(self._tiers[:count]), bytes_):
+                return merged
+        return self._parted(new)
+
+    def _fits(self, files: Chosen, bytes_: float) -> bool:
+        return bool(self._sizes[files].sum() <= bytes_)
+
+    def _merged(self, runs: list[int]) -> Chosen:
+        """The files of some runs that overlap others of them, and those that overlap alone."""
+        found = np.flatnonzero(np.isin(self._ages, runs))
+        oldest = ~self._new[found] & (self._ages[found] == self._ages.min(initial=np.iinfo(np.int64).max))
+        boxes, merged = self._boxes.take(found), self._alone.copy()
+        merged[found] |= overlapping(boxes) | _in_one_column(boxes, ~oldest)
+        return merged
+
+    def _parted(self, files: Ranks) -> Chosen:
+        """Those of some files that overlap others of them."""
+        boxes, found = self._boxes.take(files), np.zeros(len(self._sizes), bool)
+        found[files] = overlapping(boxes) | _in_one_column(boxes, np.ones(len(files), bool))
+        return found
 
 
 def _in_one_column(boxes: Boxes, among: Chosen) -> Chosen:
@@ -173,9 +248,3 @@ def _lie_well(boxes: Boxes) -> bool:
     columns = len(boxes.columns)
     met = sum(meetings(*ranges) for ranges in zip(boxes.low, boxes.high, strict=True))
     return bool(met <= WELL * columns * boxes.files ** (2 - 1 / max(1, columns)))
-
-
-def _fewer_and_fewer(merged: list[int]) -> Iterator[list[int]]:
-    """The runs of a tier, then all but the oldest, and so on, as long as there are two."""
-    for count in range(len(merged), 1, -1):
-        yield merged[:count]

@@ -240,7 +240,7 @@ def _opened(files: Sequence[SimulatedFile], boxes: Boxes, asked: Sequence[bool])
 
 def _in_tiers(files: Sequence[SimulatedFile], boxes: Boxes) -> Chosen:
     sizes, ages = np.array([int(one.bytes) for one in files]), np.array([one.age for one in files], np.int64)
-    return to_lay_out(boxes, sizes, ages, np.array([one.laid_out for one in files], bool))
+    return to_lay_out(boxes, sizes, ages, np.array([one.laid_out for one in files], bool)).chosen
 
 
 def _deeper(by: Sequence[ClusterColumn], depth: float) -> Choice:

@@ -12,7 +12,6 @@ file that was never laid out, or by other columns, may have any value, and count
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -24,7 +23,7 @@ from deltacompact.base.numbers import Ordinal
 from deltacompact.layout.boxes import Boxes, Ranks, boxes_of
 from deltacompact.layout.cluster_by import ClusterColumn, cluster_columns
 from deltacompact.layout.extents import STAYS, Extents, extents_of
-from deltacompact.layout.overlap import to_lay_out
+from deltacompact.layout.overlap import RewriteAllowance, to_lay_out
 from deltacompact.layout.value_ranges import ValueRanges, column_bounds, ranges_from
 
 NEVER = -1
@@ -51,7 +50,7 @@ def overlapping_files(
     """Of each compacted file, whether it is laid out anew.
 
     written            the ranges of rows that are written in any case, and how many they are
-    amplification_max  of `to_lay_out`
+    amplification_max  at most so many times the rows that were never laid out are written; older runs wait then
     """
     new = list(written)
     ranges = [*(_ranges(file, schema) for file in files), *(known for known, _ in new)]
@@ -60,8 +59,8 @@ def overlapping_files(
     runs = [file.clustered.run if file.clustered else NEVER for file in files]
     ages: Ranks = np.array([*runs, *[max(runs, default=NEVER) + 1] * len(new)], np.int64)
     laid_out = np.array([_is_by(file, cluster_by) for file in files] + [False] * len(new), bool)
-    bound = math.inf if amplification_max is None else amplification_max
-    return to_lay_out(boxes, sizes, ages, laid_out, bound)[: len(files)]
+    allowance = None if amplification_max is None else RewriteAllowance(amplification_max * sizes * ~laid_out)
+    return to_lay_out(boxes, sizes, ages, laid_out, allowance).chosen[: len(files)]
 
 
 def extents_in_log(

@@ -24,6 +24,7 @@ from deltacompact.iceberg_modes.journal.journal import FOLDER
 from deltacompact.iceberg_modes.rewrite.options import rewrite_options
 from deltacompact.iceberg_modes.rewrite.plan_document import plan_document, plan_from_json
 from deltacompact.layout.cluster_by import ClusterColumn
+from deltacompact.layout.depth import depth_of
 from deltacompact.layout.document import layout_from_json
 
 T = "ns.t"
@@ -319,3 +320,16 @@ def test_a_session_that_died_is_resumed_and_leaves_nothing(lake, at):
     committed = lake.catalog.load_table(T).inspect.all_files()["file_path"].to_pylist()
     stored = {path.name for path in lake.folder.rglob("*.parquet")}
     assert stored == {path.rpartition("/")[2] for path in committed}
+
+
+@pytest.mark.parametrize("bound", [{"max_file_group_size_bytes": 10_000}, {"max_file_group_input_files": 2}])
+@pytest.mark.parametrize("order", [{"cluster_by": "day"}, {"strategy": "sort", "sort_order": "day"}])
+def test_a_bound_on_groups_does_not_divide_what_is_laid_out_together(lake, order, bound):
+    """Each group had a tree over all days, and the next run found nothing: readers opened a file of each, for ever."""
+    rows = table_of(lake)
+    for part in range(3):
+        lake.append(T, rows.slice(part * 1_000, 1_000))
+    result = lake.rewrite(T, rewrite_all=True, target_file_size_bytes=20_000, **order, **bound)
+    state = lake.state(T)
+    assert result.files_in == 6 and len(state.data) > 3
+    assert depth_of(boxes_of_files(state.metadata, state.data, ["day"])).mean < 1.5

@@ -166,13 +166,34 @@ def test_a_large_base_waits_until_as_much_has_come(lake):
     assert rewrite(lake, "day").nothing_to_do
 
 
-def test_a_bound_on_what_is_written(lake):
+def test_what_runs_rewrite_is_bounded_over_time(lake):
+    """2 files came and were rewritten; 2 more come: 1.2 x 4 - 2 files may be rewritten, and with 2 x all of them."""
     filled(lake, [(0, 1000)] * 2)
-    rewrite(lake, "day")
+    assert rewrite(lake, "day", write_amplification_max=1).files_in == 2  # a first layout is never too large
     for _ in range(2):
         lake.append(T, rows(np.random.default_rng(1), (0, 1000)))
-    assert rewrite(lake, "day", write_amplification_max=1.5).files_in == 2
+    base = len(paths(lake)) - 2
+    result = rewrite(lake, "day", write_amplification_max=1.2)
+    assert result.files_in == 2
+    waits = f"{base} files: overlap, and wait: write-amplification-max allows no more until rows come"
+    assert result.notes == [waits]
     assert rewrite(lake, "day", write_amplification_max=1).nothing_to_do
+    lake.append(T, rows(np.random.default_rng(1), (0, 1000)))
+    assert rewrite(lake, "day", write_amplification_max=4).files_in > 2
+
+
+def test_another_layout_converges_over_runs_which_say_what_is_left(lake):
+    """8 files came and were rewritten once: of 1.5 x 8 are 4 left. Then 2 more come, and so on."""
+    filled(lake, [(0, 1000)] * 8)
+    rewrite(lake, "day")
+    files = len(paths(lake))
+    first = rewrite(lake, "price", write_amplification_max=1.5)
+    assert 2 <= first.files_in <= 4 and first.notes[0].startswith(f"{files - first.files_in} files: overlap, and wait")
+    assert rewrite(lake, "price", write_amplification_max=1.5).files_in == 0
+    files = len(paths(lake))
+    assert rewrite(lake, "price", rewrite_all=True).files_in == files  # who asks for all gets all,
+    files = len(paths(lake))
+    assert rewrite(lake, "day", write_amplification_max=2.6).files_in == files  # and it costs nothing of what is left
 
 
 @pytest.mark.parametrize("order", ["day", "price DESC, day", "hilbert(day, price)", "link, day"])

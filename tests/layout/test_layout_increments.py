@@ -67,7 +67,7 @@ def test_little_is_written_and_the_layout_stays_near_the_best(in_order, mean, wo
             np.array(column) for column in zip(*((len(f), age, laid) for f, age, laid in files), strict=True)
         )
         there = boxes([file for file, _, _ in files])
-        chosen = to_lay_out(there, sizes, ages, laid_out)
+        chosen = to_lay_out(there, sizes, ages, laid_out).chosen
         if chosen.any():
             (extents,) = extents_of(there, np.where(chosen, 0, STAYS), 1)
             rows = np.concatenate([file for (file, _, _), one in zip(files, chosen, strict=True) if one])

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deltacompact.layout.boxes import Boxes
-from deltacompact.layout.overlap import overlapping, tiers, to_lay_out
+from deltacompact.layout.overlap import RewriteAllowance, overlapping, tiers, to_lay_out
 
 _RANGE = st.tuples(st.integers(0, 9), st.integers(0, 9)).map(lambda pair: (min(pair), max(pair)))
 
@@ -31,6 +31,10 @@ def overlap_by_hand(boxes, one, other):
         for low, high in zip(boxes.low, boxes.high, strict=True)
     ]
     return all(low <= high for low, high in pairs) and any(low < high for low, high in pairs)
+
+
+def chosen_in(*others):
+    return to_lay_out(*others).chosen
 
 
 @given(tables(), st.booleans())
@@ -78,34 +82,34 @@ def test_the_newest_runs_are_merged_while_the_older_is_not_larger():
 
 def test_healthy_files_that_lie_over_each_other_are_all_chosen():
     boxes = boxes_by_hand([[(0, 80 + place) for place in range(8)]])
-    assert to_lay_out(boxes, np.full(8, 500), np.arange(8)).all()
-    assert to_lay_out(boxes, np.full(8, 500), np.zeros(8, int)).all()  # one unsorted insert
+    assert chosen_in(boxes, np.full(8, 500), np.arange(8)).all()
+    assert chosen_in(boxes, np.full(8, 500), np.zeros(8, int)).all()  # one unsorted insert
 
 
 def test_data_that_arrive_in_time_order_never_touch_the_base():
     days = [(day, day + 1) for day in range(50)] + [(50, 60), (51, 61)]
     sizes, ages = np.full(52, 100), np.array([0] * 50 + [1, 2])
-    assert to_lay_out(boxes_by_hand([days]), sizes, ages).tolist() == [False] * 50 + [True, True]
+    assert chosen_in(boxes_by_hand([days]), sizes, ages).tolist() == [False] * 50 + [True, True]
 
 
 def test_drift_of_time_divides_the_last_leaf_and_keeps_the_others():
     base = [(0, 9), (10, 19), (20, 29), (30, 39)]
     boxes, sizes = boxes_by_hand([[*base, (35, 50), (36, 52)]]), np.array([100] * 4 + [150] * 2)
     laid_out, ages = np.array([True] * 4 + [False] * 2), np.array([0] * 4 + [1, 2])
-    assert to_lay_out(boxes, sizes, ages, laid_out).tolist() == [False, False, False, True, True, True]
+    assert chosen_in(boxes, sizes, ages, laid_out).tolist() == [False, False, False, True, True, True]
 
 
 def test_a_base_that_is_larger_waits_until_as_much_has_come():
     base = [(0, 49), (50, 99)]
     sizes = np.array([100, 100, 10, 10])
-    assert to_lay_out(boxes_by_hand([[*base, (0, 99), (0, 99)]]), sizes, np.array([0, 0, 1, 2])).tolist() == [
+    assert chosen_in(boxes_by_hand([[*base, (0, 99), (0, 99)]]), sizes, np.array([0, 0, 1, 2])).tolist() == [
         False,
         False,
         True,
         True,
     ]
     sizes[2:] = 100
-    assert to_lay_out(boxes_by_hand([[*base, (0, 99), (0, 99)]]), sizes, np.array([0, 0, 1, 2])).all()
+    assert chosen_in(boxes_by_hand([[*base, (0, 99), (0, 99)]]), sizes, np.array([0, 0, 1, 2])).all()
 
 
 def test_many_runs_of_other_days_and_the_same_customers_are_parted_together():
@@ -113,39 +117,78 @@ def test_many_runs_of_other_days_and_the_same_customers_are_parted_together():
     boxes = boxes_by_hand([[(0, 39), *days], [(0, 9)] * 21])
     sizes, ages = np.array([1000] + [10] * 20), np.arange(21)
     laid_out = ages == 0
-    assert to_lay_out(boxes, sizes, ages, laid_out).tolist() == [False] + [True] * 20
+    assert chosen_in(boxes, sizes, ages, laid_out).tolist() == [False] + [True] * 20
     few = boxes.take(np.arange(3))
-    assert not to_lay_out(few, sizes[:3], ages[:3], laid_out[:3]).any()
+    assert not chosen_in(few, sizes[:3], ages[:3], laid_out[:3]).any()
 
 
 def test_runs_that_make_a_grid_lie_well():
     cells = np.array(np.unravel_index(np.arange(64), (8, 8))) * 10
     columns = [[(low, low + 9) for low in of_column.tolist()] for of_column in cells]
-    assert not to_lay_out(boxes_by_hand(columns), np.ones(64), np.arange(64) % 4).any()
+    assert not chosen_in(boxes_by_hand(columns), np.ones(64), np.arange(64) % 4).any()
+
+
+def bounded(boxes, sizes, ages, laid_out, times, carried=0.0, **others):
+    """The choice where each new file earns so many times its bytes."""
+    return to_lay_out(boxes, sizes, ages, laid_out, RewriteAllowance(times * sizes * ~laid_out, carried), **others)
 
 
 def test_a_bound_leaves_the_oldest_runs():
     boxes = boxes_by_hand([[(0, 9)] * 3])
     laid_out = np.array([True, True, False])
     sizes, ages = np.array([20, 10, 10]), np.arange(3)
-    assert to_lay_out(boxes, sizes, ages, laid_out).all()
-    assert to_lay_out(boxes, sizes, ages, laid_out, 2).tolist() == [False, True, True]
-    assert not to_lay_out(boxes, sizes, ages, laid_out, 1).any()
+    assert chosen_in(boxes, sizes, ages, laid_out).all()
+    choice = bounded(boxes, sizes, ages, laid_out, 2)
+    assert choice.chosen.tolist() == [False, True, True] and choice.waits.tolist() == [True, False, False]
+    assert not bounded(boxes, sizes, ages, laid_out, 1).chosen.any()
+    assert bounded(boxes, sizes, ages, laid_out, 2, carried=20).chosen.all()
 
 
-def test_partitions_share_a_bound_and_the_first_take_theirs_first():
+def test_what_partitions_leave_goes_to_the_first_that_need_more():
     """In each of two partitions lies a run that was laid out, and over it one that is new, a fifth of its size."""
     boxes = boxes_by_hand([[(0, 9)] * 4], [0, 0, 1, 1])
     laid_out, sizes, ages = np.array([True, False] * 2), np.array([10, 8] * 2), np.array([0, 1] * 2)
-    assert not to_lay_out(boxes, sizes, ages, laid_out, 2).any()
-    assert to_lay_out(boxes, sizes, ages, laid_out, 2, ranked=[1, 0]).tolist() == [False, False, True, True]
-    assert to_lay_out(boxes, sizes, ages, laid_out, 2, ranked=[0, 1]).tolist() == [True, True, False, False]
-    assert to_lay_out(boxes, sizes, ages, laid_out, 3, ranked=[0, 1]).all()
+    assert not bounded(boxes, sizes, ages, laid_out, 2).chosen.any()
+    first, last = [True, True, False, False], [False, False, True, True]
+    assert bounded(boxes, sizes, ages, laid_out, 2, ranked=[1, 0]).chosen.tolist() == last
+    assert bounded(boxes, sizes, ages, laid_out, 2, ranked=[0, 1]).chosen.tolist() == first
+    assert bounded(boxes, sizes, ages, laid_out, 3, ranked=[0, 1]).chosen.all()
+
+
+@given(tables(), st.floats(0, 3), st.floats(-10, 30), st.booleans())
+def test_a_run_never_rewrites_more_than_it_may_and_no_partition_takes_what_another_earned(
+    table, times, carried, by_heat
+):
+    boxes, ages = table
+    sizes, laid_out = 1 + np.arange(boxes.files) % 5, ages == 0
+    allowance = RewriteAllowance(times * sizes * ~laid_out, carried)
+    numbers = np.unique(boxes.partitions).tolist()
+    found = to_lay_out(boxes, sizes, ages, laid_out, allowance, numbers[::-1] if by_heat else None)
+    own = [boxes.partitions == number for number in numbers]
+    each = allowance.of([np.flatnonzero(one) for one in own], sizes)
+    spent = [sizes[one & found.chosen].sum() for one in own]
+    assert sum(spent) <= sum(each) + 1e-6 and sum(each) <= max(0, times * sizes[~laid_out].sum() + carried) + 1e-6
+    assert by_heat or all(one <= most + 1e-6 for one, most in zip(spent, each, strict=True))
+    alone = to_lay_out(boxes, sizes, ages, laid_out, allowance)
+    assert all(had <= sizes[one & found.chosen].sum() for one in own for had in [sizes[one & alone.chosen].sum()])
+    assert not (found.chosen & found.waits).any()
+
+
+def test_a_changed_layout_converges_file_by_file():
+    """20 files lie by another column; each run may rewrite 5, and begins with the least values of the heaviest one."""
+    boxes = boxes_by_hand([[(0, 99)] * 20, [(place, place + 9) for place in range(20)]])
+    sizes, ages, laid_out = np.full(20, 10), np.zeros(20, np.int64), np.zeros(20, bool)
+    for run in range(1, 5):
+        found = to_lay_out(boxes, sizes, ages, laid_out, RewriteAllowance(np.zeros(20), 50), heaviest=1)
+        assert np.flatnonzero(found.chosen).tolist() == list(range(5 * run - 5, 5 * run))
+        assert found.waits.sum() >= 20 - 5 * run
+        ages[found.chosen], laid_out[found.chosen] = run, True
+    assert not to_lay_out(boxes, sizes, ages, laid_out, RewriteAllowance(np.zeros(20), 50)).chosen.any()
 
 
 def test_what_was_laid_out_together_is_not_chosen_again():
     boxes = boxes_by_hand([[(0, 9), (1, 8)]])
-    assert not to_lay_out(boxes, np.array([1, 1]), np.array([4, 4]), np.array([True, True])).any()
+    assert not chosen_in(boxes, np.array([1, 1]), np.array([4, 4]), np.array([True, True])).any()
 
 
 @given(tables())
@@ -153,9 +196,9 @@ def test_a_second_run_finds_nothing(table):
     """The first makes of what it chose files side by side, written together and later."""
     boxes, ages = table
     sizes = np.ones(boxes.files, np.int64)
-    chosen = to_lay_out(boxes, sizes, ages)
+    chosen = chosen_in(boxes, sizes, ages)
     ages = np.where(chosen, 9, ages)
-    assert not to_lay_out(
+    assert not chosen_in(
         boxes.take(np.flatnonzero(chosen)), sizes[chosen], ages[chosen], np.ones(chosen.sum(), bool)
     ).any()
 
@@ -176,6 +219,6 @@ def test_ten_thousand_files_take_no_time(kind):
     low, high = low + partitions * (1 << 22), high + partitions * (1 << 22)
     boxes = Boxes(("a", "b", "c"), low % (1 << 31), high % (1 << 31), partitions, np.ones(count, np.int64))
     began = time.process_time()
-    chosen = to_lay_out(boxes, np.ones(count), np.arange(count) % 3)
+    chosen = chosen_in(boxes, np.ones(count), np.arange(count) % 3)
     assert time.process_time() - began < 5
     assert chosen.any() == (kind == "random")

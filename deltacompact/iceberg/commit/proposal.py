@@ -35,8 +35,9 @@ class Proposal(Generic[Outcome]):
     """Entries of the head to remove, entries to add, and what the proposer wants to be told once it has landed.
 
     An added entry has the sequence number of its snapshot unless it has one of its own. `summary` has properties of
-    the mode's own for the snapshot's summary. `settles` is news, worth a snapshot that changes no file. Without news, a
-    snapshot carries on what is known.
+    the mode's own for the snapshot's summary. `lays_out` says how rows lie in its files, there and in properties of the
+    table; `overlapped_bytes` were rewritten for that. `settles` is news, worth a snapshot that changes no file. Without
+    news, a snapshot carries on what is known.
     """
 
     operation: str
@@ -45,6 +46,8 @@ class Proposal(Generic[Outcome]):
     outcome: Outcome
     summary: Mapping[str, str] = field(default_factory=dict, hash=False)
     settles: Memory | None = None
+    lays_out: Mapping[str, str] = field(default_factory=dict, hash=False)
+    overlapped_bytes: int = 0
 
     @property
     def is_empty(self) -> bool:

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from deltacompact.iceberg.commit.proposal import Proposal
+from deltacompact.iceberg.layout_memory import layout_record, outdated_layouts, spent_record
 from deltacompact.iceberg.settled import newest, outdated_records
 from deltacompact.iceberg.table import locations, manifests
 from deltacompact.iceberg.table.content_files import (
@@ -103,12 +104,21 @@ def draft_snapshot(
             listed.append(writing.write(left[start : start + ENTRIES_PER_MANIFEST], spec_id, content))
     known = proposal.settles or newest(state)
     carried = {} if known is None else known.summary
-    summary = {**_summary(state, proposal), **carried, **proposal.summary, **names}
+    summary = {**_summary(state, proposal), **carried, **proposal.lays_out, **proposal.summary, **names}
     draft = listed_snapshot(store, state.metadata, state.snapshot, listed, snapshot_id, summary, writing.paths)
-    if known is None:
-        return draft
-    record = known.record(snapshot_id, state)
-    return replace(draft, properties=record, properties_gone=outdated_records(state.metadata))
+    if known is not None:
+        draft = _remembering(draft, known.record(snapshot_id, state), outdated_records(state.metadata))
+    if proposal.lays_out:
+        record = layout_record(draft.snapshot, proposal.lays_out, state.metadata)
+        spent = spent_record(state, proposal.overlapped_bytes)
+        draft = _remembering(draft, {**record, **spent}, outdated_layouts(state))
+    return draft
+
+
+def _remembering(draft: Draft, properties: Mapping[str, str], gone: Iterable[str]) -> Draft:
+    return replace(
+        draft, properties={**draft.properties, **properties}, properties_gone=(*draft.properties_gone, *gone)
+    )
 
 
 def listed_snapshot(

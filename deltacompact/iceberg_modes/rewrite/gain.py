@@ -51,7 +51,7 @@ def gain_of(state: TableState) -> LayoutGain:
         return LayoutGain()
     columns = [column.name for column in options.cluster_by]
     boxes = boxes_of_files(state.metadata, state.data, columns)
-    depth, chosen = depth_of(boxes).mean, badly_laid(state, options)
+    depth, chosen = depth_of(boxes).mean, badly_laid(state, options).chosen
     if not chosen:
         return LayoutGain(depth)
     files = [entry.file for entry in state.data]

@@ -5,30 +5,31 @@
     snapshot 7     ours, by day        c: day 1 to 4           d: day 5 to 9
     snapshot 8     append              e: day 8 to 9           e and d overlap; d waits until as much has come
 
-Ages are those of snapshots that added the files. The summary of ours says by which columns we clustered, so what one of
-them wrote is not asked again whether it could lie better. Where that snapshot has been expired, it is.
+Ages are those of snapshots that added the files. Ours say by which columns we clustered, in their summaries and, once
+they have expired, in properties of the table (layout_memory.py): so what one of them wrote is not asked again whether
+it could lie better.
 """
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from deltacompact.iceberg.boxes import boxes_of_files
+from deltacompact.iceberg.layout_memory import LayoutRun, came_since, layouts_of, spent_on
 from deltacompact.iceberg.table.content_files import ManifestEntry
-from deltacompact.iceberg.table.metadata import SESSION, Snapshot, TableMetadata
+from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg.table.table_state import TableState
 from deltacompact.iceberg_modes.rewrite.arrangement import ClusterBy, arrangement_of
-from deltacompact.iceberg_modes.rewrite.options import CLUSTER_PROPERTY, RewriteOptions, Strategy
+from deltacompact.iceberg_modes.rewrite.options import AMPLIFICATION_MAX, CLUSTER_PROPERTY, RewriteOptions, Strategy
 from deltacompact.iceberg_modes.rewrite.plan import RewritePlan
 from deltacompact.iceberg_modes.rewrite.worth import Worth
 from deltacompact.layout.boxes import Boxes, Ranks
 from deltacompact.layout.extents import STAYS, extents_of
-from deltacompact.layout.overlap import Chosen, to_lay_out
+from deltacompact.layout.overlap import Chosen, LayoutChoice, RewriteAllowance, to_lay_out
 
 SORTED = "deltacompact.sort-order"
 """The key in a snapshot's summary of the order by which we sorted its files."""
@@ -41,10 +42,18 @@ def summary_of(options: RewriteOptions, metadata: TableMetadata) -> dict[str, st
     return {CLUSTER_PROPERTY: ",".join(map(str, options.cluster_by))} if options.cluster_by else {}
 
 
+@dataclass(frozen=True, slots=True)
+class BadlyLaid:
+    """The paths of files to lay out anew: those that a run chooses, and those that it leaves to later ones."""
+
+    chosen: frozenset[str] = frozenset()
+    waits: frozenset[str] = frozenset()
+
+
 def badly_laid(
     state: TableState, options: RewriteOptions, cold: frozenset[str] = frozenset(), worth: Worth | None = None
-) -> frozenset[str]:
-    """The paths of the files to lay out anew. `cold` ones stay, so those that overlap them alone stay as well.
+) -> BadlyLaid:
+    """The files to lay out anew. `cold` ones stay, so those that overlap them alone stay as well.
 
     `worth` of files: by it, partitions come first where `write-amplification-max` leaves some for later runs.
     Raises InputError naming a column that has no order, or is unknown.
@@ -52,9 +61,13 @@ def badly_laid(
     state = replace(state, data=tuple(entry for entry in state.data if entry.file.path not in cold))
     columns = () if options.rewrite_all else _columns(state.metadata, options)
     if not columns:
-        return frozenset()
+        return BadlyLaid()
     boxes = boxes_of_files(state.metadata, state.data, columns)
-    chosen = overlapping_in(state, boxes, options, worth and _ranked(state, boxes, worth))
+    choice = overlapping_in(state, boxes, options, worth and _ranked(state, boxes, worth))
+    return BadlyLaid(_paths(state, choice.chosen), _paths(state, choice.waits))
+
+
+def _paths(state: TableState, chosen: Chosen) -> frozenset[str]:
     return frozenset(state.data[place].file.path for place in np.flatnonzero(chosen).tolist())
 
 
@@ -91,39 +104,42 @@ def _ranked(state: TableState, boxes: Boxes, worth: Worth) -> list[int]:
 
 def overlapping_in(
     state: TableState, boxes: Boxes, options: RewriteOptions, ranked: Sequence[int] | None = None
-) -> Chosen:
-    """Of each data file, whether it is laid out anew."""
+) -> LayoutChoice:
+    """The data files that are laid out anew, and those that wait."""
     sizes = np.array([entry.file.file_bytes for entry in state.data], np.int64)
-    bound = options.write_amplification_max or math.inf
-    return to_lay_out(boxes, sizes, _ages(state), _laid_out(state, options), bound, ranked)
+    times, spent = options.write_amplification_max or AMPLIFICATION_MAX, spent_on(state)
+    allowance = RewriteAllowance(times * sizes * came_since(state, spent), times * spent.came - spent.rewritten)
+    heaviest = max(range(len(options.cluster_by)), key=lambda place: options.cluster_by[place].weight, default=0)
+    return to_lay_out(boxes, sizes, ages_of(state), _laid_out(state, options), allowance, ranked, heaviest)
 
 
 def _laid_out(state: TableState, options: RewriteOptions) -> Chosen:
     """Which files a snapshot of ours wrote that laid rows out by the same columns in the same way."""
     wanted = summary_of(options, state.metadata).items()
-    ours = {number for number, one in state.metadata.snapshots.items() if one.is_ours and wanted <= one.summary.items()}
+    ours = {number for number, one in layouts_of(state.metadata).items() if wanted <= one.how.items()}
     return np.array([entry.snapshot_id in ours for entry in state.data], bool)
 
 
-def _ages(state: TableState) -> Ranks:
+def ages_of(state: TableState) -> Ranks:
     """Of each file, a number for the snapshot that added it, greater for later ones. Version 1 has no other order.
 
     All snapshots of a session of ours are one.
     """
-    known = state.metadata.snapshots
-    last = {one.summary[SESSION]: one for _, one in sorted(known.items(), key=_order) if one.is_ours}
+    known, ours = state.metadata.snapshots, layouts_of(state.metadata)
+    last = {one.session: (*one.age, number) for number, one in sorted(ours.items(), key=_age)}
 
     def age(entry: ManifestEntry) -> tuple[int, int, int]:
-        snapshot = known.get(entry.snapshot_id or 0)
-        if snapshot is None:
-            return entry.file_sequence_number or 0, 0, entry.snapshot_id or 0
-        snapshot = last.get(snapshot.summary.get(SESSION, ""), snapshot)
-        return snapshot.sequence_number, snapshot.timestamp_ms, snapshot.snapshot_id
+        number = entry.snapshot_id or 0
+        if number in ours:
+            return last[ours[number].session]
+        if (snapshot := known.get(number)) is None:
+            return entry.file_sequence_number or 0, 0, number
+        return snapshot.sequence_number, snapshot.timestamp_ms, number
 
     ages = [age(entry) for entry in state.data]
     number = {one: place for place, one in enumerate(sorted(set(ages)))}
     return np.array([number[one] for one in ages], np.int64)
 
 
-def _order(numbered: tuple[int, Snapshot]) -> tuple[int, int]:
-    return numbered[1].sequence_number, numbered[1].timestamp_ms
+def _age(numbered: tuple[int, LayoutRun]) -> tuple[int, int]:
+    return numbered[1].age

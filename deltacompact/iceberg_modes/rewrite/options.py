@@ -32,6 +32,7 @@ NAME = "rewrite"
 GB = 1 << 30
 TARGET_FILE_BYTES = 512 << 20
 MAX_COMMITS = 10
+AMPLIFICATION_MAX = 4.0
 TARGET_PROPERTY = "write.target-file-size-bytes"
 CLUSTER_PROPERTY = "deltacompact.cluster-by"
 
@@ -86,10 +87,15 @@ class RewriteOptions:
         "min-input-files", WHOLE, 5, "a group of at least so many candidates is rewritten, whatever their size"
     )
     max_group_bytes: int = option(
-        "max-file-group-size-bytes", WHOLE, 100 * GB, "most bytes of a group", unit="bytes", says="100 GiB"
+        "max-file-group-size-bytes",
+        WHOLE,
+        100 * GB,
+        "most bytes of a group, where rows keep their order",
+        unit="bytes",
+        says="100 GiB",
     )
     max_group_files: int | None = option(
-        "max-file-group-input-files", WHOLE, None, "most files of a group", says="any number"
+        "max-file-group-input-files", WHOLE, None, "most files of a group, likewise", says="any number"
     )
     max_files: int | None = option("max-files-to-rewrite", WHOLE, None, "most files of a run", says="any number")
     delete_file_threshold: int | None = option(
@@ -161,9 +167,9 @@ class RewriteOptions:
         "write-amplification-max",
         FACTOR,
         None,
-        "overlapping files wait once a partition would write more than so many times its bytes that were never "
-        "clustered; with `heat-desc` the whole run is bounded, and the hottest partitions come first",
-        says="no bound: files wait while they are larger than what is newer",
+        "files that overlap are rewritten up to so many times the bytes that came, less those that former runs "
+        "rewrote for it; the rest waits. By `heat-desc`, the hottest partitions take what others leave",
+        says="4",
     )
     strategy: Strategy | None = option(
         "strategy",

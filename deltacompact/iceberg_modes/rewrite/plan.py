@@ -55,6 +55,7 @@ class RewriteReason(enum.StrEnum):
     INFREQUENT_STORAGE = "infrequent_or_archive_storage"
     NOT_WANTED = "not_wanted"
     NOT_COMPARED = "not_compared"
+    OVERLAPS_WAITS = "overlaps_but_waits"
 
 
 STAYS = frozenset(
@@ -66,6 +67,7 @@ STAYS = frozenset(
         RewriteReason.INFREQUENT_STORAGE,
         RewriteReason.NOT_WANTED,
         RewriteReason.NOT_COMPARED,
+        RewriteReason.OVERLAPS_WAITS,
     }
 )
 
@@ -147,6 +149,12 @@ class RewritePlan(ModePlan):
             return "the branch has no data files"
         return "; ".join(f"{counted(count, 'file')}: {_WORDS[reason]}" for reason, count in self.stays)
 
+    @property
+    def left(self) -> list[str]:
+        """What is left to later runs, although the files lie badly."""
+        waits = RewriteReason.OVERLAPS_WAITS
+        return [f"{counted(count, 'file')}: {_WORDS[reason]}" for reason, count in self.stays if reason is waits]
+
 
 _BY_LAYOUT = frozenset({RewriteReason.TOO_SMALL, RewriteReason.TOO_LARGE, RewriteReason.OVERLAPS})
 """A file with one of these costs readers time, and nothing else."""
@@ -158,6 +166,7 @@ _WORDS = {
     RewriteReason.RIGHT_SIZE: "the right size, few deletes",
     RewriteReason.GROUP_TOO_SMALL: "too few in the partition to be merged",
     RewriteReason.BEYOND_MAX_FILES: "beyond max-files-to-rewrite",
+    RewriteReason.OVERLAPS_WAITS: "overlap, and wait: write-amplification-max allows no more until rows come",
     RewriteReason.NOT_WANTED: "no rows in them for which `where` is true",
     RewriteReason.NOT_COMPARED: "not compared by an upsert yet: run it first",
     RewriteReason.BEING_REWRITTEN: "another session is rewriting them",
@@ -187,15 +196,16 @@ def plan_rewrite(
     partition_of: Callable[[ContentFile], PartitionTuple | None] | None = None,
     overlapping: frozenset[str] = frozenset(),
     cold: frozenset[str] = frozenset(),
+    waiting: frozenset[str] = frozenset(),
     worth: Callable[[Sequence[ManifestEntry]], float] = lambda files: 0.0,
 ) -> RewritePlan:
     """The plan for a branch. `only`: just these data files, whatever their size (a group to be done again).
 
     Other sessions are rewriting `busy` files. Of the other files, only `wanted` ones are candidates. `partition_of`
     gives the partition, in the spec `output-spec-id`, of all rows of a file; None: they lie in several. `overlapping`
-    files are rewritten whatever their size (laid_out.py). `cold` files are not rewritten for size or overlap. `worth`
-    orders the groups if `rewrite-job-order` is `heat-desc` (worth.py). Raises InputError where the table is of a kind
-    that cannot be rewritten.
+    files are rewritten whatever their size (laid_out.py). `cold` files are not rewritten for size or overlap. `waiting`
+    files are left to later runs. `worth` orders the groups if `rewrite-job-order` is `heat-desc` (worth.py). Raises
+    InputError where the table is of a kind that cannot be rewritten.
     """
     _refuse(state)
     index = DeleteIndex(state)
@@ -219,6 +229,8 @@ def plan_rewrite(
         reason = RewriteReason.REWRITE_ALL if only is not None else candidate(entry, deletes, options, overlaps)
         if entry.file.path in cold and reason in _BY_LAYOUT:
             reason = RewriteReason.INFREQUENT_STORAGE
+        if entry.file.path in waiting and reason is RewriteReason.RIGHT_SIZE:
+            reason = RewriteReason.OVERLAPS_WAITS
         if reason in STAYS:
             counts[reason] += 1
         else:
@@ -296,6 +308,11 @@ def worth_it(members: Sequence[RewriteTask], options: RewriteOptions) -> bool:
     )
 
 
+def overlapping_bytes(group: FileGroup) -> int:
+    """Those that are rewritten because files overlap."""
+    return sum(one.entry.file.file_bytes for one in group.inputs if one.reason is RewriteReason.OVERLAPS)
+
+
 def expected_output_files(size: int, options: RewriteOptions) -> int:
     """How many files so many bytes become, evenly divided.
 
@@ -339,7 +356,9 @@ def _group(number: int, scope: _Target, members: Sequence[RewriteTask], options:
 
 
 def _packed(inputs: Sequence[RewriteTask], options: RewriteOptions) -> Iterator[list[RewriteTask]]:
-    """Bins up to the largest group, in the order of the files."""
+    """Bins up to the largest group, in the order of the files. Rows that get another order are divided by one tree."""
+    if options.arranges:
+        return iter([list(inputs)])
     return batched(inputs, lambda one: one.entry.file.file_bytes, options.max_group_bytes, options.max_group_files)
 
 

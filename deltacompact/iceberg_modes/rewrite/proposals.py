@@ -20,7 +20,7 @@ from deltacompact.iceberg.table.content_files import ContentFile, ManifestEntry
 from deltacompact.iceberg.table.lost_partitions import position_scopes
 from deltacompact.iceberg.table.table_state import Scope, TableState
 from deltacompact.iceberg_modes.rewrite.laid_out import summary_of
-from deltacompact.iceberg_modes.rewrite.plan import FileGroup, RewritePlan
+from deltacompact.iceberg_modes.rewrite.plan import FileGroup, RewritePlan, overlapping_bytes
 from deltacompact.iceberg_modes.rewrite.validation import FOLLOWED, RewriteHead, RewriteProblem
 from deltacompact.iceberg_modes.rewrite.went import Went
 
@@ -116,9 +116,11 @@ class ProposeRewrite:
         useless = _useless(state, gone, added)
         marks = tuple(addition(mark.file) for mark in followed.marks)
         outcome = RewriteOutcome(valid, refused, len(useless), followed.marks, followed.worn)
-        told = summary_of(self.plan.options, state.metadata)
-        summary = {**merged_numbers(gone), **told, **same_rows(state.metadata, state.snapshot, self.certified)}
-        return Proposal(REPLACE, (*gone, *useless), (*added, *marks), outcome, summary)
+        summary = {**merged_numbers(gone), **same_rows(state.metadata, state.snapshot, self.certified)}
+        lays_out = summary_of(self.plan.options, state.metadata)
+        overlapped = sum(map(overlapping_bytes, (group.group for group in valid)))
+        removed, added = (*gone, *useless), (*added, *marks)
+        return Proposal(REPLACE, removed, added, outcome, summary, lays_out=lays_out, overlapped_bytes=overlapped)
 
 
 def _useless(state: TableState, gone: Sequence[ManifestEntry], added: Sequence[ManifestEntry]) -> list[ManifestEntry]:

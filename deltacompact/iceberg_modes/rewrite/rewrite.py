@@ -79,8 +79,10 @@ def _plan(
         return with_extents(plan_rewrite(state, options, only, busy, **choices), state)
 
     def planned(cold: frozenset[str]) -> RewritePlan:
-        overlapping = badly_laid(state, options, cold, choices.get("worth")) | cold
-        return plan_rewrite(state, options, busy=busy, overlapping=overlapping, cold=cold, **choices)
+        laid = badly_laid(state, options, cold, choices.get("worth"))
+        return plan_rewrite(
+            state, options, busy=busy, overlapping=laid.chosen | cold, cold=cold, waiting=laid.waits, **choices
+        )
 
     if not options.arranges or options.rewrite_all:
         return with_extents(planned(frozenset()), state)
@@ -189,7 +191,9 @@ STEPS = Steps(
     plan=_planned,
     approved=lambda document, state, left, done: plan_from_json(document, state, done),
     document=plan_document,
-    result=lambda call, plan: RewriteResult(call.table.metadata.table_id, call.branch),
+    result=lambda call, plan: RewriteResult(
+        call.table.metadata.table_id, call.branch, notes=plan.left if plan.groups else []
+    ),
     work=Rewriting,
     resume=_resume,
     expected=expected,

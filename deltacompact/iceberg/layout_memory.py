@@ -1,0 +1,163 @@
+"""What layouts did to a branch, remembered beside the snapshots: pure. Which files were laid out together, and how:
+
+    7 ours      session 5c…, by day*3       a, b       a snapshot says so in its summary, and
+    8 ours      session 5c…, by day*3       c          a property of the table: deltacompact.laid-out.8 {"how": …}
+    9 append                                d
+    7 and 8 expire                          a, b and c are as they were: laid out at one time by day*3
+    10 others replace a by e                e was never laid out, for all we know
+
+Snapshots expire, whoever expires them; the property stays. An entry keeps the id of the snapshot that added it for as
+long as the file lives, so nobody else's file is taken for ours, and a record of which no file is left is removed.
+
+And how many bytes came, and how many were rewritten because they overlapped, so that there may be a bound over time:
+
+    first run   all 1 GB that is there came     1 GB rewritten     deltacompact.layout-bytes.main {"came": …}
+    9 append    0.1 GB came                     0.2 GB rewritten   4 x 1.1 GB - 1.2 GB: 3.2 GB are left
+
+What a snapshot brings that replaces files did not come. Other branches have bytes of their own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from deltacompact.iceberg.table.content_files import ManifestEntry
+from deltacompact.iceberg.table.metadata import SESSION, Snapshot, TableMetadata
+from deltacompact.iceberg.table.table_state import TableState
+
+RECORD = "deltacompact.laid-out."
+"""A property of the table, and the id of a snapshot of ours."""
+SPENT = "deltacompact.layout-bytes."
+"""A property of the table, and the name of a branch."""
+RECORDS_MAX = 100
+"""Those with the fewest bytes go first. Files without a record are laid out again."""
+
+NOTHING_YET = (-1, -1)
+
+Properties = dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutRun:
+    """A snapshot of ours: how rows lie in its files, as its summary says, and the session that committed it."""
+
+    how: Mapping[str, str]
+    session: str
+    sequence_number: int
+    timestamp_ms: int
+
+    @property
+    def age(self) -> tuple[int, int]:
+        """Greater for later ones. Version 1 has no sequence numbers: all are 0."""
+        return self.sequence_number, self.timestamp_ms
+
+
+def layouts_of(metadata: TableMetadata) -> dict[int, LayoutRun]:
+    """The snapshots of ours by their ids. Of those that have expired, properties tell which laid files out."""
+    ours = (one for one in metadata.snapshots.values() if one.is_ours)
+    return _recorded(metadata) | {one.snapshot_id: _said(one, one.summary) for one in ours}
+
+
+def layout_record(snapshot: Snapshot, how: Mapping[str, str], metadata: TableMetadata) -> Properties:
+    """The property that says of a snapshot how rows lie in its files."""
+    said = _said(snapshot, how)
+    body = {
+        "how": dict(how),
+        "session": said.session,
+        "sequence_number": said.sequence_number,
+        "timestamp_ms": said.timestamp_ms,
+        "table": metadata.uuid,
+    }
+    return {f"{RECORD}{snapshot.snapshot_id}": json.dumps(body)}
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutBytes:
+    """Bytes that came to a branch, all of its files up to a time; and those of them that layouts rewrote."""
+
+    came: int
+    rewritten: int
+    through: tuple[int, int]
+
+
+def spent_on(state: TableState) -> LayoutBytes:
+    """What is recorded of the branch; nothing: no layout was bounded yet."""
+    try:
+        body = json.loads(state.metadata.properties[f"{SPENT}{state.branch}"])
+        if body["table"] == state.metadata.uuid:
+            sequence_number, timestamp_ms = body["through"]
+            return LayoutBytes(int(body["came"]), int(body["rewritten"]), (int(sequence_number), int(timestamp_ms)))
+    except (ValueError, KeyError, TypeError):
+        pass  # then all that is there came since
+    return LayoutBytes(0, 0, NOTHING_YET)
+
+
+def came_since(state: TableState, known: LayoutBytes) -> npt.NDArray[np.bool_]:
+    """Of each data file, whether its rows came since. The first time, all that is there did."""
+    layouts, snapshots = layouts_of(state.metadata), state.metadata.snapshots
+
+    def came(entry: ManifestEntry) -> bool:
+        number = entry.snapshot_id or 0
+        snapshot = snapshots.get(number)
+        is_moved = number in layouts if snapshot is None else snapshot.summary.get("operation") == "replace"
+        age = entry.file_sequence_number or 0, snapshot.timestamp_ms if snapshot else 0
+        return known.through == NOTHING_YET or (age > known.through and not is_moved)
+
+    return np.array([came(entry) for entry in state.data], bool)
+
+
+def spent_record(state: TableState, rewritten_bytes: int) -> Properties:
+    """The property of a snapshot on this head, for which layouts rewrote so many bytes."""
+    known = spent_on(state)
+    came = sum(
+        entry.file.file_bytes for entry, is_new in zip(state.data, came_since(state, known), strict=True) if is_new
+    )
+    head = state.snapshot
+    body = {
+        "came": known.came + came,
+        "rewritten": known.rewritten + rewritten_bytes,
+        "through": [head.sequence_number, head.timestamp_ms] if head else NOTHING_YET,
+        "table": state.metadata.uuid,
+    }
+    return {f"{SPENT}{state.branch}": json.dumps(body)}
+
+
+def outdated_layouts(state: TableState) -> tuple[str, ...]:
+    """The records that make room for a new one: of no snapshot whose files are live, then those of the fewest bytes.
+
+    A snapshot that is left speaks for itself, so its record may be needed on another branch.
+    """
+    metadata = state.metadata
+    bytes_of: Counter[int] = Counter()
+    for entry in state.data:
+        bytes_of[entry.snapshot_id or 0] += entry.file.file_bytes
+    known = sorted(_recorded(metadata), key=lambda number: -bytes_of[number])
+    kept = [number for number in known if bytes_of[number] or number in metadata.snapshots][: RECORDS_MAX - 1]
+    return tuple(sorted(f"{RECORD}{number}" for number in set(known) - set(kept)))
+
+
+def _said(snapshot: Snapshot, how: Mapping[str, str]) -> LayoutRun:
+    return LayoutRun(how, snapshot.summary.get(SESSION, ""), snapshot.sequence_number, snapshot.timestamp_ms)
+
+
+def _recorded(metadata: TableMetadata) -> dict[int, LayoutRun]:
+    """What properties say. Those of a copied table do not count."""
+    found = {}
+    for name, value in metadata.properties.items():
+        number = name.removeprefix(RECORD)
+        if name.startswith(RECORD) and number.isdecimal():
+            try:
+                body = json.loads(value)
+                times = int(body["sequence_number"]), int(body["timestamp_ms"])
+                how = {str(key): str(said) for key, said in body["how"].items()}
+                if body["table"] == metadata.uuid:
+                    found[int(number)] = LayoutRun(how, str(body["session"]), *times)
+            except (ValueError, KeyError, TypeError, AttributeError):
+                continue  # then its files are laid out again
+    return found
