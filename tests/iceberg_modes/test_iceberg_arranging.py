@@ -60,6 +60,7 @@ def arranged(
     reading: ReadLimits = READ_LIMITS,
     pool: pa.MemoryPool | None = None,
     store: ObjectStore | None = None,
+    stored_bytes: int = 1 << 40,
 ) -> tuple[list[pa.Table], list[np.ndarray], ObjectStore]:
     """The outputs of these rows, where some are dead, the numbers of each one's rows, and the store.
 
@@ -84,7 +85,18 @@ def arranged(
     metadata = replace(state().metadata, schema=rows.schema)
     limits = Limits(task_rows_min=max(1, rows.num_rows // 2), reading=reading)
     share = PartitionShare(
-        0, "0", (), tuple(ranges), (), (), {one: "live.arrow" for one in masks}, rows.schema, 1 << 40, files, (), {}
+        0,
+        "0",
+        (),
+        tuple(ranges),
+        (),
+        (),
+        {one: "live.arrow" for one in masks},
+        rows.schema,
+        stored_bytes,
+        files,
+        (),
+        {},
     )
     clusterer = Clusterer(
         Tasks(store, executor),
@@ -191,3 +203,20 @@ def test_many_times_the_memory_are_put_in_order_in_little(by, kind, tmp_path):
     if by is SORTED:
         assert whole["row"].to_numpy().tolist() == np.argsort(rows["key"], kind="stable").tolist()
     assert sorted(whole["row"].to_pylist()) == list(range(rows.num_rows))
+
+
+@pytest.mark.parametrize("by", [SORTED, CLUSTERED], ids=["sorted", "tree"])
+def test_a_small_file_that_becomes_large_in_memory_stays_within_it(by, tmp_path):
+    """20 values of 800 bytes, 60 times over: a task read them all at once, beyond what it had."""
+    count = 24_000
+    keys, notes = np.random.default_rng(3).permutation(count), [bytes([number]) * 800 for number in range(20)]
+    rows = pa.table({"key": keys, "row": np.arange(count), "payload": [notes[key % 20] for key in keys]})
+    assert rows.nbytes > 14 * RUN
+    pool, store = pa.proxy_memory_pool(pa.default_memory_pool()), LocalStore(tmp_path)
+    little = {"run_bytes": RUN, "files": 1, "group_rows": 250, "reading": LITTLE, "stored_bytes": RUN // 10}
+    (whole,), (numbers,), _ = arranged(rows, by, pool=pool, store=store, **little)
+    assert pool.max_memory() < 6 * RUN
+    assert sorted(whole["row"].to_pylist()) == list(range(count)) and sorted(numbers.tolist()) == list(range(count))
+    if by is SORTED:
+        assert whole["row"].to_numpy().tolist() == np.argsort(keys, kind="stable").tolist()
+    assert not [one.path for one in store.list("work/") if "unrouted" in one.path]

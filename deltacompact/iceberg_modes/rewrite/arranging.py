@@ -6,15 +6,18 @@
     part 3    a range larger than memory   its blocks are divided into ranges again, and those are sorted
 
 So a file takes no more memory than a part of it, and the sample by which rows were divided may err. Rows of a partition
-that makes one small file are read where they are: the task has a layout of its own, and nothing is written twice.
+that makes one small file are read where they are: the task has a layout of its own, and nothing is written twice, but
+where a few stored bytes become more than memory has.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import uuid
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
@@ -26,15 +29,18 @@ from deltacompact.base.model import DataFile
 from deltacompact.base.numbers import UNNUMBERED
 from deltacompact.iceberg_modes.rewrite.arrangement import Arrangement, SortBy
 from deltacompact.iceberg_modes.rewrite.live_slices import LiveSlices, live_tables
+from deltacompact.iceberg_modes.rewrite.planting import PlantTask, grown
 from deltacompact.iceberg_modes.rewrite.routing import (
     HeldBlock,
     HeldParts,
     RouteTask,
     read_blocks,
+    route,
     written_run,
 )
 from deltacompact.iceberg_modes.rewrite.row_numbers import numbers_writer
 from deltacompact.layout.cutting_ranges import cut_ranges
+from deltacompact.layout.document import Layout
 from deltacompact.layout.order import Numbers
 from deltacompact.layout.ranges import Key
 from deltacompact.layout.spread import SAMPLE_ROWS, spread
@@ -87,9 +93,11 @@ class Routed:
 
 @dataclass(frozen=True, slots=True)
 class Unrouted:
-    """Live rows where they are, which make one file."""
+    """Live rows where they are, which make one file. If they take more than `part_bytes`, they go through runs."""
 
     live: LiveSlices
+    part_bytes: int
+    path: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +212,16 @@ def _sort_by(task: ArrangeTask) -> SortBy:
 
 
 def _unrouted(store: ObjectStore, task: ArrangeTask, source: Unrouted) -> Generator[CellRows]:
-    by, rows = task.by, pa.concat_tables(live_tables(store, source.live))
+    tables, size = list[pa.Table](), 0
+    for table in live_tables(store, source.live):
+        tables.append(table)
+        size += table.nbytes
+        if size > source.part_bytes:
+            tables.clear()
+            yield from _through_runs(store, task, source)
+            return
+    by, rows = task.by, pa.concat_tables(tables)
+    del tables, table
     known = by.prepared(rows.select(by.names))
     sample = known.take(pa.array(spread(rows.num_rows, SAMPLE_ROWS)))
     cells = cells_of(rows.num_rows, rows.nbytes / max(1, rows.num_rows), task.options.row_group_rows)
@@ -215,6 +232,33 @@ def _unrouted(store: ObjectStore, task: ArrangeTask, source: Unrouted) -> Genera
     found = layout.cells_of(known).astype(np.uint16)
     order, counts = np.argsort(found, kind="stable"), np.bincount(found, minlength=layout.cells)
     yield from by_cell(rows, order, counts, _at_once(rows, task.limits))
+
+
+def _through_runs(store: ObjectStore, task: ArrangeTask, source: Unrouted) -> Generator[CellRows]:
+    """The rows as those of a large file, by a layout from a sample."""
+    by, live, part_bytes = task.by, source.live, source.part_bytes
+    columns = pa.schema([live.columns.field(name) for name in by.names], live.columns.metadata)
+    sample = replace(live, columns=columns)
+    found = grown(store, PlantTask(sample, "", "", by, 1, task.options.row_group_rows, part_bytes // 2))
+    layout = found.layout
+    parts = parts_of_leaf(layout, 0, layout.cells, task.rows * found.row_bytes / part_bytes)
+    starts = tuple(accumulate((part.cells for part in parts), initial=0))
+    runs = route(store, RouteTask(live, by, layout, starts, source.path, part_bytes))
+    blocks = (tuple(one for run in runs if (one := run.block(place)).rows) for place in range(len(parts)))
+    own = tuple(replace(part, blocks=of_part) for part, of_part in zip(parts, blocks, strict=True))
+    try:
+        routed = Routed(own, 0, task.rows, part_bytes, source.path)
+        yield from _routed(store, replace(task, keys=layout.keys), routed)
+    finally:
+        store.delete([run.path for run in runs])
+
+
+def parts_of_leaf(layout: Layout, first: int, cells: int, parts: float) -> tuple[LeafPart, ...]:
+    """About so many parts of a leaf with so many cells from the first on. Where rows are sorted, a cell each."""
+    count = cells if layout.keys else min(cells, max(1, math.ceil(parts)))
+    of_part = [cells // count + (number < cells % count) for number in range(count)]
+    places = accumulate(of_part, initial=first)
+    return tuple(LeafPart(own, layout.are_alike(place)) for own, place in zip(of_part, places, strict=False))
 
 
 def _in_order(rows: pa.Table, order: Numbers, limits: Limits) -> Iterator[pa.Table]:

@@ -25,7 +25,7 @@ from deltacompact.executors.executor import Handle
 from deltacompact.iceberg.running import Tasks
 from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg_modes.rewrite.arrangement import Arrangement
-from deltacompact.iceberg_modes.rewrite.arranging import ArrangeTask, LeafPart, Routed, Unrouted
+from deltacompact.iceberg_modes.rewrite.arranging import ArrangeTask, LeafPart, Routed, Unrouted, parts_of_leaf
 from deltacompact.iceberg_modes.rewrite.live_slices import in_slices
 from deltacompact.iceberg_modes.rewrite.planting import Planted, PlantTask, plant
 from deltacompact.iceberg_modes.rewrite.routing import RouteTask, route, route_held
@@ -100,7 +100,8 @@ class Clusterer:
         live = share.live(share.slices, share.columns, self.limits)
         path = self._numbers_path(share, 0)
         by = self.by.among(share.extents)
-        return ArrangeTask(Unrouted(live), path, by, (), share.rows, share.columns, self.options, self.limits)
+        unrouted = Unrouted(live, self.run_bytes, f"{self.folder}unrouted-{share.name}")
+        return ArrangeTask(unrouted, path, by, (), share.rows, share.columns, self.options, self.limits)
 
     def _numbers_path(self, share: PartitionShare, output: int) -> str | None:
         """Where the numbers of an output's rows go. None: they are too many."""
@@ -153,13 +154,7 @@ class Clusterer:
         first, leaves = 0, []
         for leaf in found.layout.leaves:
             parts = share.rows / share.files * leaf.files * found.row_bytes / self.run_bytes
-            cells = [1] * leaf.cells if found.layout.keys else _divided(leaf.cells, parts)
-            places = accumulate(cells, initial=first)
-            leaves.append(
-                tuple(
-                    LeafPart(count, found.layout.are_alike(place)) for count, place in zip(cells, places, strict=False)
-                )
-            )
+            leaves.append(parts_of_leaf(found.layout, first, leaf.cells, parts))
             first += leaf.cells
         return tuple(leaves)
 
@@ -208,12 +203,6 @@ class Clusterer:
                 )
                 yield PlannedOutput(task, held)
                 output += 1
-
-
-def _divided(cells: int, parts: float) -> list[int]:
-    """So many cells in about so many parts."""
-    count = min(cells, max(1, math.ceil(parts)))
-    return [cells // count + (number < cells % count) for number in range(count)]
 
 
 def _evenly(rows: int, files: int) -> Iterator[tuple[int, int]]:

@@ -13,7 +13,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -80,15 +80,21 @@ class _SampledRows:
 
 
 def plant(store: ObjectStore, task: PlantTask) -> Planted:
-    """Read the sample, and grow the tree. If one is stored by now, that one counts: a task may run twice."""
+    """Read the sample, and store the tree. If one is stored by now, that one counts: a task may run twice."""
+    found = grown(store, task)
+    document = json.dumps(layout_document(found.layout, task.table)).encode()
+    if not store.put_if_absent(task.path, document):
+        return replace(found, layout=layout_from_json(store.get(task.path), task.table))
+    return found
+
+
+def grown(store: ObjectStore, task: PlantTask) -> Planted:
+    """The same, stored nowhere."""
     looks = list(_looks(store, task))
     rows = pa.concat_tables([task.live.columns.empty_table(), *(look.rows for look in looks)])
     sizes = np.concatenate([np.empty(0), *(look.sizes for look in looks)])
     decoded = float(np.mean([look.row_bytes for look in looks])) if looks else 0.0
     layout = task.by.layout(task.by.prepared(rows), sizes, task.files, task.cells(decoded))
-    document = json.dumps(layout_document(layout, task.table)).encode()
-    if not store.put_if_absent(task.path, document):
-        layout = layout_from_json(store.get(task.path), task.table)
     return Planted(layout, decoded)
 
 
