@@ -3,6 +3,7 @@
     "day DESC NULLS LAST, id"     day downwards, null behind all values; then id upwards, null before all values
     "hilbert(day, customer)"      along Hilbert's curve through the ranks of both
     "region, zorder(a, b)"        by region, and for each along Z-order
+    "bucket(4, a), days(ts) DESC" by what Iceberg's transforms make of the values
     "\"a,b\" DESC"                a name with a comma, a bracket, or DESC at its end stands in double quotes
 
 Without NULLS, null counts as less than all values, NaN as greater.
@@ -20,7 +21,12 @@ from deltacompact.layout.quoting import QUOTED, parts, unquoted
 CURVE_COLUMNS_MAX = 4
 _WAY = r"(?:\s+(?P<way>asc|desc))?(?:\s+nulls\s+(?P<nulls>first|last))?"
 _ITEM = re.compile(rf'(?P<name>{QUOTED}|[^"()]+?){_WAY}', re.I | re.S)
+_TRANSFORM = re.compile(rf"(?P<transform>[a-z_]+)\s*\((?P<arguments>(?:{QUOTED}|[^()\"])*)\){_WAY}", re.I)
 _CURVE = re.compile(rf"(?P<curve>zorder|hilbert)\s*\((?P<columns>(?:{QUOTED}|[^()\"])*)\)", re.I)
+_WITH_NUMBER = ("bucket", "truncate")
+_OF_TIMES = {"date": "day", "date_hour": "hour"} | {
+    name: unit for unit in ("year", "month", "day", "hour") for name in (unit, f"{unit}s")
+}
 
 
 class Curve(enum.StrEnum):
@@ -58,8 +64,8 @@ SortItem = OrderedColumn | CurveThrough
 def sort_items(said_by: str, text: str) -> tuple[SortItem, ...]:
     """The items of a sort order. Raises InputError naming the one that cannot be read, or that comes twice."""
     items = tuple(_item(said_by, part) for part in parts(text))
-    names = [name for item in items for name in item.names]
-    if repeated := next((name for place, name in enumerate(names) if name in names[:place]), None):
+    keys = [(name, getattr(item, "transform", "identity")) for item in items for name in item.names]
+    if repeated := next((name for place, (name, by) in enumerate(keys) if (name, by) in keys[:place]), None):
         raise InputError(f"{said_by} has {repeated!r} twice")
     return items
 
@@ -70,9 +76,27 @@ def _item(said_by: str, text: str) -> SortItem:
         if "" in names or len(names) > CURVE_COLUMNS_MAX:
             raise InputError(f"{said_by}: {text!r} needs one to {CURVE_COLUMNS_MAX} columns, as in hilbert(a, b)")
         return CurveThrough(Curve(curve["curve"].lower()), names)
-    found = _ITEM.fullmatch(text)
-    if found is None:
-        raise InputError(f"{said_by}: {text!r} cannot be read: write a DESC NULLS LAST, hilbert(b, c)")
+    found = _TRANSFORM.fullmatch(text) or _ITEM.fullmatch(text)
+    by = None if found is None else _key(found.groupdict())
+    if found is None or by is None:
+        raise InputError(
+            f"{said_by}: {text!r} cannot be read: write a DESC NULLS LAST, bucket(4, b), days(c), hilbert(d, e)"
+        )
     descending = (found["way"] or "").lower() == "desc"
     nulls_first = found["nulls"].lower() == "first" if found["nulls"] else not descending
-    return OrderedColumn(unquoted(found["name"].strip()), descending, nulls_first)
+    transform, name = by
+    return OrderedColumn(unquoted(name.strip()), descending, nulls_first, transform)
+
+
+def _key(found: dict[str, str]) -> tuple[str, str] | None:
+    """Iceberg's text of a transform, and its column; None: it is none, or lacks something. Spark takes both orders."""
+    if "name" in found:
+        return "identity", found["name"]
+    name, arguments = found["transform"].lower(), list(parts(found["arguments"]))
+    if name in _OF_TIMES and len(arguments) == 1 and arguments[0]:
+        return _OF_TIMES[name], arguments[0]
+    if name in _WITH_NUMBER and len(arguments) == 2:
+        number, column = arguments if arguments[0].isdecimal() else arguments[::-1]
+        if number.isdecimal() and int(number) and column:
+            return f"{name}[{int(number)}]", column
+    return None

@@ -333,3 +333,15 @@ def test_a_bound_on_groups_does_not_divide_what_is_laid_out_together(lake, order
     state = lake.state(T)
     assert result.files_in == 6 and len(state.data) > 3
     assert depth_of(boxes_of_files(state.metadata, state.data, ["day"])).mean < 1.5
+
+
+@pytest.mark.parametrize("length", [100, 200])
+def test_a_line_says_why_readers_skip_no_file_by_a_column(lake, length):
+    lake.create(T, SCHEMA)
+    rows = rows_of(1_200)
+    names = pa.array([f"{'x' * length}{name}" for name in rows["name"].to_pylist()])
+    lake.append(T, rows.set_column(2, "name", names))
+    result = lake.rewrite(T, rewrite_all=True, target_file_size_bytes=8_000, cluster_by="name,id")
+    assert result.files_out > 2
+    why = "column 'name': values of several files begin alike in the 128 characters that bounds have"
+    assert [note.startswith(why) for note in result.notes] == [True] * (length == 200)

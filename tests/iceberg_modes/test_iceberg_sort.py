@@ -121,6 +121,48 @@ def test_the_tables_own_order_with_its_transforms(lake, sizes):
     assert {file.sort_order_id for file, _ in found} == {1}
 
 
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("days(at) DESC, id", lambda rows: list(zip((-rows["day"]).tolist(), rows["id"].tolist(), strict=True))),
+        ("truncate(id, 500), name NULLS LAST", lambda rows: (rows["id"] // 500).tolist()),
+    ],
+)
+def test_transforms_in_the_text_of_an_order(lake, text, key):
+    """As Spark's procedure takes them."""
+    table_of(lake, 900)
+    lake.rewrite(T, sort_order=text, target_file_size_bytes=5_000, **SORT)
+    found = sorted(files(lake), key=lambda file: file[0].path)
+    whole = pa.concat_tables([table for _, table in found])
+    days = whole["at"].cast(pa.int64()).to_numpy() // 86_400_000_000
+    keys = key({"day": days, "id": whole["id"].to_numpy()})
+    assert len(found) > 2 and whole.column_names == ["id", "name", "at"] and keys == sorted(keys)
+
+
+def test_an_order_with_transforms_that_equals_the_tables_is_recorded(lake):
+    fields = [SortField(1, BucketTransform(4), null_order=NullOrder.NULLS_FIRST)]
+    fields += [SortField(1, IdentityTransform(), null_order=NullOrder.NULLS_FIRST)]
+    table_of(lake, 90, sort_order=SortOrder(*fields))
+    for text, found in (("bucket(4, id), id", 1), ("bucket(8, id), id", None)):
+        lake.rewrite(T, sort_order=text, **SORT)
+        assert {file.sort_order_id for file, _ in files(lake)} == {found}
+
+
+def test_nulls_lie_where_the_tables_order_has_them(lake):
+    order = SortOrder(SortField(2, IdentityTransform(), SortDirection.ASC, NullOrder.NULLS_LAST))
+    for table, own in (("ns.last", {"sort_order": order}), ("ns.first", {})):
+        lake.create(table, SCHEMA, **own)
+        names = pa.array([None if number % 4 == 0 else f"{number:04}" for number in range(800)])
+        columns = [pa.array(range(800)), names, pa.array([0] * 800, pa.timestamp("us"))]
+        lake.append(table, pa.table(columns, schema=lake.catalog.load_table(table).schema().as_arrow()))
+        options = {"cluster_by": "name", "target_file_size_bytes": 3_000, "rewrite_all": True}
+        lake.rewrite(table, settings=SMALL_GROUPS, **options)
+        entries = sorted(lake.state(table).data, key=lambda entry: entry.file.path)
+        nulls = [pq.read_table(one.file.path.removeprefix("file://"))["name"].null_count for one in entries]
+        assert len(nulls) > 1 and (nulls[-1] if table == "ns.last" else nulls[0]) > 0
+        assert (nulls[0] if table == "ns.last" else nulls[-1]) == 0
+
+
 def test_an_order_that_equals_one_of_the_tables_is_recorded(lake):
     order = SortOrder(SortField(2, IdentityTransform(), SortDirection.DESC, NullOrder.NULLS_LAST))
     table_of(lake, sort_order=order)
@@ -139,7 +181,8 @@ def test_an_order_that_equals_one_of_the_tables_is_recorded(lake):
         ({"cluster_by": "id", "sort_order": "id"}, "options cluster-by and sort-order: rows have one order"),
         ({"strategy": "sort", "sort_order": "color"}, "column 'color' is not in table 'ns.t': it has id, name, at"),
         ({"strategy": "sort", "sort_order": "hilbert(id, color)"}, "column 'color' is not in table 'ns.t'"),
-        ({"strategy": "sort", "sort_order": "bucket(4, id)"}, "'bucket\\(4, id\\)' cannot be read"),
+        ({"strategy": "sort", "sort_order": "swirl(4, id)"}, "'swirl\\(4, id\\)' cannot be read"),
+        ({"strategy": "sort", "sort_order": "days(name)"}, "column 'name' has type string, of which day makes nothing"),
         ({"strategy": "sort"}, "table 'ns.t' has no sort order: give the option sort-order"),
         ({"strategy": "range"}, "option strategy: 'range' is none of binpack, sort"),
     ],

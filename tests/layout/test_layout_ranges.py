@@ -125,6 +125,12 @@ def test_orders_are_read_as_people_write_them():
     assert read("a") == (OrderedColumn("a"),)
     assert read("a desc, b ASC nulls Last") == (OrderedColumn("a", True, False), OrderedColumn("b", False, False))
     assert read("desc DESC NULLS FIRST") == (OrderedColumn("desc", True, True),)
+    assert read("Bucket(4, a), a, truncate(b, 7)") == (
+        OrderedColumn("a", transform="bucket[4]"),
+        OrderedColumn("a"),
+        OrderedColumn("b", transform="truncate[7]"),
+    )
+    assert read('date("a b") DESC, "days(c)"') == (OrderedColumn("a b", True, False, "day"), OrderedColumn("days(c)"))
     assert read("r, ZOrder( a ,b )") == (OrderedColumn("r"), CurveThrough(Curve.ZORDER, ("a", "b")))
 
 
@@ -134,7 +140,10 @@ def test_orders_are_read_as_people_write_them():
         ("a,,b", "'' cannot be read"),
         ("zorder()", "needs one to 4 columns"),
         ("hilbert(a,b,c,d,e)", "needs one to 4 columns"),
-        ("bucket(4, a)", "cannot be read"),
+        ("bucket(a)", "cannot be read"),
+        ("truncate(0, a)", "cannot be read"),
+        ("days(a, b)", "cannot be read"),
+        ("days(a), days(a) DESC", "has 'a' twice"),
         ("a, hilbert(b, a)", "has 'a' twice"),
     ],
 )

@@ -17,7 +17,7 @@ from deltacompact.base.errors import InputError
 from deltacompact.iceberg.boxes import ordered_column
 from deltacompact.iceberg.table.column_bounds import has_order
 from deltacompact.iceberg.table.metadata import SortField, TableMetadata
-from deltacompact.iceberg.table.pyiceberg_door.transforms import PartitionColumn, transformed
+from deltacompact.iceberg.table.pyiceberg_door.transforms import PartitionColumn, check_transform, transformed
 from deltacompact.iceberg_modes.rewrite.options import CLUSTER_PROPERTY, RewriteOptions, Strategy
 from deltacompact.layout.cluster_by import ClusterColumn
 from deltacompact.layout.cutting_ranges import cut_ranges, keys_of
@@ -116,19 +116,24 @@ def arrangement_of(metadata: TableMetadata, options: RewriteOptions) -> Arrangem
     named = {column.name for column in options.cluster_by}
     by_id = [metadata.columns[number] for number in metadata.identifier_ids]
     keys = [column.field.name for column in by_id if column.is_top_level and has_order(column.type)]
-    return ClusterBy((*options.cluster_by, *(ClusterColumn(name, 0.0) for name in keys if name not in named)))
+    columns = (*options.cluster_by, *(ClusterColumn(name, 0.0) for name in keys if name not in named))
+    return ClusterBy(tuple(replace(column, nulls_first=_nulls_first(metadata, column.name)) for column in columns))
+
+
+def _nulls_first(metadata: TableMetadata, name: str) -> bool:
+    """Whether nulls lie beside the least value in the table's own order. Without one they do."""
+    number, _ = ordered_column(metadata, name)
+    fields = metadata.sort_orders.get(metadata.sort_order_id, ())
+    return next((one.nulls_first != one.descending for one in fields if one.source_id == number), True)
 
 
 def _sort_by(metadata: TableMetadata, text: str | None) -> SortBy:
     if text is None:
         return _own_order(metadata)
     items = sort_items("option sort-order", text)
-    for item in items:
-        for name in item.names:
-            ordered_column(metadata, name)
     fields = tuple(map(lambda item: _field(metadata, item), items))
     same = (number for number, of in metadata.sort_orders.items() if of and of == fields)
-    return SortBy(items, order_id=next(same, None))
+    return _derived(metadata, items, next(same, None))
 
 
 def _field(metadata: TableMetadata, item: SortItem) -> SortField | None:
@@ -143,14 +148,23 @@ def _own_order(metadata: TableMetadata) -> SortBy:
     fields = metadata.sort_orders.get(metadata.sort_order_id, ())
     if not fields:
         raise InputError(f"table {metadata.table_id!r} has no sort order: give the option sort-order")
-    items, derived = [], []
-    for place, one in enumerate(fields):
+    items = []
+    for one in fields:
         column = metadata.columns.get(one.source_id)
         name = column.field.name if column is not None and not column.is_dropped else f"with id {one.source_id}"
-        _, known = ordered_column(metadata, name)
-        item = OrderedColumn(name, one.descending, one.nulls_first)
-        if one.transform != "identity":
+        items.append(OrderedColumn(name, one.descending, one.nulls_first, one.transform))
+    return _derived(metadata, items, metadata.sort_order_id)
+
+
+def _derived(metadata: TableMetadata, items: Sequence[SortItem], order_id: int | None) -> SortBy:
+    """An order whose transforms make columns of their own."""
+    found, derived = list[SortItem](), []
+    for place, item in enumerate(items):
+        known = [ordered_column(metadata, name)[1] for name in item.names]
+        if isinstance(item, OrderedColumn) and item.transform != "identity":
+            by = PartitionColumn(item.name, known[0].type, item.transform)
+            check_transform(by)
             item = replace(item, name=f"deltacompact.sort-{place}")
-            derived.append((item.name, PartitionColumn(name, known.type, one.transform)))
-        items.append(item)
-    return SortBy(tuple(items), tuple(derived), metadata.sort_order_id)
+            derived.append((item.name, by))
+        found.append(item)
+    return SortBy(tuple(found), tuple(derived), order_id)

@@ -182,7 +182,7 @@ class RewriteOptions:
         "sort-order",
         SORT_ORDER,
         None,
-        "as Spark's procedure has it: `day DESC NULLS LAST, id`, `zorder(a, b)`, `hilbert(a, b)`",
+        "as Spark's procedure has it: `day DESC NULLS LAST, bucket(4, id)`, `zorder(a, b)`, `hilbert(a, b)`",
         says="the table's own order",
     )
 

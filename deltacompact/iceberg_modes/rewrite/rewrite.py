@@ -48,6 +48,7 @@ from deltacompact.iceberg_modes.rewrite.proposals import (
 )
 from deltacompact.iceberg_modes.rewrite.result import RewriteResult
 from deltacompact.iceberg_modes.rewrite.resumption import ResumeRewrite, record_of
+from deltacompact.iceberg_modes.rewrite.tied_bounds import tied_lines
 from deltacompact.iceberg_modes.rewrite.worth import worth_of
 from deltacompact.iceberg_modes.steps import Call, Reads, Resuming, Steps, Work
 from deltacompact.layout.reads import columns_asked
@@ -136,6 +137,10 @@ class Rewriting(Work[RewritePlan, FileGroup, Rewritten, RewriteOutcome, RewriteR
 
     def count(self, done: Committed[RewriteOutcome], groups: Sequence[FileGroup]) -> None:
         self.result.count(done)
+        by = arrangement_of(self.state.metadata, self.plan.options)
+        written = [file for one in done.outcome.groups for file in one.outputs]
+        tied = tied_lines(self.state.metadata, by.bounded if by else (), written)
+        self.result.notes += [line for line in tied if line not in self.result.notes]
         self.touched += [
             _FilesAgain(group.group.paths, _name(group.group), one.words) for group, one in done.outcome.refused
         ]

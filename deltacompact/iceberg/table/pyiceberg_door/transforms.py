@@ -90,6 +90,13 @@ def transformed(column: pa.ChunkedArray, by: PartitionColumn) -> pa.Array:
     return _transformed(pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type), by)
 
 
+def check_transform(by: PartitionColumn) -> None:
+    """Raises InputError where a transform makes nothing of values of its column's type."""
+    transform: Any = parse_transform(by.transform)
+    if not _is_known(transform) or not transform.can_transform(_type(by.type)):
+        raise InputError(f"column {by.source!r} has type {by.type}, of which {by.transform} makes nothing")
+
+
 def check_orders(metadata: TableMetadata) -> None:
     """Refuse what PyIceberg cannot commit: it checks all orders of a table, and not only the one that counts.
 

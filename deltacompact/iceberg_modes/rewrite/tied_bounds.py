@@ -1,0 +1,39 @@
+"""Columns by which readers cannot skip files, although rows lie by them: bounds end before values differ. Pure.
+
+link     "https://…/a very long beginning/000001" … "…/000399"       in 128 characters both bounds begin alike
+name     "ada" … "bob"                                             bounds part files as rows do
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from deltacompact.iceberg.boxes import ordered_column
+from deltacompact.iceberg.table.content_files import ContentFile
+from deltacompact.iceberg.table.metadata import TableMetadata
+from deltacompact.iceberg.table.pyiceberg_door.metrics import BOUND_LENGTH
+
+
+def tied_lines(metadata: TableMetadata, columns: Iterable[str], files: Sequence[ContentFile]) -> list[str]:
+    """A line for each of the columns in which several files have bounds that are cut, and begin alike."""
+    found = []
+    for name in columns:
+        number, column = ordered_column(metadata, name)
+        if column.type in ("string", "binary"):
+            tied = [begin for one in files if (begin := _beginning(one, number, column.type)) is not None]
+            if len(tied) > len(set(tied)):
+                found.append(
+                    f"column {name!r}: values of several files begin alike in the {BOUND_LENGTH} characters that "
+                    "bounds have, so readers cannot skip these files by it"
+                )
+    return found
+
+
+def _beginning(file: ContentFile, number: int, type_: str) -> str | bytes | None:
+    """What both bounds begin with, if that is all that they tell. The greatest is rounded up in its last place."""
+    low, high = file.lower_bounds.get(number), file.upper_bounds.get(number)
+    if low is None or high is None:
+        return None
+    ends = (low.decode(), high.decode()) if type_ == "string" else (low, high)
+    least, most = (end[: BOUND_LENGTH - 1] for end in ends)
+    return least if len(ends[0]) >= BOUND_LENGTH and least == most else None
