@@ -26,6 +26,8 @@ Ordered: TypeAlias = "npt.NDArray[Any] | pa.LargeBinaryArray"
 """Values without nulls, in NumPy's order or in Arrow's order of bytes."""
 Numbers = npt.NDArray[np.int64]
 Side: TypeAlias = Literal["left", "right"]
+RUNS_MERGED_MAX = 16
+"""So few sorted runs are merged; more are sorted faster as if they had no order."""
 _HEAD = 8
 """Bytes of a string that are compared as one number."""
 
@@ -81,9 +83,10 @@ def ordered(array: pa.Array) -> Ordered:
 def stable_order(values: npt.NDArray[Any]) -> Numbers:
     """The places of values in sorted order; equal values keep their order.
 
-    A whole number and its place, packed into 64 bits, are sorted by vector instructions, in a fifth of the time.
+    A whole number and its place, packed into 64 bits, are sorted by vector instructions, in a fifth of the time. Values
+    of a few sorted files are merged by NumPy's own stable sort, in a third of that.
     """
-    if len(values) < 2 or values.dtype.kind not in "iu":
+    if len(values) < 2 or values.dtype.kind not in "iu" or np.count_nonzero(values[1:] < values[:-1]) < RUNS_MERGED_MAX:
         return np.argsort(values, kind="stable").astype(np.int64)
     low, place_bits = values.min(), (len(values) - 1).bit_length()
     if (int(values.max()) - int(low)).bit_length() + place_bits > 64:

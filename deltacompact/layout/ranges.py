@@ -138,6 +138,13 @@ class _KeyPlaces:
 
 def sorted_by(keys: Sequence[Key], rows: pa.Table) -> Numbers:
     """The rows in the order of the keys. Rows that are equal in all of them keep their order."""
+    if len(keys) == 1:
+        (key,) = keys
+        values = values_of(key.of(rows))
+        if isinstance(values.of, np.ndarray) and values.of.dtype.kind in "iu":  # they need no ranks
+            order = stable_order(~values.of if key.descending else values.of)
+            present, nulls = np.flatnonzero(~values.is_null)[order], np.flatnonzero(values.is_null)
+            return np.concatenate([nulls, present] if key.nulls_first else [present, nulls]).astype(np.int64)
     whole = np.zeros(rows.num_rows, np.int64)
     for key in keys:
         ranks = key_ranks(key, rows) + 1
