@@ -1,4 +1,4 @@
-"""python -m benchmarks.iceberg.layouts [ROWS [TABLE …]]: seconds to lay out a table, and the share of files opened.
+"""python -m benchmarks.iceberg.layouts [ROWS [TABLE …]]: seconds to lay out a table, and what readers open.
 
     the table        the data of benchmarks/layout.py, in the order in which they are drawn, and 40 bytes for each row
     deltacompact     rewrite by a split tree, and in Spark's orders
@@ -6,7 +6,8 @@
     DuckDB           COPY … ORDER BY of the same files to a folder, without a table or a commit
 
 All are asked for files of one 64th of the bytes. One contender works at a time, in a process that has warmed up.
-Readers open files by the bounds in manifests; without a table, by the values that are there.
+Readers open files by the bounds in manifests; without a table, by the values that are there. They read row groups by
+the bounds in footers.
 """
 
 from __future__ import annotations
@@ -89,6 +90,19 @@ def _bound(bounds: Mapping[int, bytes], field: NestedField, unknown: Any) -> Any
     return from_bytes(field.field_type, bounds[field.field_id]) if field.field_id in bounds else unknown
 
 
+def bounds_of_groups(paths: Sequence[str], names: Sequence[str]) -> list[Bounds]:
+    """The row groups of all files, as footers know them."""
+    found: dict[str, list[tuple[Any, Any]]] = {name: [] for name in names}
+    for path in paths:
+        footer = pq.read_metadata(path)
+        places = {footer.schema.column(place).path: place for place in range(footer.num_columns)}
+        for group in map(footer.row_group, range(footer.num_row_groups)):
+            for name in names:
+                known = group.column(places[name]).statistics
+                found[name].append((known.min, known.max))
+    return [(np.array([low for low, _ in ends]), np.array([high for _, high in ends])) for ends in found.values()]
+
+
 def by_duckdb(paths: Sequence[str], names: Sequence[str], target: int, folder: Path) -> list[str]:
     import duckdb
 
@@ -130,22 +144,33 @@ def measured(rows: int, folder: Path, which: Sequence[str] = (), who: str = "") 
                 contender.compact(TABLE, {**options, **chosen})
                 seconds = time.perf_counter() - begin
                 contender.stop()
-            check_rows(paths_of(catalog), rows)
-            yield line(name, label, seconds, columns, bounds_in_manifests(catalog, names))
+            check_rows(paths := paths_of(catalog), rows)
+            bounds = bounds_in_manifests(catalog, names), bounds_of_groups(paths, names)
+            yield line(name, label, seconds, columns, *bounds)
         for _ in range(2):
             shutil.rmtree(folder / "sorted", ignore_errors=True)
             begin = time.perf_counter()
             found = by_duckdb(paths_of(catalog_at(place / DATABASE, place)), names, target, folder / "sorted")
             seconds = time.perf_counter() - begin
         check_rows(found, rows)
-        yield line(name, "DuckDB, ORDER BY", seconds, columns, bounds_of_values(found, names))
+        bounds = bounds_of_values(found, names), bounds_of_groups(found, names)
+        yield line(name, "DuckDB, ORDER BY", seconds, columns, *bounds)
 
 
-def line(table: str, label: str, seconds: float, columns: dict[str, Column], bounds: Sequence[Bounds]) -> str:
+def line(
+    table: str,
+    label: str,
+    seconds: float,
+    columns: dict[str, Column],
+    bounds: Sequence[Bounds],
+    groups: Sequence[Bounds],
+) -> str:
     shares, conjunction = opened_by(columns, bounds, 1)
     each = "/".join(f"{share:.1f}" for share in shares)
     text = f"{table:22}{label:36}{seconds:7.2f} s   {each:18}and {conjunction:6.2f}"
-    return f"{text}   mean {np.mean(shares):5.1f}   {len(bounds[0][0])} files"
+    of_groups, of_all = opened_by(columns, groups, 1)
+    text += f"   mean {np.mean(shares):5.1f} of {len(bounds[0][0])} files"
+    return f"{text}, {np.mean(of_groups):5.1f} and {of_all:6.2f} of {len(groups[0][0])} row groups"
 
 
 if __name__ == "__main__":
