@@ -1,7 +1,7 @@
 # make setup    .venv with everything for development; fast where nothing has changed
 # make quick    the tests that start no server and no process and take less than a second each
 # make test     all tests, three processes side by side
-# make lint     ruff, mypy, import layers, cargo fmt, clippy; the site
+# make lint     ruff, mypy, import layers, hadolint, cargo fmt, clippy; the site
 # make demo     deltacompact demo              make bench    rates of the kernels
 # make wheel    dist/*.whl for any Linux since glibc 2.28, tried in a fresh environment
 # make release VERSION=0.2.0    checks that tree, version and changelog agree, builds the wheel, tags v0.2.0
@@ -54,16 +54,22 @@ tools:
 	$(DEVELOP) --uv 2>.venv/uv.log || $(DEVELOP)
 	@touch $(KERNELS) $@
 
-# Readers of some years ago, which tests have read what we write.
-.venv/.installed-readers: tests/tabular/old_readers.txt | .venv/bin/python
-	$(PYTHON) -m venv --clear .venv/readers
-	.venv/readers/bin/python -m pip install --only-binary :all: --requirement tests/tabular/old_readers.txt
+# Environments of their own: readers of some years ago and DuckDB, which read what we write; orchestrators, by which the
+# examples in deploy/ are run. Airflow (44 s of CPU) with DELTACOMPACT_TEST_EVERYTHING=1 alone.
+.venv/.installed-readers: tests/tabular/old_readers.txt
+.venv/.installed-duckdb: tests/publication/duckdb.txt
+.venv/.installed-dagster: tests/deploy/dagster.txt
+.venv/.installed-airflow: tests/deploy/airflow.txt
+$(addprefix .venv/.installed-, readers duckdb dagster airflow): .venv/.installed-%: | .venv/bin/python
+	$(PYTHON) -m venv --clear .venv/$*
+	.venv/$*/bin/python -m pip install --only-binary :all: --requirement $<
 	@touch $@
 
-# Orchestrators, by which the examples in deploy/ are run; Airflow (44 s of CPU) with DELTACOMPACT_TEST_EVERYTHING=1 alone.
-.venv/.installed-dagster .venv/.installed-airflow: .venv/.installed-%: tests/deploy/%.txt | .venv/bin/python
-	$(PYTHON) -m venv --clear .venv/$*
-	.venv/$*/bin/python -m pip install --only-binary :all: --requirement tests/deploy/$*.txt
+# Prometheus's own judge of the alerts: it takes minutes to build, so only with DELTACOMPACT_TEST_EVERYTHING=1.
+.venv/.installed-promtool: | .venv/bin/python
+	rm -rf .venv/promtool && mkdir .venv/promtool
+	cd .venv/promtool && go mod init promtool && go get github.com/prometheus/prometheus/cmd/promtool@v0.309.1 \
+	  && GOBIN="$$PWD" go install github.com/prometheus/prometheus/cmd/promtool
 	@touch $@
 
 # What builds the site.
@@ -80,7 +86,7 @@ $(KERNELS): $(RUST) | .venv/.installed
 quick: setup
 	DELTACOMPACT_EXAMPLES=quick $(PYTEST) 2 -q -m "not processes and not slow"
 
-test: setup .venv/.installed-readers .venv/.installed-dagster $(if $(DELTACOMPACT_TEST_EVERYTHING),.venv/.installed-airflow)
+test: setup $(addprefix .venv/.installed-, readers duckdb dagster $(if $(DELTACOMPACT_TEST_EVERYTHING),airflow promtool))
 	$(PYTEST) 3 --durations=20 -rfER
 
 demo: setup
@@ -94,6 +100,7 @@ lint: setup .venv/.installed-docs
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/hadolint deploy/Dockerfile benchmarks/ec2/Dockerfile
 	$(BIN)/pytest -q tests/house/test_named_files.py tests/house/test_circles.py
 	cargo fmt --manifest-path $(CRATE)/Cargo.toml --check
 	PYO3_PYTHON=$(CURDIR)/$(BIN)/python cargo clippy --manifest-path $(CRATE)/Cargo.toml --release -- --deny warnings

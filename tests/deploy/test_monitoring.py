@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+from pathlib import Path
 
 import pytest
 import yaml
@@ -23,6 +26,17 @@ def test_the_operator_gets_the_same_rules():
     found = [rule for group in rules["groups"] for rule in group["rules"]]
     assert len({rule["alert"] for rule in found}) == len(found) == len(generate.ALERTS)
     assert all(re.fullmatch(r"\d+m", rule["for"]) and rule["annotations"]["description"] for rule in found)
+
+
+if os.environ.get("DELTACOMPACT_TEST_EVERYTHING"):
+
+    @pytest.mark.processes
+    def test_prometheus_takes_the_alerts():
+        promtool = Path(__file__).parents[2] / ".venv/promtool/promtool"
+        done = subprocess.run(
+            [promtool, "check", "rules", generate.HERE / "alerts.yaml"], capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == 0 and f"{len(generate.ALERTS)} rules found" in done.stdout, done.stdout + done.stderr
 
 
 def test_panels_do_not_cover_each_other():
