@@ -12,6 +12,7 @@ import duckdb
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from delta_publications import DeltaPublications
 from publications import LOCAL, WIDE, T
@@ -134,6 +135,31 @@ def test_a_hint_that_is_gone_or_wrong_only_costs_a_listing(orders, hint):
     orders.append([{"id": 77}])
     assert orders.compact().publication.error is None
     (orders.out / LOG / "_last_checkpoint").unlink(missing_ok=True)
+    assert orders.shown() == orders.compacted()
+
+
+def test_files_under_their_former_spelling_are_the_same_files(orders):
+    """Up to November 2026 a log named them `file:///lake/a.parquet`. A rollback shows such a file once more."""
+    changed(orders)
+    commit = orders.out / LOG / f"{0:020d}.json"
+    commit.write_text(commit.read_text().replace('"path":"/', '"path":"file:///'))
+    assert orders.catalog.publish(T).snapshot is None
+    result = orders.compact().publication
+    assert (result.files_added, result.files_removed) == (1, 0)
+    assert [removed["path"][:8] for removed in orders.actions("remove")] == ["file:///"]
+    rollback(orders.catalog, T, "1")
+    orders.catalog.publish(T)
+    vacuum(orders.catalog, T, age_min_s=0, force=True)
+    for number in range(10):
+        orders.append([{"id": 100 + number}])
+        orders.compact()
+    (checkpoint,) = (orders.out / LOG).glob("*.checkpoint.parquet")
+    rows = pq.read_table(checkpoint).to_pylist()
+    added, removed = (
+        {row[kind]["path"].removeprefix("file://") for row in rows if row[kind] and not row[kind]["deletionVector"]}
+        for kind in ("add", "remove")
+    )
+    assert not added & removed
     assert orders.shown() == orders.compacted()
 
 

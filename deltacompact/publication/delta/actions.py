@@ -3,8 +3,8 @@
 {"commitInfo": …}                                                   unique: tells whose commit a version is
 {"protocol": …}   {"metaData": …}                                   where they change
 {"txn": {"appId": "file:///lake/orders/day=1", "version": 4}}       version 4 of this stream is shown from here on
-{"remove": {"path": "file:///lake/…", "deletionVector": …}}         names the vector that the file was added with
-{"add": {"path": "file:///lake/…", "deletionVector": …}}
+{"remove": {"path": "/lake/…", "deletionVector": …}}                names the vector that the file was added with
+{"add": {"path": "/lake/…", "deletionVector": …}}
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import json
 import uuid
 from collections.abc import Iterable, Mapping
 from typing import Any
-from urllib.parse import quote
 
 from deltacompact.base.errors import SchemaError
 from deltacompact.publication.delta.difference import DEAD_ROWS
@@ -48,11 +47,11 @@ def transaction(application: str, version: int, now_ms: int) -> Action:
 
 
 def add(
-    file: ShownFile, keys: Iterable[str], statistics: str, vector: Mapping[str, Any] | None, now_ms: int
+    file: ShownFile, path: str, keys: Iterable[str], statistics: str, vector: Mapping[str, Any] | None, now_ms: int
 ) -> dict[str, Any]:
-    """Percent signs are escaped once more: the names of partitions' folders have some."""
+    """`path` is the file's in this log."""
     added: dict[str, Any] = {
-        "path": quote(file.location, safe="/:=!"),
+        "path": path,
         "partitionValues": partition_texts(file, keys),
         "size": file.file.bytes,
         "modificationTime": now_ms,

@@ -4,8 +4,9 @@
     00000000000000000010.checkpoint.parquet       add a, add b with vector u1, remove c (a tombstone)
     00000000000000000011.json                     remove b with u1, add b with u2
 
-A logical file is a path and the id of its deletion vector. Older commits may be gone: the checkpoint has what they
-said. Others may put checksums, compacted logs and checkpoints of other kinds into the folder: they are passed over.
+A logical file is a path (/lake/a, or file:///lake/a, which we wrote up to November 2026) and the id of its deletion
+vector. Older commits may be gone: the checkpoint has what they said. Others may put checksums, compacted logs and
+checkpoints of other kinds into the folder: they are passed over.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from deltacompact.base.errors import CorruptionError, NotFoundError
 from deltacompact.publication.delta import checkpoints
@@ -29,6 +30,7 @@ from deltacompact.storage.objects import ObjectStat, ObjectStore
 FOLDER = "_delta_log/"
 LAST_CHECKPOINT = f"{FOLDER}_last_checkpoint"
 _CHECKPOINT = re.compile(rf"{FOLDER}(?P<version>[0-9]{{20}})\.checkpoint\.parquet")
+_DISK = "file://"
 _READS_MAX = 5
 _READS_AT_ONCE = 8
 
@@ -72,13 +74,24 @@ class Head:
 
 
 def _logical(file: Action) -> LogicalFile:
-    return file["path"], unique_id(file.get("deletionVector"))
+    return file["path"].removeprefix(_DISK), unique_id(file.get("deletionVector"))
 
 
 def location_of(file: Action, table: str) -> str:
-    """Where a file lies. A relative path is one of the table's folder, `table`, which ends in a slash."""
+    """The URI of a file. A relative path is one of the table's folder, `table`, which ends in a slash."""
     path = unquote(file["path"])
-    return path if is_uri(path) or path.startswith("/") else table + path
+    if path.startswith("/") and table.startswith(_DISK):
+        return _DISK + path
+    return path if is_uri(path) else table + path
+
+
+def path_to(location: str, table: str) -> str:
+    """How the log names a file: percent signs are escaped once more, as the names of partitions' folders have some.
+
+    On a disk it is `/lake/a`, because DuckDB takes `file:///lake/a` for a path below the table's folder.
+    """
+    path = location.removeprefix(_DISK) if table.startswith(_DISK) else location
+    return quote(path, safe="/:=!")
 
 
 def commit_path(version: int) -> str:

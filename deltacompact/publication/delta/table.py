@@ -126,7 +126,8 @@ class ShownDeltaTable:
         for file, footer in zip(added, self._files.footers(added), strict=True):
             vector = None if file.dead_rows is None else vectors[file.dead_rows]
             told = statistics_of(footer, columns, vector is None)
-            lines.append(actions.add(file, keys, told, vector, self._now_ms))
+            path = log.path_to(file.location, self._folder)
+            lines.append(actions.add(file, path, keys, told, vector, self._now_ms))
         return lines
 
     def _told(self, head: Head | None, added: Sequence[ShownFile], has_vectors: bool) -> list[Action]:
