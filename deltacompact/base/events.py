@@ -23,10 +23,13 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class SessionStarted(Event):
+    """`base_version` is the version of the destination that the session replaces."""
+
     session_id: str
     rounds: int
     delta_rows: int
     why: str
+    base_version: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +102,14 @@ class WaitingForSession(Event):
 class ModeStarted(Event):
     """A mode begins to work on an Iceberg table: on so many groups, with so many rows and stored bytes.
 
-    `mode` is the name of the mode: "rewrite".
+    `mode` is the name of the mode: "rewrite"; `snapshot_id` is that of the planned snapshot.
     """
 
     mode: str
     groups: int
     rows: int
     bytes: int
+    snapshot_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +143,23 @@ class ModeFinished(Event):
     mode: str
 
     error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepStarted(Event):
+    """Upkeep begins: `work` is "vacuum" or "maintain". `version`: the table's version, or the branch's snapshot."""
+
+    work: str
+    version: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepFinished(Event):
+    """`error` is the class of the error; None: all is done, and `version` is that of the table now."""
+
+    work: str
+    error: str | None
+    version: str | None = None
 
 
 EventSink = Callable[[Event], None]

@@ -72,8 +72,8 @@ class Session(Generic[Plan, Group, Written, Outcome, Result]):
     def carry_out(self) -> None:
         """Write and commit all groups. Raises Interrupted after Ctrl-C, which says what was written."""
         rows, size = sum(group.rows for group in self.groups), sum(group.bytes for group in self.groups)
-        call, table_id = self.work.call, self.work.plan.table_id
-        call.emit(ModeStarted(table_id, EVERYWHERE, self.work.plan.mode, len(self.groups), rows, size))
+        call, plan = self.work.call, self.work.plan
+        call.emit(ModeStarted(plan.table_id, EVERYWHERE, plan.mode, len(self.groups), rows, size, plan.snapshot_id))
         is_bounded = call.settings.memory_bytes is not None
         signs = giving_signs(self.journal.session, self.journal.sign, call.signs)
         with signs as stop_signs, session_memory(is_bounded):

@@ -85,7 +85,8 @@ class CompactionSession:
     def execute(self) -> PublishedSession:
         """Fold every round, materialize once, publish. Raises ConflictError where another session sealed the base."""
         plan = self.plan
-        self._tell(SessionStarted, self.id, len(plan.rounds), plan.input.delta_rows, plan.input.why)
+        base, planned = plan.input.moment.destination_version, plan.input
+        self._tell(SessionStarted, self.id, len(plan.rounds), planned.delta_rows, planned.why, base)
         if plan.new_columns:
             self._tell(ColumnsAdded, plan.new_columns)
         folding = before_the_rounds(self._bench)

@@ -1,9 +1,10 @@
-"""Compactions as OpenLineage events, for whoever draws where data come from: Marquez, DataHub, OpenMetadata.
+"""Compactions and upkeep as OpenLineage events, for whoever draws where data come from: Marquez, DataHub, OpenMetadata.
 
-    SessionStarted, ModeStarted       START       one run for each partition, or for each call of a mode
+    SessionStarted, ModeStarted,      START       one run for each partition, or for each call on an Iceberg table;
+    UpkeepStarted                                 the version or snapshot that it began with is the input's version
     GroupsCommitted                   RUNNING     the snapshot so far, and Iceberg's report of its commit
-    SessionFinished, ModeFinished     COMPLETE    the table with its new version, and its live rows
-                                      FAIL        the error's class and the files and columns that it names, no values
+    SessionFinished, ModeFinished,    COMPLETE    the table with its new version, and its live rows
+    UpkeepFinished                    FAIL        the error's class and the files and columns that it names, no values
 
     s3://lake/tables, orders          dataset     namespace s3://lake, name tables/orders
     iceberg://prod, db.orders                     namespace iceberg://prod, name db.orders
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -28,6 +30,8 @@ from deltacompact.base.events import (
     ModeStarted,
     SessionFinished,
     SessionStarted,
+    UpkeepFinished,
+    UpkeepStarted,
     logger,
 )
 from deltacompact.base.missing import importing
@@ -42,11 +46,12 @@ if TYPE_CHECKING:
 
 JOBS = "deltacompact"
 """The namespace of jobs, unless OPENLINEAGE_NAMESPACE says another one."""
+_JOB_TYPES = {"compact": "COMPACTION", "vacuum": "VACUUM", "maintain": "MAINTENANCE"}
 _ASKED_BY = ("OPENLINEAGE_URL", "OPENLINEAGE_CONFIG")
 
 
 def lineage_sinks(catalog_uri: str) -> list[EventSink]:
-    """The sink of a compaction in this catalog; none where the environment does not ask for events."""
+    """The sink of work in this catalog; none where the environment does not ask for events."""
     if not any(os.environ.get(name) for name in _ASKED_BY):
         return []
     try:
@@ -56,6 +61,13 @@ def lineage_sinks(catalog_uri: str) -> list[EventSink]:
         return []
 
 
+@dataclass(frozen=True, slots=True)
+class _Run:
+    run_id: str
+    work: str
+    version: str | None
+
+
 class Lineage:
     """An event sink. `emit` takes OpenLineage's events; once it failed, it is asked no more: a try takes seconds."""
 
@@ -63,7 +75,7 @@ class Lineage:
         self._catalog_uri = catalog_uri
         self._emit = emit
         self._gone = False
-        self._runs: dict[tuple[str, Partition], str] = {}
+        self._runs: dict[tuple[str, Partition], _Run] = {}
         self._snapshots: dict[str, int] = {}
 
     def __call__(self, event: Event) -> None:
@@ -73,13 +85,19 @@ class Lineage:
             self._tell(event)
         except Exception as error:
             self._gone = True
-            logger.warning("no more OpenLineage events of this compaction: %s", one_line(error))
+            logger.warning("no more OpenLineage events of this work: %s", one_line(error))
 
     def _tell(self, event: Event) -> None:
         match event:
-            case SessionStarted() | ModeStarted():
-                self._say("START", event)
+            case SessionStarted():
+                self._begin(event, "compact", event.base_version)
+            case ModeStarted():
+                self._begin(event, "compact", None if event.snapshot_id is None else str(event.snapshot_id))
+            case UpkeepStarted():
+                self._begin(event, event.work, event.version)
             case GroupsCommitted():
+                if (event.table_id, event.partition) not in self._runs:  # a dead session's groups come before a plan
+                    self._begin(event, "compact", None)
                 self._snapshots[event.table_id] = event.snapshot_id
                 report = {iceberg_commit_report.NAME: _commit_report(event)}
                 self._say("RUNNING", event, version=str(event.snapshot_id), reports=report)
@@ -88,6 +106,16 @@ class Lineage:
                 self._end(event, event.error and "the mode failed", str(snapshot) if snapshot else None, None)
             case SessionFinished():
                 self._end(event, event.error and (event.error_named or "the session failed"), event.version, event.live)
+            case UpkeepFinished():
+                self._end(event, event.error, event.version, None)
+
+    def _begin(self, event: Event, work: str, version: str | None) -> None:
+        """The first event of a run. A mode that plans anew goes on with its own."""
+        with importing("openlineage"):
+            from openlineage.client.uuid import generate_new_uuid
+        key = event.table_id, event.partition
+        self._runs[key] = self._runs.get(key) or _Run(str(generate_new_uuid()), work, version)
+        self._say("START", event)
 
     def _end(self, event: Event, error: str | None, version: str | None, rows: int | None) -> None:
         """The last event of a run. A call that had nothing to do has begun none."""
@@ -109,35 +137,33 @@ class Lineage:
         with importing("openlineage"):
             from openlineage.client import event_v2 as lineage
             from openlineage.client import facet_v2 as facets
-            from openlineage.client.uuid import generate_new_uuid
-        key = event.table_id, event.partition
-        run_id = self._runs.setdefault(key, str(generate_new_uuid()))
+        run = self._runs[event.table_id, event.partition]
         failure: dict[str, Any] = {}
-        versions: dict[str, Any] = {}
         counts: dict[str, Any] = dict(reports)
+        versioned = facets.dataset_version_dataset.DatasetVersionDatasetFacet
+        before: dict[str, Any] = {"version": versioned(run.version)} if run.version else {}
+        after: dict[str, Any] = {"version": versioned(version)} if version else {}
         if error:
             failure["errorMessage"] = facets.error_message_run.ErrorMessageRunFacet(error, "Python")
-        if version:
-            versions["version"] = facets.dataset_version_dataset.DatasetVersionDatasetFacet(version)
         if rows is not None and not error:
             statistics = facets.output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet
             counts["outputStatistics"] = statistics(rows)
         name = dataset_name(self._catalog_uri, event.table_id)
-        kind = facets.job_type_job.JobTypeJobFacet("BATCH", "DELTACOMPACT", "COMPACTION")
+        kind = facets.job_type_job.JobTypeJobFacet("BATCH", "DELTACOMPACT", _JOB_TYPES[run.work])
         partition = f".{event.partition}" if event.partition.values else ""
         self._emit(
             lineage.RunEvent(
                 eventType=lineage.RunState[state],
                 eventTime=datetime.now(UTC).isoformat(),
-                run=lineage.Run(run_id, failure),
+                run=lineage.Run(run.run_id, failure),
                 job=lineage.Job(
                     os.environ.get("OPENLINEAGE_NAMESPACE") or JOBS,
-                    f"compact.{event.table_id}{partition}",
+                    f"{run.work}.{event.table_id}{partition}",
                     {"jobType": kind},
                 ),
                 producer=f"https://pypi.org/project/deltacompact/{__version__}",
-                inputs=[lineage.InputDataset(*name)],
-                outputs=[lineage.OutputDataset(*name, counts, facets=versions)],
+                inputs=[lineage.InputDataset(*name, facets=before)],
+                outputs=[lineage.OutputDataset(*name, counts, facets=after)],
             )
         )
 

@@ -51,6 +51,7 @@ def test_a_compaction_is_told_from_its_start_to_its_version(tmp_path, said):
         assert output["outputFacets"]["outputStatistics"]["rowCount"] == 2
         assert event["job"]["namespace"] == "deltacompact"
         assert event["job"]["facets"]["jobType"]["jobType"] == "COMPACTION"
+    assert {event["inputs"][0]["facets"]["version"]["datasetVersion"] for event in events} == {"0"}
     assert "John" not in json.dumps(events)
     compact("orders", delta_catalog_client=catalog, settings=LOCAL)
     assert said() == events, "what has nothing to do is no run"
@@ -75,6 +76,7 @@ def test_a_failure_is_told_without_values(tmp_path, said):
         {"eventType": "BEGUN"},
         {"run": {"runId": "1"}},
         {"job": {"namespace": "deltacompact"}},
+        {"job": {"namespace": "deltacompact", "name": "t", "facets": {"jobType": 5}}},
         {"outputs": [{"namespace": "s3://lake", "name": "t", "facets": {"version": {"datasetVersion": "1"}}}]},
     ],
     ids=lambda broken: next(iter(broken)),
@@ -92,10 +94,11 @@ def test_a_mode_of_an_iceberg_table_is_told_with_its_snapshot(lake, said):
     lake.create("ns.t", rows.schema)
     for _ in range(3):
         lake.append("ns.t", rows)
-    catalog = deltacompact.open_catalog(lake.catalog)
+    catalog, before = deltacompact.open_catalog(lake.catalog), lake.state("ns.t").snapshot
     result = compact("ns.t", delta_catalog_client=catalog, options={"rewrite-all": "true"}, settings=LOCAL)
     assert [event["eventType"] for event in said()] == ["START", "RUNNING", "COMPLETE"]
-    (output,) = said()[-1]["outputs"]
+    (output,), (read,) = said()[-1]["outputs"], said()[-1]["inputs"]
+    assert read["facets"]["version"]["datasetVersion"] == str(before.snapshot_id)
     assert (output["namespace"], output["name"]) == (f"iceberg://{lake.catalog.name}", "ns.t")
     assert output["facets"]["version"]["datasetVersion"] == str(result.snapshots[-1])
     (output,) = said()[1]["outputs"]
@@ -105,6 +108,46 @@ def test_a_mode_of_an_iceberg_table_is_told_with_its_snapshot(lake, said):
     metrics = report["commitMetrics"]
     assert (metrics["addedDataFiles"], metrics["removedDataFiles"], metrics["attempts"]) == (1, 3, 1)
     assert (metrics["totalRecords"], metrics["totalDeleteFiles"]) == (6, 0)
+
+
+def versions(event):
+    """What upkeep began with, and what there is afterwards."""
+    told = [dataset["facets"] for dataset in (*event["inputs"], *event["outputs"])]
+    return [facets["version"]["datasetVersion"] if facets else None for facets in told]
+
+
+def test_upkeep_is_told_with_the_version_that_it_kept(lake, tmp_path, said):
+    rows = pa.table({"id": pa.array([1, 2], pa.int64())})
+    lake.create("ns.t", rows.schema)
+    for _ in range(3):
+        lake.append("ns.t", rows)
+    head = str(lake.state("ns.t").snapshot.snapshot_id)
+    table = deltacompact.open_catalog(lake.catalog).table("ns.t")
+    table.maintain(expire_snapshots=True, dry_run=True)
+    assert said() == [], "a dry run does nothing"
+    table.maintain(rewrite_manifests=True)
+    begun, done = said()
+    assert (begun["eventType"], done["eventType"]) == ("START", "COMPLETE")
+    assert (begun["job"]["name"], begun["job"]["facets"]["jobType"]["jobType"]) == ("maintain.ns.t", "MAINTENANCE")
+    assert versions(begun) == [head, None]
+    assert versions(done) == [head, str(lake.state("ns.t").snapshot.snapshot_id)]
+    with pytest.raises(deltacompact.InputError):
+        table.maintain()
+    assert said()[-1]["eventType"] == "FAIL"
+    orders = deltacompact.open_catalog(tmp_path / "lake").create_table("orders", primary_keys=["id"])
+    orders.append(rows)
+    orders.compact(settings=LOCAL)
+    before, version = len(said()), orders.versions()[-1].version
+    orders.vacuum()
+    assert [(event["eventType"], event["job"]["name"]) for event in said()[before:]] == [
+        ("START", "vacuum.orders"),
+        ("COMPLETE", "vacuum.orders"),
+    ]
+    assert versions(said()[-1]) == [version, version]
+    (tmp_path / f"lake/orders/stream/{version}" / f"{0:020d}.json").write_text("no entry")
+    with pytest.raises(deltacompact.DeltaCompactError):
+        deltacompact.open_catalog(tmp_path / "lake").table("orders").vacuum(full=True)
+    assert said()[-1]["run"]["facets"]["errorMessage"]["message"] == "CorruptionError"
 
 
 @pytest.mark.parametrize(
