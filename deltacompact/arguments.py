@@ -37,11 +37,6 @@ class CompactionArguments(TypedDict, total=False):
     attempt: str | None
 
 
-def check_names(method: str, arguments: Mapping[str, Any]) -> None:
-    """Raise TypeError as Python does for an argument that `method` does not have, and say which one may be meant."""
-    expect.arguments(method, arguments, CompactionArguments.__annotations__)
-
-
 def clustering(cluster_by: str | Sequence[str] | None) -> str | None:
     """The columns in the one spelling that sessions compare; None: nothing is said. Raises InputError."""
     return None if cluster_by is None else text_of_columns(cluster_columns("cluster_by", cluster_by))

@@ -13,6 +13,7 @@ from deltacompact.arguments import attempt_named, clustering
 from deltacompact.base import expect
 from deltacompact.base.errors import InputError
 from deltacompact.base.events import EventSink
+from deltacompact.base.expect import user_call
 from deltacompact.base.model import ContentType, SortKey
 from deltacompact.base.settings import DEFAULTS, Settings
 from deltacompact.catalog.delta_stream_table import DeltaStreamTable
@@ -62,6 +63,7 @@ def compact(
 ) -> CompactionResult: ...
 
 
+@user_call
 def compact(
     source_table_id: str,
     primary_keys: Iterable[str] | None = None,
@@ -87,6 +89,7 @@ def compact(
 ) -> CompactionResult | ModeResult:
     """Fold the deltas of a table into compacted files with one live row per primary key (paper, compaction job runs).
 
+        source_table_id                   the table; of an Iceberg catalog "namespace.table"
         primary_keys, sort_keys           needed if the table declares none and was never compacted
         desired_sla                       seconds; sent with the events
         delta_catalog_client              what open_catalog returned; default: the catalog at $DELTACOMPACT_CATALOG

@@ -3,12 +3,21 @@
 text("token", 7)              InputError: token is 7 (int), it must be a string
 names("columns", "id")        ("id",): one name is a list of one
 names("primary_keys", [1])    InputError: primary_keys holds 1 (int), it must hold strings
+
+    catalog.append("orders", rows, operation_colum="op")
+    TypeError: append() has an unknown argument 'operation_colum': did you mean 'operation_column'?
+
+`@users_calls()` names calls as users do, for the public methods of a class; `@user_call` for one function.
 """
 
 from __future__ import annotations
 
+import functools
+import importlib
+import inspect
 import os
-from collections.abc import Collection, Iterable, Mapping
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, TypeVar
 
 from deltacompact.base.errors import InputError
@@ -98,3 +107,62 @@ def arguments(call: str, given: Collection[str], known: Collection[str]) -> None
     for name in given:
         if name not in known:
             raise TypeError(f"{call}() has an {unknown_option(name, known, 'argument')}")
+
+
+# Calls under the names by which users make them
+
+Call = TypeVar("Call", bound=Callable[..., Any])
+Kind = TypeVar("Kind", bound=type)
+
+_MODULES = {
+    "Asked": "change_feed.request",
+    "ChangeEventOptions": "catalog.delta_stream_calls",
+    "CompactionArguments": "arguments",
+    "IcebergSelection": "catalog.iceberg_table",
+    "ReportedReads": "catalog.iceberg_table",
+    "Selection": "delta_streams.scan",
+}
+"""Where the arguments stand that several calls have: they are imported when such a call is made."""
+
+
+def arguments_of(function: Callable[..., Any]) -> tuple[str, ...] | None:
+    """The names of the arguments that a call has. None: it passes on whatever it gets."""
+    names: list[str] = []
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.kind is not parameter.VAR_KEYWORD:
+            names.append(name)
+        elif (several := re.fullmatch(r"Unpack\[(\w+)\]", str(parameter.annotation))) is None:
+            return None
+        else:
+            module = importlib.import_module(f"deltacompact.{_MODULES[several[1]]}")
+            names += getattr(module, several[1]).__annotations__
+    return tuple(name for name in names if name not in ("self", "cls"))
+
+
+def user_call(function: Call) -> Call:
+    """The function under its own name, without that of a class that no user knows."""
+    function.__qualname__ = function.__name__
+    known = functools.cache(lambda: arguments_of(function))
+
+    @functools.wraps(function)
+    def call(*given: Any, **named: Any) -> Any:
+        if named and (names := known()) is not None:
+            arguments(function.__name__, named, names)
+        return function(*given, **named)
+
+    return call  # type: ignore[return-value]
+
+
+def users_calls(*words: str) -> Callable[[Kind], Kind]:
+    """Makes each of these methods of a class a `user_call`, inherited ones too; without any, all public ones."""
+
+    def decorated(kind: Kind) -> Kind:
+        for name in words or [name for name in vars(kind) if not name.startswith("_")]:
+            member = inspect.getattr_static(kind, name)
+            if inspect.isfunction(member):
+                setattr(kind, name, user_call(member))
+            elif isinstance(member, classmethod):
+                setattr(kind, name, classmethod(user_call(member.__func__)))
+        return kind
+
+    return decorated

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Unpack
 
+from deltacompact.base.expect import user_call
 from deltacompact.catalog.opening import is_iceberg_catalog
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from deltacompact.change_feed.request import Asked
 
 
+@user_call
 def changes(
     catalog: DeltaStreamCatalog | IcebergCatalog,
     table_id: str,
@@ -28,6 +30,7 @@ def changes(
 ) -> pa.RecordBatchReader:
     """Which rows came, went and changed after `from_` (None: from the beginning), up to `to` (None: now).
 
+    catalog       what open_catalog returned; `table_id`: the table, of an Iceberg catalog "namespace.table"
     from_, to     a version of a stream, by name or number, as it was when it was sealed; an Iceberg snapshot's id, a
                   branch or a tag; or a time. `from_`: a bookmark's name, too, for what came since it was committed
     per_commit    what each commit changed (default: the net change, the first before and the last after)
@@ -47,7 +50,7 @@ def changes(
 
     Examples:
         >>> deltacompact.changes(catalog, "orders", "0", columns=["id"]).read_all().num_rows
-        0
+        1
     """
     if is_iceberg_catalog(catalog):
         return catalog.table(table_id).changes(from_, to, branch, bookmark=bookmark, **asked)

@@ -291,9 +291,8 @@ class DeltaStreamCalls(Streams):
             >>> catalog.read("orders", filter=[("id", ">", 2)]).to_pylist()
             [{'id': 3, 'status': 'new'}]
         """
-        from deltacompact.delta_streams.scan import Scan, Selection, read_table
+        from deltacompact.delta_streams.scan import Scan, read_table
 
-        expect.arguments("read", selection, Selection.__annotations__)
         return read_table(self, Scan(table_id, partition, **selection))
 
     def scan(
@@ -308,9 +307,8 @@ class DeltaStreamCalls(Streams):
             >>> catalog.scan("orders", columns=["id"]).schema.names
             ['id']
         """
-        from deltacompact.delta_streams.scan import Scan, Selection, scan_table
+        from deltacompact.delta_streams.scan import Scan, scan_table
 
-        expect.arguments("scan", selection, Selection.__annotations__)
         return scan_table(self, Scan(table_id, partition, **selection))
 
     # Other engines

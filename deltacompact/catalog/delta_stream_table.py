@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Unpack, overload
 
-from deltacompact.base import expect
 from deltacompact.base.errors import InputError
 from deltacompact.base.events import EventSink
+from deltacompact.base.expect import users_calls
 from deltacompact.base.model import Appended, ContentType, Delta, Partition, Readers, SchemaMode, Table, TableKeys
 from deltacompact.delta_streams.streams import VACUUM_AGE_MIN_S
 
@@ -53,11 +53,14 @@ Values = Mapping[str, Any] | Partition | None
 """The values of one partition, by partition key; None: there are no partition keys, or all partitions."""
 
 
+@users_calls()
 @dataclass(frozen=True, slots=True, repr=False)
 class DeltaStreamTable:
     """A table of delta streams, by what users do with it. `catalog.table("orders")` gives one; making it reads nothing.
 
-    It has no state of its own, and may be used from several threads and processes.
+    It has no state of its own, and may be used from several threads and processes. Where a call takes a `partition`,
+    that is a dict of the values of the partition keys, {"day": "1995-04-03"}; without one, the call is for all
+    partitions, or for the only one of a table without partition keys.
     """
 
     _catalog: DeltaStreamCalls
@@ -133,19 +136,42 @@ class DeltaStreamTable:
         return self._catalog.publication(self._table_id)
 
     def partitions(self) -> list[Partition]:
-        """The partitions that hold a stream."""
+        """The partitions that hold a stream.
+
+        Examples:
+            >>> [str(partition) for partition in orders.partitions()]
+            ['(all)']
+        """
         return self._catalog.partitions(self._table_id)
 
     def declare_schema_mode(self, mode: SchemaMode | str) -> None:
-        """Declare whether appends may add columns: "merge" or "fixed"."""
+        """Declare whether appends may add columns: `mode` is "merge" or "fixed".
+
+        Examples:
+            >>> orders.declare_schema_mode("fixed")
+            >>> orders.schema_mode.value
+            'fixed'
+        """
         self._catalog.declare_schema_mode(self._table_id, mode)
 
     def declare_readers(self, readers: Readers | str) -> None:
-        """Declare who reads compacted files: "files", every row of them, or "vectors", those that live."""
+        """Declare who reads compacted files: `readers` is "files", every row of them, or "vectors", those that live.
+
+        Examples:
+            >>> orders.declare_readers("vectors")
+            >>> orders.readers.value
+            'vectors'
+        """
         self._catalog.declare_readers(self._table_id, readers)
 
     def declare_cluster_by(self, cluster_by: str | Sequence[str]) -> None:
-        """Lay rows out by these columns, "day*3,customer", from the next compaction on; "": not any more."""
+        """Lay rows out by `cluster_by`, columns like "day*3,customer", from the next compaction on; "": not any more.
+
+        Examples:
+            >>> orders.declare_cluster_by("status*3,id")
+            >>> orders.cluster_by
+            'status*3,id'
+        """
         self._catalog.declare_cluster_by(self._table_id, cluster_by)
 
     # Writing
@@ -260,10 +286,19 @@ class DeltaStreamTable:
         schema_mode: SchemaMode | str | None = None,
         **changes: Unpack[ChangeEventOptions],
     ) -> Delta | Appended:
-        """Commit files as one delta: copied into the catalog, or (`reference`) where they are.
+        """Commit files as one delta: copied into the catalog, or where they are.
 
-        `sources` are local paths or URIs, or one of them; the other arguments are those of `append`. Raises InputError
-        for a file that cannot be read: see `DeltaStreamCatalog.append_files`.
+        sources         local paths or URIs, or one of them
+        reference       leave the files where they are; they must not change
+        content_type    of the files (default: by their names)
+
+        The other arguments are those of `append`. Raises InputError for a file that cannot be read: see
+        `DeltaStreamCatalog.append_files`.
+
+        Examples:
+            >>> pq.write_table(pa.table({"id": [7, 8], "status": ["new", "new"]}), "orders.parquet")
+            >>> orders.append_files("orders.parquet", token="monday").rows
+            2
         """
         return self._catalog.append_files(
             self._table_id,
@@ -280,7 +315,15 @@ class DeltaStreamTable:
         )
 
     def restate(self, tables: Any, partition: Mapping[str, Any] | None = None) -> StreamState:
-        """Replace a partition's contents by these rows. Deltas that are committed meanwhile stay on top."""
+        """Replace a partition's contents by these rows. Deltas that are committed meanwhile stay on top.
+
+        `tables` has the rows, as for `append`. Returns the new version. Raises what `append` raises, and ConflictError
+        where a compaction came first.
+
+        Examples:
+            >>> orders.restate(pa.table({"id": [9], "status": ["old"]})).version[:2]
+            '2-'
+        """
         return self._catalog.restate(self._table_id, tables, partition)
 
     # Reading
@@ -290,7 +333,8 @@ class DeltaStreamTable:
 
         columns    names, in the order in which they are wanted (default: all)
         filter     a pyarrow expression, or (column, operator, value) in a list
-        as_of      an older version of the partition, by name or number, or a time: the rows that lived then
+        as_of      an older version of the partition, by name or number, or a time: the rows that lived then; `version`
+                   is the same
 
         Raises NotFoundError for an unknown partition or version, InputError for an unknown column.
 
@@ -317,7 +361,17 @@ class DeltaStreamTable:
         *,
         as_of: str | datetime | None = None,
     ) -> int:
-        """Write the live rows to one file, .parquet, .feather, .orc or .csv, and return how many there are."""
+        """Write the live rows to one file, and return how many there are.
+
+        target     a path or URI that ends in .parquet, .feather, .orc or .csv
+        as_of      an older version, as for `read`; `version` is the same
+
+        Raises InputError for another ending, and what `read` raises.
+
+        Examples:
+            >>> orders.export("orders.csv")
+            2
+        """
         from deltacompact.delta_streams.scan import export_table
 
         return export_table(self._catalog, self._table_id, target, partition, version, as_of)
@@ -332,10 +386,16 @@ class DeltaStreamTable:
     ) -> Advice:
         """How files lie by some columns: how many of them hold a value. Reads their footers.
 
-        Default: the columns that reads ask for, which are told as for Iceberg tables; where none are, those by which
-        the table is clustered, else its primary keys.
+        columns         "day*3,customer", or a list (default: those that reads ask for; where no reads are told, those
+                        by which the table is clustered, else its primary keys)
+        scan_reports    reads, told as in `IcebergCatalogTable.advise`; `spark_logs` are event logs of Spark
 
         Raises InputError for a column that no file has, that lies in a struct, or has no order.
+
+        Examples:
+            >>> advice = orders.advise("id")
+            >>> (advice.files, advice.outlooks[0].now.mean)
+            (1, 1.0)
         """
         from deltacompact.delta_streams.advising import advice_of_streams
 
@@ -344,6 +404,8 @@ class DeltaStreamTable:
 
     def dataset(self, partition: Values = None, **selection: Unpack[Selection]) -> ds.Dataset:
         """The live rows as a pyarrow Dataset, read at each scan: who scans it hands down columns and filters.
+
+        Arguments as for `read`.
 
         Examples:
             >>> orders.dataset().to_table(columns=["id"]).num_rows
@@ -354,7 +416,14 @@ class DeltaStreamTable:
         return dataset_of(scanning(self.scan, {"partition": partition, **selection}))
 
     def to_polars(self, partition: Values = None, **selection: Unpack[Selection]) -> polars.LazyFrame:
-        """The live rows as a Polars LazyFrame, read when it is collected. Raises InputError without polars."""
+        """The live rows as a Polars LazyFrame, read when it is collected. Raises InputError without polars.
+
+        Arguments as for `read`.
+
+        Examples:
+            >>> orders.to_polars(columns=["id"]).collect()["id"].sum()
+            5
+        """
         from deltacompact.reading.engines import lazy_frame_of, scanning
 
         return lazy_frame_of(scanning(self.scan, {"partition": partition, **selection}))
@@ -365,17 +434,33 @@ class DeltaStreamTable:
         partition: Values = None,
         **selection: Unpack[Selection],
     ) -> duckdb.DuckDBPyRelation:
-        """The live rows as a DuckDB relation, read when it is queried. Raises InputError without duckdb."""
+        """The live rows as a DuckDB relation, read when it is queried. Raises InputError without duckdb.
+
+        `connection` is the one that the relation is made in (default: DuckDB's own). Other arguments as for `read`.
+
+        Examples:
+            >>> orders.to_duckdb().aggregate("sum(id)").fetchall()
+            [(5,)]
+        """
         from deltacompact.reading.engines import relation_of, scanning
 
         return relation_of(scanning(self.scan, {"partition": partition, **selection}), connection)
 
     def compacted_files(self, partition: Values = None) -> list[str]:
-        """Paths or URIs of the live compacted files, for engines that read lists: duckdb.read_parquet(files)."""
+        """Paths or URIs of the live compacted files, for engines that read lists: duckdb.read_parquet(files).
+
+        Raises InputError where a partition was not compacted yet, or has files with dead rows.
+
+        Examples:
+            >>> pq.read_table(orders.compacted_files()).num_rows
+            3
+        """
         return self._catalog.compacted_files(self._table_id, partition)
 
     def fingerprint(self, partition: Values = None, *, as_of: str | datetime | None = None) -> Fingerprint:
         """How many rows live, and the sum of their hashes: two tables with the same rows have the same.
+
+        `as_of` is an older version, as for `read`.
 
         Examples:
             >>> orders.fingerprint().rows
@@ -390,16 +475,16 @@ class DeltaStreamTable:
     def plan(self, **chosen: Unpack[CompactionArguments]) -> TablePlan:
         """What `compact` with these arguments would do, partition by partition, and why. Writes nothing.
 
-        Raises InputError for bad arguments. An error of one partition is in its part of the plan.
+        Arguments as for `deltacompact.compact`. Raises InputError for bad arguments. An error of one partition is in
+        its part of the plan.
 
         Examples:
             >>> orders.plan()
             plan of 'orders': 1 partition: 1 to compact, 0 with nothing to do, 0 failed
         """
-        from deltacompact.arguments import check_names, request_of
+        from deltacompact.arguments import request_of
         from deltacompact.catalog.table_plan import plan_of
 
-        check_names("plan", chosen)
         return plan_of(self._catalog, request_of(self._table_id, **chosen))
 
     def compact(
@@ -410,16 +495,17 @@ class DeltaStreamTable:
         event_sinks: Sequence[EventSink] = (),
         **chosen: Unpack[CompactionArguments],
     ) -> CompactionResult:
-        """Fold the deltas: one live row for each primary key. Arguments and errors: see `deltacompact.compact`.
+        """Fold the deltas: one live row for each primary key.
+
+        Arguments and errors: see `deltacompact.compact`.
 
         Examples:
             >>> orders.compact(rows_per_compacted_file=1_000_000)
             compaction of 'orders': 1 partition: 1 compacted, 0 with nothing to do, 0 failed
         """
-        from deltacompact.arguments import check_names, request_of, sinks_of
+        from deltacompact.arguments import request_of, sinks_of
         from deltacompact.job import compact_job
 
-        check_names("compact", chosen)
         sinks = sinks_of(event_sinks, sns_event_topic_arn, desired_sla)
         return compact_job(self._catalog, request_of(self._table_id, **chosen), sinks)
 
@@ -465,7 +551,12 @@ class DeltaStreamTable:
         )
 
     def drop(self, *, dry_run: bool = False) -> DropResult:
-        """Delete the table for good: see `DeltaStreamCatalog.drop_table`."""
+        """Delete the table for good: see `DeltaStreamCatalog.drop_table`.
+
+        Examples:
+            >>> orders.drop(dry_run=True).streams
+            1
+        """
         from deltacompact.maintenance.drop import drop
 
         return drop(self._catalog, self._table_id, dry_run=dry_run)
@@ -507,8 +598,11 @@ class DeltaStreamTable:
     ) -> pa.RecordBatchReader:
         """What changed after one version, up to another: see `deltacompact.changes`.
 
+        from_, to   versions by name or number, or times (default: from the beginning, up to now)
         bookmark    what came since this consumer's last `commit_bookmark`; the same batch until then. `from_` says
                     where a new bookmark begins
+
+        Raises NotFoundError for a version that is not there any more, InputError for an unknown column.
 
         Examples:
             >>> _ = orders.append(pa.table({"id": [2], "status": ["sent"]}))
@@ -516,10 +610,9 @@ class DeltaStreamTable:
             ['delete', 'update_after']
         """
         from deltacompact.change_feed.changes import stream_batch, stream_changes
-        from deltacompact.change_feed.request import Asked, ChangesAsked
+        from deltacompact.change_feed.request import ChangesAsked
         from deltacompact.change_feed.stream_bookmarks import given
 
-        expect.arguments("changes", asked, Asked.__annotations__)
         if bookmark is None:
             return stream_changes(self._catalog, self._table_id, from_, to, partition, ChangesAsked(**asked))
         if partition is not None:
@@ -528,23 +621,46 @@ class DeltaStreamTable:
         return stream_batch(self._catalog, self._table_id, batch, ChangesAsked(**asked))
 
     def bookmarks(self) -> list[Bookmark[Any]]:
-        """How far each consumer of changes is."""
+        """How far each consumer of changes is.
+
+        Examples:
+            >>> _ = orders.changes("0", bookmark="mirror")
+            >>> [bookmark.name for bookmark in orders.bookmarks()]
+            ['mirror']
+        """
         from deltacompact.change_feed.stream_bookmarks import bookmarks
 
         return bookmarks(self._catalog, self._table_id)
 
     def commit_bookmark(self, name: str, batch: Bookmark[Any] | None = None) -> None:
-        """Say that the batch of a consumer is done, if it is still that of `batch`, which `bookmarks` told.
+        """Say that the batch of a consumer is done.
+
+        name     of the bookmark, as `changes` was given it
+        batch    what `bookmarks` told: nothing is done unless the batch is still that one
 
         Raises InputError where none was given, ConflictError where another consumer came first.
+
+        Examples:
+            >>> rows = orders.changes("0", bookmark="mirror").read_all()
+            >>> orders.commit_bookmark("mirror")
+            >>> orders.changes(bookmark="mirror").read_all().num_rows
+            0
         """
         from deltacompact.change_feed.stream_bookmarks import committed
 
         committed(self._catalog, self._table_id, name, batch)
 
     def drop_bookmark(self, name: str) -> None:
-        """Remove a bookmark, so that vacuum no longer keeps versions for it. Raises NotFoundError for an unknown
-        one."""
+        """Remove the bookmark `name`, so that vacuum no longer keeps versions for it.
+
+        Raises NotFoundError for an unknown one.
+
+        Examples:
+            >>> _ = orders.changes("0", bookmark="mirror")
+            >>> orders.drop_bookmark("mirror")
+            >>> orders.bookmarks()
+            []
+        """
         from deltacompact.change_feed.stream_bookmarks import dropped
 
         dropped(self._catalog, self._table_id, name)
@@ -557,7 +673,14 @@ class DeltaStreamTable:
         *,
         key: Sequence[str] | None = None,
     ) -> Difference:
-        """What changed after one version, up to another, in numbers: by type of change, and files."""
+        """What changed after one version, up to another, in numbers: by type of change, and files.
+
+        Arguments and errors as for `changes`; `key` names the columns that identify a row (default: the primary key).
+
+        Examples:
+            >>> orders.diff("0").deletes
+            1
+        """
         from deltacompact.change_feed.changes import stream_changes
         from deltacompact.change_feed.difference import difference
         from deltacompact.change_feed.request import ChangesAsked
@@ -565,7 +688,7 @@ class DeltaStreamTable:
         return stream_changes(self._catalog, self._table_id, from_, to, partition, ChangesAsked(key=key), difference)
 
     def rollback(self, version: str | datetime, partition: Values = None) -> StreamState:
-        """Go back to the contents of a retained version, by name or number, or of a time. Later commits are dropped.
+        """Go back to the contents of a retained `version`, by name or number, or of a time. Later commits are dropped.
 
         Returns the new version. Raises NotFoundError, InputError where it is active or too old, ConflictError where a
         compaction or a restatement came first.
@@ -579,10 +702,16 @@ class DeltaStreamTable:
         return rollback(self._catalog, self._table_id, version, partition)
 
     def retract(self, position: int | None = None, partition: Values = None, *, file: str | None = None) -> StreamState:
-        """Take out the delta at a stream position that is not compacted yet, or one file, compacted or not.
+        """Take out the delta at a stream `position` that is not compacted yet, or one `file`, compacted or not.
 
-        What cannot be read or folded blocks its partition until it is taken out. Raises InputError where no such delta
-        waits, NotFoundError for an unknown file, ConflictError where another version came first.
+        What cannot be read or folded blocks its partition until it is taken out. `file` is the path that the error
+        names. Raises InputError where no such delta waits, NotFoundError for an unknown file, ConflictError where
+        another version came first.
+
+        Examples:
+            >>> delta = orders.append(pa.table({"id": [4], "status": ["bad"]}))
+            >>> orders.retract(delta.position).deltas[-1].operation.value
+            'delete'
         """
         from deltacompact.delta_streams.taking_out import retract_file
         from deltacompact.delta_streams.versions import retract
@@ -601,11 +730,20 @@ class DeltaStreamTable:
 
         `to` is "iceberg://NAME/ns.table", "delta:///PATH" or "delta://s3://BUCKET/PATH"; without it, repair what a
         crash has left undone. See `DeltaStreamCatalog.publish`.
+
+        Examples:
+            >>> orders.publish("delta://shown").files_added
+            1
         """
         return self._catalog.publish(self._table_id, to, partition)
 
     def stop_publishing(self) -> str | None:
-        """Publish no more. Returns the Iceberg or Delta table that stays as it is, if any: drop it yourself."""
+        """Publish no more. Returns the Iceberg or Delta table that stays as it is, if any: drop it yourself.
+
+        Examples:
+            >>> orders.stop_publishing() is None
+            True
+        """
         return self._catalog.stop_publishing(self._table_id)
 
     @property

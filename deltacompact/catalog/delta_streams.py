@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from deltacompact.base import expect
 from deltacompact.base.errors import InputError
+from deltacompact.base.expect import users_calls
 from deltacompact.base.model import Readers, SchemaMode, SortKey
 from deltacompact.catalog.delta_stream_calls import DeltaStreamCalls
 from deltacompact.catalog.delta_stream_table import DeltaStreamTable
@@ -56,8 +57,13 @@ def open_catalog(uri: str | os.PathLike[str] | None = None, *, s3: S3Settings | 
     return DeltaStreamCatalog(open_store(uri, s3))
 
 
+@users_calls(*_WORDS)
 class DeltaStreamCatalog(DeltaStreamCalls):
-    """Tables of partition streams below the root of a store. Safe to use from several threads and processes."""
+    """Tables of partition streams below the root of a store. Safe to use from several threads and processes.
+
+    `table_id` is the name of a table. A call that is about one takes the arguments of the method of `DeltaStreamTable`
+    that has its name, and raises NotFoundError for an unknown table.
+    """
 
     def __repr__(self) -> str:
         return f"open_catalog({self.where!r})"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from deltacompact.base import expect
 from deltacompact.base.events import EventSink, no_sink
+from deltacompact.base.expect import users_calls
 from deltacompact.base.settings import Settings
 from deltacompact.catalog.iceberg_calls import IcebergCalls
 from deltacompact.catalog.iceberg_table import IcebergCatalogTable
@@ -50,13 +51,17 @@ _WORDS = (
 )
 
 
+@users_calls(*_WORDS)
 @dataclass(frozen=True, slots=True, repr=False)
 class IcebergCatalog(IcebergCalls):
-    """Tables of a PyIceberg catalog, by `namespace.table`."""
+    """Tables of a PyIceberg catalog. `table_id` is "namespace.table".
+
+    Plans and modes take the arguments of `IcebergCatalogTable.compact`; `emit` is a callable that gets every event.
+    """
 
     @classmethod
     def at(cls, uri: str) -> IcebergCatalog:
-        """The catalog "iceberg://NAME"."""
+        """The catalog at `uri`, "iceberg://NAME"."""
         return cls(pyiceberg_door.open_named(uri.removeprefix("iceberg://")))
 
     def table(self, table_id: str) -> IcebergCatalogTable:

@@ -15,11 +15,13 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from deltacompact.base import expect
 from deltacompact.base.errors import InputError
 from deltacompact.base.events import EventSink, fan_out
+from deltacompact.base.expect import users_calls
 from deltacompact.base.settings import Settings
 
 if TYPE_CHECKING:  # imported when they are used: `show` must not wait for them
@@ -63,9 +65,14 @@ class ReportedReads(TypedDict, total=False):
     spark_logs: Iterable[str | Path]
 
 
+@users_calls()
 @dataclass(frozen=True, slots=True, repr=False)
 class IcebergCatalogTable:
-    """A table of an Iceberg catalog, by what users do with it. Each call loads the table anew from its catalog."""
+    """A table of an Iceberg catalog, by what users do with it. Each call loads the table anew from its catalog.
+
+    `branch` is the branch that a call is about. Every call raises NotFoundError where there is no such branch, or the
+    table is gone.
+    """
 
     _catalog: IcebergCalls
     _table_id: str
@@ -76,7 +83,14 @@ class IcebergCatalogTable:
         return self._table_id
 
     def plan(self, mode: str | None = None, options: Mapping[str, Any] | None = None, branch: str = "main") -> ModePlan:
-        """What `compact` with these arguments would do. Writes nothing. Raises InputError for a bad mode or option."""
+        """What `compact` with these arguments would do. Writes nothing. Raises InputError for a bad mode or option.
+
+        `mode` and `options` as for `compact`.
+
+        Examples:
+            >>> orders.plan("convert").nothing_to_do is None
+            True
+        """
         from deltacompact.iceberg_modes.modes import mode_named
 
         plan: ModePlan = self._catalog.planned(mode_named(mode), self._table_id, options, branch)
@@ -100,7 +114,14 @@ class IcebergCatalogTable:
                    {"at": Unix seconds, "report": …}, or reads of our own ($DELTACOMPACT_READS), or lines of JSON
         spark_logs  the same by event logs of Spark: files, or folders of them
 
+        settings   with what means the work would be done
+
         Raises InputError for a column that is unknown, nested, without an order, or without bounds in any file.
+
+        Examples:
+            >>> advice = orders.advise("id")
+            >>> (advice.files, advice.outlooks[0].now.mean)
+            (1, 1.0)
         """
         from deltacompact.executors.choose import foresee, lane_for
         from deltacompact.iceberg.table.table_state import StateReader
@@ -108,7 +129,7 @@ class IcebergCatalogTable:
         from deltacompact.iceberg_modes.advising import Adviser, columns_of, columns_with_bounds
         from deltacompact.layout.advice import READS
 
-        table, told = self._table_and_reads("advise", reported)
+        table, told = self._table_and_reads(reported)
         state = StateReader(table.store).read(table.metadata, branch)
         is_said = columns is not None or told.sources
         heat = {} if is_said else heat_of_table(table.store, table.metadata).known(columns_with_bounds(state))
@@ -123,10 +144,15 @@ class IcebergCatalogTable:
 
         Reads that are told (arguments as for `advise`) are added to what is kept beside the table; a log that is told
         again adds what came since.
+
+        Examples:
+            >>> heat, notes = orders.heat()
+            >>> heat.columns
+            {}
         """
         from deltacompact.iceberg.table_heat import heat_of_table, keep_reads
 
-        table, told = self._table_and_reads("heat", reported)
+        table, told = self._table_and_reads(reported)
         if not told.sources:
             return heat_of_table(table.store, table.metadata).now(time.time()), ()
         return keep_reads(table.store, table.metadata, told.told, told.now_s), told.notes
@@ -145,12 +171,17 @@ class IcebergCatalogTable:
         depths     for each, a policy that clusters partitions in which a file meets more files than that
 
         Other arguments as for `advise`. Writes nothing. Raises InputError where there is no read, or no file.
+
+        Examples:
+            >>> orders.simulate("id")
+            Traceback (most recent call last):
+            deltacompact.base.errors.InputError: simulate replays reads: give --spark-log or --scan-reports
         """
         from deltacompact.iceberg.table.table_state import StateReader
         from deltacompact.iceberg_modes.simulating import simulated
         from deltacompact.layout.cluster_by import cluster_columns
 
-        table, told = self._table_and_reads("simulate", reported)
+        table, told = self._table_and_reads(reported)
         if not told.sources:
             raise InputError("simulate replays reads: give --spark-log or --scan-reports")
         by = (cluster_columns("columns", columns) if columns else ()) or told.columns_asked()
@@ -179,6 +210,12 @@ class IcebergCatalogTable:
 
         Before that, what a session that died had written is committed. Raises InputError for a bad name or option,
         before any work, and ConflictError if other writers came first.
+
+        Examples:
+            >>> orders.compact("convert").rows_marked
+            1
+            >>> orders.compact(options={"delete-file-threshold": "1"}).dead_by_position
+            1
         """
         from deltacompact.iceberg.commit.attempts import attempt_named
         from deltacompact.iceberg_modes.modes import mode_named
@@ -203,17 +240,45 @@ class IcebergCatalogTable:
     ) -> MaintainResult:
         """Expire snapshots, rewrite the manifests of a branch, remove orphans: what is asked for, in this order.
 
-        A dry run writes nothing and says what would go. `say` is told of the progress. Raises InputError before any
-        work, ConflictError, or OutcomeUnknownError if the catalog did not say what it did; then no file was deleted.
+        expire_snapshots     forget snapshots that are older than the table's properties say, and delete their files
+        rewrite_manifests    merge the manifests of the branch
+        remove_orphans       delete files below the table's folder that nothing refers to
+        dry_run              write nothing, and say what would go
+        options              by their names on the page of options
+        say                  is told of the progress, in lines
+
+        Raises InputError before any work, ConflictError, or OutcomeUnknownError if the catalog did not say what it did;
+        then no file was deleted.
+
+        Examples:
+            >>> orders.maintain(expire_snapshots=True, dry_run=True).expire_snapshots.snapshots
+            ()
         """
         from deltacompact.iceberg_modes.maintain.maintain import Maintain
+        from deltacompact.iceberg_modes.session import EVERYWHERE
+        from deltacompact.sinks.environment import sinks_asked_for
+        from deltacompact.sinks.upkeep import told
 
         table = self._catalog.loaded(self._table_id)
         work = Maintain(table, branch, expect.options("options", options), dry_run, say=say)
-        return work.run(expire_snapshots, rewrite_manifests, remove_orphans)
+        done = partial(work.run, expire_snapshots, rewrite_manifests, remove_orphans)
+        sinks = [] if dry_run else sinks_asked_for(f"iceberg://{self._catalog.name}")
+        if not sinks:
+            return done()
+
+        def snapshot() -> str | None:
+            head = self._catalog.metadata(self._table_id).branch(branch)
+            return None if head is None else str(head.snapshot_id)
+
+        return told(fan_out(sinks), self._table_id, EVERYWHERE, "maintain", snapshot, done)
 
     def check(self, branch: str = "main") -> BranchCheck:
-        """Verify that all data files can be read, and that their rows lie in the bounds by which readers skip files."""
+        """Verify that all data files can be read, and that their rows lie in the bounds by which readers skip files.
+
+        Examples:
+            >>> orders.check().problems
+            ()
+        """
         from deltacompact.maintenance.iceberg_check import check_branch
 
         return check_branch(self._catalog.loaded(self._table_id).store, self._catalog.state(self._table_id, branch))
@@ -229,36 +294,65 @@ class IcebergCatalogTable:
         as_of      a snapshot's id, a branch, a tag or a time: the rows that lived then, under today's columns
 
         Raises NotFoundError for an unknown branch or snapshot, InputError for an unknown column.
+
+        Examples:
+            >>> orders.read(filter=[("id", ">", 2)]).to_pylist()
+            [{'id': 3}]
         """
         return self.scan(**selection).read_all()
 
     def scan(self, **selection: Unpack[IcebergSelection]) -> pa.RecordBatchReader:
-        """The live rows batch by batch, for tables that do not fit in memory. Arguments as for `read`."""
+        """The live rows batch by batch, for tables that do not fit in memory. Arguments as for `read`.
+
+        Examples:
+            >>> sum(batch.num_rows for batch in orders.scan())
+            2
+        """
         import pyarrow as pa
 
         from deltacompact.iceberg.scan import BranchScan, scanned
 
-        expect.arguments("scan", selection, IcebergSelection.__annotations__)
         schema, tables = scanned(self._catalog.loaded(self._table_id), BranchScan(**selection))
         return pa.RecordBatchReader.from_batches(schema, (batch for table in tables for batch in table.to_batches()))
 
     def export(self, target: str, **selection: Unpack[IcebergSelection]) -> int:
-        """Write the live rows to one file, .parquet, .feather, .orc or .csv, and return how many there are."""
+        """Write the live rows to one file, and return how many there are.
+
+        `target` is a path or URI that ends in .parquet, .feather, .orc or .csv. Other arguments as for `read`. Raises
+        InputError for another ending.
+
+        Examples:
+            >>> orders.export("orders.csv")
+            2
+        """
         from deltacompact.iceberg.scan import BranchScan, scanned
         from deltacompact.tabular.export import exported
 
-        expect.arguments("export", selection, IcebergSelection.__annotations__)
         table = self._catalog.loaded(self._table_id)
         return exported(table.store, target, *scanned(table, BranchScan(**selection)))
 
     def dataset(self, **selection: Unpack[IcebergSelection]) -> ds.Dataset:
-        """The live rows as a pyarrow Dataset, read at each scan: who scans it hands down columns and filters."""
+        """The live rows as a pyarrow Dataset, read at each scan: who scans it hands down columns and filters.
+
+        Arguments as for `read`.
+
+        Examples:
+            >>> orders.dataset().count_rows()
+            2
+        """
         from deltacompact.reading.engines import dataset_of, scanning
 
         return dataset_of(scanning(self.scan, selection))
 
     def to_polars(self, **selection: Unpack[IcebergSelection]) -> polars.LazyFrame:
-        """The live rows as a Polars LazyFrame, read when it is collected. Raises InputError without polars."""
+        """The live rows as a Polars LazyFrame, read when it is collected. Raises InputError without polars.
+
+        Arguments as for `read`.
+
+        Examples:
+            >>> orders.to_polars(columns=["id"]).collect()["id"].sum()
+            5
+        """
         from deltacompact.reading.engines import lazy_frame_of, scanning
 
         return lazy_frame_of(scanning(self.scan, selection))
@@ -266,13 +360,27 @@ class IcebergCatalogTable:
     def to_duckdb(
         self, connection: duckdb.DuckDBPyConnection | None = None, **selection: Unpack[IcebergSelection]
     ) -> duckdb.DuckDBPyRelation:
-        """The live rows as a DuckDB relation, read when it is queried. Raises InputError without duckdb."""
+        """The live rows as a DuckDB relation, read when it is queried. Raises InputError without duckdb.
+
+        `connection` is the one that the relation is made in (default: DuckDB's own). Other arguments as for `read`.
+
+        Examples:
+            >>> orders.to_duckdb().aggregate("sum(id)").fetchall()
+            [(5,)]
+        """
         from deltacompact.reading.engines import relation_of, scanning
 
         return relation_of(scanning(self.scan, selection), connection)
 
     def fingerprint(self, branch: str = "main", *, as_of: str | int | datetime | None = None) -> Fingerprint:
-        """How many rows live, and the sum of their hashes: a snapshot that only compacted has that of its parent."""
+        """How many rows live, and the sum of their hashes: a snapshot that only compacted has that of its parent.
+
+        `as_of` as for `read`.
+
+        Examples:
+            >>> orders.fingerprint().rows
+            2
+        """
         from deltacompact.iceberg.fingerprints import live_fingerprint
         from deltacompact.iceberg.scan import BranchScan
 
@@ -281,7 +389,12 @@ class IcebergCatalogTable:
     # Snapshots
 
     def history(self, branch: str = "main") -> list[SnapshotMade]:
-        """What made each snapshot of a branch that has not been expired, and when, the oldest first."""
+        """What made each snapshot of a branch that has not been expired, and when, the oldest first.
+
+        Examples:
+            >>> [made.operation for made in orders.history()]
+            ['append', 'delete']
+        """
         from deltacompact.iceberg.history import history
 
         return history(self._catalog.metadata(self._table_id), branch)
@@ -297,14 +410,20 @@ class IcebergCatalogTable:
     ) -> pa.RecordBatchReader:
         """What changed after one snapshot, up to another: see `deltacompact.changes`.
 
+        from_, to   snapshots' ids, branches, tags or times (default: from the beginning, up to now)
         bookmark    what came since this consumer's last `commit_bookmark`; the same batch until then. `from_` says
                     where a new bookmark begins
+
+        Raises NotFoundError for a snapshot that is not there any more, InputError for an unknown column.
+
+        Examples:
+            >>> sorted(orders.changes(per_commit=True, columns=["id"]).read_all()["_change_type"].to_pylist())
+            ['delete', 'insert', 'insert', 'insert']
         """
         from deltacompact.change_feed.branch_bookmarks import given
         from deltacompact.change_feed.changes import branch_batch, branch_changes
-        from deltacompact.change_feed.request import Asked, ChangesAsked
+        from deltacompact.change_feed.request import ChangesAsked
 
-        expect.arguments("changes", asked, Asked.__annotations__)
         table, chosen = self._catalog.loaded(self._table_id), ChangesAsked(**asked)
         if bookmark is None:
             return branch_changes(table, branch, from_, to, chosen)
@@ -312,23 +431,46 @@ class IcebergCatalogTable:
         return branch_batch(table, branch, known, chosen)
 
     def bookmarks(self) -> list[Bookmark[int]]:
-        """How far each consumer of changes is: tags of the table."""
+        """How far each consumer of changes is: tags of the table.
+
+        Examples:
+            >>> _ = orders.changes("2020-01-01", bookmark="mirror")
+            >>> [bookmark.name for bookmark in orders.bookmarks()]
+            ['mirror']
+        """
         from deltacompact.change_feed.branch_bookmarks import bookmarks
 
         return bookmarks(self._catalog.metadata(self._table_id))
 
     def commit_bookmark(self, name: str, batch: Bookmark[int] | None = None) -> None:
-        """Say that the batch of a consumer is done, if it is still that of `batch`, which `bookmarks` told.
+        """Say that the batch of a consumer is done.
+
+        name     of the bookmark, as `changes` was given it
+        batch    what `bookmarks` told: nothing is done unless the batch is still that one
 
         Raises InputError where none was given, ConflictError where another consumer came first.
+
+        Examples:
+            >>> rows = orders.changes("2020-01-01", bookmark="mirror").read_all()
+            >>> orders.commit_bookmark("mirror")
+            >>> orders.changes(bookmark="mirror").read_all().num_rows
+            0
         """
         from deltacompact.change_feed.branch_bookmarks import committed
 
         committed(self._catalog.loaded(self._table_id), name, batch)
 
     def drop_bookmark(self, name: str) -> None:
-        """Remove a bookmark, so that expiry no longer keeps snapshots for it. Raises NotFoundError for an unknown
-        one."""
+        """Remove the bookmark `name`, so that expiry no longer keeps snapshots for it.
+
+        Raises NotFoundError for an unknown one.
+
+        Examples:
+            >>> _ = orders.changes("2020-01-01", bookmark="mirror")
+            >>> orders.drop_bookmark("mirror")
+            >>> orders.bookmarks()
+            []
+        """
         from deltacompact.change_feed.branch_bookmarks import dropped
 
         dropped(self._catalog.loaded(self._table_id), name)
@@ -341,7 +483,15 @@ class IcebergCatalogTable:
         *,
         key: Sequence[str] | None = None,
     ) -> Difference:
-        """What changed after one snapshot, up to another, in numbers: by type of change, and files."""
+        """What changed after one snapshot, up to another, in numbers: by type of change, and files.
+
+        Arguments and errors as for `changes`; `key` names the columns that identify a row (default: the identifier
+        fields).
+
+        Examples:
+            >>> orders.diff(orders.history()[0].snapshot_id).deletes
+            1
+        """
         from deltacompact.change_feed.changes import branch_changes
         from deltacompact.change_feed.difference import difference
         from deltacompact.change_feed.request import ChangesAsked
@@ -350,10 +500,14 @@ class IcebergCatalogTable:
         return branch_changes(table, branch, from_, to, ChangesAsked(key=key), difference)
 
     def rollback(self, as_of: str | int | datetime, branch: str = "main") -> SnapshotMade:
-        """Make an older snapshot the head of a branch: a snapshot's id, or a time. Later commits are dropped.
+        """Make an older snapshot the head of a branch. Later commits are dropped.
 
-        Raises NotFoundError, InputError for a snapshot that the branch does not descend from, ConflictError where
-        another commit came first.
+        `as_of` is the snapshot's id, or a time. Raises NotFoundError, InputError for a snapshot that the branch does
+        not descend from, ConflictError where another commit came first.
+
+        Examples:
+            >>> orders.rollback(orders.history()[0].snapshot_id).rows_added
+            3
         """
         from deltacompact.iceberg.rollback import rollback
 
@@ -363,10 +517,9 @@ class IcebergCatalogTable:
         """The table for who appends to it. Raises InputError where its files belong to somebody else."""
         return self._catalog.compactable(self._table_id)
 
-    def _table_and_reads(self, call: str, reported: Mapping[str, Any]) -> tuple[IcebergTable, ToldReads]:
+    def _table_and_reads(self, reported: Mapping[str, Any]) -> tuple[IcebergTable, ToldReads]:
         from deltacompact.layout.told_reads import told_reads
 
-        expect.arguments(call, reported, ReportedReads.__annotations__)
         table = self._catalog.loaded(self._table_id)
         return table, told_reads(table.metadata.table_id, table.metadata.ordered_columns, time.time(), **reported)
 

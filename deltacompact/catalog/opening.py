@@ -12,6 +12,7 @@ import sys
 from typing import TYPE_CHECKING, Any, overload
 
 from deltacompact.base.errors import InputError
+from deltacompact.base.expect import user_call
 from deltacompact.base.model import ICEBERG
 from deltacompact.catalog import delta_streams
 from deltacompact.catalog.delta_streams import DeltaStreamCatalog
@@ -32,10 +33,11 @@ def open_catalog(uri: str | os.PathLike[str] | None = None, *, s3: S3Settings | 
 def open_catalog(uri: Catalog) -> IcebergCatalog: ...
 
 
+@user_call
 def open_catalog(
     uri: str | os.PathLike[str] | Any | None = None, *, s3: S3Settings | None = None
 ) -> DeltaStreamCatalog | IcebergCatalog:
-    """The catalog at "file:///path", "s3://bucket/prefix" or a local path; default: $DELTACOMPACT_CATALOG.
+    """The catalog at `uri`: "file:///path", "s3://bucket/prefix" or a local path; default: $DELTACOMPACT_CATALOG.
 
     "iceberg://NAME" is the Iceberg catalog that PyIceberg's configuration describes under this name (.pyiceberg.yaml,
     or PYICEBERG_CATALOG__NAME__URI and others). A loaded `pyiceberg.catalog.Catalog` is taken as it is.

@@ -208,14 +208,14 @@ class Tables:
         self._declare_anew(table_id, publication=target, readers=known or readers)
 
     def declare_readers(self, table_id: str, readers: Readers | str) -> None:
-        """Declare who reads the compacted files from now on: see Readers. The last writer wins.
+        """Declare who reads the compacted files from now on, by `readers`: see Readers. The last writer wins.
 
         With "vectors", a compaction marks a few dead rows instead of rewriting their files.
         """
         self._declare_anew(table_id, readers=Readers.of(readers))
 
     def declare_cluster_by(self, table_id: str, cluster_by: str | Sequence[str]) -> None:
-        """Lay rows out by these columns from the next compaction on; by none: they keep their order.
+        """Lay rows out by `cluster_by` from the next compaction on; by no columns: they keep their order.
 
         The last writer wins. Raises InputError for columns that cannot be.
         """
@@ -225,7 +225,7 @@ class Tables:
             self._declare_anew(table_id, cluster_by=by or None)
 
     def declare_schema_mode(self, table_id: str, schema_mode: SchemaMode | str) -> None:
-        """Let appends add columns from now on ("merge"), or refuse those that would ("fixed").
+        """Let appends add columns from now on (`schema_mode` "merge"), or refuse those that would ("fixed").
 
         The last writer wins. Processes that have opened the table before go on as they have read it.
         """

@@ -21,6 +21,7 @@ import numpy as np
 
 from deltacompact.base import expect
 from deltacompact.base.errors import ConflictError, CorruptionError, InputError, NotFoundError
+from deltacompact.base.expect import user_call
 from deltacompact.base.model import Commit, DataFile, Delta, ObjectRef, Partition
 from deltacompact.base.numbers import ChainFileNumber
 from deltacompact.base.settings import DEFAULTS
@@ -35,11 +36,13 @@ from deltacompact.storage.certain_put import telling_interrupts
 from deltacompact.storage.objects import ObjectStore
 
 
+@user_call
 def retract_file(
     catalog: Streams, table_id: str, path: str, partition: Mapping[str, Any] | Partition | None = None
 ) -> StreamState:
     """Take out one file, by its path in the log or the name that it was appended under. No other row is lost.
 
+    `catalog` is what open_catalog returned; `table_id`, `partition` and `path` say which file.
     Returns the new version; its `opened.taken_out` says how many live rows went. Raises NotFoundError where no file of
     the active version has the path, ConflictError where a compaction, a restatement or a retraction came first.
 

@@ -18,6 +18,7 @@ from typing import Any
 
 from deltacompact.base import expect
 from deltacompact.base.errors import ConflictError, InputError
+from deltacompact.base.expect import user_call
 from deltacompact.base.model import Partition
 from deltacompact.base.wording import counted
 from deltacompact.delta_streams.appending.blocking import examined, measuring
@@ -68,13 +69,16 @@ def versions(catalog: Streams, table_id: str, partition: Partition) -> list[Vers
     ]
 
 
+@user_call
 def rollback(
     catalog: Streams, table_id: str, version: str | datetime, partition: Mapping[str, Any] | Partition | None = None
 ) -> StreamState:
     """Go back to the contents of a retained version, or of a moment. Returns the new version that has them.
 
-    Tokens stay known: a producer that sends dropped batches again needs new tokens. Raises ConflictError where a
-    compaction or a restatement came first, InputError where nothing came since, or the version is too old.
+    `catalog` is what open_catalog returned; `table_id`, `partition` and `version` (a name, a number, or a time) say
+    what goes back. Tokens stay known: a producer that sends dropped batches again needs new tokens. Raises
+    ConflictError where a compaction or a restatement came first, InputError where nothing came since, or the version is
+    too old.
 
     Examples:
         >>> deltacompact.rollback(catalog, "orders", "0").compacted is None
@@ -109,13 +113,15 @@ def rollback(
         return log.release(base, successor, check, now_ms)
 
 
+@user_call
 def retract(
     catalog: Streams, table_id: str, position: int, partition: Mapping[str, Any] | Partition | None = None
 ) -> StreamState:
     """Take out the delta at a stream position, so that a corrupt one does not block its partition.
 
-    A compaction that is folding it ends in a conflict. Raises InputError where no such delta is waiting; a rollback or
-    a restatement takes out compacted rows.
+    `catalog` is what open_catalog returned; `table_id`, `partition` and `position` (milliseconds, unless a writer chose
+    another number) say which. A compaction that is folding it ends in a conflict. Raises InputError where no such delta
+    is waiting; a rollback or a restatement takes out compacted rows.
 
     Examples:
         >>> position = orders.append(pa.table({"id": [5], "status": ["wrong"]})).position

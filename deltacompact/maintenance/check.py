@@ -20,6 +20,7 @@ import numpy as np
 from deltacompact import _kernels
 from deltacompact.base import expect
 from deltacompact.base.errors import ConflictError, CorruptionError, InputError
+from deltacompact.base.expect import user_call
 from deltacompact.base.model import Partition
 from deltacompact.base.partitions import all_done, side_by_side
 from deltacompact.base.settings import DEFAULTS, HASH_BUCKETS_MAX, Options, at_least
@@ -70,6 +71,7 @@ class CheckResult:
         )
 
 
+@user_call
 def check(
     catalog: Streams,
     table_id: str,
@@ -79,6 +81,7 @@ def check(
 ) -> list[CheckResult]:
     """Verify log, files and index, and that the deltas can be folded.
 
+    `catalog` is what open_catalog returned, `table_id` and `partition` say what is checked (default: all partitions).
     `quick` reads no rows: it checks neither that all columns can be decoded, nor the digests of the compacted rows, nor
     the values of deltas. Each result has `problems`, a line for each. Raises NotFoundError for an unknown table or
     partition. Nothing is repaired.

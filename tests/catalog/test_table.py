@@ -4,12 +4,10 @@ dir(table)         a user's words, and no other: Tab shows them
 repr(table)        a line
 print(table)       what `show` prints
 a notebook         a small table, in which values are no markup
->>>                the examples of docstrings run here
 """
 
 from __future__ import annotations
 
-import doctest
 import pickle
 
 import pyarrow as pa
@@ -18,7 +16,7 @@ from iceberg_lake import Lake
 
 import deltacompact
 from deltacompact import DeltaStreamCatalog, DeltaStreamTable, IcebergCatalog, IcebergCatalogTable, InputError, cli
-from deltacompact.catalog.delta_stream_calls import DeltaStreamCalls
+from deltacompact.base.expect import arguments_of
 from deltacompact.storage.memory import MemoryStore
 
 STREAMS = [
@@ -196,27 +194,29 @@ def test_an_error_names_what_was_written(catalog, call, error, told):
 
 
 FUNCTIONS = [
-    *(deltacompact.compact, deltacompact.open_catalog, deltacompact.check, deltacompact.vacuum),
+    *(deltacompact.compact, deltacompact.open_catalog, deltacompact.check, deltacompact.vacuum, deltacompact.changes),
     *(deltacompact.rollback, deltacompact.retract, deltacompact.retract_file),
 ]
-EXAMPLES = [
-    test
-    for thing in (DeltaStreamTable, DeltaStreamCatalog, DeltaStreamCalls, *FUNCTIONS)
-    for test in doctest.DocTestFinder().find(thing, thing.__name__)
-    if test.examples
-]
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
-@pytest.mark.slow
-def test_the_examples_of_docstrings_run(catalog, example, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    example.globs = {"catalog": catalog, "orders": catalog.table("orders"), "deltacompact": deltacompact, "pa": pa}
-    assert doctest.DocTestRunner().run(example).failed == 0, capsys.readouterr().out
+def calls(catalog, iceberg):
+    """Every public method and function."""
+    for thing in (catalog, iceberg, catalog.table("orders"), iceberg.table("db.orders")):
+        methods = [name for name in words(thing) if not isinstance(getattr(type(thing), name), property)]
+        yield from (getattr(thing, name) for name in methods)
+    yield from FUNCTIONS
 
 
-def test_the_main_calls_have_examples():
-    have = {example.name.rpartition(".")[2] for example in EXAMPLES}
-    assert {function.__name__ for function in FUNCTIONS} <= {example.name for example in EXAMPLES}
-    methods = "append append_files check history plan read restate rollback scan table vacuum versions"
-    assert set(methods.split()) <= have
+def test_a_misspelt_argument_is_named_with_the_one_that_was_meant(catalog, iceberg):
+    """Nothing is done before: else `expire_snapshot=True` might be left out of what is done."""
+    tried = 0
+    for call in calls(catalog, iceberg):
+        for name in arguments_of(call) or ():
+            with pytest.raises(TypeError, match=f"^{call.__name__}.. has an unknown argument '{name}s'.*did you mean"):
+                call(**{f"{name}s": None})
+            tried += 1
+    assert tried > 200
+    with pytest.raises(TypeError, match=r"^maintain\(\) has an .* 'expire_snapshot': did you mean 'expire_snapshots'"):
+        iceberg.maintain("db.orders", expire_snapshot=True)
+    with pytest.raises(TypeError, match=r"^append\(\) missing 1 required positional argument: 'tables'"):
+        catalog.append("orders")

@@ -6,15 +6,18 @@ store's clock is asked, and the published table is read, when something could be
 
 from __future__ import annotations
 
+from functools import cached_property
 from threading import Lock
 
+from deltacompact.base.events import EventSink, fan_out
 from deltacompact.change_feed.stream_bookmarks import names_kept
 from deltacompact.delta_streams.streams import Streams
+from deltacompact.sinks.environment import sinks_asked_for
 from deltacompact.storage.store_clock import agreed_now_s
 
 
 class Held:
-    """Asks for the time and reads the published table once, for all partitions of a vacuum.
+    """Asks for the time, the published table and the sinks once, for all partitions of a vacuum.
 
     `now_s` is the moment from which ages are counted; None: now.
     """
@@ -37,6 +40,12 @@ class Held:
                 ours_s, store = self._catalog.clock(), self._catalog.store
                 self._now_s = ours_s if self._dry_run else agreed_now_s(store, path, ours_s)
             return self._now_s
+
+    @cached_property
+    def emit(self) -> EventSink | None:
+        """What the environment wants to be told of a vacuum; None: nothing."""
+        sinks = [] if self._dry_run else sinks_asked_for(self._catalog.store.uri)
+        return fan_out(sinks) if sinks else None
 
     def names(self) -> frozenset[str]:
         """The names of the files, each given once by the stream. Raises where the published table cannot be read."""

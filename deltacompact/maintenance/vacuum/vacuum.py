@@ -32,6 +32,7 @@ from typing import Any
 
 from deltacompact.base import expect
 from deltacompact.base.errors import CorruptionError, InputError, NotFoundError
+from deltacompact.base.expect import user_call
 from deltacompact.base.model import Partition
 from deltacompact.base.partitions import all_done
 from deltacompact.base.wording import counted, size
@@ -46,6 +47,7 @@ from deltacompact.maintenance.vacuum.listing import StreamListing
 from deltacompact.maintenance.vacuum.logs import attempts, superseded_checkpoints, unreached_logs
 from deltacompact.maintenance.vacuum.mark import VacuumMark, digest, parsed
 from deltacompact.maintenance.vacuum.reach import ReachableFiles
+from deltacompact.sinks.upkeep import told
 from deltacompact.storage.identity import file_name
 from deltacompact.storage.objects import ObjectStat, ObjectStore, discard, unfinished
 
@@ -88,6 +90,7 @@ class VacuumResult:
         return sum(stat.bytes for stat in self.deleted)
 
 
+@user_call
 def vacuum(
     catalog: Streams,
     table_id: str,
@@ -101,7 +104,8 @@ def vacuum(
 ) -> list[VacuumResult]:
     """Delete unreached objects older than `age_min_s` seconds (since the seal that dropped them, or last modified).
 
-    `full` reads the whole history again, and not only what came since the last vacuum.
+    `catalog` is what open_catalog returned, `table_id` and `partition` say what is vacuumed (default: all partitions).
+    `dry_run` deletes nothing. `full` reads the whole history again, and not only what came since the last vacuum.
     Raises InputError for an age below VACUUM_AGE_MIN_S, which writers and readers rely on, unless `force` says that
     none is running. Raises CorruptionError, and deletes nothing of the partition, where the stored objects contradict
     each other.
@@ -124,11 +128,16 @@ def vacuum(
             "their files; if none are running, force it (force=True, --force)"
         )
     shared = held or Held(catalog, table_id, age_min_s, dry_run)
-    return all_done(
-        catalog.chosen(table_id, partition),
-        lambda chosen: _Vacuum(catalog, table_id, chosen, age_min_s, shared).collect(dry_run, full),
-        catalog.at_once,
-    )
+    emit = shared.emit
+
+    def vacuumed(chosen: Partition) -> VacuumResult:
+        work = _Vacuum(catalog, table_id, chosen, age_min_s, shared)
+        if emit is None:
+            return work.collect(dry_run, full)
+        log = catalog.log(table_id, chosen)
+        return told(emit, table_id, chosen, "vacuum", lambda: log.active().version, lambda: work.collect(dry_run, full))
+
+    return all_done(catalog.chosen(table_id, partition), vacuumed, catalog.at_once)
 
 
 class _Vacuum:
