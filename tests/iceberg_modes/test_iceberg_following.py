@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -53,10 +54,16 @@ def rows(*ids):
     return [{"id": number} for number in ids]
 
 
-def ids(lake):
+def places(lake):
+    """The path, the position and the id of each live row."""
     if lake.state(T).metadata.format_version >= 3:
-        return sorted(row.values["id"] for row in live_rows(lake, T))
-    return sorted(row[1] for row in NaiveReader(lake, T).rows(MAIN))
+        return [(row.path, row.position, row.values["id"]) for row in live_rows(lake, T)]
+    live = NaiveReader(lake, T).live(lake.catalog.load_table(T), MAIN)
+    return [(path, position, row[1]) for (path, position), row in live]
+
+
+def ids(lake):
+    return sorted(number for _, _, number in places(lake))
 
 
 def table_of(lake, *appends, version=2, **properties):
@@ -74,17 +81,15 @@ def table_of(lake, *appends, version=2, **properties):
 
 def path_with(lake, number):
     """The data file that has a row, and the row's position."""
-    reader = NaiveReader(lake, T)
-    return next(place for place, row in reader.live(lake.catalog.load_table(T), MAIN) if row[1] == number)
+    return next((path, position) for path, position, found in places(lake) if found == number)
 
 
 def delete(lake, number):
     """As an engine does that has read the branch."""
+    path, position = path_with(lake, number)
     if lake.state(T).metadata.format_version >= 3:
-        found = next(row for row in live_rows(lake, T) if row.values["id"] == number)
-        delete_by_vector(lake, T, {found.path: [found.position]})
+        delete_by_vector(lake, T, {path: [position]})
     else:
-        path, position = path_with(lake, number)
         lake.delete_by_position(T, {path: [position]})
 
 
@@ -101,6 +106,15 @@ def copied_on_write(lake, number):
     copy = [lake._file(table, data, Content.DATA, (), None, ())] if kept else []
     vectors = {entry.file.path for entry in lake.state(T).deletes if entry.file.referenced_data_file == path}
     lake.commit(table, copy, MAIN, "overwrite", {path, *vectors})
+
+
+def added_again(lake, number):
+    """The file that has a row is removed, and added once more: by a rollback and a cherry-pick, or `add_files`."""
+    path, _ = path_with(lake, number)
+    (file,) = (entry.file for entry in lake.state(T).data if entry.file.path == path)
+    vectors = {entry.file.path for entry in lake.state(T).deletes if entry.file.referenced_data_file == path}
+    lake.commit(IcebergTable.load(lake.catalog, T), [], MAIN, "delete", {path, *vectors})
+    lake.commit(IcebergTable.load(lake.catalog, T), [replace(file, first_row_id=None)], operation="append")
 
 
 def rewrite(lake, meanwhile, **options):
@@ -199,6 +213,18 @@ def test_a_source_that_another_writer_copied_dies_in_the_output(lake, written, v
     assert ids(lake) == [1, 3, 4, 5, 6]
 
 
+@pytest.mark.parametrize("run", [rewrite, resumed])
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_source_that_was_removed_and_added_again_keeps_its_rows(lake, written, version, run):
+    """It is another file of the same name: its rows are not those that were rewritten. One row of it was dead."""
+    table_of(lake, [1, 2, 7], [3, 4], version=version)
+    delete(lake, 7)
+    result = run(lake, lambda: added_again(lake, 1))
+    assert (result.redone, result.groups, result.dead_meanwhile, len(written)) == (0, 1, 2, 1)
+    assert ids(lake) == [1, 2, 3, 4, 7]
+    assert len(lake.state(T).data) == 2
+
+
 def test_a_group_of_which_no_file_is_left_is_not_committed(lake, written):
     table_of(lake, [1, 2, 3], [4, 5, 6])
     result = rewrite(lake, lambda: [lake.catalog.load_table(T).delete(), lake.append(T, rows(7))])
@@ -233,11 +259,11 @@ def test_rows_find_their_way_into_one_of_several_outputs(lake, written):
 
 
 def _places(lake, numbers):
-    places = {}
-    for (path, position), row in NaiveReader(lake, T).live(lake.catalog.load_table(T), MAIN):
-        if row[1] in numbers:
-            places.setdefault(path, []).append(position)
-    return places
+    found = {}
+    for path, position, number in places(lake):
+        if number in numbers:
+            found.setdefault(path, []).append(position)
+    return found
 
 
 @pytest.mark.parametrize("version", [2, 3])
@@ -265,11 +291,7 @@ def test_an_output_with_too_many_dead_rows_is_written_again_by_itself(lake, writ
 
 
 def _by_vectors(lake, *numbers):
-    wanted, places = {number for some in numbers for number in some}, {}
-    for row in live_rows(lake, T):
-        if row.values["id"] in wanted:
-            places.setdefault(row.path, []).append(row.position)
-    delete_by_vector(lake, T, places)
+    delete_by_vector(lake, T, _places(lake, {number for some in numbers for number in some}))
 
 
 @pytest.mark.slow
@@ -507,7 +529,7 @@ def test_an_output_in_a_partition_of_which_no_row_lives_is_left_out(lake, writte
 
 deaths = st.lists(
     st.tuples(
-        st.sampled_from(["delete", "delete", "delete", "copy", "key", "append", "rewrite", "convert"]),
+        st.sampled_from(["delete", "delete", "delete", "copy", "again", "key", "append", "rewrite", "convert"]),
         st.integers(0, 30),
     ),
     max_size=6,
@@ -579,6 +601,8 @@ def _do(lake, unique, name, which):
                 delete(lake, number)
         elif name == "copy" and not any(_is_by_key(entry) for entry in lake.state(T).deletes):
             copied_on_write(lake, number)
+        elif name == "again":
+            added_again(lake, number)
         else:
             delete(lake, number)
 

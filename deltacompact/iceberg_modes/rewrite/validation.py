@@ -5,6 +5,7 @@
                     a, p, equality e (7)      fine: e applies to y as it does to a, 5 < 7 (rule 6)
                     a, p, positions q         q names rows of a, and would not follow them to y
                     b                         a is gone
+                    a (7)                     a is gone, too: another one of its name was added, which stays
                     a                         p is gone, so rows that it deleted may live again
                     a with row ids            refused: the upgrade to version 3 gave its rows ids, which y lacks
 
@@ -149,7 +150,7 @@ class RewriteHead:
                 yield ChangedSource(source, now, replace(self._by_position.applying_to(now), equality=()), lost)
 
     def _now(self, source: FileScanTask) -> ManifestEntry | None:
-        """The data file as the head has it; None: it is gone."""
+        """The data file as the head has it; None: it is gone, or was added again as another file of its name."""
         now = self._data.get(source.entry.file.path)
         return now if now is not None and now.sequence_number == source.entry.sequence_number else None
 
@@ -195,7 +196,7 @@ class RewriteHead:
 
     def live(self, group: FileGroup) -> list[ManifestEntry]:
         """The group's inputs as the head has them; those that are gone are left out."""
-        found = [self._data.get(source.entry.file.path) for source in group.inputs]
+        found = [self._now(source) for source in group.inputs]
         return [entry for entry in found if entry is not None]
 
 
