@@ -366,6 +366,23 @@ def test_a_position_delete_meanwhile_adds_up_in_version_2(lake):
     assert ids(lake) == [3]
 
 
+def test_a_file_that_was_removed_and_added_again_is_not_hit_by_a_mark_that_another_file_needs(lake):
+    """One delete file names rows of both. The file that is added again has another age, and its rows live."""
+    table_of(lake, [1, 2], [1, 3])
+    with lake.catalog.load_table(T).transaction() as change:
+        change.set_properties({"write.delete.granularity": "partition"})
+    (again, _) = (entry.file for entry in lake.state(T).data)
+    lake.delete_by_key(T, {"id": [1]})
+
+    def others():
+        lake.commit(IcebergTable.load(lake.catalog, T), [], MAIN, "delete", {again.path})
+        lake.commit(IcebergTable.load(lake.catalog, T), [again], operation="append")
+
+    result = convert(lake, before_commit=once(others))
+    assert (result.rows_marked, result.redone, result.equality_deletes_removed) == (1, 1, 1)
+    assert len(ids(lake)) == 3
+
+
 def test_rule_18_a_vector_meanwhile_makes_only_its_data_file_be_asked_again(lake):
     table_of(lake, [1, 2, 3], [4, 5, 6], version=3)
     path = next(entry.file.path for entry in lake.state(T).data if entry.file.lower_bounds[1][0] == 1)

@@ -118,7 +118,7 @@ class Table:
         return frozenset().union(*found)
 
 
-KINDS = ["append", "keys", "positions", "winner", "rewrite", "drop", "convert", "undelete", "bring back"]
+KINDS = ["append", "keys", "positions", "winner", "rewrite", "drop", "convert", "undelete", "bring back", "add again"]
 
 
 def events(chance):
@@ -160,6 +160,9 @@ def change(chance, table):
     elif kind == "bring back" and table.gone:
         path = chance.choice(sorted(table.gone))
         table.files[path] = table.gone.pop(path)
+    elif kind == "add again" and table.files:
+        path = chance.choice(sorted(table.files))
+        table.files[path] = replace(table.files[path], sequence=table.sequence)
 
 
 def allowed_marks(seed):

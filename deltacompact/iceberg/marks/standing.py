@@ -6,6 +6,7 @@ head is 8      a, p, append b           as it was
                                         version 3: changed, our vector lacks the rows of q
                a, positions pp          changed: p is gone, and whoever removed it knows what became of its rows
                b                        gone: nobody needs to know which rows of a were dead
+               a (7), b                 gone, too: it was added again, and a mark that names rows of both hits it
 """
 
 from __future__ import annotations
@@ -45,15 +46,23 @@ class MarkedHead:
     def standing(self, entry: ManifestEntry, former: Deletes) -> Standing:
         """What became of a data file, and of the deletes by position that it had."""
         now = self._data.get(entry.file.path)
-        if now is None or now.sequence_number != entry.sequence_number:
+        if now is None or self._is_added_again(entry):
             return Standing.GONE
         then_keys, now_keys = _by_position(former), _by_position(self._deletes.applying_to(now))
         same = then_keys == now_keys if self._has_vectors else then_keys <= now_keys
         return Standing.AS_IT_WAS if same else Standing.CHANGED
 
+    def _is_added_again(self, entry: ManifestEntry) -> bool:
+        now = self._data.get(entry.file.path)
+        return now is not None and now.sequence_number != entry.sequence_number
+
     def takes(self, mark: Mark) -> bool:
-        """Whether the table may have such a delete file: it may have been upgraded meanwhile (rule 18)."""
-        return mark.file.is_deletion_vector == self._has_vectors
+        """Whether the table may have such a delete file: it may have been upgraded meanwhile (rule 18).
+
+        Nor must it hit rows of a file that was added again under the name of one that was marked.
+        """
+        hits_others = any(self._is_added_again(one.entry) for one in mark.of)
+        return mark.file.is_deletion_vector == self._has_vectors and not hits_others
 
     def superseded(self, marks: Iterable[Mark]) -> list[ManifestEntry]:
         """The deletes that new vectors take the place of: those that name only the same data file (rule 18)."""
