@@ -14,6 +14,7 @@ import numpy as np
 
 from deltacompact.base.errors import CorruptionError, InputError, NotFoundError
 from deltacompact.base.fingerprint import Fingerprint
+from deltacompact.iceberg.deletes.matching import FileScanTask
 from deltacompact.iceberg.differing import differing
 from deltacompact.iceberg.live_rows import Bits, LiveFile, LiveReader
 from deltacompact.iceberg.marks.marking import Mark, with_marks
@@ -31,7 +32,7 @@ def live_fingerprint(table: IcebergTable, scan: BranchScan) -> Fingerprint:
 def state_fingerprint(table: IcebergTable, state: TableState) -> Fingerprint:
     """The fingerprint of the live rows of a state, which are all read."""
     live = LiveReader(table.store, table.metadata)
-    return _sum_of(table, live, live_files(live, state))
+    return _sum_of(live, live_files(live, state))
 
 
 def fingerprint_since(table: IcebergTable, state: TableState, reader: StateReader) -> Fingerprint:
@@ -43,27 +44,25 @@ def fingerprint_since(table: IcebergTable, state: TableState, reader: StateReade
         recorded = Fingerprint.of_text(table.metadata.recorded_fingerprint(snapshot))
         if recorded is not None:
             with contextlib.suppress(NotFoundError, InputError, CorruptionError):
-                return recorded + _change(table, reader.at(table.metadata, state.branch, snapshot), state)
+                then = reader.at(table.metadata, state.branch, snapshot)
+                return recorded + changed_fingerprint(LiveReader(table.store, table.metadata), differing(then, state))
             break
     return state_fingerprint(table, state)
 
 
 def marked_fingerprint(table: IcebergTable, marks: Sequence[Mark]) -> Fingerprint:
     """The fingerprint of the rows that marks delete: they lived before, and live no more."""
-    live = LiveReader(table.store, table.metadata)
-    before = live.files([task for mark in marks for task in mark.of])
-    marked = with_marks(marks, table.metadata.next_sequence_number)
-    after = {one.task.entry.file.path: one for one in live.files(list(marked.values()))}
-    return _sum_of(table, live, [_without(one, after[one.task.entry.file.path]) for one in before])
+    before = [task for mark in marks for task in mark.of]
+    after = list(with_marks(marks, table.metadata.next_sequence_number).values())
+    return Fingerprint() - changed_fingerprint(LiveReader(table.store, table.metadata), (before, after))
 
 
-def _change(table: IcebergTable, before: TableState, after: TableState) -> Fingerprint:
-    """What came minus what went."""
-    live = LiveReader(table.store, table.metadata)
-    went, came = ({one.task.entry.file.path: one for one in live.files(side)} for side in differing(before, after))
+def changed_fingerprint(live: LiveReader, sides: tuple[Sequence[FileScanTask], Sequence[FileScanTask]]) -> Fingerprint:
+    """What came minus what went, of files as they were before and as they are after. Only rows that differ are read."""
+    went, came = ({one.task.entry.file.path: one for one in live.files(side)} for side in sides)
     only_before = [_without(one, came.get(path)) for path, one in went.items()]
     only_after = [_without(one, went.get(path)) for path, one in came.items()]
-    return _sum_of(table, live, only_after) - _sum_of(table, live, only_before)
+    return _sum_of(live, only_after) - _sum_of(live, only_before)
 
 
 def _without(one: LiveFile, other: LiveFile | None) -> LiveFile:
@@ -74,6 +73,6 @@ def _without(one: LiveFile, other: LiveFile | None) -> LiveFile:
     return LiveFile(one.task, bits)
 
 
-def _sum_of(table: IcebergTable, live: LiveReader, files: Sequence[LiveFile]) -> Fingerprint:
-    schema = table.metadata.schema
-    return fingerprint_of(rows_of(live, live.parts(files, schema)), schema, table.metadata.table_id)
+def _sum_of(live: LiveReader, files: Sequence[LiveFile]) -> Fingerprint:
+    schema = live.metadata.schema
+    return fingerprint_of(rows_of(live, live.parts(files, schema)), schema, live.metadata.table_id)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from budgets import examples
+from conversions import once
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from iceberg_lake import SETTINGS, Lake
+from iceberg_lake import CERTIFYING, SETTINGS, Lake
 
 import deltacompact
 from deltacompact import CorruptionError
@@ -18,13 +18,18 @@ from deltacompact.base.fingerprint import Fingerprint
 from deltacompact.catalog.fingerprints import branch_fingerprints
 from deltacompact.iceberg.fingerprints import fingerprint_since, state_fingerprint
 from deltacompact.iceberg.live_rows import LiveReader
+from deltacompact.iceberg.marks import tasks
+from deltacompact.iceberg.marks.standing import MarkedHead
+from deltacompact.iceberg.row_map import RowMap
 from deltacompact.iceberg.table.metadata import RECORDED_FINGERPRINT
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import StateReader
+from deltacompact.iceberg_modes.driver import ModeRun
+from deltacompact.iceberg_modes.modes import known_mode
 from deltacompact.iceberg_modes.rewrite import writing
+from deltacompact.iceberg_modes.rewrite.validation import RewriteHead
 
 T = "ns.t"
-CERTIFYING = replace(SETTINGS, certify=True)
 COLUMNS = pa.schema([("id", pa.int64()), ("v", pa.string())])
 ALL = {"rewrite-all": True}
 UPSERT = {"key-columns": "id", "sort-columns": "v", "trust-row-order": True}
@@ -156,6 +161,67 @@ def test_nothing_is_committed_of_rows_that_changed_on_the_way(lake, orders, opti
     with pytest.raises(CorruptionError, match=r"what was written of them 5:0+7: nothing is committed"):
         orders.compact(options=options, settings=CERTIFYING)
     assert lake.state(T).snapshot_id == before
+
+
+def added_again(lake):
+    """Another writer removes a data file, and adds it once more."""
+    file = next(entry.file for entry in lake.state(T).data if entry.file.rows == 3)
+    lake.commit(IcebergTable.load(lake.catalog, T), [], operation="delete", gone={file.path})
+    lake.commit(IcebergTable.load(lake.catalog, T), [file], operation="append")
+
+
+def run(lake, mode, options, meanwhile, death=None):
+    loaded = IcebergTable.load(lake.catalog, T)
+    chosen = known_mode(mode).read_options(options, loaded.metadata.properties)
+    return ModeRun(loaded, "main", chosen, CERTIFYING, before_commit=once(meanwhile), mode=known_mode(mode)).run()
+
+
+def fails(lake, why, mode, options, meanwhile=lambda: None):
+    heads = []
+    with pytest.raises(CorruptionError, match=why + ".*: nothing is committed"):
+        run(lake, mode, options, lambda: (meanwhile(), heads.append(lake.state(T).snapshot_id)))
+    assert heads == [lake.state(T).snapshot_id]
+
+
+def first_row_only(self, dead):
+    """A fault: of each output, one row less is said to be dead."""
+    for output, rows in TRANSLATE(self, dead):
+        yield output, rows[:-1]
+
+
+TRANSLATE = RowMap.translate
+
+
+def test_marks_of_a_rewrite_that_miss_a_row_are_not_committed(lake, orders, monkeypatch):
+    """The row that another writer deleted would live again, and nothing but the marks would know."""
+    monkeypatch.setattr(RowMap, "translate", first_row_only)
+    where = lake.state(T).data[0].file.path
+    fails(lake, "have the fingerprint -1:", "rewrite", ALL, lambda: lake.delete_by_position(T, {where: [1]}))
+
+
+def test_a_rewrite_that_takes_a_file_away_which_was_added_again_is_not_committed(lake, orders, monkeypatch):
+    taken = lambda self, group: [self._data[one.entry.file.path] for one in group.inputs]  # noqa: E731
+    monkeypatch.setattr(RewriteHead, "live", taken)
+    fails(lake, "have the fingerprint 0:", "rewrite", ALL, lambda: added_again(lake))
+
+
+def test_a_conversion_whose_marks_hit_other_rows_is_not_committed(lake, orders, monkeypatch):
+    with lake.catalog.load_table(T).transaction() as change:
+        change.set_properties({"write.delete.granularity": "partition"})
+    lake.delete_by_key(T, {"v": ["v2"]})
+    monkeypatch.setattr(MarkedHead, "takes", lambda self, mark: True)
+    fails(lake, "other rows than the mode says: -[12]:", "convert", {}, lambda: added_again(lake))
+
+
+@pytest.mark.parametrize("mode", ["convert", "upsert"])
+@pytest.mark.parametrize("version", [2, 3])
+def test_marks_of_a_row_too_few_are_not_committed(lake, orders, monkeypatch, mode, version):
+    if version == 3:
+        lake.upgrade(T)
+    lake.append(T, [{"id": 2, "v": "z"}, {"id": 4, "v": "z"}])
+    positions = tasks._positions_of
+    monkeypatch.setattr(tasks, "_positions_of", lambda one, masks: positions(one, masks)[1:])
+    fails(lake, "other rows than the mode says: ", mode, UPSERT if mode == "upsert" else {})
 
 
 def test_after_a_column_went_nothing_is_known(lake, orders):

@@ -29,7 +29,7 @@ from conversions import (
 from hand_made_tables import data, equality, state
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from iceberg_lake import SETTINGS, Lake
+from iceberg_lake import CERTIFYING, SETTINGS, Lake
 from live_writers import losing, writing
 from plan_json import plan_to_json
 from version_3 import add_column
@@ -584,11 +584,12 @@ class Oracle:
 
     def convert(self, commits: int, before_commit: Any = lambda: None) -> None:
         before = [entry.file for entry in self.lake.state(T).data]
-        result = convert(self.lake, max_commits=commits, before_commit=before_commit)
+        result = convert(self.lake, max_commits=commits, before_commit=before_commit, run=CERTIFYING)
         assert not result.refused
         assert {file.path for file in before} <= {entry.file.path for entry in self.lake.state(T).data}
 
     def check(self) -> None:
+        self.lake.check_fingerprint(T)
         found = sorted(repr(row) for row in live_rows(self.lake))
         assert found == sorted(repr(row) for row, path, place, *_ in self.rows if (path, place) not in self.dead)
         now = self.lake.state(T)

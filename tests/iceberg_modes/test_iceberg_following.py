@@ -19,7 +19,7 @@ from conversions import convert, once
 from dead_sessions import Death, Died, dying, journals
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from iceberg_lake import Lake
+from iceberg_lake import CERTIFYING, SETTINGS, Lake
 from live_writers import losing, racing
 from naive_reader import NaiveReader
 from pyiceberg.expressions import EqualTo
@@ -138,7 +138,8 @@ def resumed(lake, meanwhile, **options):
     """The rewrite dies before its commit, and the next run commits what it had written."""
     killed(lake, **options)
     meanwhile()
-    return lake.rewrite(T, min_input_files=100, delete_file_threshold=100, delete_ratio_threshold=1)
+    settings = options.get("settings", SETTINGS)
+    return lake.rewrite(T, MAIN, settings, min_input_files=100, delete_file_threshold=100, delete_ratio_threshold=1)
 
 
 def files_of_ours(lake, suffix):
@@ -575,12 +576,15 @@ def test_random_histories_have_the_rows_that_a_naive_reader_saw(
 
     sizes = Sizes(run_bytes=40, held_bytes=0)
     small = {"target_file_size_bytes": 300, "min_file_size_bytes": 1, "sizes": sizes} if tiny else {}
+    small |= {"settings": CERTIFYING}
     has_work = bool(lake.state(T).data)  # all rows may be dead and gone: nobody dies of that
     done = (resumed if dies and has_work else rewrite)(lake, others, **small, **order)
     if result:
         assert ids(lake) == result[0], (done, before, meanwhile)
+    lake.check_fingerprint(T)
     expected = known()
     lake.rewrite(T, rewrite_all=True)
+    lake.check_fingerprint(T)
     assert known() == expected
 
 

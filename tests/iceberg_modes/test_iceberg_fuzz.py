@@ -18,7 +18,7 @@ from budgets import examples
 from every_mode import KEEP_ALL_ROWS, chosen
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from iceberg_lake import Lake
+from iceberg_lake import CERTIFYING, Lake
 from naive_reader import NaiveReader, Row
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
@@ -172,7 +172,7 @@ class World:
             if mode == "rewrite" and len(self.said) % 2:
                 columns = {column.field_id: column.name for column in self.table.schema().fields}
                 options["cluster-by"] = f"{columns[DAY]}*2,{columns[ID]}"
-            self.lake.prepared(T, branch, mode=mode_named(mode), **options, **own).run()
+            self.lake.prepared(T, branch, CERTIFYING, mode_named(mode), **options, **own).run()
         others()
         self.said.append(f"{branch}: {before} rows before")
 
@@ -186,6 +186,7 @@ class World:
             expected = [{number: row.values.get(number) for number in columns} for row in self.rows[branch]]
             found = self.reader.rows(branch)
             assert _sorted(found) == _sorted(expected), "\n".join([branch, *self.said])
+            self.lake.check_fingerprint(T, branch)
 
 
 def _sorted(rows: list[Row]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 import uuid
+from dataclasses import replace
 from pathlib import Path
 
 from hypothesis import strategies as st
@@ -123,10 +124,11 @@ class Writers(RuleBasedStateMachine):
             views.append(view(self.lake))
 
         chosen = {"key_columns": "id", "operation_column": "op", "trust_row_order": True}
-        doing = prepared(self.lake, before_commit=meanwhile, **chosen)
+        doing = prepared(self.lake, settings=replace(TINY, certify=True), before_commit=meanwhile, **chosen)
         with contextlib.suppress(ConflictError), refusing_lost_order():
             result = doing.run()
             assert views or result.nothing_to_do
+        self.lake.check_fingerprint(T)
         if views:
             assert view(self.lake) == views[0]
         if views and not writers:

@@ -41,6 +41,7 @@ from deltacompact.base.numbers import Ordinal
 from deltacompact.base.settings import Settings
 from deltacompact.iceberg.deletes.dead_rows import DeadRowsTask, FileScan, PuffinVector, find_dead_rows
 from deltacompact.iceberg.deletes.matching import PATH_COLUMN, POSITION_COLUMN, DeleteIndex
+from deltacompact.iceberg.fingerprints import state_fingerprint
 from deltacompact.iceberg.table import locations, manifests
 from deltacompact.iceberg.table.content_files import Content, ContentFile, ManifestContent, ManifestEntry, Status
 from deltacompact.iceberg.table.manifests import Manifest, ManifestTerms
@@ -55,6 +56,7 @@ from deltacompact.index.live_bitmaps import live_mask, read_masks
 from deltacompact.storage.objects import ObjectStore
 
 SETTINGS = Settings(executor="local", local_threads=1)
+CERTIFYING = replace(SETTINGS, certify=True)
 POSITIONS = pa.schema(
     [
         pa.field("file_path", pa.string(), nullable=False, metadata={"PARQUET:field_id": str(PATH_COLUMN)}),
@@ -379,6 +381,12 @@ class Lake:
     def state(self, table_id: str, branch: str = MAIN) -> TableState:
         metadata = IcebergTable.load(self.catalog, table_id).metadata
         return LakeReader(locations.store_of(metadata.location, {}), self.kept).read(metadata, branch)
+
+    def check_fingerprint(self, table_id: str, branch: str = MAIN) -> None:
+        """What the head says of its rows, if it says something, is what they add up to."""
+        table, state = IcebergTable.load(self.catalog, table_id), self.state(table_id, branch)
+        if state.snapshot is not None and (told := table.metadata.recorded_fingerprint(state.snapshot)) is not None:
+            assert told == str(state_fingerprint(table, state))
 
     def live_ids(self, table_id: str) -> list[int]:
         """The ids that live, as our own reader of deletion vectors and position deletes finds them."""

@@ -10,11 +10,11 @@ each attempt, so it must be pure and quick: what takes long has been done before
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Generic, TypeAlias, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from deltacompact.iceberg.settled import Memory
-from deltacompact.iceberg.table.content_files import ContentFile, ManifestEntry, Status
+from deltacompact.iceberg.table.content_files import Content, ContentFile, ManifestEntry, Status
 from deltacompact.iceberg.table.metadata import RECORDED_FINGERPRINT, Snapshot, TableMetadata
 from deltacompact.iceberg.table.table_state import TableState
 
@@ -52,6 +52,24 @@ class Proposal(Generic[Outcome]):
     @property
     def is_empty(self) -> bool:
         return not self.removed and not self.added and self.settles is None
+
+
+def applied(state: TableState, proposal: Proposal[Any]) -> TableState:
+    """The files of a branch as they would be."""
+    gone = {entry.file.key for entry in proposal.removed}
+    number = state.metadata.next_sequence_number
+    numbered = [
+        replace(entry, sequence_number=number) if entry.sequence_number is None else entry for entry in proposal.added
+    ]
+    data, deletes = (
+        tuple(
+            entry
+            for entry in (*(entry for entry in former if entry.file.key not in gone), *numbered)
+            if (entry.file.content is Content.DATA) is is_data
+        )
+        for former, is_data in ((state.data, True), (state.deletes, False))
+    )
+    return replace(state, data=data, deletes=deletes)
 
 
 Propose: TypeAlias = Callable[[TableState], Proposal[Outcome]]

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from deltacompact.base.expected import Expected
 from deltacompact.base.wording import counted
 from deltacompact.iceberg.commit.committer import Committed
+from deltacompact.iceberg.commit.proposal import Propose
 from deltacompact.iceberg.deletes.matching import Deletes, FileScanTask
 from deltacompact.iceberg.key_index.indexes import KeyIndexes, is_enabled
 from deltacompact.iceberg.marks.finding import Finder
@@ -24,7 +25,7 @@ from deltacompact.iceberg.running import Tasks
 from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg.table.parquet_files import by_field_id
 from deltacompact.iceberg.table.table_state import TableState
-from deltacompact.iceberg_modes.certified import certified_head
+from deltacompact.iceberg_modes.certified import adding_up, certified_head, has_same_rows, resumed_adding_up
 from deltacompact.iceberg_modes.convert.options import NAME, ConvertOptions
 from deltacompact.iceberg_modes.convert.plan import AskedGroup, ConvertPlan, plan_conversion
 from deltacompact.iceberg_modes.convert.plan_document import equality_paths, plan_document, plan_from_json
@@ -97,12 +98,13 @@ class Converting(Work[ConvertPlan, AskedGroup, tuple[AskedGroup, list[Mark]], Co
 
     def propose(
         self, groups: Sequence[AskedGroup], written: Sequence[tuple[AskedGroup, list[Mark]]]
-    ) -> ProposeConversion:
+    ) -> Propose[ConvertOutcome]:
         asked = tuple(one for group in groups for one in group.inputs)
         marks = tuple(mark for _, of_group in written for mark in of_group)
         if self.certified is None:
             self.certified = certified_head(self.call, self.table, self.state)
-        return ProposeConversion(self.plan.delete_paths, Converted(asked, marks, self.settled), self.certified)
+        converted = Converted(asked, marks, self.settled)
+        return adding_up(self.call, ProposeConversion(self.plan.delete_paths, converted, self.certified), has_same_rows)
 
     def count(self, done: Committed[ConvertOutcome], groups: Sequence[AskedGroup]) -> None:
         self.settled = done.outcome.settled
@@ -162,7 +164,7 @@ STEPS = Steps(
     document=plan_document,
     result=lambda call, plan: ConvertResult(plan.table_id, call.branch),
     work=Converting,
-    resume=lambda resuming, plan: resume_conversion,
+    resume=lambda resuming, plan: resumed_adding_up(resuming, resume_conversion, has_same_rows),
     expected=_expected,
     reads=_reads,
     totals_after=totals_after,

@@ -10,11 +10,11 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from deltacompact.base.errors import CorruptionError
 from deltacompact.base.fingerprint import Fingerprint
 from deltacompact.base.limits import ReadLimits
 from deltacompact.base.model import DataFile
 from deltacompact.iceberg.table.parquet_files import tables_each
+from deltacompact.iceberg_modes.certified import refuse
 from deltacompact.iceberg_modes.rewrite.live_slices import LiveSlices, live_tables
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular.fingerprint import fingerprint_of
@@ -35,7 +35,4 @@ def refuse_other_rows(inputs: Iterable[Fingerprint], outputs: Iterable[Fingerpri
     """Raises CorruptionError unless the outputs add up to the inputs, one of which is at `path`."""
     expected, found = sum(inputs, Fingerprint()), sum((one for one in outputs if one), Fingerprint())
     if found != expected:
-        raise CorruptionError(
-            f"the live rows of {path} and others have the fingerprint {expected}, what was written of them {found}: "
-            "nothing is committed. Run the compaction again; if it fails again, look at this machine's memory and disks"
-        )
+        refuse(f"the live rows of {path} and others have the fingerprint {expected}, what was written of them {found}")

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from deltacompact.iceberg.commit.proposal import REPLACE, Proposal, addition, same_rows
 from deltacompact.iceberg.deletes.matching import dangling
@@ -92,20 +92,38 @@ def follow_nothing(head: RewriteHead, groups: Sequence[Rewritten]) -> Following:
     return Following()
 
 
+class AddsUp(Protocol):
+    """Whether what is to be committed of written groups has the rows of what goes."""
+
+    def __call__(
+        self, state: TableState, plan: RewritePlan, written: Sequence[Rewritten], proposal: Proposal[RewriteOutcome]
+    ) -> bool: ...
+
+
 @dataclass(frozen=True, slots=True)
 class ProposeRewrite:
-    """Proposes those groups that nobody touched since the plan, and those whose rows can be followed."""
+    """Proposes those groups that nobody touched since the plan, and those whose rows can be followed.
+
+    `certified`: fingerprints by the ids of snapshots. `adds_up` is asked about rows that were followed.
+    """
 
     plan: RewritePlan
     rewritten: Sequence[Rewritten]
     follow: Follow = follow_nothing
     certified: Mapping[int, str] = field(default_factory=dict, hash=False)
+    adds_up: AddsUp | None = None
 
     def __call__(self, state: TableState) -> Proposal[RewriteOutcome]:
+        proposal = self._proposed(state, self.follow)
+        if self.adds_up is None or self.adds_up(state, self.plan, self.rewritten, proposal):
+            return proposal
+        return self._proposed(state, follow_nothing)
+
+    def _proposed(self, state: TableState, follow: Follow) -> Proposal[RewriteOutcome]:
         head = RewriteHead(state, self.plan, [group.group for group in self.rewritten])
         problems = [(group, tuple(head.problems_of(group.group, group.went_to))) for group in self.rewritten]
         touched = [group for group, found in problems if found and FOLLOWED.issuperset(found)]
-        followed = self.follow(head, touched) if touched else Following()
+        followed = follow(head, touched) if touched else Following()
         whole = {group.group.number: group for group, found in problems if not found} | dict(followed.groups)
         valid = tuple(whole[group.group.number] for group, _ in problems if group.group.number in whole)
         refused = tuple((group, found[0]) for group, found in problems if group.group.number not in whole)

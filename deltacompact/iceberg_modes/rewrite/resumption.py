@@ -23,7 +23,7 @@ from deltacompact.iceberg.table.table_state import StateReader, TableState
 from deltacompact.iceberg_modes.journal.journal import Planned, WrittenGroup
 from deltacompact.iceberg_modes.rewrite.plan import may_not_be_merged
 from deltacompact.iceberg_modes.rewrite.plan_document import plan_of_body
-from deltacompact.iceberg_modes.rewrite.proposals import Follow, ProposeRewrite, RewriteOutcome, Rewritten
+from deltacompact.iceberg_modes.rewrite.proposals import AddsUp, Follow, ProposeRewrite, RewriteOutcome, Rewritten
 from deltacompact.iceberg_modes.rewrite.went import went_document, went_of
 
 
@@ -44,6 +44,7 @@ class ResumeRewrite:
     reader: StateReader
     follow: Follow
     compares: bool = False
+    adds_up: AddsUp | None = None
 
     def __call__(self, planned: Planned, groups: Sequence[WrittenGroup], state: TableState) -> Proposal[RewriteOutcome]:
         then, plan = self._then(planned, state), plan_of_body(planned.body, state, ())
@@ -58,7 +59,7 @@ class ResumeRewrite:
                     continue
                 went = None if group.went is None else went_of(group.went)
                 found.append(Rewritten(as_planned, group.outputs, **group.details, went=went))
-        return ProposeRewrite(plan, found, self.follow)(state)
+        return ProposeRewrite(plan, found, self.follow, adds_up=self.adds_up)(state)
 
     def _then(self, planned: Planned, state: TableState) -> TableState:
         """The branch as it was planned, as far as that can be read; else as it is."""

@@ -31,6 +31,7 @@ from deltacompact.iceberg.table_heat import heat_of_table
 from deltacompact.iceberg_modes.certified import certified_head
 from deltacompact.iceberg_modes.journal.journal import WrittenGroup, name_of_files
 from deltacompact.iceberg_modes.journal.left_behind import Left
+from deltacompact.iceberg_modes.rewrite.adding_up import AddingUp
 from deltacompact.iceberg_modes.rewrite.arrangement import arrangement_of
 from deltacompact.iceberg_modes.rewrite.cold_files import without_cold
 from deltacompact.iceberg_modes.rewrite.expected import expected, totals_after
@@ -133,7 +134,9 @@ class Rewriting(Work[RewritePlan, FileGroup, Rewritten, RewriteOutcome, RewriteR
         follower = _follower(self.call, self.session, lambda: self.executor, self.result.notes)
         if self.certified is None:
             self.certified = certified_head(self.call, self.table, self.state)
-        return ProposeRewrite(self.plan, written, follower, self.certified)
+        return ProposeRewrite(
+            self.plan, written, follower, self.certified, _adding_up(self.call, self.result.notes, True)
+        )
 
     def count(self, done: Committed[RewriteOutcome], groups: Sequence[FileGroup]) -> None:
         self.result.count(done)
@@ -168,7 +171,13 @@ def _follower(call: Call[Any, Any], session: str, executor: Callable[[], Executo
 def _resume(resuming: Resuming, plan: RewritePlan | None) -> ResumeRewrite:
     here = functools.partial(executor_for, resuming.call.settings, 0, 0)
     follow = _follower(resuming.call, resuming.dead.session, here, resuming.notes)
-    return ResumeRewrite(resuming.reader, follow, resuming.compares)
+    return ResumeRewrite(
+        resuming.reader, follow, resuming.compares, _adding_up(resuming.call, resuming.notes, is_fatal=False)
+    )
+
+
+def _adding_up(call: Call[Any, Any], notes: list[str], is_fatal: bool) -> AddingUp | None:
+    return AddingUp(call.table.store, notes, is_fatal) if call.settings.certify else None
 
 
 def _name(group: FileGroup) -> str:

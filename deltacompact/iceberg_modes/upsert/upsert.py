@@ -16,14 +16,16 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from deltacompact.base.fingerprint import Fingerprint
 from deltacompact.iceberg.commit.committer import Committed, Committer
+from deltacompact.iceberg.commit.proposal import Proposal, Propose
 from deltacompact.iceberg.key_index.indexes import KeyIndexes, is_enabled
 from deltacompact.iceberg.marks.marking import FileToMark, Mark, Marker
 from deltacompact.iceberg.marks.tasks import LiveBitmap
 from deltacompact.iceberg.running import Tasks
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import StateReader, TableState
-from deltacompact.iceberg_modes.certified import certified_head, certified_marks
+from deltacompact.iceberg_modes.certified import adding_up, certified_head, certified_marks, resumed_adding_up
 from deltacompact.iceberg_modes.expected import expected, hashed_s
 from deltacompact.iceberg_modes.journal.journal import WrittenGroup, name_of_files
 from deltacompact.iceberg_modes.journal.resume import Resumption
@@ -59,10 +61,20 @@ class Upserting(Work[UpsertPlan, SpaceGroup, tuple[SpaceGroup, MarkedSpace], Ups
         group, marked = written
         return record_of(group.number, marked)
 
-    def propose(self, groups: Sequence[SpaceGroup], written: Sequence[tuple[SpaceGroup, MarkedSpace]]) -> ProposeUpsert:
+    def propose(
+        self, groups: Sequence[SpaceGroup], written: Sequence[tuple[SpaceGroup, MarkedSpace]]
+    ) -> Propose[UpsertOutcome]:
         call, table = self.call, self.table
         spaces = [replace(one, fingerprint=certified_marks(call, table, one.marks)) for _, one in written]
-        return ProposeUpsert(self.plan, spaces, certified_head(call, table, self.state))
+        propose = ProposeUpsert(self.plan, spaces, certified_head(call, table, self.state))
+        return adding_up(call, propose, self._is_right)
+
+    def _is_right(self, state: TableState, proposal: Proposal[UpsertOutcome], changed: Fingerprint) -> bool:
+        """Whether superseded rows would go, all of them on the head that was planned, and no others."""
+        marked = (one.fingerprint for one in proposal.outcome.spaces if one.fingerprint is not None)
+        if state.snapshot_id != self.plan.snapshot_id:
+            return _loses_superseded(state, proposal, changed)
+        return changed == Fingerprint() - sum(marked, Fingerprint()) and -changed.rows == _superseded(proposal)
 
     def count(self, done: Committed[UpsertOutcome], groups: Sequence[SpaceGroup]) -> None:
         self.result.count(done)
@@ -106,7 +118,18 @@ def _name(space: ComparedSpace) -> str:
 
 def _resume(resuming: Resuming, plan: UpsertPlan | None) -> Resumption | None:
     is_known = plan is not None and is_by(resuming.dead.plan, plan)
-    return functools.partial(resume_upsert, plan.columns) if plan is not None and is_known else None
+    if plan is None or not is_known:
+        return None
+    return resumed_adding_up(resuming, functools.partial(resume_upsert, plan.columns), _loses_superseded)
+
+
+def _loses_superseded(state: TableState, proposal: Proposal[UpsertOutcome], changed: Fingerprint) -> bool:
+    """Rows that were superseded; less, if others have deleted some of them since the plan."""
+    return 0 <= -changed.rows <= _superseded(proposal)
+
+
+def _superseded(proposal: Proposal[UpsertOutcome]) -> int:
+    return sum(one.space.dead for one in proposal.outcome.spaces)
 
 
 def _remember(

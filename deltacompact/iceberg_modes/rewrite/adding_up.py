@@ -1,0 +1,96 @@
+"""Do marks in outputs say what others deleted in their sources? Both sides are read, and only rows that died since.
+
+planned     a: rows 0 1 2    c: rows 0 1      written     y: a 0, a 1, a 2, c 0, c 1
+head        a with a vector of row 1          went        a 1, c 0, c 1: their fingerprint is 3:0c…
+            c was added again, and stays      marked      rows 1, 3, 4 of y: 3:0c…, too, so they may be committed
+
+What goes of the head is taken from the proposal, and not from whoever followed. If it took the new c away, c's rows
+would have gone nowhere, and those of y would be too many. Deletes by key that are newer than the plan hit both sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from deltacompact.base.errors import CorruptionError, InputError, NotFoundError
+from deltacompact.base.wording import text_of
+from deltacompact.iceberg.commit.proposal import Proposal, addition
+from deltacompact.iceberg.deletes.matching import FileScanTask, distinct
+from deltacompact.iceberg.differing import differing
+from deltacompact.iceberg.fingerprints import changed_fingerprint
+from deltacompact.iceberg.live_rows import LiveReader
+from deltacompact.iceberg.table.content_files import Content, ManifestEntry
+from deltacompact.iceberg.table.table_state import TableState
+from deltacompact.iceberg_modes.certified import refuse
+from deltacompact.iceberg_modes.rewrite.plan import RewritePlan
+from deltacompact.iceberg_modes.rewrite.proposals import RewriteOutcome, Rewritten
+from deltacompact.storage.objects import ObjectStore
+
+
+@dataclass(frozen=True, slots=True)
+class AddingUp:
+    """Whether groups may be committed as they were followed. If not, they are written again, with a note.
+
+    `is_fatal`: wrong marks of a session that lives are told as an error. One that died may have been another release's.
+    """
+
+    store: ObjectStore
+    notes: list[str]
+    is_fatal: bool
+
+    def __call__(
+        self, state: TableState, plan: RewritePlan, written: Sequence[Rewritten], proposal: Proposal[RewriteOutcome]
+    ) -> bool:
+        """Raises CorruptionError where that is fatal."""
+        live = LiveReader(self.store, state.metadata)
+        sources, outputs = _sides(state, plan, written, proposal)
+        try:
+            went, marked = changed_fingerprint(live, sources), changed_fingerprint(live, outputs)
+        except (NotFoundError, InputError, CorruptionError) as error:
+            self.notes.append(f"deletes of others could not be read, so groups are written again: {text_of(error)}")
+            return False
+        if went == marked:
+            return True
+        if self.is_fatal:
+            refuse(
+                f"the rows that others deleted from files of {plan.table_id} have the fingerprint {went}, those that "
+                f"were marked in the outputs {marked}"
+            )
+        self.notes.append(f"marks that another session would commit say {marked}, not {went}: groups are written again")
+        return False
+
+
+_Sides = tuple[list[FileScanTask], list[FileScanTask]]
+
+
+def _sides(
+    state: TableState, plan: RewritePlan, written: Sequence[Rewritten], proposal: Proposal[RewriteOutcome]
+) -> tuple[_Sides, _Sides]:
+    """The sources that changed since the plan, then and now; and the outputs, as written and as they would be."""
+    numbers = {one.group.number for one in proposal.outcome.groups}
+    groups = [one for one in written if one.group.number in numbers]
+    inputs = [source for one in groups for source in one.group.inputs]
+    planned = distinct(source.deletes.equality for source in inputs)
+    by_position = [source.deletes.by_position for source in inputs]
+    then = {entry.file.key: entry for entries in (*planned, *by_position) for entry in entries}
+    now = tuple(entry for entry in state.deletes if not _follows(entry, plan))
+    removed = tuple(entry for entry in proposal.removed if _is_data(entry))
+    added = [replace(entry, sequence_number=0) for entry in proposal.added if _is_data(entry)]
+    marks = [replace(entry, sequence_number=0) for entry in proposal.added if not _is_data(entry)]
+    outputs = [addition(file, 0) for one in groups for file in one.outputs]
+    sources = differing(
+        replace(state, data=tuple(source.entry for source in inputs), deletes=tuple(then.values())),
+        replace(state, data=removed, deletes=now),
+    )
+    return sources, differing(
+        replace(state, data=tuple(outputs), deletes=()), replace(state, data=tuple(added), deletes=tuple(marks))
+    )
+
+
+def _follows(entry: ManifestEntry, plan: RewritePlan) -> bool:
+    return entry.file.content is Content.EQUALITY_DELETES and entry.sequence > plan.sequence_number
+
+
+def _is_data(entry: ManifestEntry) -> bool:
+    return entry.file.content is Content.DATA
