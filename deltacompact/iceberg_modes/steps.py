@@ -33,12 +33,14 @@ from deltacompact.planning.plan import Capacity
 
 
 class OutcomeOfGroups(Protocol):
-    """What is in a snapshot: the files that it added, and of how many groups they are."""
+    """What is in a snapshot: the files that it added, of how many groups they are, and which data files they mark."""
 
     @property
     def paths(self) -> frozenset[str]: ...
     @property
     def group_count(self) -> int: ...
+    @property
+    def marked(self) -> frozenset[str]: ...
 
 
 Plan = TypeVar("Plan", bound=ModePlan)

@@ -36,7 +36,7 @@ from version_3 import add_column
 
 import deltacompact
 from deltacompact import cli
-from deltacompact.base.errors import ConflictError, InputError, NotFoundError, OutcomeUnknownError
+from deltacompact.base.errors import ConflictError, CorruptionError, InputError, NotFoundError, OutcomeUnknownError
 from deltacompact.base.limits import Limits
 from deltacompact.base.settings import Settings
 from deltacompact.iceberg.table.metadata import MAIN
@@ -379,19 +379,29 @@ def test_a_file_that_was_removed_and_added_again_is_not_hit_by_a_mark_that_anoth
         lake.commit(IcebergTable.load(lake.catalog, T), [again], operation="append")
 
     result = convert(lake, before_commit=once(others))
-    assert (result.rows_marked, result.redone, result.equality_deletes_removed) == (1, 1, 1)
+    assert (result.rows_marked, result.redone, result.equality_deletes_removed) == (1, 0, 1)
     assert len(ids(lake)) == 3
 
 
-def test_rule_18_a_vector_meanwhile_makes_only_its_data_file_be_asked_again(lake):
+def test_rule_18_the_rows_of_a_vector_meanwhile_go_into_ours_and_no_key_is_searched_again(lake):
     table_of(lake, [1, 2, 3], [4, 5, 6], version=3)
     path = next(entry.file.path for entry in lake.state(T).data if entry.file.lower_bounds[1][0] == 1)
     lake.delete_by_key(T, {"id": [1, 4]})
     result = convert(lake, before_commit=once(lambda: delete_by_vector(lake, path, [1])))
-    assert (result.redone, result.data_files_asked, len(result.snapshots)) == (1, 3, 2)
+    assert (result.redone, result.data_files_asked, len(result.snapshots)) == (0, 2, 1)
     assert (result.equality_deletes_removed, result.delete_files_superseded) == (1, 1)
+    assert {path.name for path in _puffin_files(lake)} == {path.name for path in _named_puffin_files(lake)}
     assert kinds(lake) == {"vector": 2}
     assert ids(lake) == [3, 5, 6]
+
+
+def _puffin_files(lake):
+    """Those of ours."""
+    return [path for path in Path(lake.folder, "warehouse").rglob("*.puffin") if not path.name.startswith("other-")]
+
+
+def _named_puffin_files(lake):
+    return [Path(entry.file.path) for entry in lake.state(T).deletes]
 
 
 def test_rule_18_an_upgrade_to_version_3_meanwhile_makes_us_write_vectors(lake):
@@ -399,21 +409,38 @@ def test_rule_18_an_upgrade_to_version_3_meanwhile_makes_us_write_vectors(lake):
     lake.delete_by_position(T, {lake.state(T).data[0].file.path: [0]})
     lake.delete_by_key(T, {"id": [2]})
     result = convert(lake, before_commit=once(lambda: lake.upgrade(T)))
-    assert (result.redone, result.equality_deletes_removed, kinds(lake)) == (1, 1, {"vector": 1})
+    assert (result.redone, result.equality_deletes_removed, kinds(lake)) == (0, 1, {"vector": 1})
     assert ids(lake) == [3]
 
 
-def test_a_data_file_that_is_touched_again_and_again_is_given_up(lake):
-    table_of(lake, [1, 2, 3, 4, 5, 6, 7], version=3)
-    path = lake.state(T).data[0].file.path
-    places = iter(range(1, 9))
-    lake.delete_by_key(T, {"id": [1]})
-    with pytest.raises(ConflictError, match="1 data file: other commits deleted rows by position, again") as caught:
-        convert(lake, before_commit=lambda: delete_by_vector(lake, path, [next(places)]))
+def test_a_data_file_whose_deletes_by_key_are_undone_again_and_again_is_given_up(lake):
+    """Each time a row lives again that we have marked."""
+    table_of(lake, [1, 2, 3, 4, 5, 6, 7])
+    undone = iter([lake.delete_by_key(T, {"id": [number]}).path for number in range(1, 6)])
+    why = r"1 data file: other commits removed deletes by key .* \(done again 3 times, and no more\)"
+    with pytest.raises(ConflictError, match=why) as caught:
+        convert(
+            lake,
+            before_commit=lambda: lake.commit(IcebergTable.load(lake.catalog, T), [], gone=[next(undone)]),
+        )
     assert "\n" not in str(caught.value)
-    assert kinds(lake) == {"vector": 1, "equality_deletes": 1}
+    assert kinds(lake) == {"equality_deletes": 1}
     convert(lake)
-    assert ids(lake) == [6, 7]
+    assert ids(lake) == [1, 2, 3, 4, 6, 7]
+
+
+def test_a_vector_that_is_damaged_is_told(lake):
+    table_of(lake, [1, 2, 3], version=3)
+    lake.delete_by_key(T, {"id": [1]})
+
+    def damaged():
+        delete_by_vector(lake, lake.state(T).data[0].file.path, [1])
+        (vector,) = (entry.file for entry in lake.state(T).deletes if entry.file.is_deletion_vector)
+        Path(local(vector.path)).write_bytes(bytes(vector.file_bytes))
+
+    with pytest.raises(CorruptionError):
+        convert(lake, before_commit=once(damaged))
+    assert kinds(lake) == {"vector": 1, "equality_deletes": 1}
 
 
 def test_a_rewrite_meanwhile_takes_our_marks_with_it(lake):
@@ -425,8 +452,8 @@ def test_a_rewrite_meanwhile_takes_our_marks_with_it(lake):
     assert not list(Path(lake.folder, "warehouse").rglob("*-deletes.parquet"))[1:]  # the writer's own
 
 
-def test_merged_position_deletes_meanwhile_make_their_data_file_be_asked_again(lake):
-    """Row 0 was dead by p, so we did not mark it. p goes, and nobody tells us what became of its rows."""
+def test_position_deletes_that_are_undone_meanwhile_leave_no_row_that_is_deleted_by_key(lake):
+    """Row 0 was dead by p, so we did not mark it. p goes, and its row is dead by key, still."""
     table_of(lake, [1, 2, 3])
     path = lake.state(T).data[0].file.path
     p = lake.delete_by_position(T, {path: [0]})
@@ -436,7 +463,7 @@ def test_merged_position_deletes_meanwhile_make_their_data_file_be_asked_again(l
         lake.commit(IcebergTable.load(lake.catalog, T), [], gone=[p.path])
 
     result = convert(lake, before_commit=once(undone))
-    assert (result.redone, result.equality_deletes_removed) == (1, 1)
+    assert (result.redone, result.equality_deletes_removed, result.rows_marked) == (0, 1, 2)
     assert ids(lake) == [3]
 
 

@@ -27,7 +27,8 @@ from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import LongType
 from version_3 import delete_by_vector, known_rows, live_rows
 
-from deltacompact.base.errors import CorruptionError, OutcomeUnknownError
+from deltacompact.base.errors import ConflictError, CorruptionError, OutcomeUnknownError
+from deltacompact.base.events import GroupsCommitted
 from deltacompact.iceberg.marks.finding import Sizes
 from deltacompact.iceberg.table.content_files import Content
 from deltacompact.iceberg.table.metadata import MAIN
@@ -94,13 +95,12 @@ def delete(lake, number):
 
 
 def copied_on_write(lake, number):
-    """The other rows of the file are written anew. PyIceberg does so in version 2."""
-    if lake.state(T).metadata.format_version < 3:
+    """The other rows of the file are written anew: by PyIceberg, where it can."""
+    if lake.state(T).metadata.format_version < 3 and not any(map(_is_by_key, lake.state(T).deletes)):
         lake.catalog.load_table(T).delete(EqualTo("id", number))
         return
-    living = live_rows(lake, T)
-    path = next(row.path for row in living if row.values["id"] == number)
-    kept = [dict(row.values) for row in living if row.path == path and row.values["id"] != number]
+    path, _ = path_with(lake, number)
+    kept = rows(*(found for where, _, found in places(lake) if where == path and found != number))
     table = IcebergTable.load(lake.catalog, T)
     data = pa.Table.from_pylist(kept, schema=table.metadata.schema)
     copy = [lake._file(table, data, Content.DATA, (), None, ())] if kept else []
@@ -492,6 +492,58 @@ def test_marks_of_a_resumption_whose_answer_nobody_heard_are_not_deleted(lake, c
     result = lake.rewrite(T, min_input_files=100, delete_file_threshold=100, delete_ratio_threshold=1)
     assert ids(lake) == [1, 3, 4, 5, 6]
     assert result.resumed == (0 if carried_out else 1)
+
+
+def test_a_rewrite_that_gives_up_says_that_too_many_positions_were_deleted(lake, monkeypatch):
+    monkeypatch.setattr(following, "POSITIONS_MAX", 1)
+    table_of(lake, range(1, 12))
+    dead = iter(range(1, 9))
+    why = r"more rows by position than are held in memory \(done again 3 times, and no more\)"
+    with pytest.raises(ConflictError, match=why):
+        lake.rewrite(T, rewrite_all=True, before_commit=lambda: [delete(lake, next(dead)), delete(lake, next(dead))])
+    assert ids(lake) == [9, 10, 11]
+
+
+@pytest.mark.parametrize("mode", ["rewrite", "convert"])
+@pytest.mark.parametrize(("version", "deleted"), [(2, delete), (3, delete), (2, copied_on_write), (3, copied_on_write)])
+def test_a_writer_that_deletes_before_every_commit_costs_a_second_attempt(lake, mode, version, deleted):
+    """Rows die before our first attempt, and between what it proposes and its commit."""
+    table_of(lake, [1, 2, 3, 4, 5], [6, 7, 8, 9, 10], version=version)
+    lake.delete_by_key(T, {"id": [1, 6]})
+    events, named, others = [], lake.catalog, []
+    dead = iter([2, 3])
+
+    def other():
+        _with(lake, named, lambda: others.append(deleted(lake, next(dead))))
+
+    lake.catalog = racing(lake, other)
+    own = {"before_commit": other, "emit": events.append}
+    if mode == "rewrite":
+        result = lake.rewrite(T, rewrite_all=True, delete_ratio_threshold=1, **own)
+    else:
+        result = convert(lake, catalog=lake.catalog, **own)
+    lake.catalog = named
+    assert [event.attempts for event in events if isinstance(event, GroupsCommitted)] == [2]
+    assert (result.redone, len(others)) == (0, 2)
+    assert ids(lake) == [4, 5, 7, 8, 9, 10]
+    assert not any(map(_is_by_key, lake.state(T).deletes))
+
+
+def test_a_delete_file_is_read_once_and_not_at_every_attempt(lake, monkeypatch):
+    read, positions_by_path = [], following.positions_by_path
+
+    def counted(store, scans, reading):
+        read.extend(Path(file.path).name for scan in scans for file in scan.positions)
+        return positions_by_path(store, scans, reading)
+
+    monkeypatch.setattr(following, "positions_by_path", counted)
+    table_of(lake, [1, 2, 3, 4, 5])
+    named = lake.catalog
+    lake.catalog = racing(lake, lambda: _with(lake, named, lambda: delete(lake, 5)))
+    rewrite(lake, lambda: _with(lake, named, lambda: [delete(lake, 1), delete(lake, 2)]))
+    lake.catalog = named
+    assert (len(read), len(set(read))) == (3, 3)
+    assert ids(lake) == [3, 4]
 
 
 def test_too_many_positions_are_not_held_in_memory(lake, written, monkeypatch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import json
 from pathlib import Path
 
 import conversions
@@ -26,7 +27,7 @@ from deltacompact.iceberg.settled import THROUGH
 from deltacompact.iceberg.table.content_files import Content
 from deltacompact.iceberg_modes.convert.options import ConvertOptions, convert_options
 from deltacompact.iceberg_modes.convert.plan import ConvertReason
-from deltacompact.iceberg_modes.journal import signs_of_life
+from deltacompact.iceberg_modes.journal import journal, signs_of_life
 from deltacompact.iceberg_modes.upsert.comparing import KeyComparison
 
 T = "ns.t"
@@ -195,8 +196,8 @@ def test_an_append_and_a_newer_delete_since_do_not_matter(lake, work):
     assert Storage(lake).orphans() == []
 
 
-def test_position_deletes_that_were_merged_since_are_not_counted_on(lake):
-    """Our mark lacks the rows that p named. If p is gone, and nobody knows what became of its rows, e must stay."""
+def test_position_deletes_that_were_undone_since_are_not_counted_on(lake):
+    """Our mark lacks the rows that p named. p is gone, so the rows that were found dead by key are marked once more."""
     conversions.table_of(lake, [1, 2, 3], version=2)
     path = path_of(lake, 1)
     lake.delete_by_position(T, {path: [0]})
@@ -206,14 +207,27 @@ def test_position_deletes_that_were_merged_since_are_not_counted_on(lake):
     table = lake.prepared(T).table
     lake.commit(table, [], gone=[first.path])
     result = convert(lake)
-    assert (result.resumed, result.rows_marked, result.equality_deletes_removed) == (0, 2, 1)
+    assert (result.resumed, result.rows_marked, result.equality_deletes_removed) == (1, 2, 1)
     assert ids(lake) == [3]
     assert Storage(lake).orphans() == []
 
 
-def test_rule_18_a_vector_that_came_since_makes_the_mark_useless(lake):
+def test_rule_18_the_rows_of_a_vector_that_came_since_go_into_ours(lake):
     dead_by_key(lake, version=3)
     stopped_conversion(lake)
+    delete_by_vector(lake, path_of(lake, 1), [1])
+    result = convert(lake)
+    assert (result.resumed, result.data_files_asked, result.rows_marked) == (1, 0, 2)
+    assert (ids(lake), kinds(lake), result.notes) == ([4], {"vector": 2}, [])
+
+
+def test_a_journal_of_the_version_before_does_not_say_which_rows_were_found(lake):
+    dead_by_key(lake, version=3)
+    stopped_conversion(lake)
+    (record,) = (path for path in journals(lake) if path.name == "written-0.json")
+    body = json.loads(record.read_text())["body"]
+    assert body["groups"][0]["details"].pop("dead")
+    record.write_bytes(journal._sealed(body))
     delete_by_vector(lake, path_of(lake, 1), [1])
     result = convert(lake)
     assert (result.resumed, result.data_files_asked, result.rows_marked) == (1, 2, 2)
@@ -221,11 +235,24 @@ def test_rule_18_a_vector_that_came_since_makes_the_mark_useless(lake):
     assert kinds(lake) == {"vector": 2}
 
 
-def test_rule_18_marks_of_version_2_are_not_committed_to_a_table_that_was_upgraded(lake):
+def test_rows_that_were_found_and_cannot_be_read_any_more_are_searched_again(lake):
+    dead_by_key(lake, version=3)
+
+    def others():
+        for path in Path(lake.folder, "warehouse").rglob("live-*.arrow"):
+            path.write_bytes(path.read_bytes()[:-60])
+        delete_by_vector(lake, path_of(lake, 1), [1])
+
+    result = convert(lake, before_commit=conversions.once(others))
+    assert (result.redone, ids(lake)) == (1, [4])
+    assert result.notes[0].startswith("deletes of others could not be followed, so files are asked again: ")
+
+
+def test_rule_18_marks_of_version_2_are_vectors_in_a_table_that_was_upgraded(lake):
     dead_by_key(lake)
     stopped_conversion(lake)
     lake.upgrade(T)
-    assert convert(lake).resumed == 0
+    assert convert(lake).resumed == 1
     assert ids(lake) == [2, 4]
     assert kinds(lake) == {"vector": 2}
     assert Storage(lake).orphans() == []

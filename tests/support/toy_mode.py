@@ -46,6 +46,7 @@ def approved(text, state, left, done):
 class Copies(tuple):
     paths = property(lambda self: frozenset(file.path for _, file in self))
     group_count = property(len)
+    marked = frozenset()
 
 
 def proposal(copies, state):

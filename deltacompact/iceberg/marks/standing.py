@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import replace
 
-from deltacompact.iceberg.deletes.matching import DeleteIndex, Deletes, only_path
+from deltacompact.iceberg.deletes.matching import DeleteIndex, Deletes, FileScanTask, only_path
 from deltacompact.iceberg.marks.marking import VECTORS_SINCE, Mark
 from deltacompact.iceberg.table.content_files import Content, ManifestEntry
 from deltacompact.iceberg.table.table_state import TableState
@@ -51,6 +51,10 @@ class MarkedHead:
         then_keys, now_keys = _by_position(former), _by_position(self._deletes.applying_to(now))
         same = then_keys == now_keys if self._has_vectors else then_keys <= now_keys
         return Standing.AS_IT_WAS if same else Standing.CHANGED
+
+    def task(self, entry: ManifestEntry) -> FileScanTask:
+        """A data file that is live, with the deletes by position of the head."""
+        return self._deletes.task(self._data[entry.file.path])
 
     def _is_added_again(self, entry: ManifestEntry) -> bool:
         now = self._data.get(entry.file.path)

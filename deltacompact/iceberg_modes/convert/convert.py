@@ -4,39 +4,45 @@ plan          which equality deletes, which data files           pure
 delete keys   equality deletes -> digests by hash bucket         one task for some delete files
 dead rows     data files -> live bitmaps                         one task for some data files; only key columns are read
 marks         newly dead rows -> position deletes or vectors     one task for some data files
-commit        one `overwrite` snapshot for some data files       data files that others touched are asked again
+commit        one `overwrite` snapshot for some data files       those that others touched are marked once more; where
+                                                                 deletes by key are gone, they are asked again
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from deltacompact.base.expected import Expected
 from deltacompact.base.wording import counted
+from deltacompact.executors.choose import executor_for
 from deltacompact.iceberg.commit.committer import Committed
 from deltacompact.iceberg.commit.proposal import Propose
 from deltacompact.iceberg.deletes.matching import Deletes, FileScanTask
 from deltacompact.iceberg.key_index.indexes import KeyIndexes, is_enabled
 from deltacompact.iceberg.marks.finding import Finder
-from deltacompact.iceberg.marks.marking import FileToMark, Mark, Marker
+from deltacompact.iceberg.marks.marking import FileToMark, Mark
 from deltacompact.iceberg.marks.tasks import LiveBitmap
 from deltacompact.iceberg.running import Tasks
 from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg.table.parquet_files import by_field_id
 from deltacompact.iceberg.table.table_state import TableState
 from deltacompact.iceberg_modes.certified import adding_up, certified_head, has_same_rows, resumed_adding_up
+from deltacompact.iceberg_modes.convert.following import MarkAgain
 from deltacompact.iceberg_modes.convert.options import NAME, ConvertOptions
 from deltacompact.iceberg_modes.convert.plan import AskedGroup, ConvertPlan, plan_conversion
 from deltacompact.iceberg_modes.convert.plan_document import equality_paths, plan_document, plan_from_json
 from deltacompact.iceberg_modes.convert.proposals import Converted, ConvertOutcome, ProposeConversion
 from deltacompact.iceberg_modes.convert.result import ConvertResult
-from deltacompact.iceberg_modes.convert.resumption import resume_conversion
+from deltacompact.iceberg_modes.convert.resumption import dead_document, resume_conversion
 from deltacompact.iceberg_modes.expected import expected, written_s
-from deltacompact.iceberg_modes.journal.journal import WrittenGroup, name_of_files
+from deltacompact.iceberg_modes.journal.journal import WrittenGroup
 from deltacompact.iceberg_modes.journal.left_behind import Left
 from deltacompact.iceberg_modes.journal.recorded_marks import record_of
-from deltacompact.iceberg_modes.steps import Call, Reads, Steps, Work, with_deletes
+from deltacompact.iceberg_modes.journal.resume import Resumption
+from deltacompact.iceberg_modes.marking import marker_of
+from deltacompact.iceberg_modes.steps import Call, Reads, Resuming, Steps, Work, with_deletes
 from deltacompact.iceberg_modes.totals import BranchTotals, totals_of
 from deltacompact.planning.plan import Capacity
 
@@ -53,8 +59,17 @@ def _approved(document: str | bytes, state: TableState, left: Left, done: frozen
     return plan_from_json(document, state, frozenset[str]().union(*converted))
 
 
+@dataclass(frozen=True, slots=True)
+class MarkedGroup:
+    """Data files that were asked, those with rows that deletes by key kill, and the marks of these rows."""
+
+    group: AskedGroup
+    dead: tuple[FileToMark, ...]
+    marks: tuple[Mark, ...]
+
+
 @dataclass(slots=True)
-class Converting(Work[ConvertPlan, AskedGroup, tuple[AskedGroup, list[Mark]], ConvertOutcome, ConvertResult]):
+class Converting(Work[ConvertPlan, AskedGroup, MarkedGroup, ConvertOutcome, ConvertResult]):
     """The work of a plan.
 
     deletes     the equality deletes of the first plan of the call
@@ -64,6 +79,7 @@ class Converting(Work[ConvertPlan, AskedGroup, tuple[AskedGroup, list[Mark]], Co
 
     deletes: frozenset[str] = field(init=False)
     settled: tuple[FileScanTask, ...] = field(init=False)
+    session: str = field(init=False)
     certified: Mapping[int, str] | None = field(init=False, default=None)
 
     def __post_init__(self, former: Converting | None) -> None:
@@ -78,9 +94,8 @@ class Converting(Work[ConvertPlan, AskedGroup, tuple[AskedGroup, list[Mark]], Co
     def failed_commits_max(self) -> int:
         return self.plan.options.max_failed_commits if self.plan.options.partial_progress else 0
 
-    def written(
-        self, groups: Sequence[AskedGroup], session: str, folder: str
-    ) -> Iterator[Sequence[tuple[AskedGroup, list[Mark]]]]:
+    def written(self, groups: Sequence[AskedGroup], session: str, folder: str) -> Iterator[Sequence[MarkedGroup]]:
+        self.session = session
         settings, metadata = self.call.settings, self.table.metadata
         tasks = Tasks(self.call.table.store, self.executor)
         indexes = None
@@ -88,23 +103,24 @@ class Converting(Work[ConvertPlan, AskedGroup, tuple[AskedGroup, list[Mark]], Co
             block_entries, notes = self.call.sizes.block_entries, self.result.notes
             indexes = KeyIndexes.of(tasks, self.state.data, settings.limits, folder, notes, block_entries)
         finder = Finder(tasks, _of_keys(metadata, self.plan), settings.limits, self.call.sizes, folder, indexes)
-        marker = Marker(tasks, metadata, settings, name_of_files(session))
+        marker = marker_of(self.call, session, lambda: self.executor)(metadata)
         for group in groups:
-            yield [(group, marker.marks(list(_dead(finder, group.inputs))))]
+            dead = tuple(_dead(finder, group.inputs))
+            yield [MarkedGroup(group, dead, tuple(marker.marks(dead)))]
 
-    def record(self, written: tuple[AskedGroup, list[Mark]]) -> WrittenGroup:
-        group, marks = written
-        return record_of(group.number, marks)
+    def record(self, written: MarkedGroup) -> WrittenGroup:
+        return record_of(written.group.number, written.marks, dead_document(written.dead))
 
-    def propose(
-        self, groups: Sequence[AskedGroup], written: Sequence[tuple[AskedGroup, list[Mark]]]
-    ) -> Propose[ConvertOutcome]:
+    def propose(self, groups: Sequence[AskedGroup], written: Sequence[MarkedGroup]) -> Propose[ConvertOutcome]:
         asked = tuple(one for group in groups for one in group.inputs)
-        marks = tuple(mark for _, of_group in written for mark in of_group)
+        marks = tuple(mark for one in written for mark in one.marks)
+        dead = {file.task.entry.file.path: file.dead for one in written for file in one.dead}
         if self.certified is None:
             self.certified = certified_head(self.call, self.table, self.state)
-        converted = Converted(asked, marks, self.settled)
-        return adding_up(self.call, ProposeConversion(self.plan.delete_paths, converted, self.certified), has_same_rows)
+        converted = Converted(asked, marks, self.settled, dead=dead)
+        follow = MarkAgain(marker_of(self.call, self.session, lambda: self.executor), self.result.notes)
+        propose = ProposeConversion(self.plan.delete_paths, converted, self.certified, follow)
+        return adding_up(self.call, propose, has_same_rows)
 
     def count(self, done: Committed[ConvertOutcome], groups: Sequence[AskedGroup]) -> None:
         self.settled = done.outcome.settled
@@ -120,7 +136,7 @@ class Converting(Work[ConvertPlan, AskedGroup, tuple[AskedGroup, list[Mark]], Co
     @property
     def given_up(self) -> list[str]:
         files = counted(len(self.touched), "data file")
-        return [f"{files}: other commits deleted rows by position, again and again"]
+        return [f"{files}: other commits removed deletes by key that hit rows of them, again and again"]
 
 
 def _dead(finder: Finder, asked: Sequence[FileScanTask]) -> Iterator[FileToMark]:
@@ -137,6 +153,12 @@ def _of_keys(metadata: TableMetadata, plan: ConvertPlan) -> TableMetadata:
     """The table as if it had only the columns by which it deletes: no other column needs to be readable."""
     ids = sorted(plan.key_ids)
     return replace(metadata, schema=by_field_id(metadata.columns[number].field for number in ids))
+
+
+def _resume(resuming: Resuming, plan: ConvertPlan | None) -> Resumption:
+    here = functools.partial(executor_for, resuming.call.settings, 0, 0)
+    follow = MarkAgain(marker_of(resuming.call, resuming.dead.session, here), resuming.notes)
+    return resumed_adding_up(resuming, functools.partial(resume_conversion, follow), has_same_rows)
 
 
 def _reads(plan: Callable[[], ConvertPlan], state: Callable[[], TableState]) -> Reads:
@@ -164,7 +186,7 @@ STEPS = Steps(
     document=plan_document,
     result=lambda call, plan: ConvertResult(plan.table_id, call.branch),
     work=Converting,
-    resume=lambda resuming, plan: resumed_adding_up(resuming, resume_conversion, has_same_rows),
+    resume=_resume,
     expected=_expected,
     reads=_reads,
     totals_after=totals_after,

@@ -1,9 +1,9 @@
-"""What a snapshot with converted deletes would change on a head: pure.
+"""What a snapshot with converted deletes would change on a head: pure, but for what `follow` reads and writes.
 
     asked      a: e, f -> mark p1          b: f -> no row of it is dead
     head       a, b, e, f; append c        removed e and f, added p1: c is newer than both
                b, f                        removed f: nobody needs the rows of a
-               a, b, e, f; vector v of a   version 3: e and f stay, a is asked again: our vector lacks the rows of v
+               a, b, e, f; vector v of a   version 3: our vector lacks the rows of v, so a is marked once more
                a, b, e, f; data d, old     f stays if it may apply to d, which another compactor wrote
                a, b, f                     a is asked again: e is gone, and rows that it deleted may live again
 
@@ -14,14 +14,17 @@ a compactor that has read `a` without p1 must not commit its outputs any more.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from deltacompact.iceberg.commit.proposal import OVERWRITE, Proposal, addition, same_rows
 from deltacompact.iceberg.deletes.matching import DeleteIndex, FileScanTask, distinct
-from deltacompact.iceberg.marks.marking import Mark, with_marks
+from deltacompact.iceberg.marks.marking import FileToMark, Mark, with_marks
 from deltacompact.iceberg.marks.standing import MarkedHead, Standing
+from deltacompact.iceberg.marks.tasks import DeadRowsIn
 from deltacompact.iceberg.table.content_files import Content, ManifestEntry
+from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg.table.table_state import TableState
 
 
@@ -30,13 +33,15 @@ class Converted:
     """Data files that were asked, and the delete files for their newly dead rows.
 
     `settled` are data files of earlier commits of this run, with the deletes by position that they have since then.
-    `groups`: of so many groups these are.
+    `groups`: of so many groups these are. `dead`: which rows the deletes by key kill, by path; files of which they kill
+    none are left out. None: that is not known any more.
     """
 
     asked: tuple[FileScanTask, ...]
     marks: tuple[Mark, ...]
     settled: tuple[FileScanTask, ...] = ()
     groups: int = 1
+    dead: Mapping[str, DeadRowsIn] | None = field(default=None, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +70,19 @@ class ConvertOutcome:
         """The files that are in the snapshot."""
         return frozenset(mark.file.path for mark in self.marks)
 
+    @property
+    def marked(self) -> frozenset[str]:
+        """The data files that are marked in it."""
+        return frozenset(one.entry.file.path for mark in self.marks for one in mark.of)
+
+
+Follow: TypeAlias = Callable[[TableMetadata, Sequence[FileToMark]], Sequence[Mark] | None]
+"""Marks data files once more, as the head has them. None: they have to be asked again."""
+
+
+def follow_nothing(metadata: TableMetadata, dead: Sequence[FileToMark]) -> None:
+    return None
+
 
 @dataclass(frozen=True, slots=True)
 class ProposeConversion:
@@ -74,6 +92,7 @@ class ProposeConversion:
     deletes: frozenset[str]
     converted: Converted
     certified: Mapping[int, str] = field(default_factory=dict, hash=False)
+    follow: Follow = follow_nothing
 
     def __call__(self, state: TableState) -> Proposal[ConvertOutcome]:
         head = MarkedHead(state)
@@ -81,7 +100,11 @@ class ProposeConversion:
         gone = self.deletes - equality.keys()
         standings = {one.entry.file.path: _standing(head, one, gone) for one in self.converted.asked}
         marks, standings = _true_marks(head, self.converted.marks, standings)
-        marked = with_marks(marks)
+        changed = [one for one in self.converted.asked if standings[one.entry.file.path] is Standing.CHANGED]
+        again, now = self._marked_again(head, state, [one for one in changed if not _is_undone(one, gone)])
+        marks = (*marks, *again)
+        marked = now | with_marks(marks)
+        standings |= dict.fromkeys(now, Standing.AS_IT_WAS)
         asked: dict[Standing, list[FileScanTask]] = {standing: [] for standing in Standing}
         for one in self.converted.asked:
             asked[standings[one.entry.file.path]].append(one)
@@ -105,6 +128,17 @@ class ProposeConversion:
         summary = same_rows(state.metadata, state.snapshot, self.certified)
         return Proposal(OVERWRITE, (*removed, *superseded), added, outcome, summary)
 
+    def _marked_again(
+        self, head: MarkedHead, state: TableState, changed: Sequence[FileScanTask]
+    ) -> tuple[Sequence[Mark], dict[str, FileScanTask]]:
+        """The marks of data files whose deletes by position have changed, and these files as the head has them."""
+        dead = self.converted.dead
+        if dead is None or not changed:
+            return (), {}
+        now = {one.entry.file.path: head.task(one.entry) for one in changed}
+        marks = self.follow(state.metadata, [FileToMark(one, dead[path]) for path, one in now.items() if path in dead])
+        return ((), {}) if marks is None else (marks, now)
+
 
 def _applying_to_none(
     planned: Sequence[ManifestEntry], state: TableState, settled: Sequence[FileScanTask]
@@ -123,11 +157,13 @@ def _is_equality(entry: ManifestEntry) -> bool:
 
 
 def _standing(head: MarkedHead, one: FileScanTask, gone: frozenset[str]) -> Standing:
-    """What became of a data file. It has changed, too, if an equality delete that hits it is among those `gone`."""
+    """What became of a data file. It has changed, too, if a delete by key that hits it is among those `gone`."""
     standing = head.standing(one.entry, one.deletes)
-    if gone and standing is Standing.AS_IT_WAS and any(delete.file.path in gone for delete in one.deletes.equality):
-        return Standing.CHANGED
-    return standing
+    return Standing.CHANGED if standing is Standing.AS_IT_WAS and _is_undone(one, gone) else standing
+
+
+def _is_undone(one: FileScanTask, gone: frozenset[str]) -> bool:
+    return bool(gone) and any(delete.file.path in gone for delete in one.deletes.equality)
 
 
 def _true_marks(

@@ -112,7 +112,14 @@ def _resumed(
     if committed is not None and committed.snapshot is not None:
         added = committed.outcome.paths | tries.files
         after = reader.read(committed.table.metadata, committer.branch)
-        done = {one.number for one in intact if _is_in(one, added) or not _has_inputs(after, planned[one.number])}
+        marked = committed.outcome.marked
+        done = {
+            one.number
+            for one in intact
+            if _is_in(one, added)
+            or not marked.isdisjoint(input_paths(planned[one.number]))
+            or not _has_inputs(after, planned[one.number])
+        }
     # a commit of the dead session may still be under way, and might succeed after a rollback
     tried = {
         number

@@ -24,8 +24,8 @@ again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -38,10 +38,10 @@ from deltacompact.iceberg.commit.proposal import addition
 from deltacompact.iceberg.deletes.dead_rows import dead_positions, kill, positions_by_path
 from deltacompact.iceberg.deletes.matching import Deletes, FileScanTask
 from deltacompact.iceberg.marks.finding import scan_of
-from deltacompact.iceberg.marks.marking import FileToMark, Marker
-from deltacompact.iceberg.table.metadata import TableMetadata
+from deltacompact.iceberg.marks.marking import FileToMark
+from deltacompact.iceberg_modes.marking import MarkerOf
 from deltacompact.iceberg_modes.rewrite.proposals import Following, Rewritten
-from deltacompact.iceberg_modes.rewrite.validation import ChangedSource, RewriteHead
+from deltacompact.iceberg_modes.rewrite.validation import ChangedSource, RewriteHead, RewriteProblem
 from deltacompact.index.live_bitmaps import live_mask
 from deltacompact.storage.objects import ObjectStore
 
@@ -49,16 +49,22 @@ POSITIONS_MAX = 50_000_000
 """Deleted positions that are held in memory. A commit that deleted more has its groups written again."""
 
 _Dead = npt.NDArray[np.bool_]
+_Known = tuple[frozenset[tuple[str, int | None]], _Dead | None]
+_NOTHING: _Known = frozenset(), None
 
 
 @dataclass(frozen=True, slots=True)
 class Follower:
-    """Writes the marks of groups that others touched. `notes` are for the result."""
+    """Writes the marks of groups that others touched. `notes` are for the result.
+
+    `known`: the deletes of each data file that were read at former attempts, and the rows that they kill.
+    """
 
     store: ObjectStore
-    marker: Callable[[TableMetadata], Marker]
+    marker: MarkerOf
     reading: ReadLimits
     notes: list[str]
+    known: dict[str, _Known] = field(default_factory=dict)
 
     def __call__(self, head: RewriteHead, groups: Sequence[Rewritten]) -> Following:
         """Those of the groups whose rows can be followed, and the marks. Nothing, with a note, where a file is bad."""
@@ -72,7 +78,7 @@ class Follower:
     def _followed(self, head: RewriteHead, groups: Sequence[Rewritten]) -> Following:
         changed = {source.path: source for one in groups for source in head.changed(one.group)}
         if sum(delete.file.rows for source in changed.values() for delete in source.by_position) > POSITIONS_MAX:
-            return Following()
+            return Following(why=RewriteProblem.TOO_MANY_POSITIONS)
         dead = self._dead([FileScanTask(source.now, source.deletes) for source in changed.values() if source.now])
         followed: dict[int, Rewritten] = {}
         to_mark: list[FileToMark] = []
@@ -98,7 +104,26 @@ class Follower:
         return Following(followed, marks, frozenset(worn))
 
     def _dead(self, tasks: Sequence[FileScanTask]) -> dict[str, _Dead]:
-        """Which rows of some data files are deleted by position."""
+        """Which rows of some data files are deleted by position. What a former attempt read is not read again."""
+        rest = []
+        for task in tasks:
+            read, _ = self.known.get(task.entry.file.path, _NOTHING)
+            deletes = task.deletes
+            if not read <= _keys(deletes):  # a newer vector takes the place of the former one
+                del self.known[task.entry.file.path]
+            elif read:
+                positions = tuple(entry for entry in deletes.positions if entry.file.key not in read)
+                vector = None if deletes.vector is None or deletes.vector.file.key in read else deletes.vector
+                deletes = replace(deletes, positions=positions, vector=vector)
+            rest.append(FileScanTask(task.entry, deletes))
+        for task, now in zip(tasks, self._read(rest).values(), strict=True):
+            path = task.entry.file.path
+            _, before = self.known.get(path, _NOTHING)
+            self.known[path] = _keys(task.deletes), now if before is None else before | now
+        return {path: dead for path, (_, dead) in self.known.items() if dead is not None}
+
+    def _read(self, tasks: Sequence[FileScanTask]) -> dict[str, _Dead]:
+        """Which rows of some data files these deletes kill."""
         scans = [scan_of(Ordinal(0), task) for task in tasks]
         found = {}
         by_path = positions_by_path(self.store, scans, self.reading)
@@ -122,9 +147,13 @@ class Follower:
             was_dead = ~live_mask(bits, len(now))
             if (was_dead & ~now).any():
                 by_position = FileScanTask(source.planned.entry, replace(source.lost, equality=()))
-                if source.lost.equality or (self._dead([by_position])[source.path] & ~now).any():
+                if source.lost.equality or (self._read([by_position])[source.path] & ~now).any():
                     return False
         return True
+
+
+def _keys(deletes: Deletes) -> frozenset[tuple[str, int | None]]:
+    return frozenset(entry.file.key for entry in deletes.by_position)
 
 
 def _paths(one: Rewritten) -> list[str]:

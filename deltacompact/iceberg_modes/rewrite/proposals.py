@@ -69,6 +69,11 @@ class RewriteOutcome:
         return frozenset((*outputs, *(mark.file.path for mark in self.marks)))
 
     @property
+    def marked(self) -> frozenset[str]:
+        """The data files that are marked in it."""
+        return frozenset(one.entry.file.path for mark in self.marks for one in mark.of)
+
+    @property
     def group_count(self) -> int:
         return len(self.groups)
 
@@ -77,12 +82,14 @@ class RewriteOutcome:
 class Following:
     """Groups that others touched, by number, without outputs of which no row lives; and the marks in the others.
 
-    `worn`: outputs with a larger share of dead rows than files may have.
+    `worn`: outputs with a larger share of dead rows than files may have. `why` no group could be followed, if that is
+    not what others did.
     """
 
     groups: Mapping[int, Rewritten] = field(default_factory=dict, hash=False)
     marks: tuple[Mark, ...] = ()
     worn: frozenset[str] = frozenset()
+    why: RewriteProblem | None = None
 
 
 Follow: TypeAlias = Callable[[RewriteHead, Sequence[Rewritten]], Following]
@@ -126,7 +133,11 @@ class ProposeRewrite:
         followed = follow(head, touched) if touched else Following()
         whole = {group.group.number: group for group, found in problems if not found} | dict(followed.groups)
         valid = tuple(whole[group.group.number] for group, _ in problems if group.group.number in whole)
-        refused = tuple((group, found[0]) for group, found in problems if group.group.number not in whole)
+        refused = tuple(
+            (group, (followed.why if group in touched else None) or found[0])
+            for group, found in problems
+            if group.group.number not in whole
+        )
         if not valid:
             return Proposal(REPLACE, (), (), RewriteOutcome((), refused, 0))
         gone = [entry for group in valid for entry in head.live(group.group)]

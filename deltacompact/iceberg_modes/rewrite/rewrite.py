@@ -21,16 +21,14 @@ from typing import Any
 from deltacompact.executors.choose import executor_for
 from deltacompact.executors.executor import Executor
 from deltacompact.iceberg.commit.committer import Committed, Committer
-from deltacompact.iceberg.marks.marking import Marker
-from deltacompact.iceberg.running import Tasks
 from deltacompact.iceberg.table.codec import codec_of
-from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import StateReader, TableState
 from deltacompact.iceberg.table_heat import heat_of_table
 from deltacompact.iceberg_modes.certified import certified_head
-from deltacompact.iceberg_modes.journal.journal import WrittenGroup, name_of_files
+from deltacompact.iceberg_modes.journal.journal import WrittenGroup
 from deltacompact.iceberg_modes.journal.left_behind import Left
+from deltacompact.iceberg_modes.marking import marker_of
 from deltacompact.iceberg_modes.rewrite.adding_up import AddingUp
 from deltacompact.iceberg_modes.rewrite.arrangement import arrangement_of
 from deltacompact.iceberg_modes.rewrite.cold_files import without_cold
@@ -159,13 +157,8 @@ class Rewriting(Work[RewritePlan, FileGroup, Rewritten, RewriteOutcome, RewriteR
 
 
 def _follower(call: Call[Any, Any], session: str, executor: Callable[[], Executor], notes: list[str]) -> Follower:
-    """Follows the rows of a session's groups. Others may have upgraded the table since the plan."""
-    store, settings = call.table.store, call.settings
-
-    def marker(metadata: TableMetadata) -> Marker:
-        return Marker(Tasks(store, executor()), metadata, settings, name_of_files(session))
-
-    return Follower(store, marker, settings.limits.reading, notes)
+    """Follows the rows of a session's groups."""
+    return Follower(call.table.store, marker_of(call, session, executor), call.settings.limits.reading, notes)
 
 
 def _resume(resuming: Resuming, plan: RewritePlan | None) -> ResumeRewrite:

@@ -41,6 +41,7 @@ class RewriteProblem(enum.StrEnum):
     NEW_EQUALITY_DELETE = "new_equality_delete"
     DELETE_GONE = "delete_gone"
     NOT_COMPARED = "not_compared"
+    TOO_MANY_POSITIONS = "too_many_positions"
 
     @property
     def words(self) -> str:
@@ -59,6 +60,7 @@ _WORDS = {
     RewriteProblem.DELETE_GONE: "another commit removed a delete file that the group had applied",
     RewriteProblem.NOT_COMPARED: "rows of the group have not been compared by an upsert: another commit rolled that "
     "back",
+    RewriteProblem.TOO_MANY_POSITIONS: "other commits deleted more rows by position than are held in memory",
 }
 
 

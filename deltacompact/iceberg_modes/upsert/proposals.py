@@ -51,6 +51,13 @@ class UpsertOutcome:
         return frozenset(mark.file.path for one in self.spaces for mark in one.marks)
 
     @property
+    def marked(self) -> frozenset[str]:
+        """The data files that are marked in it."""
+        return frozenset(
+            one.entry.file.path for mark in (mark for space in self.spaces for mark in space.marks) for one in mark.of
+        )
+
+    @property
     def group_count(self) -> int:
         return sum(1 for one in self.spaces if one.marks)
 

@@ -27,8 +27,9 @@ from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import StateReader, TableState
 from deltacompact.iceberg_modes.certified import adding_up, certified_head, certified_marks, resumed_adding_up
 from deltacompact.iceberg_modes.expected import expected, hashed_s
-from deltacompact.iceberg_modes.journal.journal import WrittenGroup, name_of_files
+from deltacompact.iceberg_modes.journal.journal import WrittenGroup
 from deltacompact.iceberg_modes.journal.resume import Resumption
+from deltacompact.iceberg_modes.marking import marker_of
 from deltacompact.iceberg_modes.steps import Call, Resuming, Steps, Work
 from deltacompact.iceberg_modes.totals import BranchTotals, totals_of
 from deltacompact.iceberg_modes.upsert.comparing import KeyComparison
@@ -48,11 +49,11 @@ class Upserting(Work[UpsertPlan, SpaceGroup, tuple[SpaceGroup, MarkedSpace], Ups
         self, groups: Sequence[SpaceGroup], session: str, folder: str
     ) -> Iterator[Sequence[tuple[SpaceGroup, MarkedSpace]]]:
         store, metadata = self.call.table.store, self.state.metadata
-        settings, sizes = self.call.settings, self.call.sizes
-        tasks, limits, indexes = Tasks(store, self.executor), settings.limits, None
+        sizes = self.call.sizes
+        tasks, limits, indexes = Tasks(store, self.executor), self.call.settings.limits, None
         if is_enabled(self.plan.options.key_index, metadata.properties):
             indexes = KeyIndexes.of(tasks, self.state.data, limits, folder, self.result.notes, sizes.block_entries)
-        marker = Marker(tasks, metadata, settings, name_of_files(session))
+        marker = marker_of(self.call, session, lambda: self.executor)(metadata)
         comparison = KeyComparison(store, metadata, self.plan, self.executor, limits, sizes, folder, indexes)
         marked = _marked_spaces(compared_spaces(self.plan, comparison.compared()), marker)
         yield list(zip(groups, marked, strict=True))
