@@ -1,6 +1,6 @@
 """python -m benchmarks run | tpch | lhbench | duckrun | memory | sla | s3 | iceberg | driver | local | ec2 | job
 
-`model` predicts, `kernels` measures the rates of the Rust kernels.
+`following` lets others delete rows during a rewrite, `model` predicts, `kernels` measures the Rust kernels' rates.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from benchmarks.competitors import GROUPS, entrants
 from benchmarks.configurations import CONFIGURATIONS, DUCKRUN, LHBENCH, OURS, Case
 from benchmarks.console import made, names_among, teller
 from benchmarks.driver.cli import driver
-from benchmarks.iceberg.cli import iceberg
+from benchmarks.iceberg.cli import following, iceberg
 from benchmarks.matrix import cli as matrix_cli
 from benchmarks.s3.cli import s3
 
@@ -311,5 +311,5 @@ def kernels(arguments: tuple[str, ...]) -> None:
     raise SystemExit(subprocess.call(command, cwd=home.parent))
 
 
-for _command in (s3, iceberg, driver, matrix_cli.local, matrix_cli.ec2, matrix_cli.job):
+for _command in (s3, iceberg, following, driver, matrix_cli.local, matrix_cli.ec2, matrix_cli.job):
     main.add_command(_command)

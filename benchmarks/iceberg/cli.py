@@ -1,4 +1,4 @@
-"""python -m benchmarks iceberg"""
+"""python -m benchmarks iceberg | following"""
 
 from __future__ import annotations
 
@@ -66,3 +66,19 @@ def iceberg(
     console.print(f"report.md and report.json are in {out}", soft_wrap=True)
     if any(measured.error for measured in measurements):
         raise SystemExit(1)
+
+
+@click.command()
+@click.option("--files", "count", type=click.IntRange(1), default=10_000, show_default=True, help="Data files.")
+@click.option("--file-rows", type=click.IntRange(1), default=1_000, show_default=True, help="Of each of them.")
+@click.option(
+    "--deletes", type=click.IntRange(1), default=1_000_000, show_default=True, help="In one commit of others."
+)
+@click.option("--commits", type=click.IntRange(1), default=50, show_default=True, help="Of others, one after another.")
+def following(count: int, file_rows: int, deletes: int, commits: int) -> None:
+    """Others delete rows during a rewrite: seconds to follow them. Exit status 1 where a group was written again."""
+    from benchmarks.iceberg.following import Files, lines_of
+
+    console, few = Console(width=None if sys.stdout.isatty() else 200), Files(10, max(commits, file_rows), 0)
+    for line in lines_of(Files(count, file_rows, deletes), few, commits):
+        console.print(line)
