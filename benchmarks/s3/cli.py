@@ -46,6 +46,7 @@ def _several_option(name: str, plural: str, known: tuple[str, ...], default: tup
 @click.option(
     "--mb-per-s", type=click.FloatRange(min=0), default=90.0, show_default=True, help="Of a connection; 0: no limit."
 )
+@click.option("--tls", is_flag=True, help="deltacompact speaks TLS to the proxies.")
 @_several_option("--scenarios", "names", NAMES, NAMES)
 @_several_option("--executor", "executors", _EXECUTORS, ("local",))
 @click.option("--scale", type=click.FloatRange(min=0, min_open=True), default=1.0, help="Of the rows.")
@@ -60,6 +61,7 @@ def s3(
     endpoint: str | None,
     latency_ms: float,
     mb_per_s: float,
+    tls: bool,
     names: tuple[str, ...],
     executors: tuple[str, ...],
     scale: float,
@@ -91,7 +93,7 @@ def s3(
     with (
         handled(lambda: sys.exit(143), (SIGTERM,)),  # the bucket is removed then too
         _server(endpoint) as (url, credentials),
-        places(url, credentials, conditions) as there,
+        places(url, credentials, conditions, tls) as there,
     ):
         plan = measuring.Plan(chosen, there, executors, repeats, data, out, timeout_s)
         measurements = list(measuring.run(plan, teller()))
@@ -101,6 +103,7 @@ def s3(
         "environment": environment.environment(),
         "conditions": {"latency_s": conditions.latency_s, "bytes_per_s": conditions.bytes_per_s},
         "places": titles,
+        "tls": tls,
         "executors": executors,
         "tables": {f"{table.name} full": _described(table) for table in (narrow, wide)},
         "scale": scale,

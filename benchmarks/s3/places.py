@@ -10,7 +10,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from benchmarks.competitors import linked_copy
+from benchmarks.s3.certificate import certificate
 from benchmarks.s3.proxy import Conditions, Counts
 from benchmarks.s3.proxy_process import Proxy
 from benchmarks.s3.scenarios import Made, name_of
@@ -107,18 +108,20 @@ class Bucket:
 
 
 class S3:
-    """The bucket behind a proxy with its conditions."""
+    """The bucket behind a proxy with its conditions. `authority`: the file of who signed the proxy's certificate."""
 
-    def __init__(self, name: str, bucket: Bucket, proxy: Proxy) -> None:
+    def __init__(self, name: str, bucket: Bucket, proxy: Proxy, authority: Path | None = None) -> None:
         self.name = name
         self._bucket, self._proxy = bucket, proxy
+        self._trusted = {"AWS_CA_BUNDLE": str(authority)} if authority else {}
 
     def bring(self, made: Made, folder: Path) -> Brought:
         prefix = f"run-{uuid.uuid4().hex[:8]}"
         self._bucket.put_once(made.files, "files")
         if made.catalog:
             self._bucket.put_folder(made.catalog, prefix)
-        environment = {**self._bucket.credentials, "AWS_ENDPOINT_URL_S3": self._proxy.url, "AWS_REGION": REGION}
+        where = {"AWS_ENDPOINT_URL_S3": self._proxy.url, "AWS_REGION": REGION}
+        environment = {**self._bucket.credentials, **where, **self._trusted}
         return Brought(f"{self._bucket.uri}/{prefix}", f"{self._bucket.uri}/files", environment)
 
     def clear(self, brought: Brought) -> None:
@@ -129,19 +132,26 @@ class S3:
 
 
 @contextmanager
-def places(endpoint: str, credentials: dict[str, str], conditions: Conditions) -> Iterator[list[Place]]:
-    """Local files, the server as it is, and the server under these conditions."""
+def places(
+    endpoint: str, credentials: dict[str, str], conditions: Conditions, tls: bool = False
+) -> Iterator[list[Place]]:
+    """Local files, the server as it is, and the server under these conditions. `tls`: proxies speak it to clients."""
     bucket = Bucket(endpoint, credentials)
     try:
-        with Proxy(endpoint) as fast, Proxy(endpoint, conditions) as slow:
-            yield [Local(), S3("S3, 0 ms", bucket, fast), S3(title_of(conditions), bucket, slow)]
+        with ExitStack() as open_now:
+            signed = open_now.enter_context(certificate()) if tls else None
+            there: list[Place] = [Local()]
+            for held in (Conditions(), conditions):
+                proxy = open_now.enter_context(Proxy(endpoint, held, signed))
+                there.append(S3(title_of(held, tls), bucket, proxy, signed and signed.file))
+            yield there
     finally:
         bucket.remove()
 
 
-def title_of(conditions: Conditions) -> str:
+def title_of(conditions: Conditions, tls: bool = False) -> str:
     rate = f", {conditions.bytes_per_s / 1e6:g} MB/s" if conditions.bytes_per_s else ""
-    return f"S3, {1e3 * conditions.latency_s:g} ms{rate}"
+    return f"S3{' over TLS' if tls else ''}, {1e3 * conditions.latency_s:g} ms{rate}"
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+from benchmarks.s3.certificate import Certificate
 from benchmarks.s3.faults import CUT, REFUSED, Fault, Faults, unnamed
 from benchmarks.s3.http import (
     LINE_BYTES_MAX,
@@ -83,12 +84,17 @@ class Pace:
 
 
 class S3Proxy:
-    """Answers on `port` of 127.0.0.1. `conditions` hold for requests that begin from now on."""
+    """Answers on `port` of 127.0.0.1, over TLS with a certificate. `conditions` hold for requests that begin from now
+    on."""
 
-    def __init__(self, upstream: str, conditions: Conditions) -> None:
+    def __init__(self, upstream: str, conditions: Conditions, signed: Certificate | None = None) -> None:
         url = urlsplit(upstream)
         self._tls = ssl.create_default_context() if url.scheme == "https" else None
         self._server = url.hostname or "", url.port or (443 if self._tls else 80)
+        self._listens: ssl.SSLContext | None = None
+        if signed is not None:
+            self._listens = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            self._listens.load_cert_chain(signed.file, signed.key_file)
         self._attempts: Counter[Request] = Counter()
         self._conversations: set[asyncio.Task[None]] = set()
         self.conditions = conditions
@@ -96,7 +102,9 @@ class S3Proxy:
 
     async def listen(self) -> int:
         """Returns the port."""
-        server = await asyncio.start_server(self._accept, "127.0.0.1", 0, limit=LINE_BYTES_MAX, backlog=1024)
+        server = await asyncio.start_server(
+            self._accept, "127.0.0.1", 0, limit=LINE_BYTES_MAX, backlog=1024, ssl=self._listens
+        )
         port: int = server.sockets[0].getsockname()[1]
         return port
 

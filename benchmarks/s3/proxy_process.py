@@ -15,25 +15,29 @@ from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Self
 
+from benchmarks.s3.certificate import Certificate
 from benchmarks.s3.proxy import Conditions, Counts, S3Proxy
 
 _START_S = 30.0
 
 
 class Proxy:
-    """A handle on the process. It ends with this handle, or with the process that holds it."""
+    """A handle on the process. It ends with this handle, or with the process that holds it.
 
-    def __init__(self, upstream: str, conditions: Conditions | None = None) -> None:
+    `signed`: it speaks TLS with this certificate.
+    """
+
+    def __init__(self, upstream: str, conditions: Conditions | None = None, signed: Certificate | None = None) -> None:
         here, there = get_context("spawn").Pipe()
         self._control = here
-        arguments = (upstream, conditions or Conditions(), there)
+        arguments = (upstream, conditions or Conditions(), signed, there)
         self._process = get_context("spawn").Process(target=_serve, args=arguments, daemon=True)
         self._process.start()
         there.close()
         if not here.poll(_START_S):
             self.close()
             raise TimeoutError("the proxy did not start")
-        self.url = f"http://127.0.0.1:{here.recv()}"
+        self.url = f"{'https' if signed else 'http'}://127.0.0.1:{here.recv()}"
 
     def counts(self) -> Counts:
         """Since the proxy started."""
@@ -59,10 +63,10 @@ class Proxy:
         self.close()
 
 
-def _serve(upstream: str, conditions: Conditions, control: Connection) -> None:
+def _serve(upstream: str, conditions: Conditions, signed: Certificate | None, control: Connection) -> None:
     """The whole life of the process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # its owner ends it
-    asyncio.run(_serving(S3Proxy(upstream, conditions), control))
+    asyncio.run(_serving(S3Proxy(upstream, conditions, signed), control))
 
 
 async def _serving(proxy: S3Proxy, control: Connection) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import threading
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,10 +13,13 @@ from io import BytesIO
 from typing import Any
 
 import boto3
+import pyarrow as pa
 import pytest
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError, ClientError, SSLError
 
+import deltacompact
+from benchmarks.s3.certificate import certificate
 from benchmarks.s3.faults import Fault, Faults
 from benchmarks.s3.proxy import Conditions
 from benchmarks.s3.proxy_process import Proxy
@@ -219,3 +223,20 @@ def test_chunked_bodies_go_through_on_one_connection() -> None:
     finally:
         server.shutdown()
         server.server_close()
+
+
+def test_a_catalog_is_reached_over_tls_by_those_alone_who_trust_the_certificate(
+    s3_endpoint: str, s3_bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with certificate() as signed, Proxy(s3_endpoint, signed=signed) as proxy:
+        assert proxy.url.startswith("https://")
+        monkeypatch.setenv("AWS_ENDPOINT_URL_S3", proxy.url)
+        monkeypatch.setenv("AWS_CA_BUNDLE", str(signed.file))
+        catalog = deltacompact.open_catalog(f"s3://{s3_bucket}/{uuid.uuid4().hex}")
+        catalog.create_table("t", primary_keys=["id"])
+        catalog.append("t", pa.table({"id": [1, 2]}))
+        deltacompact.compact("t", delta_catalog_client=catalog)
+        assert catalog.read("t").num_rows == 2
+        assert proxy.counts().requests[Kind.CONDITIONAL_PUT] > 2
+        with pytest.raises(SSLError):
+            boto3.client("s3", endpoint_url=proxy.url, config=ONCE, verify=True).list_buckets()
