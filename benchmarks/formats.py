@@ -20,6 +20,11 @@ def megabytes(value: float | None) -> str:
     )
 
 
+def planned_and_measured(planned: float | None, measured: float | None) -> str:
+    """Memory that a plan allows for, and what was taken, in units of 10^6 bytes."""
+    return f"{megabytes(planned)} / {megabytes(measured)}"
+
+
 def percent(value: float | None) -> str:
     return NONE if value is None else f"{100 * value:.1f} %"
 

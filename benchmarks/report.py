@@ -117,7 +117,7 @@ def _stages(line: Line) -> str:
 
 
 def _memory(line: Line) -> str:
-    return f"{formats.megabytes(line.planned_peak_bytes)} / {formats.megabytes(line.measured_peak_bytes)}"
+    return formats.planned_and_measured(line.planned_peak_bytes, line.measured_peak_bytes)
 
 
 def _verdict(line: Line) -> str:

@@ -1,22 +1,30 @@
 """Who compacts. Each opens the same catalog on sqlite, warms up on a tiny table, and compacts the other.
 
-contender.start(catalog)        imports, sessions, connections
-contender.compact(table_id)     timed
+contender.start(catalog)            imports, sessions, connections
+contender.planned_bytes(table_id)   the memory of a process, as planned
+contender.compact(table_id)         timed
 contender.stop()
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Protocol
+
+import psutil
 
 import deltacompact
 from benchmarks.competitors import CORES
 from benchmarks.iceberg.writing import CATALOG
 from benchmarks.spark import spark_on_all_cores
 from deltacompact import Settings
+from sessions.documents.instruction import of_values
+from sessions.planning.branches import branch_statistics
+from sessions.planning.plan import resources_of
+from sessions.planning.prices import offers_here
+from sessions.planning.sizes import sizes_of
 
 
 class Contender(Protocol):
@@ -24,12 +32,16 @@ class Contender(Protocol):
 
     def start(self, catalog: Any) -> None: ...
 
+    def planned_bytes(self, table_id: str, rewrite_options: Mapping[str, Any]) -> Sequence[int]:
+        """One figure; none where nothing is planned."""
+        return ()
+
     def compact(self, table_id: str, rewrite_options: Mapping[str, Any]) -> None: ...
 
     def stop(self) -> None: ...
 
 
-class Ours:
+class Ours(Contender):
     """deltacompact in process, with all cores as threads."""
 
     def __init__(self, mode: str, executor: str) -> None:
@@ -37,19 +49,32 @@ class Ours:
         self._settings = Settings(executor=executor)
 
     def start(self, catalog: Any) -> None:
+        self._store = catalog
         self._catalog = deltacompact.open_catalog(catalog)
 
+    def planned_bytes(self, table_id: str, rewrite_options: Mapping[str, Any]) -> Sequence[int]:
+        """As a dispatcher plans it for this machine, with a catalog of its own: nothing is warm for what is timed."""
+        document = {"version": 1, "catalog": f"iceberg://{CATALOG}", "source_table_id": table_id, "mode": self._mode}
+        found = branch_statistics(
+            deltacompact.open_catalog(self._store), of_values({**document, "options": self._options(rewrite_options)})
+        )
+        (offer, _) = offers_here(CORES, psutil.virtual_memory().total)
+        return [sizes_of(found, next(resources_of(offer, 1))).peak_bytes]
+
     def compact(self, table_id: str, rewrite_options: Mapping[str, Any]) -> None:
-        options = rewrite_options if self._mode == "rewrite" else {}
+        options = self._options(rewrite_options)
         deltacompact.compact(
             table_id, delta_catalog_client=self._catalog, mode=self._mode, options=options, settings=self._settings
         )
+
+    def _options(self, rewrite_options: Mapping[str, Any]) -> dict[str, Any]:
+        return dict(rewrite_options) if self._mode == "rewrite" else {}
 
     def stop(self) -> None:
         """Nothing."""
 
 
-class Spark:
+class Spark(Contender):
     """Iceberg's own procedure on one JVM with all cores."""
 
     def start(self, catalog: Any) -> None:
@@ -80,7 +105,7 @@ class Spark:
         self._spark.stop()
 
 
-class Zamboni:
+class Zamboni(Contender):
     """iceberg-zamboni: PyIceberg and DuckDB. It refuses tables with equality deletes."""
 
     def start(self, catalog: Any) -> None:

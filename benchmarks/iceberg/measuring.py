@@ -45,6 +45,7 @@ class Measurement:
     """One contender on one shape, once. `live` is None where no reader but its own could count.
 
     `seconds` of all rounds; `read_bytes` of the files that a reader would have read before each of them.
+    `planned_bytes`: what a plan allows a process, the most of all rounds; None where there is no plan.
     """
 
     shape: str
@@ -53,6 +54,7 @@ class Measurement:
     error: str | None = None
     seconds: float = 0.0
     cpu_s: float = 0.0
+    planned_bytes: int | None = None
     peak_process_bytes: int = 0
     peak_tree_bytes: int = 0
     rounds_s: tuple[float, ...] = ()
@@ -156,9 +158,11 @@ def measure(spec: Spec, parent: Connection) -> None:
         catalog = catalog_at(spec.database, spec.place)
         contender.start(catalog)
         seconds, read_bytes, options = [], 0, dict(spec.shape.rewrite_options)
+        planned: list[int] = []
         for round_ in range(spec.shape.rounds):
             spec.shape.ingest(catalog, spec.place, round_)
             read_bytes += file_bytes(catalog.load_table(TABLE))
+            planned += contender.planned_bytes(TABLE, options)
             gc.collect()
             child.tell(parent, child.BEGIN)
             working = time.perf_counter()
@@ -167,6 +171,7 @@ def measure(spec: Spec, parent: Connection) -> None:
             child.tell(parent, child.END)
         contender.stop()
         timed = {"seconds": sum(seconds), "rounds_s": tuple(seconds), "read_bytes": read_bytes}
+        timed["planned_bytes"] = max(planned, default=None)
         parent.send((child.RESULT, timed | _looked_at(catalog, spec.shape.live_rows)))
 
 

@@ -1,8 +1,8 @@
 """The report of `benchmarks iceberg`: medians by shape and contender.
 
-| shape | contender | s | CPU s | MB/s a core | largest process, MB | all, MB | live rows | files | delete files |
+| shape | contender | s | CPU s | MB/s a core | largest process, planned / measured MB | all, MB | live rows | files | …
 |---|---:|---:|---:|---:|---:|---:|---:|---:|---:|
-| few | deltacompact convert | 21.4 | 40.1 | 5.2 | 800 | 1,400 | 45,990,055 | 92 | 1 |
+| few | deltacompact convert | 21.4 | 40.1 | 5.2 | 980 / 800 | 1,400 | 45,990,055 | 92 | …
 
 MB/s a core: of the files before, data and deletes, for each core of the machine, busy or not, as RisingWave's 44.
 """
@@ -26,7 +26,7 @@ _NAMES = [
     "s",
     "CPU s",
     "MB/s a core",
-    "largest process, MB",
+    "largest process, planned / measured MB",
     "all, MB",
     "live rows",
     "files",
@@ -58,7 +58,7 @@ def _cells(repeats: Sequence[Measurement]) -> list[str]:
         formats.seconds(middle(lambda measurement: measurement.seconds)),
         formats.seconds(middle(lambda measurement: measurement.cpu_s)),
         f"{middle(lambda measurement: measurement.read_bytes / measurement.seconds) / 1e6 / CORES:.3g}",
-        formats.megabytes(middle(lambda measurement: measurement.peak_process_bytes)),
+        formats.planned_and_measured(last.planned_bytes, middle(lambda measurement: measurement.peak_process_bytes)),
         formats.megabytes(middle(lambda measurement: measurement.peak_tree_bytes)),
         formats.NONE if last.live is None else f"{last.live:,}",
         str(last.files_after),

@@ -29,6 +29,7 @@ LEGEND = """\
   same cores. *waited*: the share of the time of all cores in which they did not work for the measured process.
 - *requests $*: what AWS charges for these requests, by `prices.toml`; *$/M*: for a million requests of this mix.
 - *up*, *down*: bodies of requests and of answers, MB are 10^6 bytes.
+- *planned / measured*: memory of the largest process of tasks, where an operation is one session.
 """
 
 
@@ -52,6 +53,8 @@ class Line:
     peak_process_bytes: int | None = None
     slower_than_0_ms: float | None = None
     cpu_of_local: float | None = None
+    planned_peak_bytes: int | None = None
+    measured_peak_bytes: int | None = None
 
     @property
     def request_count(self) -> float:
@@ -102,6 +105,8 @@ def _line(scenario: str, executor: str, place: str, same: Sequence[Measurement],
         max(m.peak_process_bytes for m in good),
         against(at_once, lambda m: m.seconds),
         against(local, lambda m: m.cpu_s),
+        max((m.details["planned_peak_bytes"] for m in good if m.details), default=None),
+        max((m.details["measured_peak_bytes"] for m in good if m.details), default=None),
     )
 
 
@@ -133,7 +138,7 @@ def _summed_up(name: str, lines: Sequence[Line], places: Sequence[str]) -> list[
 
 NAMES = (
     "", "seconds", "range", "x 0 ms", "CPU s", "CPU x local", "waited", "requests", "requests $", "$/M", "down MB",
-    "up MB", "largest process MB",
+    "up MB", "largest process MB", "planned / measured MB",
 )  # fmt: skip
 
 
@@ -155,6 +160,7 @@ def _cells(line: Line, prices: RequestPrices) -> list[str]:
         formats.megabytes(line.down_bytes if asked else None),
         formats.megabytes(line.up_bytes if asked else None),
         formats.megabytes(line.peak_process_bytes),
+        formats.planned_and_measured(line.planned_peak_bytes, line.measured_peak_bytes),
     ]
 
 
