@@ -66,11 +66,12 @@ def iceberg_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def show(catalog: IcebergCatalog, table: str | None, options: dict[str, Any]) -> None:
     """The tables of a catalog; or what a branch of a table is made of, its snapshots, its files."""
-    from deltacompact.cli import iceberg_catalog
     from deltacompact.reports import iceberg_table
 
     branch, as_json = options["branch"], options["as_json"]
     if table is None:
+        from deltacompact.cli import iceberg_catalog
+
         if options["snapshots"]:
             raise click.UsageError("--snapshots needs a TABLE: namespace.table")
         return iceberg_catalog.print_tables(catalog, as_json)

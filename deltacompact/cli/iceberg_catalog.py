@@ -12,7 +12,7 @@ from deltacompact.base.partitions import done_for_each
 from deltacompact.base.wording import counted, error_document, size
 from deltacompact.cli.answers import Failed, say_json
 from deltacompact.iceberg.table.metadata import MAIN
-from deltacompact.iceberg_modes.watching import compacted_s
+from deltacompact.iceberg_modes.compacted import compacted_s
 from deltacompact.reports.words import in_columns, minute
 
 if TYPE_CHECKING:

@@ -18,22 +18,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from deltacompact.iceberg.settled import COMPARED
 from deltacompact.iceberg.table import locations, manifests
 from deltacompact.iceberg.table.content_files import Content, Manifest, Status
 from deltacompact.iceberg.table.metadata import Snapshot, TableMetadata
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import StateReader
 from deltacompact.iceberg.table_heat import heat_of_table
+from deltacompact.iceberg_modes.compacted import has_compacted
 from deltacompact.iceberg_modes.rewrite.gain import LayoutGain, gain_of
 from deltacompact.iceberg_modes.rewrite.options import rewrite_options
 from deltacompact.storage.objects import ObjectStore
 
 _MANIFESTS_AT_ONCE = 64
 """So many manifests are held with all their entries, while those of a new branch are read."""
-_COMPACTS = ("deleted-data-files", "removed-delete-files", "added-delete-files", COMPARED)
-"""Keys in the summary of a snapshot that compacted something. A snapshot that only rewrote manifests has none of
-them."""
 
 Numbers = npt.NDArray[np.int64]
 _FILE = np.dtype([("content", "i8"), ("bytes", "i8"), ("rows", "i8"), ("added", "i8")])
@@ -139,7 +136,7 @@ def _sizes(metadata: TableMetadata, head: Snapshot, files: npt.NDArray[Any]) -> 
     is_data = files["content"] == int(Content.DATA)
     line = list(metadata.ancestors(head))
     foreign = next((snapshot for snapshot in line if not snapshot.is_ours), None)
-    ours = next((snapshot for snapshot in line if _compacted(snapshot)), None)
+    ours = next((snapshot for snapshot in line if has_compacted(snapshot)), None)
     new = files["added"] > ours.sequence_number if ours else np.ones(len(files), bool)
     return BranchSizes(
         head=foreign.snapshot_id if foreign else None,
@@ -153,13 +150,3 @@ def _sizes(metadata: TableMetadata, head: Snapshot, files: npt.NDArray[Any]) -> 
         known_since_s=line[-1].timestamp_ms / 1000,
         written_s=foreign.timestamp_ms / 1000 if foreign else None,
     )
-
-
-def _compacted(snapshot: Snapshot) -> bool:
-    return snapshot.is_ours and any(key in snapshot.summary for key in _COMPACTS)
-
-
-def compacted_s(metadata: TableMetadata, head: Snapshot | None) -> float | None:
-    """When we compacted a branch last, by its snapshots. None: never, or they have been expired."""
-    ours = next((snapshot for snapshot in metadata.ancestors(head) if _compacted(snapshot)), None)
-    return None if ours is None else ours.timestamp_ms / 1000

@@ -50,7 +50,7 @@ class BranchContents:
 
 def branch_contents(state: TableState) -> BranchContents:
     from deltacompact.iceberg.table.content_files import Content
-    from deltacompact.iceberg_modes.watching import compacted_s
+    from deltacompact.iceberg_modes.compacted import compacted_s
 
     data, deletes = [entry.file for entry in state.data], [entry.file for entry in state.deletes]
     equality = sum(file.content is Content.EQUALITY_DELETES for file in deletes)
