@@ -70,7 +70,7 @@ def compact_job(catalog: Streams, request: Request, sinks: Sequence[EventSink] =
     """Run a request: each partition in its own session, events to the sinks."""
     job = prepare(catalog, request)
     emit = fan_out([*sinks, *sinks_asked_for(catalog.store.uri)])
-    with telling_interrupts(), session_memory(request.options.memory_bytes is not None):
+    with telling_interrupts(), session_memory(request.options.memory_bytes):
         results = _sessions(job, emit)
         publication = _shown(catalog, job)
     keep_listing(catalog, job.destination_table_id, [work.partition for work in job.work])

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -15,25 +14,12 @@ import click
 
 from deltacompact.base.settings import COUNT_MAX, DEFAULTS, EXECUTORS, HASH_BUCKETS_MAX
 from deltacompact.cli.arguments import any_catalog_argument, json_option, table_argument
+from deltacompact.cli.byte_size import ByteSize
 from deltacompact.cli.detail import detail_options
 from deltacompact.cli.sections import delta_stream_option
 
 RATE = click.FloatRange(min=0, min_open=True)
 COUNT = click.IntRange(1, COUNT_MAX)
-
-
-class ByteSize(click.ParamType):  # type: ignore[type-arg]
-    """A number of bytes: 300MB, 2GiB, 1.5e9."""
-
-    name = "size"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        found = re.fullmatch(r"([\d.]+(?:e\d+)?)\s*(?:([KMGT])(i?)B?|B)?", str(value), re.IGNORECASE)
-        try:
-            number, unit, binary = found.groups() if found else ("", None, None)
-            return int(float(number) * (1024 if binary else 1000) ** (" KMGT".index(unit.upper()) if unit else 0))
-        except ValueError:
-            self.fail(f"{value!r} is no size: write 300MB or 2GiB", param, ctx)
 
 
 def field_option(

@@ -74,9 +74,8 @@ class Session(Generic[Plan, Group, Written, Outcome, Result]):
         rows, size = sum(group.rows for group in self.groups), sum(group.bytes for group in self.groups)
         call, plan = self.work.call, self.work.plan
         call.emit(ModeStarted(plan.table_id, EVERYWHERE, plan.mode, len(self.groups), rows, size, plan.snapshot_id))
-        is_bounded = call.settings.memory_bytes is not None
         signs = giving_signs(self.journal.session, self.journal.sign, call.signs)
-        with signs as stop_signs, session_memory(is_bounded):
+        with signs as stop_signs, session_memory(call.settings.memory_bytes):
             try:
                 self._commit_by_commit()
             except TakenOverError:

@@ -280,13 +280,28 @@ class CompactionPlan:
         """
         inside = (self.round_rows + tasks * min(self.task_rows, self.round_rows)) * self.encoding.entry_bytes
         held = max(0, self.planned_held_bytes - inside) if holds else 0
-        return sizing.TASK_BASE_BYTES + tasks * (self.planned_peak_bytes - sizing.TASK_BASE_BYTES) + held
+        base = sizing.TASK_BASE_BYTES if self._remote_bytes or not holds else sizing.NEAR_BASE_BYTES
+        planned = base + tasks * (self.planned_peak_bytes - sizing.TASK_BASE_BYTES) + held
+        bound = self.options.memory_bytes
+        if bound is None:
+            return planned
+        return min(planned, max(bound, base + tasks * 4 * self.undivided_bytes))
 
     @property
     def read_bytes(self) -> int:
         """The decoded bytes of a row group of the widest rows, and copies of one row if rows may be wide."""
         files = [source.file for source in self.sources if source.file.rows]
         return int(max(map(self._read_bytes, files), default=0))
+
+    @property
+    def undivided_bytes(self) -> int:
+        """As `read_bytes`, of what is held however little is read at a time: copies of a wide row, and text."""
+        return int(max((self._undivided_bytes(source.file) for source in self.sources if source.file.rows), default=0))
+
+    def _undivided_bytes(self, file: DataFile) -> float:
+        if file.content_type in formats.UNTYPED:
+            return self._read_bytes(file)
+        return (file.widest_row_bytes or 0) * sizing.ROW_COPIES / 4
 
     def _read_bytes(self, file: DataFile) -> float:
         """Where nobody measured the widest row, it is taken to fill a row group: then it is all that is held."""

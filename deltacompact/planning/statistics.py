@@ -48,7 +48,8 @@ class PartitionStatistics:
                         in files large enough to stay as they are where every row lives
     base_small_files    compacted files that are to be merged with others
     entry_bytes         of an index entry: 32 and the sort key
-    read_bytes          of the largest row group, decoded
+    read_bytes          of the largest row group, decoded; `undivided_bytes` of them are held however little is read at
+                        a time
     index               None before the first compaction
     touched             what the deltas make a session write anew of the base, where somebody has looked: else all
     laid_out            where rows are laid out by columns, the share of the base that may be, because it overlaps what
@@ -70,6 +71,7 @@ class PartitionStatistics:
     base_files: int = 0
     entry_bytes: int = 32
     read_bytes: int = 0
+    undivided_bytes: int = 0
     index: IndexStatistics | None = None
     touched: Touched = UNKNOWN
     laid_out: float | None = None
@@ -145,6 +147,7 @@ def statistics_of(plan: CompactionPlan) -> PartitionStatistics:
         base_files=len(base),
         entry_bytes=plan.encoding.entry_bytes,
         read_bytes=plan.read_bytes,
+        undivided_bytes=plan.undivided_bytes,
         index=_index_of(plan),
         laid_out=_laid_out(plan) if plan.clusters else None,
     )

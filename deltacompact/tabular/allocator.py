@@ -25,7 +25,9 @@ import pyarrow as pa
 _CHOSEN_BY = "ARROW_DEFAULT_MEMORY_POOL"
 _KEPT_MS = 10_000
 _KEPT_BOUNDED_MS = 0
-"""Where memory is bounded: a session of 1.8 GB took 217 MiB instead of 297, and as long."""
+"""Where memory is short: a session of 1.8 GB took 217 MiB instead of 297, and as long."""
+_KEPT_WITHIN_BYTES = 1 << 30
+"""A bound from here on leaves room for what is kept."""
 
 CHOSEN_MALLOC_BY = ("GLIBC_TUNABLES", "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "LD_PRELOAD")
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
@@ -39,27 +41,28 @@ _sessions = 0
 _before: pa.MemoryPool | None = None
 
 
-def choose(is_bounded: bool = False) -> None:
+def choose(memory_bytes: int | None = None) -> None:
     """Use jemalloc and keep what is freed, for the rest of the process: for workers, which do nothing else."""
+    is_short = memory_bytes is not None and memory_bytes < _KEPT_WITHIN_BYTES
     if _free_to_choose():
-        pa.jemalloc_set_decay_ms(_KEPT_BOUNDED_MS if is_bounded else _KEPT_MS)
+        pa.jemalloc_set_decay_ms(_KEPT_BOUNDED_MS if is_short else _KEPT_MS)
         pa.set_memory_pool(pa.jemalloc_memory_pool())
-    if not is_bounded:
+    if not is_short:
         _set_malloc(_KEPT_BYTES, _KEPT_BLOCK_BYTES)
 
 
 @contextlib.contextmanager
-def session_memory(is_bounded: bool = False) -> Iterator[None]:
+def session_memory(memory_bytes: int | None = None) -> Iterator[None]:
     """Do so inside the block, in all threads of this process. Blocks may overlap.
 
-    `is_bounded`: freed pages are returned at once. After the last block the process has its former allocator again, and
-    soon returns the memory.
+    `memory_bytes`: what the process may take. Where that is little, freed pages are returned at once. After the last
+    block the process has its former allocator again, and soon returns the memory.
     """
     global _sessions, _before
     with _lock:
         if _sessions == 0:
             _before = pa.default_memory_pool()
-            choose(is_bounded)
+            choose(memory_bytes)
         _sessions += 1
     try:
         yield

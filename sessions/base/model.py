@@ -115,7 +115,8 @@ class SessionPlan:
     """What one session is to run on, and what that takes. `group` names the sessions that share a process or cluster.
 
     `workers` are nodes of `node_type` ("local" is this machine), `executor` is one of deltacompact's. `slots` are tasks
-    at a time, each of which may take `memory_per_task_bytes`; `peak_bytes` is the planned memory on one node.
+    at a time, each of which may take `memory_per_task_bytes`; `peak_bytes` is the planned memory on one node, and
+    `memory_bytes` what a process of this machine may take in all (0: it is not bounded).
     `mode` is that of a rewrite, convert or upsert of an Iceberg table, whose `partition` names the branch.
     `start_s`: until the process or cluster is up; `expected` counts from then. `stage_s` are the expected seconds by
     stage. `work` are the terms of the busiest slot that rates are learned for, `whole` those of all slots, which
@@ -152,6 +153,7 @@ class SessionPlan:
     whole: dict[str, float] = field(default_factory=dict)
     waits: tuple[float, float] = (0.0, 0.0)
     expected_cpu: Estimate | None = None
+    memory_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

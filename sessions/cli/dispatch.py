@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from deltacompact.cli.byte_size import ByteSize
+from deltacompact.planning.within_memory import MEMORY_BYTES_MIN
 from sessions.base.settings import DEFAULTS, HEARTBEAT_S, DispatcherSettings
 from sessions.cli.clusters import cluster_options
 from sessions.cli.options import (
@@ -38,7 +40,7 @@ _PROGRAM = ("sessions.cli",)
 _ICEBERG = ("deltacompact.catalog.iceberg",)
 """What sessions on Iceberg tables import besides, in more than a second of CPU."""
 _MEMORY_SHARE = 0.8
-"""Of this machine's memory, what sessions may plan to take."""
+"""Of this machine's memory, what sessions may take."""
 
 
 @click.command()
@@ -56,6 +58,13 @@ _MEMORY_SHARE = 0.8
     default=DEFAULTS.max_sessions,
     metavar="N",
     help="Most groups of sessions at once. Default: one for each CPU of this machine.",
+)
+@click.option(
+    "--memory",
+    "memory_bytes",
+    type=ByteSize(MEMORY_BYTES_MIN),
+    metavar="SIZE",
+    help="What all sessions on this machine may take together, 2GB or 2GiB. Default: 80 % of its memory.",
 )
 @click.option(
     "--max-workers",
@@ -191,6 +200,7 @@ def dispatcher_of(
     allow: tuple[str, ...] = (),
     settings: DispatcherSettings = DEFAULTS,
     *,
+    memory_bytes: int | None = None,
     quiet: tuple[str, ...] = (),
     dead_letters: str | None = None,
     logs: str | None = None,
@@ -226,7 +236,7 @@ def dispatcher_of(
     state = StateStore(state_uri, observer)
     logs_folder = _logs(state, logs)
     ours = Clusters(max_workers=settings.max_workers, state_uri=state.uri, folder=logs_folder, **clusters)
-    cpus, memory = os.cpu_count() or 1, int(psutil.virtual_memory().total * _MEMORY_SHARE)
+    cpus, memory = os.cpu_count() or 1, memory_bytes or int(psutil.virtual_memory().total * _MEMORY_SHARE)
     sessions_max = settings.max_sessions or cpus
     workers_max = settings.max_workers if ours.launchers else None
     slots = None if os.environ.get("RAY_ADDRESS") else cpus  # a running cluster has CPUs of its own

@@ -30,7 +30,7 @@ class JobRunForecast:
     def waiting(self, group: str, plans: Sequence[SessionPlan]) -> WaitingGroup:
         """The group as it waits for a place."""
         limits, accepted_s = self._admission.limits, self._held.run.accepted_s
-        return WaitingGroup.of(self.name(group), list(plans), accepted_s, limits.slots)
+        return WaitingGroup.of(self.name(group), list(plans), accepted_s, limits)
 
     def at_first(self, groups: Mapping[str, Sequence[SessionPlan]], now_s: float) -> Estimate | None:
         """The estimate of planned groups, before any is launched; None where there are none."""

@@ -49,6 +49,7 @@ from deltacompact.base.wording import text_of
 from deltacompact.iceberg_modes.modes import mode_named, names, options_of
 from deltacompact.iceberg_modes.options import declared
 from deltacompact.layout.cluster_by import cluster_columns
+from deltacompact.planning.within_memory import within_memory
 from deltacompact.sinks.sns import TOPIC_ARN, TopicArn
 from sessions.base.ids import JOB_RUN_ID
 from sessions.documents.paths import no_number_in, no_such_field, no_text_in, path_of, shown
@@ -59,9 +60,9 @@ SCHEMA_PATH = Path(__file__).with_name("instruction.schema.json")
 
 _NAME_CHARACTERS_MAX = 1000
 _COLUMNS_MAX = 100
-_NOT_OF_A_DOCUMENT = ("ray_address", "partitions_at_once", "memory_bytes", "limits")
-"""No business of a document: where the dispatcher's machines are, how many of its sessions run at a time, what they may
-take together, and limits that are for tests and experts."""
+_NOT_OF_A_DOCUMENT = ("ray_address", "partitions_at_once", "limits")
+"""No business of a document: where the dispatcher's machines are, how many of its sessions run at a time, and limits
+that are for tests and experts."""
 
 
 def _topic(arn: str) -> str:
@@ -356,7 +357,7 @@ def _check_kind(instruction: Instruction) -> None:
 def _check_settings(instruction: Instruction) -> None:
     """What the schema cannot say: ranges that deltacompact.Settings checks, and texts that UTF-8 cannot hold."""
     try:
-        instruction.engine_settings()
+        within_memory(instruction.engine_settings())
     except InputError as error:
         name, _, said = str(error).partition(" ")  # "read_mb_per_s is -3, it must be greater than 0"
         raise RefusedDocument(f"settings.{name}", f"it {said}") from None

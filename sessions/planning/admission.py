@@ -19,6 +19,7 @@ from zoneinfo import ZoneInfo
 
 from cronsim import CronSim
 
+from deltacompact.base.model import INT64_MAX
 from sessions.base.model import SessionPlan
 from sessions.planning.prices import LOCAL
 from sessions.planning.reasons import Wait
@@ -78,18 +79,19 @@ class Takes:
     slots: int = 0
 
     @classmethod
-    def of(cls, group: str, plans: Sequence[SessionPlan], cpus: int | None = None) -> Takes:
-        """What the sessions of a group take, one after another.
+    def of(cls, group: str, plans: Sequence[SessionPlan], limits: DispatcherLimits) -> Takes:
+        """What the sessions of a group take, one after another. A process may take what it is bounded by.
 
-        A plan for more tasks than this machine has CPUs was made on a larger one: here it takes all, and longer.
+        A plan for more tasks than this machine has CPUs, or memory, was made on a larger one: here it takes all.
         """
         here = [plan for plan in plans if plan.node_type == LOCAL]
         slots = max((plan.slots for plan in here), default=0)
+        most = INT64_MAX if limits.memory_bytes is None else limits.memory_bytes
         return cls(
             group,
             max((plan.workers_max for plan in plans), default=1),
-            max((plan.peak_bytes for plan in here), default=0),
-            slots if cpus is None else min(slots, cpus),
+            max((max(plan.peak_bytes, min(plan.memory_bytes, most)) for plan in here), default=0),
+            slots if limits.slots is None else min(slots, limits.slots),
         )
 
 
@@ -103,10 +105,10 @@ class WaitingGroup:
     since_s: float
 
     @classmethod
-    def of(cls, group: str, plans: Sequence[SessionPlan], since_s: float, cpus: int | None = None) -> WaitingGroup:
-        """A group with these sessions left to run, on a machine with so many CPUs."""
+    def of(cls, group: str, plans: Sequence[SessionPlan], since_s: float, limits: DispatcherLimits) -> WaitingGroup:
+        """A group with these sessions left to run, on a machine with these limits."""
         read_through, size = sum(plan.read_through for plan in plans), sum(plan.bytes for plan in plans)
-        return cls(Takes.of(group, plans, cpus), read_through, size, since_s)
+        return cls(Takes.of(group, plans, limits), read_through, size, since_s)
 
     @property
     def benefit_by_cost(self) -> float:

@@ -18,9 +18,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from deltacompact.base.settings import Settings
 from deltacompact.planning import sizing
 from deltacompact.planning.driver_work import capacity_of, driver_s
 from deltacompact.planning.statistics import PartitionStatistics
+from deltacompact.planning.within_memory import MEMORY_BYTES_MIN, within_memory
 from deltacompact.planning.work import STAGE_OF, TERMS, Folding, WorkTerms, work_of
 from sessions.base.model import Choice, SessionPlan
 from sessions.planning.grouping import Groupable, grouped
@@ -44,11 +46,24 @@ class Wish:
     rows_per_round: int | None = None
     tasks_max: int | None = None
     memory_per_task_bytes: int | None = None
+    memory_bytes: int | None = None
 
     def limited(self, on: Resources) -> Resources:
         """The resources, as far as the document lets a session have them."""
         slots = max(on.nodes, min(on.slots, self.tasks_max or on.slots))
-        return replace(on, slots=slots, memory_per_task_bytes=self.memory_per_task_bytes or on.memory_per_task_bytes)
+        memory = self.memory_per_task_bytes or on.memory_per_task_bytes
+        return replace(on, slots=slots, memory_per_task_bytes=memory, bound_bytes=on.bound_bytes * slots // on.slots)
+
+    def accepted(self, offers: Iterable[Offer]) -> list[Offer]:
+        """The offers, or those of a process here where the document bounds it, with no more memory than that."""
+        bound = self.memory_bytes
+        if bound is None:
+            return list(offers)
+        return [
+            replace(offer, node=replace(offer.node, memory_bytes=min(bound, offer.node.memory_bytes)))
+            for offer in offers
+            if offer.executor == "local"
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +85,11 @@ class Situation:
 
     @property
     def here_at_once(self) -> int:
-        """Groups that run on this machine at a time: no more than it has free CPUs."""
-        cpus = max((offer.node.vcpus for offer in self.offers if offer.here), default=1)
-        return max(1, min(self.sessions_max, cpus - self.busy_slots))
+        """Groups that run on this machine at a time: no more than it has free CPUs, and memory."""
+        nodes = [offer.node for offer in self.offers if offer.here]
+        cpus = max((node.vcpus for node in nodes), default=1)
+        fit = max((node.memory_bytes for node in nodes), default=0) // MEMORY_BYTES_MIN
+        return max(1, min(self.sessions_max, cpus - self.busy_slots, fit))
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +170,7 @@ def candidates(partition: PartitionStatistics, wish: Wish, situation: Situation)
     """
     found: list[Candidate] = []
     within, enough_usd = wish.desired_sla_s or DAY_S, math.inf
-    for offer in sorted(situation.offers, key=lambda offer: offer.usd(1, offer.start_s)):
+    for offer in sorted(wish.accepted(situation.offers), key=lambda offer: offer.usd(1, offer.start_s)):
         expectation = situation.expectation(offer.pool)
         fastest = math.inf
         for nodes in NODES:
@@ -211,16 +228,30 @@ def _driver_s(rows: int, on: Resources) -> float:
 
 
 def resources_of(offer: Offer, nodes: int) -> Iterator[Resources]:
-    """What a session gets there: first a task for each CPU, then half as many with twice the memory, down to one."""
-    heap, store = sizing.node_memory(offer.node.memory_bytes)
-    cpus = offer.node.vcpus
+    """What a session gets there: first a task for each CPU, then half as many with twice the memory, down to one.
+
+    A process here has no more tasks than read as usual; the last resort is one that reads as little at a time as fits.
+    """
+    memory, cpus, is_local = offer.node.memory_bytes, offer.node.vcpus, offer.executor == "local"
+    heap, store = sizing.node_memory(memory)
+    bound = max(MEMORY_BYTES_MIN, memory)
+    if is_local:
+        cpus = _divided(bound, cpus).slots
     while True:
-        yield Resources(
-            cpus * nodes, nodes, offer.node.memory_bytes, heap // cpus, store * nodes, offer.executor == "local"
-        )
+        yield Resources(cpus * nodes, nodes, memory, heap // cpus, store * nodes, is_local, bound * is_local)
         if cpus == 1:
-            return
+            break
         cpus //= 2
+    if is_local:
+        yield _divided(bound, 1)
+
+
+def _divided(bound: int, cpus: int) -> Resources:
+    """As the engine divides what its process may take."""
+    within = within_memory(Settings(memory_bytes=bound, local_threads=cpus))
+    slots, task, held = within.local_threads, within.memory_per_task_bytes, within.object_store_bytes
+    assert slots is not None and task is not None and held is not None
+    return Resources(slots, 1, bound, task, held, True, bound, reads_less=True)
 
 
 def _session(partition: PartitionStatistics, wish: Wish, situation: Situation) -> SessionPlan:
@@ -246,6 +277,7 @@ def _session(partition: PartitionStatistics, wish: Wish, situation: Situation) -
         base_rows=partition.base_rows,
         bytes=partition.bytes,
         peak_bytes=_peak_bytes(chosen),
+        memory_bytes=_bound_bytes(chosen),
         expected=expectation.of(work, stream, situation.now_s),
         cost_usd=chosen.usd,
         choices=(*chosen.sizes.choices, _runs_on(chosen, reason), initial, _memory(chosen)),
@@ -308,6 +340,12 @@ def _peak_bytes(chosen: Candidate) -> int:
         return chosen.sizes.peak_bytes
     store = chosen.on.object_store_bytes // chosen.nodes
     return chosen.on.slots // chosen.nodes * chosen.sizes.peak_task_bytes + store
+
+
+def _bound_bytes(chosen: Candidate) -> int:
+    """What a process here may take in all; 0: there is none, or no bound."""
+    bound = chosen.on.bound_bytes
+    return max(MEMORY_BYTES_MIN, bound, chosen.sizes.peak_bytes) if bound else 0
 
 
 def _sharing(situation: Situation, at_once: int) -> Situation:
@@ -391,6 +429,8 @@ def settings_of(plan: SessionPlan) -> dict[str, Any]:
         "concurrent_tasks": plan.slots,
         "memory_per_task_bytes": plan.memory_per_task_bytes,
     }
+    if plan.memory_bytes:
+        chosen["memory_bytes"] = plan.memory_bytes
     if plan.node_type != LOCAL:  # the cluster grows to more, but the first stage waits for no more
         chosen["ray_cpus"] = max(1, plan.slots * plan.workers_initial // plan.workers_max)
     return chosen

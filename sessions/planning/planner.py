@@ -63,6 +63,7 @@ class Planner:
             settings.rows_per_round,
             settings.concurrent_tasks or settings.local_threads,
             settings.memory_per_task_bytes,
+            settings.memory_bytes,
         )
         on_s3 = instruction.catalog.startswith("s3://")
         statistics = [

@@ -24,7 +24,11 @@ _KEY_BYTES = 100
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What a session has to itself: slots are tasks at a time. `shared_process`: all tasks share one process."""
+    """What a session has to itself: slots are tasks at a time.
+
+    `shared_process`: all tasks share one process, which may take `bound_bytes` in all; `reads_less`: it reads less at a
+    time than usual where that keeps it there.
+    """
 
     slots: int
     nodes: int
@@ -32,6 +36,8 @@ class Resources:
     memory_per_task_bytes: int
     object_store_bytes: int
     shared_process: bool
+    bound_bytes: int = 0
+    reads_less: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +73,7 @@ def sizes_of(
     task_rows = sizing.task_rows(
         round_rows, on.slots, on.nodes, int(buckets.value), given.entry_bytes, on.memory_per_task_bytes, LIMITS
     )
-    peak = _peak_task_bytes(given, on, int(buckets.value), round_rows, task_rows, adds_run)
+    peak = _within(given, on, _peak_task_bytes(given, on, int(buckets.value), round_rows, task_rows, adds_run))
     at_once = on.slots if on.shared_process else 1
     return SessionSizes(
         int(buckets.value),
@@ -85,10 +91,19 @@ def _of_branch(given: BranchStatistics, on: Resources) -> SessionSizes:
     """A branch of an Iceberg table has no index. A task holds one bucket of deleted keys, or writes row groups."""
     buckets = max(1, math.ceil(given.key_rows / KEYS_PER_BUCKET))
     keys_bytes = math.ceil(given.key_rows / buckets) * _KEY_BYTES
-    peak = sizing.peak_task_bytes(0, 0, given.entry_bytes, given.read_bytes, LIMITS) + keys_bytes
+    reading = sizing.peak_task_bytes(0, 0, given.entry_bytes, given.read_bytes, LIMITS)
+    peak = _within(given, on, reading + keys_bytes)
     at_once = on.slots if on.shared_process else 1
     whole = sizing.TASK_BASE_BYTES + at_once * (peak - sizing.TASK_BASE_BYTES)
     return SessionSizes(buckets, False, 1, True, max(1, given.delta_rows), peak, whole, ())
+
+
+def _within(given: PartitionStatistics, on: Resources, peak: int) -> int:
+    """The peak of a task: where its process reads less, no more than it may take, unless rows are too wide for that."""
+    if not on.reads_less:
+        return peak
+    undivided = sizing.TASK_BASE_BYTES + 4 * given.undivided_bytes
+    return min(peak, max(on.memory_per_task_bytes, undivided))
 
 
 def _hash_buckets(given: PartitionStatistics, on: Resources, round_rows: int, asked: int | None) -> Choice:

@@ -25,6 +25,7 @@ from deltacompact.base.errors import CorruptionError, InputError, Interrupted, S
 from deltacompact.base.wording import one_line
 from deltacompact.catalog.opening import is_iceberg_catalog, open_catalog
 from deltacompact.job import Request, compact_job
+from deltacompact.planning.within_memory import within_memory
 from sessions.base.clock import StoreClock
 from sessions.base.exits import EXIT_AGAIN, EXIT_ENDED, EXIT_SUPERSEDED, EXIT_TERMINATED
 from sessions.base.logs import log_json
@@ -170,7 +171,7 @@ def _cpu_seconds(outcome: Outcome, report: SessionReport, here_cpu_s: float) -> 
 def _request(instruction: Instruction, session: JobRunSession) -> Request:
     """What a document and a plan decide. Events go out through the records alone, so no topic is named."""
     plan = session.plan
-    settings = instruction.engine_settings(**(settings_of(plan) if plan else {}))
+    settings = within_memory(instruction.engine_settings(**(settings_of(plan) if plan else {})))
     hash_bucket_count = instruction.hash_bucket_count or (plan.hash_bucket_count or None if plan else None)
     return request_of(instruction, settings, [session.partition], hash_bucket_count, session.attempt)
 

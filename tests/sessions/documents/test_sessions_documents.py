@@ -55,7 +55,7 @@ def test_every_parameter_of_compact_is_a_field_by_its_own_name_and_default():
 
 
 def test_every_setting_is_a_field_but_where_the_machines_are_and_what_is_for_experts():
-    left_out = {"ray_address", "partitions_at_once", "memory_bytes", "limits"}
+    left_out = {"ray_address", "partitions_at_once", "limits"}
     assert set(InstructionSettings.model_fields) == {each.name for each in fields(Settings)} - left_out
 
 

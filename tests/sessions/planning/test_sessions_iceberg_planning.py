@@ -107,7 +107,7 @@ def test_a_job_run_has_one_session_on_this_machine_and_its_memory_is_planned(tmp
     (plan,) = planner(records, catalog, others=clusters)(asked(options={"delete-file-threshold": 1}, desired_sla=5))
     assert (plan.partition, plan.mode, plan.node_type) == ({"branch": "main"}, "rewrite", "local")
     assert plan.base_rows == 5 and plan.expected.seconds > 0 and 0 < plan.peak_bytes < 16 * GIB
-    assert set(settings_of(plan)) == {"executor", "concurrent_tasks", "memory_per_task_bytes"}
+    assert set(settings_of(plan)) == {"executor", "concurrent_tasks", "memory_per_task_bytes", "memory_bytes"}
     assert "hash_buckets" not in {choice.what for choice in plan.choices}, "that is for an index"
     assert {choice.what: choice.reason for choice in plan.choices}["desired_sla"] == "met"
 

@@ -127,10 +127,10 @@ def test_a_group_takes_what_the_largest_of_its_sessions_takes() -> None:
     small, large = (
         replace(PLAN, peak_bytes=peak, slots=slots, bytes=7, read_through=3) for peak, slots in ((1, 4), (9, 2))
     )
-    group = WaitingGroup.of("g1", [small, large], 5.0)
+    group = WaitingGroup.of("g1", [small, large], 5.0, DispatcherLimits())
     assert group == WaitingGroup(Takes("g1", 1, 9, 4), 6, 14, 5.0)
     cluster = replace(large, node_type="r6in.8xlarge", workers_max=12)
-    assert Takes.of("g2", [cluster]) == Takes("g2", 12, 0, 0), "nothing of this machine"
+    assert Takes.of("g2", [cluster], DispatcherLimits()) == Takes("g2", 12, 0, 0), "nothing of this machine"
 
 
 takes = st.builds(

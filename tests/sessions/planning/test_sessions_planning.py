@@ -20,11 +20,13 @@ from deltacompact.job import Request
 from deltacompact.planning import sizing
 from deltacompact.planning.statistics import IndexStatistics, PartitionStatistics
 from deltacompact.planning.touched import UNKNOWN
+from deltacompact.planning.within_memory import MEMORY_BYTES_MIN, within_memory
 from deltacompact.planning.work import TERMS
 from deltacompact.reports.plan_report import plan_report
 from deltacompact.storage.memory import MemoryStore
 from sessions.base.model import JobRunSession, Outcome, SessionPlan, SessionState
 from sessions.documents.instruction import of_values
+from sessions.planning.admission import DispatcherLimits, WaitingGroup, admit
 from sessions.planning.gather import gather
 from sessions.planning.grouping import WORK_OVER_START, Groupable, grouped
 from sessions.planning.learning import RateStore
@@ -335,7 +337,10 @@ def test_limits_of_the_document_are_kept() -> None:
 def test_the_engine_is_told_what_was_planned() -> None:
     here, cluster = planned(SMALL), planned(BIG, Wish(900.0))
     assert Settings(**settings_of(here)) == Settings(
-        executor="local", concurrent_tasks=2, memory_per_task_bytes=here.memory_per_task_bytes
+        executor="local",
+        concurrent_tasks=2,
+        memory_per_task_bytes=here.memory_per_task_bytes,
+        memory_bytes=24 * GIB,
     )
     told = Settings(**settings_of(cluster))
     assert told.executor == "ray" and told.ray_cpus == told.concurrent_tasks == cluster.slots
@@ -351,11 +356,42 @@ def test_input_beyond_the_object_store_takes_rounds() -> None:
 
 
 def test_a_machine_with_little_memory_runs_fewer_tasks_at_a_time() -> None:
-    wide = replace(SMALL, read_bytes=320 << 20)  # rows of up to 64 MiB
+    wide = replace(SMALL, read_bytes=320 << 20, undivided_bytes=320 << 20)  # rows of up to 64 MiB
     plan = planned(wide, Wish(), Situation(offers_here(8, 8 * GIB), {}))
     assert plan.slots < 8 and reason(plan, "memory") == PlanReason.MEMORY
-    hopeless = planned(replace(wide, read_bytes=64 * GIB), Wish(), Situation(offers_here(8, 8 * GIB), {}))
+    eight = Situation(offers_here(8, 8 * GIB), {})
+    hopeless = planned(replace(wide, read_bytes=64 * GIB, undivided_bytes=64 * GIB), Wish(), eight)
     assert reason(hopeless, "memory") == PlanReason.EXCEEDS_MEMORY
+    bit_by_bit = planned(replace(wide, read_bytes=64 * GIB), Wish(), eight)
+    assert (bit_by_bit.slots, reason(bit_by_bit, "memory")) == (1, PlanReason.MEMORY)
+    assert bit_by_bit.peak_bytes <= bit_by_bit.memory_bytes == 8 * GIB
+
+
+@given(st.integers(1, 16), st.integers(MEMORY_BYTES_MIN, 64 * GIB), st.integers(1, 40))
+def test_what_runs_here_at_a_time_may_not_take_more_than_there_is(cpus: int, memory: int, sessions: int) -> None:
+    limits = DispatcherLimits(cpus, memory_bytes=memory, slots=cpus)
+    plans = plan_job_run([SMALL] * sessions, Wish(), Situation(offers_here(cpus, memory)[:1], {}, cpus))
+    groups = sorted({plan.group for plan in plans})
+    waiting = [WaitingGroup.of(name, [plan for plan in plans if plan.group == name], 0.0, limits) for name in groups]
+    started = admit(waiting, [], limits, 0.0).start
+    bounds = [max(plan.memory_bytes for plan in plans if plan.group == name) for name in started]
+    assert started and sum(bounds) <= memory
+    for plan in plans:
+        engine = within_memory(Settings(**settings_of(plan)))
+        assert plan.peak_bytes <= plan.memory_bytes and 1 <= engine.local_threads <= plan.slots
+
+
+def test_a_document_may_ask_for_less_memory_and_stays_on_this_machine_then() -> None:
+    document = {"version": 1, "catalog": "/lake", "source_table_id": "t", "settings": {"memory_bytes": GIB}}
+    assert of_values(document).engine_settings().memory_bytes == GIB
+    plan = planned(BIG, Wish(memory_bytes=GIB))
+    assert (plan.executor, plan.memory_bytes) == ("local", GIB)
+    for settings, said in (
+        ({"memory_bytes": 1}, r"settings\.memory_bytes: it is 1, it must be 268,435,456 or more"),
+        ({"memory_bytes": GIB, "executor": "ray"}, r"settings\.memory_bytes: it bounds this process, not a cluster"),
+    ):
+        with pytest.raises(InputError, match=said):
+            of_values({**document, "settings": settings})
 
 
 def test_what_runs_here_already_leaves_fewer_slots() -> None:
