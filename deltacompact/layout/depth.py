@@ -81,6 +81,12 @@ def depth_of(boxes: Boxes, groups: Boxes | None = None, rows: Boxes | None = Non
     )
 
 
+def mean_depths(boxes: Boxes) -> dict[str, float]:
+    """How many files hold a value, on average: by column, and of several columns "together"."""
+    found = {name: depth_of(boxes.of(place)).mean for place, name in enumerate(boxes.columns)}
+    return found | ({"together": depth_of(boxes).mean} if len(found) > 1 else {})
+
+
 def _there(boxes: Boxes, predicates: Predicates) -> npt.NDArray[np.int64]:
     """How many boxes lie in the partition of each predicate."""
     counts = np.bincount(boxes.partitions, minlength=int(predicates.partitions.max()) + 1)

@@ -77,15 +77,25 @@ def extents_in_log(
     return extents
 
 
-def boxes_in_log(files: Sequence[DataFile], cluster_by: str, schema: pa.Schema) -> Boxes:
-    """The boxes of files in the columns to cluster by."""
-    return _boxes([_ranges(file, schema) for file in files], [file.rows for file in files], cluster_by, schema)
+def boxes_in_log(
+    files: Sequence[DataFile], cluster_by: str, schema: pa.Schema, partitions: Ranks | None = None
+) -> Boxes:
+    """The boxes of files in the columns to cluster by. `partitions`: the number of each one's, where there are some."""
+    ranges, rows = [_ranges(file, schema) for file in files], [file.rows for file in files]
+    return _boxes(ranges, rows, cluster_by, schema, partitions)
 
 
-def _boxes(ranges: Sequence[ValueRanges], rows: Sequence[int], cluster_by: str, schema: pa.Schema) -> Boxes:
+def _boxes(
+    ranges: Sequence[ValueRanges],
+    rows: Sequence[int],
+    cluster_by: str,
+    schema: pa.Schema,
+    partitions: Ranks | None = None,
+) -> Boxes:
     columns = columns_of(cluster_by, schema)
     bounds = [column_bounds(ranges, column.name, schema.field(column.name).type) for column in columns]
-    return boxes_of([column.name for column in columns], bounds, np.zeros(len(ranges), np.int64), rows)
+    of_files = np.zeros(len(ranges), np.int64) if partitions is None else partitions
+    return boxes_of([column.name for column in columns], bounds, of_files, rows)
 
 
 def known_ranges(file: DataFile, cluster_by: str, schema: pa.Schema) -> ValueRanges | None:

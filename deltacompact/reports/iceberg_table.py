@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from deltacompact.base.errors import InputError
 from deltacompact.base.wording import counted, size
 from deltacompact.reports.shown import html_table
-from deltacompact.reports.words import minute, moment
+from deltacompact.reports.words import depth_lines, minute, moment
 
 if TYPE_CHECKING:
     from deltacompact.iceberg.table.content_files import ManifestEntry
@@ -80,26 +80,23 @@ def _depth(state: TableState) -> dict[str, float]:
     from deltacompact.iceberg.boxes import boxes_of_files
     from deltacompact.iceberg_modes.rewrite.options import CLUSTER_PROPERTY
     from deltacompact.layout.cluster_by import cluster_columns
-    from deltacompact.layout.depth import depth_of
+    from deltacompact.layout.depth import mean_depths
 
     try:
         by = cluster_columns(CLUSTER_PROPERTY, state.metadata.properties.get(CLUSTER_PROPERTY, ""))
-        boxes = boxes_of_files(state.metadata, state.data, [column.name for column in by])
+        return mean_depths(boxes_of_files(state.metadata, state.data, [column.name for column in by]))
     except InputError:  # a rewrite says what is wrong with the property
         return {}
-    found = {name: depth_of(boxes.of(place)).mean for place, name in enumerate(boxes.columns)}
-    return found | ({"together": depth_of(boxes).mean} if len(by) > 1 else {})
 
 
 def lines(found: BranchContents) -> list[str]:
-    depth = ", ".join(f"{name} {mean:,.1f}" for name, mean in found.depth.items())
     return [
         f"{found.table_id}: format version {found.format_version}; "
         f"branches and tags: {', '.join(found.branches_and_tags) or 'none'}",
         f"branch {found.branch}: snapshot {found.snapshot_id or 'none'}, {counted(found.manifests, 'manifest')}",
         f"  {counted(found.data_files, 'data file')}, {size(found.data_bytes)}, {counted(found.data_rows, 'row')}",
         f"  {_deletes(found)}",
-        *([f"  depth: {depth}"] if depth else []),
+        *(f"  {line}" for line in depth_lines(found.depth)),
         f"  last compaction {_moment(found.compacted_s)}; last commit {_moment(found.committed_s)}",
     ]
 

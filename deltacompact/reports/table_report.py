@@ -17,10 +17,11 @@ from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.delta_streams.sizes import sizes_of
 from deltacompact.delta_streams.streams import Streams
 from deltacompact.index.primary_key_index import read_manifest
+from deltacompact.planning.depth_in_log import depths_in_log
 from deltacompact.reports.scale import Detail, worst_lines
 from deltacompact.reports.shown import html_table
 from deltacompact.reports.sizes import Sizes, added, compacted_words, read_through, sizes_document, waiting_words
-from deltacompact.reports.words import Shown, at, in_columns, minute, moment, named
+from deltacompact.reports.words import Shown, at, depth_lines, in_columns, minute, moment, named
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -167,9 +168,9 @@ def table_document(catalog: Streams, table_id: str, counting: Counting = silentl
     partitions, now_s = catalog.partitions(table_id), catalog.clock()
     with counting(f"opening {table_id}", len(partitions)) as one_is_done:
 
-        def opened(partition: Partition) -> dict[str, Any] | Exception:
+        def opened(partition: Partition) -> Described | Exception:
             try:
-                return _stream_document(catalog, table_id, partition, now_s)
+                return _described(catalog, table_id, partition, now_s)
             except Exception as error:
                 return error
             finally:
@@ -179,19 +180,25 @@ def table_document(catalog: Streams, table_id: str, counting: Counting = silentl
     streams = [
         {"partition": dict(partition.values), "error": error_document(stream)}
         if isinstance(stream, Exception)
-        else stream
+        else stream[0]
         for partition, stream in zip(partitions, found, strict=True)
     ]
     table = catalog.described(table_id)  # after the states: a first compaction declares the keys before its seal
     errors = tuple(stream for stream in found if isinstance(stream, Exception))
-    return Shown({**_keys_document(table), "streams": streams}, errors)
+    files = [stream[1] for stream in found if not isinstance(stream, Exception)]
+    depth = depths_in_log(files, table.cluster_by) if table.cluster_by else {}
+    return Shown({**_keys_document(table), "depth": depth, "streams": streams}, errors)
 
 
-def _stream_document(catalog: Streams, table_id: str, partition: Partition, now_s: float) -> dict[str, Any]:
+Described = tuple[dict[str, Any], tuple[DataFile, ...]]
+"""A document about a stream, and its compacted files."""
+
+
+def _described(catalog: Streams, table_id: str, partition: Partition, now_s: float) -> Described:
     versions_there = list(catalog.log(table_id, partition).chain())
     state = versions_there[-1]
     manifest = read_manifest(catalog.store, state.index) if state.index else None
-    return {
+    document = {
         "partition": dict(partition.values),
         "versions": [{"version": version.version, "state": version.lifecycle.value} for version in versions_there],
         "last_position": state.last_position,
@@ -218,6 +225,7 @@ def _stream_document(catalog: Streams, table_id: str, partition: Partition, now_
             "entry_bytes": manifest.encoding.entry_bytes,
         },
     }
+    return document, state.compacted.files if state.compacted else ()
 
 
 def _compacted_document(compacted: CompactedDelta) -> dict[str, Any]:
@@ -250,6 +258,8 @@ def print_table(out: Console, shown: Shown, detail: Detail) -> None:
     out.print(f"{document['table']}: primary keys {keys}; sort keys {', '.join(document['sort_keys'] or ['none'])}")
     if document["publication"]:
         out.print(f"published to {document['publication']}")
+    for line in depth_lines(document["depth"]):
+        out.print(f"clustered by {document['cluster_by']}; {line}")
     if not streams:
         out.print("it holds no data")
     if len(streams) > 1:

@@ -96,6 +96,11 @@ def at(position: int) -> str:
     return f"{position} ({moment(position / 1000)})" if is_time else str(position)
 
 
+def depth_lines(depth: Mapping[str, float]) -> list[str]:
+    """How many files hold a value of the columns by which a table is clustered: a line, or none."""
+    return ["depth: " + ", ".join(f"{name} {mean:,.1f}" for name, mean in depth.items())] if depth else []
+
+
 def noticed(new_columns: Sequence[str], null_keys: Mapping[str, int]) -> list[str]:
     """What an eye should see of appended or compacted rows: a line for new columns, one for each key with nulls."""
     new = [f"{counted(len(new_columns), 'new column')}: {', '.join(new_columns)}"] if new_columns else []

@@ -26,6 +26,7 @@ from deltacompact.base.model import Partition
 from deltacompact.index.primary_key_index import read_index, read_manifest
 from deltacompact.planning import arrangement
 from deltacompact.planning.decisions import FileReason
+from deltacompact.reports.table_report import table_document
 from deltacompact.storage.memory import MemoryStore
 from deltacompact.tabular.key_ranges import keyed_groups
 
@@ -504,3 +505,23 @@ def test_a_plan_says_which_files_overlap():
     compacted(catalog)
     (planned,) = catalog.table("t").plan(cluster_by="x", settings=LOCAL, rows_per_compacted_file=40).document
     assert {file["reason"] for file in planned["files"]} == {"overlaps"}
+
+
+def test_show_has_the_depth_of_a_clustered_table():
+    """Of all partitions together: three files of one, each of which may hold any value, and one of another."""
+    catalog = DeltaStreamCatalog(MemoryStore())
+    table = catalog.create_table("t", ["p"], ["id"])
+    for seed, partition in enumerate(["a", "a", "a", "b"]):
+        catalog.append("t", rows(range(100 * seed, 100 * seed + 100), seed), {"p": partition})
+        table.compact(partitions=[{"p": partition}], settings=LOCAL, rows_per_compacted_file=100)
+    assert table_document(catalog, "t").document["depth"] == {}
+    assert "depth" not in str(table)
+    table.declare_cluster_by("x,y")
+    depth = table_document(catalog, "t").document["depth"]
+    assert depth == pytest.approx({"x": 2.5, "y": 2.5, "together": 2.5}, abs=0.01)
+    assert "\nclustered by x,y; depth: x 2.5, y 2.5, together 2.5\n" in str(table)
+    table.compact(settings=LOCAL, rows_per_compacted_file=40)
+    depth = table_document(catalog, "t").document["depth"]
+    assert 1 <= depth["together"] < 1.3 and depth["x"] < 5
+    table.declare_cluster_by("w")
+    assert table_document(catalog, "t").document["depth"] == {}
