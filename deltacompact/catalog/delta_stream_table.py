@@ -33,6 +33,7 @@ if TYPE_CHECKING:  # imported when they are used: `show` must not wait for them
 
     from deltacompact.arguments import CompactionArguments
     from deltacompact.base.fingerprint import Fingerprint
+    from deltacompact.base.settings import Settings
     from deltacompact.catalog.delta_stream_calls import ChangeEventOptions, DeltaStreamCalls, TokenLike
     from deltacompact.catalog.table_plan import TablePlan
     from deltacompact.change_feed.bookmark import Bookmark
@@ -381,16 +382,20 @@ class DeltaStreamTable:
         columns: str | Sequence[str] | None = None,
         partition: Values = None,
         *,
+        reads: int | None = None,
+        settings: Settings | None = None,
         scan_reports: Iterable[Any] = (),
         spark_logs: Iterable[str | Path] = (),
     ) -> Advice:
-        """How files lie by some columns: how many of them hold a value. Reads their footers.
+        """How files lie by some columns, what clustering by them would bring, and what it would cost. Writes nothing.
 
-        columns         "day*3,customer", or a list (default: those that reads ask for; where no reads are told, those
-                        by which the table is clustered, else its primary keys)
+        columns         "day*3,customer", or a list. Without any, those that reads ask for; where no reads are told,
+                        those by which the table is clustered; else the depth of its primary keys
+        reads           how many reads are to pay for the work (default: 100)
         scan_reports    reads, told as in `IcebergCatalogTable.advise`; `spark_logs` are event logs of Spark
 
-        Raises InputError for a column that no file has, that lies in a struct, or has no order.
+        Reads the footers of all files, and rows of some. Raises InputError for a column that no file has, that lies in
+        a struct, is a partition key, or has no order.
 
         Examples:
             >>> advice = orders.advise("id")
@@ -398,9 +403,13 @@ class DeltaStreamTable:
             (1, 1.0)
         """
         from deltacompact.delta_streams.advising import advice_of_streams
+        from deltacompact.layout.advice import READS
 
         chosen = None if partition is None else self._catalog.partition(self._table_id, partition)
-        return advice_of_streams(self._catalog, self._table_id, columns, chosen, scan_reports, spark_logs)
+        asked = READS if reads is None else reads
+        return advice_of_streams(
+            self._catalog, self._table_id, columns, chosen, asked, settings, scan_reports, spark_logs
+        )
 
     def dataset(self, partition: Values = None, **selection: Unpack[Selection]) -> ds.Dataset:
         """The live rows as a pyarrow Dataset, read at each scan: who scans it hands down columns and filters.

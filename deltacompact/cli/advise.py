@@ -39,13 +39,13 @@ if TYPE_CHECKING:
     "--columns",
     metavar="NAME[*WEIGHT],...",
     help="Up to four columns, each with how often it is asked for: day*3,customer. Default: those by which the table "
-    "is clustered, else the depth of all columns; of delta streams, the primary keys.",
+    "is clustered, else the depth of all columns; of delta streams, of the primary keys.",
 )
 @click.option("--plot", metavar="FILE.svg", help="Draw the boxes of the files, and the depth by column.")
 @json_option
 @delta_stream_option("--partition", multiple=True, metavar="NAME=VALUE", help=PARTITION_HELP)
 @iceberg_option("--branch", metavar="NAME", default="main", show_default=True, help="The branch.")
-@iceberg_option(
+@click.option(
     "--reads",
     type=click.IntRange(min=1),
     default=100,
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     help="So many reads are to pay for the work.",
 )
 @reads_options("Take the columns, and how often each is asked for, from scan reports")
-@iceberg_option("--usd-per-core-hour", type=click.FloatRange(min=0), metavar="USD", help="Say what it costs, too.")
+@click.option("--usd-per-core-hour", type=click.FloatRange(min=0), metavar="USD", help="Say what it costs, too.")
 def advise(
     catalog: DeltaStreamCatalog | IcebergCatalog,
     table: str,
@@ -73,7 +73,7 @@ def advise(
     Depth is how many files hold a value. From the bounds of all files, and a look into some of them, it says which
     share of files and row groups a reader opens for a value, and for a range of a twentieth of the values, by each
     column and by all together; what that would be if files were clustered; what this would take; and after how many
-    reads it has paid. Of a delta stream it says how files lie by now, from their footers.
+    reads it has paid. Of a delta stream, footers tell the bounds.
 
     \b
     deltacompact advise iceberg://prod db.orders --columns day*3,customer --plot boxes.svg
@@ -88,7 +88,7 @@ def advise(
     else:
         refuse_iceberg_options()
         only = one_partition(catalog, table, partition)
-        found = catalog.table(table).advise(columns, only, scan_reports=told, spark_logs=spark_log)
+        found = catalog.table(table).advise(columns, only, reads=reads, scan_reports=told, spark_logs=spark_log)
     if plot and found.boxes is not None:
         from deltacompact.cli.plots import draw_boxes
 

@@ -14,7 +14,6 @@ as its weight says.
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -35,16 +34,16 @@ from deltacompact.iceberg_modes.rewrite.expected import expected
 from deltacompact.iceberg_modes.rewrite.laid_out import badly_laid
 from deltacompact.iceberg_modes.rewrite.options import CLUSTER_PROPERTY, rewrite_options
 from deltacompact.iceberg_modes.rewrite.plan import RewritePlan, expected_output_files, plan_rewrite
-from deltacompact.iceberg_modes.rewrite.worth import read_s
-from deltacompact.layout.advice import READS, Advice, Outlook
+from deltacompact.layout.advice import READS, Advice, Outlook, left_alone
 from deltacompact.layout.boxes import Boxes
 from deltacompact.layout.cluster_by import ClusterColumn, cluster_columns
-from deltacompact.layout.depth import LayoutDepth, depth_of
-from deltacompact.layout.prospect import PartitionSample, Prospect, foreseen
+from deltacompact.layout.depth import depth_of
+from deltacompact.layout.prospect import PartitionSample, Prospect, foreseen, outlooks
 from deltacompact.layout.reads import columns_asked
 from deltacompact.layout.spread import spread
 from deltacompact.layout.told_reads import ToldReads
 from deltacompact.planning.plan import Capacity
+from deltacompact.planning.worth import with_gain
 from deltacompact.storage.objects import ObjectStore
 
 PARTITIONS_SAMPLED = 4
@@ -135,8 +134,7 @@ class Adviser:
         ends = 0, files.files, len(entries), together.files
         now = Prospect(*(together.take(np.arange(start, stop)) for start, stop in pairwise(ends)))
         then = foreseen(self._samples(looks), by, _groups_per_file(looks))
-        places: list[int | None] = [*range(len(by)), *([None] if len(by) > 1 else [])]
-        return replace(advice, outlooks=tuple(Outlook(_of(now, place), _of(then, place)) for place in places))
+        return replace(advice, outlooks=outlooks(now, then))
 
     def _looks(self, files: Boxes, columns: Sequence[str]) -> list[Look]:
         """Into files of the largest partitions. Those that S3 has archived cannot be read."""
@@ -167,21 +165,8 @@ class Adviser:
 
     def _with_gain(self, advice: Advice, by: Sequence[ClusterColumn]) -> Advice:
         plan, cold = self._plan(by)
-        cost = expected(plan, self.capacity)
-        weights = sum(column.weight for column in by)
-        outlooks = zip(by, advice.outlooks, strict=False)  # behind them, the one of all columns
-        each = advice.bytes / advice.partitions
-        saved = sum(column.weight / weights * _saved_s(one.now, one.clustered, each) for column, one in outlooks)
-        pays = math.ceil(cost.core_seconds / saved) if saved > 0 and plan.groups else None
-        return replace(
-            advice,
-            rewrite_files=len(plan.inputs),
-            rewrite_bytes=plan.bytes,
-            expected=cost,
-            saved_s=saved,
-            pays_after=pays,
-            notes=(*advice.notes, *_left_alone(cold)),
-        )
+        advice = with_gain(advice, by, len(plan.inputs), plan.bytes, expected(plan, self.capacity))
+        return replace(advice, notes=(*advice.notes, *left_alone(len(cold))))
 
     def _plan(self, by: Sequence[ClusterColumn]) -> tuple[RewritePlan, frozenset[str]]:
         """The rewrite of the files that overlap, and those that a layout leaves where they are."""
@@ -192,26 +177,6 @@ class Adviser:
             return plan_rewrite(self.state, options, laid.chosen | laid.waits)
 
         return without_cold(self.store, planned)
-
-
-def _left_alone(cold: frozenset[str]) -> Iterator[str]:
-    if cold:
-        yield f"{counted(len(cold), 'file')} in S3's classes for infrequent access or archives: left alone"
-
-
-def _saved_s(now: LayoutDepth, then: LayoutDepth | None, partition_bytes: float) -> float:
-    """What a read of a range takes less in a partition: files that are not opened, bytes that are not decoded."""
-    if then is None:
-        return 0.0
-    unread = (now.range_share - then.range_share) * partition_bytes
-    return read_s(now.range_mean - then.range_mean, unread)
-
-
-def _of(found: Prospect, column: int | None) -> LayoutDepth:
-    """The depth of a column; None: of all together."""
-    if column is None:
-        return depth_of(found.files, found.groups, found.rows)
-    return depth_of(found.files.of(column), found.groups.of(column), found.rows.of(column))
 
 
 def _groups_per_file(looks: Sequence[Look]) -> int:

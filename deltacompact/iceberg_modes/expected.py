@@ -18,7 +18,6 @@ from deltacompact.iceberg.table.content_files import Content, ContentFile
 from deltacompact.iceberg_modes.plan import ModePlan
 from deltacompact.planning.plan import Capacity
 from deltacompact.planning.sizing import DRIVER_TASK_S
-from deltacompact.planning.statistics import decoded_bytes
 from deltacompact.planning.work import FIRST_RATES
 
 
@@ -44,16 +43,6 @@ def expected(
 def hashed_s(rows: int) -> float:
     """Core-seconds that it takes to digest keys, and to look them up or fold them."""
     return rows * FIRST_RATES["delta_row"]
-
-
-def written_s(rows: int, size: int = 0) -> float:
-    """Core-seconds that it takes to write rows of so many stored bytes."""
-    return rows * FIRST_RATES["base_row"] + size * FIRST_RATES["base_byte"]
-
-
-def arranged_s(rows: int, size: int) -> float:
-    """The same of rows that get another order: they are sent to their places first, and read again there."""
-    return written_s(rows, size) + decoded_bytes(rows, size) * FIRST_RATES["arranged_byte"]
 
 
 def _deletes_of(sources: Iterable[FileScanTask]) -> list[ContentFile]:

@@ -16,12 +16,12 @@ from deltacompact.base.errors import InputError
 from deltacompact.base.wording import counted
 from deltacompact.iceberg.boxes import boxes_of_files
 from deltacompact.iceberg.table.table_state import TableState
-from deltacompact.iceberg_modes.expected import arranged_s
 from deltacompact.iceberg_modes.rewrite.options import rewrite_options
-from deltacompact.iceberg_modes.rewrite.worth import read_s
 from deltacompact.layout.cluster_by import ClusterColumn
 from deltacompact.layout.reads import Read
 from deltacompact.layout.simulation import Arrival, Replayed, policies, replayed
+from deltacompact.planning.expected import arranged_s
+from deltacompact.planning.worth import read_s
 
 FILES_MAX = 5_000
 """So many files are replayed. Of a larger table, one simulates a branch with fewer."""

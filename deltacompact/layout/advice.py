@@ -6,6 +6,7 @@ rewrite     240 files           96 core-seconds                 107 reads pay fo
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from deltacompact.base.expected import Expected
@@ -34,7 +35,6 @@ class Advice:
     pays_after                      so many reads pay for the work; None: it never does
     worth_it                        whether that is no more than `reads`
     boxes                           of the files: for those who draw them
-    can_cluster                     whether it is foreseen for such a table what clustering brings
     """
 
     table_id: str
@@ -51,7 +51,6 @@ class Advice:
     pays_after: int | None = None
     notes: tuple[str, ...] = ()
     boxes: Boxes | None = field(default=None, repr=False, compare=False)
-    can_cluster: bool = True
 
     def __repr__(self) -> str:
         depths = ", ".join(f"{' and '.join(one.now.columns)} {one.now.mean:,.1f}" for one in self.outlooks)
@@ -61,3 +60,9 @@ class Advice:
     @property
     def worth_it(self) -> bool:
         return self.pays_after is not None and self.pays_after <= self.reads
+
+
+def left_alone(files: int) -> Iterator[str]:
+    """What there is to say of so many files in cold classes."""
+    if files:
+        yield f"{counted(files, 'file')} in S3's classes for infrequent access or archives: left alone"

@@ -14,8 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from deltacompact.layout.advice import Outlook
 from deltacompact.layout.boxes import Boxes, Ranks
 from deltacompact.layout.cluster_by import ClusterColumn
+from deltacompact.layout.depth import LayoutDepth, depth_of
 from deltacompact.layout.growing import grow
 from deltacompact.layout.order import dense_ranks, values_of
 
@@ -39,6 +41,18 @@ class Prospect:
     files: Boxes
     groups: Boxes
     rows: Boxes
+
+    def depth(self, column: int | None) -> LayoutDepth:
+        """That of a column; None: of all together."""
+        each = self.files, self.groups, self.rows
+        return depth_of(*(each if column is None else (boxes.of(column) for boxes in each)))
+
+
+def outlooks(now: Prospect, then: Prospect) -> tuple[Outlook, ...]:
+    """What lies ahead of each column, and where there are several, of all of them together."""
+    columns = len(now.files.columns)
+    places: list[int | None] = [*range(columns), *([None] if columns > 1 else [])]
+    return tuple(Outlook(now.depth(place), then.depth(place)) for place in places)
 
 
 def foreseen(samples: Sequence[PartitionSample], by: Sequence[ClusterColumn], cells_per_file: int) -> Prospect:

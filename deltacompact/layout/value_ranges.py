@@ -73,6 +73,21 @@ def column_bounds(ranges: Sequence[ValueRanges], name: str, type_: pa.DataType) 
     return ColumnBounds(low, high, np.array([one == ONLY_NULL for one in known], bool), np.zeros(len(known), bool))
 
 
+def with_rows(of_files: ColumnBounds, values: pa.ChunkedArray) -> ColumnBounds:
+    """The bounds of files, and behind them the values of some rows, each by itself."""
+    own = comparable(values).combine_chunks()
+    is_null = np.asarray(own.is_null())
+    is_nan = (
+        np.asarray(pc.fill_null(pc.is_nan(own), False)) if pa.types.is_floating(own.type) else np.zeros_like(is_null)
+    )
+    return ColumnBounds(
+        pa.concat_arrays([of_files.low, own]),
+        pa.concat_arrays([of_files.high, own]),
+        np.concatenate([of_files.nulls, is_null]),
+        np.concatenate([of_files.nans, is_nan]),
+    )
+
+
 def known_from(ranges: ValueRanges, columns: pa.Schema) -> dict[str, KnownColumn]:
     """The ranges as they decide which files are read. They tell of nulls and NaN only where there is nothing else."""
     return {name: _known(one, columns.field(name).type) for name, one in ranges.items() if name in columns.names}

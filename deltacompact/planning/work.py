@@ -195,10 +195,12 @@ def _shared(amount: float, slots: int, piece: float) -> float:
     return max(amount / slots, min(amount, piece))
 
 
-def work_of_plan(plan: CompactionPlan, slots: int, driver_s: float) -> WorkTerms:
-    """The most work that a plan may cause."""
+def work_of_plan(
+    plan: CompactionPlan, slots: int, driver_s: float, given: PartitionStatistics | None = None
+) -> WorkTerms:
+    """The most work that a plan may cause. `given`: where more is known than the plan tells."""
     folding = Folding(plan.hash_bucket_count, len(plan.rounds), plan.changes_only, plan.rehash)
-    return work_of(statistics_of(plan), folding, slots, driver_s)
+    return work_of(given or statistics_of(plan), folding, slots, driver_s)
 
 
 def expected_s(work: WorkTerms) -> float:

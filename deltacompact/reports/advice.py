@@ -52,7 +52,7 @@ def _name(depth: LayoutDepth) -> str:
 
 def _verdict(advice: Advice, usd_per_core_hour: float | None) -> Iterator[str]:
     if advice.expected is None:
-        if advice.files and advice.can_cluster:
+        if advice.files and advice.pays_after is None and not any(one.clustered for one in advice.outlooks):
             yield "name columns to hear what clustering by them would bring: --columns day,customer"
         return
     if not advice.rewrite_files:

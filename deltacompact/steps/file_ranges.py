@@ -34,19 +34,19 @@ def _of_footer(store: ObjectStore, file: DataFile, columns: pa.Schema) -> ValueR
         groups = keyed_groups(store, file, columns.names)
     except (ValueError, OverflowError):  # moments that Python does not have
         return None
-    each = [found for group in groups if (found := _of_group(group, file.schema, columns)) is not None]
-    return joined(each) if each and len(each) == len(groups) else None
+    each = [ranges_of_group(group, file.schema, columns) for group in groups]
+    return joined(each) if each and all(len(one) == len(columns) for one in each) else None
 
 
-def _of_group(group: KeyedGroup, stored: pa.Schema, columns: pa.Schema) -> ValueRanges | None:
+def ranges_of_group(group: KeyedGroup, stored: pa.Schema, columns: pa.Schema) -> ValueRanges:
+    """What a footer tells of a row group, in the types of these columns."""
     found = {}
-    with contextlib.suppress(pa.ArrowException, ValueError, TypeError, OverflowError):
-        for name, (low, high) in group.ranges.items():
-            was, now = stored.field(name).type, columns.field(name).type
-            found[name] = in_type(low, was, now), in_type(high, was, now)
-    return (
-        found if len(found) == len(columns) and None not in [one for pair in found.values() for one in pair] else None
-    )
+    for name, sides in group.ranges.items():
+        with contextlib.suppress(pa.ArrowException, ValueError, TypeError, OverflowError):
+            low, high = (in_type(side, stored.field(name).type, columns.field(name).type) for side in sides)
+            if low is not None and high is not None:
+                found[name] = low, high
+    return found
 
 
 def _of_rows(

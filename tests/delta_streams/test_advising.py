@@ -1,15 +1,20 @@
-"""How files of delta streams lie: from footers, for compacted files and deltas of any format."""
+"""Advice about clustering delta streams: depth by footers, what a tree would make of rows, and what it costs."""
 
 from __future__ import annotations
 
 import json
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 import deltacompact
+from deltacompact import DeltaStreamCatalog, Settings
 from deltacompact.base.errors import InputError
+from deltacompact.base.settings import Options
 from deltacompact.cli import run
+from deltacompact.reports.advice import advice_lines
+from deltacompact.storage.memory import MemoryStore
 
 
 @pytest.fixture
@@ -30,7 +35,8 @@ def test_compacted_files_and_deltas_are_told_by_their_footers(orders):
     orders.append(rows(20, 30))
     orders.append(rows(100, 200))
     found = orders.advise()
-    assert (found.columns, found.files, found.partitions, found.can_cluster) == (("id",), 3, 1, False)
+    assert (found.columns, found.files, found.partitions) == (("id",), 3, 1)
+    assert "name columns" in advice_lines(found)[-1]
     (id_,) = found.outlooks
     assert id_.now.most == 2
     assert id_.now.value_share == pytest.approx(id_.now.mean / 3)
@@ -79,12 +85,102 @@ def test_values_of_all_types_have_an_order(orders):
         ("tags", "have no order"),
         ("tags.x", "top level"),
         ("id*0", "no number above 0"),
+        ("id,id", "twice"),
+        ("", "is empty"),
+        ("a,b,c,d,e", "at most 4"),
     ],
 )
 def test_bad_columns_are_one_line(orders, columns, says):
     orders.append(rows(0, 3))
-    with pytest.raises(InputError, match=says):
+    with pytest.raises(InputError, match=says) as raised:
         orders.advise(columns)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_partition_key_is_refused(tmp_path):
+    days = deltacompact.open_catalog(tmp_path / "lake").create_table("days", ["day"], ["id"])
+    days.append(rows(0, 3), {"day": "1"})
+    with pytest.raises(InputError, match="'day', a partition key"):
+        days.advise("id,day")
+
+
+FILES = 12
+LOCAL = Settings(executor="local", local_threads=1)
+
+
+def scattered(number: int) -> pa.Table:
+    """Rows in the order of `id`, that may have any `x`."""
+    draw = np.random.default_rng(number)
+    ids = np.arange(200 * number, 200 * number + 200)
+    return pa.table({"id": ids, "x": draw.integers(0, 10**6, 200), "u": draw.random(200)})
+
+
+@pytest.fixture
+def lying():
+    """Twelve compacted files that follow each other by `id`, and lie over each other by `x`."""
+    table = DeltaStreamCatalog(MemoryStore()).create_table("t", primary_keys=["id"])
+    for number in range(FILES):
+        table.append(scattered(number))
+        table.compact(settings=LOCAL, rows_per_compacted_file=250)
+    return table
+
+
+@pytest.fixture
+def small_files(monkeypatch):
+    """A compaction writes files of 250 rows."""
+    monkeypatch.setattr("deltacompact.delta_streams.advising.OPTIONS", Options(rows_per_compacted_file=312))
+
+
+def test_files_over_each_other_pay_for_being_parted(lying, small_files):
+    found = lying.advise(["x"])
+    (x,) = found.outlooks
+    assert (found.files, found.rewrite_files, found.worth_it) == (FILES, FILES, True)
+    assert x.now.value_share > 0.9 and x.now.group_value_share > 0.9
+    assert x.clustered.value_share < 0.2 and x.clustered.group_value_share < 0.2
+    assert found.expected.wall_s > 0 and found.rewrite_bytes == found.bytes
+    assert "worth it for 100" in advice_lines(found, 0.05)[-1]
+    assert "USD" in advice_lines(found, 0.05)[-2]
+
+
+def test_clustering_is_refused_with_a_figure_where_reads_save_less_than_it_costs(lying, small_files, monkeypatch):
+    monkeypatch.setattr("deltacompact.planning.worth.FILE_S", 1e-9)  # opening a file costs nothing
+    found = lying.advise("x", reads=2)
+    assert (found.worth_it, found.rewrite_files) == (False, FILES)
+    assert f"paid for after {found.pays_after:,} reads, not worth it for 2" in advice_lines(found)[-1]
+
+
+def test_conjunctions_are_foreseen(lying, small_files):
+    x, u, both = lying.advise("x*2,u").outlooks
+    assert both.clustered.value_share < min(x.clustered.value_share, u.clustered.value_share)
+    assert both.now.value_share > 0.9 and both.clustered.group_range_share < 0.6
+
+
+def test_the_expectation_holds_for_what_a_compaction_then_writes(lying, small_files):
+    expected = lying.advise("x,u")
+    cost = expected.expected
+    lying.compact(settings=LOCAL, rows_per_compacted_file=int(250 / 0.8), cluster_by="x,u")
+    now = lying.advise("x,u")
+    for foreseen, found in zip(expected.outlooks, now.outlooks, strict=True):
+        assert found.now.value_share == pytest.approx(foreseen.clustered.value_share, rel=0.4)
+    assert (now.rewrite_files, now.rewrite_bytes, now.pays_after) == (0, 0, None)
+    assert "nothing to do: no files overlap" in "".join(advice_lines(now))
+    assert cost.core_seconds > now.expected.core_seconds == 0
+
+
+def test_what_a_compaction_by_these_columns_would_leave_costs_nothing(lying, small_files):
+    lying.compact(settings=LOCAL, rows_per_compacted_file=312, cluster_by="id")
+    lying.append(scattered(FILES))
+    found = lying.advise("id")
+    assert found.files > 10 and found.rewrite_files == 1  # what comes behind all others touches none of them
+
+
+def test_a_table_that_nobody_can_compact_yet_has_an_outlook_and_no_cost():
+    table = DeltaStreamCatalog(MemoryStore()).create_table("t")
+    table.append(scattered(0))
+    table.append(scattered(1))
+    found = table.advise("x")
+    assert found.outlooks[0].clustered is not None and found.expected is None
+    assert "no primary keys yet" in found.notes[-1] and "name columns" not in advice_lines(found)[-1]
 
 
 def test_the_command(orders, tmp_path, capsys):
@@ -97,5 +193,7 @@ def test_the_command(orders, tmp_path, capsys):
     assert "id  2.0" not in capsys.readouterr().out
     assert run(["advise", where, "orders", "--columns", "name", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["outlooks"][0]["now"]["most"] == 2
-    assert run(["advise", where, "orders", "--reads", "7"]) == 2
+    assert run(["advise", where, "orders", "--columns", "id", "--reads", "7", "--usd-per-core-hour", "1"]) == 0
+    assert "core-seconds, 0." in capsys.readouterr().out
+    assert run(["advise", where, "orders", "--branch", "b"]) == 2
     assert "is for tables of Iceberg catalogs" in capsys.readouterr().err

@@ -36,7 +36,7 @@ from deltacompact.iceberg_modes.convert.plan_document import equality_paths, pla
 from deltacompact.iceberg_modes.convert.proposals import Converted, ConvertOutcome, ProposeConversion
 from deltacompact.iceberg_modes.convert.result import ConvertResult
 from deltacompact.iceberg_modes.convert.resumption import dead_document, resume_conversion
-from deltacompact.iceberg_modes.expected import expected, written_s
+from deltacompact.iceberg_modes.expected import expected
 from deltacompact.iceberg_modes.journal.journal import WrittenGroup
 from deltacompact.iceberg_modes.journal.left_behind import Left
 from deltacompact.iceberg_modes.journal.recorded_marks import record_of
@@ -44,6 +44,7 @@ from deltacompact.iceberg_modes.journal.resume import Resumption
 from deltacompact.iceberg_modes.marking import marker_of
 from deltacompact.iceberg_modes.steps import Call, Reads, Resuming, Steps, Work, with_deletes
 from deltacompact.iceberg_modes.totals import BranchTotals, totals_of
+from deltacompact.planning.expected import written_s
 from deltacompact.planning.plan import Capacity
 
 
