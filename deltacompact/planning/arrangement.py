@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -52,7 +52,8 @@ class Arrangement:
     by             the columns, "day*3,customer"
     parts          how many cells each part of the rows has
     runs           the objects with the rows, sorted by cell, a block for each part
-    blocks         the object that says where the blocks are
+    blocks         the object that says where the blocks are; "": rows stay in memory, and are routed again by whoever
+                   resumes the session
     codec          of the outputs; None: the default
     fingerprint    of the rows; None: nobody certifies them
     """
@@ -72,15 +73,14 @@ class Arrangement:
     @property
     def objects(self) -> tuple[str, ...]:
         """What writes the outputs needs."""
-        return (*self.runs, self.blocks)
+        return (*self.runs, self.blocks) if self.blocks else ()
 
     def to_json(self) -> dict[str, Any]:
         return {
             "by": self.by,
             "parts": list(self.parts),
             "outputs": [output.to_json() for output in self.outputs],
-            "runs": list(self.runs),
-            "blocks": self.blocks,
+            **({"runs": list(self.runs), "blocks": self.blocks} if self.blocks else {}),
             "codec": self.codec,
             "fingerprint": None if self.fingerprint is None else str(self.fingerprint),
         }
@@ -90,8 +90,8 @@ class Arrangement:
         """Raises KeyError, TypeError or ValueError for anything that is no arrangement."""
         outputs = tuple(ArrangedOutput(*map(int, output)) for output in value["outputs"])
         certified = Fingerprint.certain(value["fingerprint"])
-        parts, runs = tuple(map(int, value["parts"])), tuple(value["runs"])
-        return cls(value["by"], parts, outputs, runs, value["blocks"], value["codec"], certified)
+        runs, blocks = (tuple(value["runs"]), value["blocks"]) if "blocks" in value else ((), "")
+        return cls(value["by"], tuple(map(int, value["parts"])), outputs, runs, blocks, value["codec"], certified)
 
 
 def parts_of(tree: SplitTree, rows: int, part_rows: float) -> tuple[int, ...]:
@@ -103,6 +103,15 @@ def parts_of(tree: SplitTree, rows: int, part_rows: float) -> tuple[int, ...]:
         for leaf, parts in zip(tree.leaves, expected, strict=True)
         for cells in _divided(leaf.cells, min(leaf.cells, max(1, math.ceil(parts))))
     )
+
+
+def parts_of_leaves(tree: SplitTree, parts: Sequence[int]) -> tuple[int, ...]:
+    """How many parts each leaf has. Raises ValueError for parts of another tree."""
+    ends = list(accumulate(parts))
+    stops = [ends.index(end) + 1 for end in accumulate(leaf.cells for leaf in tree.leaves)]
+    if stops[-1:] != [len(parts)]:
+        raise ValueError("they have other cells than the tree")
+    return tuple(stop - start for start, stop in pairwise([0, *stops]))
 
 
 def outputs_of(tree: SplitTree, rows: Counts, parts: Sequence[int], rows_max: int) -> tuple[ArrangedOutput, ...]:

@@ -258,8 +258,23 @@ class CompactionPlan:
         last_rows = self.rows_of(self.rounds[-1])
         is_held = sizing.fits_held(self.base_rows, last_rows, entry_bytes, capacity.object_store_bytes, limits)
         folded = 0 if self.changes_only or not is_held else self.base_rows
-        exchanged = 0 if self.exchanges_in_files else self.pointed_rows
-        return (folded + 2 * self.round_rows) * entry_bytes + exchanged * sizing.EXCHANGE_BYTES
+        exchanged = 0 if self.exchanges_in_files else self.pointed_rows * sizing.EXCHANGE_BYTES
+        return (folded + 2 * self.round_rows) * entry_bytes + exchanged + self.routed_bytes
+
+    @property
+    def routed_bytes(self) -> int:
+        """Most decoded bytes of rows that are laid out, and stay in memory until they are written. Others go through
+        files."""
+        if not self.clusters:
+            return 0
+        exchanged = 0 if self.exchanges_in_files else self.pointed_rows * sizing.EXCHANGE_BYTES
+        free = int(self.capacity.object_store_bytes * self.options.limits.exchange_share) - exchanged
+        upserts = [source for source in self.sources if source.operation is OperationType.UPSERT]
+        new, every = (
+            sum(source.file.decoded_bytes or 4 * source.file.bytes for source in some)
+            for some in ([one for one in upserts if not one.in_base], upserts)
+        )
+        return min(every, free) if new <= free else 0
 
     @property
     def pointed_rows(self) -> int:

@@ -2,23 +2,26 @@
 
     ranks      live row 7 of all that are written                masks are stored: it is known which rows live
     plant      a split tree of 4 leaves, from a sample           one task
-    route      runs: the rows sorted by cell                     a task for some rows of a source group
+    route      the rows sorted by cell                           a task for some rows of a source group
     arrange    how many rows each cell has -> 4 outputs          here: pure (planning/arrangement.py)
     move       rank 7 -> output 2, row 11                        a task for each source group, as it ranked them
-    outputs    4 files, each from its blocks of all runs         beside the index, which has the new pointers by now
+    outputs    4 files, each from its blocks of all tasks        beside the index, which has the new pointers by now
 
-So neither the fold nor the commit knows of it. The tree is a record of the session: all attempts send rows to the same
-cells. The last round records the arrangement, and whoever resumes the session writes the same files from the same runs.
-Two attempts have runs of their own: the recorded ones count.
+So neither the fold nor the commit knows of it. Blocks stay in memory (on Ray: in its object store) where that was
+planned. Others go through runs in the table's store. The tree is a record of the session: all attempts send rows to the
+same cells, where they have the order of their ranks. The last round records the arrangement. Whoever resumes the
+session writes the same files from the recorded runs, or routes the rows again.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, islice, pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +33,7 @@ from deltacompact.base.events import logger
 from deltacompact.base.fingerprint import Fingerprint
 from deltacompact.base.model import Clustered
 from deltacompact.base.numbers import Ordinal
-from deltacompact.executors.executor import SubmittedTask
+from deltacompact.executors.executor import Handle, SubmittedTask
 from deltacompact.index.index_files import session_object
 from deltacompact.index.remap import Moves
 from deltacompact.layout.cluster_by import ClusterColumn
@@ -40,7 +43,7 @@ from deltacompact.layout.order import has_order
 from deltacompact.layout.split_tree import SplitTree
 from deltacompact.layout.value_ranges import ValueRanges
 from deltacompact.planning import sizing
-from deltacompact.planning.arrangement import Arrangement, first_of_cells, outputs_of, parts_of
+from deltacompact.planning.arrangement import Arrangement, first_of_cells, outputs_of, parts_of, parts_of_leaves
 from deltacompact.planning.decisions import FileAction, decide_files, live_bytes
 from deltacompact.planning.outputs import Output, OutputPlan, arranged
 from deltacompact.planning.overlapping import WrittenRanges, columns_of, extents_in_log, known_ranges
@@ -55,7 +58,7 @@ from deltacompact.steps.live_ranges import LiveRanges, in_tasks
 from deltacompact.steps.materialize import LiveRange
 from deltacompact.steps.move import MovedGroup, OutputPlaces, move, move_in_files
 from deltacompact.steps.plant import GrownTree, TreeTask, plant
-from deltacompact.steps.route import RoutedRows, RouteTerms, route
+from deltacompact.steps.route import RoutedRows, RouteTerms, route, route_held
 from deltacompact.steps.routed_runs import CellRun
 from deltacompact.steps.shuffle import stored
 from deltacompact.storage.fetched_file import ReadAhead
@@ -66,6 +69,10 @@ from deltacompact.tabular.row_groups import cells_of
 FULL = 0.8
 """Files are planned to have so much of the rows that they may have: none is exactly as large as planned."""
 STAGE = "lay_out"
+HELD_VALUES_MAX = 10_000
+"""Values that tasks hand over in memory, at most: a leaf gets one of each task that routes rows."""
+TASK_SHARE, CELL_ROWS = 0.25, 2_000
+"""Of a task's memory, the rows that it keeps; of those that it sorts at a time, about how many each cell gets."""
 
 _BLOCK = ("int64", "int64", "int64")
 """What is recorded of a block: its first byte, its bytes and its rows."""
@@ -107,6 +114,7 @@ class LaidOut:
     outputs: OutputPlan
     moved: list[SubmittedTask]
     moves: tuple[Moves, ...]
+    routed: RoutedGroups
 
 
 def lay_out(
@@ -126,18 +134,18 @@ def lay_out(
     routing = _CellRouting.of(bench, outputs, masks_of, [one for of_group in ranges for one in of_group], by)
     routed = routing.routed(ranges)
     try:
-        arrangement = routing.arrangement([one for of_group in routed for one in of_group])
+        arrangement = routing.arrangement(routed)
     except ValueError as why:
         logger.warning("%s: rows keep their order: %s", plan.input.partition, why)
         return None
     laid_out = arranged(outputs, plan, arrangement)
     moves = [_moves(bench, group) for group in groups]
-    moved = _submit_moves(bench, laid_out, groups, routed, moves, ranked)
+    moved = _submit_moves(bench, laid_out, groups, routed.rows, moves, ranked)
     bench.stages.wait(STAGE, moved, outputs.rows_rewritten)
     stored_moves = tuple(
         Moves(path, _rows(of_group)) for path, of_group in zip(moves, ranges, strict=True) if path is not None
     )
-    return LaidOut(laid_out, [*moved, *ranked[len(groups) :]], stored_moves)
+    return LaidOut(laid_out, [*moved, *ranked[len(groups) :]], stored_moves, routed)
 
 
 def _extents(plan: CompactionPlan, outputs: OutputPlan, written: WrittenRanges) -> Extents:
@@ -172,19 +180,46 @@ def _rows(ranges: Sequence[LiveRange]) -> int:
     return sum(one.stop - one.start for one in ranges)
 
 
+def _decoded_rows(ranges: Sequence[LiveRange]) -> float:
+    """Of the live rows of ranges."""
+    return sum(_decoded_bytes(one) / one.file.rows * _rows([one]) for one in ranges)
+
+
 def _columns(plan: CompactionPlan, columns: Sequence[ClusterColumn]) -> pa.Schema:
     return pa.schema([plan.schema.field(column.name) for column in columns])
 
 
 @dataclass(frozen=True, slots=True)
+class RoutedGroups:
+    """What became of the rows of each group, in the order of their ranks.
+
+    leaves    how many parts each leaf has
+    held      of each leaf, what each task keeps of it in memory, in the same order; none, if rows are in runs
+    """
+
+    rows: list[list[RoutedRows]]
+    leaves: tuple[int, ...]
+    held: list[tuple[Handle, ...]]
+
+    @property
+    def each(self) -> list[RoutedRows]:
+        return [one for of_group in self.rows for one in of_group]
+
+    @property
+    def runs(self) -> list[CellRun]:
+        return [run for one in self.each for run in one.runs]
+
+
+@dataclass(frozen=True, slots=True)
 class _CellRouting:
-    """How rows are sent to cells."""
+    """How rows are sent to cells. `decoded_bytes`: about what they take in memory."""
 
     bench: Workbench
     masks_of: MasksOf
     planted: GrownTree
     parts: tuple[int, ...]
     rows: int
+    decoded_bytes: float
 
     @classmethod
     def of(
@@ -203,41 +238,72 @@ class _CellRouting:
         by = _with_keys(plan, columns)
         live = _live(bench, masks_of, ranges, _columns(plan, by))
         row_bytes = tuple(_decoded_bytes(one) / one.file.rows for one in ranges)
-        decoded = sum(size * _rows([one]) for one, size in zip(ranges, row_bytes, strict=True))
+        decoded = _decoded_rows(ranges)
         cells = cells_of(rows / files, decoded / max(1, rows), options.row_group_rows)
         planted = _planted(bench, TreeTask(live, row_bytes, by, files, cells))
-        return cls(
-            bench, masks_of, planted, parts_of(planted.tree, rows, plan.run_bytes * rows / max(1.0, decoded)), rows
-        )
+        parts = parts_of(planted.tree, rows, plan.run_bytes * rows / max(1.0, decoded))
+        return cls(bench, masks_of, planted, parts, rows, decoded)
 
-    def routed(self, ranges: Sequence[Sequence[LiveRange]]) -> list[list[RoutedRows]]:
-        """What became of the rows of each group, in the order of their ranks."""
-        bench, plan = self.bench, self.bench.plan
+    @classmethod
+    def again(
+        cls, bench: Workbench, masks_of: MasksOf, parts: tuple[int, ...], ranges: Sequence[LiveRange]
+    ) -> _CellRouting:
+        """As an earlier attempt has recorded it. Raises UnresumableError where there is no such tree."""
+        if (recorded := bench.records.stored(TREE)) is None:
+            raise UnresumableError(f"its record {TREE} is gone")
+        planted = _from_record(bench, recorded)
+        if sum(parts) != planted.tree.cells:
+            raise UnresumableError(f"its record {TREE} has another number of cells")
+        return cls(bench, masks_of, planted, parts, _rows(ranges), _decoded_rows(ranges))
+
+    def routed(self, ranges: Sequence[Sequence[LiveRange]]) -> RoutedGroups:
+        """Send the rows of each group to their cells: they stay in memory, where that was planned and they fit."""
+        bench, plan, leaves = self.bench, self.bench.plan, parts_of_leaves(self.planted.tree, self.parts)
         per_task = max(plan.options.limits.task_rows_min, math.ceil(self.rows / (2 * bench.executor.capacity.slots)))
+        fitting = int(plan.capacity.memory_per_task_bytes * TASK_SHARE * self.rows / max(1.0, self.decoded_bytes))
+        held_each = max(1, min(per_task, fitting))
+        values = (math.ceil(self.rows / held_each) + len(ranges)) * len(leaves)
+        is_held = self.decoded_bytes <= plan.routed_bytes and values <= HELD_VALUES_MAX
+        each = [list(in_tasks(of_group, held_each if is_held else per_task)) for of_group in ranges]
         starts = tuple(accumulate(self.parts, initial=0))
-        shared = bench.share(RouteTerms(self.planted.tree, starts, plan.run_bytes, plan.options.certify))
-        paths, tasks, ends = bench.paths("index", ".exchange.arrow"), list[SubmittedTask](), [0]
-        for of_group in ranges:
-            for some in in_tasks(of_group, per_task):
-                live = _live(bench, self.masks_of, some, plan.schema)
-                tasks.append(
-                    bench.executor.submit(route, bench.paced, shared, live, paths, spread=True, size=live.rows)
-                )
-            ends.append(len(tasks))
+        terms = RouteTerms(self.planted.tree, starts, plan.run_bytes, plan.options.certify, leaves)
+        shared = bench.share(replace(terms, load_bytes=self._load_bytes) if is_held else terms)
+        submit = self._submit_held if is_held else self._submit
+        tasks = [submit(shared, _live(bench, self.masks_of, some, plan.schema)) for of in each for some in of]
         bench.stages.wait(STAGE, tasks, self.rows)
-        found = [bench.executor.get(task.values[0]) for task in tasks]
-        return [found[low:high] for low, high in pairwise(ends)]
+        found = [bench.executor.get(task.values[-1]) for task in tasks]
+        ends = accumulate(map(len, each), initial=0)
+        held = [tuple(task.values[leaf] for task in tasks) for leaf in range(len(leaves) if is_held else 0)]
+        routed = RoutedGroups([found[low:high] for low, high in pairwise(ends)], leaves, held)
+        bench.on_their_way.extend([*(run.path for run in routed.runs), *(one.cells.path for one in found)])
+        return routed
 
-    def arrangement(self, routed: Sequence[RoutedRows]) -> Arrangement:
+    @property
+    def _load_bytes(self) -> int:
+        """Of rows that are sorted at a time, where they stay in memory: few, but some of each cell."""
+        few = CELL_ROWS * self.planted.tree.cells * self.decoded_bytes / max(1, self.rows)
+        return max(1, min(int(few), self.bench.plan.run_bytes))
+
+    def _submit(self, shared: Handle, live: LiveRanges) -> SubmittedTask:
+        bench, paths = self.bench, self.bench.paths("index", ".exchange.arrow")
+        return bench.executor.submit(route, bench.paced, shared, live, paths, spread=True, size=live.rows)
+
+    def _submit_held(self, shared: Handle, live: LiveRanges) -> SubmittedTask:
+        bench, paths = self.bench, self.bench.paths("index", ".exchange.arrow")
+        returns = len(self.planted.tree.leaves) + 1
+        return bench.executor.submit(route_held, bench.paced, shared, live, paths, returns=returns, spread=True)
+
+    def arrangement(self, routed: RoutedGroups) -> Arrangement:
         """The outputs, by how many rows went to each cell. Raises ValueError where they are too many."""
-        bench, plan = self.bench, self.bench.plan
-        runs = [run for one in routed for run in one.runs]
-        counts = [of_run for one in routed for of_run in one.counts]
+        bench, plan, runs = self.bench, self.bench.plan, routed.runs
+        counts = [of_load for one in routed.each for of_load in one.counts]
         rows = np.sum(counts, axis=0)
         outputs = outputs_of(self.planted.tree, rows, self.parts, plan.options.rows_per_compacted_file)
-        path = bench.paths("index", ".exchange.arrow")()
-        stored(bench.store, path, (tuple(np.ascontiguousarray(run.blocks.T[: len(_BLOCK)])) for run in runs), _BLOCK)
-        certified = sum((one.fingerprint for one in routed if one.fingerprint is not None), Fingerprint())
+        path = "" if routed.held else bench.paths("index", ".exchange.arrow")()
+        if path:
+            blocks = (tuple(np.ascontiguousarray(run.blocks.T[: len(_BLOCK)])) for run in runs)
+            stored(bench.store, path, blocks, _BLOCK)
+        certified = sum((one.fingerprint for one in routed.each if one.fingerprint is not None), Fingerprint())
         names = tuple(run.path for run in runs)
         certificate = certified if plan.options.certify else None
         return Arrangement(plan.cluster_by, self.parts, outputs, names, path, self.planted.codec, certificate)
@@ -253,8 +319,13 @@ def _planted(bench: Workbench, task: TreeTask) -> GrownTree:
         document = {**layout_document(grown.tree, table), "codec": grown.codec}
         if (recorded := bench.records.put(TREE, document)) is document:
             return grown
+    return _from_record(bench, recorded)
+
+
+def _from_record(bench: Workbench, recorded: Mapping[str, Any]) -> GrownTree:
+    """The recorded tree. Raises UnresumableError for one that is damaged."""
     try:
-        tree = layout_from_document(recorded, table)
+        tree = layout_from_document(recorded, bench.plan.input.destination_table_id)
     except InputError as error:
         raise UnresumableError(f"its record {TREE}: {error}") from None
     if not isinstance(tree, SplitTree):
@@ -296,7 +367,7 @@ def _submit_moves(
     reading, in_files = bench.plan.options.limits.reading, bench.plan.exchanges_in_files
     tasks = []
     for group, of_group, path, task in zip(groups, routed, paths, ranked, strict=False):
-        own = [firsts_of_run for one in of_group for firsts_of_run in islice(firsts, len(one.runs))]
+        own = [firsts_of_load for one in of_group for firsts_of_load in islice(firsts, len(one.counts))]
         rows = int(outputs.live[group.ordinals].sum())
         moved = MovedGroup(rows, tuple(one.cells for one in of_group), tuple(own), path)
         if in_files:
@@ -313,22 +384,40 @@ def _submit_moves(
 
 
 def missing_outputs(
-    bench: Workbench, missing: Sequence[Output], outputs: OutputPlan, masks_of: MasksOf
+    bench: Workbench,
+    missing: Sequence[Output],
+    outputs: OutputPlan,
+    masks_of: MasksOf,
+    routed: RoutedGroups | None = None,
 ) -> list[SubmittedTask]:
-    """Submit the tasks that write these compacted files."""
-    if outputs.decision.arranged is None:
+    """Submit the tasks that write these compacted files. `routed`: what this attempt has sent to cells."""
+    arrangement = outputs.decision.arranged
+    if arrangement is None:
         return submit_outputs(bench, missing, outputs, masks_of)
-    return _submit_arranged(bench, missing, outputs, outputs.decision.arranged)
+    if not missing:
+        return []
+    if routed is None and not arrangement.blocks:
+        routed = _routed_again(bench, outputs, masks_of, arrangement)
+    return _submit_arranged(bench, missing, outputs, arrangement, routed)
+
+
+def _routed_again(bench: Workbench, outputs: OutputPlan, masks_of: MasksOf, arrangement: Arrangement) -> RoutedGroups:
+    """The rows that an earlier attempt had in memory: sent to the same cells, where they have the same order."""
+    ranges = _ranges_of(outputs.groups[: outputs.pointers.marked_from], outputs)
+    routing = _CellRouting.again(bench, masks_of, arrangement.parts, [one for of_group in ranges for one in of_group])
+    return routing.routed(ranges)
 
 
 def _submit_arranged(
-    bench: Workbench, missing: Sequence[Output], outputs: OutputPlan, arrangement: Arrangement
+    bench: Workbench,
+    missing: Sequence[Output],
+    outputs: OutputPlan,
+    arrangement: Arrangement,
+    routed: RoutedGroups | None,
 ) -> list[SubmittedTask]:
-    """The same from the runs that are recorded."""
+    """The same from what was sent to cells, or from the runs that are recorded."""
     plan = bench.plan
-    if not missing:
-        return []
-    runs = _runs(bench, arrangement)
+    runs = _runs(bench, arrangement) if routed is None else routed.runs
     by, options = columns_of(arrangement.by, plan.schema), plan.write_options
     clustered = Clustered(arrangement.by, outputs.decision.first_output_number)
     sources = [source.file for source, _ in outputs.rewritten]
@@ -345,18 +434,27 @@ def _submit_arranged(
     shared, paths = bench.share(like), bench.paths("data", suffix_of(options.content_type))
     first = outputs.decision.first_output_number
 
+    leaf_starts = [0, *accumulate(routed.leaves)] if routed is not None and routed.held else [0]
+
     def file(output: Output) -> ArrangedFile:
         planned = arrangement.outputs[output.number - first]
         parts = tuple(
             RoutedPart(arrangement.parts[part], tuple(block for run in runs if (block := run.block(part)).rows))
             for part in range(planned.first_part, planned.stop_part)
         )
-        return ArrangedFile(output.number, parts, planned.start, planned.stop)
+        start = leaf_starts[bisect_right(leaf_starts, planned.first_part) - 1]
+        return ArrangedFile(output.number, parts, planned.start, planned.stop, planned.first_part - start)
+
+    def held(output: Output) -> Sequence[Handle]:
+        if routed is None or not routed.held:
+            return ()
+        planned = arrangement.outputs[output.number - first]
+        return routed.held[bisect_right(leaf_starts, planned.first_part) - 1]
 
     def submit(together: Sequence[Output]) -> SubmittedTask:
-        rows = sum(one.rows for one in together)
-        files = [file(one) for one in together]
-        return bench.executor.submit(arrange_each, bench.paced, shared, files, paths, spread=True, size=rows)
+        rows, files = sum(one.rows for one in together), [file(one) for one in together]
+        inputs = bench.paced, shared, files, paths, *(handle for one in together for handle in held(one))
+        return bench.executor.submit(arrange_each, *inputs, spread=True, size=rows)
 
     several = sizing.outputs_per_task(len(missing), plan.capacity.slots)
     return [submit(together) for together in batched(missing, lambda _: 1, several)]
@@ -386,4 +484,4 @@ def forget_runs(bench: Workbench, arrangement: Arrangement | None) -> None:
     """Delete the rows on their way, once their outputs are in force. A vacuum deletes what is left."""
     if arrangement is not None:
         with contextlib.suppress(DeltaCompactError):
-            bench.store.delete(list(arrangement.objects))
+            bench.store.delete(list({*arrangement.objects, *bench.on_their_way}))

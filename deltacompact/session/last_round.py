@@ -27,7 +27,7 @@ from deltacompact.index.primary_key_index import IndexManifest, read_manifest
 from deltacompact.index.remap import Moves, RelocatedFile, Relocation
 from deltacompact.planning.outputs import OutputDecision, OutputPlan, follow, plan_outputs
 from deltacompact.session.all_to_all import Inputs, files_of, gather, scatter
-from deltacompact.session.arranging import lay_out, missing_outputs, written_ranges
+from deltacompact.session.arranging import RoutedGroups, lay_out, missing_outputs, written_ranges
 from deltacompact.session.output_tasks import MasksOf, OutputTasks
 from deltacompact.session.records import completion, round_name, understood
 from deltacompact.session.rounds import BetweenRounds, Deduped, dedupe_round
@@ -79,15 +79,17 @@ def fold_last_round(bench: Workbench, before: BetweenRounds) -> LastRound:
     ranked = _assign_pointers(bench, outputs, deduped, shared, [path for path, _ in masks])
     deduped = deduped.without_died()
     moves: tuple[Moves, ...] = ()
+    routed: RoutedGroups | None = None
     if (
         written is not None
         and outputs.outputs
         and (laid_out := lay_out(bench, outputs, masks_of, ranked.tasks, written))
     ):
-        outputs, moves, ranked = laid_out.outputs, laid_out.moves, _handed(bench, laid_out.moved)
+        outputs, moves, routed = laid_out.outputs, laid_out.moves, laid_out.routed
+        ranked = _handed(bench, laid_out.moved)
         shared = bench.share(_last_index(bench, outputs, deduped))
     writing = _submit_index(bench, shared, deduped, ranked)
-    under_way = missing_outputs(bench, outputs.outputs, outputs, masks_of)
+    under_way = missing_outputs(bench, outputs.outputs, outputs, masks_of, routed)
     index = bench.put_manifest(_index_written(bench, writing, outputs, deduped.counts, masks_of, moves))
     decided = {
         "counts": asdict(deduped.counts),

@@ -130,8 +130,10 @@ class SessionRecords:
 
     def earlier(self, name: str) -> dict[str, Any] | None:
         """A record of an earlier attempt; None where there is none. Raises UnresumableError where it cannot be read."""
-        if self.begun_here:
-            return None
+        return None if self.begun_here else self.stored(name)
+
+    def stored(self, name: str) -> dict[str, Any] | None:
+        """The same, whoever has put it."""
         try:
             return self._parsed(name, self._store.get(self._folder + name))
         except NotFoundError:

@@ -20,7 +20,10 @@ from deltacompact.table.ports import CommitTarget, PartitionSnapshot, Workspace
 
 @dataclass(frozen=True, slots=True)
 class Workbench:
-    """The workbench of one session. `paced` is the store for tasks: it keeps to the rate limits of the settings."""
+    """The workbench of one session. `paced` is the store for tasks: it keeps to the rate limits of the settings.
+
+    `on_their_way`: objects of this attempt that nobody needs once the session is in force.
+    """
 
     session_id: str
     plan: CompactionPlan
@@ -31,6 +34,7 @@ class Workbench:
     workspace: Workspace
     store: ObjectStore
     paced: ObjectStore
+    on_their_way: list[str] = field(default_factory=list)
     _shared: list[Handle] = field(default_factory=list)
 
     def share(self, value: Any) -> Handle:

@@ -11,18 +11,20 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
+from itertools import repeat
 
 import pyarrow as pa
 
+from deltacompact.base.batching import batched
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.limits import ReadLimits
 from deltacompact.base.model import Clustered, DataFile
 from deltacompact.base.numbers import ChainFileNumber
 from deltacompact.layout.value_ranges import joined, ranges_of, stored_ranges
-from deltacompact.steps.cell_blocks import CellBlock, CellRows, within, write_cells
+from deltacompact.steps.cell_blocks import CellBlock, CellRows, HeldBlock, HeldParts, in_cells, within, write_cells
 from deltacompact.steps.certify import fingerprint_of_file
 from deltacompact.steps.materialize import DECODED_AHEAD, Materialized
-from deltacompact.steps.routed_runs import in_order_of_cells
+from deltacompact.steps.routed_runs import ROWS_AT_ONCE, in_order_of_cells
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import prefetch, writing
 from deltacompact.tabular.row_groups import WriteOptions
@@ -30,24 +32,37 @@ from deltacompact.tabular.row_groups import WriteOptions
 
 @dataclass(frozen=True, slots=True)
 class RoutedPart:
-    """Some cells: their blocks in all runs."""
+    """Some cells: their blocks in all runs, or those that stayed in memory."""
 
     cells: int
-    blocks: tuple[CellBlock, ...]
+    blocks: tuple[CellBlock, ...] = ()
+    held: tuple[HeldBlock, ...] = ()
 
     @property
     def rows(self) -> int:
-        return sum(block.rows for block in self.blocks)
+        return sum(block.rows for block in self.held or self.blocks)
 
 
 @dataclass(frozen=True, slots=True)
 class ArrangedFile:
-    """What tells one output from others: its file number, and the rows [start, stop) of its parts."""
+    """What tells one output from others: its file number, and the rows [start, stop) of its parts.
+
+    `first`: which part of its leaf the first one is.
+    """
 
     number: ChainFileNumber
     parts: tuple[RoutedPart, ...]
     start: int
     stop: int
+    first: int = 0
+
+    def with_blocks(self, held: Sequence[HeldParts]) -> ArrangedFile:
+        """With what was held of its leaf by each task that routed rows, in the order of the rows."""
+        own = [
+            replace(part, held=tuple(block for of_task in held for block in of_task[place]))
+            for place, part in enumerate(self.parts, self.first)
+        ]
+        return replace(self, parts=tuple(own))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +82,14 @@ class ArrangedFiles:
 
 
 def arrange_each(
-    store: ObjectStore, task: ArrangedFiles, outputs: Sequence[ArrangedFile], paths: Callable[[], str]
+    store: ObjectStore, task: ArrangedFiles, outputs: Sequence[ArrangedFile], paths: Callable[[], str], *held: HeldParts
 ) -> list[Materialized]:
-    """Write several files, one after another, each to a new path."""
-    return [Materialized(_arranged(store, task, output, paths()), 0) for output in outputs]
+    """Write several files, one after another, each to a new path. `held`: as many for each file, if blocks stayed in
+    memory."""
+    each = len(held) // max(1, len(outputs))
+    of_outputs = batched(held, lambda _: 1, each) if each else repeat(None)
+    whole = (one if own is None else one.with_blocks(own) for one, own in zip(outputs, of_outputs, strict=False))
+    return [Materialized(_arranged(store, task, output, paths()), 0) for output in whole]
 
 
 def _arranged(store: ObjectStore, task: ArrangedFiles, output: ArrangedFile, path: str) -> DataFile:
@@ -110,5 +129,10 @@ def _rows(store: ObjectStore, output: ArrangedFile) -> Generator[CellRows]:
     for part in output.parts:
         low, high = max(output.start - rank, 0), min(output.stop - rank, part.rows)
         if low < high:
-            yield from within(in_order_of_cells(store, part.blocks, part.cells), low, high)
+            rows = (
+                in_cells(part.held, part.cells, ROWS_AT_ONCE)
+                if part.held
+                else in_order_of_cells(store, part.blocks, part.cells)
+            )
+            yield from within(rows, low, high)
         rank += part.rows

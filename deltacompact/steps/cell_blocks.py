@@ -41,6 +41,26 @@ class CellBlock:
     decoded_bytes: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class HeldBlock:
+    """The rows of a part in memory. `counts`: how many rows each cell has."""
+
+    table: pa.Table
+    counts: npt.NDArray[np.int64]
+
+    @property
+    def rows(self) -> int:
+        return int(self.table.num_rows)
+
+    @property
+    def decoded_bytes(self) -> int:
+        return int(self.table.nbytes)
+
+
+HeldParts = list[list[HeldBlock]]
+"""Of each part of a leaf, its blocks in the order of the rows."""
+
+
 def by_part(
     rows: pa.Table, cells: npt.NDArray[np.integer], counts: Numbers, starts: Sequence[int]
 ) -> Iterator[tuple[pa.Table | None, Numbers]]:
@@ -90,6 +110,21 @@ def by_cell(rows: pa.Table, order: Numbers, counts: Numbers, rows_at_once: int) 
     for first, end in pairwise([0, *ends]):
         for start in range(first, end, rows_at_once):
             yield rows.take(pa.array(order[start : min(end, start + rows_at_once)]))
+        yield CELL_ENDS
+
+
+def in_cells(held: Sequence[HeldBlock], cells: int, rows_at_once: int) -> Iterator[CellRows]:
+    """The rows of a part by cell, those of each in the order of their blocks, some at a time. Nothing is copied."""
+    ends = [np.cumsum(block.counts).tolist() for block in held]
+    for cell in range(cells):
+        own = [
+            block.table.slice(stops[cell] - count, count)
+            for block, stops in zip(held, ends, strict=True)
+            if (count := int(block.counts[cell]))
+        ]
+        rows = pa.concat_tables(own) if own else held[0].table.slice(0, 0)
+        for start in range(0, rows.num_rows, rows_at_once):
+            yield rows.slice(start, rows_at_once)
         yield CELL_ENDS
 
 

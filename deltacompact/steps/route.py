@@ -1,23 +1,27 @@
-"""Task: live rows of source files, sent to the cells of a split tree, into runs.
+"""Task: live rows of source files, sent to the cells of a split tree.
 
     file 7    day 1 · day 9 · day 2      run 0    part 0: 7 0, 7 2, 8 0    part 1: 7 1      cells of the rows: 0 3 1 2
     file 8    day 3 · day 8              run 1    part 0: -                part 1: 8 1                         4
 
-Rows are written twice: sorted by cell into runs as large as memory allows, then by those who write a file. The cells in
-the order of the rows say later where each row went (move.py).
+Where memory allows, blocks stay there until those who write a file ask for them. Where it does not, rows are written
+twice: sorted by cell into runs as large as memory allows, then by those who write a file. Either way those of a cell
+keep their order. The cells in the order of the rows say later where each row went (move.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from deltacompact.base.fingerprint import Fingerprint
+from deltacompact.layout.order import Numbers
 from deltacompact.layout.split_tree import SplitTree
+from deltacompact.steps.cell_blocks import HeldBlock, HeldParts, by_part
 from deltacompact.steps.live_ranges import LiveRanges, loads
 from deltacompact.steps.routed_runs import CellRun, write_run
 from deltacompact.steps.shuffle import StoredGroups, stored
@@ -25,21 +29,30 @@ from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular.fingerprint import fingerprint_of
 
 CELLS = ("uint32",)
+Cells = npt.NDArray[np.integer]
+"""Of each row, the number of its cell."""
 
 
 @dataclass(frozen=True, slots=True)
 class RouteTerms:
-    """What all route tasks have in common. `starts`: the first cell of each part, and the end of the last."""
+    """What all route tasks have in common.
+
+    starts        the first cell of each part, and the end of the last
+    load_bytes    of rows that are sorted at a time
+    leaves        how many parts each leaf has
+    """
 
     tree: SplitTree
     starts: tuple[int, ...]
-    run_bytes: int
+    load_bytes: int
     certify: bool
+    leaves: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class RoutedRows:
-    """Runs of rows whose ranks follow each other; of each, how many rows each cell has; and the file of all cells."""
+    """Rows whose ranks follow each other, in loads: how many rows each cell has of each, the file of all cells, and the
+    runs, unless blocks stay in memory."""
 
     runs: tuple[CellRun, ...]
     counts: tuple[npt.NDArray[np.int64], ...]
@@ -49,16 +62,49 @@ class RoutedRows:
 
 def route(store: ObjectStore, task: RouteTerms, live: LiveRanges, path_of: Callable[[], str]) -> RoutedRows:
     """Write the runs, in the order of the rows that they have."""
-    runs, counts, of_rows = list[CellRun](), list[npt.NDArray[np.int64]](), list[npt.NDArray[np.uint32]]()
-    certified = Fingerprint()
-    for rows in loads(store, live, task.run_bytes):
+    runs = list[CellRun]()
+
+    def written(rows: pa.Table, cells: Cells, counts: Numbers) -> None:
+        runs.append(write_run(store, path_of(), rows, cells, counts, task.starts, "lz4"))
+
+    routed = _routed(store, task, live, path_of, written)
+    return replace(routed, runs=tuple(runs))
+
+
+def route_held(
+    store: ObjectStore, task: RouteTerms, live: LiveRanges, path_of: Callable[[], str]
+) -> Iterator[HeldParts | RoutedRows]:
+    """The parts of each leaf; then what is known of the rows."""
+    parts: HeldParts = [[] for _ in range(len(task.starts) - 1)]
+
+    def held(rows: pa.Table, cells: Cells, counts: Numbers) -> None:
+        for part, (table, of_cells) in enumerate(by_part(rows, cells, counts, task.starts)):
+            if table is not None:
+                parts[part].append(HeldBlock(table, of_cells))
+
+    routed = _routed(store, task, live, path_of, held)
+    for first, stop in pairwise(accumulate(task.leaves, initial=0)):
+        yield parts[first:stop]
+    yield routed
+
+
+def _routed(
+    store: ObjectStore,
+    task: RouteTerms,
+    live: LiveRanges,
+    path_of: Callable[[], str],
+    take: Callable[[pa.Table, Cells, Numbers], None],
+) -> RoutedRows:
+    """Send the rows to their cells, a load at a time. `take` gets each with the cells of the rows, and counts."""
+    counts, of_rows, certified = list[Numbers](), list[npt.NDArray[np.uint32]](), Fingerprint()
+    for rows in loads(store, live, task.load_bytes):
         cells = task.tree.cells_of(rows)
         counts.append(np.bincount(cells, minlength=task.tree.cells))
-        runs.append(write_run(store, path_of(), rows, cells, counts[-1], task.starts, "zstd"))
+        take(rows, cells, counts[-1])
         of_rows.append(cells.astype(np.uint32))
         certified += _fingerprint(rows, task, live)
-    of_runs = stored(store, path_of(), ((cells,) for cells in of_rows), CELLS)
-    return RoutedRows(tuple(runs), tuple(counts), of_runs, certified if task.certify else None)
+    of_loads = stored(store, path_of(), ((cells,) for cells in of_rows), CELLS)
+    return RoutedRows((), tuple(counts), of_loads, certified if task.certify else None)
 
 
 def _fingerprint(rows: pa.Table, task: RouteTerms, live: LiveRanges) -> Fingerprint:

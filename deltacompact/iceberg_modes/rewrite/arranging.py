@@ -30,21 +30,23 @@ from deltacompact.base.numbers import UNNUMBERED
 from deltacompact.iceberg_modes.rewrite.arrangement import Arrangement, SortBy
 from deltacompact.iceberg_modes.rewrite.live_slices import LiveSlices, live_tables
 from deltacompact.iceberg_modes.rewrite.planting import PlantTask, grown
-from deltacompact.iceberg_modes.rewrite.routing import (
-    HeldBlock,
-    HeldParts,
-    RouteTask,
-    read_blocks,
-    route,
-    written_run,
-)
+from deltacompact.iceberg_modes.rewrite.routing import RouteTask, read_blocks, route, written_run
 from deltacompact.iceberg_modes.rewrite.row_numbers import numbers_writer
 from deltacompact.layout.cutting_ranges import cut_ranges
 from deltacompact.layout.document import Layout
 from deltacompact.layout.order import Numbers
 from deltacompact.layout.ranges import Key
 from deltacompact.layout.spread import SAMPLE_ROWS, spread
-from deltacompact.steps.cell_blocks import CELL_ENDS, CellBlock, CellRows, by_cell, within, write_cells
+from deltacompact.steps.cell_blocks import (
+    CELL_ENDS,
+    CellBlock,
+    CellRows,
+    HeldBlock,
+    HeldParts,
+    by_cell,
+    within,
+    write_cells,
+)
 from deltacompact.steps.materialize import DECODED_AHEAD, Materialized
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import prefetch, writing

@@ -23,7 +23,7 @@ from deltacompact.iceberg_modes.rewrite.arrangement import Arrangement
 from deltacompact.iceberg_modes.rewrite.live_slices import LiveSlices, loads
 from deltacompact.layout.document import Layout
 from deltacompact.steps import cell_blocks
-from deltacompact.steps.cell_blocks import CellBlock
+from deltacompact.steps.cell_blocks import CellBlock, HeldBlock, HeldParts
 from deltacompact.steps.routed_runs import CellRun, write_run
 from deltacompact.storage.objects import ObjectStore
 
@@ -44,26 +44,6 @@ class RouteTask:
     starts: tuple[int, ...]
     path: str
     run_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class HeldBlock:
-    """The rows of a part in memory. `counts`: how many rows each cell has."""
-
-    table: pa.Table
-    counts: npt.NDArray[np.int64]
-
-    @property
-    def rows(self) -> int:
-        return int(self.table.num_rows)
-
-    @property
-    def decoded_bytes(self) -> int:
-        return int(self.table.nbytes)
-
-
-HeldParts = list[list[HeldBlock]]
-"""Of each part of a leaf, its blocks in the order of the rows."""
 
 
 def route(store: ObjectStore, task: RouteTask) -> list[CellRun]:
