@@ -20,9 +20,10 @@ from deltacompact.delta_streams.log.entries import Compacted, Fence, Opened
 from deltacompact.delta_streams.log.log import StreamLog, genesis_state
 from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.delta_streams.paths import GENESIS, StreamPaths, TablePaths
-from deltacompact.delta_streams.snapshots import choose
+from deltacompact.delta_streams.snapshots import choose, may_be_laid_out
 from deltacompact.delta_streams.streams import Streams
 from deltacompact.storage.certain_put import telling_interrupts
+from deltacompact.storage.cold_classes import cold_among
 from deltacompact.table.ports import CompactionOutput, Moment, NothingToDo, PartitionSnapshot, Ports, PublishedVersion
 
 
@@ -69,10 +70,15 @@ class DeltaStreamPartition:
         source, destination = self._now() if moment is None else self._then(moment)
         self.compacted_schema = destination.compacted.schema if destination.compacted else None
         tables = self._source.table_id, self._destination_id, self.partition
-        snapshot = choose(*tables, source, destination, *self._asked)
+        snapshot = choose(*tables, source, destination, *self._asked, self._cold(source, destination))
         if isinstance(snapshot, PartitionSnapshot):
             self._states[snapshot.moment] = source, destination
         return snapshot
+
+    def _cold(self, source: StreamState, destination: StreamState) -> frozenset[str]:
+        """Of the compacted files that a layout could choose, those that it would read at a fee, or cannot read."""
+        _, cluster_by, _ = self._asked
+        return cold_among(self._catalog.store, may_be_laid_out(source, destination, cluster_by))
 
     def advised(self, error: DeltaCompactError, snapshot: PartitionSnapshot) -> DeltaCompactError:
         """The error with advice: which delta brought the file that it names, and how to take that delta out."""

@@ -6,7 +6,7 @@ orders into flat        deltas above flat's watermark; all of orders, if orders 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import INT64_MAX, CompactedDelta, Delta, Partition
@@ -32,20 +32,32 @@ def choose(
     purge: bool = False,
     cluster_by: str = "",
     amplification_max: float | None = None,
+    cold: frozenset[str] = frozenset(),
 ) -> PartitionSnapshot | NothingToDo:
     """Choose the base and the deltas. `purge`: compact also where there are only files with dead rows.
 
-    `cluster_by`: also where files overlap in these columns, as far as `amplification_max` lets them be written.
+    `cluster_by`: also where files overlap in these columns, as far as `amplification_max` lets them be written, unless
+    they are `cold`.
 
     If the source was restated, or compacted past the destination's watermark, its deltas are no longer there one by
     one. Then the destination is rebuilt from the source's compacted delta and index, with tombstones. If the source is
     empty after a rollback or a retraction, the destination is emptied.
     """
-    work = _OtherWork(purge, cluster_by, amplification_max)
+    work = _OtherWork(purge, cluster_by, amplification_max, cold)
     chosen = _choice(source_table_id, destination_table_id, source, destination, work)
     if isinstance(chosen, NothingToDo):
         return chosen
-    return _snapshot(source_table_id, destination_table_id, partition, source, destination, chosen)
+    snapshot = _snapshot(source_table_id, destination_table_id, partition, source, destination, chosen)
+    return replace(snapshot, cold=cold)
+
+
+def may_be_laid_out(source: StreamState, destination: StreamState, cluster_by: str) -> list[str]:
+    """The paths of compacted files that a session could lay out anew by these columns, wherever new rows lie."""
+    base, rows = destination.compacted, sum(delta.rows for delta in source.deltas)
+    if base is None or not columns_of(cluster_by, base.schema):
+        return []
+    chosen = overlapping_files(base.files, cluster_by, base.schema, [({}, rows)] if rows else ())
+    return [file.path for file, is_chosen in zip(base.files, chosen.tolist(), strict=True) if is_chosen]
 
 
 def _snapshot(
@@ -81,6 +93,7 @@ class _OtherWork:
     purge: bool
     cluster_by: str
     amplification_max: float | None
+    cold: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +138,7 @@ def _since(base: CompactedDelta | None, deltas: tuple[Delta, ...], work: _OtherW
     if work.purge and (marked := sum(file.deletions is not None for file in base.files)):
         return _Chosen(base, True, (), f"purge: {counted(marked, 'file')} with dead rows")
     if work.cluster_by and columns_of(work.cluster_by, base.schema):
-        chosen = overlapping_files(base.files, work.cluster_by, base.schema, (), work.amplification_max)
+        chosen = overlapping_files(base.files, work.cluster_by, base.schema, (), work.amplification_max, work.cold)
         if count := int(chosen.sum()):
             return _Chosen(base, True, (), f"{counted(count, 'file')} to lay out by {work.cluster_by}")
     return None

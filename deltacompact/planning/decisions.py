@@ -138,7 +138,7 @@ def _with_overlapping(
     rewritten = [plan.sources[one.ordinal] for one in decided if one.action is FileAction.REWRITE]
     new = [(written.get(source.ordinal, {}), int(live[source.ordinal])) for source in rewritten]
     files, bound = [plan.sources[ordinal].file for ordinal in stay], plan.options.write_amplification_max
-    chosen = overlapping_files(files, plan.cluster_by, plan.schema, new, bound)
+    chosen = overlapping_files(files, plan.cluster_by, plan.schema, new, bound, plan.input.cold)
     overlap = {ordinal for ordinal, is_chosen in zip(stay, chosen.tolist(), strict=True) if is_chosen}
     return tuple(
         FileDecision(one.ordinal, FileAction.REWRITE, FileReason.OVERLAPS) if one.ordinal in overlap else one

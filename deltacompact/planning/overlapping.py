@@ -12,7 +12,7 @@ file that was never laid out, or by other columns, may have any value, and count
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -46,12 +46,19 @@ def overlapping_files(
     schema: pa.Schema,
     written: Iterable[tuple[ValueRanges, int]] = (),
     amplification_max: float | None = None,
+    cold: Collection[str] = (),
 ) -> npt.NDArray[np.bool_]:
     """Of each compacted file, whether it is laid out anew.
 
     written            the ranges of rows that are written in any case, and how many they are
     amplification_max  at most so many times the rows that were never laid out are written; older runs wait then
+    cold               paths of files that stay, so that those that overlap them alone stay as well
     """
+    if cold and (stays := np.array([file.path in cold for file in files], bool)).any():
+        warm = [file for file, is_cold in zip(files, stays.tolist(), strict=True) if not is_cold]
+        found = np.zeros(len(files), bool)
+        found[~stays] = overlapping_files(warm, cluster_by, schema, written, amplification_max)
+        return found
     new = list(written)
     ranges = [*(_ranges(file, schema) for file in files), *(known for known, _ in new)]
     boxes = _boxes(ranges, [*(file.rows for file in files), *[1] * len(new)], cluster_by, schema)

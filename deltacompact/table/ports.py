@@ -55,6 +55,8 @@ class PartitionSnapshot:
     next_file_number    above every file number that the destination has used
     identity            more values (JSON) that the session id depends on
     why                 the reason to compact, in words
+    cold                paths of base files that a layout leaves where they are: reading them costs a fee, or is not
+                        possible now
 
     Delta files may lie anywhere (a full URI). Files may have dead rows already (a deletion vector).
     """
@@ -71,6 +73,7 @@ class PartitionSnapshot:
     moment: Moment
     identity: Mapping[str, Any]
     why: str
+    cold: frozenset[str] = frozenset()
 
     @property
     def delta_rows(self) -> int:
