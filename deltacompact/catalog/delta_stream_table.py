@@ -44,9 +44,11 @@ if TYPE_CHECKING:  # imported when they are used: `show` must not wait for them
     from deltacompact.delta_streams.scan import Selection
     from deltacompact.delta_streams.versions import VersionInfo
     from deltacompact.layout.advice import Advice
+    from deltacompact.layout.heat import Heat
     from deltacompact.maintenance.check import CheckResult
     from deltacompact.maintenance.drop import DropResult
     from deltacompact.maintenance.vacuum.vacuum import VacuumResult
+    from deltacompact.planning.simulated import PolicyOutcome
     from deltacompact.publication.publication import PublicationResult
     from deltacompact.results import CompactionResult
 
@@ -410,6 +412,47 @@ class DeltaStreamTable:
         return advice_of_streams(
             self._catalog, self._table_id, columns, chosen, asked, settings, scan_reports, spark_logs
         )
+
+    def heat(
+        self, *, scan_reports: Iterable[Any] = (), spark_logs: Iterable[str | Path] = ()
+    ) -> tuple[Heat, tuple[str, ...]]:
+        """How many reads ask for each column, one of a week ago counting for half; and what could not be read.
+
+        Reads that are told (arguments as for `advise`) are added to what is kept beside the table; a log that is told
+        again adds what came since.
+        """
+        from deltacompact.delta_streams.advising import reads_of_streams
+        from deltacompact.delta_streams.table_heat import heat_of_streams
+
+        kept = heat_of_streams(self._catalog, self._table_id)
+        told = reads_of_streams(self._catalog, self._table_id, None, scan_reports, spark_logs)
+        if not told.sources:
+            return kept.read().now(told.now_s), ()
+        return kept.keep(told.told, told.now_s), told.notes
+
+    def simulate(
+        self,
+        columns: str | Sequence[str] | None = None,
+        partition: Values = None,
+        *,
+        depths: Sequence[float] = (2.0, 8.0),
+        scan_reports: Iterable[Any] = (),
+        spark_logs: Iterable[str | Path] = (),
+    ) -> tuple[tuple[PolicyOutcome, ...], tuple[str, ...]]:
+        """Replay reads on the files as they came: what policies of clustering would have cost and saved; and notes.
+
+        columns    by which files are clustered; None: those that the reads ask for
+        depths     for each, a policy that clusters partitions in which a file meets more files than that
+
+        Other arguments as for `advise`. Writes nothing. Raises InputError where there is no read, or no file.
+        """
+        from deltacompact.delta_streams.advising import reads_of_streams, simulated_streams
+
+        chosen = None if partition is None else self._catalog.partition(self._table_id, partition)
+        told = reads_of_streams(self._catalog, self._table_id, chosen, scan_reports, spark_logs)
+        if not told.sources:
+            raise InputError("simulate replays reads: give --spark-log or --scan-reports")
+        return simulated_streams(self._catalog, self._table_id, told, columns, chosen, depths), told.notes
 
     def dataset(self, partition: Values = None, **selection: Unpack[Selection]) -> ds.Dataset:
         """The live rows as a pyarrow Dataset, read at each scan: who scans it hands down columns and filters.

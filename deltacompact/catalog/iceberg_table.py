@@ -42,11 +42,11 @@ if TYPE_CHECKING:  # imported when they are used: `show` must not wait for them
     from deltacompact.iceberg_modes.maintain.result import MaintainResult
     from deltacompact.iceberg_modes.plan import ModePlan
     from deltacompact.iceberg_modes.result import ModeResult
-    from deltacompact.iceberg_modes.simulating import PolicyOutcome
     from deltacompact.layout.advice import Advice
     from deltacompact.layout.heat import Heat
     from deltacompact.layout.told_reads import ToldReads
     from deltacompact.maintenance.iceberg_check import BranchCheck
+    from deltacompact.planning.simulated import PolicyOutcome
 
 
 class IcebergSelection(TypedDict, total=False):
@@ -178,14 +178,15 @@ class IcebergCatalogTable:
             deltacompact.base.errors.InputError: simulate replays reads: give --spark-log or --scan-reports
         """
         from deltacompact.iceberg.table.table_state import StateReader
-        from deltacompact.iceberg_modes.simulating import simulated
+        from deltacompact.iceberg_modes.simulating import simulated_branch
         from deltacompact.layout.cluster_by import cluster_columns
 
         table, told = self._table_and_reads(reported)
         if not told.sources:
             raise InputError("simulate replays reads: give --spark-log or --scan-reports")
         by = (cluster_columns("columns", columns) if columns else ()) or told.columns_asked()
-        return simulated(StateReader(table.store).read(table.metadata, branch), told.reads, by, depths), told.notes
+        state = StateReader(table.store).read(table.metadata, branch)
+        return simulated_branch(state, told.reads, by, depths), told.notes
 
     def compact(
         self,

@@ -13,26 +13,31 @@ from typing import TYPE_CHECKING
 import click
 
 from deltacompact.cli.answers import answer, note
-from deltacompact.cli.arguments import iceberg_catalog_argument, json_option, table_argument
+from deltacompact.cli.arguments import any_catalog_argument, json_option, table_argument
 from deltacompact.cli.reads_options import reads_options, report_lines
 
 if TYPE_CHECKING:
+    from deltacompact.catalog.delta_streams import DeltaStreamCatalog
     from deltacompact.catalog.iceberg import IcebergCatalog
 
 
 @click.command()
-@iceberg_catalog_argument
+@any_catalog_argument
 @table_argument
 @reads_options()
 @json_option
 def heat(
-    catalog: IcebergCatalog, table: str, scan_reports: Sequence[Path], spark_log: Sequence[Path], as_json: bool
+    catalog: DeltaStreamCatalog | IcebergCatalog,
+    table: str,
+    scan_reports: Sequence[Path],
+    spark_log: Sequence[Path],
+    as_json: bool,
 ) -> None:
     """Say which columns of a table are asked for; keep reads.
 
     A read of a week ago counts for half. A log may be given again: what came since is added. Names of columns are
-    kept, and no value. `advise` without columns takes those, and `rewrite-job-order=heat-desc` lets the partitions
-    come first whose readers gain most.
+    kept, and no value. `advise` without columns takes those, `watch` submits what pays, and of Iceberg tables
+    `rewrite-job-order=heat-desc` lets the partitions come first whose readers gain most.
 
     \b
     deltacompact heat iceberg://prod db.orders --spark-log /logs/eventlog_v2_app-1

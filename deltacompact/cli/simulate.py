@@ -16,15 +16,29 @@ from typing import TYPE_CHECKING
 import click
 
 from deltacompact.cli.answers import answer, note
-from deltacompact.cli.arguments import iceberg_catalog_argument, json_option, table_argument
+from deltacompact.cli.arguments import (
+    PARTITION_HELP,
+    any_catalog_argument,
+    json_option,
+    one_partition,
+    table_argument,
+)
 from deltacompact.cli.reads_options import reads_options, report_lines
+from deltacompact.cli.sections import (
+    WithSections,
+    delta_stream_option,
+    iceberg_option,
+    refuse_delta_stream_options,
+    refuse_iceberg_options,
+)
 
 if TYPE_CHECKING:
+    from deltacompact.catalog.delta_streams import DeltaStreamCatalog
     from deltacompact.catalog.iceberg import IcebergCatalog
 
 
-@click.command()
-@iceberg_catalog_argument
+@click.command(cls=WithSections)
+@any_catalog_argument
 @table_argument
 @reads_options()
 @click.option(
@@ -39,35 +53,44 @@ if TYPE_CHECKING:
     metavar="D",
     help="Cluster partitions in which a file meets more files than that. Repeatable.",
 )
-@click.option("--branch", metavar="NAME", default="main", show_default=True, help="The branch.")
+@delta_stream_option("--partition", multiple=True, metavar="NAME=VALUE", help=PARTITION_HELP)
+@iceberg_option("--branch", metavar="NAME", default="main", show_default=True, help="The branch.")
 @json_option
 def simulate(
-    catalog: IcebergCatalog,
+    catalog: DeltaStreamCatalog | IcebergCatalog,
     table: str,
     scan_reports: Sequence[Path],
     spark_log: Sequence[Path],
     columns: str | None,
     depth: Sequence[float],
+    partition: Sequence[str],
     branch: str,
     as_json: bool,
 ) -> None:
     """Replay a log of reads against policies of clustering.
 
-    The files of an Iceberg table come again as their snapshots say, and between them the reads. It says what each
-    policy would have written: never, at every run, where files are deep, and in tiers, as `compact` does it; and what
-    readers would not have opened for that, both in core-seconds. Only bounds of files are known, so this is a model.
-    Writes nothing.
+    The files of an Iceberg table come again as their snapshots say, those of a delta stream as its log says, and
+    between them the reads. It says what each policy would have written: never, at every run, where files are deep, and
+    in tiers, as `compact` does it; and what readers would not have opened for that, both in core-seconds. Only bounds
+    of files are known, so this is a model. Writes nothing.
 
     \b
     deltacompact simulate iceberg://prod db.orders --spark-log /logs/eventlog_v2_app-1 --columns day,customer
     """
     from deltacompact.base.wording import size
+    from deltacompact.catalog.opening import is_iceberg_catalog
     from deltacompact.reports.words import in_columns
 
-    orders = catalog.table(table)
-    found, notes = orders.simulate(
-        columns, branch, depths=depth, scan_reports=report_lines(scan_reports), spark_logs=spark_log
-    )
+    told = report_lines(scan_reports)
+    if is_iceberg_catalog(catalog):
+        refuse_delta_stream_options()
+        orders = catalog.table(table)
+        found, notes = orders.simulate(columns, branch, depths=depth, scan_reports=told, spark_logs=spark_log)
+    else:
+        refuse_iceberg_options()
+        only = one_partition(catalog, table, partition)
+        stream = catalog.table(table)
+        found, notes = stream.simulate(columns, only, depths=depth, scan_reports=told, spark_logs=spark_log)
     for line in notes:
         note(line)
     rows = [["policy", "runs", "written", "core-s", "not opened", "core-s saved", "net"]]

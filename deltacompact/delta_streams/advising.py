@@ -34,6 +34,7 @@ from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.delta_streams.partition import DeltaStreamPartition
 from deltacompact.delta_streams.streams import Streams
 from deltacompact.delta_streams.table_documents import clustering_of
+from deltacompact.delta_streams.table_heat import heat_of_streams
 from deltacompact.executors.choose import Foreseen, foresee, lane_for
 from deltacompact.layout.advice import READS, Advice, Outlook, left_alone
 from deltacompact.layout.boxes import Boxes, boxes_of
@@ -41,6 +42,8 @@ from deltacompact.layout.cluster_by import ClusterColumn, cluster_columns
 from deltacompact.layout.depth import depth_of
 from deltacompact.layout.order import has_order
 from deltacompact.layout.prospect import PartitionSample, Prospect, foreseen, outlooks
+from deltacompact.layout.reads import columns_asked
+from deltacompact.layout.simulation import Arrival
 from deltacompact.layout.spread import spread
 from deltacompact.layout.told_reads import ToldReads, told_reads
 from deltacompact.layout.value_ranges import ValueRanges, column_bounds, joined, with_rows
@@ -50,6 +53,7 @@ from deltacompact.planning.driver_work import driver_s
 from deltacompact.planning.lanes import Lane
 from deltacompact.planning.marking import marking
 from deltacompact.planning.plan import CompactionPlan, SourceFile
+from deltacompact.planning.simulated import PolicyOutcome, check_count, simulated
 from deltacompact.planning.statistics import statistics_of
 from deltacompact.planning.touched import Touched
 from deltacompact.planning.work import expected_s, together_s, work_of_plan
@@ -57,6 +61,7 @@ from deltacompact.planning.worth import with_gain
 from deltacompact.session.arranging import FULL
 from deltacompact.session.attempts import SessionTerms, plan_session
 from deltacompact.steps.file_ranges import ranges_of_group
+from deltacompact.storage.cold_classes import cold_among
 from deltacompact.table.ports import NothingToDo
 from deltacompact.tabular import schemas
 from deltacompact.tabular.files import Part, read_each
@@ -70,6 +75,47 @@ PARTITIONS_SAMPLED, FILES_SAMPLED, ROWS_SAMPLED = 4, 32, 20_000
 
 OPTIONS = Options()
 """Those of the compaction that is foreseen."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Came:
+    """A file, the number of its partition, and when it came there, in Unix seconds."""
+
+    file: DataFile
+    partition: int
+    came_s: float
+
+
+@dataclass(frozen=True)
+class _Looked:
+    """Some partitions of a table, and the files that hold rows there."""
+
+    streams: Streams
+    table: Table
+    partitions: Sequence[Partition]
+    files: Sequence[_Came]
+
+    @classmethod
+    def at(cls, streams: Streams, table_id: str, partition: Partition | None) -> _Looked:
+        table = streams.declared(table_id)
+        chosen = streams.partitions(table_id) if partition is None else [partition]
+        states = side_by_side(chosen, lambda one: streams.state(table_id, one), streams.at_once)
+        files = [_Came(file, number, at_s) for number, state in enumerate(states) for file, at_s in _files(state)]
+        if len(files) > FOOTERS_MAX:
+            many = f"table {table_id!r} has {len(files):,} files, whose footers would be read"
+            raise InputError(f"{many}: name a partition")
+        return cls(streams, table, chosen, files)
+
+    @cached_property
+    def ordered_columns(self) -> frozenset[str]:
+        """The columns by which files may lie apart. A partition key has one value."""
+        names = {field.name for one in self.files for field in one.file.schema if has_order(field.type)}
+        return frozenset(names.difference(self.table.partition_keys))
+
+    def schema(self, names: Sequence[str]) -> pa.Schema:
+        """Columns with their types."""
+        files = [one.file for one in self.files]
+        return pa.schema([(name, _type(self.table.table_id, name, files)) for name in names])
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,58 +139,90 @@ def advice_of_streams(
     spark_logs: Iterable[str | Path] = (),
 ) -> Advice:
     """The advice about clustering by these columns; without any, by those that reads ask for, else by those by which
-    the table is clustered; where there are none, the depth of the primary keys.
+    the table is clustered, else by those of its heat; where there are none, the depth of the primary keys.
 
     Raises InputError for a column that no file has, that lies in a struct, is a partition key, or has no order, for
     reads of which none asks for a column of the table, and for too many files.
     """
-    table = streams.declared(table_id)
-    chosen = streams.partitions(table_id) if partition is None else [partition]
-    states = side_by_side(chosen, lambda one: streams.state(table_id, one), streams.at_once)
-    files = [(number, file) for number, state in enumerate(states) for file in _files(state)]
-    if len(files) > FOOTERS_MAX:
-        raise InputError(f"table {table_id!r} has {len(files):,} files, whose footers would be read: name a partition")
-    told = told_reads(table_id, _ordered(file for _, file in files), time.time(), scan_reports, spark_logs)
-    by = _columns(table, columns, told)
-    clustering_of([column.name for column in by], table.partition_keys)
+    looked = _Looked.at(streams, table_id, partition)
+    table, files = looked.table, looked.files
+    told = told_reads(table_id, looked.ordered_columns, time.time(), scan_reports, spark_logs)
+    by = _columns(looked, columns, told)
     names = [column.name for column in by] or list(table.keys.primary if table.keys else ())
     if not names:
         raise InputError(f"table {table_id!r} has no primary keys yet: name columns, day,customer")
-    size = sum(file.bytes for _, file in files)
-    advice = Advice(table_id, tuple(names), len(chosen), len(files), size, (), reads, notes=told.notes)
+    size = sum(one.file.bytes for one in files)
+    advice = Advice(table_id, tuple(names), len(looked.partitions), len(files), size, (), reads, notes=told.notes)
     if not files:
         return advice
-    schema = pa.schema([(name, _type(table_id, name, [file for _, file in files])) for name in names])
-    lying = side_by_side(files, lambda one: _lying(streams, *one, schema), streams.at_once)
-    return _Adviser(streams, table, chosen, lying, schema, by, settings or Settings()).advice(advice)
+    return _StreamAdviser(streams, looked, looked.schema(names), by, settings or Settings()).advice(advice)
 
 
-def _columns(table: Table, columns: str | Sequence[str] | None, told: ToldReads) -> tuple[ClusterColumn, ...]:
+def reads_of_streams(
+    streams: Streams,
+    table_id: str,
+    partition: Partition | None = None,
+    scan_reports: Iterable[Any] = (),
+    spark_logs: Iterable[str | Path] = (),
+) -> ToldReads:
+    """The reads of a table that are told of, by the columns by which its files may lie apart."""
+    columns = _Looked.at(streams, table_id, partition).ordered_columns
+    return told_reads(table_id, columns, time.time(), scan_reports, spark_logs)
+
+
+def simulated_streams(
+    streams: Streams,
+    table_id: str,
+    told: ToldReads,
+    columns: str | Sequence[str] | None = None,
+    partition: Partition | None = None,
+    depths: Sequence[float] = (),
+) -> tuple[PolicyOutcome, ...]:
+    """What policies would have cost and saved. Deltas came as they were committed, compacted files with their version.
+
+    Raises InputError as `advice_of_streams`, and for a table without files, or with too many.
+    """
+    looked = _Looked.at(streams, table_id, partition)
+    check_count(table_id, len(looked.files))
+    by = _columns(looked, columns, told) if columns else told.columns_asked()
+    adviser = _StreamAdviser(streams, looked, looked.schema([column.name for column in by]), by, Settings())
+    arrivals = [Arrival(one.came_s, one.file.bytes) for one in looked.files]
+    target = sizing.target_file_bytes(sum(one.file.bytes for one in looked.files) // len(looked.partitions))
+    return simulated(adviser.now([]).files, arrivals, told.reads, by, target, depths)
+
+
+def _columns(looked: _Looked, columns: str | Sequence[str] | None, told: ToldReads) -> tuple[ClusterColumn, ...]:
+    """Those that were chosen, else those that reads ask for, else those by which the table is clustered, else those of
+    its heat."""
     if columns is not None:
         if not (found := cluster_columns("columns", columns)):
             raise InputError("columns is empty: name some, day*3,customer")
-        return found
-    return told.columns_asked() if told.sources else cluster_columns("columns", table.cluster_by or "")
+    elif told.sources:
+        found = told.columns_asked()
+    elif not (found := cluster_columns("columns", looked.table.cluster_by or "")):
+        heat = heat_of_streams(looked.streams, looked.table.table_id).read()
+        found = columns_asked(heat.known(looked.ordered_columns))
+    clustering_of([column.name for column in found], looked.table.partition_keys)
+    return found
 
 
-def _ordered(files: Iterable[DataFile]) -> frozenset[str]:
-    """The columns by which files may lie apart."""
-    return frozenset(field.name for file in files for field in file.schema if has_order(field.type))
-
-
-def _files(state: StreamState) -> Iterator[DataFile]:
-    """The files that hold rows."""
-    yield from state.compacted.files if state.compacted else ()
+def _files(state: StreamState) -> Iterator[tuple[DataFile, float]]:
+    """The files that hold rows, and when each came."""
+    made_s = (state.opened.time_ms or 0) / 1000
+    yield from ((file, made_s) for file in (state.compacted.files if state.compacted else ()))
+    times_s = {delta.position: commit.time_ms / 1000 for commit in state.commits for delta in commit.deltas}
     for delta in state.deltas:
-        yield from delta.files if delta.operation is OperationType.UPSERT else ()
+        if delta.operation is OperationType.UPSERT:
+            yield from ((file, times_s.get(delta.position, made_s)) for file in delta.files)
 
 
-def _lying(streams: Streams, partition: int, file: DataFile, columns: pa.Schema) -> _Lying:
+def _lying(streams: Streams, came: _Came, columns: pa.Schema) -> _Lying:
+    file = came.file
     try:
         groups = keyed_groups(streams.store, replace(file, ranges=()), columns.names)  # no reader sees those of texts
     except (ValueError, OverflowError):  # moments that Python does not have
         groups = (KeyedGroup(file.live_rows, file.bytes),)
-    return _Lying(file, partition, groups, tuple(ranges_of_group(one, file.schema, columns) for one in groups))
+    return _Lying(file, came.partition, groups, tuple(ranges_of_group(one, file.schema, columns) for one in groups))
 
 
 def _type(table_id: str, name: str, files: Sequence[DataFile]) -> pa.DataType:
@@ -159,27 +237,40 @@ def _type(table_id: str, name: str, files: Sequence[DataFile]) -> pa.DataType:
 
 
 @dataclass(frozen=True)
-class _Adviser:
-    """Looks at some partitions of a table. `columns`: of those that are of interest, `by`: by which to cluster."""
+class _StreamAdviser:
+    """Gives the advice. `columns`: those that are of interest; `by`: by which to cluster."""
 
     streams: Streams
-    table: Table
-    partitions: Sequence[Partition]
-    lying: Sequence[_Lying]
+    looked: _Looked
     columns: pa.Schema
     by: Sequence[ClusterColumn]
     settings: Settings
 
+    @property
+    def table(self) -> Table:
+        return self.looked.table
+
+    @property
+    def partitions(self) -> Sequence[Partition]:
+        return self.looked.partitions
+
+    @cached_property
+    def lying(self) -> Sequence[_Lying]:
+        """The files with what their footers say."""
+        return side_by_side(
+            self.looked.files, lambda one: _lying(self.streams, one, self.columns), self.streams.at_once
+        )
+
     def advice(self, advice: Advice) -> Advice:
         advice = replace(advice, notes=(*advice.notes, *self._notes()))
         if not self.by:
-            now = self._now([])
+            now = self.now([])
             places = range(len(self.columns))
             found = [Outlook(depth_of(now.files.of(place), now.groups.of(place))) for place in places]
             together = [Outlook(depth_of(now.files, now.groups))] if len(places) > 1 else []
             return replace(advice, outlooks=(*found, *together), boxes=now.files)
         samples = self._samples()
-        now = self._now(samples)
+        now = self.now(samples)
         then = foreseen([one for _, one in samples], self.by, self._cells_per_file(samples))
         advice = replace(advice, outlooks=outlooks(now, then), boxes=now.files)
         if self.table.keys is None:
@@ -195,7 +286,7 @@ class _Adviser:
         if self.by and self.table.keys is None:
             yield "it has no primary keys yet: what a compaction takes is not known"
 
-    def _now(self, samples: Sequence[tuple[int, PartitionSample]]) -> Prospect:
+    def now(self, samples: Sequence[tuple[int, PartitionSample]]) -> Prospect:
         """The boxes of files, of row groups, and of rows."""
         groups = [(one.partition, group, known) for one in self.lying for group, known in _zipped(one)]
         ranges = [*(joined(one.ranges) for one in self.lying), *(known for *_, known in groups)]
@@ -217,9 +308,11 @@ class _Adviser:
         rows = np.bincount([one.partition for one in self.lying], [one.file.live_rows for one in self.lying])
         largest = np.argsort(-rows, kind="stable")[:PARTITIONS_SAMPLED].tolist()
         there = [one for one in self.lying if one.partition in largest and one.file.rows]
-        looked = [there[place] for place in spread(len(there), FILES_SAMPLED).tolist()]
+        chosen = [there[place] for place in spread(len(there), FILES_SAMPLED).tolist()]
+        cold = cold_among(self.streams.store, [one.file.path for one in chosen])  # what is archived cannot be read
+        looked = [one for one in chosen if one.file.path not in cold]
         step = max(1, sum(one.file.rows for one in looked) // ROWS_SAMPLED)
-        each = [_Look.at(one, number, step) for number, one in enumerate(looked)]
+        each = [_LookedAtRows.at(one, number, step) for number, one in enumerate(looked)]
         found = read_each(self.streams.store, [look.part(self.columns) for look in each], READ_LIMITS)
         tables: dict[int, list[pa.Table]] = {}
         for look, slices in zip(each, found, strict=True):
@@ -295,7 +388,7 @@ class _Adviser:
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _LookedAtRows:
     """Rows of a file to look at: every `step`th of them, all from one row group."""
 
     file: DataFile
@@ -304,7 +397,7 @@ class _Look:
     step: int
 
     @classmethod
-    def at(cls, lying: _Lying, number: int, step: int) -> _Look:
+    def at(cls, lying: _Lying, number: int, step: int) -> _LookedAtRows:
         """The first row group, of the next file the second: heads alone would tell of few values."""
         rows = [group.rows for group in lying.groups] if len(lying.groups) > 1 else [lying.file.rows]
         group = number % len(rows)

@@ -6,6 +6,7 @@
     ORDERS/listing.json                                          where each stream stood when somebody last looked
     ORDERS/dropped.json                                          table.json of before, while the table is being dropped
     ORDERS/bookmarks/mirror/00000000000000000000.json            how far a consumer of its changes is
+    ORDERS/heat/00000000000000000001.json                        what reads ask for
     ORDERS/order_day=1995-04-03/stream/0/00000000000000000000.json      the log
     ORDERS/order_day=1995-04-03/data|index|manifest|sessions/…          all other objects, under names used once
 
@@ -104,6 +105,10 @@ class TablePaths:
     @property
     def bookmarks(self) -> str:
         return f"{self.root}/bookmarks/"
+
+    @property
+    def heat(self) -> str:
+        return f"{self.root}/heat/"
 
     @property
     def partitions(self) -> str:

@@ -1,59 +1,31 @@
-"""The heat of a table, beside it: a small document that is replaced by the next number, put if absent.
+"""The heat of an Iceberg table lies beside its metadata: see layout/kept_heat.py.
 
-    metadata/_deltacompact-heat/00000000000000000007.json     40 reads of log 5c5c…
-    metadata/_deltacompact-heat/00000000000000000008.json     and 3 that came since; 3 is removed
+    metadata/_deltacompact-heat/00000000000000000007.json
 
-Of two who bring reads at a time, one is first, and the other adds its own to that. The folder's name is hidden, so
-removals of orphans, also by other tools, leave it. Heat decides an order, never rows: a document that is damaged, or of
-a table that lay here before, is as none.
+The folder's name is hidden, so removals of orphans, also by other tools, leave it.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 
-from deltacompact.base.errors import StoreError
 from deltacompact.iceberg.table.metadata import TableMetadata
-from deltacompact.layout.heat import Heat, Told, heat_document, heat_from_document
-from deltacompact.storage.checksummed import is_whole, with_checksum
-from deltacompact.storage.numbered import numbered_path, read_newest
+from deltacompact.layout.heat import Heat, Told
+from deltacompact.layout.kept_heat import KeptHeat
 from deltacompact.storage.objects import ObjectStore
 
 FOLDER = "metadata/_deltacompact-heat/"
-KEPT = 4
-"""Older documents: whoever has read one of them, and is slow, finds that the next number is taken."""
-_FORMAT = 1
-_TRIES = 20
 
 
 def heat_of_table(store: ObjectStore, metadata: TableMetadata) -> Heat:
     """What is known; nothing: no reads have been told."""
-    return _newest(store, metadata)[1]
+    return _kept(store, metadata).read()
 
 
 def keep_reads(store: ObjectStore, metadata: TableMetadata, told: Iterable[Told], now_s: float) -> Heat:
     """The heat with these reads, which is kept from now on. Raises StoreError if others are always faster."""
-    told = list(told)
-    for _ in range(_TRIES):
-        number, before = _newest(store, metadata)
-        heat = before.with_reads(told, now_s)
-        document = with_checksum("heat", heat_document(heat), format=_FORMAT, kind="heat", table=metadata.uuid)
-        if store.put_if_absent(numbered_path(FOLDER, number + 1), json.dumps(document).encode()):
-            store.delete([numbered_path(FOLDER, number - KEPT)] if number > KEPT else [])
-            return heat
-    raise StoreError(f"the heat of table {metadata.table_id!r} is replaced faster than reads can be added: try again")
+    return _kept(store, metadata).keep(told, now_s)
 
 
-def _newest(store: ObjectStore, metadata: TableMetadata) -> tuple[int, Heat]:
-    found = read_newest(store, FOLDER)
-    return (0, Heat()) if found is None else (found[0].number, _read(found[1], metadata) or Heat())
-
-
-def _read(data: bytes, metadata: TableMetadata) -> Heat | None:
-    try:
-        document = json.loads(data)
-        known = document["format"] == _FORMAT and document["table"] == metadata.uuid
-        return heat_from_document(document["heat"]) if known and is_whole(document, "heat") else None
-    except (ValueError, KeyError, TypeError, AttributeError):
-        return None
+def _kept(store: ObjectStore, metadata: TableMetadata) -> KeptHeat:
+    return KeptHeat(store, FOLDER, metadata.table_id, str(metadata.uuid))

@@ -5,7 +5,7 @@ orders/table.json                    2. gone: no command opens the table, nobody
 orders/day=1/stream|data|index/…     3. gone, one stream after the other
 orders/partitions/day=1              4. gone: the marks by which streams are found
 orders/day=2/stream/0/…07.json       gone, too, though day=2 has no mark: a writer put it there behind an earlier drop
-orders/keys.json, bookmarks/…        5. gone
+orders/keys.json, bookmarks/…, heat/…    5. gone
 orders/dropped.json                  6. gone: the name is free again
 orders/day=1/notes.txt               stays, and is named: somebody else put it there
 """
@@ -137,9 +137,8 @@ def _own(store: ObjectStore, paths: TablePaths) -> Iterator[ObjectStat]:
     """The objects of the table as a whole, besides its declaration and its marks."""
     for path in (paths.keys, paths.source, paths.listing):
         yield from _there(store, path)
-    for stat in store.list(paths.bookmarks):
-        if NumberedObject.of(stat):
-            yield stat
+    for folder in (paths.bookmarks, paths.heat):
+        yield from (stat for stat in store.list(folder) if NumberedObject.of(stat))
 
 
 def _there(store: ObjectStore, path: str) -> Iterator[ObjectStat]:

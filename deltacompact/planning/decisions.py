@@ -252,7 +252,9 @@ def _with_small_merged(
     small = {
         decision.ordinal
         for decision in alone
-        if decision.action is FileAction.KEEP and _is_small(plan, plan.sources[decision.ordinal])
+        if decision.action is FileAction.KEEP
+        and _is_small(plan, plan.sources[decision.ordinal])
+        and plan.sources[decision.ordinal].file.path not in plan.input.cold
     }
     pieces = len(small) + (rows > 0 and plan.is_small(rows, live_bytes(rewritten, live)))
     if pieces < 2:

@@ -14,15 +14,28 @@ import pyarrow as pa
 from deltacompact.base.errors import SchemaError
 from deltacompact.base.model import DataFile
 from deltacompact.layout.depth import depth_of, mean_depths
+from deltacompact.planning.expected import arranged_s
 from deltacompact.planning.overlapping import boxes_in_log, columns_of, overlapping_files
+from deltacompact.planning.work import FIRST_RATES
+from deltacompact.planning.worth import LayoutGain, gained_s
 from deltacompact.tabular import schemas
 
 
-def depth_in_log(files: Sequence[DataFile], cluster_by: str, schema: pa.Schema) -> float:
-    """How many compacted files hold a value, on average. 0: all may stay as they lie."""
-    if not columns_of(cluster_by, schema) or not overlapping_files(files, cluster_by, schema).any():
-        return 0.0
-    return depth_of(boxes_in_log(files, cluster_by, schema)).mean
+def gain_in_log(files: Sequence[DataFile], cluster_by: str, schema: pa.Schema) -> LayoutGain:
+    """What a session would gain that lays compacted files out by these columns. A depth of 0: all may stay as they lie.
+
+    Of a read, all rows of the partition have the same chance to be asked for.
+    """
+    if not columns_of(cluster_by, schema):
+        return LayoutGain()
+    chosen = overlapping_files(files, cluster_by, schema).tolist()
+    anew = [file for file, is_chosen in zip(files, chosen, strict=True) if is_chosen]
+    if not anew:
+        return LayoutGain()
+    boxes = boxes_in_log(files, cluster_by, schema)
+    cost_s = arranged_s(sum(file.rows for file in anew), sum(file.bytes for file in anew))
+    saved = gained_s(boxes, [file.bytes for file in files], chosen)
+    return LayoutGain(depth_of(boxes).mean, saved, FIRST_RATES["session"] + cost_s)
 
 
 def depths_in_log(partitions: Sequence[Sequence[DataFile]], cluster_by: str) -> dict[str, float]:

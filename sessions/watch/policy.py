@@ -65,7 +65,6 @@ _OF_ICEBERG = frozenset(
         "small_file_bytes",
         "new_bytes",
         "compaction_age",
-        "layout_gain",
     }
 )
 """Conditions; the others are for both."""
@@ -110,7 +109,7 @@ class Condition(BaseModel):
     )
     layout_gain: Times | None = Field(
         default=None,
-        description="Iceberg: the reads of the table's heat would save so many times what clustering by them costs.",
+        description="The reads of the table's heat would save so many times what clustering costs.",
     )
 
     @model_validator(mode="after")

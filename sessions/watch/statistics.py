@@ -7,13 +7,16 @@ for it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from deltacompact.base.model import Partition
 from deltacompact.catalog.delta_streams import DeltaStreamCatalog
+from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.delta_streams.sizes import sizes_of
-from deltacompact.planning.depth_in_log import depth_in_log
+from deltacompact.delta_streams.table_heat import heat_of_streams
+from deltacompact.layout.heat import Heat
+from deltacompact.planning.depth_in_log import gain_in_log
 from sessions.documents.streams import branch_of
 from sessions.metrics.tables import TableSizes
 
@@ -47,7 +50,8 @@ class WatchedPartition:
 
     `rows` are those of compacted files, dead ones as well. `mark` names the last delta and the version: where it is the
     same, nothing was committed or compacted since. `layout_depth`: how many compacted files hold a value of the columns
-    to cluster by; 0: nobody asked, or a session would let all lie as they do.
+    to cluster by; 0: nobody asked, or a session would let all lie as they do. `layout_gain`: how many times what
+    clustering costs the reads of the table's heat would save.
     """
 
     partition: dict[str, str | None]
@@ -63,6 +67,7 @@ class WatchedPartition:
     dead_rows: int = 0
     compacted_s: float | None = None
     layout_depth: float = 0.0
+    layout_gain: float = 0.0
 
     def is_settled(self, purge: bool, compacted: str | None) -> bool:
         lies_well = not self.layout_depth or compacted == self.mark
@@ -77,6 +82,7 @@ class WatchedPartition:
             "oldest_delta_age": now_s - oldest_s,
             "files": self.files,
             "layout_depth": self.layout_depth,
+            "layout_gain": self.layout_gain,
             "idle": now_s - self.written_s if self.written_s is not None else 0.0,
             **({"average_file_bytes_below": self.bytes / self.files} if self.files else {}),
         }
@@ -158,19 +164,30 @@ def statistics_of(
 
     Raises NotFoundError where the table does not exist.
     """
-    by = None
+    by, heat = None, Heat()
     if layout:
         catalog.publication(table_id)  # it looks as well, and remembers by which columns rows are laid out today
         by = catalog.remembered_table(table_id).cluster_by
+        heat = heat_of_streams(catalog, table_id).read().now(now_s) if by else heat
     else:
         catalog.present(table_id)
-    return [_of_partition(catalog, table_id, partition, now_s, by) for partition in catalog.partitions(table_id)]
+    partitions = catalog.partitions(table_id)
+    states = [catalog.state(table_id, partition) for partition in partitions]
+    rows = sum(state.compacted.rows for state in states if state.compacted)
+    found = []
+    for partition, state in zip(partitions, states, strict=True):
+        base, watched = state.compacted, _of_partition(catalog, table_id, partition, state, now_s)
+        if base and by:
+            gain = gain_in_log(base.files, by, base.schema)
+            share = base.rows / max(1, rows)  # of the reads, for all partitions are asked
+            watched = replace(watched, layout_depth=gain.depth, layout_gain=share * gain.by_heat(heat.columns))
+        found.append(watched)
+    return found
 
 
 def _of_partition(
-    catalog: DeltaStreamCatalog, table_id: str, partition: Partition, now_s: float, cluster_by: str | None
+    catalog: DeltaStreamCatalog, table_id: str, partition: Partition, state: StreamState, now_s: float
 ) -> WatchedPartition:
-    state = catalog.state(table_id, partition)
     sizes = sizes_of(state)
     times_s: Sequence[float] = sizes.delta_times_s
     written_s = max(times_s, default=None)
@@ -178,7 +195,6 @@ def _of_partition(
         # A writer whose clock is ahead would keep its deltas young until that time comes.
         written_s = catalog.log(table_id, partition).written_s(state)
         times_s = [min(time_s, written_s) for time_s in times_s]
-    base = state.compacted
     return WatchedPartition(
         partition=dict(partition.values),
         mark=f"{state.version}/{state.last_position}",
@@ -192,5 +208,4 @@ def _of_partition(
         rows=sizes.rows + sizes.dead_rows,
         dead_rows=sizes.dead_rows,
         compacted_s=sizes.compacted_s,
-        layout_depth=depth_in_log(base.files, cluster_by, base.schema) if base and cluster_by else 0.0,
     )

@@ -12,9 +12,10 @@ from deltacompact.base.settings import Settings
 from deltacompact.catalog.iceberg import IcebergCatalog
 from deltacompact.cli import run
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
-from deltacompact.iceberg.table_heat import FOLDER, KEPT, heat_of_table, keep_reads
+from deltacompact.iceberg.table_heat import FOLDER, heat_of_table, keep_reads
 from deltacompact.iceberg_modes.maintain.options import YOUNGER_ALLOWED
 from deltacompact.layout.heat import Told
+from deltacompact.layout.kept_heat import KEPT
 from deltacompact.layout.reads import Read
 from deltacompact.storage.numbered import numbered_path
 

@@ -19,7 +19,7 @@ from deltacompact.iceberg.table.content_files import ContentFile
 from deltacompact.iceberg.table.nan_counts import nan_counts
 from deltacompact.iceberg_modes.rewrite.arranging import ArrangeTask, arrange
 from deltacompact.iceberg_modes.rewrite.certifying import of_output
-from deltacompact.iceberg_modes.rewrite.routing import HeldParts
+from deltacompact.steps.cell_blocks import HeldParts
 from deltacompact.steps.materialize import Materialized, MaterializeTask, materialize
 from deltacompact.storage.objects import ObjectStore
 

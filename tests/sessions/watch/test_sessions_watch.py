@@ -163,6 +163,29 @@ def test_files_that_lie_over_each_other_are_told_until_they_are_laid_out_even_wi
     assert (found.layout_depth, reason) == (0.0, TriggerReason.NOTHING_NEW)
 
 
+def test_a_layout_is_laid_out_once_the_reads_of_the_heat_pay_for_it():
+    catalog = DeltaStreamCatalog(MemoryStore())
+    table = catalog.create_table("t", ["p"], ["k"], cluster_by="v")
+    how = {"settings": Settings(executor="local", local_threads=1), "rows_per_compacted_file": 100}
+    for partition, rows in (("a", 400), ("b", 1200)):
+        table.append(pa.table({"k": range(rows), "v": [(7 * k) % rows for k in range(rows)]}), {"p": partition})
+        table.compact(cluster_by="", **how)
+    asks = policy(when=[{"layout_gain": 1}], cooldown=0)
+
+    def gains() -> list[float]:
+        return [one.layout_gain for one in statistics_of(catalog, "t", time.time(), asks.asks_for_layout)]
+
+    assert gains() == [0, 0], "nobody reads it"
+    read = {"table": "t", "columns": ["v"], "opened": 4, "skipped": 0, "rows": 1}
+    table.heat(scan_reports=[{"at": time.time(), "read": read}] * 100)
+    few, many = gains()
+    assert 1 < few < many, "of the larger partition, more rows are asked for, and more files are not opened"
+    (found,) = [one for one in statistics_of(catalog, "t", NOW_S, True) if one.partition == {"p": "b"}]
+    assert evaluate(asks, found, TriggerHistory(), NOW_S).reason is TriggerReason.LAYOUT_GAIN
+    table.compact(**how)
+    assert gains() == [0, 0]
+
+
 def test_deltas_of_a_writer_whose_clock_is_ahead_grow_old():
     now_s = [1_000_000.0]
     writer = DeltaStreamCatalog(MemoryStore(clock=lambda: now_s[0]), clock=lambda: now_s[0] + 365 * DAY_S)
