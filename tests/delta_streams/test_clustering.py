@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from stores import CHANGES, Crash, FailsAt, InterceptedStore, copy_of
 from tables import compacted_files, problems
 
+import deltacompact
 from deltacompact import DeltaStreamCatalog, InputError, SessionResult, Settings
 from deltacompact.base.limits import LIMITS
 from deltacompact.base.model import Partition
@@ -27,6 +28,7 @@ from deltacompact.index.primary_key_index import read_index, read_manifest
 from deltacompact.planning import arrangement
 from deltacompact.planning.decisions import FileReason
 from deltacompact.reports.table_report import table_document
+from deltacompact.steps import cell_blocks
 from deltacompact.storage.memory import MemoryStore
 from deltacompact.tabular.key_ranges import keyed_groups
 
@@ -534,3 +536,29 @@ def test_show_has_the_depth_of_a_clustered_table():
     assert 1 <= depth["together"] < 1.3 and depth["x"] < 5
     table.declare_cluster_by("w")
     assert table_document(catalog, "t").document["depth"] == {}
+
+
+def test_rows_of_eight_times_the_memory_are_laid_out_a_part_at_a_time(tmp_path, monkeypatch):
+    """What is in memory meanwhile is a fraction of the rows: they go through runs, with blocks of 1 MiB at most."""
+    monkeypatch.setattr("deltacompact.planning.sizing.run_bytes", lambda memory_bytes: 1 << 20)
+    table = deltacompact.open_catalog(tmp_path).create_table("t", primary_keys=["id"], cluster_by="x")
+    draw, count, before = np.random.default_rng(1), 64_000, pa.total_allocated_bytes()
+    for part in np.array_split(draw.permutation(count), 8):
+        texts = pa.array([draw.bytes(128) for _ in part], pa.binary())
+        table.append(pa.table({"id": part, "x": draw.random(len(part)), "v": texts}))
+        size = texts.nbytes * 8
+    peaks, written = [0], cell_blocks.stream_of
+
+    def watched(rows: pa.Table, *others: Any) -> pa.Buffer:
+        peaks.append(pa.total_allocated_bytes() - before)
+        return written(rows, *others)
+
+    monkeypatch.setattr("deltacompact.steps.cell_blocks.stream_of", watched)
+    reading = replace(LIMITS.reading, batch_bytes=1 << 20, run_bytes=1 << 20, read_ahead_bytes=1 << 20)
+    small = replace(LIMITS, reading=reading, task_rows_min=count // 8)
+    how = replace(LOCAL, object_store_bytes=size // 8, row_group_rows=4_000, limits=small)
+    (session,) = table.compact(settings=how, rows_per_compacted_file=count // 4).sessions
+    assert session.live == count and len(peaks) > 8
+    assert max(peaks) < size / 2
+    files = list(compacted_files(deltacompact.open_catalog(tmp_path)))
+    assert not overlap(files, "x").any()
