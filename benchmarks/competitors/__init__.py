@@ -84,6 +84,13 @@ def deltacompact(executor: str, **limits: Any) -> Entrant:
 FLOOR = Entrant("floor", "floor", "floor:Floor", EVERY_CASE)
 PEERS = (
     Entrant(
+        "deltacompact clustered",
+        "deltacompact",
+        "delta_compact:DeltaCompact",
+        FULL,
+        {"executor": "local", "clustered": True},
+    ),
+    Entrant(
         "deltacompact marked",
         "deltacompact",
         "delta_compact:DeltaCompact",

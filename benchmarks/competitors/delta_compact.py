@@ -28,10 +28,14 @@ TABLE = "bench"
 
 
 class DeltaCompact:
-    """`readers` honour deletion vectors, or read plain files. `limits` are further Settings."""
+    """`readers` honour deletion vectors, or read plain files. `limits` are further Settings.
 
-    def __init__(self, executor: str, readers: str = "files", **limits: Any) -> None:
+    `clustered`: rows are laid out by the first two columns that are no keys.
+    """
+
+    def __init__(self, executor: str, readers: str = "files", clustered: bool = False, **limits: Any) -> None:
         self._readers = Readers.of(readers)
+        self._clustered = clustered
         self._settings = deltacompact.Settings(executor=executor, **limits)
 
     def start(self) -> None:
@@ -60,11 +64,13 @@ class DeltaCompact:
         if not timed:
             _append(catalog, inputs, reference=True)
         sessions: list[SessionResult] = []
+        others = [name for name in inputs.columns if name not in inputs.keys]
+        cluster_by = others[:2] if self._clustered else None
 
         def work() -> None:
             if timed:
                 _append(catalog, inputs, reference=False)
-            result = deltacompact.compact(TABLE, delta_catalog_client=catalog, settings=self._settings)
+            result = catalog.table(TABLE).compact(settings=self._settings, cluster_by=cluster_by)
             sessions.extend(result.sessions)
 
         def files() -> list[Path]:

@@ -24,7 +24,7 @@ from deltacompact import Settings, open_catalog
 
 pytestmark = pytest.mark.processes
 
-FULL = {"floor", "deltacompact local", "polars", "duckdb row_number", "duckdb max_by"}
+FULL = {"floor", "deltacompact local", "deltacompact clustered", "polars", "duckdb row_number", "duckdb max_by"}
 INCREMENTAL = {"floor", "deltacompact local", "delta-rs merge"}
 
 
