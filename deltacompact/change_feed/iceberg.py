@@ -203,10 +203,10 @@ def _is_replace(snapshot: Snapshot) -> bool:
 
 
 def candidates_between(live: LiveReader, before: TableState, after: TableState) -> Iterator[Candidates]:
-    """The rows of files that only one side has, or that have other deletes there."""
+    """The rows of files that only one side has, or that have other deletes there; the order is that of the files."""
     sides = differing(before, after)
     found = [{file.task.entry.file.path: file for file in live.files(side)} for side in sides]
-    for path in found[0].keys() | found[1].keys():
+    for path in dict.fromkeys([*found[0], *found[1]]):
         yield from _of_file(live, found[0].get(path), found[1].get(path))
 
 

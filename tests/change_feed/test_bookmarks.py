@@ -6,8 +6,9 @@ import json
 import time
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from iceberg_lake import Lake
+from iceberg_lake import Lake, local_path
 from publications import configure
 
 import deltacompact
@@ -102,6 +103,16 @@ def test_a_batch_that_is_repeated_after_a_compaction_is_the_same(source):
     mode = {"mode": "rewrite", "options": {"rewrite-all": True}} if isinstance(source, Branch) else {}
     source.table.compact(**mode, settings=LOCAL)
     assert batch(source) == [1, 2]
+
+
+def test_a_batch_that_another_process_repeats_has_its_rows_in_the_same_order(tmp_path):
+    """In the order of the table's files, and not in that of a set of strings, which each process draws anew."""
+    source = Branch(tmp_path)
+    for number in range(9):
+        source.append(number)
+    found = source.table.changes(bookmark="mirror", from_="1999-01-01").read_all()["id"].to_pylist()
+    files = [pq.ParquetFile(local_path(entry.file.path)) for entry in source.lake.state(T).data]
+    assert found == [file.read()["id"][0].as_py() for file in files]
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "x.next", "-", "a" * 101])
