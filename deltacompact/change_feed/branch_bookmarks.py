@@ -2,9 +2,11 @@
 
 bookmark.mirror           snapshot 7      done
 bookmark.mirror.next      snapshot 9      given and not done
+bookmark.audit.first      snapshot 9      a first batch was given, all rows; nothing is done
 
 A tag is set if it is still what we saw, by the catalog's own requirement: of two consumers one is refused, and looks
-again. `maintain --expire-snapshots`, and every other engine's, keeps a tag's snapshot for 30 days, however old it is.
+again. Every engine's expiry keeps a tag's snapshot for 30 days, however old it is; `maintain` also keeps the snapshots
+from there to the head of the branch, through which the feed goes.
 """
 
 from __future__ import annotations
@@ -12,14 +14,13 @@ from __future__ import annotations
 import time
 from datetime import datetime
 
-from deltacompact.base.errors import ConflictError
+from deltacompact.base.errors import ConflictError, InputError
 from deltacompact.change_feed.bookmark import KEPT_S, Bookmark, check_batch, checked_name, nothing_given, unknown
 from deltacompact.change_feed.iceberg import begin_of
 from deltacompact.iceberg.as_of import snapshot_as_of
-from deltacompact.iceberg.table.metadata import Ref, TableMetadata
+from deltacompact.iceberg.table.metadata import BOOKMARK_TAG, GIVEN_FIRST, GIVEN_NEXT, Ref, TableMetadata
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 
-_PREFIX, _NEXT = "bookmark.", ".next"
 _TRIES = 20
 
 AsOf = str | int | datetime | None
@@ -28,14 +29,29 @@ AsOf = str | int | datetime | None
 def bookmarks(metadata: TableMetadata) -> list[Bookmark[int]]:
     """All bookmarks of a table."""
     tags = {name: ref.snapshot_id for name, ref in metadata.refs.items() if ref.kind == "tag"}
-    names = {name.removeprefix(_PREFIX).removesuffix(_NEXT) for name in tags if name.startswith(_PREFIX)}
+    names = {name.removeprefix(BOOKMARK_TAG).partition(".")[0] for name in tags if name.startswith(BOOKMARK_TAG)}
     return [_found(metadata, name) for name in sorted(names)]
 
 
 def _found(metadata: TableMetadata, name: str) -> Bookmark[int]:
-    done, upcoming = (metadata.refs.get(f"{_PREFIX}{name}{ending}") for ending in ("", _NEXT))
+    done, following, first = (metadata.refs.get(_tag(name, ending)) for ending in ("", GIVEN_NEXT, GIVEN_FIRST))
+    upcoming = following or first
     ends = [tag.snapshot_id if tag else None for tag in (done, upcoming)]
     return Bookmark(name, ends[0], ends[1], _set_ms(metadata, upcoming or done))
+
+
+def _whole(metadata: TableMetadata, name: str) -> Bookmark[int]:
+    """The same. Raises InputError where a batch lost its beginning: as a first one it would have no deletes."""
+    if _tag(name, GIVEN_NEXT) in metadata.refs and _tag(name) not in metadata.refs:
+        raise InputError(
+            f"table {metadata.table_id!r}: the tag {_tag(name)!r} is gone, where the batch of bookmark {name!r} "
+            "begins: drop the bookmark, and say where to begin with --from"
+        )
+    return _found(metadata, name)
+
+
+def _tag(name: str, ending: str = "") -> str:
+    return f"{BOOKMARK_TAG}{name}{ending}"
 
 
 def _set_ms(metadata: TableMetadata, tag: Ref | None) -> int | None:
@@ -48,12 +64,12 @@ def _set_ms(metadata: TableMetadata, tag: Ref | None) -> int | None:
 def given(table: IcebergTable, name: str, from_: AsOf, to: AsOf, branch: str) -> tuple[IcebergTable, Bookmark[int]]:
     """The batch that a consumer is to do: the one that it was given before, or the next. Nothing new: no `next`.
 
-    Raises NotFoundError for an unknown bookmark if no beginning is given.
+    Raises NotFoundError for an unknown bookmark if no beginning is given, InputError where a tag was lost.
     """
     checked_name(name)
     for _ in range(_TRIES):
         metadata = table.metadata
-        known = _found(metadata, name)
+        known = _whole(metadata, name)
         if known.next is not None:
             return table, known
         if known.done is None:
@@ -76,7 +92,7 @@ def done_by(metadata: TableMetadata, from_: AsOf) -> AsOf:
     """Where the last batch of a consumer ended, if `from_` is its bookmark, and no branch or tag; else `from_`."""
     if not isinstance(from_, str) or from_ in metadata.refs:
         return from_
-    known = _found(metadata, from_)
+    known = _whole(metadata, from_)
     return from_ if known.done is known.next is None else known.done
 
 
@@ -98,5 +114,6 @@ def dropped(table: IcebergTable, name: str) -> None:
 
 
 def _moved(table: IcebergTable, name: str, wanted: Bookmark[int]) -> tuple[IcebergTable, Bookmark[int]]:
-    tags = {f"{_PREFIX}{name}": wanted.done, f"{_PREFIX}{name}{_NEXT}": wanted.next}
+    given_as, other = (GIVEN_FIRST, GIVEN_NEXT) if wanted.done is None else (GIVEN_NEXT, GIVEN_FIRST)
+    tags = {_tag(name): wanted.done, _tag(name, given_as): wanted.next, _tag(name, other): None}
     return table.tag(tags, until_ms=int((time.time() + KEPT_S) * 1000)), wanted

@@ -166,7 +166,10 @@ def test_the_command_line_maintains(lake, configured, capsys):
     assert cli.run([*words, "--option", "retain-last=2", "--dry-run"]) == 0
     out, err = capsys.readouterr()
     expired, manifests, orphans = out.splitlines()
-    assert expired == "snapshots: none of 6 snapshots: each is younger than 120 hours, or kept by a branch or tag"
+    assert (
+        expired
+        == "snapshots: none of 6 snapshots: each is younger than 120 hours, or kept by a branch, tag or bookmark"
+    )
     assert manifests.startswith("manifests: 5 manifests -> 1, 1 kept; 5 entries, ")
     assert manifests.endswith(" KiB would be rewritten")
     assert orphans.endswith("each is reached, hidden or another table's")

@@ -274,7 +274,8 @@ def test_snapshots_expire_by_age_and_their_files_go(lake):
     assert (len(snapshots(lake)), ids_of(lake)) == (1, [2])
     assert stored(lake) == reachable(lake)
     assert (
-        expire(lake).nothing_to_do == "none of 1 snapshot: each is younger than 120 hours, or kept by a branch or tag"
+        expire(lake).nothing_to_do
+        == "none of 1 snapshot: each is younger than 120 hours, or kept by a branch, tag or bookmark"
     )
 
 
@@ -309,22 +310,26 @@ def test_each_branch_and_tag_has_its_own_rules(lake):
 
 
 AGES = st.none() | st.integers(0, 12)
+NAMES = st.sampled_from(["r0", "r1", "bookmark.a", "bookmark.a.next", "bookmark.b", "bookmark.c.first"])
 REFS = st.tuples(st.integers(0, 7), st.sampled_from(["branch", "tag"]), AGES, AGES, st.none() | st.integers(1, 4))
 
 
 @settings(max_examples=examples(300), deadline=None)
 @given(
     parents=st.lists(st.none() | st.integers(0, 7), min_size=8, max_size=8),
-    refs=st.lists(REFS, max_size=4),
+    refs=st.dictionaries(NAMES, REFS, max_size=4),
     main=st.integers(0, 7),
     ages=st.tuples(st.integers(0, 12), st.integers(1, 3), AGES),
 )
 def test_what_expires_is_what_icebergs_rules_say(parents, refs, main, ages):
-    """Snapshot n is made at the moment n, and now is 10. A snapshot stays if some branch or tag that stays says so."""
+    """Snapshot n is made at the moment n, and now is 10. A snapshot stays if some branch or tag that stays says so.
+
+    Bookmarks keep what the head has and their beginning has not; a first batch begins before all.
+    """
     now, (age, least, ref_age) = 10, ages
     parents = [parent if parent is not None and parent < number else None for number, parent in enumerate(parents)]
     made = {number: Snapshot(number, parent, number, number, "") for number, parent in enumerate(parents)}
-    named = {f"r{number}": Ref(*values) for number, values in enumerate(refs)} | {"main": Ref(main, "branch", 0)}
+    named = {name: Ref(*values) for name, values in refs.items()} | {"main": Ref(main, "branch", 0)}
     metadata = dataclasses.replace(state().metadata, snapshots=made, refs=named)
     options = MaintainOptions(snapshot_age_ms=age, keep_snapshots=least, ref_age_ms=ref_age)
     found = plan_expiry(metadata, options, now)
@@ -344,6 +349,18 @@ def test_what_expires_is_what_icebergs_rules_say(parents, refs, main, ages):
         within = [place < count or now - number <= limit for place, number in enumerate(line(ref.snapshot_id))]
         return {number for place, number in enumerate(line(ref.snapshot_id)) if all(within[: place + 1])}
 
+    def walked(branch):
+        begins = {
+            ref.snapshot_id: line(ref.snapshot_id)[1:]
+            for name, ref in left.items()
+            if ref.kind == "tag" and name in ("bookmark.a", "bookmark.b")
+        }
+        begins |= {
+            ref.snapshot_id: [] for name, ref in left.items() if ref.kind == "tag" and name == "bookmark.c.first"
+        }
+        own = line(branch.snapshot_id)
+        return {number for begin, before in begins.items() if begin in own for number in own if number not in before}
+
     left = {name: ref for name, ref in named.items() if not too_old(name, ref)}
     assert found.refs == named.keys() - left.keys()
     known = {
@@ -352,7 +369,8 @@ def test_what_expires_is_what_icebergs_rules_say(parents, refs, main, ages):
         for number in (line(ref.snapshot_id) if ref.kind == "branch" else [ref.snapshot_id])
     }
     staged = {number for number in made if number not in known and now - number <= age}
-    kept = staged.union(*(said_by(ref) for ref in left.values()))
+    branches = [ref for ref in left.values() if ref.kind == "branch"]
+    kept = staged.union(*map(said_by, left.values()), *map(walked, branches))
     assert found.snapshots == made.keys() - kept
 
 

@@ -23,6 +23,9 @@ SESSION = "deltacompact.session"
 """The key in a snapshot's summary of the session of ours that committed it."""
 RECORDED_FINGERPRINT = "deltacompact.rows-fingerprint"
 """The key in a snapshot's summary of the fingerprint of its live rows, where a session was told to certify."""
+BOOKMARK_TAG, GIVEN_FIRST, GIVEN_NEXT = "bookmark.", ".first", ".next"
+"""The tags of a consumer of changes: `bookmark.NAME` is where its batch begins, `bookmark.NAME.next` where it ends. A
+first batch begins before all snapshots, and ends at `bookmark.NAME.first`."""
 PUBLICATION = "deltacompact.publication"
 """The property of a publishing table that says where the published delta table is."""
 
