@@ -39,6 +39,7 @@ def changes(
                   that of `SELECT columns FROM table WHERE where`
     key           the columns that identify a row (default: the primary key, or the identifier fields): rows of one key
                   that came and went are an update; without a key, they are an insert and a delete
+    memory_bytes  what this process may take in all (default: no bound; it holds about 512 MiB of changes)
     partition     of a stream; `branch`: of an Iceberg table
     bookmark      what came since this consumer's last `commit_bookmark`, the same batch until then; see the table
 

@@ -37,10 +37,10 @@ Identified = Callable[[Candidates], Iterator[tuple[Numbers, Digests]]]
 """The rows of candidates: their numbers in the file, and the digest of what identifies them."""
 
 
-def uncancelled(candidates: Sequence[Candidates], identified: Identified, memory_bytes: int) -> list[Candidates]:
+def uncancelled(candidates: Sequence[Candidates], identified: Identified, held_bytes: int) -> list[Candidates]:
     """The candidates without the rows that the other side has, too."""
     rows = sum(one.count for one in candidates)
-    buckets = max(1, -(-rows * ENTRY_BYTES * _HELD // memory_bytes))
+    buckets = max(1, -(-rows * ENTRY_BYTES * _HELD // held_bytes))
     entries = _entries(candidates, identified)
     kept = [_left([*entries], candidates)] if buckets == 1 else _by_bucket(entries, candidates, buckets)
     return list(_shrunk(candidates, list(kept)))

@@ -39,7 +39,7 @@ class RowsOfFile(Protocol):
 
     @property
     def row_bytes(self) -> int:
-        """About the memory that one of them takes."""
+        """About the memory that one of them takes, as far as it is known without opening the file."""
 
     @property
     def path(self) -> str: ...
@@ -72,12 +72,9 @@ class Candidates:
         """About the memory that the rows take."""
         return self.count * self.file.row_bytes
 
-    def held(self, selected: Selected) -> Candidates:
-        """The same, read once and held in memory, with the columns that the selection reads."""
-        parts = list(self.file.tables(selected.needed, self.bits, Skipping.of(selected)))
-        numbers = np.concatenate([np.empty(0, np.int64), *(part for part, _ in parts)])
-        rows = pa.concat_tables([selected.needed.empty_table(), *(table for _, table in parts)])
-        return replace(self, file=_RowsInMemory(self.file, numbers, rows))
+    def kept(self, room: HeldBytes) -> Candidates:
+        """The same, held in memory as they are read first, if they fit the room."""
+        return replace(self, file=_RowsInMemory(self.file, room))
 
     def only(self, numbers: Numbers) -> Candidates:
         """Those of the rows that have these numbers."""
@@ -96,13 +93,31 @@ class Candidates:
                 yield np.asarray(kept[_NUMBER]), kept.drop_columns([_NUMBER])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
+class HeldBytes:
+    """What rows that are read a second time may take in memory. `left`: what is free."""
+
+    left: int
+
+    def takes(self, size: int) -> bool:
+        if size > self.left:
+            return False
+        self.left -= size
+        return True
+
+
+@dataclass(slots=True)
 class _RowsInMemory:
-    """Rows of a file in memory, and their numbers there."""
+    """Rows of a file that are in memory once they were read, if they fit the room. Else it is known how large they are.
+
+    The first read is of all rows that are ever asked for, with all columns.
+    """
 
     file: RowsOfFile
-    numbers: Numbers
-    table: pa.Table
+    room: HeldBytes
+    _held: list[tuple[Numbers, pa.Table]] | None = None
+    _read: tuple[int, int] = (0, 0)
+    """Rows that were read, and their bytes."""
 
     @property
     def rows(self) -> int:
@@ -110,7 +125,8 @@ class _RowsInMemory:
 
     @property
     def row_bytes(self) -> int:
-        return self.file.row_bytes
+        rows, size = self._read
+        return 1 + size // rows if rows else self.file.row_bytes
 
     @property
     def path(self) -> str:
@@ -120,12 +136,30 @@ class _RowsInMemory:
         return self.file.known(columns)
 
     def tables(self, columns: pa.Schema, bits: Bits | None, skipping: Skipping) -> Iterator[tuple[Numbers, pa.Table]]:
-        numbers, table = self.numbers, self.table.select(columns.names)
-        if bits is not None:
-            wanted = live_mask(bits, self.rows)[numbers]
-            numbers, table = numbers[wanted], table.filter(pa.array(wanted))
-        if len(numbers):
+        if self._held is None:
+            yield from self._first(columns, bits, skipping)
+            return
+        wanted = None if bits is None else live_mask(bits, self.rows)
+        for numbers, table in self._held:
+            table = table.select(columns.names)
+            if wanted is not None and not (own := wanted[numbers]).all():
+                numbers, table = numbers[own], table.filter(pa.array(own))
+            if len(numbers):
+                yield numbers, table
+
+    def _first(self, columns: pa.Schema, bits: Bits | None, skipping: Skipping) -> Iterator[tuple[Numbers, pa.Table]]:
+        held: list[tuple[Numbers, pa.Table]] | None = [] if self._read == (0, 0) else None
+        rows = size = taken = 0
+        for numbers, table in self.file.tables(columns, bits, skipping):
+            rows, size = rows + table.num_rows, size + table.nbytes
+            if held is not None and self.room.takes(size - taken):
+                held.append((numbers, table))
+                taken = size
+            elif held is not None:
+                self.room.left += taken
+                held = None
             yield numbers, table
+        self._held, self._read = held, (rows, size)
 
     def lineage(self, bits: Bits | None) -> Iterator[tuple[Numbers, pa.Table]] | None:
         return self.file.lineage(bits)

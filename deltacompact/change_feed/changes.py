@@ -47,12 +47,13 @@ def stream_changes(
         for end in (None if done is not None else from_, to):
             if end is not None and moment_of(end) is None:
                 raise InputError(f"version {end!r}: each partition has its own versions, name a partition or a time")
-    chosen = catalog.chosen(table_id, partition)
+    chosen, limits = catalog.chosen(table_id, partition), asked.reading(catalog.read_limits)
     if done is None:
-        ranges = [StreamRange.of(catalog, table_id, one, from_, to) for one in chosen]
+        ranges = [StreamRange.of(catalog, table_id, one, from_, to, limits) for one in chosen]
     else:
         begins = [state_of(catalog, table_id, one, done[one]) if one in done else None for one in chosen]
-        ranges = [StreamRange.of(catalog, table_id, one, begin, to) for one, begin in zip(chosen, begins, strict=True)]
+        ends = zip(chosen, begins, strict=True)
+        ranges = [StreamRange.of(catalog, table_id, one, begin, to, limits) for one, begin in ends]
     return asking(table_id, ranges, joined([one.columns for one in ranges]), asked)
 
 
@@ -63,13 +64,13 @@ def stream_batch(
     from deltacompact.change_feed.delta_streams import StreamRange, joined
     from deltacompact.change_feed.stream_bookmarks import state_of
 
-    ranges = []
+    ranges, limits = [], asked.reading(catalog.read_limits)
     for partition, position in (bookmark.next or bookmark.done or {}).items():
         done = (bookmark.done or {}).get(partition)
         chain = list(catalog.log(table_id, partition).chain())
         begin = None if done is None else state_of(catalog, table_id, partition, done)
         end = state_of(catalog, table_id, partition, position)
-        ranges.append(StreamRange.between(catalog, table_id, partition, chain, begin, end))
+        ranges.append(StreamRange.between(catalog, table_id, partition, chain, begin, end, limits))
     return changes_of(table_id, ranges, joined([one.columns for one in ranges]), asked)
 
 
@@ -80,7 +81,7 @@ def branch_batch(
     from deltacompact.change_feed.iceberg import SnapshotRange
 
     end = bookmark.next or bookmark.done
-    found = SnapshotRange.of(table, branch, bookmark.done, end)
+    found = SnapshotRange.of(table, branch, bookmark.done, end, asked.bounded())
     return changes_of(table.metadata.table_id, [found], found.columns, asked)
 
 
@@ -96,5 +97,5 @@ def branch_changes(
     from deltacompact.change_feed.branch_bookmarks import done_by
     from deltacompact.change_feed.iceberg import SnapshotRange
 
-    found = SnapshotRange.of(table, branch, done_by(table.metadata, from_), to)
+    found = SnapshotRange.of(table, branch, done_by(table.metadata, from_), to, asked.bounded())
     return asking(table.metadata.table_id, [found], found.columns, asked)

@@ -28,7 +28,7 @@ from deltacompact.change_feed.steps import ChangeStep
 from deltacompact.delta_streams.log.log import genesis_state
 from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.delta_streams.log.tokens import Commits
-from deltacompact.delta_streams.retained import refuse_missing, state_in
+from deltacompact.delta_streams.retained import StreamFiles, refuse_missing, state_in
 from deltacompact.delta_streams.scan import with_keys_of
 from deltacompact.delta_streams.snapshots import everything
 from deltacompact.delta_streams.streams import Streams, stream_files
@@ -93,18 +93,25 @@ class StreamRange:
     chain: tuple[StreamState, ...]
     begin: StreamState
     end: StreamState
+    limits: ReadLimits
     _known: tuple[StreamState, _Lives] | None = field(default=None, repr=False)
 
     @classmethod
     def of(
-        cls, catalog: Streams, table_id: str, partition: Partition, from_: AsOf | StreamState, to: AsOf
+        cls,
+        catalog: Streams,
+        table_id: str,
+        partition: Partition,
+        from_: AsOf | StreamState,
+        to: AsOf,
+        limits: ReadLimits,
     ) -> StreamRange:
         """Raises NotFoundError for a version that is not there, or whose files are gone."""
         chain = list(catalog.log(table_id, partition).chain())
         where = f"table {table_id!r}, partition {partition}"
         end = chain[-1] if to is None else state_in(chain, to, where)
         begin = from_ if from_ is None or isinstance(from_, StreamState) else state_in(chain, from_, where)
-        return cls.between(catalog, table_id, partition, chain, begin, end)
+        return cls.between(catalog, table_id, partition, chain, begin, end, limits)
 
     @classmethod
     def between(
@@ -115,6 +122,7 @@ class StreamRange:
         chain: Sequence[StreamState],
         begin: StreamState | None,
         end: StreamState,
+        limits: ReadLimits,
     ) -> StreamRange:
         """The same between two states of the chain. None: from the beginning."""
         begin = genesis_state() if begin is None else begin_state(chain, begin)
@@ -122,7 +130,7 @@ class StreamRange:
             if state.version != chain[-1].version and stream_files(state):
                 refuse_missing(catalog, table_id, partition, chain, state)
         table = with_keys_of(catalog, catalog.described(table_id), chain)
-        return cls(catalog, table, partition, tuple(chain), begin, end)
+        return cls(catalog, table, partition, tuple(chain), begin, end, limits)
 
     @property
     def columns(self) -> pa.Schema:
@@ -169,10 +177,21 @@ class StreamRange:
         numbers = [(state.opened.number, len(state.commits)) for state in ends]
         if numbers[0] > numbers[1]:
             raise InputError(f"table {self.table.table_id!r}: the feed ends before it begins: ask for the net change")
+        self._refuse_gaps()
         return [
             ChangeStep(replace(commit, ordinal=ordinal), lambda pair=pair: list(self._between(*pair)))  # type: ignore[misc]
             for ordinal, (pair, commit) in enumerate(self._pairs())
         ]
+
+    def _refuse_gaps(self) -> None:
+        """Raise InputError where a version between the ends is gone: vacuum keeps the ends of a bookmark alone."""
+        files = StreamFiles(self.catalog.store, self.catalog.log(self.table.table_id, self.partition).paths)
+        for state in self._between_ends():
+            if missing := files.missing_of(state):
+                raise InputError(
+                    f"table {self.table.table_id!r}, partition {self.partition}: version {state.version}, whose "
+                    f"commits are asked for, cannot be read any more: {missing[0]} is missing. Ask for the net change"
+                )
 
     def _pairs(self) -> Iterator[tuple[tuple[StreamState, StreamState], ChangeCommit]]:
         """The states before and after each commit. A compaction changes no row."""
@@ -203,7 +222,7 @@ class StreamRange:
             (former, was), (file, now) = lived.get(name, (None, None)), lives.get(name, (None, None))
             stored = file or former
             assert stored is not None
-            rows = StreamFileRows(self.catalog.store, stored, self.partition, self.catalog.read_limits)
+            rows = StreamFileRows(self.catalog.store, stored, self.partition, self.limits)
             if former is not None and file is not None:
                 yield from changed(rows, was, now)
             elif stored.rows:
@@ -219,7 +238,7 @@ class StreamRange:
         snapshot = everything(self.table.table_id, self.partition, state)
         store = self.catalog.store
         if self.table.keys is not None and snapshot.deltas:
-            sources = live_sources(store, snapshot, self.table, self.catalog.read_limits)
+            sources = live_sources(store, snapshot, self.table, self.limits)
             return _named((source.file, bits) for source, bits in sources)
         upserts = [file for delta in snapshot.deltas if delta.operation == "upsert" for file in delta.files]
         compacted = list(snapshot.base.files) if snapshot.base else []

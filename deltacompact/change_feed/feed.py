@@ -17,15 +17,15 @@ import numpy as np
 import pyarrow as pa
 
 from deltacompact.change_feed.cancelling import lineage_digests, uncancelled
-from deltacompact.change_feed.candidates import Candidates, Numbers
+from deltacompact.change_feed.candidates import Candidates, HeldBytes, Numbers
 from deltacompact.change_feed.columns import CODES, ChangeCommit, ChangeType, told
 from deltacompact.change_feed.pairing import HELD, paired
 from deltacompact.change_feed.row_digests import Digests, row_digests
 from deltacompact.reading.selection import Selected
 from deltacompact.reading.skipping import Skipping
 
-MEMORY_BYTES = 512 << 20
-"""What a feed may hold; more is divided, and lies in a folder of this machine."""
+HELD_BYTES = 512 << 20
+"""What a feed holds where nobody bounds it; more is divided, and lies in a folder of this machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,17 +38,16 @@ class Feed:
     selected: Selected
     key: tuple[str, ...] = ()
     before: bool = False
-    memory_bytes: int = MEMORY_BYTES
+    held_bytes: int = HELD_BYTES
 
     def changes(self, candidates: Sequence[Candidates], commit: ChangeCommit) -> Iterator[pa.Table]:
         """The net change, as tables of `feed_schema`."""
         candidates = self._that_may_match(candidates)
         if _both_sides(candidates):
             if all(one.file.lineage(one.bits) is not None for one in candidates):
-                candidates = uncancelled(candidates, lineage_digests, self.memory_bytes)
-            if sum(one.bytes for one in candidates) * HELD <= self.memory_bytes:  # else they are read twice
-                candidates = [one.held(self.selected) for one in candidates]
-            candidates = uncancelled(candidates, self._digests, self.memory_bytes)
+                candidates = uncancelled(candidates, lineage_digests, self.held_bytes)
+            room = HeldBytes(self.held_bytes // HELD)  # what does not fit is read twice
+            candidates = uncancelled([one.kept(room) for one in candidates], self._digests, self.held_bytes)
         if self.key and _both_sides(candidates):
             yield from self._updates(candidates, commit)
             return
@@ -65,7 +64,7 @@ class Feed:
         return [one for one, wanted in zip(candidates, may, strict=True) if wanted]
 
     def _updates(self, candidates: Sequence[Candidates], commit: ChangeCommit) -> Iterator[pa.Table]:
-        for rows, kinds in paired(candidates, self.selected, self.key, self.memory_bytes):
+        for rows, kinds in paired(candidates, self.selected, self.key, self.held_bytes):
             if not self.before:
                 kept = kinds != CODES[ChangeType.UPDATE_BEFORE]
                 rows, kinds = rows.filter(pa.array(kept)), kinds[kept]

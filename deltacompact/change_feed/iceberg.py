@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from deltacompact.base.errors import InputError, NotFoundError
 from deltacompact.base.moments import moment_of
+from deltacompact.base.settings import Settings
 from deltacompact.change_feed.candidates import Bits, Candidates, Numbers, changed
 from deltacompact.change_feed.columns import ChangeCommit
 from deltacompact.change_feed.steps import ChangeStep
@@ -28,7 +29,8 @@ from deltacompact.iceberg.deletes.matching import FileScanTask
 from deltacompact.iceberg.differing import differing
 from deltacompact.iceberg.key_index.indexes import is_enabled
 from deltacompact.iceberg.live_rows import LiveFile, LiveReader
-from deltacompact.iceberg.table.metadata import MAIN, Snapshot, TableMetadata
+from deltacompact.iceberg.marks.finding import Sizes
+from deltacompact.iceberg.table.metadata import Snapshot, TableMetadata
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.row_lineage import LAST_UPDATED, ROW_ID, has_lineage
 from deltacompact.iceberg.table.table_state import StateReader, TableState
@@ -88,15 +90,16 @@ class SnapshotRange:
     begin: Snapshot | None
     end: Snapshot | None
     path: tuple[Snapshot, ...]
+    settings: Settings
 
     @classmethod
-    def of(cls, table: IcebergTable, branch: str = MAIN, from_: AsOf = None, to: AsOf = None) -> SnapshotRange:
+    def of(cls, table: IcebergTable, branch: str, from_: AsOf, to: AsOf, settings: Settings) -> SnapshotRange:
         """Raises NotFoundError for a snapshot that is not there."""
         metadata = table.metadata
         head = metadata.branch(branch)
         end = head if to is None else snapshot_as_of(metadata, to, branch)
         begin = None if from_ is None else begin_of(metadata, from_, branch)
-        return cls(table, branch, begin, end, tuple(_path(metadata, begin, end)))
+        return cls(table, branch, begin, end, tuple(_path(metadata, begin, end)), settings)
 
     @property
     def columns(self) -> pa.Schema:
@@ -171,7 +174,13 @@ class SnapshotRange:
             return
         states = [reader.at(self.table.metadata, self.branch, snapshot) for snapshot in (before, after)]
         metadata = self.table.metadata
-        live = LiveReader(self.table.store, metadata, uses_index=is_enabled(None, metadata.properties))
+        live = LiveReader(
+            self.table.store,
+            metadata,
+            self.settings.limits,
+            Sizes.of(self.settings),
+            is_enabled(None, metadata.properties),
+        )
         yield from candidates_between(live, states[0], states[1])
 
 

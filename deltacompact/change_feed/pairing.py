@@ -37,11 +37,11 @@ Kinds = npt.NDArray[np.int8]
 
 
 def paired(
-    candidates: Sequence[Candidates], selected: Selected, key: Sequence[str], memory_bytes: int
+    candidates: Sequence[Candidates], selected: Selected, key: Sequence[str], held_bytes: int
 ) -> Iterator[tuple[pa.Table, Kinds]]:
     """All rows with what became of each, updates side by side. Rows of equal keys come together."""
     size = sum(one.bytes for one in candidates)
-    buckets = min(_BUCKETS_MAX, max(1, -(-size * HELD // memory_bytes)))
+    buckets = min(_BUCKETS_MAX, max(1, -(-size * HELD // held_bytes)))
     if buckets == 1:
         yield from _paired(list(_with_sides(candidates, selected)), key)
         return

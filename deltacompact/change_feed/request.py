@@ -15,11 +15,15 @@ from typing import Any, Protocol, TypedDict
 import pyarrow as pa
 
 from deltacompact.base.errors import InputError
+from deltacompact.base.limits import ReadLimits
+from deltacompact.base.settings import Settings
 from deltacompact.base.wording import columns_shown
 from deltacompact.change_feed.columns import feed_schema
-from deltacompact.change_feed.feed import MEMORY_BYTES, Feed
+from deltacompact.change_feed.feed import HELD_BYTES, Feed
 from deltacompact.change_feed.row_digests import digestible
 from deltacompact.change_feed.steps import ChangeStep
+from deltacompact.planning.sizing import TASK_BASE_BYTES
+from deltacompact.planning.within_memory import within_memory
 from deltacompact.reading.selection import Selected, named_columns
 
 
@@ -48,6 +52,7 @@ class Asked(TypedDict, total=False):
     columns: Sequence[str] | None
     where: Any
     key: Sequence[str] | None
+    memory_bytes: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +63,8 @@ class ChangesAsked:
     before          updates come with what was before
     columns         (None: all), and `where`: the feed is that of `SELECT columns FROM table WHERE where`
     key             the columns that identify a row (None: the table's own; empty: none)
+    memory_bytes    what this process may take in all (None: no bound)
+    held_bytes      what the feed may hold of it. Tests make it small
     """
 
     per_commit: bool = False
@@ -65,7 +72,23 @@ class ChangesAsked:
     columns: Sequence[str] | None = None
     where: Any = None
     key: Sequence[str] | None = None
-    memory_bytes: int = MEMORY_BYTES
+    memory_bytes: int | None = None
+    held_bytes: int = HELD_BYTES
+
+    def bounded(self) -> Settings:
+        """How the memory is divided. Raises InputError for too little."""
+        return within_memory(Settings(executor="local", local_threads=1, memory_bytes=self.memory_bytes))
+
+    def reading(self, usual: ReadLimits) -> ReadLimits:
+        """How much is read at a time."""
+        return usual if self.memory_bytes is None else self.bounded().limits.reading
+
+    def held(self) -> int:
+        """What the feed may hold: half of what a task has that reads."""
+        settings = self.bounded()
+        if self.memory_bytes is None or settings.memory_per_task_bytes is None:
+            return self.held_bytes
+        return (settings.memory_per_task_bytes - TASK_BASE_BYTES) // 2
 
 
 def changes_of(
@@ -103,7 +126,7 @@ def _feed(table_id: str, one: ChangeRange, whole: pa.Schema, selected: Selected,
             )
     read = {*selected.needed.names, *key}
     needed = pa.schema([column for column in whole if column.name in read])
-    return Feed(replace(selected, needed=needed), tuple(key), asked.before, asked.memory_bytes)
+    return Feed(replace(selected, needed=needed), tuple(key), asked.before, asked.held())
 
 
 def _own_key(one: ChangeRange, whole: pa.Schema) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from deltacompact.base.errors import InputError, NotFoundError
 from deltacompact.base.wording import counted, text_of
 from deltacompact.cli.answers import answer, note
 from deltacompact.cli.arguments import any_catalog_argument, json_option, pairs, table_argument
+from deltacompact.cli.compaction_options import ByteSize
 from deltacompact.cli.place import place_of, place_options
 from deltacompact.cli.printed_rows import print_rows
 from deltacompact.cli.sections import (
@@ -64,6 +65,13 @@ _key_option = click.option(
     metavar="FILE|DIR/",
     help="Write them to a file (.parquet, .feather, .orc or .csv), or to Parquet files in a folder; print none.",
 )
+@click.option(
+    "--memory",
+    "memory_bytes",
+    type=ByteSize(),
+    metavar="SIZE",
+    help="What this process may take in all, 300MB or 2GiB. Default: no bound; it holds about 512 MiB of changes.",
+)
 @json_option
 @place_options
 def changes(
@@ -80,6 +88,7 @@ def changes(
     commit: bool,
     into: tuple[str, str] | None,
     out: str | None,
+    memory_bytes: int | None,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -98,7 +107,11 @@ def changes(
             raise InputError("--commit is for the batch of a --bookmark")
         catalog.table(table).commit_bookmark(bookmark)
         return answer(as_json, {"table": table, "bookmark": bookmark}, f"the batch of bookmark {bookmark} is done")
-    wanted = {"where": where, "columns": columns.split(",") if columns is not None else None}
+    wanted = {
+        "where": where,
+        "columns": columns.split(",") if columns is not None else None,
+        "memory_bytes": memory_bytes,
+    }
     if into is not None:
         ends = {**place_of(catalog, options), "from_": from_, "to": to}
         return _mirror(catalog, table, into, bookmark, {**ends, **wanted}, as_json)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 
 import pyarrow as pa
@@ -139,6 +140,23 @@ def test_vacuum_keeps_what_a_bookmark_needs(tmp_path):
     assert batch(source) == [5] and source.table.check()[0].problems == ()
 
 
+def test_commits_whose_version_was_vacuumed_are_told_from_the_net_change(tmp_path):
+    """The bookmark keeps the ends of its batch. What was between them cannot be divided into commits any more."""
+    source = Streams(tmp_path)
+    source.append(1)
+    source.table.compact(settings=LOCAL)
+    batch(source, from_="1999-01-01")
+    source.table.commit_bookmark("mirror")
+    for number in (2, 3):
+        source.append(number)
+        source.table.compact(settings=LOCAL)
+    assert batch(source, per_commit=True) == [2, 3]
+    source.table.vacuum(age_min_s=0, force=True)
+    with pytest.raises(InputError, match=r"version 1-.*, whose commits are asked for, .* Ask for the net change"):
+        batch(source, per_commit=True)
+    assert batch(source) == [2, 3]
+
+
 def test_an_idle_bookmark_keeps_nothing_and_says_so(tmp_path):
     from deltacompact import DeltaStreamCatalog
     from deltacompact.storage.local import LocalStore
@@ -154,14 +172,63 @@ def test_an_idle_bookmark_keeps_nothing_and_says_so(tmp_path):
 
 def test_expiry_keeps_the_snapshots_of_a_bookmark(tmp_path):
     source = Branch(tmp_path)
+    source.append(0)
     source.append(1)
-    assert batch(source, from_="1999-01-01") == [1]
+    assert batch(source, from_="1999-01-01") == [0, 1]
     source.table.commit_bookmark("mirror")
     for number in (2, 3, 4):
         source.append(number)
     source.table.maintain(expire_snapshots=True, options={"older-than": "0s"})
-    assert len(source.table.history()) < 4
+    assert len(source.table.history()) == 4
     assert batch(source) == [2, 3, 4]
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_consumer_that_lags_still_sees_each_commit_and_no_rewritten_file(tmp_path, first):
+    """Expiry keeps the snapshots that its feed goes through: without them a `replace` looks like new rows."""
+    source = Branch(tmp_path)
+    source.append(1)
+    assert batch(source, from_="1999-01-01") == [1]
+    if not first:
+        source.table.commit_bookmark("mirror")
+    for number in (2, 3):
+        source.append(number)
+    source.table.compact("rewrite", {"rewrite-all": True}, settings=LOCAL)
+    rewritten = [entry.file.path for entry in source.lake.state(T).data]
+    source.append(4)
+    said = str(source.table.maintain(expire_snapshots=True, options={"older-than": "0s"}))
+    assert "snapshots: none of 5 snapshots: each is younger than 0 hours, or kept by a branch, tag or bookmark" in said
+    assert batch(source, per_commit=True) == ([1] if first else [2, 3, 4])
+    if not first:
+        for path in rewritten:
+            os.remove(local_path(path))
+        assert batch(source) == [2, 3, 4]
+    source.table.drop_bookmark("mirror")
+    assert (
+        len(source.table.maintain(expire_snapshots=True, options={"older-than": "0s"}).expire_snapshots.snapshots) == 4
+    )
+
+
+def test_a_batch_whose_beginning_is_gone_is_refused(tmp_path):
+    """As everything up to `next`, it would lack the deletes: a mirror would keep their rows for ever."""
+    source = Branch(tmp_path)
+    source.append(1, 2)
+    assert batch(source, from_="1999-01-01") == [1, 2]
+    source.table.commit_bookmark("mirror")
+    source.lake.delete_by_key(T, {"id": [1]})
+    assert batch(source) == [1]
+    source.lake.catalog.load_table(T).manage_snapshots().remove_tag("bookmark.mirror").commit()
+    told = "the tag 'bookmark.mirror' is gone, where the batch of bookmark 'mirror' begins: drop the bookmark, and say"
+    for ask in (
+        lambda: batch(source),
+        lambda: source.table.changes("mirror"),
+        lambda: batch(source, from_="1999-01-01"),
+    ):
+        with pytest.raises(InputError, match=told):
+            ask()
+    assert [one.name for one in source.table.bookmarks()] == ["mirror"]
+    source.table.drop_bookmark("mirror")
+    assert batch(source, from_="1999-01-01") == [2]
 
 
 def test_of_two_consumers_one_is_first(tmp_path):

@@ -141,7 +141,7 @@ def feed(history: History, begin: str, end: str, memory_bytes: int) -> pa.Record
     from deltacompact.change_feed.changes import stream_changes
     from deltacompact.change_feed.request import ChangesAsked
 
-    asked = ChangesAsked(before=True, memory_bytes=memory_bytes)
+    asked = ChangesAsked(before=True, held_bytes=memory_bytes)
     return stream_changes(history.catalog, "t", begin, end, None, asked)
 
 
