@@ -18,6 +18,13 @@ from deltacompact.iceberg_modes.modes import mode_named
 T = "ns.t"
 STEPS = 16
 MAINTENANCE = ("rewrite_data_files", "rewrite_position_delete_files", "rewrite_manifests")
+ORDERS = (
+    {},
+    {"strategy": "sort", "sort-order": "id DESC, name"},
+    {"strategy": "sort", "sort-order": "zorder(id, name)"},
+    {"cluster-by": "name,id"},
+)
+"""What a rewrite does with the order of rows: its options."""
 WRITES = ("insert", "delete", "update", "delete_by_key")
 
 
@@ -64,11 +71,17 @@ class History:
         self.said[-1] += f" {procedure}"
         self.spark.sql(f"call {self.spark.name}.system.{procedure}(table => '{T}'{options})")
 
+    def order(self) -> dict:
+        order = self.random.choice(ORDERS)
+        self.said[-1] += f" {order}"
+        return order
+
     def compact(self) -> None:
         mode = self.random.choice(KEEP_ALL_ROWS)
         self.said[-1] += f" {mode}"
+        options = chosen(mode) | (self.order() if mode == "rewrite" else {})
         catalog = deltacompact.open_catalog(self.lake.catalog)
-        deltacompact.compact(T, delta_catalog_client=catalog, mode=mode, options=chosen(mode), settings=SETTINGS)
+        deltacompact.compact(T, delta_catalog_client=catalog, mode=mode, options=options, settings=SETTINGS)
 
     def compact_while_others_commit(self) -> None:
         pending = self.random.sample([*WRITES, "spark_maintains"], 2)
@@ -79,7 +92,8 @@ class History:
             while pending:
                 self.do(pending.pop())
 
-        self.lake.prepared(T, mode=mode_named(mode), before_commit=others, **chosen(mode)).run()
+        options = chosen(mode) | (self.order() if mode == "rewrite" else {})
+        self.lake.prepared(T, mode=mode_named(mode), before_commit=others, **options).run()
         others()  # where there was nothing to commit
 
     def do(self, kind: str) -> None:

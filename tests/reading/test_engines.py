@@ -69,6 +69,14 @@ def test_each_asks_for_filters_and_columns(orders):
     ]
 
 
+def test_duckdb_sql_knows_a_relation_and_a_dataset_by_their_variables(orders):
+    live, rows = orders.to_duckdb(), orders.dataset()  # noqa: F841  (DuckDB looks for them)
+    for name in ("live", "rows"):
+        assert duckdb.sql(f"SELECT sum(total) FROM {name} WHERE id > 2").fetchall() == [(8.0,)]
+    joined = duckdb.sql("SELECT live.id FROM live JOIN rows USING (id) WHERE rows.status IS NULL")
+    assert joined.fetchall() == duckdb.sql("SELECT id FROM live WHERE status IS NULL").fetchall() == [(4,)]
+
+
 def test_a_selection_holds_for_all_that_read_through_it(orders):
     assert orders.to_polars(filter=[("id", ">", 2)], columns=["id"]).collect()["id"].sort().to_list() == [3, 4]
     assert sorted(orders.to_duckdb(columns=["id", "total"]).filter("total > 3").fetchall()) == [(3, 3.5), (4, 4.5)]

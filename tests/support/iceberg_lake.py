@@ -302,10 +302,10 @@ class Lake:
         files: Sequence[ContentFile],
         branch: str = MAIN,
         operation: str = "delete",
-        gone: Collection[str] = (),
+        gone: Collection[str | tuple[str, int | None]] = (),
         sequence_number: int | None = None,
     ) -> None:
-        """Add files to a branch in one snapshot, and remove others by path."""
+        """Add files to a branch in one snapshot, and remove others by path, or by key: vectors share a file."""
         metadata = table.metadata
         store = locations.store_of(metadata.location, {})
         reader = LakeReader(store, self.kept)
@@ -315,6 +315,9 @@ class Lake:
         terms = ManifestTerms(metadata.format_version, snapshot_id, metadata.schema_json)
         listed = []
 
+        def goes(entry: ManifestEntry) -> bool:
+            return entry.file.path in gone or entry.file.key in gone
+
         def write(entries: Sequence[ManifestEntry], spec_id: int, content: ManifestContent) -> None:
             path = f"{metadata.metadata_folder}/{uuid.uuid4()}-m.avro"
             data, line = manifests.write_manifest(entries, metadata.specs[spec_id], content, terms, path)
@@ -323,11 +326,8 @@ class Lake:
 
         for manifest, all_entries in zip(state.manifests, reader.entries_of(state.manifests), strict=True):
             entries = [entry for entry in all_entries if entry.status is not Status.DELETED]
-            if any(entry.file.path in gone for entry in entries):
-                kept = [
-                    replace(entry, status=Status.DELETED if entry.file.path in gone else Status.EXISTING)
-                    for entry in entries
-                ]
+            if any(map(goes, entries)):
+                kept = [replace(entry, status=Status.DELETED if goes(entry) else Status.EXISTING) for entry in entries]
                 write(kept, manifest.spec_id, manifest.content)
             else:
                 listed.append(manifest)

@@ -117,7 +117,9 @@ def _keys(delete: ManifestEntry) -> tuple[tuple[int, ...], set[tuple[Any, ...]]]
 
 
 def _names_by_id(table: pa.Table) -> dict[int, str]:
-    return {int(column.metadata[b"PARQUET:field_id"]): column.name for column in table.schema}
+    """A file without ids has all columns, in the table's first order."""
+    ids = [int((column.metadata or {}).get(b"PARQUET:field_id", 0)) for column in table.schema]
+    return dict(zip(ids if any(ids) else range(1, len(ids) + 1), table.column_names, strict=True))
 
 
 def _table(entry: ManifestEntry) -> pa.Table:
@@ -131,12 +133,17 @@ def delete_by_vector(lake: Lake, table_id: str, positions: Mapping[str, Sequence
 
 
 def update(
-    lake: Lake, table_id: str, positions: Mapping[str, Sequence[int]], rows: Sequence[Mapping[str, Any]], branch=MAIN
+    lake: Lake,
+    table_id: str,
+    positions: Mapping[str, Sequence[int]],
+    rows: Sequence[Mapping[str, Any]],
+    branch: str = MAIN,
+    spec_id: int | None = None,
 ) -> None:
-    """Commit rows in place of others. Rows with `_row_id` keep their id; those without are new."""
+    """Commit rows in place of others (not partitioned). Rows with `_row_id` keep their id; those without are new."""
     table = IcebergTable.load(lake.catalog, table_id)
     columns = pa.schema([*table.metadata.schema, ROW_ID, LAST_UPDATED])
-    file = lake._file(table, pa.Table.from_pylist(list(rows), schema=columns), Content.DATA, (), None, ())
+    file = lake._file(table, pa.Table.from_pylist(list(rows), schema=columns), Content.DATA, (), spec_id, ())
     _commit_vectors(lake, table, positions, [file], branch)
 
 
@@ -150,7 +157,9 @@ def _commit_vectors(
     state = lake.state(table.metadata.table_id, branch)
     store = locations.store_of(table.metadata.location, {})
     data = {entry.file.path: entry for entry in state.data}
-    former = {entry.file.referenced_data_file: entry.file.path for entry in state.deletes}
+    former = {
+        entry.file.referenced_data_file: entry.file.key for entry in state.deletes if entry.file.is_deletion_vector
+    }
     vectors = []
     for path, places in positions.items():
         dead = pa.array(sorted({*places, *_dead_positions(state, data[path])}), pa.uint64()).to_numpy()
