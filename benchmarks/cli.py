@@ -19,6 +19,7 @@ from rich.console import Console
 
 from benchmarks import data as synthetic
 from benchmarks import tpch as tpc_h
+from benchmarks.changes import changes
 from benchmarks.competitors import GROUPS, entrants
 from benchmarks.configurations import CONFIGURATIONS, DUCKRUN, LHBENCH, OURS, Case
 from benchmarks.console import made, names_among, teller
@@ -311,5 +312,5 @@ def kernels(arguments: tuple[str, ...]) -> None:
     raise SystemExit(subprocess.call(command, cwd=home.parent))
 
 
-for _command in (s3, iceberg, following, driver, matrix_cli.local, matrix_cli.ec2, matrix_cli.job):
+for _command in (s3, iceberg, changes, following, driver, matrix_cli.local, matrix_cli.ec2, matrix_cli.job):
     main.add_command(_command)

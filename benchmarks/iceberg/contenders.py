@@ -99,7 +99,11 @@ class Spark(Contender):
         }
         options = ", ".join(f"'{name}', '{str(value).lower()}'" for name, value in chosen.items())
         arguments = ", ".join(f"{name} => '{value}'" for name, value in named.items())
-        self._spark.sql(f"call {CATALOG}.system.rewrite_data_files({arguments}, options => map({options}))").collect()
+        self.sql(f"call {CATALOG}.system.rewrite_data_files({arguments}, options => map({options}))")
+
+    def sql(self, statement: str) -> list[Any]:
+        """The rows of a statement."""
+        return list(self._spark.sql(statement).collect())
 
     def stop(self) -> None:
         self._spark.stop()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import shutil
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,9 @@ from pyiceberg.catalog.sql import SqlCatalog
 from deltacompact.iceberg.commit.committer import Committer
 from deltacompact.iceberg.commit.proposal import OVERWRITE, Proposal, addition
 from deltacompact.iceberg.table import locations
-from deltacompact.iceberg.table.content_files import Content, ContentFile
+from deltacompact.iceberg.table.content_files import Content, ContentFile, ManifestEntry
+from deltacompact.iceberg.table.deletion_vectors import blob_of
+from deltacompact.iceberg.table.puffin import VectorBlob, puffin_file
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import StateReader
 
@@ -57,11 +59,12 @@ def made(place: Path, schema: Any, properties: Mapping[str, str], fill: Callable
 class Writer:
     """Writes files of the table, and commits them."""
 
-    def __init__(self, catalog: SqlCatalog, compression: str = "zstd") -> None:
+    def __init__(self, catalog: SqlCatalog, compression: str = "zstd", branch: str = "main") -> None:
         self._table = IcebergTable.load(catalog, TABLE)
         self._compression = compression
         self._store = locations.store_of(self._table.metadata.location, {})
-        self._committer = Committer(self._store, StateReader(self._store), "main", "benchmarks")
+        self._committer = Committer(self._store, StateReader(self._store), branch, "benchmarks")
+        self._branch = branch
         self._ids = {column.field.name: number for number, column in self._table.metadata.columns.items()}
 
     def data(self, rows: pa.Table) -> ContentFile:
@@ -79,10 +82,33 @@ class Writer:
         path = file.path.encode()
         return replace(deletes, lower_bounds={_PATH: path}, upper_bounds={_PATH: path})
 
-    def commit(self, files: Iterable[ContentFile]) -> None:
+    def vectors(self, dead: Mapping[str, npt.NDArray[np.int64]]) -> list[ContentFile]:
+        """A deletion vector for each data file, by path, in one file. Of tables of version 3."""
+        blobs = [VectorBlob(path, blob_of(places.astype(np.uint64)), len(places)) for path, places in dead.items()]
+        data, offsets = puffin_file(blobs)
+        path = f"{self._table.metadata.data_folder}/{uuid.uuid4()}.puffin"
+        locations.put(self._store, path, data)
+        plain = ContentFile(Content.POSITION_DELETES, path, "PUFFIN", 0, (), 0, len(data))
+        return [
+            replace(
+                plain,
+                rows=one.cardinality,
+                referenced_data_file=one.data_file,
+                content_offset=offset,
+                content_size=len(one.blob),
+            )
+            for one, offset in zip(blobs, offsets, strict=True)
+        ]
+
+    @property
+    def entries(self) -> tuple[ManifestEntry, ...]:
+        """The data files of the branch."""
+        return StateReader(self._store).read(self._table.metadata, self._branch).data
+
+    def commit(self, files: Iterable[ContentFile], removed: Sequence[ManifestEntry] = ()) -> None:
         """All files in one snapshot; none is no snapshot."""
         if entries := tuple(map(addition, files)):
-            proposal = Proposal(OVERWRITE, (), entries, None)
+            proposal = Proposal(OVERWRITE, tuple(removed), entries, None)
             self._table = self._committer.commit(self._table, lambda _: proposal).table
 
     def _written(self, rows: pa.Table, content: Content, ids: Mapping[str, int]) -> ContentFile:
