@@ -15,6 +15,7 @@ retained      their states, and those of a moment
 file_lists    what other engines read                           idle_streams     which have nothing to compact
 history       what made each version                            clustering       by which columns rows can lie
 sizes         what lies in a stream, and what waits             advising         how its files lie by some columns
+table_heat    what reads ask for, kept beside the table
 
 Users call catalog/delta_streams.py; what nothing reaches goes with maintenance/vacuum.
 """

@@ -179,7 +179,7 @@ def to_lay_out(
     chosen, wanted = np.zeros(boxes.files, bool), np.zeros(boxes.files, bool)
     order = np.argsort(boxes.partitions, kind="stable")
     partitions = np.split(order, np.flatnonzero(np.diff(boxes.partitions[order])) + 1)
-    wishes = [_Wish(boxes.take(own), sizes[own], ages[own], new[own], alone[own], heaviest) for own in partitions]
+    wishes = [_Wanted(boxes.take(own), sizes[own], ages[own], new[own], alone[own], heaviest) for own in partitions]
     allowed = [math.inf] * len(wishes) if allowance is None else allowance.of(partitions, sizes)
     left = 0.0
     for own, wish, bytes_ in zip(partitions, wishes, allowed, strict=True):
@@ -193,7 +193,7 @@ def to_lay_out(
     return LayoutChoice(chosen, wanted & ~chosen)
 
 
-class _Wish:
+class _Wanted:
     """What to lay out anew of one partition. `alone`: new files that overlap others of their age."""
 
     def __init__(self, boxes: Boxes, sizes: Ranks, ages: Ranks, new: Chosen, alone: Chosen, heaviest: int) -> None:

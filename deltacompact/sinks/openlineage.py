@@ -62,7 +62,7 @@ def lineage_sinks(catalog_uri: str) -> list[EventSink]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class _LineageRun:
     run_id: str
     work: str
     version: str | None
@@ -75,7 +75,7 @@ class Lineage:
         self._catalog_uri = catalog_uri
         self._emit = emit
         self._gone = False
-        self._runs: dict[tuple[str, Partition], _Run] = {}
+        self._runs: dict[tuple[str, Partition], _LineageRun] = {}
         self._snapshots: dict[str, int] = {}
 
     def __call__(self, event: Event) -> None:
@@ -114,7 +114,7 @@ class Lineage:
         with importing("openlineage"):
             from openlineage.client.uuid import generate_new_uuid
         key = event.table_id, event.partition
-        self._runs[key] = self._runs.get(key) or _Run(str(generate_new_uuid()), work, version)
+        self._runs[key] = self._runs.get(key) or _LineageRun(str(generate_new_uuid()), work, version)
         self._say("START", event)
 
     def _end(self, event: Event, error: str | None, version: str | None, rows: int | None) -> None:

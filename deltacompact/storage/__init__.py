@@ -10,5 +10,5 @@ retries         stores that are slow, lose requests or are busy         first_an
 throttle        leaves room for others                                  traffic       counts requests
 store_clock     the time of now, for ages of objects                    identity      which object a name means
 certain_put     put if absent, until it is known who won                numbered      a folder of numbers, put if absent
-checksummed     JSON documents with the checksum of their body
+checksummed     JSON documents with the checksum of their body          cold_classes  objects that are dear to read
 """
