@@ -420,6 +420,11 @@ class DeltaStreamTable:
 
         Reads that are told (arguments as for `advise`) are added to what is kept beside the table; a log that is told
         again adds what came since.
+
+        Examples:
+            >>> heat, notes = orders.heat()
+            >>> heat.columns
+            {}
         """
         from deltacompact.delta_streams.advising import reads_of_streams
         from deltacompact.delta_streams.table_heat import heat_of_streams
@@ -445,6 +450,11 @@ class DeltaStreamTable:
         depths     for each, a policy that clusters partitions in which a file meets more files than that
 
         Other arguments as for `advise`. Writes nothing. Raises InputError where there is no read, or no file.
+
+        Examples:
+            >>> orders.simulate("id")
+            Traceback (most recent call last):
+            deltacompact.base.errors.InputError: simulate replays reads: give --spark-log or --scan-reports
         """
         from deltacompact.delta_streams.advising import reads_of_streams, simulated_streams
 

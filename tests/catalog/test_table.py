@@ -22,8 +22,8 @@ from deltacompact.storage.memory import MemoryStore
 STREAMS = [
     *("advise", "append", "append_files", "bookmarks", "changes", "check", "cluster_by", "commit_bookmark", "compact"),
     *("compacted_files", "dataset", "declare_cluster_by", "declare_readers", "declare_schema_mode", "diff", "drop"),
-    *("drop_bookmark", "export", "fingerprint", "history", "keys", "partition_keys", "partitions", "plan"),
-    *("publication", "publish", "read", "readers", "restate", "retract", "rollback", "scan", "schema_mode"),
+    *("drop_bookmark", "export", "fingerprint", "heat", "history", "keys", "partition_keys", "partitions", "plan"),
+    *("publication", "publish", "read", "readers", "restate", "retract", "rollback", "scan", "schema_mode", "simulate"),
     *("source_table_id", "stop_publishing", "table_id", "to_duckdb", "to_polars", "tombstone_retention", "vacuum"),
     "versions",
 ]
