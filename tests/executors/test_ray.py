@@ -16,7 +16,6 @@ import numpy as np
 import psutil
 import pyarrow as pa
 import pytest
-from ray._private import utils as ray_utils
 
 import deltacompact
 from deltacompact import Settings, compact
@@ -274,7 +273,9 @@ def test_what_a_badly_planned_run_spills_is_reported(tmp_path):
 
 def test_a_cluster_that_somebody_left_here_is_not_joined(tmp_path):
     """Ray keeps the address of the cluster that was last started, and joins that, also when it is no more."""
-    left = Path(ray_utils.get_ray_address_file(None))
+    from ray._private.utils import get_ray_address_file  # 2 s of CPU, in each process that collects this module
+
+    left = Path(get_ray_address_file(None))
     left.parent.mkdir(parents=True, exist_ok=True)
     before = left.read_text() if left.exists() else None
     catalog = deltacompact.open_catalog(tmp_path)
