@@ -32,6 +32,7 @@ class Mode(Generic[Plan, Result]):
     read_options    the options from what was chosen and from the table's properties. Raises InputError
     steps           what is done
     compares        whether it asks which of two rows came later
+    lays_out        whether it may divide rows by columns, so that readers skip files
     """
 
     name: str
@@ -41,3 +42,4 @@ class Mode(Generic[Plan, Result]):
     read_options: Callable[[Mapping[str, Any], Mapping[str, str]], Any]
     steps: Callable[[], Steps[Plan, Result]]
     compares: bool = False
+    lays_out: bool = False

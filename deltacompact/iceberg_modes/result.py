@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +9,7 @@ from deltacompact.iceberg.commit.committer import Committed
 
 
 @dataclass(slots=True, repr=False)
-class ModeResult(ABC):
+class ModeResult:
     """What one call of a mode did.
 
     snapshots        those that it committed
@@ -38,6 +37,7 @@ class ModeResult(ABC):
         what = f"nothing to do: {self.nothing_to_do}" if self.nothing_to_do else done + given_up
         return f"{type(self).__name__} of {self.table_id!r}: {what}"
 
-    @abstractmethod
     def count(self, done: Committed[Any]) -> None:
         """Add what a commit brought."""
+        if done.snapshot is not None:
+            self.snapshots.append(done.snapshot.snapshot_id)

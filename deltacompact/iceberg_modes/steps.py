@@ -22,6 +22,7 @@ from deltacompact.iceberg.deletes.matching import DeleteIndex, FileScanTask
 from deltacompact.iceberg.marks.finding import Sizes
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import StateReader, TableState
+from deltacompact.iceberg_modes.expected import expected
 from deltacompact.iceberg_modes.journal.journal import WrittenGroup
 from deltacompact.iceberg_modes.journal.left_behind import Left, LeftSession
 from deltacompact.iceberg_modes.journal.resume import Resumption
@@ -113,18 +114,18 @@ class Work(ABC, Generic[Plan, Group, Written, Outcome, Result]):
     def propose(self, groups: Sequence[Group], written: Sequence[Written]) -> Propose[Outcome]:
         """What a snapshot with these groups changes on a head."""
 
-    @abstractmethod
     def count(self, done: Committed[Outcome], groups: Sequence[Group]) -> None:
         """Take down what one commit did, and what others touched."""
+        self.result.count(done)
 
-    @abstractmethod
     def again(self, state: TableState) -> Plan:
-        """The plan for what others touched."""
+        """The plan for what others touched. It is not asked for where nothing was `touched`."""
+        raise NotImplementedError
 
     @property
-    @abstractmethod
     def given_up(self) -> list[str]:
         """A line for each thing that others touched too often."""
+        return []
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +183,7 @@ class Steps(Generic[Plan, Result]):
     work             what is done for a plan
     resume           how to commit what a dead session of the mode had written. None: it must not be. It is given the
                      plan of the call, or None for a call of another mode
-    expected         how long a plan is expected to take
+    expected         how long a plan is expected to take: by default, what looking up deleted keys takes
     reads            what is read of a branch, by a plan or by its state: each is asked for only if it is needed
     totals_after     about what the branch is made of, once a plan is carried out
     nothing_found    why nothing was committed, where the plan had something to do
@@ -195,7 +196,7 @@ class Steps(Generic[Plan, Result]):
     result: Callable[[Call[Plan, Result], Plan], Result]
     work: Callable[..., Work[Plan, Any, Any, Any, Result]]
     resume: Callable[[Resuming, Plan | None], Resumption | None]
-    expected: Callable[[Plan, Capacity], Expected]
+    expected: Callable[[Plan, Capacity], Expected] = expected
     reads: Callable[[Callable[[], Plan], Callable[[], TableState]], Reads] = all_files
     totals_after: Callable[[Plan, TableState], BranchTotals] = unchanged_totals
     nothing_found: str | None = None

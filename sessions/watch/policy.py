@@ -42,6 +42,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import ICEBERG
 from deltacompact.base.wording import text_of
+from deltacompact.iceberg_modes.modes import MODES, mode_named
 from sessions.documents.instruction import Instruction, RefusedDocument, of_values
 from sessions.documents.paths import no_such_field
 from sessions.documents.streams import branch_of
@@ -204,9 +205,10 @@ class Policy(BaseModel):
             document = self.instruction([{}])
         except RefusedDocument as refused:
             raise ValueError(f"document.{refused}") from None
-        if self.is_iceberg and self.asks_for_layout and document.chosen_mode != "rewrite":
+        if self.is_iceberg and self.asks_for_layout and not mode_named(document.mode).lays_out:
+            others = ", ".join(mode.name for mode in MODES if mode.lays_out)
             raise ValueError(
-                f"layout_depth and layout_gain: mode {document.chosen_mode} lays out no rows, rewrite does"
+                f"layout_depth and layout_gain: mode {document.chosen_mode} lays out no rows, {others} does"
             )
         return self
 

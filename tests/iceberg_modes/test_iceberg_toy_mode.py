@@ -50,7 +50,7 @@ def test_compact_plans_writes_and_commits_it(lake, catalog):
 
 def test_its_plan_is_a_document_that_is_carried_out(lake, catalog):
     plan = catalog.planned(COPY, T, {"most-files": 1})
-    assert catalog.expected(plan).core_seconds == 1 and asdict(plan)["options"] == {"most": 1}
+    assert catalog.expected(plan).seconds > 0 and asdict(plan)["options"] == {"most": 1}
     catalog.run(COPY, T, settings=SETTINGS, plan=json.dumps(COPY.steps().document(plan)))
     assert copied(lake) == 1
 

@@ -6,7 +6,6 @@ from functools import partial
 from deltacompact.iceberg.commit.proposal import REPLACE, Proposal, addition
 from deltacompact.iceberg.deletes.matching import Deletes, FileScanTask
 from deltacompact.iceberg.table import locations
-from deltacompact.iceberg_modes.expected import expected
 from deltacompact.iceberg_modes.journal.journal import WrittenGroup, name_of_files
 from deltacompact.iceberg_modes.mode import Mode
 from deltacompact.iceberg_modes.options import WHOLE, chosen_values, option, stored_options
@@ -61,14 +60,7 @@ def resumption(dead, records, state):
     return proposal(zip(paths, (one.outputs[0] for one in records), strict=True), state)
 
 
-class CopyResult(ModeResult):
-    def count(self, done):
-        self.snapshots.append(done.snapshot.snapshot_id)
-
-
 class Copying(Work):
-    given_up = again = None
-
     def written(self, groups, session, folder):
         for group in groups:
             path = f"{self.table.metadata.data_folder}/{name_of_files(session)}{group.number}.parquet"
@@ -82,18 +74,14 @@ class Copying(Work):
     def propose(self, groups, written):
         return partial(proposal, [(*group.paths, file) for group, file in written])
 
-    def count(self, done, groups):
-        self.result.count(done)
-
 
 STEPS = Steps(
     plan=lambda call, state, left: plan_copies(state, call.options),
     approved=approved,
     document=document,
-    result=lambda call, plan: CopyResult(plan.table_id, call.branch),
+    result=lambda call, plan: ModeResult(plan.table_id, call.branch),
     work=Copying,
     resume=lambda resuming, plan: resumption,
-    expected=lambda plan, capacity: expected(plan, capacity, lambda group: 1.0),
 )
 
 

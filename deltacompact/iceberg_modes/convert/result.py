@@ -54,10 +54,10 @@ class ConvertResult(ModeResult):
 
     def count(self, done: Committed[ConvertOutcome]) -> None:
         """Add what a commit brought."""
+        ModeResult.count(self, done)
         self.equality_deletes_left = done.outcome.left
         if done.snapshot is None:
             return
-        self.snapshots.append(done.snapshot.snapshot_id)
         self.equality_deletes_removed += done.outcome.removed
         self.rows_marked += sum(mark.new_rows for mark in done.outcome.marks)
         self.delete_files_written += len(done.outcome.marks)

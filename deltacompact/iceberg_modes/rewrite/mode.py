@@ -19,4 +19,12 @@ def _steps() -> Steps[RewritePlan, RewriteResult]:
     return STEPS
 
 
-REWRITE = Mode(NAME, "rewriting", "write files anew, with all deletes applied", RewriteOptions, rewrite_options, _steps)
+REWRITE = Mode(
+    NAME,
+    "rewriting",
+    "write files anew, with all deletes applied",
+    RewriteOptions,
+    rewrite_options,
+    _steps,
+    lays_out=True,
+)

@@ -52,9 +52,9 @@ class RewriteResult(ModeResult):
 
     def count(self, done: Committed[RewriteOutcome]) -> None:
         """Add what a commit brought."""
+        ModeResult.count(self, done)
         if done.snapshot is None:
             return
-        self.snapshots.append(done.snapshot.snapshot_id)
         self.delete_files_removed += done.outcome.removed_deletes
         self.dead_meanwhile += sum(mark.new_rows for mark in done.outcome.marks)
         for rewritten in done.outcome.groups:
