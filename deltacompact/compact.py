@@ -94,16 +94,11 @@ def compact(
         desired_sla                       seconds; sent with the events
         delta_catalog_client              what open_catalog returned; default: the catalog at $DELTACOMPACT_CATALOG
         destination_compacted_table_id    write to this table; default: in place
-        rows_per_primary_key_index_file   most entries of an index file
-        rows_per_compacted_file           most rows of a compacted file
-        hash_bucket_count                 of the index; default: by the number of rows
+        rows_per_…, hash_bucket_count     see Options in deltacompact.base.settings, as for purge and cluster_by
         sns_event_topic_arn               send events to this SNS topic
         compacted_file_content_type       "parquet", "feather", "orc" or "csv"
         partitions                        a list of dicts of values; default: all partitions
         settings                          with what means to work
-        purge                             rewrite every file that has dead rows
-        cluster_by                        lay rows out by these columns in this run, "day*3,customer", "" by none;
-                                          default: those of the table
         event_sinks                       callables that get every event
         attempt                           a name of this call with a slash in it, "run-1/3": a scheduler that gave the
                                           call up fences it by this name; then it raises ConflictError and publishes

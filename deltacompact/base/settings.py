@@ -8,6 +8,8 @@ None means: measure it on the machine or cluster, or decide it by the size of th
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -15,16 +17,12 @@ from deltacompact.base import expect
 from deltacompact.base.errors import InputError
 from deltacompact.base.limits import LIMITS, Limits
 from deltacompact.base.model import ContentType
+from deltacompact.base.options import Kind, documented, option
 
 EXECUTORS = ("auto", "ray", "local")
 COUNT_MAX = 2**53
 """No table has so many rows or bytes. A float cannot hold every larger whole number."""
 HASH_BUCKETS_MAX = 1_000_000
-_RATES = ("read_mb_per_s", "write_mb_per_s", "requests_per_s")
-_TEXTS = ("executor", "compression", "ray_address")
-_NUMBERS = ("rewrite_dead_fraction", "ray_wait_s", "write_amplification_max")
-_NO_COUNTS = (*_TEXTS, *_NUMBERS, *_RATES, "limits", "content_type", "purge", "certify", "cluster_by")
-_MAY_BE_ZERO = ("local_rows_max", "local_bytes_max", "task_retries")
 
 
 def check_codec(argument: str, name: str | None) -> None:
@@ -50,90 +48,213 @@ def at_least(name: str, value: int, minimum: int, maximum: int | None = None) ->
     return value
 
 
+# Kinds
+
+
+@dataclass(frozen=True, slots=True)
+class Count(Kind):
+    """A whole number."""
+
+    least: int = 1
+    most: int = COUNT_MAX
+
+    def check(self, name: str, value: Any) -> None:
+        if value is None:
+            raise InputError(f"{name} is None, it must be a number")
+        at_least(name, value, self.least, self.most)
+
+
+@dataclass(frozen=True, slots=True)
+class Between(Kind):
+    """A number in a range. `words`: which."""
+
+    words: str
+    least: float = 0.0
+    most: float = math.inf
+    is_open: bool = False
+
+    def check(self, name: str, value: Any) -> None:
+        number = expect.number(name, value)
+        if not self.least <= number <= self.most or (self.is_open and number == self.least):
+            raise InputError(f"{name} is {value!r}, it must {self.words}")
+
+
+@dataclass(frozen=True, slots=True)
+class OneOfTexts(Kind):
+    """One of some words."""
+
+    words: tuple[str, ...]
+
+    def check(self, name: str, value: Any) -> None:
+        if value not in self.words:
+            raise InputError(f"{name} {value!r} is not one of {', '.join(self.words)}")
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedBy(Kind):
+    """What a function does not refuse. It is given the option's name and the value."""
+
+    function: Callable[[str, Any], Any]
+
+    def check(self, name: str, value: Any) -> None:
+        self.function(name, value)
+
+
+COUNT, COUNT_OR_ZERO, RATE = Count(), Count(0), Between("be greater than 0", is_open=True)
+_LIMITS = CheckedBy(lambda name, value: expect.instance(name, value, Limits))
+_CONTENT_TYPE = CheckedBy(lambda name, value: expect.instance(name, value, ContentType))
+FLAG, ANY = CheckedBy(expect.flag), CheckedBy(lambda name, value: None)
+
+
+@documented
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Limits and choices of a compaction.
+    """Limits and choices of a compaction."""
 
-    executor                "local" runs in this process, "ray" on a cluster, "auto" takes Ray for large input
-    rows_per_round          delta rows folded in one round (default: as many as fit the object store)
-    memory_bytes            what this process may take in all; it stays in this process then (default: no bound)
-    memory_per_task_bytes   heap that one task may take (default: memory of the machine or cluster, divided by its CPUs)
-    object_store_bytes      Ray's object store (default: the running cluster's, else 30 % of the memory)
-    target_file_bytes       about the largest size of a compacted file (default: 256 to 512 MiB, by the partition)
-    compression             codec of written files (default: the codec of the files that are rewritten, else zstd)
-    rewrite_dead_fraction   keep a compacted file, with a deletion vector, if a smaller share of its rows is dead
-                            (default: 0.1 where the table's readers honour deletion vectors, else 0)
-    row_group_rows          rows of a Parquet row group
-    local_rows_max          "auto" stays in this process up to this many delta rows, and
-    local_bytes_max         this many bytes of delta and compacted files
-    local_threads           tasks at a time in this process (default: one for each CPU; 1 is a plain for-loop)
-    ray_address             a running cluster to join (default: $RAY_ADDRESS, else start one here)
-    ray_cpus                wait until a growing cluster has this many CPUs (default: 1),
-    ray_wait_s              at most this many seconds; then go on with the CPUs that are there
-    partitions_at_once      most partitions that are compacted at a time (default: as many as memory admits, by their
-                            plans; one by one in this process on local disks)
-    concurrent_tasks        most tasks at a time (default: one for each CPU of machine or cluster)
-    read_mb_per_s           most that all tasks together read, in 10^6 bytes a second (default: no limit),
-    write_mb_per_s          most that they write,
-    requests_per_s          and most requests to the store; every process gets the same share
-    task_retries            how often a task that died is started again
-    write_amplification_max of compacted files that overlap in the columns to cluster by, those wait for a later session
-                            that would make one write more than so many times its new rows (default: no bound; files
-                            wait while they are larger than what is newer)
-    certify                 read what is written again, and commit only where its fingerprint is that of what was read
-    limits                  for tests and experts: see deltacompact.base.limits
-    """
-
-    executor: str = "auto"
-    rows_per_round: int | None = None
-    memory_bytes: int | None = None
-    memory_per_task_bytes: int | None = None
-    object_store_bytes: int | None = None
-    target_file_bytes: int | None = None
-    compression: str | None = None
-    row_group_rows: int = 128 << 10
-    rewrite_dead_fraction: float | None = None
-    local_rows_max: int = 10_000_000
-    local_bytes_max: int = 2 << 30
-    local_threads: int | None = None
-    ray_address: str | None = None
-    ray_cpus: int | None = None
-    ray_wait_s: float = 600.0
-    partitions_at_once: int | None = None
-    concurrent_tasks: int | None = None
-    read_mb_per_s: float | None = None
-    write_mb_per_s: float | None = None
-    requests_per_s: float | None = None
-    task_retries: int = 3
-    write_amplification_max: float | None = None
-    certify: bool = False
-    limits: Limits = LIMITS
+    executor: str = option(
+        "executor",
+        OneOfTexts(EXECUTORS),
+        "auto",
+        "`local`: in this process; `ray`: on a Ray cluster; `auto`: on Ray if the input exceeds one of the limits "
+        "`local_rows_max` and `local_bytes_max`",
+    )
+    rows_per_round: int | None = option(
+        "rows_per_round", COUNT, None, "delta rows that are folded in one round", says="as many as fit the object store"
+    )
+    memory_bytes: int | None = option(
+        "memory_bytes",
+        COUNT,
+        None,
+        "what this process may take in all, at least 256 MiB: fewer tasks at a time, which read less at once; it uses "
+        "no cluster then",
+        says="no bound",
+    )
+    memory_per_task_bytes: int | None = option(
+        "memory_per_task_bytes",
+        COUNT,
+        None,
+        "heap that one task may take",
+        says="memory of the machine or cluster, divided by its CPUs",
+    )
+    object_store_bytes: int | None = option(
+        "object_store_bytes", COUNT, None, "Ray's object store", says="the running cluster's, else 30 % of the memory"
+    )
+    target_file_bytes: int | None = option(
+        "target_file_bytes",
+        COUNT,
+        None,
+        "about the largest size of a compacted file",
+        says="256 to 512 MiB, by the partition's size",
+    )
+    compression: str | None = option(
+        "compression",
+        CheckedBy(check_codec),
+        None,
+        "codec of written files: `zstd`, `snappy`, `gzip`, `lz4`, `brotli` or `none`; row groups with another one are "
+        "encoded anew",
+        says="that of the files whose rows are written, or of the Iceberg table; else `zstd`",
+    )
+    row_group_rows: int = option("row_group_rows", COUNT, 128 << 10, "rows of a Parquet row group", says="131,072")
+    rewrite_dead_fraction: float | None = option(
+        "rewrite_dead_fraction",
+        Between("lie between 0 and 1", most=1.0),
+        None,
+        "a compacted file with a smaller share of dead rows stays, with a deletion vector",
+        says="0.1 where the table's readers honour deletion vectors, else 0",
+    )
+    local_rows_max: int = option(
+        "local_rows_max",
+        COUNT_OR_ZERO,
+        10_000_000,
+        "most delta rows that `auto` compacts in this process",
+        says="10,000,000",
+    )
+    local_bytes_max: int = option(
+        "local_bytes_max",
+        COUNT_OR_ZERO,
+        2 << 30,
+        "most bytes of deltas and compacted files that `auto` compacts in this process",
+        says="2 GiB",
+    )
+    local_threads: int | None = option(
+        "local_threads",
+        COUNT,
+        None,
+        "tasks at a time in this process; 1 is a plain for-loop",
+        says="one for each CPU; on S3 up to four, within a quarter of the memory",
+    )
+    ray_address: str | None = option(
+        "ray_address",
+        CheckedBy(expect.text_or_none),
+        None,
+        "a running cluster to join",
+        says="`$RAY_ADDRESS`, else Ray is started here",
+    )
+    ray_cpus: int | None = option(
+        "ray_cpus", COUNT, None, "wait until a growing Ray cluster has so many CPUs", says="1"
+    )
+    ray_wait_s: float = option(
+        "ray_wait_s",
+        Between("be 0 or more"),
+        600.0,
+        "wait for them so many seconds at most; then go on with the CPUs that are there",
+        says="600",
+    )
+    partitions_at_once: int | None = option(
+        "partitions_at_once",
+        COUNT,
+        None,
+        "most partitions that are compacted at a time",
+        says="as many as memory admits; on a local disk one",
+    )
+    concurrent_tasks: int | None = option(
+        "concurrent_tasks", COUNT, None, "most tasks at a time", says="one for each CPU of machine or cluster"
+    )
+    read_mb_per_s: float | None = option(
+        "read_mb_per_s", RATE, None, "most that all tasks together read, in 10^6 bytes a second", says="no limit"
+    )
+    write_mb_per_s: float | None = option(
+        "write_mb_per_s", RATE, None, "most that all tasks together write, in 10^6 bytes a second", says="no limit"
+    )
+    requests_per_s: float | None = option(
+        "requests_per_s",
+        RATE,
+        None,
+        "most requests that all tasks together send to the store in a second; every process gets the same share",
+        says="no limit",
+    )
+    task_retries: int = option(
+        "task_retries", COUNT_OR_ZERO, 3, "how often a task is started again after its process or node died"
+    )
+    write_amplification_max: float | None = option(
+        "write_amplification_max",
+        Between("be 1 or more", least=1.0),
+        None,
+        "files that overlap in the columns to cluster by wait for a later session, once this one would write more "
+        "than so many times its new rows",
+        says="no bound: files wait while they are larger than what is newer",
+    )
+    certify: bool = option(
+        "certify",
+        FLAG,
+        False,
+        "read what was written again, and commit only if its fingerprint is that of what was read; about as much CPU "
+        "again",
+        says="no",
+    )
+    limits: Limits = option(
+        "limits",
+        _LIMITS,
+        LIMITS,
+        "for tests and experts: thresholds that only large tables reach",
+        says="those of the release",
+    )
 
     def __post_init__(self) -> None:
-        if self.executor not in EXECUTORS:
-            raise InputError(f"executor {self.executor!r} is not one of {', '.join(EXECUTORS)}")
-        expect.text_or_none("ray_address", self.ray_address)
-        check_codec("compression", self.compression)
-        dead = self.rewrite_dead_fraction
-        if dead is not None and not 0.0 <= expect.number("rewrite_dead_fraction", dead) <= 1.0:
-            raise InputError(f"rewrite_dead_fraction is {dead!r}, it must lie between 0 and 1")
-        if not expect.number("ray_wait_s", self.ray_wait_s) >= 0:
-            raise InputError(f"ray_wait_s is {self.ray_wait_s!r}, it must be 0 or more")
-        for name in _RATES:
-            if (rate := getattr(self, name)) is not None and not expect.number(name, rate) > 0:
-                raise InputError(f"{name} is {rate!r}, it must be greater than 0")
-        expect.flag("certify", self.certify)
-        bound = self.write_amplification_max
-        if bound is not None and not expect.number("write_amplification_max", bound) >= 1:
-            raise InputError(f"write_amplification_max is {bound!r}, it must be 1 or more")
-        expect.instance("limits", self.limits, Limits)
         for field in fields(self):
-            name, value = field.name, getattr(self, field.name)
-            if name not in _NO_COUNTS and value is not None:
-                maximum = HASH_BUCKETS_MAX if name == "hash_bucket_count" else COUNT_MAX
-                at_least(name, value, 0 if name in _MAY_BE_ZERO else 1, maximum)
-            elif value is None and field.default is not None:
-                raise InputError(f"{name} is None, it must be a number")
+            value = getattr(self, field.name)
+            if value is not None or field.default is not None:
+                field.metadata["option"].kind.check(field.name, value)
 
 
 _OUTPUT_OPTIONS = (
@@ -150,30 +271,44 @@ _OUTPUT_OPTIONS = (
 )
 
 
+@documented
 @dataclass(frozen=True, slots=True)
 class Options(Settings):
-    """The settings of a compaction, and the other parameters of compact().
+    """The settings of a compaction, and the other parameters of compact()."""
 
-    rows_per_primary_key_index_file    most entries of an index file
-    rows_per_compacted_file            most rows of a compacted file
-    hash_bucket_count                  hash buckets of the index (default: as many as it has, or by size and memory)
-    content_type                       format of compacted files: compacted_file_content_type of compact()
-    purge                              rewrite every file with dead rows in it
-    cluster_by                         columns by which rows are laid out, "day*3,customer"; "": none (default: the
-                                       table's)
-    """
-
-    rows_per_primary_key_index_file: int = 38_000_000
-    rows_per_compacted_file: int = 4_000_000
-    hash_bucket_count: int | None = None
-    content_type: ContentType = ContentType.PARQUET
-    purge: bool = False
-    cluster_by: str | None = None
-
-    def __post_init__(self) -> None:
-        expect.instance("content_type", self.content_type, ContentType)
-        expect.flag("purge", self.purge)
-        Settings.__post_init__(self)
+    rows_per_primary_key_index_file: int = option(
+        "rows_per_primary_key_index_file",
+        COUNT,
+        38_000_000,
+        "most entries of a file of the primary key index",
+        says="38,000,000",
+    )
+    rows_per_compacted_file: int = option(
+        "rows_per_compacted_file", COUNT, 4_000_000, "most rows of a compacted file", says="4,000,000"
+    )
+    hash_bucket_count: int | None = option(
+        "hash_bucket_count",
+        Count(most=HASH_BUCKETS_MAX),
+        None,
+        "hash buckets of the index",
+        says="as many as it has, else by size and memory",
+    )
+    content_type: ContentType = option(
+        "content_type",
+        _CONTENT_TYPE,
+        ContentType.PARQUET,
+        "format of compacted files",
+        says="Parquet",
+    )
+    purge: bool = option("purge", FLAG, False, "rewrite every file that has dead rows", says="no")
+    cluster_by: str | None = option(
+        "cluster_by",
+        ANY,
+        None,
+        "columns by which rows are laid out in this run, up to four, each with a weight if wanted: `day*3,customer`; "
+        "an empty text: none",
+        says="those of the table",
+    )
 
     @classmethod
     def of(cls, settings: Settings, **parameters: Any) -> Options:

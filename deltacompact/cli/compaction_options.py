@@ -12,22 +12,32 @@ from typing import Any
 
 import click
 
-from deltacompact.base.settings import COUNT_MAX, DEFAULTS, EXECUTORS, HASH_BUCKETS_MAX
+from deltacompact.base.options import declared
+from deltacompact.base.settings import COUNT_MAX, DEFAULTS, EXECUTORS, HASH_BUCKETS_MAX, Options
 from deltacompact.cli.arguments import any_catalog_argument, json_option, table_argument
 from deltacompact.cli.byte_size import ByteSize
 from deltacompact.cli.detail import detail_options
 from deltacompact.cli.sections import delta_stream_option
 
+_SAID = declared(Options)
 RATE = click.FloatRange(min=0, min_open=True)
 COUNT = click.IntRange(1, COUNT_MAX)
 
 
 def field_option(
-    flag: str, name: str, option: Callable[..., Any] = delta_stream_option, **shown: Any
+    flag: str, name: str, option: Callable[..., Any] = delta_stream_option, more: str = "", **shown: Any
 ) -> Callable[..., Any]:
-    """An option for a field of Options, with the field's default."""
-    default = getattr(DEFAULTS, name)
-    made: Callable[..., Any] = option(flag, name, default=default, show_default=default is not None, **shown)
+    """An option for a field of Options, with the field's default and text. `more` is said beside the text."""
+    default, said = getattr(DEFAULTS, name), _SAID[name]
+    text = f"{said.meaning[0].upper()}{said.meaning[1:]}." if default is not None else said.sentence
+    made: Callable[..., Any] = option(
+        flag,
+        name,
+        default=default,
+        show_default=default is not None,
+        help=f"{text} {more}".strip().replace("`", ""),
+        **shown,
+    )
     return made
 
 
@@ -37,7 +47,6 @@ _MEANS = (
         "executor",
         click.option,
         type=click.Choice(EXECUTORS),
-        help="local: in this process; ray: on a Ray cluster; auto: on Ray if the input is large.",
     ),
     field_option(
         "--ray-cpus",
@@ -45,7 +54,6 @@ _MEANS = (
         click.option,
         type=click.IntRange(min=1),
         metavar="N",
-        help="Wait until the Ray cluster has N CPUs, 10 minutes at most.",
     ),
     field_option(
         "--concurrent-tasks",
@@ -53,7 +61,6 @@ _MEANS = (
         click.option,
         type=click.IntRange(min=1),
         metavar="N",
-        help="Most tasks at a time. Default: one for each CPU.",
     ),
     field_option(
         "--memory",
@@ -61,7 +68,6 @@ _MEANS = (
         click.option,
         type=ByteSize(),
         metavar="SIZE",
-        help="What this process may take in all, 300MB or 2GiB; it uses no cluster then. Default: no bound.",
     ),
     field_option(
         "--read-mb-per-s",
@@ -69,7 +75,6 @@ _MEANS = (
         click.option,
         type=RATE,
         metavar="MB",
-        help="Most megabytes that all tasks together read in a second. Default: no limit.",
     ),
     field_option(
         "--write-mb-per-s",
@@ -77,7 +82,6 @@ _MEANS = (
         click.option,
         type=RATE,
         metavar="MB",
-        help="Most megabytes that all tasks together write in a second. Default: no limit.",
     ),
     field_option(
         "--requests-per-s",
@@ -85,31 +89,26 @@ _MEANS = (
         click.option,
         type=RATE,
         metavar="N",
-        help="Most requests that all tasks together send to the store in a second. Default: no limit.",
     ),
     field_option(
         "--compression",
         "compression",
         click.option,
         metavar="CODEC",
-        help="Codec of written files: zstd, snappy, gzip, lz4, brotli or none. Default: that of the files whose "
-        "rows are written, or of the Iceberg table; else zstd.",
     ),
     field_option(
         "--cluster-by",
         "cluster_by",
         click.option,
         metavar="COLUMNS",
-        help="Lay rows out, in this run, so that readers skip files by up to four columns, each with a weight if "
-        'wanted: "day*3,customer"; "": not at all. Files that overlap in them are written anew. Default: those of the '
-        "table (create --cluster-by; an Iceberg table's property deltacompact.cluster-by).",
+        more="Overlapping files are written anew. A table has columns by create --cluster-by, an Iceberg table by its "
+        "property deltacompact.cluster-by.",
     ),
     field_option(
         "--certify",
         "certify",
         click.option,
         is_flag=True,
-        help="Read what was written again, and commit only if its fingerprint is that of what was read.",
     ),
 )
 """With what means to work on tables of both kinds."""
@@ -140,7 +139,6 @@ _WHAT = (
         "partitions_at_once",
         type=click.IntRange(min=1),
         metavar="N",
-        help="Most partitions at a time. Default: as many as memory admits.",
     ),
 )
 """What of delta streams is compacted, and where the rows go."""
@@ -151,39 +149,32 @@ _SIZES = (
         "hash_bucket_count",
         type=click.IntRange(1, HASH_BUCKETS_MAX),
         metavar="N",
-        help="Hash buckets of the index. Default: by the number of rows.",
     ),
     field_option(
         "--rows-per-round",
         "rows_per_round",
         type=COUNT,
         metavar="N",
-        help="Delta rows that are folded in one round. Default: what memory allows.",
     ),
     field_option(
         "--rows-per-file",
         "rows_per_compacted_file",
         type=COUNT,
         metavar="N",
-        help="Most rows of a compacted file.",
     ),
     field_option(
         "--target-file-bytes",
         "target_file_bytes",
         type=COUNT,
         metavar="N",
-        help="About the largest size of a compacted file. Default: 256 to 512 MiB, by the partition's size.",
     ),
     field_option(
         "--rewrite-dead-fraction",
         "rewrite_dead_fraction",
         type=click.FloatRange(0, 1),
         metavar="SHARE",
-        help="A compacted file with a smaller share of dead rows stays, with a deletion vector.",
     ),
-    field_option(
-        "--purge", "purge", is_flag=True, help="Rewrite every file that has dead rows. Run vacuum afterwards."
-    ),
+    field_option("--purge", "purge", is_flag=True, more="Run vacuum afterwards."),
     delta_stream_option(
         "--content-type",
         type=click.Choice(["parquet", "feather", "orc", "csv"]),

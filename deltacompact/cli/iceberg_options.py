@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from deltacompact.base.options import Option, declared
 from deltacompact.iceberg_modes.modes import MAINTAIN, options_of
-from deltacompact.iceberg_modes.options import Option, declared
 
 
 def option_sections(names: Iterable[str]) -> dict[str, list[tuple[str, str]]]:

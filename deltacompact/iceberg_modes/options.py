@@ -12,7 +12,6 @@ Values are text, as on the command line, or what Python and JSON have for it.
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import math
 from collections.abc import Mapping
@@ -23,65 +22,13 @@ from typing import Any, TypeVar
 from deltacompact.base import expect
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import Direction, SortKey
+from deltacompact.base.options import Kind, declared
 from deltacompact.base.spans import span_s
 from deltacompact.base.wording import unknown_option
 from deltacompact.layout.cluster_by import ClusterColumn, cluster_columns
 from deltacompact.layout.sort_order import sort_items
 
 Options = TypeVar("Options")
-
-
-class Kind:
-    """What values an option takes."""
-
-    def read(self, name: str, value: Any) -> Any:
-        """The value. Raises InputError naming the option."""
-        raise NotImplementedError
-
-    def stored(self, value: Any) -> Any:
-        """The value that a plan has as JSON: `asdict` of the options has made it plain."""
-        return value
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """An option as people see it. `default` is in words, `unit` is empty for what has none; `also` are other names."""
-
-    name: str
-    kind: Kind
-    default: str
-    unit: str
-    text: str
-    also: tuple[str, ...] = ()
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return (self.name, *self.also)
-
-    @property
-    def meaning(self) -> str:
-        return f"{self.text} ({self.unit})" if self.unit else self.text
-
-
-def option(
-    name: str,
-    kind: Kind,
-    default: Any,
-    text: str,
-    *,
-    unit: str = "",
-    says: str = "",
-    also: tuple[str, ...] = (),
-) -> Any:
-    """A field of a dataclass of options. `says`: the default in words, where its value does not tell it."""
-    shown = str(default).lower() if isinstance(default, bool) else str(default)
-    declared = Option(name, kind, says or shown, unit, text, also)
-    return dataclasses.field(default=default, metadata={"option": declared})
-
-
-def declared(options: Any) -> dict[str, Option]:
-    """The options that a dataclass declares, by its fields."""
-    return {field.name: field.metadata["option"] for field in dataclasses.fields(options)}
 
 
 def chosen_values(options: Any, chosen: Mapping[str, Any]) -> dict[str, Any]:

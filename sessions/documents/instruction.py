@@ -44,10 +44,10 @@ from pydantic import (
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import ICEBERG, INT64_MAX, partition_text
-from deltacompact.base.settings import COUNT_MAX, DEFAULTS, EXECUTORS, HASH_BUCKETS_MAX, Settings
+from deltacompact.base.options import declared
+from deltacompact.base.settings import COUNT_MAX, DEFAULTS, EXECUTORS, HASH_BUCKETS_MAX, Options, Settings
 from deltacompact.base.wording import text_of
 from deltacompact.iceberg_modes.modes import mode_named, names, options_of
-from deltacompact.iceberg_modes.options import declared
 from deltacompact.layout.cluster_by import cluster_columns
 from deltacompact.planning.within_memory import within_memory
 from deltacompact.sinks.sns import TOPIC_ARN, TopicArn
@@ -58,6 +58,7 @@ DOCUMENT_BYTES_MAX = 1 << 20
 PARTITIONS_MAX = 10_000
 SCHEMA_PATH = Path(__file__).with_name("instruction.schema.json")
 
+_SAID = declared(Options)
 _NAME_CHARACTERS_MAX = 1000
 _COLUMNS_MAX = 100
 _NOT_OF_A_DOCUMENT = ("ray_address", "partitions_at_once", "limits")
@@ -141,11 +142,11 @@ def _settings_model() -> type[BaseModel]:
     """A model with all fields of deltacompact.Settings, which checks their values itself."""
     types = typing.get_type_hints(Settings)
     kinds: dict[str, Any] = {
-        setting.name: (types[setting.name], setting.default)
+        setting.name: (types[setting.name], Field(setting.default, description=_SAID[setting.name].sentence))
         for setting in fields(Settings)
         if setting.name not in _NOT_OF_A_DOCUMENT
     }
-    kinds["executor"] = (Literal[EXECUTORS], "auto")
+    kinds["executor"] = (Literal[EXECUTORS], Field("auto", description=_SAID["executor"].sentence))
     return create_model("InstructionSettings", __config__=_FORBIDDING, **kinds)
 
 
@@ -177,25 +178,23 @@ class Instruction(BaseModel):
     )
     destination_compacted_table_id: Name | None = Field(None, description="Default: in place.")
     rows_per_primary_key_index_file: Count = Field(
-        DEFAULTS.rows_per_primary_key_index_file, description="Most rows of a file of the index."
+        DEFAULTS.rows_per_primary_key_index_file, description=_SAID["rows_per_primary_key_index_file"].sentence
     )
     rows_per_compacted_file: Count = Field(
-        DEFAULTS.rows_per_compacted_file, description="Most rows of a compacted file."
+        DEFAULTS.rows_per_compacted_file, description=_SAID["rows_per_compacted_file"].sentence
     )
     hash_bucket_count: Annotated[int, Field(ge=1, le=HASH_BUCKETS_MAX)] | None = Field(
-        DEFAULTS.hash_bucket_count, description="Default: chosen by the planner."
+        DEFAULTS.hash_bucket_count, description=_SAID["hash_bucket_count"].sentence
     )
     sns_event_topic_arn: Topic | None = Field(None, description="Where events of the job run are published.")
     compacted_file_content_type: Literal[
         "parquet", "feather", "orc", "csv", "application/parquet", "application/feather", "application/orc", "text/csv"
-    ] = Field("parquet", description="Format of compacted files.")
+    ] = Field("parquet", description=_SAID["content_type"].sentence)
     partitions: Annotated[list[Partition], Field(min_length=1, max_length=PARTITIONS_MAX)] | None = Field(
         None, description="Values by partition key, for each partition; null is a value. Default: all partitions."
     )
-    purge: bool = Field(DEFAULTS.purge, description="Rewrite every file that has dead rows in it.")
-    cluster_by: Columns | None = Field(
-        None, description='Columns to lay rows out by, "day*3,customer"; "": none. Default: those of the table.'
-    )
+    purge: bool = Field(DEFAULTS.purge, description=_SAID["purge"].sentence)
+    cluster_by: Columns | None = Field(None, description=_SAID["cluster_by"].sentence)
     mode: Mode | None = Field(None, description="Iceberg: how it is compacted. Default: rewrite.")
     options: Annotated[dict[Name, OptionValue], Field(max_length=_COLUMNS_MAX)] | None = Field(
         None, description="Iceberg: options of the mode, under Iceberg's own names."

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import json
 import re
 from pathlib import Path
 
+import click
 import pytest
 
 from deltacompact import ContentType, InputError, Settings, compact
 from deltacompact.arguments import content_type
 from deltacompact.base.limits import LIMITS, Limits, ReadLimits
+from deltacompact.base.options import declared
 from deltacompact.base.settings import DEFAULTS, Options
 from deltacompact.cli.compaction import compact as command
+from docs import options_page
+from sessions.documents.instruction import SCHEMA_PATH
 
 DOCS = Path(__file__).parents[2] / "docs/settings.md"
 FIELDS = {field.name for field in dataclasses.fields(Options)}
@@ -66,14 +71,33 @@ def test_the_command_line_has_the_same_defaults() -> None:
             assert content_type(parameter.default) is DEFAULTS.content_type
 
 
-def test_the_documents_name_every_option_and_its_default() -> None:
-    rows = re.findall(r"^\| (`.+?) \|(.+)\|$", DOCS.read_text(), re.M)
-    told = {name: line for names, line in rows for name in re.findall(r"`(\w+)`", names)}
-    assert FIELDS - {"content_type"} <= told.keys()
-    for name in ("row_group_rows", "rows_per_compacted_file", "rows_per_primary_key_index_file", "local_rows_max"):
-        assert f"{getattr(DEFAULTS, name):,}" in told[name], name
-    assert f"{DEFAULTS.local_bytes_max >> 30} GiB" in told["local_bytes_max"]
-    assert f"{DEFAULTS.ray_wait_s:g}" in told["ray_wait_s"] and f" {DEFAULTS.task_retries} " in told["task_retries"]
+def test_the_page_of_settings_is_made_from_the_declarations() -> None:
+    """`python docs/options_page.py` writes it."""
+    text = DOCS.read_text()
+    assert options_page.settings_page(text) == text
+    assert all(f"`{name}`" in text for name in FIELDS - {"content_type"})
+
+
+def test_help_schema_and_docstrings_say_what_is_declared() -> None:
+    said = declared(Options)
+    assert said.keys() == FIELDS and all(name == one.name for name, one in said.items())
+    for parameter in command.params:
+        if isinstance(parameter, click.Option) and parameter.name in FIELDS - {"content_type"}:
+            assert parameter.help is not None
+            assert said[parameter.name].text.replace("`", "")[1:] in parameter.help
+    schema = json.loads(SCHEMA_PATH.read_text())
+    described = {**schema["$defs"]["InstructionSettings"]["properties"], **schema["properties"]}
+    for name in (FIELDS & described.keys()) - {"content_type"}:
+        assert described[name]["description"] == said[name].sentence
+    assert inspect.getdoc(Options) != inspect.getdoc(Settings)
+    assert f"purge {said['purge'].text}" in re.sub(" +", " ", Options.__doc__ or "")
+
+
+def test_a_default_in_words_is_that_of_the_field() -> None:
+    for field in dataclasses.fields(Options):
+        words = field.metadata["option"].default
+        if isinstance(field.default, int | float) and not isinstance(field.default, bool):
+            assert words in (f"{field.default:,}", f"{field.default:g}", f"{int(field.default) >> 30} GiB"), field.name
 
 
 def test_options_that_change_the_output_are_part_of_the_session() -> None:

@@ -9,10 +9,11 @@ import json
 import pytest
 
 from deltacompact.base.errors import InputError
+from deltacompact.base.options import declared, option
 from deltacompact.base.spans import span_s
 from deltacompact.cli import run
 from deltacompact.iceberg_modes.modes import MAINTAIN, names, options_of
-from deltacompact.iceberg_modes.options import FLAG, SHARE, WHOLE, WHOLE_OR_ZERO, OneOf, chosen_values, declared, option
+from deltacompact.iceberg_modes.options import FLAG, SHARE, WHOLE, WHOLE_OR_ZERO, OneOf, chosen_values
 from docs import options_page
 from sessions.documents.instruction import SCHEMA_PATH
 

@@ -3,12 +3,13 @@
 from dataclasses import dataclass, replace
 from functools import partial
 
+from deltacompact.base.options import option
 from deltacompact.iceberg.commit.proposal import REPLACE, Proposal, addition
 from deltacompact.iceberg.deletes.matching import Deletes, FileScanTask
 from deltacompact.iceberg.table import locations
 from deltacompact.iceberg_modes.journal.journal import WrittenGroup, name_of_files
 from deltacompact.iceberg_modes.mode import Mode
-from deltacompact.iceberg_modes.options import WHOLE, chosen_values, option, stored_options
+from deltacompact.iceberg_modes.options import WHOLE, chosen_values, stored_options
 from deltacompact.iceberg_modes.plan import ModePlan, ScanTaskGroup
 from deltacompact.iceberg_modes.plan_envelope import all_input_paths, enveloped, groups_document, input_paths, opened
 from deltacompact.iceberg_modes.result import ModeResult

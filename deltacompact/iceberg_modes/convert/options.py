@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from deltacompact.iceberg_modes.options import FLAG, TEXT, WHOLE, WHOLE_OR_ZERO, chosen_values, option
+from deltacompact.base.options import option
+from deltacompact.iceberg_modes.options import FLAG, TEXT, WHOLE, WHOLE_OR_ZERO, chosen_values
 
 NAME = "convert"
 MAX_COMMITS = 10

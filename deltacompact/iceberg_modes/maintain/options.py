@@ -14,7 +14,8 @@ from datetime import datetime
 from typing import Any
 
 from deltacompact.base.errors import InputError
-from deltacompact.iceberg_modes.options import FLAG, TEXT, Age, Whole, chosen_values, declared, option
+from deltacompact.base.options import declared, option
+from deltacompact.iceberg_modes.options import FLAG, TEXT, Age, Whole, chosen_values
 
 HOUR_MS = 3_600_000
 DAY_MS = 24 * HOUR_MS

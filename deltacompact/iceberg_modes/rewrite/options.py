@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deltacompact.base.errors import InputError
+from deltacompact.base.options import option
 from deltacompact.iceberg_modes.options import (
     CLUSTER_COLUMNS,
     FACTOR,
@@ -24,7 +25,6 @@ from deltacompact.iceberg_modes.options import (
     WHOLE_OR_ZERO,
     OneOf,
     chosen_values,
-    option,
 )
 from deltacompact.layout.cluster_by import ClusterColumn
 

@@ -14,8 +14,9 @@ from typing import Any
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import SortKey
+from deltacompact.base.options import option
 from deltacompact.change_events.values import DELETE_VALUES
-from deltacompact.iceberg_modes.options import FLAG, ColumnName, Listed, OneOf, SortKeys, chosen_values, option
+from deltacompact.iceberg_modes.options import FLAG, ColumnName, Listed, OneOf, SortKeys, chosen_values
 
 NAME = "upsert"
 

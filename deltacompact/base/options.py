@@ -1,0 +1,87 @@
+"""An option is declared once, at its field of a dataclass: its name, kind, default, unit, and what it means.
+
+    most: int | None = option("max-files", WHOLE, None, "most files of a run", says="all")
+
+Parsers, `--help`, the JSON Schema of documents, docstrings and the tables of the docs are made from that.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+C = TypeVar("C", bound=type[Any])
+
+
+class Kind:
+    """What values an option takes."""
+
+    def check(self, name: str, value: Any) -> None:
+        """Raise InputError, naming the option, for a value of another kind."""
+        raise NotImplementedError
+
+    def read(self, name: str, value: Any) -> Any:
+        """The value of a text. Raises InputError naming the option."""
+        raise NotImplementedError
+
+    def stored(self, value: Any) -> Any:
+        """The value that a plan has as JSON: `asdict` of the options has made it plain."""
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An option as people see it. `default` is in words, `unit` is empty for what has none; `also` are other names."""
+
+    name: str
+    kind: Kind
+    default: str
+    unit: str
+    text: str
+    also: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.name, *self.also)
+
+    @property
+    def meaning(self) -> str:
+        return f"{self.text} ({self.unit})" if self.unit else self.text
+
+    @property
+    def sentence(self) -> str:
+        """What it means, and the default."""
+        return f"{self.meaning[0].upper()}{self.meaning[1:]}. Default: {self.default}."
+
+
+def option(
+    name: str,
+    kind: Kind,
+    default: Any,
+    text: str,
+    *,
+    unit: str = "",
+    says: str = "",
+    also: tuple[str, ...] = (),
+) -> Any:
+    """A field of a dataclass of options. `says`: the default in words, where its value does not tell it."""
+    shown = str(default).lower() if isinstance(default, bool) else str(default)
+    declared = Option(name, kind, says or shown, unit, text, also)
+    return dataclasses.field(default=default, metadata={"option": declared})
+
+
+def declared(options: Any) -> dict[str, Option]:
+    """The options that a dataclass declares, by its fields."""
+    return {field.name: field.metadata["option"] for field in dataclasses.fields(options)}
+
+
+def documented(options: C) -> C:
+    """The dataclass, with what its own options mean at the end of its docstring."""
+    names = declared(options)
+    own = [name for name in options.__annotations__ if name in names]
+    width = max(map(len, own))
+    lines = (f"    {name:<{width}}    {names[name].meaning} (default: {names[name].default})" for name in own)
+    story = (options.__doc__ or "").rstrip()
+    options.__doc__ = "\n".join([story, "", *lines, "    "])
+    return options
