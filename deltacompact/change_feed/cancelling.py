@@ -143,10 +143,11 @@ def lineage_digests(one: Candidates) -> Iterator[tuple[Numbers, Digests]]:
     """Row id and number of the last change as digests; where they are unknown, random ones, which equal no other."""
     tables = one.file.lineage(one.bits)
     for numbers, table in tables if tables is not None else ():
-        digests = np.frombuffer(secrets.token_bytes(len(numbers) * DIGEST_BYTES), np.uint8).reshape(-1, DIGEST_BYTES)
-        known = np.asarray(pc.and_(table.column(0).is_valid(), table.column(1).is_valid()))
-        digests = np.where(known[:, None], _numbers_as_digests(table), digests)
-        yield numbers, np.ascontiguousarray(digests)
+        digests = _numbers_as_digests(table)
+        unknown = ~np.asarray(pc.and_(table.column(0).is_valid(), table.column(1).is_valid()))
+        random = secrets.token_bytes(int(np.count_nonzero(unknown)) * DIGEST_BYTES)
+        digests[unknown] = np.frombuffer(random, np.uint8).reshape(-1, DIGEST_BYTES)
+        yield numbers, digests
 
 
 def _numbers_as_digests(table: pa.Table) -> Digests:
