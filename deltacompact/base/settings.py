@@ -107,7 +107,7 @@ FLAG, ANY = CheckedBy(expect.flag), CheckedBy(lambda name, value: None)
 
 
 @documented
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Settings:
     """Limits and choices of a compaction."""
 
@@ -249,6 +249,11 @@ class Settings:
         "for tests and experts: thresholds that only large tables reach",
         says="those of the release",
     )
+
+    def __repr__(self) -> str:
+        """What is not as by default."""
+        chosen = [field.name for field in fields(self) if getattr(self, field.name) != field.default]
+        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in chosen)})"
 
     def __post_init__(self) -> None:
         for field in fields(self):

@@ -149,7 +149,17 @@ def _delta_document(delta: Delta) -> dict[str, Any]:
 def _delta_in_words(delta: Delta) -> list[str]:
     from deltacompact.reports.words import noticed
 
-    return [str(delta), *(noticed(delta.new_columns, delta.null_keys) if delta.committed else [])]
+    return [
+        _timed(str(delta), delta.position),
+        *(noticed(delta.new_columns, delta.null_keys) if delta.committed else []),
+    ]
+
+
+def _timed(said: str, position: int) -> str:
+    """With the time that a position is, where it is one."""
+    from deltacompact.reports.words import at
+
+    return said.replace(f"at position {position}", f"at position {at(position)}")
 
 
 def _listed(values: str | None) -> list[str] | None:
@@ -188,4 +198,4 @@ def _in_words(appended: Appended) -> list[str]:
         return [str(appended)]
     skipped = len(appended.commits) - len(fresh.commits)
     known = [f"skipped: {counted(skipped, 'partition')} had the token already"] if skipped else []
-    return [str(appended), *known, *noticed(fresh.new_columns, fresh.null_keys)]
+    return [_timed(str(appended), fresh.position), *known, *noticed(fresh.new_columns, fresh.null_keys)]

@@ -149,7 +149,8 @@ def run(catalog: IcebergCatalog, table: str, options: dict[str, Any]) -> None:
         files = changed_files(catalog.changes(table, result.snapshots))
         document, lines = document | {"changed_files": files}, [*lines, *changed_lines(files)]
     if result.nothing_to_do is None:
-        lines.append(f"Done: {time.perf_counter() - began:,.1f} s")
+        rows = f"{counted(result.rows_read, 'row')}, " if result.rows_read else ""
+        lines.append(f"Done: {rows}{time.perf_counter() - began:,.1f} s")
     answer(options["as_json"], document, *lines)
 
 

@@ -83,7 +83,9 @@ def done_line(sessions: Sequence[SessionResult], seconds: float) -> str:
 
 def _print_totals(out: Console, table_id: str, sessions: Sequence[SessionResult]) -> None:
     done = [session for session in sessions if session.version is not None]
-    out.print(f"{table_id}: {counted(len(sessions), 'partition')}")
+    rows, live = sum(session.rows_in for session in done), sum(session.live for session in done)
+    counts = f", {counted(rows, 'row')} in, {live:,} live, {rows - live:,} dead" if done else ""
+    out.print(f"{table_id}: {counted(len(sessions), 'partition')}{counts}")
     if done:
         decided = decided_words(file for session in done for file in session.decisions)
         before, after = sum(session.bytes_in for session in done), sum(session.bytes_out for session in done)

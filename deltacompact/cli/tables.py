@@ -11,6 +11,7 @@ import click
 from deltacompact.base.errors import ConflictError, NotFoundError
 from deltacompact.cli.answers import Failed, answer, say_json
 from deltacompact.cli.arguments import (
+    CATALOG_VARIABLE,
     any_catalog_argument,
     catalog_argument,
     complete_tables,
@@ -31,6 +32,13 @@ from deltacompact.cli.sections import (
 if TYPE_CHECKING:
     from deltacompact.catalog.delta_streams import DeltaStreamCatalog
     from deltacompact.catalog.iceberg import IcebergCatalog
+
+
+def _no_such_folder(catalog: DeltaStreamCatalog) -> str:
+    """Where the environment names a catalog, a table may have been given in its place."""
+    named = os.environ.get(CATALOG_VARIABLE)
+    hint = f"; for a table of ${CATALOG_VARIABLE} write - before it" if named else ""
+    return f": there is no such folder{hint}"
 
 
 @click.command()
@@ -175,7 +183,7 @@ def _show_streams(catalog: DeltaStreamCatalog, table: str | None, options: dict[
         say_json(shown.document)
     elif table is None and not shown.document:
         missing = not (catalog.is_remote or os.path.isdir(catalog.where))
-        out.print(f"no tables in {catalog.where}{': there is no such folder' if missing else ''}")
+        out.print(f"no tables in {catalog.where}{_no_such_folder(catalog) if missing else ''}")
     elif table is None:
         table_report.print_catalog(out, shown.document)
     else:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
+from deltacompact.base.notebooks import html_table, users_words
 from deltacompact.base.wording import counted, size
 from deltacompact.iceberg.deletes.matching import FileScanTask
 
@@ -71,6 +72,14 @@ class ModePlan:
             return f"plan to {self.mode} {self.table_id!r}: nothing to do: {why}"
         what = f"{counted(self.rows, 'row')}, {size(self.bytes)}, {counted(len(self.groups), 'group')}"
         return f"plan to {self.mode} {self.table_id!r}: {what}"
+
+    def _repr_html_(self) -> str:
+        """The first groups: for notebooks."""
+        shown = [(f"{len(one.inputs):,}", f"{one.rows:,}", size(one.bytes), str(one.number)) for one in self.groups]
+        return html_table(repr(self), ("data files", "rows", "bytes", "group"), shown[:GROUPS_SHOWN])
+
+    def __dir__(self) -> list[str]:
+        return users_words(self)
 
     @property
     def rows(self) -> int:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
+from deltacompact.base.notebooks import html_table, users_words
 from deltacompact.iceberg.commit.committer import Committed
 
 
@@ -36,6 +37,20 @@ class ModeResult:
         given_up = f", {len(self.refused):,} given up" if self.refused else ""
         what = f"nothing to do: {self.nothing_to_do}" if self.nothing_to_do else done + given_up
         return f"{type(self).__name__} of {self.table_id!r}: {what}"
+
+    def _repr_html_(self) -> str:
+        """What was counted: for notebooks."""
+        counts = [(field.name, getattr(self, field.name)) for field in fields(self)]
+        rows = [(f"{count:,}", name.replace("_", " ")) for name, count in counts if isinstance(count, int) and count]
+        return html_table(repr(self), ("count", "of"), rows)
+
+    def __dir__(self) -> list[str]:
+        return users_words(self)
+
+    @property
+    def rows_read(self) -> int:
+        """Rows of the data files that were worked on, deleted ones included. 0: the mode does not count them."""
+        return 0
 
     def count(self, done: Committed[Any]) -> None:
         """Add what a commit brought."""

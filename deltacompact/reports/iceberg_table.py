@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from deltacompact.base.errors import InputError
+from deltacompact.base.notebooks import html_table
 from deltacompact.base.wording import counted, size
-from deltacompact.reports.shown import html_table
 from deltacompact.reports.words import depth_lines, minute, moment
 
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from deltacompact.base.notebooks import html_table
 from deltacompact.base.partitions import side_by_side
 from deltacompact.base.wording import counted, error_document, size
 from deltacompact.delta_streams.sizes import StreamSizes, sizes_of_parts
@@ -31,7 +32,6 @@ from deltacompact.planning.plan import CompactionPlan
 from deltacompact.planning.work import expected_s, together_s, work_of_plan
 from deltacompact.reports.decisions import FILES_SHOWN_MAX, expected_sizes, forecast_documents, forecast_lines
 from deltacompact.reports.scale import WORST, Detail, worst_lines
-from deltacompact.reports.shown import html_table
 from deltacompact.reports.sizes import added, compacted_words, read_through, sizes_document, waiting_words
 from deltacompact.reports.words import NOTHING_HELD, Shown, minute, named
 from deltacompact.table.ports import NothingToDo

@@ -11,6 +11,7 @@ from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any
 
 from deltacompact.base.model import CompactedDelta, DataFile, LifecycleState, Partition, Readers, Table
+from deltacompact.base.notebooks import html_table
 from deltacompact.base.partitions import done_for_each, side_by_side
 from deltacompact.base.wording import counted, error_document, size
 from deltacompact.delta_streams.log.state import StreamState
@@ -19,7 +20,6 @@ from deltacompact.delta_streams.streams import Streams
 from deltacompact.index.primary_key_index import read_manifest
 from deltacompact.planning.depth_in_log import depths_in_log
 from deltacompact.reports.scale import Detail, worst_lines
-from deltacompact.reports.shown import html_table
 from deltacompact.reports.sizes import Sizes, added, compacted_words, read_through, sizes_document, waiting_words
 from deltacompact.reports.words import Shown, at, depth_lines, in_columns, minute, moment, named
 

@@ -486,6 +486,28 @@ def test_a_full_disk_behind_stdout_is_told_in_one_line(lake, capsys, monkeypatch
     assert capsys.readouterr().err == said
 
 
+def test_a_table_in_the_place_of_the_catalog_is_told_of_the_hyphen(lake, capfd, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("DELTACOMPACT_CATALOG", raising=False)
+    assert cli.run(["show", "t"]) == 0
+    assert capfd.readouterr().out.endswith(": there is no such folder\n")
+    monkeypatch.setenv("DELTACOMPACT_CATALOG", str(lake.store.root))
+    assert cli.run(["show", "t"]) == 0
+    assert "for a table of $DELTACOMPACT_CATALOG write - before it" in capfd.readouterr().out
+    assert cli.run(["show", "-", "t"]) == 0
+    assert "no such folder" not in capfd.readouterr().out
+
+
+def test_appends_and_retractions_say_when(lake, tmp_path, capfd):
+    (tmp_path / "rows.csv").write_text("id,v\n3,y\n")
+    assert cli.run(["append", str(lake.store.root), "t", str(tmp_path / "rows.csv")]) == 0
+    said = capfd.readouterr().out
+    found = re.search(r"at position (\d{13}) \((\d{4}-\d\d-\d\d \d\d:\d\d UTC)\)$", said.strip())
+    assert found, said
+    assert cli.run(["retract", str(lake.store.root), "t", "--position", found[1]]) == 0
+    assert capfd.readouterr().out == f"the delta at position {found[1]} ({found[2]}) is taken out\n"
+
+
 @pytest.mark.parametrize(("begun", "expected"), [("t", "plain,t"), ("x", "")])
 def test_tables_are_completed(lake, begun, expected, capfd, monkeypatch):
     monkeypatch.setenv("_DELTACOMPACT_COMPLETE", "bash_complete")

@@ -35,6 +35,10 @@ class ConvertResult(ModeResult):
     delete_files_written: int = 0
     delete_files_superseded: int = 0
 
+    @property
+    def rows_read(self) -> int:
+        return self.rows_asked
+
     def __str__(self) -> str:
         """What `compact` prints."""
         removed = counted(self.equality_deletes_removed, "equality-delete file")

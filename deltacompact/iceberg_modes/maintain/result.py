@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from deltacompact.base.notebooks import html_table, users_words
 from deltacompact.base.wording import counted, size
 from deltacompact.iceberg_modes.maintain.expire import ExpireResult
 from deltacompact.iceberg_modes.maintain.orphans import OrphansResult
@@ -39,6 +40,13 @@ class MaintainResult:
         if self.remove_orphans is not None:
             did.append(f"{counted(self.remove_orphans.files, 'orphan')} removed")
         return f"{'dry run' if self.dry_run else 'maintenance'} of {self.table_id!r}: {', '.join(did)}"
+
+    def _repr_html_(self) -> str:
+        """What `maintain` prints, line by line: for notebooks."""
+        return html_table(repr(self), ("what was done",), [(line,) for line in self._lines()])
+
+    def __dir__(self) -> list[str]:
+        return users_words(self)
 
     def __str__(self) -> str:
         """What `maintain` prints."""

@@ -35,6 +35,10 @@ class RewriteResult(ModeResult):
     delete_files_removed: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
 
+    @property
+    def rows_read(self) -> int:
+        return self.rows_in
+
     def __str__(self) -> str:
         """What `compact` prints."""
         files = f"{counted(self.files_in, 'file')} -> {counted(self.files_out, 'file')}"

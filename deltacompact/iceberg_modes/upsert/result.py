@@ -32,6 +32,10 @@ class UpsertResult(ModeResult):
     delete_files_added: int = 0
     delete_files_removed: int = 0
 
+    @property
+    def rows_read(self) -> int:
+        return self.rows_compared
+
     def __str__(self) -> str:
         """What `compact` prints."""
         parts = f"{counted(self.keys, 'key')} + {self.rows_superseded:,} superseded + {self.rows_deleting:,} deleting"
