@@ -47,6 +47,7 @@ if TYPE_CHECKING:  # imported when they are used: `show` must not wait for them
     from deltacompact.layout.heat import Heat
     from deltacompact.maintenance.check import CheckResult
     from deltacompact.maintenance.drop import DropResult
+    from deltacompact.maintenance.readable_by import Obstacle
     from deltacompact.maintenance.vacuum.vacuum import VacuumResult
     from deltacompact.planning.simulated import PolicyOutcome
     from deltacompact.publication.publication import PublicationResult
@@ -54,6 +55,12 @@ if TYPE_CHECKING:  # imported when they are used: `show` must not wait for them
 
 Values = Mapping[str, Any] | Partition | None
 """The values of one partition, by partition key; None: there are no partition keys, or all partitions."""
+
+
+_INSTEAD = {
+    "maintain": "vacuum() deletes what nothing reaches any more",
+}
+"""What a table of an Iceberg catalog has, and this one has not."""
 
 
 @users_calls()
@@ -88,8 +95,14 @@ class DeltaStreamTable:
         return table_as_html(table_document(self._catalog, self._table_id))
 
     def __dir__(self) -> list[str]:
-        """A user's words: Tab shows no other."""
-        return sorted(name for name in object.__dir__(self) if name[:1] != "_" or name[:2] == "__")
+        from deltacompact.base.notebooks import users_words
+
+        return users_words(self)
+
+    def __getattr__(self, name: str) -> Any:
+        from deltacompact.base.notebooks import missing
+
+        raise missing(self, name, _INSTEAD)
 
     # What is declared
 
@@ -571,15 +584,32 @@ class DeltaStreamTable:
         sinks = sinks_of(event_sinks, sns_event_topic_arn, desired_sla)
         return compact_job(self._catalog, request_of(self._table_id, **chosen), sinks)
 
-    def check(self, partition: Values = None, *, quick: bool = False) -> list[CheckResult]:
+    @overload
+    def check(self, partition: Values = None, *, quick: bool = False) -> list[CheckResult]: ...
+    @overload
+    def check(
+        self, partition: Values = None, *, readable_by: str | Sequence[str]
+    ) -> dict[str, tuple[Obstacle, ...]]: ...
+    def check(
+        self, partition: Values = None, *, quick: bool = False, readable_by: str | Sequence[str] = ()
+    ) -> list[CheckResult] | dict[str, tuple[Obstacle, ...]]:
         """Verify log, files and index, one result for each partition. Nothing is repaired.
 
-        `quick` decodes no column and compares no digest.
+        `quick` decodes no column and compares no digest. `readable_by` names engines: nothing is verified, but what
+        keeps each from reading the publication is told, or the compacted files where the table is not published.
+        Raises InputError for an engine of which nothing is known.
 
         Examples:
             >>> [found.problems for found in orders.check()]
             [()]
+            >>> [obstacle.words for obstacle in orders.check(readable_by="duckdb")["duckdb"]]
+            ['1 delta: compact folds them, until then they are not seen']
         """
+        if readable_by:
+            from deltacompact.maintenance.stream_readable_by import stream_obstacles_of
+
+            return stream_obstacles_of(self._catalog, self._table_id, partition, readable_by)
+
         from deltacompact.maintenance.check import check
 
         return check(self._catalog, self._table_id, partition, quick=quick)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 from deltacompact.base import expect
 from deltacompact.base.errors import InputError
@@ -46,6 +46,7 @@ if TYPE_CHECKING:  # imported when they are used: `show` must not wait for them
     from deltacompact.layout.heat import Heat
     from deltacompact.layout.told_reads import ToldReads
     from deltacompact.maintenance.iceberg_check import BranchCheck
+    from deltacompact.maintenance.readable_by import Obstacle
     from deltacompact.planning.simulated import PolicyOutcome
 
 
@@ -63,6 +64,19 @@ class ReportedReads(TypedDict, total=False):
 
     scan_reports: Iterable[Any]
     spark_logs: Iterable[str | Path]
+
+
+_INSTEAD = {
+    "append": "whoever writes the table appends to it, such as PyIceberg",
+    "append_files": "whoever writes the table appends to it, such as PyIceberg",
+    "restate": "whoever writes the table overwrites it, such as PyIceberg",
+    "versions": "its versions are snapshots, history() lists them",
+    "vacuum": "maintain(expire_snapshots=True, remove_orphans=True) deletes what nothing needs any more",
+    "retract": "rollback() goes back to an older snapshot",
+    "publish": "engines read it as it is, check(readable_by=…) says which",
+    "drop": "its catalog drops it, by PyIceberg's drop_table",
+}
+"""What a table of delta streams has, and this one has not."""
 
 
 @users_calls()
@@ -273,15 +287,29 @@ class IcebergCatalogTable:
 
         return told(fan_out(sinks), self._table_id, EVERYWHERE, "maintain", snapshot, done)
 
-    def check(self, branch: str = "main") -> BranchCheck:
+    @overload
+    def check(self, branch: str = "main") -> BranchCheck: ...
+    @overload
+    def check(self, branch: str = "main", *, readable_by: str | Sequence[str]) -> dict[str, tuple[Obstacle, ...]]: ...
+    def check(
+        self, branch: str = "main", *, readable_by: str | Sequence[str] = ()
+    ) -> BranchCheck | dict[str, tuple[Obstacle, ...]]:
         """Verify that all data files can be read, and that their rows lie in the bounds by which readers skip files.
+
+        `readable_by` names engines: nothing is verified, but what keeps each from reading the branch is told. Raises
+        InputError for an engine of which nothing is known.
 
         Examples:
             >>> orders.check().problems
             ()
+            >>> [obstacle.words for obstacle in orders.check(readable_by="snowflake")["snowflake"]]
+            ['1 equality-delete file: compact --mode convert replaces them']
         """
         from deltacompact.maintenance.iceberg_check import check_branch
+        from deltacompact.maintenance.readable_by import obstacles_of
 
+        if readable_by:
+            return obstacles_of(readable_by, lambda: self._catalog.state(self._table_id, branch))
         return check_branch(self._catalog.loaded(self._table_id).store, self._catalog.state(self._table_id, branch))
 
     # Reading
@@ -540,5 +568,11 @@ class IcebergCatalogTable:
         return contents_as_html(branch_contents(self._catalog.state(self._table_id)))
 
     def __dir__(self) -> list[str]:
-        """A user's words: Tab shows no other."""
-        return sorted(name for name in object.__dir__(self) if name[:1] != "_" or name[:2] == "__")
+        from deltacompact.base.notebooks import users_words
+
+        return users_words(self)
+
+    def __getattr__(self, name: str) -> Any:
+        from deltacompact.base.notebooks import missing
+
+        raise missing(self, name, _INSTEAD)

@@ -155,10 +155,12 @@ def _delta_in_words(delta: Delta) -> list[str]:
     ]
 
 
-def _timed(said: str, position: int) -> str:
+def _timed(said: str, position: int | None) -> str:
     """With the time that a position is, where it is one."""
     from deltacompact.reports.words import at
 
+    if position is None:
+        return said
     return said.replace(f"at position {position}", f"at position {at(position)}")
 
 

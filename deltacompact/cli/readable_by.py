@@ -9,17 +9,16 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from deltacompact.base.engines import AS_OF
 from deltacompact.base.errors import UnhealthyError
 from deltacompact.catalog.iceberg import IcebergCatalog
 from deltacompact.cli.answers import Failed, answer
-from deltacompact.maintenance.readable_by import AS_OF, engine_named, obstacles
+from deltacompact.maintenance.readable_by import obstacles_of
 
 
 def run(catalog: IcebergCatalog, table: str, branch: str, names: Sequence[str], as_json: bool) -> None:
     """Print it for each engine. Raises Failed where one cannot read the table."""
-    engines = {name: engine_named(name) for name in names}  # a wrong name is refused before the table is read
-    state = catalog.state(table, branch)
-    found = {name: obstacles(state, engine) for name, engine in engines.items()}
+    found = obstacles_of(names, lambda: catalog.state(table, branch))
     lines = [
         f"{name} cannot read {table}: {'; '.join(one.words for one in of)}" if of else f"{name} reads {table}"
         for name, of in found.items()

@@ -9,7 +9,7 @@ convert          the mode `convert`                 options, plan, which marks a
 upsert           the mode `upsert`                  options, columns, plan, comparison by tasks, validation
 maintain         small metadata                     expire snapshots, rewrite manifests, remove orphans
 journal          sessions of any mode               what they plan and wrote; signs of life; what died is resumed
-options          how a mode declares its options
+options          how a mode declares its options       readers         the engine that must read what is written
 plan_envelope    what plans have in common as JSON
 expected         how long a plan is expected to take
 result, words    what all results count, and say

@@ -23,6 +23,7 @@ from deltacompact.iceberg_modes.journal.left_behind import Left, LeftSession, le
 from deltacompact.iceberg_modes.journal.resume import Resumption, landed_inputs, resume
 from deltacompact.iceberg_modes.mode import Mode, Plan, Result
 from deltacompact.iceberg_modes.modes import known_mode
+from deltacompact.iceberg_modes.readers import refuse_unreadable
 from deltacompact.iceberg_modes.session import EVERYWHERE, Session
 from deltacompact.iceberg_modes.steps import Call, Resuming
 from deltacompact.iceberg_modes.totals import BranchTotals, totals_of
@@ -39,6 +40,7 @@ class ModeRun(Call[Plan, Result]):
 
     def __post_init__(self) -> None:
         check_orders(self.table.metadata)
+        refuse_unreadable(self.mode, self.options, self.table.metadata)
 
     def plan(self) -> Plan:
         """The plan for the branch. Writes nothing."""

@@ -33,6 +33,7 @@ class Mode(Generic[Plan, Result]):
     steps           what is done
     compares        whether it asks which of two rows came later
     lays_out        whether it may divide rows by columns, so that readers skip files
+    marks           whether dead rows are marked by it: position deletes, or deletion vectors
     """
 
     name: str
@@ -43,3 +44,4 @@ class Mode(Generic[Plan, Result]):
     steps: Callable[[], Steps[Plan, Result]]
     compares: bool = False
     lays_out: bool = False
+    marks: bool = False

@@ -136,6 +136,16 @@ class OneOf(Kind):
 
 
 @dataclass(frozen=True, slots=True)
+class NamedEngine(Kind):
+    """An engine of which something is known. The facts are imported where one is named."""
+
+    def read(self, name: str, value: Any) -> str:
+        from deltacompact.base.engines import EngineName
+
+        return str(OneOf(EngineName).read(name, value))
+
+
+@dataclass(frozen=True, slots=True)
 class Text(Kind):
     """A text that is not empty."""
 
@@ -217,6 +227,7 @@ class SortOrder(Kind):
 
 WHOLE, WHOLE_OR_ZERO, FLAG, SHARE, TEXT = Whole(), Whole(0), Flag(), Share(), Text()
 CLUSTER_COLUMNS, FACTOR, SORT_ORDER = ClusterColumns(), Factor(), SortOrder()
+ENGINE = NamedEngine()
 _DIRECTIONS = {"asc": Direction.ASCENDING, "desc": Direction.DESCENDING}
 
 

@@ -1,60 +1,28 @@
-"""Which engines read a branch of an Iceberg table as it is. Pure: facts of a date, held against what the branch has.
+"""Which engines read a branch of an Iceberg table as it is. Pure: facts of engines, held against what the branch has.
 
-                equality deletes   position deletes   deletion vectors
-    athena      yes                yes                no
-    databricks  no                 no                 yes
-    duckdb      yes                yes                yes
-    polars      no                 yes                yes
-    pyiceberg   no                 yes                yes
-    snowflake   no                 yes                yes
-    spark       yes                yes                yes
-    trino       yes                yes                no
-
-    3 equality-delete files, snowflake     3 equality-delete files: compact --mode convert replaces them
-
-Of November 2026, by tables of the vendors and of OLake; of DuckDB by its extension's issues (#158, #728); of Polars,
-PyIceberg and Spark by our own tests. Engines learn: look anew before a table is rewritten for one of them.
+3 equality-delete files, snowflake     3 equality-delete files: compact --mode convert replaces them
+column 'at' of type timestamp_ns       spark does not read it: copy the rows into a table without it
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from deltacompact.base.errors import InputError
+from deltacompact.base import expect
+from deltacompact.base.engines import Engine, engine_named, reads_marks
 from deltacompact.base.wording import counted
 from deltacompact.iceberg.table.content_files import Content, ManifestEntry
 from deltacompact.iceberg.table.table_state import TableState
 
-AS_OF = "November 2026"
-
-
-@dataclass(frozen=True, slots=True)
-class Engine:
-    """Which kinds of deletes an engine applies. If a table has another kind, the engine refuses the table, or reads
-    dead rows."""
-
-    equality_deletes: bool
-    position_deletes: bool
-    deletion_vectors: bool
-
-
-ENGINES = {
-    "athena": Engine(True, True, False),
-    "databricks": Engine(False, False, True),
-    "duckdb": Engine(True, True, True),
-    "polars": Engine(False, True, True),
-    "pyiceberg": Engine(False, True, True),
-    "snowflake": Engine(False, True, True),
-    "spark": Engine(True, True, True),
-    "trino": Engine(True, True, False),
-}
 _CONVERT = "compact --mode convert replaces them"
 _REWRITE = "compact --option delete-file-threshold=1 applies them"
+_COPY = "copy the rows into a table without it"
 
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """Delete files of a kind that an engine does not apply, and what makes the table readable."""
+    """What an engine does not read, and what makes the table readable. `files` have it; 0: the table itself has."""
 
     kind: str
     files: int
@@ -62,25 +30,41 @@ class Obstacle:
 
     @property
     def words(self) -> str:
-        return f"{counted(self.files, self.kind)}: {self.remedy}"
+        return f"{counted(self.files, self.kind) if self.files else self.kind}: {self.remedy}"
 
 
-def engine_named(name: str) -> Engine:
-    """Raises InputError for an engine of which nothing is known here."""
-    if (engine := ENGINES.get(name.lower())) is None:
-        raise InputError(f"{name!r} is none of the engines that are known here: {', '.join(ENGINES)}")
-    return engine
+def obstacles_of(engines: str | Sequence[str], state: Callable[[], TableState]) -> dict[str, tuple[Obstacle, ...]]:
+    """What keeps each engine from reading a branch. Raises InputError for a wrong name before `state` is asked for."""
+    named = {name: engine_named(name) for name in expect.names("readable_by", engines)}
+    found = state()
+    return {name: obstacles(found, engine) for name, engine in named.items()}
 
 
 def obstacles(state: TableState, engine: Engine) -> tuple[Obstacle, ...]:
     """What keeps an engine from reading a branch; nothing: it reads it."""
+    return (*_of_table(state, engine), *_of_files(state, engine))
+
+
+def _of_table(state: TableState, engine: Engine) -> Iterator[Obstacle]:
+    version = state.metadata.format_version
+    if version > engine.format_version:
+        yield Obstacle(f"format version {version}", 0, f"copy its rows into a table of version {engine.format_version}")
+    for column in state.metadata.columns.values():
+        if column.is_dropped:
+            continue
+        if column.type in engine.unread_types:
+            yield Obstacle(f"column {column.field.name!r} of type {column.type}", 0, _COPY)
+        if column.has_default and not engine.defaults:
+            yield Obstacle(f"column {column.field.name!r} with an initial default", 0, _COPY)
+
+
+def _of_files(state: TableState, engine: Engine) -> Iterator[Obstacle]:
     found = {kind: {entry.file.key for entry in state.deletes if _kind(entry) == kind} for kind in _KINDS}
     applied = (engine.equality_deletes, engine.position_deletes, engine.deletion_vectors)
-    return tuple(
-        Obstacle(kind, len(found[kind]), _CONVERT if kind == _KINDS[0] and _after_convert(state, engine) else _REWRITE)
-        for kind, applies in zip(_KINDS, applied, strict=True)
-        if found[kind] and not applies
-    )
+    for kind, applies in zip(_KINDS, applied, strict=True):
+        if found[kind] and not applies:
+            converts = kind == _KINDS[0] and reads_marks(engine, state.metadata.format_version)
+            yield Obstacle(kind, len(found[kind]), _CONVERT if converts else _REWRITE)
 
 
 _KINDS = ("equality-delete file", "position-delete file", "deletion vector")
@@ -90,8 +74,3 @@ def _kind(entry: ManifestEntry) -> str:
     if entry.file.content is Content.EQUALITY_DELETES:
         return _KINDS[0]
     return _KINDS[2] if entry.file.is_deletion_vector else _KINDS[1]
-
-
-def _after_convert(state: TableState, engine: Engine) -> bool:
-    """Whether the engine reads what `convert` makes of equality deletes in a table of this version."""
-    return engine.deletion_vectors if state.metadata.format_version >= 3 else engine.position_deletes

@@ -15,7 +15,15 @@ import pytest
 from iceberg_lake import Lake
 
 import deltacompact
-from deltacompact import DeltaStreamCatalog, DeltaStreamTable, IcebergCatalog, IcebergCatalogTable, InputError, cli
+from deltacompact import (
+    DeltaStreamCatalog,
+    DeltaStreamTable,
+    IcebergCatalog,
+    IcebergCatalogTable,
+    InputError,
+    Settings,
+    cli,
+)
 from deltacompact.base.expect import arguments_of
 from deltacompact.storage.memory import MemoryStore
 
@@ -51,6 +59,8 @@ def iceberg(tmp_path_factory):
     lake.create("db.orders", pa.schema([("id", pa.int64())]))
     lake.append("db.orders", pa.table({"id": [1, 2, 3]}))
     lake.delete_by_key("db.orders", {"id": [1]})
+    lake.create("db.events", pa.schema([("id", pa.int64())]))
+    lake.append("db.events", pa.table({"id": [1, 2, 3]}))
     return deltacompact.open_catalog(lake.catalog)
 
 
@@ -142,6 +152,37 @@ def test_what_calls_give_back_fits_a_line(catalog, iceberg, capfd):
     told += [events.maintain(expire_snapshots=True, remove_orphans=True, dry_run=True), events.fingerprint()]
     for one in map(repr, told):
         assert len(one) < 120 and "\n" not in one and "=" not in one, one
+
+
+def test_what_one_kind_of_table_lacks_is_answered_with_what_does_it(catalog, iceberg):
+    stream, table = catalog.table("orders"), iceberg.table("db.orders")
+    for name in sorted({"append", "versions", "vacuum", "retract", "publish", "drop"} | set(STREAMS) - set(ICEBERG)):
+        if callable(getattr(stream, name)) and not name.startswith(("declare", "stop", "compacted", "partitions")):
+            with pytest.raises(AttributeError, match=f"IcebergCatalogTable has no '{name}': ."):
+                getattr(table, name)
+    with pytest.raises(AttributeError, match="has no 'vacuum': maintain"):
+        table.vacuum(dry_run=True)
+    with pytest.raises(AttributeError, match="DeltaStreamTable has no 'maintain': vacuum"):
+        stream.maintain()
+    for thing in (stream, table):
+        with pytest.raises(AttributeError, match="has no 'compcat': did you mean 'compact'"):
+            thing.compcat()
+        assert not hasattr(thing, "_no_such_thing")
+
+
+def test_notebooks_show_plans_and_results_of_iceberg_tables(iceberg):
+    orders = iceberg.table("db.events")
+    plan, result = orders.plan(), orders.compact(options={"rewrite-all": "true"})
+    maintained = orders.maintain(rewrite_manifests=True, dry_run=True)
+    for shown in (plan, result, maintained):
+        assert shown._repr_html_().startswith("<table><caption>") and all(words(shown))
+        assert all(not name.startswith("_") or name.startswith("__") for name in dir(shown))
+    assert "<td>1</td><td>files in</td>" in result._repr_html_()
+
+
+def test_settings_say_what_was_chosen():
+    assert repr(Settings()) == "Settings()"
+    assert repr(Settings(executor="local", local_threads=1)) == "Settings(executor='local', local_threads=1)"
 
 
 def test_values_are_no_markup():

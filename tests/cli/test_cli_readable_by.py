@@ -11,8 +11,9 @@ import pytest
 from iceberg_fixtures import lake, silence_is_short  # noqa: F401  (fixtures)
 from publications import configure
 
-from deltacompact import cli
-from deltacompact.maintenance.readable_by import ENGINES
+import deltacompact
+from deltacompact import InputError, cli
+from deltacompact.base.engines import ENGINES
 
 T = "ns.t"
 EVERYONE = [option for name in ENGINES for option in ("--readable-by", name)]
@@ -50,6 +51,9 @@ def rows_by_polars(lake):
 def test_each_remedy_makes_the_table_readable(lake, table, capsys):
     catalog, version = table
     told = unreadable(capsys, catalog)
+    if version == 3:
+        (obstacle,) = told.pop("athena")
+        assert (obstacle["kind"], obstacle["files"]) == ("format version 3", 0)
     assert told.keys() == {"databricks", "polars", "pyiceberg", "snowflake"}
     assert all(one["kind"] == "equality-delete file" and one["files"] == 1 for of in told.values() for one in of)
     helps = {name for name, of in told.items() if "--mode convert" in of[0]["remedy"]}
@@ -60,15 +64,55 @@ def test_each_remedy_makes_the_table_readable(lake, table, capsys):
     assert cli.run(["compact", catalog, T, "--mode", "convert"]) == 0
     capsys.readouterr()
     told = unreadable(capsys, catalog)
-    assert told.keys() == ({"databricks"} if version == 2 else {"athena", "trino"})
+    assert told.keys() == ({"databricks"} if version == 2 else {"athena"})
     assert not helps & told.keys()
     assert rows_by_pyiceberg(lake) == rows_by_polars(lake) == [0, 1, 3, 4], "what we say of PyIceberg and Polars is so"
-    ((obstacle,), *_) = told.values()
+    obstacle = told.popitem()[1][-1]
     assert obstacle["remedy"].startswith("compact --option delete-file-threshold=1 ")
     assert cli.run(["compact", catalog, T, "--option", "delete-file-threshold=1"]) == 0
     capsys.readouterr()
-    assert unreadable(capsys, catalog) == {}
+    assert unreadable(capsys, catalog).keys() == (set() if version == 2 else {"athena"})
     assert rows_by_pyiceberg(lake) == [0, 1, 3, 4]
+
+
+def test_a_mode_writes_only_what_the_engine_reads(lake, table, capsys):
+    catalog, version = table
+    engine, unread = ("databricks", "position-delete files") if version == 2 else ("athena", "table of version 3")
+    for mode in ("convert", "upsert"):
+        assert cli.run(["compact", catalog, T, "--mode", mode, "--option", f"readable-by={engine}"]) == 2
+        assert unread in (said := capsys.readouterr().err)
+        assert ("use the mode rewrite" in said) == (version == 2)
+    assert lake.state(T).snapshot.summary["operation"] == "delete", "nothing was written"
+    table = deltacompact.open_catalog(lake.catalog).table(T)
+    assert [one.words for one in table.check(readable_by="polars")["polars"]] == [
+        "1 equality-delete file: compact --mode convert replaces them"
+    ]
+    assert table.compact(options={"readable-by": "polars"}).dead_by_key == 1
+    assert table.check(readable_by=["polars", "spark"]) == {"polars": (), "spark": ()}
+    assert rows_by_polars(lake) == [0, 1, 3, 4]
+    with pytest.raises(InputError, match="readable-by: 'excel' is none of athena"):
+        table.plan(options={"readable-by": "excel"})
+
+
+def test_types_and_defaults_that_an_engine_does_not_read_are_named(lake):
+    lake.create(T, pa.schema([("id", pa.int64())]), version=3)
+    lake.append(T, [{"id": 1}])
+    (schema,) = (json.loads(each.model_dump_json()) for each in lake.catalog.load_table(T).metadata.schemas)
+    schema["fields"] += [
+        {"id": 2, "name": "at", "required": False, "type": "timestamp_ns"},
+        {"id": 3, "name": "v", "required": False, "type": "long", "initial-default": 7, "write-default": 7},
+    ]
+    lake.edit_metadata(T, {"schemas": [schema], "last-column-id": 3})
+    table = deltacompact.open_catalog(lake.catalog).table(T)
+    told = {name: [one.kind for one in of] for name, of in table.check(readable_by=list(ENGINES)).items() if of}
+    nanoseconds = "column 'at' of type timestamp_ns"
+    assert told == {
+        "athena": ["format version 3"],
+        "databricks": [nanoseconds, "column 'v' with an initial default"],
+        "spark": [nanoseconds],
+    }
+    assert rows_by_polars(lake) == rows_by_pyiceberg(lake) == [1]
+    assert lake.catalog.load_table(T).scan().to_arrow()["v"].to_pylist() == [7]
 
 
 def test_it_is_told_in_words(lake, table, capsys):

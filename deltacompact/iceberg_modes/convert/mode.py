@@ -26,4 +26,5 @@ CONVERT = Mode(
     ConvertOptions,
     convert_options,
     _steps,
+    marks=True,
 )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deltacompact.base.options import option
-from deltacompact.iceberg_modes.options import FLAG, TEXT, WHOLE, WHOLE_OR_ZERO, chosen_values
+from deltacompact.iceberg_modes.options import ENGINE, FLAG, TEXT, WHOLE, WHOLE_OR_ZERO, chosen_values
 
 NAME = "convert"
 MAX_COMMITS = 10
@@ -43,6 +43,9 @@ class ConvertOptions:
     )
     key_index: bool | None = option(
         "key-index", FLAG, None, "keep keys in an index beside the table", says="the table's property"
+    )
+    readable_by: str | None = option(
+        "readable-by", ENGINE, None, "refuse marks that this engine does not read", says="any"
     )
 
 

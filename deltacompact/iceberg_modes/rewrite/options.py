@@ -16,6 +16,7 @@ from deltacompact.base.errors import InputError
 from deltacompact.base.options import option
 from deltacompact.iceberg_modes.options import (
     CLUSTER_COLUMNS,
+    ENGINE,
     FACTOR,
     FLAG,
     SHARE,
@@ -185,6 +186,13 @@ class RewriteOptions:
         "as Spark's procedure has it: `day DESC NULLS LAST, bucket(4, id)`, `zorder(a, b)`, `hilbert(a, b)`",
         says="the table's own order",
     )
+    readable_by: str | None = option(
+        "readable-by",
+        ENGINE,
+        None,
+        "`delete-file-threshold=1`, unless this engine reads all kinds of deletes",
+        says="any",
+    )
 
     @property
     def arranges(self) -> bool:
@@ -218,6 +226,11 @@ def rewrite_options(chosen: Mapping[str, Any], properties: Mapping[str, str]) ->
     values.setdefault("min_file_bytes", target_bytes * 3 // 4)
     values.setdefault("max_file_bytes", target_bytes * 9 // 5)
     values.setdefault("max_failed_commits", values.get("max_commits", MAX_COMMITS))
+    if engine := values.get("readable_by"):
+        from deltacompact.base.engines import engine_named
+
+        if not engine_named(engine).reads_all_deletes:
+            values.setdefault("delete_file_threshold", 1)
     options = RewriteOptions(**values)
     if not options.min_file_bytes < options.target_file_bytes < options.max_file_bytes:
         raise InputError(

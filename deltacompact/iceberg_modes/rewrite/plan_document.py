@@ -35,11 +35,13 @@ from deltacompact.iceberg_modes.plan_envelope import (
 from deltacompact.iceberg_modes.rewrite.options import NAME, RewriteOptions
 from deltacompact.iceberg_modes.rewrite.plan import FileGroup, RewritePlan, RewriteReason, RewriteTask
 
+_NEWER = ("merge_uncompared", "cluster_by", "write_amplification_max", "strategy", "sort_order", "readable_by")
+
 
 def plan_document(plan: RewritePlan) -> dict[str, Any]:
     """The document, with its checksum."""
     options = asdict(plan.options)
-    for unchosen in ("merge_uncompared", "cluster_by", "write_amplification_max", "strategy", "sort_order"):
+    for unchosen in _NEWER:
         if not options[unchosen]:
             del options[unchosen]  # versions that do not know it can read the plan
     body = {

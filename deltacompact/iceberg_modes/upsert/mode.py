@@ -27,4 +27,5 @@ UPSERT = Mode(
     upsert_options,
     _steps,
     compares=True,
+    marks=True,
 )

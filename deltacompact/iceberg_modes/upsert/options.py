@@ -16,7 +16,7 @@ from deltacompact.base.errors import InputError
 from deltacompact.base.model import SortKey
 from deltacompact.base.options import option
 from deltacompact.change_events.values import DELETE_VALUES
-from deltacompact.iceberg_modes.options import FLAG, ColumnName, Listed, OneOf, SortKeys, chosen_values
+from deltacompact.iceberg_modes.options import ENGINE, FLAG, ColumnName, Listed, OneOf, SortKeys, chosen_values
 
 NAME = "upsert"
 
@@ -76,6 +76,9 @@ class UpsertOptions:
     )
     key_index: bool | None = option(
         "key-index", FLAG, None, "keep keys in an index beside the table", says="the table's property"
+    )
+    readable_by: str | None = option(
+        "readable-by", ENGINE, None, "refuse marks that this engine does not read", says="any"
     )
 
 

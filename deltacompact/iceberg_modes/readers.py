@@ -1,0 +1,28 @@
+"""The option `readable-by`: what a mode would write, an engine must read.
+
+convert, version 2, databricks     InputError: it reads no position-delete files; use the mode rewrite
+rewrite, version 3, athena         InputError: it reads no table of version 3
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from deltacompact.base.engines import AS_OF, engine_named, marks_of, reads_marks
+from deltacompact.base.errors import InputError
+from deltacompact.iceberg.table.metadata import TableMetadata
+from deltacompact.iceberg_modes.mode import Mode
+
+
+def refuse_unreadable(mode: Mode[Any, Any], options: Any, metadata: TableMetadata) -> None:
+    """Raise InputError where the engine that the options name would not read what the mode writes."""
+    if (name := getattr(options, "readable_by", None)) is None:
+        return
+    engine, version = engine_named(name), metadata.format_version
+    if version > engine.format_version:
+        raise InputError(f"option readable-by: as of {AS_OF}, {name} reads no table of version {version}")
+    if mode.marks and not reads_marks(engine, version):
+        raise InputError(
+            f"option readable-by: as of {AS_OF}, {name} does not read {marks_of(version)}, which {mode.name} writes: "
+            "use the mode rewrite"
+        )
