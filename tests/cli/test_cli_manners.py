@@ -469,8 +469,8 @@ def test_the_help_names_the_commands_that_take_iceberg_catalogs(lake, capfd):
     takers = takers_of_iceberg(click.Context(cli.cli))
     assert {"advise", "bookmarks", "check"} <= set(takers)
     assert f"{', '.join(takers[:-1])} and {takers[-1]} also take an Iceberg catalog" in " ".join(cli.cli.help.split())
-    assert cli.run(["simulate", str(lake.store.root), "t"]) == 2
-    assert "simulate takes an Iceberg catalog (iceberg://NAME), not " in capfd.readouterr().err
+    assert cli.run(["maintain", str(lake.store.root), "t", "--expire-snapshots"]) == 2
+    assert "maintain takes an Iceberg catalog (iceberg://NAME), not " in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("more", [[], ["--json"]])
