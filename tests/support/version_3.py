@@ -90,7 +90,8 @@ def _default(state: TableState, number: int) -> Any:
 def _dead_positions(state: TableState, entry: ManifestEntry) -> set[int]:
     """Those of the file's vector; without one, those of position deletes."""
     positions = [delete for delete in state.deletes if delete.file.content is Content.POSITION_DELETES]
-    vectors = [delete.file for delete in positions if delete.file.referenced_data_file == entry.file.path]
+    of_file = [delete.file for delete in positions if delete.file.referenced_data_file == entry.file.path]
+    vectors = [file for file in of_file if file.is_deletion_vector]  # in version 2, files of positions name theirs, too
     assert len(vectors) <= 1, "a data file has two deletion vectors"
     if vectors:
         blob = Path(local_path(vectors[0].path)).read_bytes()[vectors[0].content_offset :][: vectors[0].content_size]
