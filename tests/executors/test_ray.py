@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ import pytest
 import deltacompact
 from deltacompact import Settings, compact
 from deltacompact.base.events import StageStarted
-from deltacompact.base.limits import Limits
+from deltacompact.base.limits import LIMITS, Limits
 from deltacompact.maintenance.check import check, rehash_table
 
 pytestmark = pytest.mark.processes
@@ -89,6 +90,34 @@ def test_ray_and_the_for_loop_write_the_same_rows_and_files(tmp_path, ray_cluste
         layouts[executor, "rows"] = catalog.read("t")
     assert layouts["local"] == layouts["ray"]
     assert layouts["local", "rows"].equals(layouts["ray", "rows"])
+
+
+def test_ray_and_the_for_loop_cluster_the_same_rows_into_the_same_files(tmp_path, ray_cluster, template):
+    """Rows meet in Ray's object store, or in runs; later rows are laid out together with files that overlap them."""
+    layouts = {}
+    in_runs = replace(LIMITS, exchange_share=0.0)
+    for name, executor, limits in (("loop", "local", LIMITS), ("ray", "ray", LIMITS), ("runs", "ray", in_runs)):
+        catalog, expected = filled(tmp_path / name, template)
+        settings = Settings(executor=executor, limits=limits)
+        for changed in ((), (1, 2, 3)):
+            if changed:
+                catalog.append("t", pa.table({"id": changed, "value": [-1, -2, -3]}))
+                expected[list(changed)] = -1, -2, -3
+            (session,) = compact(
+                "t",
+                delta_catalog_client=catalog,
+                settings=settings,
+                rows_per_compacted_file=50_000,
+                cluster_by="value",
+            ).sessions
+            assert session.executor == executor
+            assert_sound(catalog, expected)
+        files = catalog.state("t", catalog.partitions("t")[0]).compacted.files
+        layouts[name] = [(file.number, file.rows, file.clustered) for file in files], catalog.read("t")
+    assert len(layouts["loop"][0]) > 3
+    assert layouts["loop"][0] == layouts["ray"][0] == layouts["runs"][0]
+    assert layouts["loop"][1].equals(layouts["ray"][1])
+    assert layouts["loop"][1].equals(layouts["runs"][1])
 
 
 def test_a_plan_goes_by_the_capacity_of_the_running_cluster(ray_cluster):
