@@ -44,8 +44,9 @@ class PartitionStatistics:
     """The input of one session.
 
     delta_file_rows     rows of each delta file, in fold order
-    delta_bytes         at rest; `text_bytes` of them are CSV or JSON, which take longer to decode, and `kept_bytes` are
-                        in files large enough to stay as they are where every row lives
+    delta_bytes         at rest; `text_bytes` of them are CSV or JSON, which take longer to decode, `text_file_bytes`
+                        the largest of these files, and `kept_bytes` are in files large enough to stay as they are where
+                        every row lives
     base_small_files    compacted files that are to be merged with others
     entry_bytes         of an index entry: 32 and the sort key
     read_bytes          of the largest row group, decoded; `undivided_bytes` of them are held however little is read at
@@ -63,6 +64,7 @@ class PartitionStatistics:
     delta_file_rows: tuple[int, ...] = ()
     delta_bytes: int = 0
     text_bytes: int = 0
+    text_file_bytes: int = 0
     kept_bytes: int = 0
     delete_rows: int = 0
     base_small_files: int = 0
@@ -133,12 +135,14 @@ def statistics_of(plan: CompactionPlan) -> PartitionStatistics:
     base = [source.file for source in plan.sources if source.in_base]
     deltas = [source for source in plan.sources if not source.in_base]
     files = [source.file for source in deltas]
+    texts = [file.bytes for file in files if file.content_type in _TEXT]
     return PartitionStatistics(
         table_id=plan.input.source_table_id,
         partition=dict(plan.input.partition.values),
         delta_file_rows=tuple(file.rows for file in files),
         delta_bytes=sum(file.bytes for file in files),
-        text_bytes=sum(file.bytes for file in files if file.content_type in _TEXT),
+        text_bytes=sum(texts),
+        text_file_bytes=max(texts, default=0),
         kept_bytes=_kept_bytes(plan),
         delete_rows=sum(source.file.rows for source in deltas if source.operation is OperationType.DELETE),
         base_small_files=sum(plan.is_small(file.rows, file.bytes) for file in base),

@@ -186,7 +186,7 @@ def work_of(given: PartitionStatistics, folding: Folding, slots: int, driver_s: 
         base_decoded=_shared(touched.decoded_bytes * given.base_decoded_bytes, slots, _DECODED_FILE_BYTES),
         arranged_byte=_shared(arranged, slots, _DECODED_FILE_BYTES),
         copied_byte=_shared(touched.copied_bytes * given.base_bytes, slots, file_bytes),
-        written_text=_shared(text_times * given.text_bytes, slots, given.text_bytes / max(1, given.delta_files)),
+        written_text=_shared(text_times * given.text_bytes, slots, given.text_file_bytes),
     )
 
 

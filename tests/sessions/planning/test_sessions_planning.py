@@ -68,12 +68,14 @@ def statistics(draw: st.DrawFn) -> PartitionStatistics:
     row_bytes = draw(st.sampled_from([1, 60, 1_100, 20_000]))
     files = tuple(draw(st.lists(st.integers(0, 10**11), max_size=30)))
     delta_bytes = sum(files) * row_bytes // 3
+    text_bytes = draw(st.sampled_from([0, delta_bytes // 2, delta_bytes]))
     return PartitionStatistics(
         "orders",
         {"day": "1"},
         files,
         delta_bytes,
-        text_bytes=draw(st.sampled_from([0, delta_bytes // 2, delta_bytes])),
+        text_bytes=text_bytes,
+        text_file_bytes=text_bytes // draw(st.sampled_from([1, 3, 30])),
         base_rows=base_rows,
         base_bytes=base_rows * row_bytes // 3,
         entry_bytes=draw(st.sampled_from([32, 41, 64])),
