@@ -494,6 +494,15 @@ def test_marks_of_a_resumption_whose_answer_nobody_heard_are_not_deleted(lake, c
     assert result.resumed == (0 if carried_out else 1)
 
 
+def test_a_delete_file_that_names_rows_of_many_files_is_held_once(lake, written, monkeypatch):
+    """Rows of both sources are named by one file of two positions, and no more than two may be held."""
+    monkeypatch.setattr(following, "POSITIONS_MAX", 2)
+    table_of(lake, [1, 2, 3], [4, 5, 6])
+    result = rewrite(lake, lambda: lake.delete_by_position(T, _places(lake, [1, 4])))
+    assert (result.redone, len(written)) == (0, 1)
+    assert ids(lake) == [2, 3, 5, 6]
+
+
 def test_a_rewrite_that_gives_up_says_that_too_many_positions_were_deleted(lake, monkeypatch):
     monkeypatch.setattr(following, "POSITIONS_MAX", 1)
     table_of(lake, range(1, 12))

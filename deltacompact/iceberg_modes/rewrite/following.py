@@ -77,7 +77,8 @@ class Follower:
 
     def _followed(self, head: RewriteHead, groups: Sequence[Rewritten]) -> Following:
         changed = {source.path: source for one in groups for source in head.changed(one.group)}
-        if sum(delete.file.rows for source in changed.values() for delete in source.by_position) > POSITIONS_MAX:
+        rows_of = {delete.file.key: delete.file.rows for source in changed.values() for delete in source.by_position}
+        if sum(rows_of.values()) > POSITIONS_MAX:
             return Following(why=RewriteProblem.TOO_MANY_POSITIONS)
         dead = self._dead([FileScanTask(source.now, source.deletes) for source in changed.values() if source.now])
         followed: dict[int, Rewritten] = {}
