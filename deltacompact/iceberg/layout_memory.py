@@ -23,6 +23,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 
 import numpy as np
 import numpy.typing as npt
@@ -45,12 +46,16 @@ Properties = dict[str, str]
 
 @dataclass(frozen=True, slots=True)
 class LayoutRun:
-    """A snapshot of ours: how rows lie in its files, as its summary says, and the session that committed it."""
+    """A snapshot of ours: how rows lie in its files, as its summary says, and the session that committed it.
+
+    `branch`: to which, if a property says it.
+    """
 
     how: Mapping[str, str]
     session: str
     sequence_number: int
     timestamp_ms: int
+    branch: str = ""
 
     @property
     def age(self) -> tuple[int, int]:
@@ -64,7 +69,7 @@ def layouts_of(metadata: TableMetadata) -> dict[int, LayoutRun]:
     return _recorded(metadata) | {one.snapshot_id: _said(one, one.summary) for one in ours}
 
 
-def layout_record(snapshot: Snapshot, how: Mapping[str, str], metadata: TableMetadata) -> Properties:
+def layout_record(snapshot: Snapshot, how: Mapping[str, str], state: TableState) -> Properties:
     """The property that says of a snapshot how rows lie in its files."""
     said = _said(snapshot, how)
     body = {
@@ -72,7 +77,8 @@ def layout_record(snapshot: Snapshot, how: Mapping[str, str], metadata: TableMet
         "session": said.session,
         "sequence_number": said.sequence_number,
         "timestamp_ms": said.timestamp_ms,
-        "table": metadata.uuid,
+        "table": state.metadata.uuid,
+        "branch": state.branch,
     }
     return {f"{RECORD}{snapshot.snapshot_id}": json.dumps(body)}
 
@@ -131,14 +137,16 @@ def spent_record(state: TableState, rewritten_bytes: int) -> Properties:
 def outdated_layouts(state: TableState) -> tuple[str, ...]:
     """The records that make room for a new one: of no snapshot whose files are live, then those of the fewest bytes.
 
-    A snapshot that is left speaks for itself, so its record may be needed on another branch.
+    On another branch, files of a snapshot may be live that has none here.
     """
     metadata = state.metadata
     bytes_of: Counter[int] = Counter()
     for entry in state.data:
         bytes_of[entry.snapshot_id or 0] += entry.file.file_bytes
-    known = sorted(_recorded(metadata), key=lambda number: -bytes_of[number])
-    kept = [number for number in known if bytes_of[number] or number in metadata.snapshots][: RECORDS_MAX - 1]
+    runs, others = _recorded(metadata), metadata.refs.keys() - {state.branch}
+    known = sorted(runs, key=lambda number: -bytes_of[number])
+    needed = (number for number in known if bytes_of[number] or runs[number].branch in others)
+    kept = list(islice(needed, RECORDS_MAX - 1))
     return tuple(sorted(f"{RECORD}{number}" for number in set(known) - set(kept)))
 
 
@@ -157,7 +165,7 @@ def _recorded(metadata: TableMetadata) -> dict[int, LayoutRun]:
                 times = int(body["sequence_number"]), int(body["timestamp_ms"])
                 how = {str(key): str(said) for key, said in body["how"].items()}
                 if body["table"] == metadata.uuid:
-                    found[int(number)] = LayoutRun(how, str(body["session"]), *times)
+                    found[int(number)] = LayoutRun(how, str(body["session"]), *times, str(body["branch"]))
             except (ValueError, KeyError, TypeError, AttributeError):
                 continue  # then its files are laid out again
     return found

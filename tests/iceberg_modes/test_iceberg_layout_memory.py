@@ -104,6 +104,20 @@ def test_records_of_files_that_are_gone_go_too(lake):
     assert len(records(lake)) <= 2
 
 
+def test_a_run_on_one_branch_forgets_nothing_of_another(lake):
+    filled(lake)
+    table = lake.catalog.load_table(T)
+    table.manage_snapshots().create_branch(table.current_snapshot().snapshot_id, "audit").commit()
+    lake.rewrite(T, branch="audit", **CURVE)
+    lake.catalog.load_table(T).append(rows(9, 20), branch="audit")
+    lake.rewrite(T, **CURVE, rewrite_all=True)
+    heads = {ref.snapshot_id for ref in lake.state(T).metadata.refs.values()}
+    old = [number for number in lake.state(T).metadata.snapshots if number not in heads]
+    lake.catalog.load_table(T).maintenance.expire_snapshots().by_ids(old).commit()
+    lake.rewrite(T, **CURVE, rewrite_all=True)
+    assert lake.rewrite(T, branch="audit", **CURVE).nothing_to_do
+
+
 def test_of_many_runs_the_smallest_are_forgotten(lake):
     filled(lake, 1)
     lake.rewrite(T, **CURVE, rewrite_all=True)

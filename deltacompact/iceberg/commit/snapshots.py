@@ -109,7 +109,7 @@ def draft_snapshot(
     if known is not None:
         draft = _remembering(draft, known.record(snapshot_id, state), outdated_records(state.metadata))
     if proposal.lays_out:
-        record = layout_record(draft.snapshot, proposal.lays_out, state.metadata)
+        record = layout_record(draft.snapshot, proposal.lays_out, state)
         spent = spent_record(state, proposal.overlapped_bytes)
         draft = _remembering(draft, {**record, **spent}, outdated_layouts(state))
     return draft
