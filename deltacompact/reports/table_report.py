@@ -18,7 +18,6 @@ from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.delta_streams.sizes import sizes_of
 from deltacompact.delta_streams.streams import Streams
 from deltacompact.index.primary_key_index import read_manifest
-from deltacompact.planning.depth_in_log import depths_in_log
 from deltacompact.reports.scale import Detail, worst_lines
 from deltacompact.reports.sizes import Sizes, added, compacted_words, read_through, sizes_document, waiting_words
 from deltacompact.reports.words import Shown, at, depth_lines, in_columns, minute, moment, named
@@ -186,8 +185,17 @@ def table_document(catalog: Streams, table_id: str, counting: Counting = silentl
     table = catalog.described(table_id)  # after the states: a first compaction declares the keys before its seal
     errors = tuple(stream for stream in found if isinstance(stream, Exception))
     files = [stream[1] for stream in found if not isinstance(stream, Exception)]
-    depth = depths_in_log(files, table.cluster_by) if table.cluster_by else {}
-    return Shown({**_keys_document(table), "depth": depth, "streams": streams}, errors)
+    return Shown({**_keys_document(table), "depth": _depths(files, table.cluster_by), "streams": streams}, errors)
+
+
+def _depths(files: Sequence[Sequence[DataFile]], cluster_by: str | None) -> dict[str, float]:
+    if not cluster_by:
+        return {}
+    from deltacompact.planning.depth_in_log import (
+        depths_in_log,  # only bounds of clustered tables need Arrow's functions
+    )
+
+    return depths_in_log(files, cluster_by)
 
 
 Described = tuple[dict[str, Any], tuple[DataFile, ...]]

@@ -183,7 +183,7 @@ def tables(tmp_path_factory):
         ),
         ("plan lake t", 560, [*ELSEWHERE, "pyarrow.dataset", "deltacompact.iceberg"]),
         ("compact lake t", 560, [*UNUSED, "rich.progress"]),
-        ("compact lake t --json --memory 1GiB", 510, [*UNUSED, "rich"]),
+        ("compact lake t --json --memory 1GiB", 515, [*UNUSED, "rich"]),
         ("show iceberg://prod db.t", 1050, [*_MODES, "boto3", "pandas", "ray", "requests", "pyiceberg.catalog.rest"]),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
