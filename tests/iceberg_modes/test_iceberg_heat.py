@@ -107,7 +107,7 @@ def test_the_hottest_partition_is_rewritten_first_and_no_row_differs(lake, table
 
 @pytest.mark.parametrize(("asked", "first"), [("id", 1), ("name", 2)])
 def test_where_little_may_be_written_the_hottest_partition_gets_it(lake, table, asked, first):
-    """New rows lie over the old ones by id, and by name on day 2 alone. Former runs have used what the old ones earned."""
+    """New rows lie over the old ones by id, and by name on day 2 alone. Former runs used what the old ones earned."""
     small = {"cluster-by": "id", "rewrite-job-order": "heat-desc", "min-input-files": 100}
     keep_reads(*opened(lake), [told(0, asked)], NOW)
     table.compact(options=small | {"rewrite-all": True}, settings=SETTINGS)
