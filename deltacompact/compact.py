@@ -94,7 +94,7 @@ def compact(
         desired_sla                       seconds; sent with the events
         delta_catalog_client              what open_catalog returned; default: the catalog at $DELTACOMPACT_CATALOG
         destination_compacted_table_id    write to this table; default: in place
-        rows_per_…, hash_bucket_count     see Options in deltacompact.base.settings, as for purge and cluster_by
+        rows_per_…, hash_bucket_count     see `deltacompact.base.settings.Options`, also for purge and cluster_by
         sns_event_topic_arn               send events to this SNS topic
         compacted_file_content_type       "parquet", "feather", "orc" or "csv"
         partitions                        a list of dicts of values; default: all partitions

@@ -295,12 +295,11 @@ class CompactionPlan:
         """
         inside = (self.round_rows + tasks * min(self.task_rows, self.round_rows)) * self.encoding.entry_bytes
         held = max(0, self.planned_held_bytes - inside) if holds else 0
-        base = sizing.TASK_BASE_BYTES if self._remote_bytes or not holds else sizing.NEAR_BASE_BYTES
-        planned = base + tasks * (self.planned_peak_bytes - sizing.TASK_BASE_BYTES) + held
+        planned = sizing.TASK_BASE_BYTES + tasks * (self.planned_peak_bytes - sizing.TASK_BASE_BYTES) + held
         bound = self.options.memory_bytes
         if bound is None:
             return planned
-        return min(planned, max(bound, base + tasks * 4 * self.undivided_bytes))
+        return min(planned, max(bound, sizing.TASK_BASE_BYTES + tasks * 4 * self.undivided_bytes))
 
     @property
     def read_bytes(self) -> int:

@@ -53,10 +53,6 @@ COMPARED_COPIES = 5.0
 TASK_BASE_BYTES = 192 << 20
 """Interpreter and libraries of a task's process. Measured: 64 MiB after a task, 28 for S3, 47 for Ray."""
 
-NEAR_BASE_BYTES = 112 << 20
-"""The same where all tasks share a process that reaches no store behind a network: neither S3's client nor Ray's is
-there. Measured, of eleven kinds of tables: at most 70 MiB beside what tasks were planned for."""
-
 SESSION_BYTES = 32 << 20
 """What a session holds beside its entries: its log, its plan, its records, connections and buffers. A task takes at
 least as much: twelve small sessions side by side, each of which runs its own tasks, took 25 MiB each."""

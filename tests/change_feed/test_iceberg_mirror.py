@@ -163,14 +163,14 @@ def test_a_row_that_another_writer_added_meanwhile_is_replaced_in_the_next_run(s
     from deltacompact.iceberg import row_deltas
 
     put(source, (1, "mon", 1.0))
-    into, written = target(lake), row_deltas._Writer.write
+    into, written = target(lake), row_deltas._RowDeltaWriter.write
 
     def meanwhile(self, *batch):
         written(self, *batch)
         lake.append(M, pa.Table.from_pylist([{"id": 1, "day": "old", "x": None}], schema=COLUMNS.as_arrow()))
 
     with monkeypatch.context() as patched:
-        patched.setattr(row_deltas._Writer, "write", meanwhile)
+        patched.setattr(row_deltas._RowDeltaWriter, "write", meanwhile)
         with pytest.raises(ConflictError, match="another writer added rows of partition spec 0"):
             mirror(source, into, "b", **BEGIN)
     files = {entry.file.path for entry in lake.state(M).data}

@@ -344,7 +344,7 @@ def test_show_prints_snapshots_and_files(lake, configured, capsys):
 
 def test_a_run_ends_with_one_line(lake, configured, capsys):
     assert cli.run(["compact", configured, T, "--option", "rewrite-all=true"]) == 0
-    assert re.fullmatch(r"Done: \d+\.\d s", capsys.readouterr().out.splitlines()[-1])
+    assert re.fullmatch(r"Done: 5 rows, \d+\.\d s", capsys.readouterr().out.splitlines()[-1])
 
 
 def test_history_read_export_and_rollback(lake, configured, capsys, tmp_path):

@@ -279,7 +279,8 @@ def test_the_command_line(catalog: DeltaStreamCatalog, tmp_path: Path, capsys: p
     assert len(said("read", "t", "--version", "0").splitlines()) == 2
     assert "exported 3 rows" in said("export", "t", str(tmp_path / "out.parquet"), "--version", "1")
     position = catalog.state("t", Partition()).deltas[0].position
-    assert f"position {position} is taken out" in said("retract", "t", "--position", str(position))
+    taken_out = said("retract", "t", "--position", str(position))
+    assert f"position {position} (" in taken_out and "is taken out" in taken_out
     assert keys(catalog) == [1, 2, 3]
     assert "published/symlink/manifest" in said("publish", "t")
     assert "as version 3-" in said("rollback", "t", "0")

@@ -119,8 +119,8 @@ def test_a_block_is_read_by_one_request_for_its_bytes(stored):
 def test_row_groups_end_with_cells_that_fill_half_of_them(stored):
     store, rows, live = stored
     task = ArrangeTask(
-        Unrouted(live), None, BY, (), rows.num_rows, live.columns, WriteOptions(row_group_rows=6_000),
-        Limits(reading=READING),
+        Unrouted(live, 1 << 30, "unrouted"), None, BY, (), rows.num_rows, live.columns,
+        WriteOptions(row_group_rows=6_000), Limits(reading=READING),
     )  # fmt: skip
     output = arrange(store, task, lambda: "grouped.parquet").file
     file = pq.ParquetFile(pa.BufferReader(store.get(output.path)))

@@ -86,8 +86,3 @@ def test_no_process_takes_more_than_was_planned(shape: Shape) -> None:
 def test_more_than_a_million_rows_take_a_fair_share_of_what_was_planned() -> None:
     planned, taken = measured(Shape(2_500_000, 2, 50, 1, "ours"))
     assert 0.6 * planned <= taken <= planned
-
-
-def test_a_few_rows_are_not_planned_as_if_clients_of_s3_and_ray_were_there() -> None:
-    planned, taken = measured(Shape(6, 2, 50, 1, "ours"))
-    assert 0.35 * planned <= taken <= planned
