@@ -64,6 +64,7 @@ for memory_bytes in (None, 2 << 30, 300 << 20):
 In a process of its own: in one that has worked for minutes, free memory lies in holes, and a block may find another."""
 
 
+@pytest.mark.processes
 def test_freed_blocks_are_kept_until_the_session_ends() -> None:
     environment = {name: value for name, value in os.environ.items() if name not in CHOSEN_MALLOC_BY}
     seen = subprocess.run([sys.executable, "-c", KEPT_BLOCKS], env=environment, capture_output=True, check=True).stdout
