@@ -14,7 +14,9 @@ CRATE := deltacompact/kernels
 KERNELS := deltacompact/_kernels.abi3.so
 RUST := $(CRATE)/Cargo.toml $(CRATE)/Cargo.lock $(shell find $(CRATE)/src -name '*.rs')
 
-DEVELOP := $(BIN)/maturin develop --release --quiet --extras test,bench,all
+# Each by its name: maturin 1.16 asks an index for what `all` refers to, which is this package.
+EXTRAS := test,bench,openlineage,opentelemetry,plot,sessions,spark
+DEVELOP := $(BIN)/maturin develop --release --quiet --extras $(EXTRAS)
 # Three processes on two cores, because tests wait: one has all tests of Spark, one all of Ray, and what is left goes to whoever
 # is free, module by module. Those of `make quick` do not wait, and each process takes 15 s of CPU to collect all tests.
 PYTEST := $(BIN)/pytest --dist loadgroup --no-loadscope-reorder --numprocesses
