@@ -3,13 +3,16 @@
 the versions of this tree        Cargo.toml, from which the wheel has its own, and the changelog agree
 a copy with another version      refused before anything is built, naming the place
 a tree that is not clean         refused
+the extras of `make setup`       what `all` names, `test` and `bench`
 a clean tree                     tagged once; the second time refused
 """
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -24,6 +27,14 @@ ROOT = Path(__file__).parent.parent.parent
 
 def test_all_places_name_one_version():
     assert set(versions(ROOT).values()) == {deltacompact.__version__}
+
+
+def test_the_makefile_names_each_extra_that_all_refers_to():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    (everything,) = extras["all"]
+    named = re.search(r"^EXTRAS := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert named
+    assert set(named[1].split(",")) == {"test", "bench", *re.findall(r"[a-z]+(?=[,\]])", everything)}
 
 
 @pytest.fixture
