@@ -1,11 +1,13 @@
 """Do the tests notice when the product is wrong? Mutants of the source, one at a time, and the tests of their rooms.
 
     python tests/house/mutants.py 40                      forty of them, drawn by seed 20
-    deltacompact/planning/decisions.py:71    <  ->  <=    killed    2.1 s
-    deltacompact/iceberg/commit/attempts.py:33 and -> or    LIVES     9.8 s
+    deltacompact/planning/decisions.py:71    <  ->  <=    killed by quick    2.1 s
+    deltacompact/planning/worth.py:35        <  ->  <=    killed by test    31.0 s
+    deltacompact/iceberg/commit/attempts.py:33 and -> or    LIVES     49.8 s
 
-It works in a copy of the tree. A mutant that lives is a missing test, or a change that changes nothing: look at it.
-`DELTACOMPACT_EXAMPLES=quick` asks the tests that `make quick` runs with as few random examples.
+It works in a copy of the tree. A mutant that outlives the tests of `make quick` meets those of `make test`, then
+as many random examples as the tests ask for. One that lives is a missing test, or a change that changes nothing: look
+at it.
 """
 
 from __future__ import annotations
@@ -72,21 +74,23 @@ def mutated(source: str, number: int) -> tuple[str, int]:
     return ast.unparse(tree), node.lineno
 
 
-def tested(tree: Path, rooms: tuple[str, ...]) -> bool:
-    """Whether the tests that start no process pass."""
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-x",
-        "-q",
-        "-m",
-        "not processes and not slow",
-        "-p",
-        "no:cacheprovider",
-        *rooms,
-    ]
-    environment = {**os.environ, "PYTHONPATH": str(tree)}
+ASKED = (
+    ("quick", "quick", "not processes and not slow"),
+    ("test", "", "not processes"),
+    ("whole", "whole", "not processes"),
+)
+"""Each question's name, its DELTACOMPACT_EXAMPLES and the marks of its tests. Tests that start processes take too
+long."""
+
+
+def killed_by(tree: Path, rooms: tuple[str, ...]) -> str | None:
+    """The first question that the mutant fails. None: it lives."""
+    return next((name for name, budget, marks in ASKED if not passes(tree, rooms, budget, marks)), None)
+
+
+def passes(tree: Path, rooms: tuple[str, ...], budget: str, marks: str) -> bool:
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", marks, "-p", "no:cacheprovider", *rooms]
+    environment = {**os.environ, "PYTHONPATH": str(tree), "DELTACOMPACT_EXAMPLES": budget}
     return subprocess.run(command, cwd=tree, env=environment, capture_output=True, check=False).returncode == 0
 
 
@@ -100,12 +104,15 @@ def main(many: int, only: str = "") -> None:
     ]
     tree = Path(tempfile.mkdtemp()) / "tree"
     shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(".git", ".venv", "target", "__pycache__"))
+    for rooms in set(TESTS.values()):
+        assert passes(tree, rooms, *ASKED[0][1:]), f"{rooms} fail without a mutant"
     for path, number, what, rooms in random.Random(SEED).sample(every, min(many, len(every))):
         source = (ROOT / path).read_text()
         text, line = mutated(source, number)
         (tree / path).write_text(text)
         started_s = time.monotonic()
-        said = "LIVES " if tested(tree, rooms) else "killed"
+        question = killed_by(tree, rooms)
+        said = f"killed by {question}" if question else "LIVES"
         print(f"{path}:{line}  {what}  {said}  {time.monotonic() - started_s:.1f} s", flush=True)
         (tree / path).write_text(source)
     shutil.rmtree(tree.parent)

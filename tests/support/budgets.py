@@ -3,6 +3,7 @@
 DELTACOMPACT_EXAMPLES    examples of a test that asks for 100
 quick                    10       what `make quick` sets; 3 at least
 (nothing)                25       what `make test` does; 4 at least
+whole                    100
 nightly                  2,000
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import os
 
-FACTORS = {"quick": (0.1, 3), "": (0.25, 4), "nightly": (20.0, 4)}
+FACTORS = {"quick": (0.1, 3), "": (0.25, 4), "whole": (1.0, 4), "nightly": (20.0, 4)}
 FACTOR, AT_LEAST = FACTORS[os.environ.get("DELTACOMPACT_EXAMPLES", "")]
 
 
