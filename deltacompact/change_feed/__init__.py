@@ -2,7 +2,8 @@
 
 feed            the net change of some candidates, row by row; start here
 candidates      rows of one file that may have come or gone        row_digests    rows that are equal
-cancelling      rows on both sides are no change                   pairing        updates, by key
+cancelling      rows on both sides are no change                   moved_rows     so are those that only moved
+pairing         updates, by key
 columns         what is said of each row
 iceberg         the candidates of an Iceberg branch                delta_streams  those of a stream
 changes         of a table of either kind                          request        what users ask for

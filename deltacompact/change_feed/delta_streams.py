@@ -4,8 +4,8 @@ from 1     a: 0 1 2 live      b: all           deltas 80, 90          as version
 to now     a: 0   2 live      b: all     c     delta 95
 
 Live rows are found as a reader finds them: from the index and the keys of the deltas. Compacted files are opened only
-if rows of theirs came or went. A sealed version has the rows with which its successor begins, if that is its
-compaction, and fewer files differ from there.
+if rows of theirs came or went: rows that compactions moved from one to another are followed (moved_rows.py). A sealed
+version has the rows with which its successor begins, if that is its compaction, and fewer files differ from there.
 """
 
 from __future__ import annotations
@@ -18,12 +18,15 @@ from datetime import datetime
 import numpy as np
 import pyarrow as pa
 
-from deltacompact.base.errors import InputError
+from deltacompact.base.errors import CorruptionError, InputError, NotFoundError
+from deltacompact.base.events import logger
 from deltacompact.base.limits import ReadLimits
 from deltacompact.base.model import ContentType, DataFile, Partition, Table
 from deltacompact.base.numbers import UNNUMBERED
+from deltacompact.base.wording import text_of
 from deltacompact.change_feed.candidates import Bits, Candidates, Numbers, changed
 from deltacompact.change_feed.columns import ChangeCommit
+from deltacompact.change_feed.moved_rows import LiveFiles, without_moved
 from deltacompact.change_feed.steps import ChangeStep
 from deltacompact.delta_streams.log.log import genesis_state
 from deltacompact.delta_streams.log.state import StreamState
@@ -33,6 +36,8 @@ from deltacompact.delta_streams.scan import with_keys_of
 from deltacompact.delta_streams.snapshots import everything
 from deltacompact.delta_streams.streams import Streams, stream_files
 from deltacompact.index.live_bitmaps import live_bits, live_mask
+from deltacompact.index.primary_key_index import read_manifest
+from deltacompact.index.remap import Relocator
 from deltacompact.layout.skipping import KnownColumns
 from deltacompact.reading.live_rows import live_sources, schema_of
 from deltacompact.reading.skipping import Skipping, known_of
@@ -94,7 +99,7 @@ class StreamRange:
     begin: StreamState
     end: StreamState
     limits: ReadLimits
-    _known: tuple[StreamState, _Lives] | None = field(default=None, repr=False)
+    _known: tuple[StreamState, LiveFiles] | None = field(default=None, repr=False)
 
     @classmethod
     def of(
@@ -217,7 +222,7 @@ class StreamRange:
                 before = after
 
     def _between(self, before: StreamState, after: StreamState) -> Iterator[Candidates]:
-        lived, lives = self._lives(before), self._lives(after)
+        lived, lives = self._unmoved(before, after)
         for name in dict.fromkeys([*lived, *lives]):
             (former, was), (file, now) = lived.get(name, (None, None)), lives.get(name, (None, None))
             stored = file or former
@@ -228,13 +233,45 @@ class StreamRange:
             elif stored.rows:
                 yield Candidates(rows, file is not None, now if file is not None else was)
 
-    def _lives(self, state: StreamState) -> _Lives:
+    def _unmoved(self, before: StreamState, after: StreamState) -> tuple[LiveFiles, LiveFiles]:
+        """The live rows of both, without those that compactions only moved, as far as the newer index tells."""
+        lived, lives = self._lives(before), self._lives(after)
+        is_backwards = after.opened.number < before.opened.number
+        (older, files), (newer, others) = (
+            ((after, lives), (before, lived))
+            if is_backwards
+            else (
+                (before, lived),
+                (after, lives),
+            )
+        )
+        if older.compacted is None or newer.compacted is None or not self._only_compacted(older, newer):
+            return lived, lives
+        try:
+            relocator = self._relocator(newer)
+            found = without_moved(files, others, (older.compacted.files, newer.compacted.files), relocator)
+        except (NotFoundError, CorruptionError) as error:
+            logger.warning("where rows moved cannot be read, so they are compared: %s", text_of(error))
+            return lived, lives
+        return found[::-1] if is_backwards else found
+
+    def _only_compacted(self, older: StreamState, newer: StreamState) -> bool:
+        """Whether the one became the other by compactions: else file numbers may have been given twice."""
+        names = [state.version for state in self.chain]
+        between = self.chain[names.index(older.version) : names.index(newer.version) + 1]
+        return len(between) > 1 and len({state.opened.lineage for state in between}) == 1
+
+    def _relocator(self, state: StreamState) -> Relocator:
+        manifest = read_manifest(self.catalog.store, state.index) if state.index else None
+        return Relocator(self.catalog.store, manifest.relocations if manifest else (), self.limits)
+
+    def _lives(self, state: StreamState) -> LiveFiles:
         """The files with live rows. The last answer is kept: one commit ends where the next begins."""
         if self._known is None or self._known[0] is not state:
             self._known = state, self._found(state)
         return self._known[1]
 
-    def _found(self, state: StreamState) -> _Lives:
+    def _found(self, state: StreamState) -> LiveFiles:
         snapshot = everything(self.table.table_id, self.partition, state)
         store = self.catalog.store
         if self.table.keys is not None and snapshot.deltas:
@@ -245,13 +282,9 @@ class StreamRange:
         return _named((file, live_bits(store, file)) for file in [*compacted, *upserts])
 
 
-_Lives = dict[tuple[str, int], tuple[DataFile, Bits | None]]
-"""Files with live rows by path, and how often it was there before: a file may have been appended twice."""
-
-
-def _named(found: Iterator[tuple[DataFile, Bits | None]]) -> _Lives:
+def _named(found: Iterator[tuple[DataFile, Bits | None]]) -> LiveFiles:
     times: Counter[str] = Counter()
-    lives: _Lives = {}
+    lives: LiveFiles = {}
     for file, bits in found:
         lives[file.path, times[file.path]] = file, bits
         times[file.path] += 1

@@ -85,6 +85,18 @@ class Relocation:
         return sum(file.rows for file in self.files)
 
 
+Rows = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class RowPlaces:
+    """File number and row of each of some rows, and whether it has a place."""
+
+    files: npt.NDArray[np.uint32]
+    rows: Rows
+    lives: npt.NDArray[np.bool_]
+
+
 _MOVES = pa.schema([("destination", pa.uint32())])
 _CRC32 = b"crc32"
 
@@ -138,14 +150,42 @@ class Relocator:
                 raise CorruptionError(f"the primary key index points to a row that was not live: {error}") from error
         return entries
 
+    def knows(self, number: ChainFileNumber) -> bool:
+        """Whether a file of this number was rewritten."""
+        return any(file.number == number for relocation in self._relocations for file in relocation.files)
+
+    def followed(self, number: ChainFileNumber, rows: Rows) -> RowPlaces:
+        """Where these rows of a file are now, by one relocation after the other. Rows that died have no place."""
+        files, lives = np.full(len(rows), number, np.uint32), np.ones(len(rows), bool)
+        places = rows.astype(np.uint64)
+        for step, relocation in enumerate(self._relocations):
+            here = np.flatnonzero(lives & np.isin(files, _numbers(relocation)))
+            for source in set(files[here].tolist()):
+                own = here[files[here] == source]
+                own_rows = places[own].astype(np.int64)
+                bits = self._ranks(step).mask(source)
+                lives[own] = (bits[own_rows >> 3] >> (own_rows & 7).astype(np.uint8)) & 1 == 1
+            here = here[lives[here]]
+            if len(here):
+                files[here], places[here] = self._places(step, relocation, files[here], places[here])
+        return RowPlaces(files, places.astype(np.int64), lives)
+
     def _move(self, number: int, relocation: Relocation, entries: Entries) -> None:
         """Rewrite the pointers of entries into files whose rows were laid out."""
         view = fields(entries)
         here = np.flatnonzero(np.isin(view["file"], _numbers(relocation)))
         files, rows = np.ascontiguousarray(view["file"][here]), np.ascontiguousarray(view["row"][here])
-        moved = self._moves(number)[self._ranks(number).ranks(files, rows)]
-        output, row = np.divmod(moved, np.uint32(relocation.rows_per_output))
-        view["file"][here], view["row"][here] = relocation.first_output_number + output, row
+        view["file"][here], view["row"][here] = self._places(number, relocation, files, rows)
+
+    def _places(
+        self, number: int, relocation: Relocation, files: npt.NDArray[np.uint32], rows: npt.NDArray[np.uint64]
+    ) -> tuple[npt.NDArray[np.integer], npt.NDArray[np.integer]]:
+        """The output and the row in it of each of these live rows."""
+        ranks: npt.NDArray[np.integer] = self._ranks(number).ranks(files, rows)
+        if relocation.moves:
+            ranks = self._moves(number)[ranks]
+        output, row = np.divmod(ranks, ranks.dtype.type(relocation.rows_per_output))
+        return relocation.first_output_number + output, row
 
     def _load_moves(self, number: int) -> Destinations:
         return read_moves(self._store, self._relocations[number].moves, self._limits)

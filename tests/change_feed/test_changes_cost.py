@@ -6,6 +6,7 @@ The lake's files lie in a folder, and pyarrow opens them there: those that must 
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,11 +15,11 @@ from iceberg_lake import SETTINGS, Lake
 
 import deltacompact
 from deltacompact import InputError, NotFoundError, Settings
-from deltacompact.base.limits import READ_LIMITS
+from deltacompact.base.limits import LIMITS, READ_LIMITS
 from deltacompact.base.model import Partition
 from deltacompact.change_feed.candidates import Candidates
 from deltacompact.change_feed.changes import stream_changes
-from deltacompact.change_feed.delta_streams import StreamFileRows
+from deltacompact.change_feed.delta_streams import StreamFileRows, StreamRange
 from deltacompact.change_feed.request import ChangesAsked
 from deltacompact.iceberg.table.locations import readable
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
@@ -324,6 +325,32 @@ def test_a_compaction_is_no_change_even_where_the_version_before_is_vacuumed(str
     (left,) = [info.version for info in table.versions() if info.retained]
     with pytest.raises(NotFoundError, match=f"the oldest version that is left: {left}"):
         table.changes("0")
+
+
+@pytest.mark.parametrize("cluster_by", [None, "v"])
+def test_rows_that_compactions_only_moved_are_not_read(tmp_path, cluster_by, caplog):
+    """Rows 3 and 95 of a hundred are updated, each before a compaction. Of both ends, only they are asked for."""
+    few = replace(LIMITS, masks_share_of_index=1.0, runs_share_max=10.0)
+    how = {"settings": replace(LOCAL, limits=few), "rows_per_compacted_file": 40, "cluster_by": cluster_by}
+    catalog = deltacompact.open_catalog(tmp_path / "lake")
+    table = catalog.create_table("t", primary_keys=["id"])
+    table.append(pa.table({"id": range(100), "v": [f"{7 * row % 100:03}" for row in range(100)]}))
+    table.compact(**how)
+    for changed in (3, 95):
+        table.append(pa.table({"id": [changed], "v": ["new"]}))
+        table.compact(**how)
+    ends = StreamRange.of(catalog, "t", Partition(), "0", None, READ_LIMITS)
+    for one in (ends, replace(ends, begin=ends.end, end=ends.begin)):
+        candidates = one.net()[0].candidates()
+        assert sorted((of_file.is_added, of_file.count) for of_file in candidates) in (
+            [(False, 1), (False, 1), (True, 1), (True, 1)],
+            [(False, 1), (False, 1), (True, 2)],
+            [(False, 2), (True, 1), (True, 1)],
+        )
+    for path in (tmp_path / "lake" / "t" / "index").rglob("*.masks.arrow"):
+        path.write_bytes(b"damaged")
+    assert told(table.changes("0"), "id") == [(3, "update_after"), (95, "update_after")]
+    assert "where rows moved cannot be read, so they are compared" in caplog.text
 
 
 def test_a_reader_of_a_stream_that_stops_in_the_middle_leaves_nothing(streams):

@@ -7,7 +7,9 @@ the commits between them                                                    repl
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -18,16 +20,24 @@ from hypothesis import strategies as st
 
 from deltacompact import DeltaStreamCatalog, Settings
 from deltacompact.base.fingerprint import Fingerprint
+from deltacompact.base.limits import LIMITS
 from deltacompact.storage.memory import MemoryStore
 from deltacompact.tabular.fingerprint import fingerprint_of
 
+RELOCATING = replace(LIMITS, masks_share_of_index=1.0, runs_share_max=10.0)
 SETTINGS = Settings(executor="local", local_threads=1)
-MARKING = Settings(executor="local", local_threads=1, rewrite_dead_fraction=0.9)
+MOVING = replace(SETTINGS, limits=RELOCATING)
+MARKING = replace(SETTINGS, rewrite_dead_fraction=0.9)
 IDS, VALUES = st.integers(0, 5), st.sampled_from(["a", "b", None])
 UPSERT = st.tuples(st.just("upsert"), st.lists(st.tuples(IDS, VALUES), min_size=1, max_size=4))
 DELETE = st.tuples(st.just("delete"), st.lists(IDS, min_size=1, max_size=3))
-OTHERS = st.tuples(st.sampled_from(["compact", "mark", "rollback", "restate"]), st.integers(0, 3))
+OTHERS = st.tuples(st.sampled_from(["compact", "move", "lay out", "mark", "rollback", "restate"]), st.integers(0, 3))
 STEPS = st.lists(st.one_of(UPSERT, UPSERT, DELETE, OTHERS), min_size=2, max_size=8)
+
+ONE = st.tuples(st.just("upsert"), st.lists(st.tuples(IDS, VALUES), min_size=1, max_size=1))
+GONE = st.tuples(st.just("delete"), st.lists(IDS, min_size=1, max_size=2))
+MOVE = st.tuples(st.sampled_from(["move", "lay out"]), st.integers(0, 3))
+MOVED = st.lists(st.tuples(st.one_of(ONE, GONE), MOVE, st.one_of(ONE, GONE)), min_size=1, max_size=3)
 
 
 class History:
@@ -52,6 +62,9 @@ class History:
                 self.rows = {key: value for key, value in self.rows.items() if key not in given}
             case "compact" | "mark":
                 self.table.compact(settings=MARKING if kind == "mark" else SETTINGS)
+            case "move" | "lay out":
+                by = "v" if kind == "lay out" else None
+                self.table.compact(settings=MOVING, cluster_by=by, rows_per_compacted_file=2 + given)
             case "rollback":
                 time, rows = self.moments[given % len(self.moments)]
                 if self.rows != rows:
@@ -115,8 +128,20 @@ def accounted(changes: list[dict[str, Any]]) -> Fingerprint:
 @settings(max_examples=examples(60))
 @given(STEPS, st.data())
 def test_the_feed_is_what_a_dictionary_says(steps, data):
+    the_feed_is_what_a_dictionary_says([("upsert", [(0, "a"), (1, "b")]), *steps], data)
+
+
+@pytest.mark.slow
+@settings(max_examples=examples(60))
+@given(MOVED, st.data())
+def test_rows_that_compactions_moved_live_or_died_since(steps, data):
+    first = ("upsert", [(number, "a") for number in range(6)]), ("compact", 0)
+    the_feed_is_what_a_dictionary_says([*first, *itertools.chain.from_iterable(steps)], data)
+
+
+def the_feed_is_what_a_dictionary_says(steps, data):
     history = History()
-    for kind, given_ in [("upsert", [(0, "a"), (1, "b")]), *steps]:
+    for kind, given_ in steps:
         history.do(kind, given_)
     numbers = st.integers(0, len(history.moments) - 1)
     first, last = data.draw(numbers), data.draw(numbers)
