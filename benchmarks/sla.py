@@ -31,7 +31,7 @@ from sessions.base.model import Estimate, JobRunSession, Outcome, SessionPlan, S
 from sessions.planning.gather import gather
 from sessions.planning.learning import RateStore, cpu_by_stage, observation_of
 from sessions.planning.plan import Situation, Wish, plan_job_run, settings_of
-from sessions.planning.prices import offers_here
+from sessions.planning.prices import Offer, offers_here
 from sessions.planning.rates import Observation
 from sessions.records.swapping import SwappedRecords
 
@@ -98,7 +98,7 @@ def run(count: int, seed: int, scale: float, folder: Path) -> Iterator[Ran]:
         home.mkdir(parents=True)
         for number in range(compactions):
             (table.go_on if number else table.begin)(open_catalog(home), folder)
-            plan = _planned(home, table, Situation(offers, rates.expectations(offer.pool for offer in offers)))
+            plan = _planned(home, table, offers[0], rates)
             twice = done % _TWICE_EVERY == 0 and done >= _WARM_UP
             if twice:
                 shutil.copytree(home, folder / "copy")
@@ -115,12 +115,16 @@ def run(count: int, seed: int, scale: float, folder: Path) -> Iterator[Ran]:
         shutil.rmtree(home)
 
 
-def _planned(home: Path, table: GrowingTable, situation: Situation) -> SessionPlan:
+def _planned(home: Path, table: GrowingTable, offer: Offer, rates: RateStore) -> SessionPlan:
+    """The plan in a process that is warm: without what a cold start adds."""
     (found,) = gather(open_catalog(home), Request(table.name))
     if found.statistics is None:
         raise RuntimeError(f"{table.name} cannot be planned: {found}")
-    (plan,) = plan_job_run([replace(found.statistics, catalog=str(home))], Wish(), situation)
-    return replace(plan, waits=(0.0, 0.0))  # this process is warm
+    expectations = rates.expectations([offer.pool])
+    statistics = replace(found.statistics, catalog=str(home))
+    (plan,) = plan_job_run([statistics], Wish(), Situation((offer,), expectations))
+    warm = plan.expected.later(-expectations[offer.pool].cold_s(plan.stream), plan.expected.at_s)
+    return replace(plan, expected=warm, waits=(0.0, 0.0))
 
 
 def _compacted(home: Path, table: GrowingTable, plan: SessionPlan) -> Outcome:
@@ -164,7 +168,10 @@ def _cpu_s(outcome: Outcome) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line about some sessions: shares, and medians of what is relative to the duration."""
+    """One line about some sessions: shares, and medians of what is relative to the duration.
+
+    `noise`: by how much a session differs from the same one on a copy; None where no session ran twice.
+    """
 
     name: str
     sessions: int
@@ -174,6 +181,7 @@ class Line:
     slack: float
     error: float
     error_p90: float
+    noise: float | None
 
     @classmethod
     def of(cls, name: str, measured: Sequence[Measured]) -> Line:
@@ -187,6 +195,7 @@ class Line:
             median(one.slack for one in measured),
             median(errors),
             float(np.quantile(errors, 0.9)),
+            noise_of(measured),
         )
 
 
@@ -213,8 +222,8 @@ def noise_of(measured: Sequence[Measured]) -> float | None:
     return float(np.expm1(median(ratios))) if ratios else None
 
 
-_HEAD = """|{kind} seconds||in the 90 % interval|its width|promise kept|its slack|median error|p90 error|
-|---|---:|---:|---:|---:|---:|---:|---:|"""
+_HEAD = """|{kind} seconds||in the 90 % interval|its width|promise kept|its slack|median error|p90 error|run twice|
+|---|---:|---:|---:|---:|---:|---:|---:|---:|"""
 
 
 def table_of(kind: str, ran: Sequence[Ran], seconds: Callable[[Ran], Measured]) -> str:
@@ -223,6 +232,7 @@ def table_of(kind: str, ran: Sequence[Ran], seconds: Callable[[Ran], Measured]) 
         line = Line.of(name, list(map(seconds, some)))
         cells = [f"{share:.0%}" for share in (line.coverage, line.width)]
         cells += [f"{line.kept:.1%}", *(f"{share:.0%}" for share in (line.slack, line.error, line.error_p90))]
+        cells.append("" if line.noise is None else f"{line.noise:.0%}")
         rows.append("|".join(["", line.name, str(line.sessions), *cells, ""]))
     return "\n".join(rows)
 
@@ -242,7 +252,7 @@ def markdown_of(ran: Sequence[Ran], cpus: int) -> str:
         twice = sum(one.cpu.again is not None for one in ran)
         told.append(
             f"{twice} were run twice, one right after the other: the two differ by {noises[0]:.0%} of CPU and "
-            f"{noises[1]:.0%} of wall seconds (median)."
+            f"{noises[1]:.0%} of wall seconds (median), and by *run twice* on the sessions of a line."
         )
     tables = table_of("CPU", ran, lambda one: one.cpu), table_of("wall", ran, lambda one: one.wall)
     return "\n\n".join([*tables, " ".join(told)])
