@@ -271,6 +271,15 @@ class Clustered:
     ranges: tuple[tuple[str, Any, Any], ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class LayoutAccount:
+    """What came to a table, and what layouts rewrote of it, both in rows or both in bytes: a bound over time needs
+    both."""
+
+    came: int
+    rewritten: int
+
+
 FarValues = tuple[tuple[str, int, int], ...]
 """The smallest and the greatest value of each leaf with values that a wider type might not hold: see far_values.py."""
 
@@ -324,6 +333,11 @@ class DataFile:
     fingerprint: Fingerprint | None = None
     widest_row_bytes: int | None = None
     clustered: Clustered | None = None
+
+    @property
+    def has_one_group(self) -> bool:
+        """Whether all rows are known to lie in one row group."""
+        return self.group_bytes is not None and self.group_bytes == self.decoded_bytes
 
     @property
     def live_rows(self) -> int:
@@ -537,7 +551,8 @@ class CompactedDelta:
 
     `source_*` name the table and lineage that were folded. They are another table's if this table is its destination.
     `next_file_number` is above every file number that the chain has used. `far` are the far values of all rows that
-    were ever folded into it (None: not known): a tombstone has sort values, too.
+    were ever folded into it (None: not known): a tombstone has sort values, too. `account` counts rows; None: they were
+    never laid out.
     """
 
     files: tuple[DataFile, ...]
@@ -549,6 +564,7 @@ class CompactedDelta:
     session_id: str
     schema: pa.Schema = field(hash=False)
     far: FarValues | None = None
+    account: LayoutAccount | None = None
 
     @property
     def rows(self) -> int:

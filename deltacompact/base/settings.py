@@ -23,6 +23,8 @@ EXECUTORS = ("auto", "ray", "local")
 COUNT_MAX = 2**53
 """No table has so many rows or bytes. A float cannot hold every larger whole number."""
 HASH_BUCKETS_MAX = 1_000_000
+AMPLIFICATION_MAX = 4.0
+"""Layouts rewrite at most so many times what came."""
 
 
 def check_codec(argument: str, name: str | None) -> None:
@@ -226,13 +228,13 @@ class Settings:
     task_retries: int = option(
         "task_retries", COUNT_OR_ZERO, 3, "how often a task is started again after its process or node died"
     )
-    write_amplification_max: float | None = option(
+    write_amplification_max: float = option(
         "write_amplification_max",
         Between("be 1 or more", least=1.0),
-        None,
-        "files that overlap in the columns to cluster by wait for a later session, once this one would write more "
-        "than so many times its new rows",
-        says="no bound: files wait while they are larger than what is newer",
+        AMPLIFICATION_MAX,
+        "overlapping files are clustered anew up to so many times the rows that came, less those that former sessions "
+        "wrote for it; the rest waits",
+        says="4",
     )
     certify: bool = option(
         "certify",

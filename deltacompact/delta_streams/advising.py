@@ -58,7 +58,6 @@ from deltacompact.planning.statistics import statistics_of
 from deltacompact.planning.touched import Touched
 from deltacompact.planning.work import expected_s, together_s, work_of_plan
 from deltacompact.planning.worth import with_gain
-from deltacompact.session.arranging import FULL
 from deltacompact.session.attempts import SessionTerms, plan_session
 from deltacompact.steps.file_ranges import ranges_of_group
 from deltacompact.storage.cold_classes import cold_among
@@ -325,7 +324,7 @@ class _StreamAdviser:
     def _sample(self, number: int, tables: Sequence[pa.Table]) -> PartitionSample:
         files = [one.file for one in self.lying if one.partition == number]
         rows, size = sum(file.live_rows for file in files), sum(file.bytes for file in files)
-        rows_max, target = int(OPTIONS.rows_per_compacted_file * FULL), sizing.target_file_bytes(size)
+        rows_max, target = int(OPTIONS.rows_per_compacted_file * sizing.FULL), sizing.target_file_bytes(size)
         count = sizing.output_files(rows, size, rows_max, target, LIMITS)
         return PartitionSample(pa.concat_tables([self.columns.empty_table(), *tables]), rows, count)
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 from deltacompact.base.errors import ConflictError, DeltaCompactError
 from deltacompact.base.model import CompactedDelta, FarValues, Partition, Table, TableKeys
 from deltacompact.base.partitions import both
+from deltacompact.base.settings import AMPLIFICATION_MAX
 from deltacompact.delta_streams.appending.advice import advised
 from deltacompact.delta_streams.appending.far import all_far
 from deltacompact.delta_streams.destinations import open_destination
@@ -40,7 +41,7 @@ class DeltaStreamPartition:
         purge: bool = False,
         attempt: str | None = None,
         cluster_by: str = "",
-        amplification_max: float | None = None,
+        amplification_max: float = AMPLIFICATION_MAX,
     ) -> None:
         self.partition = partition
         self._catalog = catalog
@@ -119,6 +120,7 @@ class DeltaStreamPartition:
             session,
             result.schema,
             self._far(snapshot, result.keys),
+            result.account,
         )
         now_ms = int(self._catalog.clock() * 1000)
         positions = [position for position in (base.last_position, snapshot.watermark) if position is not None]

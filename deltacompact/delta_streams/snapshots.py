@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import INT64_MAX, CompactedDelta, Delta, Partition
 from deltacompact.base.numbers import ChainFileNumber
+from deltacompact.base.settings import AMPLIFICATION_MAX
 from deltacompact.base.wording import counted
 from deltacompact.delta_streams.log.state import StreamState
-from deltacompact.planning.overlapping import columns_of, overlapping_files
+from deltacompact.planning.overlapping import LayoutBound, columns_of, overlapping_files
 from deltacompact.table.ports import Moment, NothingToDo, PartitionSnapshot
 
 
@@ -31,7 +32,7 @@ def choose(
     destination: StreamState,
     purge: bool = False,
     cluster_by: str = "",
-    amplification_max: float | None = None,
+    amplification_max: float = AMPLIFICATION_MAX,
     cold: frozenset[str] = frozenset(),
 ) -> PartitionSnapshot | NothingToDo:
     """Choose the base and the deltas. `purge`: compact also where there are only files with dead rows.
@@ -56,8 +57,8 @@ def may_be_laid_out(source: StreamState, destination: StreamState, cluster_by: s
     base, rows = destination.compacted, sum(delta.rows for delta in source.deltas)
     if base is None or not columns_of(cluster_by, base.schema):
         return []
-    chosen = overlapping_files(base.files, cluster_by, base.schema, [({}, rows)] if rows else ())
-    return [file.path for file, is_chosen in zip(base.files, chosen.tolist(), strict=True) if is_chosen]
+    choice = overlapping_files(base.files, cluster_by, base.schema, [({}, rows)] if rows else ())
+    return [file.path for file, is_chosen in zip(base.files, choice.chosen.tolist(), strict=True) if is_chosen]
 
 
 def _snapshot(
@@ -92,7 +93,7 @@ class _OtherWork:
 
     purge: bool
     cluster_by: str
-    amplification_max: float | None
+    amplification_max: float
     cold: frozenset[str]
 
 
@@ -129,7 +130,7 @@ def _nothing(position: int | None, work: _OtherWork) -> NothingToDo:
     return NothingToDo(f"no delta since position {position}{overlap}")
 
 
-def _since(base: CompactedDelta | None, deltas: tuple[Delta, ...], work: _OtherWork) -> _Chosen | None:
+def _since(base: CompactedDelta | None, deltas: tuple[Delta, ...], work: _OtherWork) -> _Chosen | NothingToDo | None:
     """The new deltas, or for a purge the files with dead rows, or those that overlap; None where there are none."""
     if deltas:
         return _Chosen(base, True, deltas, f"{counted(len(deltas), 'delta')} since the last compaction")
@@ -138,7 +139,11 @@ def _since(base: CompactedDelta | None, deltas: tuple[Delta, ...], work: _OtherW
     if work.purge and (marked := sum(file.deletions is not None for file in base.files)):
         return _Chosen(base, True, (), f"purge: {counted(marked, 'file')} with dead rows")
     if work.cluster_by and columns_of(work.cluster_by, base.schema):
-        chosen = overlapping_files(base.files, work.cluster_by, base.schema, (), work.amplification_max, work.cold)
-        if count := int(chosen.sum()):
+        bound = LayoutBound(work.amplification_max, base.account, base.next_file_number)
+        choice = overlapping_files(base.files, work.cluster_by, base.schema, (), bound, work.cold)
+        if count := int(choice.chosen.sum()):
             return _Chosen(base, True, (), f"{counted(count, 'file')} to lay out by {work.cluster_by}")
+        if count := int(choice.waits.sum()):
+            why = "write_amplification_max allows no more until rows come"
+            return NothingToDo(f"{counted(count, 'file')} to lay out by {work.cluster_by} must wait: {why}")
     return None

@@ -28,6 +28,7 @@ from itertools import islice
 import numpy as np
 import numpy.typing as npt
 
+from deltacompact.base.model import LayoutAccount
 from deltacompact.iceberg.table.content_files import ManifestEntry
 from deltacompact.iceberg.table.metadata import SESSION, Snapshot, TableMetadata
 from deltacompact.iceberg.table.table_state import TableState
@@ -84,11 +85,9 @@ def layout_record(snapshot: Snapshot, how: Mapping[str, str], state: TableState)
 
 
 @dataclass(frozen=True, slots=True)
-class LayoutBytes:
+class LayoutBytes(LayoutAccount):
     """Bytes that came to a branch, all of its files up to a time; and those of them that layouts rewrote."""
 
-    came: int
-    rewritten: int
     through: tuple[int, int]
 
 

@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from deltacompact.base.model import LayoutAccount
 from deltacompact.layout.boxes import Boxes, Ranks
 
 Chosen = npt.NDArray[np.bool_]
@@ -129,7 +130,7 @@ def tiers(ages: Ranks, sizes: Ranks) -> Iterator[int]:
 
 @dataclass(frozen=True, slots=True)
 class RewriteAllowance:
-    """The bytes that a run may rewrite of files that overlap.
+    """The bytes, or rows, that a run may rewrite of files that overlap.
 
     earned     what each file brought, for its own partition
     carried    what former runs left, shared by bytes; below 0, they rewrote more, and all earn less
@@ -137,6 +138,11 @@ class RewriteAllowance:
 
     earned: npt.NDArray[np.floating[Any]]
     carried: float = 0.0
+
+    @classmethod
+    def over_time(cls, times: float, account: LayoutAccount, came: Ranks) -> RewriteAllowance:
+        """So many times what has come: to the account, and what came since of each file."""
+        return cls(times * came, times * account.came - account.rewritten)
 
     def of(self, partitions: Sequence[Ranks], sizes: Ranks) -> list[float]:
         """That of each partition, which has these files."""

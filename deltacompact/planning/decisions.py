@@ -16,13 +16,13 @@ from __future__ import annotations
 import enum
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from deltacompact.base.model import OperationType
+from deltacompact.base.model import LayoutAccount, OperationType
 from deltacompact.base.numbers import Ordinal
 from deltacompact.planning import sizing
 from deltacompact.planning.overlapping import WrittenRanges, overlapping_files
@@ -40,6 +40,9 @@ class FileAction(enum.StrEnum):
     """Write its live rows into new files."""
     DROP = "drop"
     """Stop referring to it: it has no live rows."""
+
+
+STAYS = frozenset({FileAction.KEEP, FileAction.MARK})
 
 
 class FileReason(enum.StrEnum):
@@ -61,6 +64,7 @@ class FileReason(enum.StrEnum):
     NOT_OWNED = "not_owned"
     NOT_CLUSTERED = "not_clustered"
     OVERLAPS = "overlaps"
+    OVERLAPS_WAITS = "overlaps_but_waits"
     PURGE = "purge"
 
     @property
@@ -78,6 +82,7 @@ _WORDS = {
     FileReason.NOT_DECODED: "not known to decode",
     FileReason.NOT_OWNED: "not owned by the table",
     FileReason.OVERLAPS: "overlaps others in the columns to cluster by",
+    FileReason.OVERLAPS_WAITS: "overlaps, and waits: write_amplification_max allows no more until rows come",
     FileReason.PURGE: "purge of dead rows",
 }
 
@@ -134,16 +139,41 @@ def _with_overlapping(
     plan: CompactionPlan, live: npt.NDArray[np.int64], decided: Sequence[FileDecision], written: WrittenRanges
 ) -> tuple[FileDecision, ...]:
     """Rewrite the files that stay otherwise, and overlap others."""
-    stay = [one.ordinal for one in decided if one.action in (FileAction.KEEP, FileAction.MARK)]
+    stay = [one.ordinal for one in decided if one.action in STAYS]
     rewritten = [plan.sources[one.ordinal] for one in decided if one.action is FileAction.REWRITE]
     new = [(written.get(source.ordinal, {}), int(live[source.ordinal])) for source in rewritten]
-    files, bound = [plan.sources[ordinal].file for ordinal in stay], plan.options.write_amplification_max
-    chosen = overlapping_files(files, plan.cluster_by, plan.schema, new, bound, plan.input.cold)
-    overlap = {ordinal for ordinal, is_chosen in zip(stay, chosen.tolist(), strict=True) if is_chosen}
-    return tuple(
-        FileDecision(one.ordinal, FileAction.REWRITE, FileReason.OVERLAPS) if one.ordinal in overlap else one
-        for one in decided
-    )
+    files = [plan.as_compacted(plan.sources[ordinal], written.get(ordinal, {})) for ordinal in stay]
+    bound = plan.layout_bound
+    choice = overlapping_files(files, plan.cluster_by, plan.schema, new, bound, plan.input.cold)
+    places = np.array(stay, np.int64)
+    overlap, waits = set(places[choice.chosen].tolist()), set(places[choice.waits].tolist())
+
+    def with_overlap(one: FileDecision) -> FileDecision:
+        if one.ordinal in overlap:
+            return FileDecision(one.ordinal, FileAction.REWRITE, FileReason.OVERLAPS)
+        return replace(one, reason=FileReason.OVERLAPS_WAITS) if one.ordinal in waits else one
+
+    return tuple(map(with_overlap, decided))
+
+
+def account_after(
+    plan: CompactionPlan, files: Iterable[FileDecision], live: npt.NDArray[np.int64]
+) -> LayoutAccount | None:
+    """The rows that have come, and those that layouts have rewritten: of the version that a session makes.
+
+    None: it lays nothing out, and none before did. New rows are laid out as they are written, base files that overlap.
+    """
+    known = plan.layout_bound.account
+    if known is None and not plan.clusters:
+        return None
+    new, laid_out = 0, 0
+    for one in files:
+        rows, is_new = int(live[one.ordinal]), not plan.sources[one.ordinal].in_base
+        new += rows if is_new else 0
+        is_written = one.action is FileAction.REWRITE and (is_new or one.reason is FileReason.OVERLAPS)
+        laid_out += rows if is_written and plan.clusters else 0
+    came, rewritten = (int(live.sum()), 0) if known is None else (known.came + new, known.rewritten)
+    return LayoutAccount(came, rewritten + laid_out)
 
 
 def forecast(plan: CompactionPlan) -> tuple[FileForecast, ...]:
@@ -224,8 +254,8 @@ def _unfit(plan: CompactionPlan, source: SourceFile) -> FileReason | None:
         return FileReason.NOT_OWNED  # a vacuum of the source, or the file's owner, may delete it
     if file.content_type is not options.content_type:
         return FileReason.OTHER_FORMAT
-    if plan.clusters:
-        return FileReason.NOT_CLUSTERED
+    if plan.clusters and not file.has_one_group:
+        return FileReason.NOT_CLUSTERED  # of one that has, no order of rows would let readers skip a part
     if options.compression is not None:
         return FileReason.OTHER_CODEC
     if not file.schema.equals(plan.schema):

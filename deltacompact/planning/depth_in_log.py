@@ -28,7 +28,7 @@ def gain_in_log(files: Sequence[DataFile], cluster_by: str, schema: pa.Schema) -
     """
     if not columns_of(cluster_by, schema):
         return LayoutGain()
-    chosen = overlapping_files(files, cluster_by, schema).tolist()
+    chosen = overlapping_files(files, cluster_by, schema).chosen.tolist()
     anew = [file for file, is_chosen in zip(files, chosen, strict=True) if is_chosen]
     if not anew:
         return LayoutGain()

@@ -8,26 +8,48 @@
 
 Sizes are rows: deltas may be compressed otherwise, or text. The runs of a file are those of the log (`Clustered`). A
 file that was never laid out, or by other columns, may have any value, and counts as older than all runs.
+
+    account       1,000 rows came at first, 1,000 were rewritten       the version has both, and its successor
+    delta 81      10 more come    4 x 1,010 - 1,000 = 3,040 may be rewritten; what needs more waits
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from deltacompact.base.model import DataFile
+from deltacompact.base.model import INT64_MAX, DataFile, LayoutAccount
 from deltacompact.base.numbers import Ordinal
 from deltacompact.layout.boxes import Boxes, Ranks, boxes_of
 from deltacompact.layout.cluster_by import ClusterColumn, cluster_columns
 from deltacompact.layout.extents import STAYS, Extents, extents_of
-from deltacompact.layout.overlap import RewriteAllowance, to_lay_out
+from deltacompact.layout.overlap import LayoutChoice, RewriteAllowance, to_lay_out
 from deltacompact.layout.value_ranges import ValueRanges, column_bounds, ranges_from
 
 NEVER = -1
 """The run of files that were never laid out."""
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutBound:
+    """Rows are rewritten up to so many times those that came.
+
+    account    of the version; None: nothing was counted yet, and all that is there came
+    since      files of this run came since the version
+    """
+
+    times: float
+    account: LayoutAccount | None = None
+    since: int = INT64_MAX
+
+    def allowance(self, runs: Ranks, sizes: Ranks) -> RewriteAllowance:
+        """Of a session, with files of these runs and sizes."""
+        if self.account is None:
+            return RewriteAllowance.over_time(self.times, LayoutAccount(0, 0), sizes)
+        return RewriteAllowance.over_time(self.times, self.account, sizes * (runs >= self.since))
 
 
 def columns_of(cluster_by: str | None, schema: pa.Schema) -> tuple[ClusterColumn, ...]:
@@ -45,29 +67,32 @@ def overlapping_files(
     cluster_by: str,
     schema: pa.Schema,
     written: Iterable[tuple[ValueRanges, int]] = (),
-    amplification_max: float | None = None,
+    bound: LayoutBound | None = None,
     cold: Collection[str] = (),
-) -> npt.NDArray[np.bool_]:
-    """Of each compacted file, whether it is laid out anew.
+) -> LayoutChoice:
+    """Which of the compacted files are laid out anew, and which wait.
 
-    written            the ranges of rows that are written in any case, and how many they are
-    amplification_max  at most so many times the rows that were never laid out are written; older runs wait then
-    cold               paths of files that stay, so that those that overlap them alone stay as well
+    written    the ranges of rows that are written in any case, and how many they are
+    bound      what may be rewritten; None: any number of rows
+    cold       paths of files that stay, so that those that overlap them alone stay as well
     """
     if cold and (stays := np.array([file.path in cold for file in files], bool)).any():
         warm = [file for file, is_cold in zip(files, stays.tolist(), strict=True) if not is_cold]
-        found = np.zeros(len(files), bool)
-        found[~stays] = overlapping_files(warm, cluster_by, schema, written, amplification_max)
-        return found
+        choice = overlapping_files(warm, cluster_by, schema, written, bound)
+        chosen, waits = np.zeros(len(files), bool), np.zeros(len(files), bool)
+        chosen[~stays], waits[~stays] = choice.chosen, choice.waits
+        return LayoutChoice(chosen, waits)
     new = list(written)
     ranges = [*(_ranges(file, schema) for file in files), *(known for known, _ in new)]
     boxes = _boxes(ranges, [*(file.rows for file in files), *[1] * len(new)], cluster_by, schema)
     sizes = np.array([file.rows for file in files] + [count for _, count in new], np.int64)
     runs = [file.clustered.run if file.clustered else NEVER for file in files]
-    ages: Ranks = np.array([*runs, *[max(runs, default=NEVER) + 1] * len(new)], np.int64)
+    now = max([*runs, bound.since if bound else NEVER]) + 1
+    ages: Ranks = np.array([*runs, *[now] * len(new)], np.int64)
     laid_out = np.array([_is_by(file, cluster_by) for file in files] + [False] * len(new), bool)
-    allowance = None if amplification_max is None else RewriteAllowance(amplification_max * sizes * ~laid_out)
-    return to_lay_out(boxes, sizes, ages, laid_out, allowance).chosen[: len(files)]
+    allowance = None if bound is None else bound.allowance(ages, sizes)
+    choice = to_lay_out(boxes, sizes, ages, laid_out, allowance)
+    return LayoutChoice(choice.chosen[: len(files)], choice.waits[: len(files)])
 
 
 def extents_in_log(

@@ -12,19 +12,20 @@ planned after the last round, when the live rows are known: see outputs.py.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from deltacompact.base.model import INT64_MAX, ContentType, DataFile, OperationType, TableKeys
+from deltacompact.base.model import INT64_MAX, Clustered, ContentType, DataFile, OperationType, TableKeys
 from deltacompact.base.numbers import ChainFileNumber, DeltaFileNumber, Ordinal
 from deltacompact.base.settings import Options
 from deltacompact.index.keys import Encoding
 from deltacompact.index.primary_key_index import IndexManifest
+from deltacompact.layout.value_ranges import ValueRanges, stored_ranges
 from deltacompact.planning import sizing
-from deltacompact.planning.overlapping import columns_of
+from deltacompact.planning.overlapping import LayoutBound, columns_of
 from deltacompact.storage.identity import is_uri
 from deltacompact.table.ports import PartitionSnapshot
 from deltacompact.tabular import formats, schemas
@@ -109,6 +110,22 @@ class CompactionPlan:
     def clusters(self) -> bool:
         """Whether rows are laid out by columns that they have."""
         return bool(columns_of(self.cluster_by, self.schema))
+
+    @property
+    def layout_bound(self) -> LayoutBound:
+        """What a session may rewrite of files that overlap. A base of another table counts for nothing: all is new."""
+        base = self.input.base if self.input.owned else None
+        times, since = self.options.write_amplification_max, self.input.next_file_number
+        return LayoutBound(times, base.account if base else None, since)
+
+    def as_compacted(self, source: SourceFile, ranges: ValueRanges) -> DataFile:
+        """A file that stays. A delta file gets a number and, where rows are laid out, a run and its `ranges`."""
+        if source.in_base:
+            return source.file
+        file = replace(source.file, number=self.number_of(source))
+        if not self.clusters:
+            return file
+        return replace(file, clustered=Clustered("", self.input.next_file_number, stored_ranges(ranges)))
 
     @property
     def base_rows(self) -> int:

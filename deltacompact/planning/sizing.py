@@ -23,6 +23,10 @@ FIGURE_ENTRY_BYTES = 32
 FIGURE_MEMORY_BYTES = 8 * GIB
 """Figure 3-1: 150 M rows a bucket at 32 bytes and 8 GiB a CPU. A bucket then takes about half of a task's memory."""
 
+FULL = 0.8
+"""Files of rows that are laid out are planned to have so much of the rows that they may have: none is exactly as large
+as planned."""
+
 REHASH_ABOVE = 0.9
 """An index is rehashed if a bucket would take more than this share of a task's memory. Then it takes about half."""
 

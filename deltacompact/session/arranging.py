@@ -66,8 +66,6 @@ from deltacompact.tabular import key_values
 from deltacompact.tabular.formats import UNTYPED, suffix_of
 from deltacompact.tabular.row_groups import cells_of
 
-FULL = 0.8
-"""Files are planned to have so much of the rows that they may have: none is exactly as large as planned."""
 STAGE = "lay_out"
 HELD_VALUES_MAX = 10_000
 """Values that tasks hand over in memory, at most: a leaf gets one of each task that routes rows."""
@@ -79,16 +77,32 @@ _BLOCK = ("int64", "int64", "int64")
 
 
 def written_ranges(bench: Workbench, live: npt.NDArray[np.int64]) -> WrittenRanges | None:
-    """Of files that are written in any case, the ranges in the columns to cluster by. None: rows keep their order."""
+    """Of files that are written in any case, and of delta files that may stay, the ranges in the columns to cluster by.
+
+    None: rows keep their order.
+    """
     plan = bench.plan
     if not plan.clusters:
         return None
     decided = decide_files(plan, live)
     if all(one.action in (FileAction.REWRITE, FileAction.DROP) for one in decided):
         return {}  # nothing stays that could overlap them
-    written = [plan.sources[one.ordinal] for one in decided if one.action is FileAction.REWRITE]
-    found = {source.ordinal: known_ranges(source.file, plan.cluster_by, plan.schema) for source in written}
-    asked = [source for source in written if found[source.ordinal] is None]
+    sources = [plan.sources[one.ordinal] for one in decided]
+    return ranges_of_sources(
+        bench,
+        [
+            source
+            for one, source in zip(decided, sources, strict=True)
+            if one.action is FileAction.REWRITE or (one.action is FileAction.KEEP and not source.in_base)
+        ],
+    )
+
+
+def ranges_of_sources(bench: Workbench, sources: Sequence[SourceFile]) -> WrittenRanges:
+    """What the log knows of these files, else what footers or rows tell."""
+    plan = bench.plan
+    found = {source.ordinal: known_ranges(source.file, plan.cluster_by, plan.schema) for source in sources}
+    asked = [source for source in sources if found[source.ordinal] is None]
     told = dict(zip([source.ordinal for source in asked], _told(bench, asked), strict=True))
     return {ordinal: told[ordinal] if known is None else known for ordinal, known in found.items()}
 
@@ -233,8 +247,8 @@ class _CellRouting:
         """Grow the tree."""
         plan, options = bench.plan, bench.plan.options
         sources, rows = [source for source, _ in outputs.rewritten], _rows(ranges)
-        size, rows_max = int(live_bytes(sources, outputs.live)), max(1, int(options.rows_per_compacted_file * FULL))
-        files = sizing.output_files(rows, size, rows_max, plan.target_file_bytes, options.limits)
+        size, rows_max = int(live_bytes(sources, outputs.live)), int(options.rows_per_compacted_file * sizing.FULL)
+        files = sizing.output_files(rows, size, max(1, rows_max), plan.target_file_bytes, options.limits)
         by = _with_keys(plan, columns)
         live = _live(bench, masks_of, ranges, _columns(plan, by))
         row_bytes = tuple(_decoded_bytes(one) / one.file.rows for one in ranges)

@@ -19,7 +19,7 @@ from deltacompact.base.errors import CorruptionError
 from deltacompact.base.model import DataFile, DeletionVector
 from deltacompact.base.numbers import ChainFileNumber
 from deltacompact.planning.plan import SourceFile
-from deltacompact.session.arranging import check_certified, missing_outputs
+from deltacompact.session.arranging import check_certified, missing_outputs, ranges_of_sources
 from deltacompact.session.last_round import LastRound
 from deltacompact.session.records import outputs_name, understood
 from deltacompact.session.workbench import Workbench
@@ -116,7 +116,9 @@ def _batch(outputs: list[Materialized]) -> dict[str, Any]:
 
 def _staying(bench: Workbench, last: LastRound) -> list[DataFile]:
     """The files that are kept or marked."""
-    kept = [replace(source.file, number=bench.plan.number_of(source)) for source in last.outputs.kept]
+    new = [source for source in last.outputs.kept if not source.in_base]
+    ranges = ranges_of_sources(bench, new) if bench.plan.clusters else {}
+    kept = [bench.plan.as_compacted(source, ranges.get(source.ordinal, {})) for source in last.outputs.kept]
     return kept + [
         replace(source.file, deletions=_deletions(source, last), fingerprint=None) for source in last.outputs.marked
     ]

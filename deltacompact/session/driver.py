@@ -22,7 +22,7 @@ from deltacompact.base.events import ColumnsAdded, Event, EventSink, FilesDecide
 from deltacompact.base.model import CompactedDelta, DataFile
 from deltacompact.base.numbers import ChainFileNumber
 from deltacompact.executors.executor import Executor
-from deltacompact.planning.decisions import counted_reasons
+from deltacompact.planning.decisions import account_after, counted_reasons
 from deltacompact.planning.outputs import OutputPlan
 from deltacompact.planning.plan import CompactionPlan, Round
 from deltacompact.session.arranging import forget_runs
@@ -119,7 +119,8 @@ class CompactionSession:
         """Put the result into force through the commit target, and record it."""
         plan = self.plan
         next_number = max([plan.next_file_number, *(output.number + 1 for output in last.outputs.outputs)])
-        result = CompactionOutput(plan.keys, files, last.index, ChainFileNumber(next_number), plan.schema)
+        account = account_after(plan, last.outputs.decision.files, last.outputs.live)
+        result = CompactionOutput(plan.keys, files, last.index, ChainFileNumber(next_number), plan.schema, account)
         in_force = self._bench.target.publish(plan.input, self.id, result)
         done = {
             **completion(plan, plan.rounds[-1], last.index),

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from deltacompact.base.model import CompactedDelta, DataFile, Delta, ObjectRef, Partition, TableKeys
+from deltacompact.base.model import CompactedDelta, DataFile, Delta, LayoutAccount, ObjectRef, Partition, TableKeys
 from deltacompact.base.numbers import ChainFileNumber
 from deltacompact.storage.objects import ObjectStore
 
@@ -86,13 +86,17 @@ class PartitionSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class CompactionOutput:
-    """A session's result, to be published: files with one live row per key, and the index that points to the rows."""
+    """A session's result, to be published: files with one live row per key, and the index that points to the rows.
+
+    `account`: of the rows that have come, those that layouts have rewritten; None: they were never laid out.
+    """
 
     keys: TableKeys
     files: tuple[DataFile, ...]
     index: ObjectRef
     next_file_number: ChainFileNumber
     schema: pa.Schema
+    account: LayoutAccount | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from budgets import examples
 from clustered import assert_ranges_hold, overlap, pairs_that_meet
@@ -23,7 +24,7 @@ from tables import compacted_files, problems
 import deltacompact
 from deltacompact import DeltaStreamCatalog, InputError, SessionResult, Settings
 from deltacompact.base.limits import LIMITS
-from deltacompact.base.model import Partition
+from deltacompact.base.model import LayoutAccount, Partition
 from deltacompact.index.primary_key_index import read_index, read_manifest
 from deltacompact.planning import arrangement
 from deltacompact.planning.decisions import FileReason
@@ -198,6 +199,56 @@ def test_runs_are_merged_once_as_much_has_come_as_there_is():
     for step in range(12):
         expected |= of_rows(rows(range(1000 + 200 * step, 1200 + 200 * step), seed=step + 1))
     assert live(catalog) == expected
+
+
+def test_what_sessions_rewrite_is_bounded_over_time():
+    """400 rows came and were written; 400 more may be written 1.2 times: the base waits, until more may be."""
+    catalog, tight = created(), {"settings": replace(LOCAL, write_amplification_max=1.2)}
+    catalog.append("t", rows(range(400)))
+    compacted(catalog, **tight)
+    base = {file.path for file in compacted_files(catalog)}
+    catalog.append("t", rows(range(400, 800), seed=1))
+    session = compacted(catalog, **tight)
+    assert reasons(session) == {FileReason.TOO_LARGE, FileReason.OVERLAPS_WAITS}
+    assert sum(decision.reason is FileReason.OVERLAPS_WAITS for decision in session.decisions) == len(base)
+    assert base < {file.path for file in compacted_files(catalog)}
+    assert catalog.state("t", Partition()).compacted.account == LayoutAccount(came=800, rewritten=800)
+    nothing_left = replace(LOCAL, write_amplification_max=1.0)
+    other = compacted(catalog, settings=nothing_left, cluster_by="v").nothing_to_do
+    assert " files to lay out by v must wait: write_amplification_max allows no more until rows come" in other
+    catalog.append("t", rows(range(800, 1200), seed=2))
+    assert FileReason.OVERLAPS in reasons(compacted(catalog))  # 4 times by default, and what was not used is left
+    assert catalog.state("t", Partition()).compacted.account == LayoutAccount(came=1200, rewritten=2000)
+    catalog.append("t", rows(range(1200, 1300), seed=3))
+    compacted(catalog, cluster_by="")
+    assert catalog.state("t", Partition()).compacted.account == LayoutAccount(came=1300, rewritten=2000)
+    assert problems(catalog) == []
+
+
+def test_a_large_delta_of_one_row_group_stays_until_runs_are_merged():
+    catalog, whole = created("x"), replace(LOCAL, limits=replace(LIMITS, delta_kept_bytes_min=1))
+    catalog.append("t", rows(range(400)))
+    compacted(catalog)
+    found = []
+    for step in range(4):
+        catalog.append("t", rows(range(400 + 40 * step, 440 + 40 * step), seed=step + 1))
+        found.append(reasons(compacted(catalog, settings=whole)) - {FileReason.NO_ROW_DIED})
+        for file in compacted_files(catalog):
+            assert_ranges_hold(catalog.store, file)
+            assert dict((name, (low, high)) for name, low, high in file.clustered.ranges).keys() == {"x"}
+    assert found == [{FileReason.LARGE_AND_WHOLE}, {FileReason.OVERLAPS}] * 2
+    assert problems(catalog) == []
+    expected = of_rows(rows(range(400)))
+    for step in range(4):
+        expected |= of_rows(rows(range(400 + 40 * step, 440 + 40 * step), seed=step + 1))
+    assert live(catalog) == expected
+
+
+def test_a_large_delta_of_many_row_groups_is_laid_out(tmp_path):
+    catalog, whole = created("x"), replace(LOCAL, limits=replace(LIMITS, delta_kept_bytes_min=1))
+    pq.write_table(rows(range(40)), tmp_path / "many.parquet", row_group_size=10)
+    catalog.append_files("t", [tmp_path / "many.parquet"])
+    assert reasons(compacted(catalog, settings=whole)) == {FileReason.NOT_CLUSTERED}
 
 
 def test_other_columns_lay_the_table_out_anew():

@@ -27,6 +27,7 @@ from deltacompact.base.model import (
     Commit,
     CompactedDelta,
     Delta,
+    LayoutAccount,
     ObjectRef,
     OperationType,
     Token,
@@ -141,7 +142,8 @@ def from_document(document: dict[str, Any], path: str) -> Entry:
             )
         case "compacted":
             delta = _compacted_from(document["delta"], schemas)
-            return Compacted(dataclasses.replace(delta, far=far_from_json(document)))
+            account = LayoutAccount(**document["account"]) if "account" in document else None
+            return Compacted(dataclasses.replace(delta, far=far_from_json(document), account=account))
         case "committed":
             return CommittedEntry(_commit_from(document["commit"], schemas))
         case "carried":
@@ -185,9 +187,10 @@ def _body(entry: Entry, schemas: SchemaTable) -> dict[str, Any]:
             }
         case Compacted(delta):
             known = {field.name: getattr(delta, field.name) for field in dataclasses.fields(delta)}
-            far = known.pop("far")  # beside the delta, in which release 0.1 expects no other fields
+            far, account = known.pop("far"), known.pop("account")  # release 0.1 expects no other fields in the delta
             return {
                 **({} if far is None else {"far": far}),
+                **({} if account is None else {"account": dataclasses.asdict(account)}),
                 "delta": {
                     **known,
                     "files": [file_to_json(file, schemas) for file in delta.files],

@@ -18,13 +18,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from deltacompact.base.settings import AMPLIFICATION_MAX
 from deltacompact.iceberg.boxes import boxes_of_files
 from deltacompact.iceberg.layout_memory import LayoutRun, came_since, layouts_of, spent_on
 from deltacompact.iceberg.table.content_files import ManifestEntry
 from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg.table.table_state import TableState
 from deltacompact.iceberg_modes.rewrite.arrangement import ClusterBy, arrangement_of
-from deltacompact.iceberg_modes.rewrite.options import AMPLIFICATION_MAX, CLUSTER_PROPERTY, RewriteOptions, Strategy
+from deltacompact.iceberg_modes.rewrite.options import CLUSTER_PROPERTY, RewriteOptions, Strategy
 from deltacompact.iceberg_modes.rewrite.plan import RewritePlan
 from deltacompact.iceberg_modes.rewrite.worth import Worth
 from deltacompact.layout.boxes import Boxes, Ranks
@@ -108,7 +109,7 @@ def overlapping_in(
     """The data files that are laid out anew, and those that wait."""
     sizes = np.array([entry.file.file_bytes for entry in state.data], np.int64)
     times, spent = options.write_amplification_max or AMPLIFICATION_MAX, spent_on(state)
-    allowance = RewriteAllowance(times * sizes * came_since(state, spent), times * spent.came - spent.rewritten)
+    allowance = RewriteAllowance.over_time(times, spent, sizes * came_since(state, spent))
     heaviest = max(range(len(options.cluster_by)), key=lambda place: options.cluster_by[place].weight, default=0)
     return to_lay_out(boxes, sizes, ages_of(state), _laid_out(state, options), allowance, ranked, heaviest)
 

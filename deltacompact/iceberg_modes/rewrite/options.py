@@ -33,7 +33,6 @@ NAME = "rewrite"
 GB = 1 << 30
 TARGET_FILE_BYTES = 512 << 20
 MAX_COMMITS = 10
-AMPLIFICATION_MAX = 4.0
 TARGET_PROPERTY = "write.target-file-size-bytes"
 CLUSTER_PROPERTY = "deltacompact.cluster-by"
 
