@@ -178,8 +178,29 @@ def test_what_runs_rewrite_is_bounded_over_time(lake):
     waits = f"{base} files: overlap, and wait: write-amplification-max allows no more until rows come"
     assert result.notes == [waits]
     assert rewrite(lake, "day", write_amplification_max=1).nothing_to_do
-    lake.append(T, rows(np.random.default_rng(1), (0, 1000)))
+    for _ in range(2):
+        lake.append(T, rows(np.random.default_rng(1), (0, 1000)))
     assert rewrite(lake, "day", write_amplification_max=4).files_in > 2
+
+
+def test_tiers_are_told_by_rows_since_ordered_rows_are_compressed_better(lake):
+    def append(seed):
+        days = np.random.default_rng(seed).integers(0, 4, 40 * ROWS)
+        lake.append(T, pa.table([pa.array(days), pa.array(days.astype(str)), pa.array(days / 7)], schema=SCHEMA))
+
+    lake.create(T, SCHEMA)
+    append(1)
+    append(2)
+    options = {"cluster_by": "day", "target_file_size_bytes": lake.state(T).data[0].file.file_bytes}
+    assert lake.rewrite(T, **options).files_in == 2
+    base = paths(lake)
+    append(3)
+    sizes = {entry.file.path: entry.file.file_bytes for entry in lake.state(T).data}
+    assert sum(sizes[path] for path in base) < 1.5 * sum(sizes[path] for path in sizes.keys() - base)
+    plan = (
+        IcebergCatalog(lake.catalog).table(T).plan(options={name.replace("_", "-"): v for name, v in options.items()})
+    )
+    assert RewriteReason.OVERLAPS not in {source.reason for source in plan.inputs}  # the base has twice the rows
 
 
 def test_another_layout_converges_over_runs_which_say_what_is_left(lake):
