@@ -79,6 +79,7 @@ def simulate(
     """
     from deltacompact.base.wording import size
     from deltacompact.catalog.opening import is_iceberg_catalog
+    from deltacompact.planning.simulated import REPLAYED
     from deltacompact.reports.words import in_columns
 
     told = report_lines(scan_reports)
@@ -91,7 +92,7 @@ def simulate(
         only = one_partition(catalog, table, partition)
         stream = catalog.table(table)
         found, notes = stream.simulate(columns, only, depths=depth, scan_reports=told, spark_logs=spark_log)
-    for line in notes:
+    for line in (*notes, REPLAYED):
         note(line)
     rows = [["policy", "runs", "written", "core-s", "not opened", "core-s saved", "net"]]
     for one in found:

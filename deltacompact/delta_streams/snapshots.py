@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import INT64_MAX, CompactedDelta, Delta, Partition
 from deltacompact.base.numbers import ChainFileNumber
@@ -15,6 +17,7 @@ from deltacompact.base.settings import AMPLIFICATION_MAX
 from deltacompact.base.wording import counted
 from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.planning.overlapping import LayoutBound, columns_of, overlapping_files
+from deltacompact.planning.sizing import TARGET_FILE_BYTES_MIN
 from deltacompact.table.ports import Moment, NothingToDo, PartitionSnapshot
 
 
@@ -53,12 +56,15 @@ def choose(
 
 
 def may_be_laid_out(source: StreamState, destination: StreamState, cluster_by: str) -> list[str]:
-    """The paths of compacted files that a session could lay out anew by these columns, wherever new rows lie."""
+    """The paths of compacted files that a session could lay out anew by these columns, wherever new rows lie, or merge
+    because they are small."""
     base, rows = destination.compacted, sum(delta.rows for delta in source.deltas)
     if base is None or not columns_of(cluster_by, base.schema):
         return []
     choice = overlapping_files(base.files, cluster_by, base.schema, [({}, rows)] if rows else ())
-    return [file.path for file, is_chosen in zip(base.files, choice.chosen.tolist(), strict=True) if is_chosen]
+    small = [2 * file.bytes < TARGET_FILE_BYTES_MIN for file in base.files]
+    may_be = choice.chosen | (np.array(small, bool) if rows or sum(small) > 1 else False)
+    return [file.path for file, is_chosen in zip(base.files, may_be.tolist(), strict=True) if is_chosen]
 
 
 def _snapshot(

@@ -3,7 +3,8 @@
     never           0 B written            12 TB opened
     tiers           31 GB, 240 core-s      9.1 TB not opened, 18,000 core-s
 
-Costs and savings have one unit, core-seconds, as advice has it (layout/simulation.py).
+Costs and savings have one unit, core-seconds, as advice has it (layout/simulation.py). Files that a compaction has
+replaced are known no more: its own are there instead, and came with it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from deltacompact.layout.simulation import Arrival, Replayed, policies, replayed
 from deltacompact.planning.expected import arranged_s
 from deltacompact.planning.worth import read_s
 
+REPLAYED = "replayed are the files that are there: what compactions have replaced came, for all we know, with them"
 FILES_MAX = 5_000
 """So many files are replayed. Of a larger table, one simulates a part with fewer."""
 

@@ -75,6 +75,18 @@ def test_a_layout_leaves_cold_files_where_they_are(table, s3_catalog_uri, listed
     assert compacted(table).nothing_to_do  # what overlaps cold files alone is not written again and again
 
 
+def test_a_small_cold_file_that_overlaps_nothing_is_not_merged_either(s3_catalog_uri):
+    """Files in order of x, and each is small; the first is larger than what is newer."""
+    table = deltacompact.open_catalog(s3_catalog_uri).create_table("t", primary_keys=["id"], cluster_by="x")
+    before = set[str]()
+    for x in [*range(50)], [*range(50, 60)]:
+        table.append(pa.table({"id": x, "x": x}))
+        table.compact(settings=LOCAL, rows_per_compacted_file=125)
+        before = before or set(paths(table))
+        moved(s3_catalog_uri, *before, "STANDARD_IA")
+    assert len(paths(table)) == 2 and before < set(paths(table))
+
+
 def test_where_nothing_is_laid_out_nothing_is_listed(table, listed):
     table.append(rows(4))
     compacted(table, cluster_by="")

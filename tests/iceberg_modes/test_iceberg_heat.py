@@ -115,8 +115,8 @@ def test_where_little_may_be_written_the_hottest_partition_gets_it(lake, table, 
     with lake.catalog.load_table(T).transaction() as change:
         spent = json.loads(change.table_metadata.properties[name])
         change.set_properties({name: json.dumps(spent | {"rewritten": spent["came"]})})
-    rows = [row for number in range(120) for row in ((1, number, f"new {number:05}"), (2, number, f"{number:05} new"))]
-    rows += [(2, number, f"{number:05}") for number in range(120, 150)]
+    rows = [row for number in range(140) for row in ((1, number, f"new {number:05}"), (2, number, f"{number:05} new"))]
+    rows += [(2, number, f"{number:05}") for number in range(140, 170)]
     lake.append(T, [dict(zip(SCHEMA.names, row, strict=True)) for row in rows])
     chosen = {bound: table.plan(options=small | {"write-amplification-max": bound}).groups for bound in (1, 1.15, 3)}
     assert [sorted(group.partition for group in groups) for groups in chosen.values()] == [[], [(first,)], [(1,), (2,)]]

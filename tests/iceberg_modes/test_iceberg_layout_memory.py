@@ -57,6 +57,20 @@ def test_what_was_laid_out_is_not_written_again_after_every_expiry(lake, version
     assert lake.rewrite(T, **CURVE).files_in > 2  # nobody says any more that it lies well
 
 
+def test_what_a_group_costs_that_is_done_again_is_counted(lake):
+    filled(lake)
+    touched = iter([True])
+
+    def delete_once():
+        if next(touched, False):
+            lake.delete_by_key(T, {"a": rows(0)["a"].to_pylist()[:1]})
+
+    came = sum(entry.file.file_bytes for entry in lake.state(T).data)
+    result = lake.rewrite(T, **CURVE, before_commit=delete_once, use_starting_sequence_number=False)
+    assert result.redone == 1
+    assert json.loads(lake.state(T).metadata.properties["deltacompact.layout-bytes.main"])["rewritten"] == came
+
+
 def test_a_record_of_another_table_is_not_believed(lake):
     filled(lake)
     lake.rewrite(T, **CURVE)

@@ -113,6 +113,14 @@ def test_a_run_stops_at_the_most_files_and_says_so():
     assert found.stays == ((RewriteReason.BEYOND_MAX_FILES, 2),)
 
 
+def test_of_a_partition_with_more_files_a_run_takes_a_part_that_is_worth_it():
+    files = small(*"abcdef", day=3)
+    found = plan(*files, min_input_files=2, max_files_to_rewrite=4)
+    assert groups(found) == [["a", "b", "c", "d"]]
+    assert found.stays == ((RewriteReason.BEYOND_MAX_FILES, 2),)
+    assert plan(*files, min_input_files=5, max_files_to_rewrite=4).stays == ((RewriteReason.BEYOND_MAX_FILES, 6),)
+
+
 def test_groups_come_in_the_wanted_order():
     entries = [*small("a", "b", "c", day=3), data("d", 1, day=4, size=700), data("e", 1, day=4, size=700)]
     orders = {order: groups(plan(*entries, min_input_files=2, rewrite_job_order=order)) for order in JobOrder}

@@ -43,6 +43,7 @@ def test_policies_are_compared_and_nothing_is_written(lake, reports, capsys):
         said = capsys.readouterr()
         documents.append(json.loads(said.out))
         assert "1 line left out" in said.err
+        assert "replayed are the files that are there" in said.err
     assert documents[0] == documents[1]
     found = {one["policy"]: one for one in documents[0]["policies"]}
     assert [*found] == ["never", "every run", "depth > 3", "tiers"]

@@ -116,9 +116,9 @@ def overlapping_in(
 
 def _as_laid_out(state: TableState) -> Ranks:
     """The bytes of the files, shared by their rows: ordered rows are compressed better than the same rows before."""
-    rows = np.array([entry.file.rows for entry in state.data], np.int64)
+    rows: Ranks = np.array([entry.file.rows for entry in state.data], np.int64)
     bytes_ = sum(entry.file.file_bytes for entry in state.data)
-    return np.ceil(rows * (bytes_ / max(1, rows.sum()))).astype(np.int64)
+    return rows * max(1, bytes_) // max(1, int(rows.sum()))
 
 
 def _laid_out(state: TableState, options: RewriteOptions) -> Chosen:

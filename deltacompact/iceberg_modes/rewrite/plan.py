@@ -226,7 +226,7 @@ def plan_rewrite(
             continue
         deletes = index.applying_to(entry)
         overlaps = entry.file.path in overlapping
-        reason = RewriteReason.REWRITE_ALL if only is not None else candidate(entry, deletes, options, overlaps)
+        reason = candidate(entry, deletes, options, overlaps) if only is None else _again(overlaps)
         if entry.file.path in cold and reason in _BY_LAYOUT:
             reason = RewriteReason.INFREQUENT_STORAGE
         if entry.file.path in waiting and reason is RewriteReason.RIGHT_SIZE:
@@ -249,11 +249,12 @@ def plan_rewrite(
     chosen = []
     files = 0
     for members in _in_order(bins, options.job_order, worth):
-        if options.max_files is not None and files + len(members) > options.max_files:
-            counts[RewriteReason.BEYOND_MAX_FILES] += len(members)
-            continue
-        files += len(members)
-        chosen.append(members)
+        part = members if options.max_files is None or only is not None else members[: options.max_files - files]
+        if len(part) < len(members) and not worth_it(part, options):
+            part = []
+        counts[RewriteReason.BEYOND_MAX_FILES] += len(members) - len(part)
+        files += len(part)
+        chosen += [part] if part else []
     return RewritePlan(
         *state.heading,
         options,
@@ -263,6 +264,11 @@ def plan_rewrite(
         ),
         tuple((reason, counts[reason]) for reason in RewriteReason if counts[reason]),
     )
+
+
+def _again(overlaps: bool) -> RewriteReason:
+    """Why a file of a group is rewritten that could not be committed: what it costs a layout is counted as before."""
+    return RewriteReason.OVERLAPS if overlaps else RewriteReason.REWRITE_ALL
 
 
 def may_not_be_merged(entry: ManifestEntry, options: RewriteOptions, through: int | None) -> bool:

@@ -64,7 +64,9 @@ def _plan(
     options: RewriteOptions,
     only: frozenset[str] | None = None,
     busy: frozenset[str] = frozenset(),
+    overlapping: frozenset[str] = frozenset(),
 ) -> RewritePlan:
+    """`only` these files; of them, `overlapping` ones were chosen for that, and count as such again."""
     codec_of(state.metadata.properties, call.settings.compression)  # a bad one is refused before any work
     arrangement_of(state.metadata, options)
     choices: dict[str, Any] = {}
@@ -76,7 +78,7 @@ def _plan(
         heat = heat_of_table(call.table.store, state.metadata)
         choices["worth"] = worth_of(state, columns_asked(heat.known(state.metadata.ordered_columns)))
     if only is not None:
-        return with_extents(plan_rewrite(state, options, only, busy, **choices), state)
+        return with_extents(plan_rewrite(state, options, only, busy, overlapping=overlapping, **choices), state)
 
     def planned(cold: frozenset[str]) -> RewritePlan:
         laid = badly_laid(state, options, cold, choices.get("worth"))
@@ -149,7 +151,8 @@ class Rewriting(Work[RewritePlan, FileGroup, Rewritten, RewriteOutcome, RewriteR
 
     def again(self, state: TableState) -> RewritePlan:
         paths = frozenset[str]().union(*(one.paths for one in self.touched))
-        return _plan(self.call, state, self.plan.options, paths)
+        overlapping = (one.entry.file.path for one in self.plan.inputs if one.reason is RewriteReason.OVERLAPS)
+        return _plan(self.call, state, self.plan.options, paths, overlapping=frozenset(overlapping))
 
     @property
     def given_up(self) -> list[str]:
