@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from hand_made import file, planned, upsert
 from hypothesis import given
 from hypothesis import strategies as st
 
 from deltacompact import Settings
 from deltacompact.base.errors import InputError
 from deltacompact.iceberg.marks.finding import KEY_BYTES, Sizes
-from deltacompact.planning.sizing import TASK_BASE_BYTES
+from deltacompact.planning.sizing import EXCHANGE_BYTES, TASK_BASE_BYTES
 from deltacompact.planning.within_memory import MEMORY_BYTES_MIN, within_memory
 
 GIB = 1 << 30
@@ -50,3 +51,16 @@ def test_what_somebody_asks_for_as_well_is_kept_where_it_is_less() -> None:
 def test_too_little_and_a_cluster_are_refused(settings: Settings, said: str) -> None:
     with pytest.raises(InputError, match=said):
         within_memory(settings)
+
+
+def test_a_process_holds_what_tasks_hand_over_but_for_the_entries_that_are_inside_of_them() -> None:
+    """Four million rows of 32 bytes: each task has its own once, and what a round folds is there once more."""
+    plan = planned(deltas=[upsert(file(4_000_000))])
+    own, entries = plan.planned_peak_bytes - TASK_BASE_BYTES, 4_000_000 * 32
+    assert plan.planned_process_bytes(1) == TASK_BASE_BYTES + own
+    assert plan.planned_process_bytes(3) == TASK_BASE_BYTES + 3 * own
+    assert plan.planned_held_bytes == 2 * entries + 4_000_000 * EXCHANGE_BYTES
+    inside = [entries + tasks * plan.task_rows * 32 for tasks in (1, 3)]
+    held = [plan.planned_process_bytes(tasks, holds=True) - plan.planned_process_bytes(tasks) for tasks in (1, 3)]
+    assert plan.task_rows < 4_000_000 and held == [max(0, plan.planned_held_bytes - one) for one in inside]
+    assert held[0] > held[1] > 0
