@@ -237,6 +237,8 @@ def test_a_large_delta_of_one_row_group_stays_until_runs_are_merged():
             assert_ranges_hold(catalog.store, file)
             assert dict((name, (low, high)) for name, low, high in file.clustered.ranges).keys() == {"x"}
     assert found == [{FileReason.LARGE_AND_WHOLE}, {FileReason.OVERLAPS}] * 2
+    written = 400 + 2 * 40 + 4 * 40  # what stays was not written
+    assert catalog.state("t", Partition()).compacted.account == LayoutAccount(came=560, rewritten=written)
     assert problems(catalog) == []
     expected = of_rows(rows(range(400)))
     for step in range(4):

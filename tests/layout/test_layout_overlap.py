@@ -10,8 +10,10 @@ from file_boxes import NULLS, boxes_by_hand
 from hypothesis import given
 from hypothesis import strategies as st
 
+from deltacompact.base.model import LayoutAccount
 from deltacompact.layout.boxes import Boxes
 from deltacompact.layout.overlap import RewriteAllowance, overlapping, tiers, to_lay_out
+from deltacompact.planning.overlapping import LayoutBound
 
 _RANGE = st.tuples(st.integers(0, 9), st.integers(0, 9)).map(lambda pair: (min(pair), max(pair)))
 
@@ -142,6 +144,14 @@ def test_a_bound_leaves_the_oldest_runs():
     assert choice.chosen.tolist() == [False, True, True] and choice.waits.tolist() == [True, False, False]
     assert not bounded(boxes, sizes, ages, laid_out, 1).chosen.any()
     assert bounded(boxes, sizes, ages, laid_out, 2, carried=20).chosen.all()
+
+
+def test_what_came_since_the_version_earns_and_before_the_first_all_that_is_there():
+    runs, sizes = np.array([4, 5, 6]), np.array([10, 20, 30])
+    known = LayoutBound(2.0, LayoutAccount(came=100, rewritten=150), since=5).allowance(runs, sizes)
+    assert (known.earned.tolist(), known.carried) == ([0.0, 40.0, 60.0], 50.0)
+    first = LayoutBound(2.0, None, since=5).allowance(runs, sizes)
+    assert (first.earned.tolist(), first.carried) == ([20.0, 40.0, 60.0], 0.0)
 
 
 def test_what_partitions_leave_goes_to_the_first_that_need_more():
