@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-import matplotlib
-
-matplotlib.use("agg")
-from matplotlib import pyplot as plt
-
+from benchmarks.bars import bars_svg
 from benchmarks.driver.measuring import Measured
 
 PAPER_MIB_S_CORE = {352: 91.0, 3_520: 353 * 2**20 / 3600 / 3_520, 8_000: 1_300 * 2**20 / 3600 / 8_000}
@@ -46,22 +42,22 @@ def write(sessions: Sequence[Measured], out: Path) -> str:
     text = table(sessions)
     (out / "driver.md").write_text(text)
     (out / "driver.json").write_text(json.dumps([asdict(session) for session in sessions], indent=1))
-    _draw([session for session in sessions if session.error is None], out / "efficiency.svg")
+    (out / "efficiency.svg").write_text(picture_of(sessions))
     return text
 
 
-def _draw(sessions: Sequence[Measured], path: Path) -> None:
-    """The paper tells of no efficiency: its rates for each vCPU are drawn as shares of the best."""
-    figure, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
-    ordered = sorted((session.slots, session.efficiency) for session in sessions)
-    axes.plot(*zip(*ordered, strict=True), marker="o", color="#1f6fb4", label="simulated: task seconds / slot seconds")
+def picture_of(sessions: Sequence[Measured]) -> str:
+    """The efficiency by slots. The paper tells of none: its rates for each vCPU are drawn as shares of the best."""
     best = max(PAPER_MIB_S_CORE.values())
-    shares = [rate / best for rate in PAPER_MIB_S_CORE.values()]
-    axes.plot([*PAPER_MIB_S_CORE], shares, "s", color="#d9a441", label="paper: MiB/s a vCPU, share of its best")
-    axes.set_xscale("log")
-    axes.set_ylim(0, 1.05)
-    axes.set_xlabel("slots")
-    axes.legend(frameon=False)
-    axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, metadata={"Date": None})
-    plt.close(figure)
+    simulated = {session.slots: session.efficiency for session in sessions if session.error is None}
+    panels = {
+        "deltacompact, simulated: seconds of tasks / of slots": _bars("deltacompact", simulated),
+        "flash compactor: MiB/s of a vCPU / of its best": _bars(
+            "paper", {slots: rate / best for slots, rate in PAPER_MIB_S_CORE.items()}
+        ),
+    }
+    return bars_svg("Efficiency by slots: more is better", panels)
+
+
+def _bars(name: str, by_slots: Mapping[int, float]) -> list[tuple[str, float]]:
+    return [(f"{name}, {slots:,} slots", share) for slots, share in sorted(by_slots.items())]
