@@ -2,6 +2,7 @@
 
 convert, version 2, databricks     InputError: it reads no position-delete files; use the mode rewrite
 rewrite, version 3, athena         InputError: it reads no table of version 3
+rewrite, version 2, databricks     rows that others delete meanwhile are not marked: their groups are written again
 """
 
 from __future__ import annotations
@@ -26,3 +27,9 @@ def refuse_unreadable(mode: Mode[Any, Any], options: Any, metadata: TableMetadat
             f"option readable-by: as of {AS_OF}, {name} does not read {marks_of(version)}, which {mode.name} writes: "
             "use the mode rewrite"
         )
+
+
+def may_mark(options: Any, format_version: int) -> bool:
+    """Whether the engine that the options name, if they name one, reads marks in a table of this version."""
+    name = getattr(options, "readable_by", None)
+    return name is None or reads_marks(engine_named(name), format_version)

@@ -159,6 +159,14 @@ def test_rows_that_others_delete_by_position_are_marked_in_the_output(lake, writ
     assert all(entry.file.referenced_data_file == data.file.path for entry in lake.state(T).deletes)
 
 
+def test_no_mark_is_written_for_an_engine_that_reads_none(lake, written):
+    """Databricks reads no position-delete file: its table had one after a rewrite that was asked for by its name."""
+    table_of(lake, [1, 2, 3], [4, 5, 6])
+    result = rewrite(lake, lambda: delete(lake, 2), readable_by="databricks")
+    assert (result.redone, result.dead_by_position, result.dead_meanwhile, len(written)) == (1, 1, 0, 2)
+    assert ids(lake) == [1, 3, 4, 5, 6] and lake.state(T).deletes == ()
+
+
 @pytest.mark.parametrize("run", [rewrite, resumed])
 @pytest.mark.parametrize("version", [2, 3])
 def test_rows_that_were_dead_at_the_plan_stay_dead_under_newer_deletes(lake, written, version, run):

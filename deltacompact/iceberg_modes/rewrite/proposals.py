@@ -19,6 +19,7 @@ from deltacompact.iceberg.settled import merged_numbers
 from deltacompact.iceberg.table.content_files import ContentFile, ManifestEntry
 from deltacompact.iceberg.table.lost_partitions import position_scopes
 from deltacompact.iceberg.table.table_state import Scope, TableState
+from deltacompact.iceberg_modes.readers import may_mark
 from deltacompact.iceberg_modes.rewrite.laid_out import summary_of
 from deltacompact.iceberg_modes.rewrite.plan import FileGroup, RewritePlan, overlapping_bytes
 from deltacompact.iceberg_modes.rewrite.validation import FOLLOWED, RewriteHead, RewriteProblem
@@ -121,7 +122,8 @@ class ProposeRewrite:
     adds_up: AddsUp | None = None
 
     def __call__(self, state: TableState) -> Proposal[RewriteOutcome]:
-        proposal = self._proposed(state, self.follow)
+        marks = may_mark(self.plan.options, state.metadata.format_version)
+        proposal = self._proposed(state, self.follow if marks else follow_nothing)
         if self.adds_up is None or self.adds_up(state, self.plan, self.rewritten, proposal):
             return proposal
         return self._proposed(state, follow_nothing)
