@@ -161,8 +161,8 @@ def keyless(table: pa.Table, encoding: Encoding) -> npt.NDArray[np.bool_]:
     return result
 
 
-_ENVELOPE = frozenset(("before", "after", "op"))
-"""Columns of Debezium's messages, in which the rows are inside."""
+_ENVELOPES = (frozenset(("before", "after", "op")), frozenset(("schema", "payload")))
+"""Columns of Debezium's messages, in which the rows are inside: bare, and with their schema."""
 
 
 def resolve_encoding(
@@ -198,7 +198,8 @@ def resolve_encoding(
         for name in names:
             if name not in file.schema.names:
                 columns = file.schema.names
-                events = ": of change events, give the format" if _ENVELOPE.issubset(columns) else ""
+                envelope = any(one.issubset(columns) for one in _ENVELOPES)
+                events = ": of change events, give the format (--format debezium)" if envelope else ""
                 raise SchemaError(f"{file.path}: key column {name!r} is missing ({columns_shown(columns)}){events}")
             key_columns[name] = _joined(key_columns[name], file.schema.field(name).type, file.path)
         present = [name for name in sort_columns if name in file.schema.names]

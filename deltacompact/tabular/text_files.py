@@ -10,6 +10,7 @@ id<tab>day                 the same in a file that is called .tsv, unless only c
 from __future__ import annotations
 
 import codecs
+import io
 import re
 from dataclasses import dataclass
 
@@ -26,6 +27,9 @@ from deltacompact.tabular.formats import COMPRESSIONS, delimiter_of, extensions
 
 TEXT_BLOCK_BYTES = 16 << 20
 _HEAD_BYTES = 4 << 10
+_NO_SUCH_VALUE = re.compile(
+    r"In CSV column #(\d+): (?:Row #\d+: )?CSV conversion error to ([^:]+): invalid value (.*)", re.DOTALL
+)
 _QUOTED = re.compile(r'"[^"]*"')
 _CSV_NULLS = ["", "#N/A", "#N/A N/A", "#NA", "N/A", "NA", "NULL", "n/a", "null"]
 """Nulls without quotes. pyarrow's own list includes NaN, but NaN is a number: its key differs from null's."""
@@ -82,10 +86,10 @@ class _FileText:
         named = delimiter_of(self.path)
         if named == ",":
             return named
-        header = _QUOTED.sub("", self._header().decode(errors="replace"))
+        header = _QUOTED.sub("", self.header().decode(errors="replace"))
         return "," if "," in header and named not in header else named
 
-    def _header(self) -> bytes:
+    def header(self) -> bytes:
         """The first line that is not blank."""
         with self.opened() as text:
             head = b""
@@ -124,10 +128,24 @@ def _csv(text: _FileText, types: dict[str, pa.DataType], columns: list[str] | No
         if "Empty CSV file" in str(error):
             raise InputError("its header line does not end, so it may be cut off: end it with a line break") from None
         _check_quotes(text, delimiter)
+        if (named := _with_column_named(str(error), text, delimiter)) is not None:
+            raise InputError(named) from error
         raise
     if columns is None and any(map(_has_lines, table.columns)):
         _check_quotes(text, delimiter)
     return table
+
+
+def _with_column_named(said: str, text: _FileText, delimiter: str) -> str | None:
+    """What the parser says of a value that is not of its column's type, with the column's name for its number."""
+    told = _NO_SUCH_VALUE.fullmatch(said)
+    if told is None:
+        return None
+    header = io.BytesIO(text.header() + b"\n")
+    names = pa.csv.read_csv(header, parse_options=pa.csv.ParseOptions(delimiter=delimiter)).column_names
+    if int(told[1]) >= len(names):  # a line break in a name
+        return None
+    return f"column {names[int(told[1])]!r} is {told[2]} in earlier rows or files, and {told[3]} is not"
 
 
 def _has_lines(column: pa.ChunkedArray) -> bool:
