@@ -6,7 +6,6 @@ store's clock is asked, and the published table is read, when something could be
 
 from __future__ import annotations
 
-from functools import cached_property
 from threading import Lock
 
 from deltacompact.base.events import EventSink, fan_out
@@ -32,6 +31,9 @@ class Held:
         self._lock = Lock()
         self._now_s = now_s
         self._known: frozenset[str] | None = None
+        sinks = [] if dry_run else sinks_asked_for(catalog.store.uri)
+        self.emit: EventSink | None = fan_out(sinks) if sinks else None
+        """Whoever the environment wants to be told of a vacuum, one for all threads; None: nobody."""
 
     def now_s(self, path: str) -> float:
         """The time from which ages count, the same for all partitions. `path` is a name that nothing has."""
@@ -40,12 +42,6 @@ class Held:
                 ours_s, store = self._catalog.clock(), self._catalog.store
                 self._now_s = ours_s if self._dry_run else agreed_now_s(store, path, ours_s)
             return self._now_s
-
-    @cached_property
-    def emit(self) -> EventSink | None:
-        """What the environment wants to be told of a vacuum; None: nothing."""
-        sinks = [] if self._dry_run else sinks_asked_for(self._catalog.store.uri)
-        return fan_out(sinks) if sinks else None
 
     def names(self) -> frozenset[str]:
         """The names of the files, each given once by the stream. Raises where the published table cannot be read."""
