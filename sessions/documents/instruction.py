@@ -293,7 +293,9 @@ def _refusal(refused: ValidationError, document: Mapping[str, Any]) -> RefusedDo
     same = [fault for fault in refused.errors(include_url=False) if path_of(fault["loc"], document) == field]
     match first["type"]:
         case "missing":
-            return RefusedDocument(field, "it is missing")
+            return RefusedDocument(
+                field, 'it is missing: write "version": 1' if field == "version" else "it is missing"
+            )
         case "extra_forbidden":
             of_settings = len(first["loc"]) > 1 and first["loc"][0] == "settings"
             known = (InstructionSettings if of_settings else Instruction).model_fields
