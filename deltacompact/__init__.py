@@ -49,8 +49,10 @@ if TYPE_CHECKING:
     from deltacompact.iceberg_modes.rewrite.result import RewriteResult
     from deltacompact.iceberg_modes.upsert.result import UpsertResult
     from deltacompact.maintenance.check import check
+    from deltacompact.maintenance.health import Thresholds
     from deltacompact.maintenance.vacuum.vacuum import vacuum
     from deltacompact.publication.publication import PublicationResult
+    from deltacompact.reports.health import TableHealth
     from deltacompact.results import CompactionResult, SessionResult
     from deltacompact.storage.s3_access import S3Settings
 
@@ -85,7 +87,9 @@ __all__ = [
     "Settings",
     "SortKey",
     "StoreError",
+    "TableHealth",
     "TablePlan",
+    "Thresholds",
     "UpsertResult",
     "changes",
     "check",
@@ -126,6 +130,8 @@ _MODULES = {
         "SortKey",
     ),
     "maintenance.check": ("check",),
+    "maintenance.health": ("Thresholds",),
+    "reports.health": ("TableHealth",),
     "storage.s3_access": ("S3Settings",),
     "base.settings": ("Settings",),
     "base.errors": (

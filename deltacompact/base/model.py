@@ -34,6 +34,8 @@ FORMAT_VERSION = 1
 
 ICEBERG = "iceberg://"
 """Of a catalog's URI: the name follows by which PyIceberg's configuration describes it."""
+CATALOG_VARIABLE = "DELTACOMPACT_CATALOG"
+"""In the environment: the catalog where none is named."""
 INT64_MAX = 2**63 - 1
 
 
@@ -186,7 +188,7 @@ class Partition:
                 raise InputError(f"unknown partition key {name!r} (the table's partition keys: {known})")
         for name in partition_keys:
             if name not in values:
-                raise InputError(f"partition key {name!r} has no value")
+                raise InputError(f"partition key {name!r} has no value: name it (--partition {name}=VALUE)")
             if (text := partition_text(values[name])) is not None and not is_text(text):
                 raise InputError(f"partition key {name!r}: {text!r} is not a text that UTF-8 can hold")
         return cls(tuple((name, partition_text(values[name])) for name in partition_keys))

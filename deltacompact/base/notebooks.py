@@ -7,31 +7,34 @@ missing(table, "vacuum", {"vacuum": "maintain"})       AttributeError: … has n
 
 from __future__ import annotations
 
-import difflib
-import html
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 
 def html_table(caption: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table with a caption above it. The last column is text, the others are numbers."""
-    lines = "".join(f"<tr>{_cells('td', row)}</tr>" for row in rows)
+    import html  # with its entities, for notebooks alone
+
+    def cells(tag: str, values: Sequence[str]) -> str:
+        return "".join(f"<{tag}>{html.escape(value)}</{tag}>" for value in values)
+
+    lines = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
     return (
         f"<table><caption>{html.escape(caption)}</caption>"
-        f"<thead><tr>{_cells('th', head)}</tr></thead><tbody>{lines}</tbody></table>"
+        f"<thead><tr>{cells('th', head)}</tr></thead><tbody>{lines}</tbody></table>"
     )
 
 
-def _cells(tag: str, values: Sequence[str]) -> str:
-    return "".join(f"<{tag}>{html.escape(value)}</{tag}>" for value in values)
-
-
-def users_words(thing: object) -> list[str]:
-    """For `__dir__`: Tab shows no other."""
-    return sorted(name for name in object.__dir__(thing) if name[:1] != "_" or name[:2] == "__")
+def users_words(thing: object, inside: Collection[str] = ()) -> list[str]:
+    """For `__dir__`: Tab shows no other. `inside`: names without an underscore that only this program needs."""
+    return sorted(
+        name for name in object.__dir__(thing) if (name[:1] != "_" or name[:2] == "__") and name not in inside
+    )
 
 
 def missing(thing: object, name: str, instead: Mapping[str, str]) -> AttributeError:
     """For `__getattr__`: says what does it instead, or which name may be meant."""
+    import difflib
+
     what = f"{type(thing).__name__} has no {name!r}"
     if name in instead:
         return AttributeError(f"{what}: {instead[name]}", name=name)

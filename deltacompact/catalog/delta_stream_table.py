@@ -14,10 +14,9 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from deltacompact.base.errors import InputError
-from deltacompact.base.events import EventSink
 from deltacompact.base.expect import users_calls
 from deltacompact.base.model import Appended, ContentType, Delta, Partition, Readers, SchemaMode, Table, TableKeys
 from deltacompact.delta_streams.streams import VACUUM_AGE_MIN_S
@@ -32,6 +31,7 @@ if TYPE_CHECKING:  # imported when they are used: `show` must not wait for them
     import pyarrow.dataset as ds
 
     from deltacompact.arguments import CompactionArguments
+    from deltacompact.base.events import EventSink
     from deltacompact.base.fingerprint import Fingerprint
     from deltacompact.base.settings import Settings
     from deltacompact.catalog.delta_stream_calls import ChangeEventOptions, DeltaStreamCalls, TokenLike
@@ -47,10 +47,12 @@ if TYPE_CHECKING:  # imported when they are used: `show` must not wait for them
     from deltacompact.layout.heat import Heat
     from deltacompact.maintenance.check import CheckResult
     from deltacompact.maintenance.drop import DropResult
+    from deltacompact.maintenance.health import Thresholds
     from deltacompact.maintenance.readable_by import Obstacle
     from deltacompact.maintenance.vacuum.vacuum import VacuumResult
     from deltacompact.planning.simulated import PolicyOutcome
     from deltacompact.publication.publication import PublicationResult
+    from deltacompact.reports.health import TableHealth
     from deltacompact.results import CompactionResult
 
 Values = Mapping[str, Any] | Partition | None
@@ -58,6 +60,9 @@ Values = Mapping[str, Any] | Partition | None
 
 
 _INSTEAD = {
+    "show": "print(table) shows it",
+    "validate": "fingerprint() adds up its rows, `deltacompact validate` lets another engine do so",
+    "rehash": "`deltacompact rehash` moves its index to other hash buckets",
     "maintain": "vacuum() deletes what nothing reaches any more",
 }
 """What a table of an Iceberg catalog has, and this one has not."""
@@ -401,6 +406,7 @@ class DeltaStreamTable:
         settings: Settings | None = None,
         scan_reports: Iterable[Any] = (),
         spark_logs: Iterable[str | Path] = (),
+        plot: str | None = None,
     ) -> Advice:
         """How files lie by some columns, what clustering by them would bring, and what it would cost. Writes nothing.
 
@@ -408,6 +414,7 @@ class DeltaStreamTable:
                         those by which the table is clustered; else the depth of its primary keys
         reads           how many reads are to pay for the work (default: 100)
         scan_reports    reads, told as in `IcebergCatalogTable.advise`; `spark_logs` are event logs of Spark
+        plot            an .svg file to draw the boxes of the files in
 
         Reads the footers of all files, and rows of some. Raises InputError for a column that no file has, that lies in
         a struct, is a partition key, or has no order.
@@ -422,9 +429,14 @@ class DeltaStreamTable:
 
         chosen = None if partition is None else self._catalog.partition(self._table_id, partition)
         asked = READS if reads is None else reads
-        return advice_of_streams(
+        found = advice_of_streams(
             self._catalog, self._table_id, columns, chosen, asked, settings, scan_reports, spark_logs
         )
+        if plot is not None:
+            from deltacompact.reports.plots import draw_boxes
+
+            draw_boxes(plot, found)
+        return found
 
     def heat(
         self, *, scan_reports: Iterable[Any] = (), spark_logs: Iterable[str | Path] = ()
@@ -547,11 +559,20 @@ class DeltaStreamTable:
 
     # Upkeep
 
-    def plan(self, **chosen: Unpack[CompactionArguments]) -> TablePlan:
+    def plan(
+        self,
+        *,
+        usd_per_core_hour: float | None = None,
+        plot: str | None = None,
+        **chosen: Unpack[CompactionArguments],
+    ) -> TablePlan:
         """What `compact` with these arguments would do, partition by partition, and why. Writes nothing.
 
-        Arguments as for `deltacompact.compact`. Raises InputError for bad arguments. An error of one partition is in
-        its part of the plan.
+        usd_per_core_hour    what a core costs: the text says what the plan is expected to cost
+        plot                 an .svg file to draw files and bytes in, before and after
+
+        Other arguments as for `deltacompact.compact`. Raises InputError for bad arguments. An error of one partition
+        is in its part of the plan.
 
         Examples:
             >>> orders.plan()
@@ -560,7 +581,12 @@ class DeltaStreamTable:
         from deltacompact.arguments import request_of
         from deltacompact.catalog.table_plan import plan_of
 
-        return plan_of(self._catalog, request_of(self._table_id, **chosen))
+        found = plan_of(self._catalog, request_of(self._table_id, **chosen), usd_per_core_hour)
+        if plot is not None:
+            from deltacompact.reports.plots import draw_plans
+
+            draw_plans(plot, found._shown)
+        return found
 
     def compact(
         self,
@@ -590,18 +616,34 @@ class DeltaStreamTable:
     def check(
         self, partition: Values = None, *, readable_by: str | Sequence[str]
     ) -> dict[str, tuple[Obstacle, ...]]: ...
+    @overload
     def check(
-        self, partition: Values = None, *, quick: bool = False, readable_by: str | Sequence[str] = ()
-    ) -> list[CheckResult] | dict[str, tuple[Obstacle, ...]]:
+        self, partition: Values = None, *, health: Literal[True] | Thresholds, plot: str | None = None
+    ) -> TableHealth: ...
+    def check(
+        self,
+        partition: Values = None,
+        *,
+        quick: bool = False,
+        readable_by: str | Sequence[str] = (),
+        health: bool | Thresholds = False,
+        plot: str | None = None,
+    ) -> list[CheckResult] | dict[str, tuple[Obstacle, ...]] | TableHealth:
         """Verify log, files and index, one result for each partition. Nothing is repaired.
 
-        `quick` decodes no column and compares no digest. `readable_by` names engines: nothing is verified, but what
-        keeps each from reading the publication is told, or the compacted files where the table is not published.
+        quick          decode no column and compare no digest
+        readable_by    engines: nothing is verified, but what keeps each from reading the publication is told, or the
+                       compacted files where the table is not published
+        health         True, or Thresholds: no file is read, but what readers fold and skip is held against them
+        plot           an .svg file to draw the health in
+
         Raises InputError for an engine of which nothing is known.
 
         Examples:
             >>> [found.problems for found in orders.check()]
             [()]
+            >>> orders.check(health=True)
+            health of 'orders': 1 partition, all healthy
             >>> [obstacle.words for obstacle in orders.check(readable_by="duckdb")["duckdb"]]
             ['1 delta: compact folds them, until then they are not seen']
         """
@@ -609,6 +651,17 @@ class DeltaStreamTable:
             from deltacompact.maintenance.stream_readable_by import stream_obstacles_of
 
             return stream_obstacles_of(self._catalog, self._table_id, partition, readable_by)
+        if health or plot:
+            from deltacompact.maintenance.health import thresholds_of
+            from deltacompact.reports.health import health_of_streams
+
+            limits = thresholds_of(health)
+            found = health_of_streams(self._catalog, self._table_id, self._chosen(partition), limits)
+            if plot is not None:
+                from deltacompact.reports.plots import draw_health
+
+                draw_health(plot, found)
+            return found
 
         from deltacompact.maintenance.check import check
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from deltacompact.base import expect
 from deltacompact.base.errors import InputError
 from deltacompact.base.expect import users_calls
-from deltacompact.base.model import Readers, SchemaMode, SortKey
+from deltacompact.base.model import CATALOG_VARIABLE, Readers, SchemaMode, SortKey
 from deltacompact.catalog.delta_stream_calls import DeltaStreamCalls
 from deltacompact.catalog.delta_stream_table import DeltaStreamTable
 from deltacompact.storage.opening import open_store
@@ -24,7 +24,6 @@ from deltacompact.storage.s3_access import S3Settings
 if TYPE_CHECKING:
     from deltacompact.maintenance.drop import DropResult
 
-CATALOG_VARIABLE = "DELTACOMPACT_CATALOG"
 _WORDS = (
     "append",
     "append_files",

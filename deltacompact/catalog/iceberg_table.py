@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
 
 from deltacompact.base import expect
 from deltacompact.base.errors import InputError
@@ -45,9 +45,11 @@ if TYPE_CHECKING:  # imported when they are used: `show` must not wait for them
     from deltacompact.layout.advice import Advice
     from deltacompact.layout.heat import Heat
     from deltacompact.layout.told_reads import ToldReads
+    from deltacompact.maintenance.health import Thresholds
     from deltacompact.maintenance.iceberg_check import BranchCheck
     from deltacompact.maintenance.readable_by import Obstacle
     from deltacompact.planning.simulated import PolicyOutcome
+    from deltacompact.reports.health import TableHealth
 
 
 class IcebergSelection(TypedDict, total=False):
@@ -67,6 +69,8 @@ class ReportedReads(TypedDict, total=False):
 
 
 _INSTEAD = {
+    "show": "print(table) shows it",
+    "validate": "fingerprint() adds up its rows, `deltacompact validate` lets another engine do so",
     "append": "whoever writes the table appends to it, such as PyIceberg",
     "append_files": "whoever writes the table appends to it, such as PyIceberg",
     "restate": "whoever writes the table overwrites it, such as PyIceberg",
@@ -96,10 +100,18 @@ class IcebergCatalogTable:
         """Its name in the catalog, "namespace.table"."""
         return self._table_id
 
-    def plan(self, mode: str | None = None, options: Mapping[str, Any] | None = None, branch: str = "main") -> ModePlan:
+    def plan(
+        self,
+        mode: str | None = None,
+        options: Mapping[str, Any] | None = None,
+        branch: str = "main",
+        *,
+        plot: str | None = None,
+    ) -> ModePlan:
         """What `compact` with these arguments would do. Writes nothing. Raises InputError for a bad mode or option.
 
-        `mode` and `options` as for `compact`.
+        mode    as for `compact`, and so are `options`
+        plot    an .svg file to draw files and bytes in, before and after
 
         Examples:
             >>> orders.plan("convert").nothing_to_do is None
@@ -107,7 +119,12 @@ class IcebergCatalogTable:
         """
         from deltacompact.iceberg_modes.modes import mode_named
 
-        plan: ModePlan = self._catalog.planned(mode_named(mode), self._table_id, options, branch)
+        found = self._catalog.planned_with_totals(mode_named(mode), self._table_id, options, branch)
+        plan: ModePlan = found[0]
+        if plot is not None:
+            from deltacompact.reports.plots import draw_branch_plan
+
+            draw_branch_plan(plot, self._table_id, *found[1:])
         return plan
 
     def advise(
@@ -117,6 +134,7 @@ class IcebergCatalogTable:
         *,
         reads: int | None = None,
         settings: Settings | None = None,
+        plot: str | None = None,
         **reported: Unpack[ReportedReads],
     ) -> Advice:
         """How files lie by some columns, what clustering by them would bring, and what it would cost. Writes nothing.
@@ -129,6 +147,7 @@ class IcebergCatalogTable:
         spark_logs  the same by event logs of Spark: files, or folders of them
 
         settings   with what means the work would be done
+        plot       an .svg file to draw the boxes of the files in
 
         Raises InputError for a column that is unknown, nested, without an order, or without bounds in any file.
 
@@ -151,7 +170,13 @@ class IcebergCatalogTable:
         rows, size = sum(one.file.rows for one in state.data), sum(one.file.file_bytes for one in state.data)
         settings = settings or Settings()
         there = foresee(settings, lane_for(settings, rows, size))
-        return Adviser(table.store, state, there.capacity, READS if reads is None else reads, told.notes).advice(by)
+        asked = READS if reads is None else reads
+        found = Adviser(table.store, state, there.capacity, asked, told.notes).advice(by)
+        if plot is not None:
+            from deltacompact.reports.plots import draw_boxes
+
+            draw_boxes(plot, found)
+        return found
 
     def heat(self, **reported: Unpack[ReportedReads]) -> tuple[Heat, tuple[str, ...]]:
         """How many reads ask for each column, one of a week ago counting for half; and what could not be read.
@@ -291,25 +316,51 @@ class IcebergCatalogTable:
     def check(self, branch: str = "main") -> BranchCheck: ...
     @overload
     def check(self, branch: str = "main", *, readable_by: str | Sequence[str]) -> dict[str, tuple[Obstacle, ...]]: ...
+    @overload
     def check(
-        self, branch: str = "main", *, readable_by: str | Sequence[str] = ()
-    ) -> BranchCheck | dict[str, tuple[Obstacle, ...]]:
+        self, branch: str = "main", *, health: Literal[True] | Thresholds, plot: str | None = None
+    ) -> TableHealth: ...
+    def check(
+        self,
+        branch: str = "main",
+        *,
+        readable_by: str | Sequence[str] = (),
+        health: bool | Thresholds = False,
+        plot: str | None = None,
+    ) -> BranchCheck | dict[str, tuple[Obstacle, ...]] | TableHealth:
         """Verify that all data files can be read, and that their rows lie in the bounds by which readers skip files.
 
-        `readable_by` names engines: nothing is verified, but what keeps each from reading the branch is told. Raises
-        InputError for an engine of which nothing is known.
+        readable_by    engines: nothing is verified, but what keeps each from reading the branch is told
+        health         True, or Thresholds: no file is read, but what readers skip is held against them, by partition
+        plot           an .svg file to draw the health in
+
+        Raises InputError for an engine of which nothing is known.
 
         Examples:
             >>> orders.check().problems
             ()
             >>> [obstacle.words for obstacle in orders.check(readable_by="snowflake")["snowflake"]]
             ['1 equality-delete file: compact --mode convert replaces them']
+            >>> orders.check(health=True)
+            health of 'db.orders': 1 partition, 1 beyond a threshold
         """
         from deltacompact.maintenance.iceberg_check import check_branch
         from deltacompact.maintenance.readable_by import obstacles_of
 
         if readable_by:
             return obstacles_of(readable_by, lambda: self._catalog.state(self._table_id, branch))
+        if health or plot:
+            from deltacompact.maintenance.health import thresholds_of
+            from deltacompact.maintenance.iceberg_health import health_of_branch
+            from deltacompact.reports.health import TableHealth
+
+            limits, state = thresholds_of(health), self._catalog.state(self._table_id, branch)
+            found = TableHealth(self._table_id, limits, tuple(health_of_branch(state)))
+            if plot is not None:
+                from deltacompact.reports.plots import draw_health
+
+                draw_health(plot, found)
+            return found
         return check_branch(self._catalog.loaded(self._table_id).store, self._catalog.state(self._table_id, branch))
 
     # Reading

@@ -13,16 +13,15 @@ from typing import TYPE_CHECKING, Any, overload
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.expect import user_call
-from deltacompact.base.model import ICEBERG
-from deltacompact.catalog import delta_streams
-from deltacompact.catalog.delta_streams import DeltaStreamCatalog
-from deltacompact.storage.s3_access import S3Settings
+from deltacompact.base.model import CATALOG_VARIABLE, ICEBERG
 
-if TYPE_CHECKING:  # importing PyIceberg takes a second
-    from pyiceberg.catalog import Catalog
+if TYPE_CHECKING:  # each kind is imported when it is opened, and PyIceberg takes a second
     from typing_extensions import TypeIs
 
+    from deltacompact.catalog.delta_streams import DeltaStreamCatalog
     from deltacompact.catalog.iceberg import IcebergCatalog
+    from deltacompact.iceberg.table.pyiceberg_door import Catalog
+    from deltacompact.storage.s3_access import S3Settings
 
 
 @overload
@@ -52,8 +51,10 @@ def open_catalog(
         >>> deltacompact.open_catalog("./lake").tables()
         ['orders']
     """
-    named = os.environ.get(delta_streams.CATALOG_VARIABLE) if uri is None else uri
+    named = os.environ.get(CATALOG_VARIABLE) if uri is None else uri
     if not is_iceberg(named):
+        from deltacompact.catalog import delta_streams
+
         return delta_streams.open_catalog(uri, s3=s3)
     from deltacompact.catalog.iceberg import IcebergCatalog
 

@@ -55,6 +55,6 @@ class TablePlan:
         return plan_as_html(repr(self), self._shown)
 
 
-def plan_of(catalog: Streams, request: Request) -> TablePlan:
+def plan_of(catalog: Streams, request: Request, usd_per_core_hour: float | None = None) -> TablePlan:
     """The plan of a request. Writes nothing and starts no cluster."""
-    return TablePlan(request.source_table_id, plan_report(catalog, request))
+    return TablePlan(request.source_table_id, plan_report(catalog, request, usd_per_core_hour))

@@ -10,21 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deltacompact.cli.answers import answer
-from deltacompact.cli.arguments import (
-    PARTITION_HELP,
-    any_catalog_argument,
-    json_option,
-    one_partition,
-    table_argument,
-)
+from deltacompact.cli.arguments import any_catalog_argument, json_option, price_option, table_argument
+from deltacompact.cli.place import place_of, place_options
 from deltacompact.cli.reads_options import reads_options, report_lines
-from deltacompact.cli.sections import (
-    WithSections,
-    delta_stream_option,
-    iceberg_option,
-    refuse_delta_stream_options,
-    refuse_iceberg_options,
-)
+from deltacompact.cli.sections import WithSections
 
 if TYPE_CHECKING:
     from deltacompact.catalog.delta_streams import DeltaStreamCatalog
@@ -43,8 +32,7 @@ if TYPE_CHECKING:
 )
 @click.option("--plot", metavar="FILE.svg", help="Draw the boxes of the files, and the depth by column.")
 @json_option
-@delta_stream_option("--partition", multiple=True, metavar="NAME=VALUE", help=PARTITION_HELP)
-@iceberg_option("--branch", metavar="NAME", default="main", show_default=True, help="The branch.")
+@place_options
 @click.option(
     "--reads",
     type=click.IntRange(min=1),
@@ -54,19 +42,18 @@ if TYPE_CHECKING:
     help="So many reads are to pay for the work.",
 )
 @reads_options("Take the columns, and how often each is asked for, from scan reports")
-@click.option("--usd-per-core-hour", type=click.FloatRange(min=0), metavar="USD", help="Say what it costs, too.")
+@price_option("Say what it costs, too.")
 def advise(
     catalog: DeltaStreamCatalog | IcebergCatalog,
     table: str,
     columns: str | None,
     plot: str | None,
     as_json: bool,
-    partition: Sequence[str],
-    branch: str,
     reads: int,
     scan_reports: Sequence[Path],
     spark_log: Sequence[Path],
     usd_per_core_hour: float | None,
+    **place: Any,
 ) -> None:
     """Say whether it is worth to cluster a table by some columns. Writes nothing.
 
@@ -78,21 +65,13 @@ def advise(
     \b
     deltacompact advise iceberg://prod db.orders --columns day*3,customer --plot boxes.svg
     """
-    from deltacompact.catalog.opening import is_iceberg_catalog
     from deltacompact.reports.advice import advice_lines
 
     told = report_lines(scan_reports)
-    if is_iceberg_catalog(catalog):
-        refuse_delta_stream_options()
-        found = catalog.table(table).advise(columns, branch, reads=reads, scan_reports=told, spark_logs=spark_log)
-    else:
-        refuse_iceberg_options()
-        only = one_partition(catalog, table, partition)
-        found = catalog.table(table).advise(columns, only, reads=reads, scan_reports=told, spark_logs=spark_log)
-    if plot and found.boxes is not None:
-        from deltacompact.cli.plots import draw_boxes
-
-        draw_boxes(plot, found.table_id, found.boxes)
+    where = place_of(catalog, place)
+    found = catalog.table(table).advise(
+        columns, **where, reads=reads, plot=plot, scan_reports=told, spark_logs=spark_log
+    )
     answer(as_json, _document(found, usd_per_core_hour), *advice_lines(found, usd_per_core_hour))
 
 
@@ -100,7 +79,5 @@ def _document(found: Advice, usd_per_core_hour: float | None) -> dict[str, Any]:
     document = dataclasses.asdict(dataclasses.replace(found, boxes=None)) | {"worth_it": found.worth_it}
     del document["boxes"]
     if found.expected is not None:
-        document["expected"]["wall_s"] = found.expected.wall_s
-        if usd_per_core_hour is not None:
-            document["expected"]["usd"] = found.expected.usd(usd_per_core_hour)
+        document["expected"] = found.expected.document(usd_per_core_hour)
     return document

@@ -6,12 +6,14 @@ import json
 import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import click
 
-from deltacompact.base.wording import error_document, one_line
+from deltacompact.base.wording import counted, error_document, one_line
 from deltacompact.cli.console import writes_utf8
+from deltacompact.reports.scale import WORST, Detail
 
 if TYPE_CHECKING:
     from deltacompact.base.model import Partition
@@ -90,7 +92,7 @@ def for_each(
     """
     from deltacompact.base.partitions import done_for_each
     from deltacompact.cli.console import err
-    from deltacompact.cli.progress import counting
+    from deltacompact.cli.counting import counting
 
     chosen = catalog.partitions(table) if only is None else [only]
     with counting(err, f"{doing} {table}", len(chosen)) as one_is_done:
@@ -105,14 +107,27 @@ def for_each(
     return [item for found in results for item in found], errors
 
 
+@dataclass(frozen=True, slots=True)
+class Totals(Generic[T]):
+    """What is printed of more partitions than a screen has: what all together have, and the worst ten of them."""
+
+    words: Callable[[Sequence[T]], str]
+    badness: Callable[[T], int]
+    detail: Detail
+
+
 def answer_for_partitions(
     as_json: bool,
     results: Sequence[T],
     errors: Sequence[tuple[Partition, Exception]],
     document: Callable[[T], dict[str, Any]],
     say: Callable[[T], None],
+    totals: Totals[T] | None = None,
 ) -> None:
-    """Print each result and each error. Raises Failed for the first error. Without a partition: nothing to do."""
+    """Print results and errors: each, or totals first. Raises Failed for the first error. None of both: nothing to do.
+
+    `document` makes a result's JSON, `say` prints its lines.
+    """
     from deltacompact.cli.console import out
     from deltacompact.reports.words import NOTHING_HELD
 
@@ -120,10 +135,18 @@ def answer_for_partitions(
         failed = [{"partition": dict(partition.values), "error": error_document(error)} for partition, error in errors]
         say_json([*map(document, results), *failed])
     else:
-        for result in results:
+        detail = totals.detail if totals else Detail(verbose=True)
+        if totals and results and len(results) + len(errors) > 1:
+            besides = f", {len(errors):,} failed" if errors else ""
+            out.print(f"{counted(len(results) + len(errors), 'partition')}{besides}: {totals.words(results)}")
+        for result in detail.chosen(results, totals.badness) if totals else results:
             say(result)
-        for partition, error in errors:
+        for line in detail.rest(len(results), "partition"):
+            out.print(line)
+        for partition, error in errors if detail.verbose else errors[:WORST]:
             out.print(f"{partition}: failed: {one_line(error)}", style="red")
+        for line in detail.rest(len(errors), "failed partition"):
+            out.print(line)
         if not results and not errors:
             out.print(NOTHING_HELD)
     if errors:

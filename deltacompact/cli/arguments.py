@@ -20,6 +20,17 @@ if TYPE_CHECKING:
 CATALOG_VARIABLE = "DELTACOMPACT_CATALOG"
 
 
+_FOR_ICEBERG = {
+    "append": "whoever writes the table appends to it, such as PyIceberg",
+    "create": "PyIceberg and others create its tables",
+    "drop": "PyIceberg and others drop its tables",
+    "publish": "engines read its tables as they are, check --readable-by says which",
+    "retract": "rollback goes back to an older snapshot",
+    "vacuum": "maintain --expire-snapshots --remove-orphans deletes what nothing needs any more",
+}
+"""What does for an Iceberg table what these commands do for delta streams."""
+
+
 def in_environment(value: str) -> str:
     """A catalog as it is named: "-" is the one in the environment."""
     if value != "-":
@@ -38,9 +49,8 @@ def catalog_at(_: click.Context, __: click.Parameter, value: str) -> DeltaStream
     if value.startswith("iceberg://"):
         context = click.get_current_context()
         *others, last = takers_of_iceberg(context.find_root())
-        raise InputError(
-            f"{context.command.name} does not take the Iceberg catalog {value}: {', '.join(others)} and {last} take one"
-        )
+        instead = _FOR_ICEBERG.get(context.command.name or "", f"{', '.join(others)} and {last} take one")
+        raise InputError(f"{context.command.name} does not take the Iceberg catalog {value}: {instead}")
     if os.path.isfile(value):
         raise InputError(f"CATALOG {value} is a file: name a folder, file:///path or s3://bucket/prefix")
     return open_catalog(value)
@@ -118,6 +128,10 @@ as_of_option = click.option(
     metavar="VERSION|TIME",
     help="The rows that lived then: an older version or snapshot (see history), or a time. Default: now.",
 )
+
+
+def price_option(help_: str) -> Callable[[Any], Any]:
+    return click.option("--usd-per-core-hour", type=click.FloatRange(min=0), metavar="USD", help=help_)
 
 
 def schema_mode_option(help_: str) -> Callable[[Any], Any]:

@@ -13,8 +13,8 @@ from deltacompact.base.model import ContentType
 from deltacompact.base.settings import Options
 from deltacompact.cli import iceberg
 from deltacompact.cli.answers import Failed, say_json
-from deltacompact.cli.arguments import partition_list, sort_keys_of
-from deltacompact.cli.compaction_options import RATE, compaction_options
+from deltacompact.cli.arguments import partition_list, price_option, sort_keys_of
+from deltacompact.cli.compaction_options import compaction_options
 from deltacompact.cli.detail import detail_of
 from deltacompact.cli.health_options import NEEDS_PLOT
 from deltacompact.cli.iceberg import iceberg_options
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 @compaction_options
 @iceberg_options
 @iceberg_option("--out", metavar="PLAN.json", help="Write the plan to a file, for compact --from-plan.")
-@click.option("--usd-per-core-hour", type=RATE, metavar="USD", help="Say what the plan is expected to cost.")
+@price_option("Say what the plan is expected to cost.")
 @click.option("--plot", metavar="FILE.svg", help=f"Draw files and bytes, before and after. {NEEDS_PLOT}")
 def plan(catalog: DeltaStreamCatalog | IcebergCatalog, table: str, **options: Any) -> None:
     """Say what a compaction would do, why, and what it needs. Changes nothing.
@@ -51,7 +51,7 @@ def plan(catalog: DeltaStreamCatalog | IcebergCatalog, table: str, **options: An
 
     shown = plan_report(catalog, _request(table, options), options["usd_per_core_hour"])
     if options["plot"]:
-        from deltacompact.cli.plots import draw_plans
+        from deltacompact.reports.plots import draw_plans
 
         draw_plans(options["plot"], shown)
     if options["as_json"]:

@@ -34,10 +34,8 @@ from deltacompact.iceberg_modes import modes
 from deltacompact.iceberg_modes.modes import MAINTAIN, mode_named
 
 if TYPE_CHECKING:
-    from deltacompact.base.expected import Expected
     from deltacompact.catalog.iceberg import IcebergCatalog
     from deltacompact.iceberg.deletes.matching import FileScanTask
-    from deltacompact.iceberg_modes.totals import BranchTotals
 
 
 def iceberg_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -74,6 +72,8 @@ def show(catalog: IcebergCatalog, table: str | None, options: dict[str, Any]) ->
 
         if options["snapshots"]:
             raise click.UsageError("--snapshots needs a TABLE: namespace.table")
+        if options["usd_per_core_hour"] is not None:
+            raise click.UsageError("--usd-per-core-hour needs a TABLE: namespace.table")
         return iceberg_catalog.print_tables(catalog, as_json)
     if options["snapshots"]:
         found = iceberg_table.snapshots(catalog.state(table, branch))
@@ -82,6 +82,11 @@ def show(catalog: IcebergCatalog, table: str | None, options: dict[str, Any]) ->
     state = catalog.state(table, branch)
     contents = iceberg_table.branch_contents(state)
     document, lines = dataclasses.asdict(contents), iceberg_table.lines(contents)
+    if (price := options["usd_per_core_hour"]) is not None:
+        found = catalog.planned(mode_named(None), table, branch=branch)
+        foreseen, why = catalog.expected(found, _settings(options)), found.nothing_to_do
+        document |= {"expected": foreseen.document(price)}
+        lines.append(f"  a compaction {f'has nothing to do: {why}' if why else f'would take {foreseen.words(price)}'}")
     if options["files"]:
         files = iceberg_table.files(state)
         document, lines = document | {"files": files}, [*lines, *iceberg_table.file_lines(files)]
@@ -101,28 +106,18 @@ def print_plan(catalog: IcebergCatalog, table: str, options: dict[str, Any]) -> 
         _write(Path(options["out"]), json.dumps(document, indent=1))
     price = options["usd_per_core_hour"]
     foreseen = catalog.expected(found, _settings(options))
-    cost = {} if price is None else {"usd": foreseen.usd(price)}
-    document |= {"expected": dataclasses.asdict(foreseen) | {"wall_s": foreseen.wall_s} | cost}
+    document |= {"expected": foreseen.document(price)}
     document |= {"before": dataclasses.asdict(before), "after": dataclasses.asdict(after)}
     if found.nothing_to_do:
         lines = [str(found)]
     else:
-        lines += [totals_line(before, after), _expected_line(foreseen, price)]
+        lines += [totals_line(before, after), f"expected: {foreseen.words(price)}"]
         lines += _input_lines(detail.chosen(found.groups, lambda group: group.bytes)) if detail.files else []
     if options["plot"]:
-        _draw(options["plot"], table, before, after)
+        from deltacompact.reports.plots import draw_branch_plan
+
+        draw_branch_plan(options["plot"], table, before, after)
     answer(options["as_json"], document, *lines)
-
-
-def _draw(path: str, table: str, before: BranchTotals, after: BranchTotals) -> None:
-    from deltacompact.cli.plots import draw_plan
-
-    sides = {
-        "data files": (before.data_files, after.data_files),
-        "MiB": (before.data_bytes / (1 << 20), after.data_bytes / (1 << 20)),
-        "delete files": (before.delete_files, after.delete_files),
-    }
-    draw_plan(path, table, [(table, sides)])
 
 
 def run(catalog: IcebergCatalog, table: str, options: dict[str, Any]) -> None:
@@ -255,12 +250,6 @@ def _write(path: Path, text: str) -> None:
         path.write_text(text)
     except OSError as error:
         raise InputError(f"{path} cannot be written: {error.strerror}") from None
-
-
-def _expected_line(expected: Expected, usd_per_core_hour: float | None) -> str:
-    cost = "" if usd_per_core_hour is None else f", {expected.usd(usd_per_core_hour):.4f} USD"
-    work = f"{expected.core_seconds:,.1f} core-seconds{cost}"
-    return f"expected: {expected.wall_s:,.1f} s with start-up on {counted(expected.slots, 'slot')}, {work}"
 
 
 def _input_lines(groups: Iterable[Any]) -> list[str]:

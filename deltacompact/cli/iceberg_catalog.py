@@ -31,7 +31,7 @@ _TOTALS = {
 def print_tables(catalog: IcebergCatalog, as_json: bool) -> None:
     """Print the tables of the catalog. Raises Failed for the first table that cannot be loaded."""
     from deltacompact.cli.console import err, out
-    from deltacompact.cli.progress import counting
+    from deltacompact.cli.counting import counting
 
     names = catalog.tables()
     with counting(err, f"asking {catalog.name} for {counted(len(names), 'table')}", len(names)) as one_is_done:

@@ -60,25 +60,6 @@ def progress_unless(as_json: bool) -> contextlib.AbstractContextManager[EventSin
     return progress(err)
 
 
-@contextlib.contextmanager
-def counting(console: Console, doing: str, partitions: int) -> Iterator[Callable[[], None]]:
-    """A bar on a terminal that each call of what it yields moves on, from any thread. Elsewhere nothing is shown."""
-    if not console.is_terminal:
-        yield lambda: None
-        return
-    from deltacompact.cli.bars import counter
-
-    with counter(console, doing, partitions) as move_on:
-        yield move_on
-
-
-def opening(doing: str, partitions: int) -> contextlib.AbstractContextManager[Callable[[], None]]:
-    """Such a bar on stderr."""
-    from deltacompact.cli.console import err
-
-    return counting(err, doing, partitions)
-
-
 def _in(seconds: float) -> str:
     """The time of day in so many seconds."""
     return (datetime.now() + timedelta(seconds=seconds)).strftime("%H:%M:%S")

@@ -1,4 +1,4 @@
-"""check --readable-by: what keeps engines from reading an Iceberg table.
+"""check --readable-by: what keeps engines from reading a table.
 
 snowflake cannot read db.orders: 3 equality-delete files: compact --mode convert replaces them
 spark reads db.orders
@@ -7,18 +7,19 @@ spark reads db.orders
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from deltacompact.base.engines import AS_OF
 from deltacompact.base.errors import UnhealthyError
-from deltacompact.catalog.iceberg import IcebergCatalog
 from deltacompact.cli.answers import Failed, answer
-from deltacompact.maintenance.readable_by import obstacles_of
+
+if TYPE_CHECKING:
+    from deltacompact.maintenance.readable_by import Obstacle
 
 
-def run(catalog: IcebergCatalog, table: str, branch: str, names: Sequence[str], as_json: bool) -> None:
-    """Print it for each engine. Raises Failed where one cannot read the table."""
-    found = obstacles_of(names, lambda: catalog.state(table, branch))
+def answer_for(table: str, found: Mapping[str, Sequence[Obstacle]], as_json: bool) -> None:
+    """Print what was found of each engine. Raises Failed where one cannot read the table."""
     lines = [
         f"{name} cannot read {table}: {'; '.join(one.words for one in of)}" if of else f"{name} reads {table}"
         for name, of in found.items()

@@ -49,8 +49,9 @@ def print_result(out: Console, result: CompactionResult, seconds: float, detail:
         out.print(NOTHING_HELD)
         return
     worked = [session for session in sessions if session.nothing_to_do is None]
-    if detail.is_screenful(len(sessions)):
+    if len(sessions) > 1:
         _print_totals(out, result.source_table_id, sessions)
+    if detail.is_screenful(len(sessions)):
         _print_worst(out, worked, detail)
     else:
         shown = sessions if detail.verbose or len(sessions) <= WORST else worked
@@ -154,6 +155,13 @@ def publication_document(result: PublicationResult) -> dict[str, Any]:
 def _spilled(session: SessionResult) -> str:
     """The spilled bytes in words; nothing after a well planned session."""
     return f"; spilled to disk {size(session.spilled_bytes)}" if session.spilled_bytes else ""
+
+
+def vacuumed_words(results: Sequence[VacuumResult]) -> str:
+    """What a vacuum deleted of all partitions."""
+    objects, kept = sum(len(result.deleted) for result in results), sum(result.kept for result in results)
+    deleted = f"{results[0].verb} {counted(objects, 'object')} ({size(sum(result.bytes for result in results))})"
+    return f"{deleted}, kept {kept:,}"
 
 
 def print_vacuumed(out: Console, result: VacuumResult) -> None:

@@ -11,26 +11,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from deltacompact.cli.answers import answer, note
-from deltacompact.cli.arguments import (
-    PARTITION_HELP,
-    any_catalog_argument,
-    json_option,
-    one_partition,
-    table_argument,
-)
+from deltacompact.cli.arguments import any_catalog_argument, json_option, table_argument
+from deltacompact.cli.place import place_of, place_options
 from deltacompact.cli.reads_options import reads_options, report_lines
-from deltacompact.cli.sections import (
-    WithSections,
-    delta_stream_option,
-    iceberg_option,
-    refuse_delta_stream_options,
-    refuse_iceberg_options,
-)
+from deltacompact.cli.sections import WithSections
 
 if TYPE_CHECKING:
     from deltacompact.catalog.delta_streams import DeltaStreamCatalog
@@ -53,8 +42,7 @@ if TYPE_CHECKING:
     metavar="D",
     help="Cluster partitions in which a file meets more files than that. Repeatable.",
 )
-@delta_stream_option("--partition", multiple=True, metavar="NAME=VALUE", help=PARTITION_HELP)
-@iceberg_option("--branch", metavar="NAME", default="main", show_default=True, help="The branch.")
+@place_options
 @json_option
 def simulate(
     catalog: DeltaStreamCatalog | IcebergCatalog,
@@ -63,9 +51,8 @@ def simulate(
     spark_log: Sequence[Path],
     columns: str | None,
     depth: Sequence[float],
-    partition: Sequence[str],
-    branch: str,
     as_json: bool,
+    **place: Any,
 ) -> None:
     """Replay a log of reads against policies of clustering.
 
@@ -78,20 +65,14 @@ def simulate(
     deltacompact simulate iceberg://prod db.orders --spark-log /logs/eventlog_v2_app-1 --columns day,customer
     """
     from deltacompact.base.wording import size
-    from deltacompact.catalog.opening import is_iceberg_catalog
     from deltacompact.planning.simulated import REPLAYED
     from deltacompact.reports.words import in_columns
 
     told = report_lines(scan_reports)
-    if is_iceberg_catalog(catalog):
-        refuse_delta_stream_options()
-        orders = catalog.table(table)
-        found, notes = orders.simulate(columns, branch, depths=depth, scan_reports=told, spark_logs=spark_log)
-    else:
-        refuse_iceberg_options()
-        only = one_partition(catalog, table, partition)
-        stream = catalog.table(table)
-        found, notes = stream.simulate(columns, only, depths=depth, scan_reports=told, spark_logs=spark_log)
+    where = place_of(catalog, place)
+    found, notes = catalog.table(table).simulate(
+        columns, **where, depths=depth, scan_reports=told, spark_logs=spark_log
+    )
     for line in (*notes, REPLAYED):
         note(line)
     rows = [["policy", "runs", "written", "core-s", "not opened", "core-s saved", "net"]]

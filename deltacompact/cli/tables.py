@@ -16,6 +16,7 @@ from deltacompact.cli.arguments import (
     catalog_argument,
     complete_tables,
     json_option,
+    price_option,
     schema_mode_option,
     sort_keys_of,
     table_argument,
@@ -138,6 +139,7 @@ def create(
 @click.argument("table", required=False, shell_complete=complete_tables)
 @json_option
 @detail_options
+@price_option("Of a table: say what a compaction is expected to take and to cost.")
 @delta_stream_option("--quick", is_flag=True, help="Of a catalog: open no stream, show no sizes.")
 @delta_stream_option("--versions", is_flag=True, help="Show each partition's versions, as read and rollback take them.")
 @iceberg_option("--branch", metavar="NAME", default="main", show_default=True, help="The branch.")
@@ -168,17 +170,19 @@ def show(catalog: DeltaStreamCatalog | IcebergCatalog, table: str | None, **opti
 
 def _show_streams(catalog: DeltaStreamCatalog, table: str | None, options: dict[str, Any]) -> None:
     from deltacompact.cli.console import out
-    from deltacompact.cli.progress import opening
+    from deltacompact.cli.counting import opening
     from deltacompact.reports import table_report
 
     if table is None and options["versions"]:
         raise click.UsageError("--versions needs a TABLE")
+    if options["usd_per_core_hour"] is not None and (table is None or options["versions"]):
+        raise click.UsageError("--usd-per-core-hour needs a TABLE, and is not for --versions")
     if table is None:
         shown = table_report.catalog_document(catalog, options["quick"], opening)
     elif options["versions"]:
         shown = table_report.versions_document(catalog, table)
     else:
-        shown = table_report.table_document(catalog, table, opening)
+        shown = table_report.table_document(catalog, table, opening, options["usd_per_core_hour"])
     if options["as_json"]:
         say_json(shown.document)
     elif table is None and not shown.document:

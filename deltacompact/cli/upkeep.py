@@ -11,7 +11,7 @@ import click
 from deltacompact.base.errors import CorruptionError, InputError
 from deltacompact.base.settings import DEFAULTS, EXECUTORS, HASH_BUCKETS_MAX, Settings
 from deltacompact.base.wording import counted
-from deltacompact.cli.answers import Failed, answer, answer_for_partitions, for_each, say, say_json
+from deltacompact.cli.answers import Failed, Totals, answer, answer_for_partitions, for_each, say, say_json
 from deltacompact.cli.arguments import (
     PARTITION_HELP,
     any_catalog_argument,
@@ -21,6 +21,7 @@ from deltacompact.cli.arguments import (
     partition_option,
     table_argument,
 )
+from deltacompact.cli.detail import verbose_option
 from deltacompact.cli.health_options import health_options
 from deltacompact.cli.sections import (
     WithSections,
@@ -30,6 +31,7 @@ from deltacompact.cli.sections import (
     refuse_health_options,
     refuse_iceberg_options,
 )
+from deltacompact.reports.scale import Detail
 
 if TYPE_CHECKING:
     from deltacompact.base.model import Partition
@@ -45,12 +47,12 @@ if TYPE_CHECKING:
 @delta_stream_option("--partition", multiple=True, metavar="NAME=VALUE", help=PARTITION_HELP)
 @delta_stream_option("--quick", is_flag=True, help="Do not read the rows: decode no column, compare no digests.")
 @iceberg_option("--branch", metavar="NAME", default="main", show_default=True, help="The branch.")
-@iceberg_option(
+@click.option(
     "--readable-by",
     multiple=True,
     metavar="ENGINE",
     help="Say what keeps an engine from reading the table: athena, databricks, duckdb, polars, pyiceberg, snowflake, "
-    "spark or trino; repeatable.",
+    "spark or trino; repeatable. Of a delta stream, its publication, or else its compacted files.",
 )
 @health_options
 @json_option
@@ -70,6 +72,7 @@ def check(
     deltacompact check iceberg://prod db.orders --readable-by snowflake --readable-by trino
     """
     from deltacompact.catalog.opening import is_iceberg_catalog
+    from deltacompact.cli import readable_by
 
     if options["health"]:
         from deltacompact.cli import health
@@ -80,15 +83,22 @@ def check(
             raise InputError("--health and --readable-by are two questions: ask one at a time")
         return health.run(catalog, table, partition, options)
     refuse_health_options()
+    engines, as_json = options["readable_by"], options["as_json"]
     if is_iceberg_catalog(catalog):
-        from deltacompact.cli import readable_by
-
         refuse_delta_stream_options()
-        if not options["readable_by"]:
-            return _verify_branch(catalog, table, options["branch"], options["as_json"])
-        return readable_by.run(catalog, table, options["branch"], options["readable_by"], options["as_json"])
+        if engines:
+            return readable_by.answer_for(
+                table, catalog.table(table).check(options["branch"], readable_by=engines), as_json
+            )
+        return _verify_branch(catalog, table, options["branch"], as_json)
     refuse_iceberg_options()
-    _verify(catalog, table, partition, quick, options["as_json"])
+    detail = Detail(options["verbose"])
+    if engines:
+        if quick:
+            raise InputError("--quick is for a check without --readable-by, which reads no row either")
+        only = one_partition(catalog, table, partition)
+        return readable_by.answer_for(table, catalog.table(table).check(only, readable_by=engines), as_json)
+    _verify(catalog, table, partition, quick, as_json, detail)
 
 
 def _verify_branch(catalog: IcebergCatalog, table: str, branch: str, as_json: bool) -> None:
@@ -99,7 +109,9 @@ def _verify_branch(catalog: IcebergCatalog, table: str, branch: str, as_json: bo
         raise Failed(CorruptionError(f"table {table!r}: {counted(len(found.problems), 'problem')}"))
 
 
-def _verify(catalog: DeltaStreamCatalog, table: str, partition: Sequence[str], quick: bool, as_json: bool) -> None:
+def _verify(
+    catalog: DeltaStreamCatalog, table: str, partition: Sequence[str], quick: bool, as_json: bool, detail: Detail
+) -> None:
     from deltacompact.cli.console import out
     from deltacompact.maintenance.check import check as check_table
 
@@ -117,9 +129,17 @@ def _verify(catalog: DeltaStreamCatalog, table: str, partition: Sequence[str], q
     results, errors = for_each(
         catalog, table, only, "checking", lambda chosen: check_table(catalog, table, chosen, quick=quick)
     )
-    answer_for_partitions(as_json, results, errors, document, say)
+    totals = Totals(_checked_words, lambda result: len(result.problems), detail)
+    answer_for_partitions(as_json, results, errors, document, say, totals)
     if broken := sum(bool(result.problems) for result in results):
         raise Failed(CorruptionError(f"table {table!r}: {broken} of {len(results)} partitions are not sound"))
+
+
+def _checked_words(results: Sequence[CheckResult]) -> str:
+    broken = sum(bool(result.problems) for result in results)
+    files, rows = sum(result.files for result in results), sum(result.rows for result in results)
+    verdict = f"{len(results) - broken:,} sound{f', {broken:,} not sound' if broken else ''}"
+    return f"{verdict}; {counted(files, 'file')}, {counted(rows, 'compacted row')}"
 
 
 @click.command(cls=WithSections)
@@ -259,6 +279,7 @@ def _validate_iceberg(
     show_default=True,
     help="local: in this process; ray: on a Ray cluster; auto: on Ray if the index is large.",
 )
+@verbose_option
 @json_option
 def rehash(
     catalog: DeltaStreamCatalog,
@@ -266,6 +287,7 @@ def rehash(
     partition: Sequence[str],
     hash_buckets: int,
     executor: str,
+    verbose: bool,
     as_json: bool,
 ) -> None:
     """Move the index to another number of hash buckets. No data is read.
@@ -300,7 +322,12 @@ def rehash(
 
     only = one_partition(catalog, table, partition)
     done, errors = for_each(catalog, table, only, "rehashing", rehashed)
-    answer_for_partitions(as_json, done, errors, document, say)
+
+    def moved(all_done: Sequence[tuple[Partition, int | None, int]]) -> str:
+        return f"{sum(before not in (None, after) for _, before, after in all_done):,} rehashed"
+
+    totals = Totals(moved, lambda one: one[1] not in (None, one[2]), Detail(verbose))
+    answer_for_partitions(as_json, done, errors, document, say, totals)
 
 
 @click.command()
@@ -318,6 +345,7 @@ def rehash(
 @click.option("--force", is_flag=True, help="Allow less than 72 hours. No reader, writer or compaction may run then.")
 @click.option("--dry-run", is_flag=True, help="Say what would be deleted, and delete nothing.")
 @click.option("--full", is_flag=True, help="Read the whole history, not only what came since the last vacuum.")
+@verbose_option
 @json_option
 def vacuum(
     catalog: DeltaStreamCatalog,
@@ -327,6 +355,7 @@ def vacuum(
     force: bool,
     dry_run: bool,
     full: bool,
+    verbose: bool,
     as_json: bool,
 ) -> None:
     """Delete files that nothing reaches any more.
@@ -338,7 +367,7 @@ def vacuum(
     deltacompact vacuum ./lake orders --dry-run
     """
     from deltacompact.cli.console import out
-    from deltacompact.cli.result_report import print_vacuumed
+    from deltacompact.cli.result_report import print_vacuumed, vacuumed_words
     from deltacompact.delta_streams.streams import VACUUM_AGE_MIN_S
     from deltacompact.maintenance.vacuum.held import Held
     from deltacompact.maintenance.vacuum.vacuum import vacuum as vacuum_table
@@ -372,4 +401,5 @@ def vacuum(
 
     only = one_partition(catalog, table, partition)
     results, errors = for_each(catalog, table, only, "vacuuming", vacuumed, catalog.at_once)
-    answer_for_partitions(as_json, results, errors, document, lambda result: print_vacuumed(out, result))
+    totals = Totals(vacuumed_words, lambda result: result.bytes, Detail(verbose))
+    answer_for_partitions(as_json, results, errors, document, lambda result: print_vacuumed(out, result), totals)

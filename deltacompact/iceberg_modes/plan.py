@@ -79,7 +79,7 @@ class ModePlan:
         return html_table(repr(self), ("data files", "rows", "bytes", "group"), shown[:GROUPS_SHOWN])
 
     def __dir__(self) -> list[str]:
-        return users_words(self)
+        return users_words(self, ("left", "of"))
 
     @property
     def rows(self) -> int:

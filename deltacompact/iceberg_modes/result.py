@@ -45,7 +45,7 @@ class ModeResult:
         return html_table(repr(self), ("count", "of"), rows)
 
     def __dir__(self) -> list[str]:
-        return users_words(self)
+        return users_words(self, ("count",))
 
     @property
     def rows_read(self) -> int:

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from deltacompact.base import expect
+from deltacompact.base.errors import InputError
 from deltacompact.base.wording import counted
 from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.delta_streams.sizes import sizes_of
@@ -34,6 +36,13 @@ class Thresholds:
     overlap: int = 100
     dead_share: float = 0.3
     age_s: float = 24 * 3600.0
+
+
+def thresholds_of(health: bool | Thresholds) -> Thresholds:
+    """What a caller means: the defaults, or thresholds of its own. Raises InputError."""
+    if health is False:
+        raise InputError("plot draws the health of a table: say health=True as well")
+    return Thresholds() if health is True else expect.instance("health", health, Thresholds)
 
 
 @dataclass(frozen=True, slots=True)

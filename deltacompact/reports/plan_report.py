@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from deltacompact.base.expected import Expected
 from deltacompact.base.notebooks import html_table
 from deltacompact.base.partitions import side_by_side
 from deltacompact.base.wording import counted, error_document, size
@@ -58,19 +59,15 @@ class SessionSeconds:
 
 @dataclass(frozen=True, slots=True)
 class PlannedTotal:
-    """What all sessions together are expected to take: seconds with the start-up, and seconds of one core."""
+    """What all sessions together are expected to take, in the order of the partitions, and what a core costs."""
 
     table: str
-    seconds: float
-    core_seconds: float
-    slots: int
-    usd: float | None = None
+    expected: Expected
+    usd_per_core_hour: float | None = None
 
     @property
     def words(self) -> str:
-        cost = "" if self.usd is None else f", {self.usd:.4f} USD"
-        wall = f"{self.seconds:,.1f} s with start-up on {counted(self.slots, 'slot')}"
-        return f"expected: {wall}, {self.core_seconds:,.1f} core-seconds{cost}"
+        return self.expected.words(self.usd_per_core_hour)
 
 
 def plan_report(catalog: Streams, request: Request, usd_per_core_hour: float | None = None) -> Shown:
@@ -144,11 +141,10 @@ def _total(
         of_lane = [(one.alone, one.core) for one, its in zip(sessions, lanes, strict=True) if one and its is lane]
         at_once = sessions_at_once(lane, job.terms.options, job.waits)
         seconds += together_s(of_lane, there.capacity.slots, at_once == 1)
-    core_seconds = sum(one.core for one in sessions if one)
     start_s = max((there.start_s for there in foreseen.values()), default=0.0)
     slots = max((there.capacity.slots for there in foreseen.values()), default=1)
-    usd = None if usd_per_core_hour is None else core_seconds / 3600 * usd_per_core_hour
-    return PlannedTotal(job.source_table_id, seconds + start_s, core_seconds, slots, usd)
+    each = tuple(one.core for one in sessions if one)
+    return PlannedTotal(job.source_table_id, Expected(seconds, sum(each), each, slots, start_s), usd_per_core_hour)
 
 
 def _is_planned(report: Report) -> bool:
@@ -170,10 +166,9 @@ def print_plans(out: Console, shown: Shown, detail: Detail) -> None:
         return
     chosen = detail.chosen(reports if detail.verbose or len(reports) <= WORST else todo, _badness)
     files = sum(len(report.get("files", ())) for report in chosen)
+    priced = len(reports) == 1 and shown.total.usd_per_core_hour is not None
     for report in chosen:
-        _print_plan(out, report, detail.files or files <= FILES_SHOWN_MAX)
-    if len(reports) == 1 and todo and shown.total.usd is not None:
-        out.print(f"  {shown.total.words}")
+        _print_plan(out, report, detail.files or files <= FILES_SHOWN_MAX, shown.total.words if priced else None)
     for line in detail.rest(len(todo), "partition"):
         out.print(line)
 
@@ -191,7 +186,7 @@ def _total_lines(reports: Sequence[Report], total: PlannedTotal) -> Iterator[str
         yield f"  {waiting_words(sizes)}"
         before, after = (sum(report[f"files_{when}"] for report in planned) for when in ("before", "after"))
         yield f"  files: {before:,} -> about {after:,}"
-        yield f"  {total.words}"
+        yield f"  expected: {total.words}"
         yield f"  needs {size(sum(report['planned_peak_space_bytes'] for report in planned))} more space at most"
 
 
@@ -205,7 +200,7 @@ def _print_worst(out: Console, reports: Sequence[Report], detail: Detail) -> Non
     worst = detail.chosen(reports, _badness)
     for report in worst:
         if "error" in report:
-            _print_plan(out, report, False)
+            _print_plan(out, report, False, None)
     planned = [report for report in worst if _is_planned(report)]
     if planned:
         for line in worst_lines(_HEAD, list(map(_cells, planned))):
@@ -236,8 +231,8 @@ def _cells(report: Report) -> tuple[str, ...]:
     )
 
 
-def _print_plan(out: Console, report: Report, files: bool) -> None:
-    """All that is known of one partition."""
+def _print_plan(out: Console, report: Report, files: bool, expected: str | None) -> None:
+    """All that is known of one partition. `expected`: what is said of all, where it is the only one and has a price."""
     name = named(report["partition"])
     if "error" in report:
         out.print(f"{name}: failed: {report['error']['message']}", style="red")
@@ -246,13 +241,13 @@ def _print_plan(out: Console, report: Report, files: bool) -> None:
         out.print(f"{name}: nothing to do: {report['nothing_to_do']}")
         return
     out.print(f"{name}: {report['why']}")
-    for line in _plan_lines(report):
+    for line in _plan_lines(report, expected):
         out.print(f"  {line}")
     for line in forecast_lines(report["files"], files):
         out.print(f"  {line}")
 
 
-def _plan_lines(report: Report) -> Iterator[str]:
+def _plan_lines(report: Report, expected: str | None) -> Iterator[str]:
     yield (
         f"{counted(report['delta_rows'], 'row')} of {counted(report['deltas'], 'delta')} "
         f"into {report['base_rows']:,} compacted, "
@@ -266,6 +261,7 @@ def _plan_lines(report: Report) -> Iterator[str]:
         f"(of {size(report['capacity']['memory_per_task_bytes'])}), "
         f"{size(report['planned_peak_space_bytes'])} more space"
     )
-    yield f"expected: {report['expected_s']:,.1f} s on {counted(report['capacity']['slots'], 'slot')}"
+    alone = f"{report['expected_s']:,.1f} s on {counted(report['capacity']['slots'], 'slot')}"
+    yield f"expected: {expected or alone}"
     if report["capacity"]["assumed"]:
         yield f"the capacity is assumed: {report['capacity']['assumed']}"

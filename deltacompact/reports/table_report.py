@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any
 
+from deltacompact.base.errors import DeltaCompactError
 from deltacompact.base.model import CompactedDelta, DataFile, LifecycleState, Partition, Readers, Table
 from deltacompact.base.notebooks import html_table
 from deltacompact.base.partitions import done_for_each, side_by_side
@@ -24,6 +25,8 @@ from deltacompact.reports.words import Shown, at, depth_lines, in_columns, minut
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from deltacompact.reports.plan_report import PlannedTotal
 
 Counting = Callable[[str, int], AbstractContextManager[Callable[[], None]]]
 """Tells what is being done, and to how many: what it yields is called for each. On a terminal it is a bar."""
@@ -162,8 +165,13 @@ def _keys_document(table: Table) -> dict[str, Any]:
     }
 
 
-def table_document(catalog: Streams, table_id: str, counting: Counting = silently) -> Shown:
-    """Streams, versions, deltas and index of a table."""
+def table_document(
+    catalog: Streams, table_id: str, counting: Counting = silently, usd_per_core_hour: float | None = None
+) -> Shown:
+    """Streams, versions, deltas and index of a table; and what a compaction is expected to take.
+
+    That is told where there are totals to say it in, or where its price is asked for: a plan takes as long as all else.
+    """
     partitions, now_s = catalog.partitions(table_id), catalog.clock()
     with counting(f"opening {table_id}", len(partitions)) as one_is_done:
 
@@ -185,7 +193,23 @@ def table_document(catalog: Streams, table_id: str, counting: Counting = silentl
     table = catalog.described(table_id)  # after the states: a first compaction declares the keys before its seal
     errors = tuple(stream for stream in found if isinstance(stream, Exception))
     files = [stream[1] for stream in found if not isinstance(stream, Exception)]
-    return Shown({**_keys_document(table), "depth": _depths(files, table.cluster_by), "streams": streams}, errors)
+    document = {**_keys_document(table), "depth": _depths(files, table.cluster_by), "streams": streams}
+    if (len(streams) == 1 and usd_per_core_hour is None) or not any(each.get("deltas") for each in streams):
+        return Shown(document, errors)
+    expected = _expected(catalog, table_id, usd_per_core_hour)
+    return Shown(document | {"expected": expected and expected.expected.document(usd_per_core_hour)}, errors, expected)
+
+
+def _expected(catalog: Streams, table_id: str, usd_per_core_hour: float | None) -> PlannedTotal | None:
+    """What `plan` says of all partitions that can be planned. None: the table has no keys yet, or cannot be planned."""
+    from deltacompact.arguments import request_of
+    from deltacompact.reports.plan_report import plan_report
+
+    try:
+        total: PlannedTotal = plan_report(catalog, request_of(table_id), usd_per_core_hour).total
+        return total
+    except DeltaCompactError:
+        return None
 
 
 def _depths(files: Sequence[Sequence[DataFile]], cluster_by: str | None) -> dict[str, float]:
@@ -273,6 +297,8 @@ def print_table(out: Console, shown: Shown, detail: Detail) -> None:
     if len(streams) > 1:
         for line in _total_lines(streams):
             out.print(line)
+    if shown.total is not None:
+        out.print(f"{'  ' if len(streams) > 1 else ''}a compaction would take {shown.total.words}")
     if detail.is_screenful(len(streams)):
         _print_worst(out, streams, detail)
         return

@@ -22,6 +22,7 @@ from deltacompact import (
     IcebergCatalogTable,
     InputError,
     Settings,
+    Thresholds,
     cli,
 )
 from deltacompact.base.expect import arguments_of
@@ -78,6 +79,37 @@ def test_tab_shows_a_users_words(catalog, iceberg):
     )
     assert {"table", "tables"} <= set(words(iceberg)) and not {"run", "planned", "watched"} & set(words(iceberg))
     assert words(deltacompact) == sorted(deltacompact.__all__)
+
+
+def test_results_show_a_users_words_too(catalog, iceberg):
+    orders = catalog.table("orders")
+    assert words(orders.restate(pa.table({"id": [1], "status": ["x"]}))) == [
+        *("compacted", "deltas", "index", "last_position", "lifecycle", "lineage", "version")
+    ]
+    assert words(orders.heat()[0]) == ["at_s", "columns"]
+    assert "verb" not in words(orders.vacuum(dry_run=True)[0])
+    assert "count" not in words(iceberg.table("db.events").compact())
+
+
+def test_health_and_pictures_are_asked_as_on_the_command_line(catalog, iceberg, tmp_path):
+    orders, events = catalog.table("orders"), iceberg.table("db.orders")
+    strict = Thresholds(small_files=0)
+    for table, name, partition in ((orders, "orders", {}), (events, "db.orders", {})):
+        found = table.check(health=strict, plot=str(tmp_path / "health.svg"))
+        assert repr(found) == f"health of {name!r}: 1 partition, 1 beyond a threshold" and not found.healthy
+        assert str(found).endswith("\n(all): 1 small file (0)") or "1 small file (0); " in str(found)
+        assert found.document[0]["partition"] == partition and "small_files" in found.document[0]["beyond"]
+        assert "<td>(all)</td>" in found._repr_html_()
+        table.plan(plot=str(tmp_path / "plan.svg"))
+        table.advise("id", plot=str(tmp_path / "boxes.svg"))
+        for picture in ("health", "plan", "boxes"):
+            assert (tmp_path / f"{picture}.svg").read_text().endswith("</svg>\n")
+            (tmp_path / f"{picture}.svg").unlink()
+        with pytest.raises(InputError, match="say health=True as well"):
+            table.check(plot="x.svg")
+        with pytest.raises(InputError, match="health is 7"):
+            table.check(health=7)
+    assert orders.check(health=True).healthy
 
 
 def test_every_public_name_is_documented(catalog, iceberg):

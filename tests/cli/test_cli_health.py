@@ -66,8 +66,8 @@ def test_options_of_one_check_are_refused_by_the_other(orders, capfd):
         (["--max-overlap", "3"], "--max-overlap is for check --health"),
         (["--health", "--quick"], "--quick is for a check without --health"),
         (["--health", "--branch", "main"], "--branch is for tables of Iceberg catalogs"),
-        (["--health", "--plot", "x.png"], "--plot x.png: name an .svg file"),
-        (["--health", "--plot", "/proc/none/x.svg"], "--plot /proc/none/x.svg cannot be written"),
+        (["--health", "--plot", "x.png"], "plot x.png: name an .svg file"),
+        (["--health", "--plot", "/proc/none/x.svg"], "plot /proc/none/x.svg cannot be written"),
     ):
         assert cli.run(["check", orders, "t", *words]) == 2, words
         assert said in capfd.readouterr().err
@@ -131,10 +131,11 @@ def test_pictures_have_every_name_as_it_is(tmp_path, capfd):
 
 @pytest.mark.slow
 def test_a_picture_of_thousands_is_small(tmp_path):
-    from deltacompact.cli.plots import draw_health
+    from deltacompact.reports.health import TableHealth
+    from deltacompact.reports.plots import draw_health
 
     found = [Health({"p": str(number)}, (number << 10,), 10, number % 10, number) for number in range(3000)]
-    draw_health(str(tmp_path / "x.svg"), "t", found, Thresholds())
+    draw_health(str(tmp_path / "x.svg"), TableHealth("t", Thresholds(), tuple(found)))
     assert (tmp_path / "x.svg").stat().st_size < 500_000
     assert "partitions, the largest first" in texts(tmp_path / "x.svg")
     worst = worst_first(found, Thresholds(dead_share=0.85, small_files=0))
@@ -142,9 +143,9 @@ def test_a_picture_of_thousands_is_small(tmp_path):
 
 
 def test_without_matplotlib_one_line_says_what_to_install(orders, capfd, monkeypatch, tmp_path):
-    monkeypatch.delitem(sys.modules, "deltacompact.cli.plots", raising=False)
+    monkeypatch.delitem(sys.modules, "deltacompact.reports.plots", raising=False)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    monkeypatch.delattr("deltacompact.cli.plots", raising=False)
+    monkeypatch.delattr("deltacompact.reports.plots", raising=False)
     assert cli.run(["plan", orders, "t", "--plot", str(tmp_path / "x.svg")]) == 2
     assert "matplotlib is not installed: pip install 'deltacompact[plot]'" in capfd.readouterr().err
     assert cli.run(["plan", orders, "t"]) == 0

@@ -138,7 +138,12 @@ def test_what_cannot_be_asked_is_one_line(lake, table, capsys, options, said):
     assert said in capsys.readouterr().err
 
 
-def test_a_delta_stream_has_no_readers_of_its_own(tmp_path, capsys):
-    assert cli.run(["create", str(tmp_path), "orders", "--primary-key", "id"]) == 0
-    assert cli.run(["check", str(tmp_path), "orders", "--readable-by", "spark"]) == 2
-    assert "--readable-by" in capsys.readouterr().err
+def test_a_delta_stream_is_read_by_its_compacted_files(tmp_path, capsys):
+    catalog = deltacompact.open_catalog(tmp_path)
+    catalog.create_table("t", primary_keys=["id"]).append(pa.table({"id": [1]}))
+    words = ["check", str(tmp_path), "t", "--readable-by", "duckdb"]
+    assert cli.run(words) == 4
+    assert "duckdb cannot read t: 1 delta: compact folds them" in capsys.readouterr().out
+    catalog.table("t").compact()
+    assert cli.run(words) == 0 and capsys.readouterr().out == "duckdb reads t\n"
+    assert cli.run([*words, "--quick"]) == 2 and "reads no row either" in capsys.readouterr().err

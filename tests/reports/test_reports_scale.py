@@ -10,7 +10,7 @@ import pytest
 from counting_store import CountingStore
 
 import deltacompact
-from deltacompact import DeltaStreamCatalog, Settings, compact
+from deltacompact import DeltaStreamCatalog, Settings, cli, compact
 from deltacompact.cli import console, result_report
 from deltacompact.delta_streams.sizes import StreamSizes
 from deltacompact.job import Request
@@ -87,6 +87,9 @@ def test_a_table_of_many_partitions_is_a_screen_and_its_partitions_are_there(sto
     shown = table_report.table_document(DeltaStreamCatalog(stored), "t")
     lines = printed(table_report.print_table, shown, Detail())
     assert lines[1] == "40 partitions" and lines[2] == "  compacted: nothing" and len(lines) <= SCREEN
+    plan = planned(DeltaStreamCatalog(stored))
+    assert lines[4] == f"  a compaction would take {plan.total.expected.words()}"
+    assert shown.document["expected"]["core_seconds"] == plan.total.expected.core_seconds
     assert len(shown.document["streams"]) == PARTITIONS
     everything = printed(table_report.print_table, shown, Detail(verbose=True))
     assert sum(line.startswith("p=") for line in everything) == PARTITIONS
@@ -163,6 +166,24 @@ def test_show_says_of_a_catalog_what_is_compacted_and_what_waits():
     assert first.split()[:2] == ["0", "0"] and second.split()[:2] == ["1", "3"]
 
 
+def test_what_a_compaction_takes_is_told_of_one_partition_with_its_price():
+    """A plan takes as long as all that `show` does: nobody waits for it who has not asked."""
+    catalog = DeltaStreamCatalog(MemoryStore())
+    orders = catalog.create_table("t")
+    assert table_report.table_document(catalog, "t", usd_per_core_hour=1).total is None, "nothing waits"
+    orders.append(pa.table({"id": [1]}))
+    assert table_report.table_document(catalog, "t", usd_per_core_hour=1).total is None, "it has no keys yet"
+    orders.compact(primary_keys=["id"], settings=Settings(executor="local"))
+    orders.append(pa.table({"id": [1]}))
+    assert table_report.table_document(catalog, "t").total is None
+    shown = table_report.table_document(catalog, "t", usd_per_core_hour=36_000)
+    line = printed(table_report.print_table, shown, Detail())[1]
+    assert re.fullmatch(r"a compaction would take .* core-seconds, \d\.\d{4} USD", line)
+    assert shown.document["expected"]["usd"] == shown.total.expected.core_seconds * 10
+    plan = printed(plan_report.print_plans, plan_report.plan_report(catalog, Request("t"), 36_000), Detail())
+    assert [text for text in plan if "expected: " in text] == [f"  expected: {shown.total.words}"]
+
+
 def test_a_stream_that_cannot_be_read_is_named_beside_its_table():
     catalog = DeltaStreamCatalog(MemoryStore())
     catalog.create_table("t", ["p"], ["id"])
@@ -193,6 +214,32 @@ def test_a_compaction_ends_with_one_line(capfd):
     assert done.startswith("Done: 1 partition of 12 compacted, 11 with nothing to do; 3 rows in, 2 live, 1 dead; ")
     result = compact("t", delta_catalog_client=catalog, settings=Settings(executor="local"))
     assert printed(result_report.print_result, result, 0.0, Detail(verbose=True))[-1].startswith("p=9: nothing to do")
+
+
+@pytest.mark.parametrize(
+    ("words", "totals"),
+    [
+        (["check", "--quick"], "12 partitions: 11 sound, 1 not sound; 11 files, 0 compacted rows"),
+        (["vacuum", "--dry-run"], "12 partitions, 1 failed: would delete 0 objects (0 B), kept 11"),
+        (["rehash", "--hash-buckets", "2"], "12 partitions, 1 failed: 0 rehashed"),
+    ],
+)
+def test_upkeep_of_many_partitions_is_a_screen_too(tmp_path, capfd, words, totals):
+    """It was a line for each of them."""
+    catalog = deltacompact.open_catalog(tmp_path)
+    orders = catalog.create_table("t", ["p"], ["id"])
+    orders.append(pa.table({"id": range(WORST + 2), "p": [str(number) for number in range(WORST + 2)]}))
+    for stat in list(catalog.store.list("t/")):
+        if "p=5/" in stat.path and stat.path.endswith(".json"):
+            catalog.store.put(stat.path, b"{")
+    name, *options = words
+    for more, most in ([], WORST + 1), (["--verbose"], WORST + 2):
+        assert cli.run([name, str(tmp_path), "t", *options, *more]) == 1
+        said = capfd.readouterr().out.splitlines()
+        named_ones = [line.partition(":")[0] for line in said if line.startswith("p=")]
+        assert said[0] == totals and "p=5" in named_ones and WORST <= len(named_ones) <= most
+        assert any(line.endswith("--verbose prints all") for line in said) is (not more)
+        assert not more or len(named_ones) == WORST + 2
 
 
 def test_words():

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.model import Commit, CompactedDelta, Delta, LifecycleState, ObjectRef, Token
+from deltacompact.base.notebooks import users_words
 from deltacompact.base.wording import counted
 from deltacompact.delta_streams.log.entries import (
     Carried,
@@ -30,6 +31,12 @@ from deltacompact.delta_streams.log.tokens import Commits, Known, Tokens
 def is_attempt(fenced: str) -> bool:
     """Whether a fence names an attempt ("run-1/3/1"), by which a scheduler knows who works; a session has no slash."""
     return "/" in fenced
+
+
+_INSIDE = (
+    *("commits", "committed", "fenced_sessions", "fences", "has_named_tokens", "indices", "known", "manifests"),
+    *("opened", "retracted", "sealed", "tail", "tokens_inherited"),
+)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -55,6 +62,10 @@ class StreamState:
     def __repr__(self) -> str:
         rows = counted(self.compacted.rows if self.compacted else 0, "compacted row")
         return f"version {self.version}: {rows}, {counted(len(self.deltas), 'delta')} since"
+
+    def __dir__(self) -> list[str]:
+        """What `restate`, `rollback` and `retract` return is this: users need a few words of it."""
+        return users_words(self, _INSIDE)
 
     @property
     def fenced_sessions(self) -> frozenset[str]:

@@ -34,6 +34,7 @@ from deltacompact.base import expect
 from deltacompact.base.errors import CorruptionError, InputError, NotFoundError
 from deltacompact.base.expect import user_call
 from deltacompact.base.model import Partition
+from deltacompact.base.notebooks import users_words
 from deltacompact.base.partitions import all_done
 from deltacompact.base.wording import counted, size
 from deltacompact.delta_streams.log.log import StreamLog
@@ -80,6 +81,9 @@ class VacuumResult:
         fenced = f", fenced {counted(len(self.fenced), 'dead session')}" if self.fenced else ""
         deleted = f"{self.verb} {counted(len(self.deleted), 'object')} ({size(self.bytes)})"
         return f"{self.partition}: {deleted}, kept {self.kept:,}{fenced}"
+
+    def __dir__(self) -> list[str]:
+        return users_words(self, ("verb",))
 
     @property
     def verb(self) -> str:

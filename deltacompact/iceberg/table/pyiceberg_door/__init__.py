@@ -28,12 +28,13 @@ release        refuses a release that does not fit
 from deltacompact.iceberg.table.pyiceberg_door.release import importing
 
 with importing():
-    from deltacompact.iceberg.table.pyiceberg_door.catalogs import is_catalog, open_named
+    from deltacompact.iceberg.table.pyiceberg_door.catalogs import Catalog, is_catalog, open_named
     from deltacompact.iceberg.table.pyiceberg_door.errors import CommitRefusedError, CommitUnansweredError
     from deltacompact.iceberg.table.pyiceberg_door.neighbours import Neighbour, UnlistedError, asked_at_once, listed
     from deltacompact.iceberg.table.pyiceberg_door.table import IcebergTable
 
 __all__ = [
+    "Catalog",
     "CommitRefusedError",
     "CommitUnansweredError",
     "IcebergTable",

@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.catalog import Catalog as Catalog  # handed on, for annotations
+from pyiceberg.catalog import load_catalog
 from pyiceberg.utils.config import Config
 
 from deltacompact.base.errors import InputError

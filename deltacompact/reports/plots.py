@@ -3,6 +3,8 @@
 check --health --plot health.svg    file sizes · dead rows by partition · what waits by partition, with the thresholds
 plan --plot plan.svg                files and bytes by partition, before and after
 advise --plot boxes.svg             the range of each file in two columns · by column, how many files hold a value
+
+In Python, `check`, `plan` and `advise` of a table take `plot="health.svg"`.
 """
 
 from __future__ import annotations
@@ -30,8 +32,10 @@ with importing("matplotlib"):
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from deltacompact.iceberg_modes.totals import BranchTotals
+    from deltacompact.layout.advice import Advice
     from deltacompact.layout.boxes import Boxes
-    from deltacompact.maintenance.health import Health, Thresholds
+    from deltacompact.reports.health import TableHealth
     from deltacompact.reports.words import Shown
 
 _OURS, _BEFORE, _LIMIT = "#1f6fb4", "#b8b8b8", "#c0392b"
@@ -42,9 +46,10 @@ _BOXES_MAX = 2_000
 _MIB = 1 << 20
 
 
-def draw_health(path: str, table: str, found: Sequence[Health], limits: Thresholds) -> None:
+def draw_health(path: str, health: TableHealth) -> None:
     """File sizes, dead rows and what waits. Raises InputError for a file that is no .svg, or cannot be written."""
-    figure, (sizes, dead, waiting) = _figure(f"{table}: {counted(len(found), 'partition')}", 3)
+    found, limits = health.partitions, health.thresholds
+    figure, (sizes, dead, waiting) = _figure(f"{health.table_id}: {counted(len(found), 'partition')}", 3)
     _sizes(sizes, [size / _MIB for one in found for size in one.file_bytes], limits.small_file_bytes / _MIB)
     names = [named(one.partition) for one in found]
     _bars(dead, [[100 * one.dead_share for one in found]], "% dead rows", 100 * limits.dead_share)
@@ -69,6 +74,16 @@ def draw_plans(path: str, shown: Shown) -> None:
     draw_plan(path, f"{shown.total.table}: {counted(len(planned), 'partition')} to compact", rows)
 
 
+def draw_branch_plan(path: str, table: str, before: BranchTotals, after: BranchTotals) -> None:
+    """Data files, bytes and delete files of a branch of an Iceberg table, before a plan is carried out and after."""
+    sides = {
+        "data files": (before.data_files, after.data_files),
+        "MiB": (before.data_bytes / _MIB, after.data_bytes / _MIB),
+        "delete files": (before.delete_files, after.delete_files),
+    }
+    draw_plan(path, table, [(table, sides)])
+
+
 def draw_plan(path: str, title: str, rows: Sequence[tuple[str, dict[str, tuple[float, float]]]]) -> None:
     """What there is before and after, by measure, of each name. All have the same measures."""
     measures = list(rows[0][1]) if rows else []
@@ -79,9 +94,14 @@ def draw_plan(path: str, title: str, rows: Sequence[tuple[str, dict[str, tuple[f
     _save(figure, path)
 
 
-def draw_boxes(path: str, title: str, boxes: Boxes) -> None:
-    """The boxes of files in the first two columns, and the depth along each. Places are ranks, not values."""
-    figure, (plane, *depths) = _figure(f"{title}: {counted(boxes.files, 'file')}", 1 + len(boxes.columns))
+def draw_boxes(path: str, advice: Advice) -> None:
+    """The boxes of files in the first two columns, and the depth along each. Places are ranks, not values.
+
+    Raises InputError where there are none: no columns were named, or no file has bounds of them.
+    """
+    if (boxes := advice.boxes) is None:
+        raise InputError(f"plot {path}: there is nothing to draw, files have no bounds of columns that were named")
+    figure, (plane, *depths) = _figure(f"{advice.table_id}: {counted(boxes.files, 'file')}", 1 + len(boxes.columns))
     _planes(plane, boxes)
     for place, (panel, name) in enumerate(zip(depths, boxes.columns, strict=True)):
         panel.stairs(depths_of(boxes.of(place)).tolist(), fill=True, color=_OURS)
@@ -157,10 +177,10 @@ def _literal(text: str) -> str:
 
 def _save(figure: Figure, path: str) -> None:
     if not path.lower().endswith(".svg"):
-        raise InputError(f"--plot {path}: name an .svg file")
+        raise InputError(f"plot {path}: name an .svg file")
     try:
         with warnings.catch_warnings(), matplotlib.rc_context({"svg.fonttype": "none"}):
             warnings.simplefilter("ignore")  # letters that the font lacks: the viewer has them
             figure.savefig(Path(path), format="svg", metadata={"Date": None})
     except OSError as error:
-        raise InputError(f"--plot {path} cannot be written: {error.strerror}") from None
+        raise InputError(f"plot {path} cannot be written: {error.strerror}") from None
