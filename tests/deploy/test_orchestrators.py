@@ -1,14 +1,12 @@
 """The examples for Airflow and Dagster, run by themselves in environments of their own, against a real dispatcher.
 
-`make test` makes the environment of Dagster. That of Airflow and its run take 44 s of CPU: with
-DELTACOMPACT_TEST_EVERYTHING=1 they are part of it.
+`make test` makes the environments.
 """
 
 from __future__ import annotations
 
 import ast
 import json
-import os
 
 import pytest
 from orchestrators import ROOT, made
@@ -56,13 +54,10 @@ def test_dagster_materializes_a_compaction_with_what_it_did(tmp_path):
     assert told["job run"].startswith("orders-")
 
 
-if os.environ.get("DELTACOMPACT_TEST_EVERYTHING"):
-
-    @pytest.mark.processes
-    @pytest.mark.timeout(600)
-    def test_airflow_waits_for_a_job_run_in_its_triggerer(tmp_path):
-        place = made(tmp_path)
-        with place.dispatcher():
-            printed = place.run("airflow", DAG_RUN.format(folder=str(EXAMPLES["airflow"].parent)))
-        assert json.loads(printed.splitlines()[-1])["state"] == "success", printed
-        assert [run["state"] for run in place.job_runs()] == ["succeeded"]
+@pytest.mark.processes
+def test_airflow_waits_for_a_job_run_in_its_triggerer(tmp_path):
+    place = made(tmp_path)
+    with place.dispatcher():
+        printed = place.run("airflow", DAG_RUN.format(folder=str(EXAMPLES["airflow"].parent)))
+    assert json.loads(printed.splitlines()[-1])["state"] == "success", printed
+    assert [run["state"] for run in place.job_runs()] == ["succeeded"]
