@@ -7,23 +7,27 @@ day=1995-04-05    error SchemaError("…")
 
 from __future__ import annotations
 
+import heapq
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from deltacompact.base.errors import DeltaCompactError
 from deltacompact.base.events import SessionFinished, logger
 from deltacompact.base.model import Partition, null_keys
-from deltacompact.base.wording import counted, one_line
+from deltacompact.base.notebooks import html_table
+from deltacompact.base.wording import counted, noticed, one_line, size
 from deltacompact.executors.executor import Executor
-from deltacompact.planning.decisions import DecidedFile, counted_reasons
+from deltacompact.planning.decisions import DecidedFile, counted_reasons, decided_words
 from deltacompact.session.driver import CompactionSession, PublishedSession
 from deltacompact.table.ports import PartitionSnapshot
 
 if TYPE_CHECKING:  # importing PyIceberg takes a second
     from deltacompact.publication.publication import PublicationResult
 
-_SHOWN = 10
-"""So many partitions are printed one by one."""
+SHOWN = 10
+"""So many of more partitions are printed one by one."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -75,6 +79,26 @@ class SessionResult:
         """The line that `compact` prints first."""
         return f"{Partition(tuple(self.partition.items()))}: {self.outcome}"
 
+    def __str__(self) -> str:
+        """What `compact` prints of a partition."""
+        return "\n".join([repr(self), *self._lines()])
+
+    def _lines(self) -> Iterator[str]:
+        """What is said below the first line of a partition that was compacted."""
+        if self.version is None:
+            return
+        yield (
+            f"  files {self.files_before} -> {self.files_after} ({decided_words(self.decisions)}), "
+            f"{size(self.bytes_in)} -> {size(self.bytes_out)}, {counted(self.rounds, 'round')} on {self.executor}"
+        )
+        stages = ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in self.seconds.items())
+        spilled = f"; spilled to disk {size(self.spilled_bytes)}" if self.spilled_bytes else ""
+        yield (
+            f"  seconds: {stages}; memory: planned {size(self.planned_peak_bytes)}, "
+            f"measured {size(self.measured_peak_bytes)}{spilled}"
+        )
+        yield from (f"  {line}" for line in noticed(self.new_columns, self.null_keys))
+
     @property
     def outcome(self) -> str:
         """What became of the partition, in words."""
@@ -111,9 +135,45 @@ class CompactionResult:
         return f"compaction of {self.source_table_id!r}: {counted(len(self.sessions), 'partition')}: {counts}"
 
     def __str__(self) -> str:
-        """What became of each partition, or of many the totals, and where the rows are published."""
-        shown = [repr(self), *map(repr, self.sessions)] if len(self.sessions) <= _SHOWN else [repr(self)]
-        return "\n".join([*shown, *([repr(self.publication)] if self.publication else [])])
+        """What `compact` prints: totals, each partition, or of many a line for the ten worst, and the publication."""
+        totals = self._total_lines() if len(self.sessions) > 1 else ()
+        shown = list(map(str, self.sessions))
+        if (more := len(self.sessions) - SHOWN) > 0:
+            worst = heapq.nlargest(SHOWN, self.sessions, key=badness)
+            shown = [*map(repr, worst), f"and {counted(more, 'more partition')}"]
+        return "\n".join([*totals, *shown, *([str(self.publication)] if self.publication else [])])
+
+    def _repr_html_(self) -> str:
+        """The partitions, the ten that took longest of many: for notebooks."""
+        head = ("rows in", "live", "superseded", "deleted", "files before", "files", "seconds", "partition")
+        return html_table(repr(self), head, map(_cells, heapq.nlargest(SHOWN, self.sessions, key=badness)))
+
+    def _total_lines(self) -> Iterator[str]:
+        """What became of all partitions together."""
+        done = [session for session in self.sessions if session.version is not None]
+        rows, live = sum(session.rows_in for session in done), sum(session.live for session in done)
+        counts = f", {counted(rows, 'row')} in, {live:,} live, {rows - live:,} dead" if done else ""
+        yield f"{self.source_table_id}: {counted(len(self.sessions), 'partition')}{counts}"
+        if done:
+            decided = decided_words(file for session in done for file in session.decisions)
+            before, after = sum(session.bytes_in for session in done), sum(session.bytes_out for session in done)
+            yield f"  files: {decided}; {size(before)} -> {size(after)}"
+            stages = Counter[str]()
+            for session in done:
+                stages.update(session.seconds)
+            yield f"  seconds of all sessions: {', '.join(f'{stage} {took:.1f}' for stage, took in stages.items())}"
+
+
+def badness(session: SessionResult) -> tuple[bool, float]:
+    """Failures first, then what took longest."""
+    return session.error is not None, sum(session.seconds.values())
+
+
+def _cells(session: SessionResult) -> tuple[str, ...]:
+    counts = (session.rows_in, session.live, session.superseded, session.deleted)
+    files = (session.files_before, session.files_after)
+    took = f"{sum(session.seconds.values()):,.1f}"
+    return (*(f"{count:,}" for count in (*counts, *files)), took, str(Partition(tuple(session.partition.items()))))
 
 
 def result_of(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from deltacompact.base.errors import DeltaCompactError
@@ -34,6 +34,12 @@ def size(count: float) -> str:
 def reasons_in_words(reasons: Iterable[str]) -> str:
     """Reasons and how often each comes: "2 too small, 1 rewrite all"."""
     return ", ".join(f"{count} {reason.replace('_', ' ')}" for reason, count in Counter(map(str, reasons)).items())
+
+
+def noticed(new_columns: Sequence[str], null_keys: Mapping[str, int]) -> list[str]:
+    """What an eye should see of appended or compacted rows: a line for new columns, one for each key with nulls."""
+    new = [f"{counted(len(new_columns), 'new column')}: {', '.join(new_columns)}"] if new_columns else []
+    return new + [f"{counted(rows, 'row')} with null in key column {name!r}" for name, rows in null_keys.items()]
 
 
 def with_article(noun: str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from deltacompact.base.errors import InputError
-from deltacompact.base.wording import counted
+from deltacompact.base.wording import counted, noticed
 from deltacompact.cli.answers import answer
 from deltacompact.cli.arguments import (
     catalog_argument,
@@ -147,8 +147,6 @@ def _delta_document(delta: Delta) -> dict[str, Any]:
 
 
 def _delta_in_words(delta: Delta) -> list[str]:
-    from deltacompact.reports.words import noticed
-
     return [
         _timed(str(delta), delta.position),
         *(noticed(delta.new_columns, delta.null_keys) if delta.committed else []),
@@ -193,8 +191,6 @@ def _document(appended: Appended) -> dict[str, Any]:
 
 
 def _in_words(appended: Appended) -> list[str]:
-    from deltacompact.reports.words import noticed
-
     fresh = appended.fresh
     if not fresh.commits:
         return [str(appended)]

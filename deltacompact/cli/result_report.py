@@ -8,15 +8,14 @@ Done: 12 partitions of 3,000 compacted, 2,988 with nothing to do; 300,000 rows i
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from deltacompact.base.wording import counted, error_document, one_line, size
-from deltacompact.reports.decisions import decided_documents, decided_words
+from deltacompact.reports.decisions import decided_documents
 from deltacompact.reports.scale import WORST, Detail, worst_lines
-from deltacompact.reports.words import NOTHING_HELD, named, noticed
-from deltacompact.results import CompactionResult, SessionResult
+from deltacompact.reports.words import NOTHING_HELD, named
+from deltacompact.results import CompactionResult, SessionResult, badness
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -50,12 +49,13 @@ def print_result(out: Console, result: CompactionResult, seconds: float, detail:
         return
     worked = [session for session in sessions if session.nothing_to_do is None]
     if len(sessions) > 1:
-        _print_totals(out, result.source_table_id, sessions)
+        for line in result._total_lines():
+            out.print(line)
     if detail.is_screenful(len(sessions)):
         _print_worst(out, worked, detail)
     else:
         shown = sessions if detail.verbose or len(sessions) <= WORST else worked
-        for session in detail.chosen(shown, _badness):
+        for session in detail.chosen(shown, badness):
             _print_session(out, session, detail.files)
         for line in detail.rest(len(shown), "partition"):
             out.print(line)
@@ -82,28 +82,8 @@ def done_line(sessions: Sequence[SessionResult], seconds: float) -> str:
     )
 
 
-def _print_totals(out: Console, table_id: str, sessions: Sequence[SessionResult]) -> None:
-    done = [session for session in sessions if session.version is not None]
-    rows, live = sum(session.rows_in for session in done), sum(session.live for session in done)
-    counts = f", {counted(rows, 'row')} in, {live:,} live, {rows - live:,} dead" if done else ""
-    out.print(f"{table_id}: {counted(len(sessions), 'partition')}{counts}")
-    if done:
-        decided = decided_words(file for session in done for file in session.decisions)
-        before, after = sum(session.bytes_in for session in done), sum(session.bytes_out for session in done)
-        out.print(f"  files: {decided}; {size(before)} -> {size(after)}")
-        stages = Counter[str]()
-        for session in done:
-            stages.update(session.seconds)
-        out.print(f"  seconds of all sessions: {', '.join(f'{stage} {took:.1f}' for stage, took in stages.items())}")
-
-
-def _badness(session: SessionResult) -> tuple[bool, float]:
-    """Failures first, then what took longest."""
-    return session.error is not None, sum(session.seconds.values())
-
-
 def _print_worst(out: Console, sessions: Sequence[SessionResult], detail: Detail) -> None:
-    worst = detail.chosen(sessions, _badness)
+    worst = detail.chosen(sessions, badness)
     for session in worst:
         if session.version is None:
             _print_session(out, session, False)
@@ -128,20 +108,8 @@ def _print_worst(out: Console, sessions: Sequence[SessionResult], detail: Detail
 
 def _print_session(out: Console, session: SessionResult, files: bool) -> None:
     out.print(f"{named(session.partition)}: {session.outcome}", style="red" if session.error else "")
-    if session.version is None:
-        return
-    stages = ", ".join(f"{stage} {seconds:.1f}" for stage, seconds in session.seconds.items())
-    out.print(
-        f"  files {session.files_before} -> {session.files_after} ({decided_words(session.decisions)}), "
-        f"{size(session.bytes_in)} -> {size(session.bytes_out)}, "
-        f"{counted(session.rounds, 'round')} on {session.executor}"
-    )
-    out.print(
-        f"  seconds: {stages}; memory: planned {size(session.planned_peak_bytes)}, "
-        f"measured {size(session.measured_peak_bytes)}{_spilled(session)}"
-    )
-    for line in noticed(session.new_columns, session.null_keys):
-        out.print(f"  {line}")
+    for line in session._lines():
+        out.print(line)
     for file in session.decisions if files else ():
         out.print(f"  {file.path}: {file.action.value} ({file.reason.words})")
 
@@ -150,11 +118,6 @@ def publication_document(result: PublicationResult) -> dict[str, Any]:
     """What a run has changed in the published table, as JSON values."""
     document = {f.name: getattr(result, f.name) for f in dataclasses.fields(result)}
     return document | {"error": None if result.error is None else one_line(result.error)}
-
-
-def _spilled(session: SessionResult) -> str:
-    """The spilled bytes in words; nothing after a well planned session."""
-    return f"; spilled to disk {size(session.spilled_bytes)}" if session.spilled_bytes else ""
 
 
 def vacuumed_words(results: Sequence[VacuumResult]) -> str:

@@ -192,6 +192,20 @@ def counted_reasons(decisions: Iterable[FileDecision | DecidedFile]) -> tuple[tu
     return tuple((action, reason, files) for (action, reason), files in counts.items())
 
 
+_DONE = {
+    FileAction.KEEP: "kept",
+    FileAction.MARK: "marked",
+    FileAction.REWRITE: "rewritten",
+    FileAction.DROP: "dropped",
+}
+
+
+def decided_words(decisions: Iterable[DecidedFile]) -> str:
+    """The same in words: "3 kept: no row died; 1 rewritten: rows died"."""
+    counts = Counter((decision.action, decision.reason) for decision in decisions)
+    return "; ".join(f"{files:,} {_DONE[action]}: {reason.words}" for (action, reason), files in counts.items())
+
+
 def _live_before(source: SourceFile) -> int:
     return source.file.live_rows if source.operation is OperationType.UPSERT else 0
 

@@ -3,7 +3,7 @@
 plan       orders/data/5c….csv      2 rows  upsert at 1795308150709: rewrite (small, merged)
            orders/data/7a….parquet  4,000,000 rows  compacted: keep (no row died); if rows die: rewrite (rows died)
            for many files: 312 compacted files, 1,200,000,000 rows: keep (no row died); if rows die: rewrite (rows died)
-compact    3 kept: no row died; 1 rewritten: rows died; 1 dropped: keys deleted
+           after it, see planning/decisions.py
 """
 
 from __future__ import annotations
@@ -19,13 +19,6 @@ from deltacompact.planning.plan import CompactionPlan, SourceFile
 
 FILES_SHOWN_MAX = 40
 """Plans with more files print one line for all files with the same decision, unless each is asked for."""
-
-_DONE = {
-    FileAction.KEEP: "kept",
-    FileAction.MARK: "marked",
-    FileAction.REWRITE: "rewritten",
-    FileAction.DROP: "dropped",
-}
 
 
 def forecast_documents(plan: CompactionPlan) -> list[dict[str, Any]]:
@@ -71,12 +64,6 @@ def forecast_lines(files: Sequence[dict[str, Any]], each: bool) -> Iterator[str]
 def decided_documents(files: Iterable[DecidedFile]) -> list[dict[str, Any]]:
     """The decision about every file of a session."""
     return [{"path": file.path, "action": file.action.value, "reason": file.reason.value} for file in files]
-
-
-def decided_words(files: Iterable[DecidedFile]) -> str:
-    """The number of files for each action and reason, in words."""
-    numbers = Counter((file.action, file.reason) for file in files)
-    return "; ".join(f"{number:,} {_DONE[action]}: {reason.words}" for (action, reason), number in numbers.items())
 
 
 def _source_document(source: SourceFile) -> dict[str, Any]:

@@ -16,8 +16,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from deltacompact.base.wording import counted
-
 NOTHING_HELD = "nothing to do: the table holds no data"
 
 
@@ -99,9 +97,3 @@ def at(position: int) -> str:
 def depth_lines(depth: Mapping[str, float]) -> list[str]:
     """How many files hold a value of the columns by which a table is clustered: a line, or none."""
     return ["depth: " + ", ".join(f"{name} {mean:,.1f}" for name, mean in depth.items())] if depth else []
-
-
-def noticed(new_columns: Sequence[str], null_keys: Mapping[str, int]) -> list[str]:
-    """What an eye should see of appended or compacted rows: a line for new columns, one for each key with nulls."""
-    new = [f"{counted(len(new_columns), 'new column')}: {', '.join(new_columns)}"] if new_columns else []
-    return new + [f"{counted(rows, 'row')} with null in key column {name!r}" for name, rows in null_keys.items()]

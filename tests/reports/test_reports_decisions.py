@@ -12,11 +12,10 @@ from deltacompact.base.settings import Options
 from deltacompact.cli.compaction_options import ByteSize
 from deltacompact.executors.choose import foresee
 from deltacompact.executors.local import LocalExecutor
-from deltacompact.planning.decisions import DecidedFile, FileAction, FileReason
+from deltacompact.planning.decisions import DecidedFile, FileAction, FileReason, decided_words
 from deltacompact.planning.lanes import Lane
 from deltacompact.reports.decisions import (
     decided_documents,
-    decided_words,
     forecast_documents,
     forecast_lines,
 )

@@ -209,6 +209,9 @@ def test_a_compaction_ends_with_one_line(capfd):
     assert lines[0] == "t: 12 partitions, 36 rows in, 24 live, 12 dead"
     assert "and 2 more partitions: --verbose prints all" in lines
     catalog.append("t", pa.table({"id": [1]}), {"p": "3"})
+    catalog.append("t", pa.table({"id": [1]}), {"p": "4"})
+    result = compact("t", partitions=[{"p": "4"}, {"p": "5"}], delta_catalog_client=catalog)
+    assert printed(result_report.print_result, result, 1.25, Detail())[:-1] == str(result).splitlines()
     result = compact("t", delta_catalog_client=catalog, settings=Settings(executor="local"))
     done = printed(result_report.print_result, result, 0.0, Detail())[-1]
     assert done.startswith("Done: 1 partition of 12 compacted, 11 with nothing to do; 3 rows in, 2 live, 1 dead; ")
