@@ -20,6 +20,7 @@ from deltacompact.cli.arguments import (
     partition_option,
     table_argument,
 )
+from deltacompact.cli.detail import verbose_option
 from deltacompact.cli.sections import (
     WithSections,
     delta_stream_option,
@@ -27,6 +28,7 @@ from deltacompact.cli.sections import (
     refuse_delta_stream_options,
     refuse_iceberg_options,
 )
+from deltacompact.reports.scale import Detail
 
 if TYPE_CHECKING:
     from deltacompact.catalog.delta_streams import DeltaStreamCatalog
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 @any_catalog_argument
 @table_argument
 @json_option
+@verbose_option
 @delta_stream_option("--partition", multiple=True, metavar="NAME=VALUE", help=PARTITION_HELP)
 @iceberg_option("--branch", metavar="NAME", default="main", show_default=True, help="The branch.")
 def history(catalog: DeltaStreamCatalog | IcebergCatalog, table: str, as_json: bool, **options: Any) -> None:
@@ -59,7 +62,7 @@ def history(catalog: DeltaStreamCatalog | IcebergCatalog, table: str, as_json: b
     versions = [
         *map(report.version_document, catalog.table(table).history(one_partition(catalog, table, options["partition"])))
     ]
-    answer(as_json, versions, *report.version_lines(versions))
+    answer(as_json, versions, *report.version_lines(versions, Detail(options["verbose"])))
 
 
 @click.command(cls=WithSections)

@@ -154,6 +154,7 @@ def _checked_words(results: Sequence[CheckResult]) -> str:
     help="spark: compare all rows; duckdb, self: add up fingerprints, in DuckDB or in this process.",
 )
 @click.option("--sql", is_flag=True, help="Print the statement that adds up the fingerprint in Spark or DuckDB.")
+@verbose_option
 @delta_stream_option("--partition", multiple=True, metavar="NAME=VALUE", help=PARTITION_HELP)
 @iceberg_option("--branch", metavar="NAME", default="main", show_default=True, help="The branch.")
 @iceberg_option(
@@ -172,6 +173,7 @@ def validate(
     after: int | None,
     by: str,
     sql: bool,
+    verbose: bool,
     as_json: bool,
 ) -> None:
     """Let Spark recompute the table and compare rows and index.
@@ -188,8 +190,9 @@ def validate(
 
     if sql:
         return _print_statement(catalog, table, by, as_json)
+    totals: Totals[Any] = Totals(_right_words, lambda report: not report.ok, Detail(verbose))
     if by != "spark":
-        return _validate_fingerprints(catalog, table, partition, branch, before, after, by, as_json)
+        return _validate_fingerprints(catalog, table, partition, branch, before, after, by, as_json, totals)
     from deltacompact.spark.validate import PartitionReport
     from deltacompact.spark.validate import validate as validate_table
 
@@ -205,9 +208,14 @@ def validate(
         return {**dataclasses.asdict(report), "partition": dict(report.partition.values), "ok": report.ok}
 
     reports = validate_table(catalog, table, partition=one_partition(catalog, table, partition))
-    answer_for_partitions(as_json, reports, [], document, say)
+    answer_for_partitions(as_json, reports, [], document, say, totals)
     if any(not report.ok for report in reports):
         raise Failed(CorruptionError(f"table {table!r} does not have the rows of its deltas"))
+
+
+def _right_words(reports: Sequence[Any]) -> str:
+    wrong = sum(not report.ok for report in reports)
+    return f"{len(reports) - wrong:,} as they must be{f', {wrong:,} wrong' if wrong else ''}"
 
 
 def _print_statement(catalog: DeltaStreamCatalog | IcebergCatalog, table: str, by: str, as_json: bool) -> None:
@@ -226,6 +234,7 @@ def _validate_fingerprints(
     after: int | None,
     by: str,
     as_json: bool,
+    totals: Totals[Any],
 ) -> None:
     from deltacompact.catalog.fingerprints import FingerprintReport, branch_fingerprints, partition_fingerprints
     from deltacompact.catalog.opening import is_iceberg_catalog
@@ -245,7 +254,7 @@ def _validate_fingerprints(
         reports, errors = for_each(
             catalog, table, only, "adding up", lambda chosen: [partition_fingerprints(catalog, table, chosen, by)]
         )
-        answer_for_partitions(as_json, reports, errors, FingerprintReport.document, say)
+        answer_for_partitions(as_json, reports, errors, FingerprintReport.document, say, totals)
     if any(not report.ok for report in reports):
         raise Failed(CorruptionError(f"table {table!r} does not have the rows that its fingerprint tells of"))
 

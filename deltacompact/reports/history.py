@@ -9,10 +9,12 @@ time (UTC)               operation  rows           files   bytes                
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from deltacompact.base.moments import spelled
 from deltacompact.base.wording import size
+from deltacompact.reports.scale import Detail
 from deltacompact.reports.words import in_columns, named
 
 if TYPE_CHECKING:
@@ -52,15 +54,14 @@ def _of_both(made: VersionMade | SnapshotMade) -> dict[str, Any]:
     return {"time": time, "operation": made.operation, **{name: getattr(made, name) for name in _COUNTS}}
 
 
-def version_lines(made: Sequence[dict[str, Any]]) -> list[str]:
-    """Of several partitions, a line with its name stands above those of each."""
+def version_lines(made: Sequence[dict[str, Any]], detail: Detail) -> list[str]:
+    """Of several partitions, a line with its name stands above those of each; of many, the ten that changed last."""
+    partitions = [list(versions) for _, versions in groupby(made, key=lambda one: one["partition"])]
     lines: list[str] = []
-    partitions = list({named(one["partition"]): None for one in made})
-    for partition in partitions:
-        own = [one for one in made if named(one["partition"]) == partition]
-        lines += [f"{partition}:"] if len(partitions) > 1 else []
-        lines += _lines(own, ("deltas", "version", "session or tokens"), _of_version)
-    return lines or ["no versions: the table holds no data"]
+    for versions in detail.chosen(partitions, lambda versions: versions[-1]["time"] or ""):
+        lines += [f"{named(versions[0]['partition'])}:"] if len(partitions) > 1 else []
+        lines += _lines(versions, ("deltas", "version", "session or tokens"), _of_version)
+    return [*lines, *detail.rest(len(partitions), "partition")] or ["no versions: the table holds no data"]
 
 
 def snapshot_lines(made: Sequence[dict[str, Any]]) -> list[str]:
