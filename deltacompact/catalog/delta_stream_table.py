@@ -485,8 +485,7 @@ class DeltaStreamTable:
 
         chosen = None if partition is None else self._catalog.partition(self._table_id, partition)
         told = reads_of_streams(self._catalog, self._table_id, chosen, scan_reports, spark_logs)
-        if not told.sources:
-            raise InputError("simulate replays reads: give --spark-log or --scan-reports")
+        told.refuse_none()
         return simulated_streams(self._catalog, self._table_id, told, columns, chosen, depths), told.notes
 
     def dataset(self, partition: Values = None, **selection: Unpack[Selection]) -> ds.Dataset:

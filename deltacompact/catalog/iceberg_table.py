@@ -19,7 +19,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
 
 from deltacompact.base import expect
-from deltacompact.base.errors import InputError
 from deltacompact.base.events import EventSink, fan_out
 from deltacompact.base.expect import users_calls
 from deltacompact.base.settings import Settings
@@ -221,8 +220,7 @@ class IcebergCatalogTable:
         from deltacompact.layout.cluster_by import cluster_columns
 
         table, told = self._table_and_reads(reported)
-        if not told.sources:
-            raise InputError("simulate replays reads: give --spark-log or --scan-reports")
+        told.refuse_none()
         by = (cluster_columns("columns", columns) if columns else ()) or told.columns_asked()
         state = StateReader(table.store).read(table.metadata, branch)
         return simulated_branch(state, told.reads, by, depths), told.notes

@@ -72,6 +72,11 @@ class ToldReads:
         of = " and ".join(self.sources)
         raise InputError(f"none of {of} is of a read of table {self.table_id!r} with a predicate on a column of it")
 
+    def refuse_none(self) -> None:
+        """Raise InputError where nobody has told any, for `simulate`."""
+        if not self.sources:
+            raise InputError("simulate replays reads: give --spark-log or --scan-reports")
+
     @property
     def notes(self) -> tuple[str, ...]:
         return self.left_out.words
