@@ -15,27 +15,18 @@ C = TypeVar("C", bound=type[Any])
 
 
 class Kind:
-    """What values an option takes."""
-
-    def check(self, name: str, value: Any) -> None:
-        """Raise InputError, naming the option, for a value of another kind."""
-        raise NotImplementedError
-
-    def read(self, name: str, value: Any) -> Any:
-        """The value of a text. Raises InputError naming the option."""
-        raise NotImplementedError
-
-    def stored(self, value: Any) -> Any:
-        """The value that a plan has as JSON: `asdict` of the options has made it plain."""
-        return value
+    """What values an option takes. Who declares options says what its kinds do: settings check, modes read texts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """An option as people see it. `default` is in words, `unit` is empty for what has none; `also` are other names."""
+    """An option as people see it. `default` is in words, `unit` is empty for what has none; `also` are other names.
+
+    `kind` is one of those that the declaring module has.
+    """
 
     name: str
-    kind: Kind
+    kind: Any
     default: str
     unit: str
     text: str

@@ -9,6 +9,7 @@ None means: measure it on the machine or cluster, or decide it by the size of th
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
@@ -53,8 +54,16 @@ def at_least(name: str, value: int, minimum: int, maximum: int | None = None) ->
 # Kinds
 
 
+class Checking(Kind, ABC):
+    """A kind of values that are given as they are."""
+
+    @abstractmethod
+    def check(self, name: str, value: Any) -> None:
+        """Raise InputError, naming the option, for a value of another kind."""
+
+
 @dataclass(frozen=True, slots=True)
-class Count(Kind):
+class Count(Checking):
     """A whole number."""
 
     least: int = 1
@@ -67,7 +76,7 @@ class Count(Kind):
 
 
 @dataclass(frozen=True, slots=True)
-class Between(Kind):
+class Between(Checking):
     """A number in a range. `words`: which."""
 
     words: str
@@ -82,7 +91,7 @@ class Between(Kind):
 
 
 @dataclass(frozen=True, slots=True)
-class OneOfTexts(Kind):
+class OneOfTexts(Checking):
     """One of some words."""
 
     words: tuple[str, ...]
@@ -93,7 +102,7 @@ class OneOfTexts(Kind):
 
 
 @dataclass(frozen=True, slots=True)
-class CheckedBy(Kind):
+class CheckedBy(Checking):
     """What a function does not refuse. It is given the option's name and the value."""
 
     function: Callable[[str, Any], Any]

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import enum
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -60,8 +61,20 @@ def stored_options(kind: type[Options], stored: Mapping[str, Any]) -> Options:
 # Kinds
 
 
+class Reading(Kind, ABC):
+    """A kind of values that are given as texts."""
+
+    @abstractmethod
+    def read(self, name: str, value: Any) -> Any:
+        """The value of a text. Raises InputError naming the option."""
+
+    def stored(self, value: Any) -> Any:
+        """The value that a plan has as JSON: `asdict` of the options has made it plain."""
+        return value
+
+
 @dataclass(frozen=True, slots=True)
-class Whole(Kind):
+class Whole(Reading):
     """A whole number. A value that may be a property's is not called an option's."""
 
     least: int = 1
@@ -77,7 +90,7 @@ class Whole(Kind):
 
 
 @dataclass(frozen=True, slots=True)
-class Flag(Kind):
+class Flag(Reading):
     """true or false."""
 
     def read(self, name: str, value: Any) -> bool:
@@ -87,7 +100,7 @@ class Flag(Kind):
 
 
 @dataclass(frozen=True, slots=True)
-class Share(Kind):
+class Share(Reading):
     """A share of a whole."""
 
     def read(self, name: str, value: Any) -> float:
@@ -101,7 +114,7 @@ class Share(Kind):
 
 
 @dataclass(frozen=True, slots=True)
-class Factor(Kind):
+class Factor(Reading):
     """How many times something."""
 
     def read(self, name: str, value: Any) -> float:
@@ -115,7 +128,7 @@ class Factor(Kind):
 
 
 @dataclass(frozen=True, slots=True)
-class OneOf(Kind):
+class OneOf(Reading):
     """One of some words."""
 
     words: type[enum.StrEnum]
@@ -136,7 +149,7 @@ class OneOf(Kind):
 
 
 @dataclass(frozen=True, slots=True)
-class NamedEngine(Kind):
+class NamedEngine(Reading):
     """An engine of which something is known. The facts are imported where one is named."""
 
     def read(self, name: str, value: Any) -> str:
@@ -146,7 +159,7 @@ class NamedEngine(Kind):
 
 
 @dataclass(frozen=True, slots=True)
-class Text(Kind):
+class Text(Reading):
     """A text that is not empty."""
 
     def read(self, name: str, value: Any) -> str:
@@ -154,7 +167,7 @@ class Text(Kind):
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnName(Kind):
+class ColumnName(Reading):
     """The name of a column."""
 
     def read(self, name: str, value: Any) -> str:
@@ -164,7 +177,7 @@ class ColumnName(Kind):
 
 
 @dataclass(frozen=True, slots=True)
-class Listed(Kind):
+class Listed(Reading):
     """A list, or its items in a text with commas. No item comes twice."""
 
     def read(self, name: str, value: Any) -> tuple[str, ...]:
@@ -175,7 +188,7 @@ class Listed(Kind):
 
 
 @dataclass(frozen=True, slots=True)
-class SortKeys(Kind):
+class SortKeys(Reading):
     """The same of columns, each with `asc` or `desc` behind it, or neither."""
 
     def read(self, name: str, value: Any) -> tuple[SortKey, ...]:
@@ -188,7 +201,7 @@ class SortKeys(Kind):
 
 
 @dataclass(frozen=True, slots=True)
-class Age(Kind):
+class Age(Reading):
     """A span ("36h") or a moment ("2026-11-01T00:00:00Z"). The value is a span in seconds, or the moment."""
 
     def read(self, name: str, value: Any) -> float | datetime:
@@ -205,7 +218,7 @@ class Age(Kind):
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterColumns(Kind):
+class ClusterColumns(Reading):
     """Columns to cluster by, each with its weight; an empty text: none."""
 
     def read(self, name: str, value: Any) -> tuple[ClusterColumn, ...]:
@@ -216,7 +229,7 @@ class ClusterColumns(Kind):
 
 
 @dataclass(frozen=True, slots=True)
-class SortOrder(Kind):
+class SortOrder(Reading):
     """A sort order as Spark's procedure has it."""
 
     def read(self, name: str, value: Any) -> str:
