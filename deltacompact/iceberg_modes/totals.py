@@ -28,11 +28,8 @@ def totals_of(state: TableState) -> BranchTotals:
 
 
 def totals_line(before: BranchTotals, after: BranchTotals) -> str:
-    """What changes."""
-    changes = []
-    if (before.data_files, before.data_bytes) != (after.data_files, after.data_bytes):
-        changes.append(f"{counted(before.data_files, 'data file')} -> {after.data_files:,}")
-        changes.append(f"{size(before.data_bytes)} -> about {size(after.data_bytes)}")
-    if before.delete_files or after.delete_files or not changes:
-        changes.append(f"{counted(before.delete_files, 'delete file')} -> about {after.delete_files:,}")
-    return ", ".join(changes)
+    """Files and bytes; and delete files, where there are any."""
+    data = f"{counted(before.data_files, 'data file')} -> {after.data_files:,}"
+    stored = f"{size(before.data_bytes)} -> about {size(after.data_bytes)}"
+    deletes = f"{counted(before.delete_files, 'delete file')} -> about {after.delete_files:,}"
+    return ", ".join([data, stored, *([deletes] if before.delete_files or after.delete_files else [])])

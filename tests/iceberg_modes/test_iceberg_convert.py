@@ -39,6 +39,7 @@ from deltacompact import cli
 from deltacompact.base.errors import ConflictError, CorruptionError, InputError, NotFoundError, OutcomeUnknownError
 from deltacompact.base.limits import Limits
 from deltacompact.base.settings import Settings
+from deltacompact.base.wording import size
 from deltacompact.iceberg.table.metadata import MAIN
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg_modes.convert import plan_document
@@ -805,10 +806,11 @@ def test_the_command_line_plans_and_converts(lake, monkeypatch, capsys, tmp_path
     path = tmp_path / "plan.json"
     assert cli.run(["plan", "iceberg://lake", T, "--mode", "convert", "--out", str(path)]) == 0
     *lines, expected = capsys.readouterr().out.splitlines()
+    stored = size(sum(entry.file.file_bytes for entry in lake.state(T).data))
     assert lines == [
         "1 equality-delete file with 1 row: may apply to 1 data file with 2 rows",
         "not opened: 1 data file",
-        "1 delete file -> about 1",
+        f"2 data files -> 2, {stored} -> about {stored}, 1 delete file -> about 1",
     ]
     assert expected.startswith("expected: 0.")
     assert cli.run(["compact", "iceberg://lake", T, "--from-plan", str(path)]) == 0

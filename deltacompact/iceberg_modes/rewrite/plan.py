@@ -35,7 +35,7 @@ from deltacompact.iceberg.table.row_lineage import LAST_UPDATED, ROW_ID, has_lin
 from deltacompact.iceberg.table.table_state import TableState, scope_of
 from deltacompact.iceberg_modes.plan import GROUPS_SHOWN, ModePlan, ScanTaskGroup
 from deltacompact.iceberg_modes.rewrite.options import NAME, JobOrder, RewriteOptions, Strategy
-from deltacompact.iceberg_modes.words import group_lines, stay_lines
+from deltacompact.iceberg_modes.words import group_lines, stay_lines, values_of_partition
 from deltacompact.layout.extents import Extents
 
 
@@ -175,7 +175,7 @@ _WORDS = {
 
 
 def _group_line(group: FileGroup) -> str:
-    where = f"partition {group.partition}: " if group.partition else ""
+    where = f"partition {values_of_partition(group.partition)}: " if group.partition else ""
     into = counted(group.output_files, "file")
     if group.partition is None:
         into += f" or more, divided by partition spec {group.spec_id}"

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from deltacompact.base.wording import counted
 from deltacompact.executors.choose import executor_for
 from deltacompact.executors.executor import Executor
 from deltacompact.iceberg.commit.committer import Committed, Committer
@@ -50,6 +51,7 @@ from deltacompact.iceberg_modes.rewrite.resumption import ResumeRewrite, record_
 from deltacompact.iceberg_modes.rewrite.tied_bounds import tied_lines
 from deltacompact.iceberg_modes.rewrite.worth import worth_of
 from deltacompact.iceberg_modes.steps import Call, Reads, Resuming, Steps, Work
+from deltacompact.iceberg_modes.words import values_of_partition
 from deltacompact.layout.reads import columns_asked
 
 
@@ -177,7 +179,9 @@ def _adding_up(call: Call[Any, Any], notes: list[str], is_fatal: bool) -> Adding
 
 
 def _name(group: FileGroup) -> str:
-    return f"{len(group.inputs)} files of partition {group.partition}" if group.partition else "a group of files"
+    if not group.partition:
+        return "a group of files"
+    return f"{counted(len(group.inputs), 'file')} of partition {values_of_partition(group.partition)}"
 
 
 def _reads(plan: Callable[[], RewritePlan], state: Callable[[], TableState]) -> Reads:

@@ -30,7 +30,7 @@ from deltacompact.iceberg.table.table_state import Scope, TableState, scope_of
 from deltacompact.iceberg_modes.plan import GROUPS_SHOWN, ModePlan, ScanTaskGroup
 from deltacompact.iceberg_modes.upsert.columns import UpsertColumns, upsert_columns
 from deltacompact.iceberg_modes.upsert.options import NAME, Reach, UpsertOptions
-from deltacompact.iceberg_modes.words import group_lines
+from deltacompact.iceberg_modes.words import group_lines, values_of_partition
 
 VERSIONS = (2, 3)
 """Format versions that have delete files, as far as we know them."""
@@ -126,7 +126,7 @@ class UpsertPlan(ModePlan):
 
 
 def _group_line(group: SpaceGroup) -> str:
-    where = "" if group.key_space is None else f"partition {group.key_space[1]}: "
+    where = "" if group.key_space is None else f"partition {values_of_partition(group.key_space[1])}: "
     why = reasons_in_words(source.reason for source in group.inputs)
     return f"{where}{counted(len(group.inputs), 'file')} ({why}), {size(group.bytes)}, {counted(group.rows, 'row')}"
 

@@ -39,6 +39,7 @@ from deltacompact.iceberg_modes.upsert.proposals import MarkedSpace, ProposeMemo
 from deltacompact.iceberg_modes.upsert.result import UpsertResult
 from deltacompact.iceberg_modes.upsert.resumption import is_by, record_of, resume_upsert
 from deltacompact.iceberg_modes.upsert.validation import ComparedSpace, compared_spaces
+from deltacompact.iceberg_modes.words import values_of_partition
 
 
 @dataclass(slots=True)
@@ -114,7 +115,7 @@ def _marked_spaces(spaces: Sequence[ComparedSpace], marker: Marker) -> list[Mark
 
 
 def _name(space: ComparedSpace) -> str:
-    return "the table" if space.key_space is None else f"partition {space.key_space[1]}"
+    return "the table" if space.key_space is None else f"partition {values_of_partition(space.key_space[1])}"
 
 
 def _resume(resuming: Resuming, plan: UpsertPlan | None) -> Resumption | None:
