@@ -196,20 +196,20 @@ def table_document(
     document = {**_keys_document(table), "depth": _depths(files, table.cluster_by), "streams": streams}
     if (len(streams) == 1 and usd_per_core_hour is None) or not any(each.get("deltas") for each in streams):
         return Shown(document, errors)
-    expected = _expected(catalog, table_id, usd_per_core_hour)
-    return Shown(document | {"expected": expected and expected.expected.document(usd_per_core_hour)}, errors, expected)
+    expected, words = _expected(catalog, table_id, usd_per_core_hour)
+    return Shown(document | {"expected": expected}, errors, words)
 
 
-def _expected(catalog: Streams, table_id: str, usd_per_core_hour: float | None) -> PlannedTotal | None:
-    """What `plan` says of all partitions that can be planned. None: the table has no keys yet, or cannot be planned."""
+def _expected(catalog: Streams, table_id: str, usd_per_core_hour: float | None) -> tuple[dict[str, Any], str]:
+    """What `plan` says of all partitions that can be planned, or why there is no plan; as JSON values and in words."""
     from deltacompact.arguments import request_of
     from deltacompact.reports.plan_report import plan_report
 
     try:
         total: PlannedTotal = plan_report(catalog, request_of(table_id), usd_per_core_hour).total
-        return total
-    except DeltaCompactError:
-        return None
+    except DeltaCompactError as error:  # such as no keys yet
+        return {"error": error_document(error)}, f"a compaction cannot be planned: {error}"
+    return total.expected.document(usd_per_core_hour), f"a compaction would take {total.words}"
 
 
 def _depths(files: Sequence[Sequence[DataFile]], cluster_by: str | None) -> dict[str, float]:
@@ -298,7 +298,7 @@ def print_table(out: Console, shown: Shown, detail: Detail) -> None:
         for line in _total_lines(streams):
             out.print(line)
     if shown.total is not None:
-        out.print(f"{'  ' if len(streams) > 1 else ''}a compaction would take {shown.total.words}")
+        out.print(f"{'  ' if len(streams) > 1 else ''}{shown.total}")
     if detail.is_screenful(len(streams)):
         _print_worst(out, streams, detail)
         return
