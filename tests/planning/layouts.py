@@ -137,7 +137,7 @@ class Story:
         return [
             line
             for line in self._printed(result_report.print_result, result, 0.0, Detail(verbose=True))
-            if not line.startswith(("  seconds: ", "Done"))
+            if not line.startswith(("  seconds: ", "  seconds of all", "Done"))
         ]
 
     def _show(self, table: str) -> list[str]:
