@@ -60,3 +60,12 @@ def test_rows_that_are_laid_out_are_paid_for_and_a_base_that_waits_is_not() -> N
     assert work("t").arranged_byte < first.arranged_byte / 10, "the base is larger than what is new"
     append(0, 900)
     assert work("t").arranged_byte > 1.5 * first.arranged_byte
+
+
+def test_the_busiest_slot_decodes_a_whole_file_of_a_gibibyte() -> None:
+    """A small file is decoded by one task, and a large table is shared by all slots."""
+    catalog = DeltaStreamCatalog(MemoryStore())
+    catalog.create_table("t", primary_keys=["k"])
+    catalog.append("t", pa.table({"k": range(100), "v": ["x" * 100] * 100}))
+    alone, shared = work_of_plan(planned(catalog), 1, 0.0), work_of_plan(planned(catalog), 8, 0.0)
+    assert shared.delta_decoded == alone.delta_decoded > 0
