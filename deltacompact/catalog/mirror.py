@@ -48,13 +48,14 @@ def mirror(
     """
     sink = _StreamMirror(into) if isinstance(into, DeltaStreamTable) else _Branch(into._loaded())
     reader, known = _batch(source, bookmark, {**chosen, "key": sink.key, "before": False})
-    if missing := [name for name in sink.key if name not in reader.schema.names]:
+    has_rows = reader.schema.names != TOLD.names
+    if has_rows and (missing := [name for name in sink.key if name not in reader.schema.names]):
         raise InputError(f"key {missing[0]!r} of {into.table_id!r} is no column ({_columns(reader.schema)})")
     if known is None or known.next is None:
         return 0
     ends = f"{_digest(known.done)} to {_digest(known.next)}"
     token = f"changes of {source.table_id} by {bookmark}: {ends}, given at {known.time_ms}"
-    rows = sink.append(reader, token)
+    rows = sink.append(reader, token) if has_rows else 0
     source.commit_bookmark(bookmark, known)
     return rows
 

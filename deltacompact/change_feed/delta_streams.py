@@ -154,7 +154,9 @@ class StreamRange:
         return tuple(name for name in primary if name not in self.table.partition_keys)
 
     def lacking(self, name: str) -> str | None:
-        """Which end has rows, and no such column."""
+        """Which end has rows, and no such column. What the partition says, all its rows have."""
+        if name in self.table.partition_keys:
+            return None
         for words, state in (("the beginning", self.begin), ("the end", self.end)):
             names = self._schema(state).names  # none where there is no row: files of deletes do not count
             if names and name not in names:

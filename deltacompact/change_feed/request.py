@@ -114,7 +114,8 @@ def changes_of(
 
 
 def _feed(table_id: str, one: ChangeRange, whole: pa.Schema, selected: Selected, asked: ChangesAsked) -> Feed:
-    key = _own_key(one, whole) if asked.key is None else named_columns(asked.key) or ()
+    wanted = one.key if asked.key is None else named_columns(asked.key) or ()
+    key = wanted if len(whole) else ()  # where no row was ever there, nobody knows the columns
     for name in key:
         if name not in whole.names:
             raise InputError(f"table {table_id!r} has no column {name!r} for a key ({columns_shown(whole.names)})")
@@ -127,11 +128,6 @@ def _feed(table_id: str, one: ChangeRange, whole: pa.Schema, selected: Selected,
     read = {*selected.needed.names, *key}
     needed = pa.schema([column for column in whole if column.name in read])
     return Feed(replace(selected, needed=needed), tuple(key), asked.before, asked.held())
-
-
-def _own_key(one: ChangeRange, whole: pa.Schema) -> tuple[str, ...]:
-    """The key of the table; none where no row was ever there."""
-    return one.key if len(whole) else ()
 
 
 def _filter(where: Any, whole: pa.Schema) -> Any:

@@ -510,8 +510,9 @@ def _units(source: pa.NativeFile, file: DataFile, columns: list[str], start: int
             from pyarrow.orc import ORCFile
 
             orc, first = ORCFile(source), 0
+            read = columns or orc.schema.names[:1]  # a stripe without columns would have no rows
             for stripe in range(orc.nstripes):
-                table = pa.Table.from_batches([orc.read_stripe(stripe, columns=columns)]).select(columns)
+                table = pa.Table.from_batches([orc.read_stripe(stripe, columns=read)]).select(columns)
                 yield first, table
                 first += table.num_rows
         case ContentType.FEATHER:

@@ -150,6 +150,8 @@ def _with_column_named(said: str, text: _FileText, delimiter: str) -> str | None
 
 def _has_lines(column: pa.ChunkedArray) -> bool:
     is_text = schemas.is_string(column.type) or schemas.is_binary(column.type)
+    if pa.types.is_fixed_size_binary(column.type):
+        column = column.cast(pa.binary())
     return is_text and pc.any(pc.match_substring_regex(column, pattern=r"[\r\n]")).as_py() is True
 
 

@@ -125,11 +125,15 @@ def _open_writer(
         case ContentType.ORC:
             from pyarrow.orc import ORCWriter
 
-            return ORCWriter(sink, compression=codec.upper() if codec != "none" else "UNCOMPRESSED")
+            return ORCWriter(sink, compression=_ORC_CODECS.get(codec, codec.upper()))
         case ContentType.CSV:
             return pa.csv.CSVWriter(sink, schema, write_options=pa.csv.WriteOptions(delimiter=delimiter))
         case _:
             raise not_written(options.content_type)
+
+
+_ORC_CODECS = {"none": "UNCOMPRESSED", "gzip": "ZLIB", "brotli": "ZSTD", "lz4_raw": "LZ4"}
+"""ORC's names for codecs, or what it has instead."""
 
 
 def _ipc_codec(codec: str) -> str | None:

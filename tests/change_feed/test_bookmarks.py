@@ -382,6 +382,28 @@ def test_a_mirror_needs_a_key_that_the_source_has(source, tmp_path):
         mirror(source.table, catalog.create_table("o", primary_keys=["other"]), "mirror", from_="1999-01-01")
 
 
+def test_a_mirror_of_a_source_without_rows_waits_for_them(tmp_path):
+    """A scheduled mirror does not fail because it is older than the first row."""
+    catalog = deltacompact.open_catalog(tmp_path)
+    source, copy = (catalog.create_table(name, primary_keys=["id"]) for name in ("source", "copy"))
+    assert mirror(source, copy, "m", from_="1999-01-01") == 0
+    source.compact()
+    source.append(pa.table({"id": pa.array([], pa.int64())}), operation="delete")
+    assert mirror(source, copy, "m", from_="1999-01-01") == 0
+    source.append(pa.table({"id": [1]}))
+    assert mirror(source, copy, "m") == 1
+    assert copy.read().to_pylist() == [{"id": 1}]
+
+
+def test_a_partition_whose_files_do_not_say_its_value_blocks_no_mirror(tmp_path):
+    catalog = deltacompact.open_catalog(tmp_path)
+    source, copy = (catalog.create_table(name, ["day"], ["id"]) for name in ("source", "copy"))
+    source.append(pa.table({"id": [1], "day": ["x"]}), {"day": "x"})
+    source.append(pa.table({"id": [1]}), {"day": "y"})
+    assert mirror(source, copy, "m", from_="1999-01-01") == 2
+    assert sorted(copy.read()["day"].to_pylist()) == ["x", "y"]
+
+
 def test_a_mirror_on_the_command_line(tmp_path, capsys):
     source = Streams(tmp_path / "s")
     source.append(1, 2)

@@ -49,6 +49,31 @@ def test_nan_is_a_number_and_null_is_none_in_every_format(catalog: DeltaStreamCa
     assert [report.problems for report in check(catalog, "t")] == [()]
 
 
+@pytest.mark.parametrize("content_type", EVERY_FORMAT)
+@pytest.mark.parametrize("codec", ["zstd", "snappy", "gzip", "lz4", "brotli", "none"])
+def test_every_format_is_written_with_every_codec(catalog: DeltaStreamCatalog, content_type: str, codec: str) -> None:
+    """Also with those that the format does not have: the rows may come from Parquet files, whose codec is taken."""
+    catalog.append("t", pa.table({"k": [1, 2]}))
+    compacted(catalog, content_type, dataclasses.replace(LOCAL, compression=codec))
+    assert catalog.read("t")["k"].to_pylist() == [1, 2]
+
+
+@pytest.mark.parametrize("content_type", EVERY_FORMAT)
+def test_a_file_that_has_none_of_the_columns_has_nulls_in_them(catalog: DeltaStreamCatalog, content_type: str) -> None:
+    catalog.append("t", pa.table({"k": [1, 2]}))
+    compacted(catalog, content_type)
+    catalog.append("t", pa.table({"k": [3], "v": [4]}))
+    assert catalog.read("t", columns=["v"])["v"].to_pylist() == [None, None, 4]
+
+
+def test_bytes_of_a_fixed_size_in_csv_are_not_called_damaged(catalog: DeltaStreamCatalog) -> None:
+    """The advice would be to take out the rows."""
+    catalog.append("t", pa.table({"k": [1, 2], "v": pa.array([b"a\n", None], pa.binary(2))}))
+    compacted(catalog, "csv")
+    assert catalog.read("t")["v"].to_pylist() == [b"a\n", None]
+    assert [report.problems for report in check(catalog, "t")] == [()]
+
+
 def test_a_null_in_the_only_column_is_refused_where_csv_would_lose_it(catalog: DeltaStreamCatalog) -> None:
     catalog.append("t", pa.table({"k": pa.array([None, 1])}))
     with pytest.raises(InputError, match="CSV cannot hold a null in a table of one column, 'k'"):
