@@ -7,7 +7,8 @@ then                        the bookmark is at 9
 The token names both ends of the batch, and when it was given: a branch may go back, and forth again. The batch is the
 same until the bookmark is committed: so each change is in the mirror once, whoever dies when. A key changes once in a
 net change, and a commit's deletes come before its upserts. A row that moves to another partition of the mirror is
-deleted in the one, and inserted in the other.
+deleted in the one, and inserted in the other. Sort keys of the mirror decide nothing: after a rollback, or a delete
+without sort values, a row of the source has a smaller one than the mirror's. So all keys are cleared first.
 """
 
 from __future__ import annotations
@@ -74,12 +75,17 @@ class _StreamMirror:
 
     def append(self, changes: pa.RecordBatchReader, token: str) -> int:
         rows, columns = 0, [name for name in changes.schema.names if name not in TOLD.names[1:]]
+        keys = self.table.keys
+        sorts = {sort.name for sort in keys.sort} & {*columns} - {*self.key} if keys else set[str]()
 
         def batches() -> Iterator[pa.RecordBatch]:
             nonlocal rows
             for some in changes:
                 rows += some.num_rows
-                yield some.select(columns)
+                told = some.select(columns)
+                if sorts:
+                    yield _cleared(told, sorts)
+                yield told.filter(_is(_UPSERTS)) if sorts else told
 
         schema = pa.schema([changes.schema.field(name) for name in columns])
         batch = pa.RecordBatchReader.from_batches(schema, batches())
@@ -115,6 +121,14 @@ class _Branch:
 
         commit_row_delta(self.table, batch(), columns, token)
         return rows
+
+
+def _cleared(changes: pa.RecordBatch, sorts: set[str]) -> pa.RecordBatch:
+    """Deletes of all keys without sort values: they clear whatever the mirror has."""
+    columns = {field.name: changes[field.name] for field in changes.schema}
+    columns[_CHANGE] = pa.array(_DELETES * changes.num_rows, changes.schema.field(_CHANGE).type)
+    columns |= {name: pa.nulls(changes.num_rows, columns[name].type) for name in sorts}
+    return pa.RecordBatch.from_pydict(columns, schema=changes.schema)
 
 
 def _is(kinds: Sequence[str]) -> pc.Expression:
