@@ -41,7 +41,9 @@ def naming(path: str, *kinds: type[DeltaCompactError]) -> Iterator[None]:
         if path in str(error):
             raise
         raise type(error)(f"{path}: {error}") from error
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, pa.ArrowKeyError, OSError) as error:
+    except (pa.ArrowMemoryError, pa.ArrowCancelled):
+        raise
+    except (pa.ArrowException, UnicodeError, RecursionError, OSError) as error:
         kind = StoreError if is_stores_fault(error) else InputError
         raise kind(f"{path} {CANNOT_BE_READ}: {text_of(error)[:SHOWN_CHARACTERS]}") from error
 

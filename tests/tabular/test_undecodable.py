@@ -126,6 +126,26 @@ def test_a_damaged_feather_file_is_refused_at_append(catalog: DeltaStreamCatalog
         catalog.append_files("t", [path])
 
 
+@pytest.mark.parametrize("damaged", [b"\xff\xff\xff\x7f", b"\x01\x00\x00\x80"])
+def test_a_feather_file_whose_offsets_lead_out_of_it_ends_no_process(
+    catalog: DeltaStreamCatalog, tmp_path: Path, damaged: bytes
+) -> None:
+    path = tmp_path / "given.feather"
+    feather.write_feather(pa.table({"id": [1, 2], "v": ["a", "b"]}), path, compression="uncompressed")
+    offsets = np.array([0, 1, 2], np.int32).tobytes()
+    assert path.read_bytes().count(offsets) == 1
+    path.write_bytes(path.read_bytes().replace(offsets, offsets[:4] + damaged + offsets[8:]))
+    with pytest.raises(InputError, match=r"given\.feather cannot be read: .*[Oo]ffset"):
+        catalog.append_files("t", path)
+
+
+def test_json_that_is_nested_too_deeply_is_named(catalog: DeltaStreamCatalog, tmp_path: Path) -> None:
+    (tmp_path / "deep.json").write_text('{"id": 1, "v": ' + "[" * 3_000 + "]" * 3_000 + "}\n")
+    with pytest.raises(InputError, match=r"deep\.json cannot be read: maximum recursion depth"):
+        catalog.append_files("t", [tmp_path / "deep.json"])
+    assert catalog.read("t").num_rows == 0
+
+
 @pytest.fixture
 def damaged(catalog: DeltaStreamCatalog, tmp_path: Path) -> tuple[DeltaStreamCatalog, DataFile]:
     """Two compacted files, one of which is damaged in a column that is no key; a delta waits."""
