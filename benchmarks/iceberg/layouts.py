@@ -4,21 +4,24 @@
     deltacompact     rewrite by a split tree, and in Spark's orders
     Spark            rewrite_data_files in an order: zorder, hilbert, or one column after the other
     DuckDB           COPY … ORDER BY of the same files to a folder, without a table or a commit
+    floor            pyarrow reads and writes each file once, as it is
 
 All are asked for files of one 64th of the bytes. One contender works at a time, in a process that has warmed up.
 Readers open files by the bounds in manifests; without a table, by the values that are there. They read row groups by
-the bounds in footers.
+the bounds in footers. CPU seconds are those of all processes.
 """
 
 from __future__ import annotations
 
 import math
+import os
 import re
 import shutil
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +36,7 @@ from pyiceberg.types import NestedField
 from benchmarks.iceberg.contenders import Contender, Ours, Spark
 from benchmarks.iceberg.writing import DATABASE, TABLE, catalog_at, file_bytes, made
 from benchmarks.layout import Bounds, Column, opened_by, tables
+from benchmarks.meter import Meter
 from deltacompact.iceberg.table.locations import readable
 
 FILES, COMMITS = 64, 8
@@ -103,7 +107,30 @@ def bounds_of_groups(paths: Sequence[str], names: Sequence[str]) -> list[Bounds]
     return [(np.array([low for low, _ in ends]), np.array([high for _, high in ends])) for ends in found.values()]
 
 
-def by_duckdb(paths: Sequence[str], names: Sequence[str], target: int, folder: Path) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class Took:
+    """Seconds on the clock, and of CPU in this process and its children."""
+
+    wall_s: float = 0.0
+    cpu_s: float = 0.0
+
+    def __str__(self) -> str:
+        return f"{self.wall_s:7.2f} s {self.cpu_s:7.2f} CPU s"
+
+
+def timed(work: Callable[[], object]) -> Took:
+    meter = Meter(os.getpid(), Path())
+    wall_s, cpu_s = time.perf_counter(), meter.cpu_seconds()
+    work()
+    return Took(time.perf_counter() - wall_s, meter.cpu_seconds() - cpu_s)
+
+
+def read_and_write(paths: Sequence[str], folder: Path) -> None:
+    for path in paths:
+        pq.write_table(pq.read_table(path, use_threads=False), folder / "floor.parquet", compression="zstd")
+
+
+def by_duckdb(paths: Sequence[str], names: Sequence[str], target: int, folder: Path) -> None:
     import duckdb
 
     with duckdb.connect() as connection:
@@ -111,7 +138,6 @@ def by_duckdb(paths: Sequence[str], names: Sequence[str], target: int, folder: P
         source = f"SELECT * FROM read_parquet({list(paths)}) ORDER BY {', '.join(names)}"
         how = f"FORMAT parquet, COMPRESSION zstd, FILE_SIZE_BYTES {target}, ROW_GROUP_SIZE 8192"
         connection.execute(f"COPY ({source}) TO '{folder}' ({how})")
-    return [str(path) for path in sorted(folder.rglob("*.parquet"))]
 
 
 def contenders(names: Sequence[str]) -> Iterator[tuple[str, Callable[[], Contender], dict[str, str]]]:
@@ -131,43 +157,44 @@ def measured(rows: int, folder: Path, which: Sequence[str] = (), who: str = "") 
         names, place = list(columns), filled(folder / re.sub(r"\W+", "-", name), rows_of(columns))
         target = file_bytes(catalog_at(place / DATABASE, place).load_table(TABLE)) // FILES
         options = {"rewrite-all": True, "target-file-size-bytes": target}
+        paths = paths_of(catalog_at(place / DATABASE, place))
+        floor = min((timed(lambda: read_and_write(paths, folder)) for _ in range(3)), key=lambda one: one.cpu_s)  # noqa: B023
+        yield f"{name:22}{'floor':36}{floor}"
         for label, make, chosen in contenders(names):
             if not label.startswith(who):
                 continue
             database = folder / "attempt.db"
-            contender, seconds = make(), 0.0
+            contender, took = make(), Took()
             for _ in range(2):  # the first warms up
                 shutil.copy(place / DATABASE, database)
                 catalog = catalog_at(database, place)
                 contender.start(catalog)
-                begin = time.perf_counter()
-                contender.compact(TABLE, {**options, **chosen})
-                seconds = time.perf_counter() - begin
+                took = timed(lambda: contender.compact(TABLE, {**options, **chosen}))  # noqa: B023
                 contender.stop()
-            check_rows(paths := paths_of(catalog), rows)
-            bounds = bounds_in_manifests(catalog, names), bounds_of_groups(paths, names)
-            yield line(name, label, seconds, columns, *bounds)
+            check_rows(written := paths_of(catalog), rows)
+            bounds = bounds_in_manifests(catalog, names), bounds_of_groups(written, names)
+            yield line(name, label, took, floor, columns, *bounds)
         for _ in range(2):
             shutil.rmtree(folder / "sorted", ignore_errors=True)
-            begin = time.perf_counter()
-            found = by_duckdb(paths_of(catalog_at(place / DATABASE, place)), names, target, folder / "sorted")
-            seconds = time.perf_counter() - begin
+            took = timed(lambda: by_duckdb(paths, names, target, folder / "sorted"))  # noqa: B023
+        found = [str(path) for path in sorted((folder / "sorted").rglob("*.parquet"))]
         check_rows(found, rows)
         bounds = bounds_of_values(found, names), bounds_of_groups(found, names)
-        yield line(name, "DuckDB, ORDER BY", seconds, columns, *bounds)
+        yield line(name, "DuckDB, ORDER BY", took, floor, columns, *bounds)
 
 
 def line(
     table: str,
     label: str,
-    seconds: float,
+    took: Took,
+    floor: Took,
     columns: dict[str, Column],
     bounds: Sequence[Bounds],
     groups: Sequence[Bounds],
 ) -> str:
     shares, conjunction = opened_by(columns, bounds, 1)
     each = "/".join(f"{share:.1f}" for share in shares)
-    text = f"{table:22}{label:36}{seconds:7.2f} s   {each:18}and {conjunction:6.2f}"
+    text = f"{table:22}{label:36}{took} ({took.cpu_s / floor.cpu_s:.2f} x)   {each:18}and {conjunction:6.2f}"
     of_groups, of_all = opened_by(columns, groups, 1)
     text += f"   mean {np.mean(shares):5.1f} of {len(bounds[0][0])} files"
     return f"{text}, {np.mean(of_groups):5.1f} and {of_all:6.2f} of {len(groups[0][0])} row groups"

@@ -41,6 +41,7 @@ def test_appends_are_measured_beside_the_same_rows_compacted_at_once(tmp_path, k
 @pytest.mark.slow
 def test_tables_are_laid_out_by_us_and_by_duckdb(tmp_path):
     """Spark takes part in the same way, and starts for longer than a test may take."""
-    ours, others = layouts.measured(20_000, tmp_path, ["uniform x 2"], "deltacompact, split tree")
+    floor, ours, others = layouts.measured(20_000, tmp_path, ["uniform x 2"], "deltacompact, split tree")
+    assert floor.split()[3] == "floor" and floor.endswith(" CPU s")
     assert "deltacompact, split tree" in ours and " of 64 files" in ours
     assert "DuckDB, ORDER BY" in others and " files" in others

@@ -3,7 +3,7 @@
 rows    0 … 131,071      numbers as little-endian u32, CRC-32      a record batch of one row, compressed
         131,072 …        numbers as little-endian u32, CRC-32      the next one
 
-A writer holds the rows that it was given, and no more: the numbers of 10 million rows take 40 MB before compression.
+A writer holds about so many numbers: those of 10 million rows take 40 MB before compression.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ NUMBERED_ROWS_MAX = 1 << 32
 
 _VERSION = {b"deltacompact.numbers": b"1"}
 _SCHEMA = pa.schema([("numbers", pa.large_binary()), ("crc32", pa.uint32())], _VERSION)
+_BATCH_ROWS = 131_072
+"""Cells come in pieces of a few rows: compressing each by itself would take longer than all else."""
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="zstd")
 
 
@@ -35,15 +37,23 @@ def numbers_writer(store: ObjectStore, path: str | None) -> Iterator[Callable[[p
     if path is None:
         yield _without_numbers
         return
+    waiting: list[npt.NDArray[np.uint32]] = []
     with store.writer(path) as sink, pa.ipc.new_stream(sink, _SCHEMA, options=_OPTIONS) as out:
 
+        def flush() -> None:
+            numbers = np.concatenate(waiting).view(np.uint8)
+            waiting.clear()
+            out.write_batch(pa.record_batch([[numbers.tobytes()], [_kernels.crc32(numbers)]], schema=_SCHEMA))
+
         def write(rows: pa.Table) -> pa.Table:
-            numbers = rows[NUMBERS].to_numpy().astype("<u4").view(np.uint8)
-            columns = [[numbers.tobytes()], [_kernels.crc32(numbers)]]
-            out.write_batch(pa.record_batch(columns, schema=_SCHEMA))
+            waiting.append(rows[NUMBERS].to_numpy().astype("<u4"))
+            if sum(map(len, waiting)) >= _BATCH_ROWS:
+                flush()
             return _without_numbers(rows)
 
         yield write
+        if waiting:
+            flush()
 
 
 def _without_numbers(rows: pa.Table) -> pa.Table:
