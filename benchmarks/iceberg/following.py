@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ from deltacompact.iceberg.commit.proposal import DELETE, Proposal, addition
 from deltacompact.iceberg.deletes.matching import DeleteIndex
 from deltacompact.iceberg.marks.marking import FileToMark, Marker
 from deltacompact.iceberg.marks.standing import MarkedHead
-from deltacompact.iceberg.row_map import RowMap, RowShare
+from deltacompact.iceberg.row_map import ReadNumbers, RowMap, RowShare
 from deltacompact.iceberg.running import Tasks
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import StateReader, TableState
@@ -79,10 +79,10 @@ def translated(files: Files, is_sorted: bool) -> tuple[int, str]:
     rows = files.count * files.rows
     live = [np.packbits(np.ones(files.rows, bool), bitorder="little")] * files.count
     sizes = [len(part) for part in np.array_split(np.arange(rows), OUTPUTS)]
-    numbers: list[Callable[[], npt.NDArray[np.integer]]] = []
+    numbers: list[ReadNumbers] = []
     if is_sorted:
         order = np.random.default_rng(1).permutation(rows).astype(np.uint32)
-        numbers = [lambda part=part: part for part in np.array_split(order, OUTPUTS)]  # type: ignore[misc]
+        numbers = [lambda part=part: [part] for part in np.array_split(order, OUTPUTS)]  # type: ignore[misc]
     moved = RowMap(live, [RowShare(sizes, numbers)])
     clock = Clock()
     clock.begin()

@@ -12,6 +12,7 @@ table_heat   what is kept of reads that engines tell of
 history      what made each snapshot             rollback         to go back to one
 row_deltas   upserts and deletes by key, as data files and equality deletes
 comparison   which two snapshots must have the same rows
+fingerprints what rows add up to                 file_fingerprints  the same of each data file, kept as statistics
 running      one step for many tasks, in process or on Ray
 
 What is done with a branch is in iceberg_modes.

@@ -3,24 +3,32 @@
 snapshot 7    2:de64…    recorded
          8    append     1 row came:  1:0c51…
          9    delete     1 row went:  1:f407…       of 9: 2:de64… + 1:0c51… - 1:f407…
+
+A file of which all rows came or went is not read where its own fingerprint is known (file_fingerprints.py), and what is
+read of others is learned.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 
 import numpy as np
+import pyarrow as pa
 
 from deltacompact.base.errors import CorruptionError, InputError, NotFoundError
 from deltacompact.base.fingerprint import Fingerprint
 from deltacompact.iceberg.deletes.matching import FileScanTask
 from deltacompact.iceberg.differing import differing
+from deltacompact.iceberg.file_fingerprints import FileFingerprints
 from deltacompact.iceberg.live_rows import Bits, LiveFile, LiveReader
 from deltacompact.iceberg.marks.marking import Mark, with_marks
 from deltacompact.iceberg.scan import BranchScan, live_files, rows_of
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import StateReader, TableState
+from deltacompact.reading.parts import TablePart
 from deltacompact.tabular.fingerprint import fingerprint_of
 
 
@@ -29,13 +37,15 @@ def live_fingerprint(table: IcebergTable, scan: BranchScan) -> Fingerprint:
     return state_fingerprint(table, scan.state(table))
 
 
-def state_fingerprint(table: IcebergTable, state: TableState) -> Fingerprint:
-    """The fingerprint of the live rows of a state, which are all read."""
+def state_fingerprint(table: IcebergTable, state: TableState, known: FileFingerprints | None = None) -> Fingerprint:
+    """The fingerprint of the live rows of a state, which are all read, but for files that are known."""
     live = LiveReader(table.store, table.metadata)
-    return _sum_of(live, live_files(live, state))
+    return _sum_of(live, live_files(live, state), known)
 
 
-def fingerprint_since(table: IcebergTable, state: TableState, reader: StateReader) -> Fingerprint:
+def fingerprint_since(
+    table: IcebergTable, state: TableState, reader: StateReader, known: FileFingerprints | None = None
+) -> Fingerprint:
     """The same, of which only rows are read that came or went since the nearest snapshot that tells its own.
 
     All rows are read where there is none, or where rows that went cannot be read any more.
@@ -45,9 +55,10 @@ def fingerprint_since(table: IcebergTable, state: TableState, reader: StateReade
         if recorded is not None:
             with contextlib.suppress(NotFoundError, InputError, CorruptionError):
                 then = reader.at(table.metadata, state.branch, snapshot)
-                return recorded + changed_fingerprint(LiveReader(table.store, table.metadata), differing(then, state))
+                live = LiveReader(table.store, table.metadata)
+                return recorded + changed_fingerprint(live, differing(then, state), known)
             break
-    return state_fingerprint(table, state)
+    return state_fingerprint(table, state, known)
 
 
 def marked_fingerprint(table: IcebergTable, marks: Sequence[Mark]) -> Fingerprint:
@@ -57,12 +68,16 @@ def marked_fingerprint(table: IcebergTable, marks: Sequence[Mark]) -> Fingerprin
     return Fingerprint() - changed_fingerprint(LiveReader(table.store, table.metadata), (before, after))
 
 
-def changed_fingerprint(live: LiveReader, sides: tuple[Sequence[FileScanTask], Sequence[FileScanTask]]) -> Fingerprint:
+def changed_fingerprint(
+    live: LiveReader,
+    sides: tuple[Sequence[FileScanTask], Sequence[FileScanTask]],
+    known: FileFingerprints | None = None,
+) -> Fingerprint:
     """What came minus what went, of files as they were before and as they are after. Only rows that differ are read."""
     went, came = ({one.task.entry.file.path: one for one in live.files(side)} for side in sides)
     only_before = [_without(one, came.get(path)) for path, one in went.items()]
     only_after = [_without(one, went.get(path)) for path, one in came.items()]
-    return _sum_of(live, only_after) - _sum_of(live, only_before)
+    return _sum_of(live, only_after, known) - _sum_of(live, only_before, known)
 
 
 def _without(one: LiveFile, other: LiveFile | None) -> LiveFile:
@@ -73,6 +88,26 @@ def _without(one: LiveFile, other: LiveFile | None) -> LiveFile:
     return LiveFile(one.task, bits)
 
 
-def _sum_of(live: LiveReader, files: Sequence[LiveFile]) -> Fingerprint:
+def _sum_of(live: LiveReader, files: Sequence[LiveFile], known: FileFingerprints | None) -> Fingerprint:
+    known = known or FileFingerprints()
+    whole = {one.task.entry.file.path for one in files if one.is_whole}
+    found = [known.of[path] for path in whole & known.of.keys()]
+    read = [one for one in files if one.task.entry.file.path not in whole & known.of.keys()]
     schema = live.metadata.schema
-    return fingerprint_of(rows_of(live, live.parts(files, schema)), schema, live.metadata.table_id)
+    parts = (replace(part, tables=partial(_told, part, schema, one)) for part, one in _read(live, read, schema))
+    for one, told in zip(read, rows_of(live, parts), strict=True):
+        fingerprint = Fingerprint.certain(told["fingerprint"][0].as_py())
+        assert fingerprint is not None
+        found.append(fingerprint)
+        if one.is_whole:
+            known.of[one.task.entry.file.path] = fingerprint
+    return sum(found, Fingerprint())
+
+
+def _read(live: LiveReader, files: Sequence[LiveFile], schema: pa.Schema) -> Iterator[tuple[TablePart, LiveFile]]:
+    return zip(live.parts(files, schema), files, strict=True)
+
+
+def _told(part: TablePart, schema: pa.Schema, file: LiveFile) -> Iterator[pa.Table]:
+    """The fingerprint of a part in the place of its rows: it is added up where they are read."""
+    yield pa.table({"fingerprint": [str(fingerprint_of(part.tables(), schema, file.task.entry.file.path))]})

@@ -55,6 +55,11 @@ class LiveFile:
     def rows(self) -> int:
         return self.task.entry.file.rows
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of its rows live."""
+        return self.bits is None or int(np.bitwise_count(self.bits).sum()) == self.rows
+
     def lives(self) -> npt.NDArray[np.bool_]:
         """Of each row, whether it lives."""
         return np.ones(self.rows, bool) if self.bits is None else live_mask(self.bits, self.rows)

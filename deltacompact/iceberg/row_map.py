@@ -19,7 +19,7 @@ shares     p: run 0 rows 0 to 1, run 1 row 0        a 3 -> p 1             its o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -31,8 +31,8 @@ from deltacompact.base.distinct import distinct_numbers
 
 Bits = npt.NDArray[np.uint8]
 Rows = npt.NDArray[np.int64]
-ReadNumbers = Callable[[], npt.NDArray[np.integer]]
-"""Reads the numbers of the rows of an output, or of a run, in their order."""
+ReadNumbers = Callable[[], Iterable[npt.NDArray[np.integer]]]
+"""Reads the numbers of the rows of an output, or of a run, in their order, a block at a time."""
 _BYTES_AT_ONCE = 1 << 20
 """Of live bitmaps: ranks take eight times as many."""
 
@@ -80,7 +80,7 @@ class RowMap:
         """The rows of outputs that rows of the sources became: the number of each output, and its rows in order.
 
         `dead`: positions in each source; None: all of its rows. Rows that lived no more when the outputs were written
-        are in none of them. The numbers of one output, or of one run, are in memory at a time.
+        are in none of them. A block of numbers is in memory at a time, and a byte for each row that lived.
         """
         first = 0
         numbers = distinct_numbers(np.concatenate([np.empty(0, np.int64), *_numbers(self.live, dead)]))
@@ -103,9 +103,13 @@ def _with_numbers(files: Sequence[ReadNumbers], numbers: Rows, rows: int) -> Ite
     is_wanted = np.zeros(rows, bool)
     is_wanted[numbers] = True
     for file, read in enumerate(files):
-        found = np.flatnonzero(is_wanted[read()])
-        if len(found):
-            yield file, found
+        found, first = [], 0
+        for block in read():
+            if len(here := np.flatnonzero(is_wanted[block])):
+                found.append(first + here)
+            first += len(block)
+        if found:
+            yield file, np.concatenate(found)
 
 
 def _of_pieces(pieces: Sequence[Piece], of_runs: dict[int, Rows]) -> Rows:

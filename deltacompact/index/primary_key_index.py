@@ -36,8 +36,9 @@ from deltacompact.index.remap import Relocation, Relocator
 from deltacompact.storage.fetched_file import ReadAhead
 from deltacompact.storage.objects import ObjectStore
 
-MOVED_FORMAT = 2
-"""Of a manifest with rows that were laid out by columns: an earlier release would take their ranks for their places."""
+MOVED_FORMAT = 3
+"""Of a manifest with rows that were laid out by columns: an earlier release would take their ranks for their places, or
+(2) knows their destinations in another form."""
 
 Run = tuple[tuple[IndexFile, ...], ...]
 """A run: the files of each hash bucket, in digest order."""

@@ -20,13 +20,13 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from deltacompact import _kernels
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.limits import READ_LIMITS, ReadLimits
 from deltacompact.base.numbers import ChainFileNumber, Ordinal
 from deltacompact.index.entries import Entries, fields
+from deltacompact.index.number_blocks import read_numbers
 from deltacompact.storage.fetched_file import ReadAhead, begun_ahead
 from deltacompact.storage.objects import ObjectStore
 
@@ -97,30 +97,17 @@ class RowPlaces:
     lives: npt.NDArray[np.bool_]
 
 
-_MOVES = pa.schema([("destination", pa.uint32())])
-_CRC32 = b"crc32"
-
-
-def write_moves(store: ObjectStore, path: str, moves: Destinations) -> None:
-    """Store the destinations of ranks, with their CRC-32."""
-    schema = _MOVES.with_metadata({_CRC32: str(_kernels.crc32(moves)).encode()})
-    with store.writer(path) as sink, pa.ipc.new_file(sink, schema) as out:
-        out.write_batch(pa.record_batch([pa.array(moves)], schema=schema))
-
-
 def read_moves(store: ObjectStore, moves: Sequence[Moves], limits: ReadLimits = READ_LIMITS) -> Destinations:
     """The destinations of all ranks. Raises CorruptionError for an object that is not as it was written."""
     from deltacompact.index.index_files import session_object  # `show` reads manifests, and no index
 
-    found, ahead = [np.empty(0, np.uint32)], ReadAhead(limits)
+    found, first, ahead = np.empty(sum(one.rows for one in moves), np.uint32), 0, ReadAhead(limits)
     for one, opened in begun_ahead(moves, lambda one: (one, session_object(store, one.path, ahead))):
         with opened as source:
-            table = pa.ipc.open_file(source).read_all()
-        values = np.array(table["destination"].to_numpy())
-        if len(values) != one.rows or str(_kernels.crc32(values)).encode() != table.schema.metadata[_CRC32]:
-            raise CorruptionError(f"{store.uri}{one.path}: the destinations of rows are damaged")
-        found.append(values)
-    return np.concatenate(found)
+            for block in read_numbers(source, f"{store.uri}{one.path}", one.rows):
+                found[first : first + len(block)] = block
+                first += len(block)
+    return found
 
 
 class Relocator:

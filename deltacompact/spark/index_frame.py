@@ -154,7 +154,12 @@ class _Relocating:
         found = []
         for one in relocation.moves:
             with self.store.open(one.path) as source:
-                found.append(pa.ipc.open_file(source).read_all()["destination"].to_numpy().astype(np.int64))
+                data = source.read_buffer()
+            if data.slice(0, 6).to_pybytes() == b"ARROW1":  # as former indexes have it
+                found.append(pa.ipc.open_file(data).read_all()["destination"].to_numpy().astype(np.int64))
+                continue
+            blocks = pa.ipc.open_stream(data).read_all()["numbers"]
+            found += [np.frombuffer(block.as_py(), "<u4").astype(np.int64) for block in blocks]
         return np.concatenate(found) if found else None
 
 

@@ -20,7 +20,7 @@ import pyarrow as pa
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.limits import ReadLimits
 from deltacompact.index.index_files import session_object
-from deltacompact.index.remap import write_moves
+from deltacompact.index.number_blocks import numbers_sink
 from deltacompact.planning.arrangement import Counts, destinations
 from deltacompact.steps.assign_pointers import RANKS
 from deltacompact.steps.shuffle import Arrays, Groups, Parcel, StoredGroups, stored
@@ -84,7 +84,8 @@ def _moves(store: ObjectStore, places: OutputPlaces, group: MovedGroup, reading:
     if len(moves) != group.rows:
         raise CorruptionError(f"{len(moves)} rows were sent to cells, of {group.rows} that live")
     if group.path is not None:
-        write_moves(store, group.path, moves)
+        with numbers_sink(store, group.path) as sink:
+            sink(moves)
     return moves
 
 

@@ -6,7 +6,6 @@ outputs    y: a 0, a 2, a 3     z: b 0, b 1
 
 from __future__ import annotations
 
-import functools
 import itertools
 
 import numpy as np
@@ -18,6 +17,11 @@ from deltacompact.iceberg.row_map import Piece, RowMap, RowShare
 
 def bits(lives):
     return np.packbits(np.array(lives, bool), bitorder="little")
+
+
+def in_blocks(numbers):
+    """Three at a time."""
+    return lambda: (np.array(numbers[start : start + 3], np.uint32) for start in range(0, len(numbers), 3))
 
 
 def in_order(live, outputs):
@@ -86,7 +90,7 @@ def test_rows_in_another_order_are_where_a_dictionary_has_them(moved, random):
     numbers = list(range(sum(outputs)))
     random.shuffle(numbers)
     of_outputs = cut(numbers, outputs)
-    reads = [functools.partial(np.array, one, np.uint32) for one in of_outputs]
+    reads = [in_blocks(one) for one in of_outputs]
     found = RowMap([bits(rows) for rows in live], [RowShare(outputs, reads)]).translate(asked_of(dead))
     gone = numbers_of(live, dead)
     assert [(output, row) for output, rows in found for row in rows.tolist()] == [
@@ -125,7 +129,7 @@ def test_rows_that_were_divided_are_where_a_dictionary_has_them(example, random)
             random.shuffle(order)
         sizes = [len(order[start : start + output_rows]) for start in range(0, len(order), output_rows)]
         of_outputs = cut(order, sizes)
-        reads = [functools.partial(np.array, own, np.uint32) for own in of_outputs] if is_sorted else []
+        reads = [in_blocks(own) for own in of_outputs] if is_sorted else []
         shares.append(RowShare(sizes, reads, pieces))
         gone = numbers_of(live, dead)
         expected += [
@@ -135,6 +139,6 @@ def test_rows_that_were_divided_are_where_a_dictionary_has_them(example, random)
             if rows[place] in gone
         ]
         first += len(sizes)
-    reads = [functools.partial(np.array, run, np.uint32) for run in runs]
+    reads = [in_blocks(run) for run in runs]
     found = RowMap([bits(rows) for rows in live], shares, reads).translate(asked_of(dead))
     assert [(output, row) for output, rows in found for row in rows.tolist()] == expected

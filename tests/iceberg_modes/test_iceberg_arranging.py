@@ -25,9 +25,9 @@ from deltacompact.iceberg.running import Tasks
 from deltacompact.iceberg_modes.rewrite.arrangement import Arrangement, ClusterBy, SortBy
 from deltacompact.iceberg_modes.rewrite.arranging import arrange
 from deltacompact.iceberg_modes.rewrite.clustering import Clusterer
-from deltacompact.iceberg_modes.rewrite.row_numbers import read_numbers
 from deltacompact.iceberg_modes.rewrite.shares import PartitionShare
 from deltacompact.index.live_bitmaps import write_masks
+from deltacompact.index.number_blocks import read_numbers
 from deltacompact.layout.cluster_by import ClusterColumn
 from deltacompact.layout.sort_order import OrderedColumn, sort_items
 from deltacompact.steps.materialize import LiveRange
@@ -115,7 +115,8 @@ def arranged(
         for one in itertools.chain.from_iterable(clusterer.outputs([share])):
             paths.append(f"out-{len(paths)}.parquet")
             arrange(store, one.task, paths[-1].__str__, *map(executor.get, one.held))
-            numbers.append(read_numbers(store, one.task.numbers_path))
+            with store.open(one.task.numbers_path) as source:
+                numbers.append(np.concatenate(list(read_numbers(source, "", one.task.rows))))
     finally:
         pa.set_memory_pool(before)
     return [pq.read_table(pa.BufferReader(store.get(path))) for path in paths], numbers, store

@@ -5,17 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from budgets import examples
 from conversions import once
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from iceberg_lake import CERTIFYING, SETTINGS, Lake
+from pyiceberg.table.puffin import PuffinFile
 
 import deltacompact
 from deltacompact import CorruptionError
 from deltacompact.base.fingerprint import Fingerprint
 from deltacompact.catalog.fingerprints import branch_fingerprints
+from deltacompact.iceberg import fingerprints
 from deltacompact.iceberg.fingerprints import fingerprint_since, state_fingerprint
 from deltacompact.iceberg.live_rows import LiveReader
 from deltacompact.iceberg.marks import tasks
@@ -26,7 +29,7 @@ from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import StateReader
 from deltacompact.iceberg_modes.driver import ModeRun
 from deltacompact.iceberg_modes.modes import known_mode
-from deltacompact.iceberg_modes.rewrite import writing
+from deltacompact.iceberg_modes.rewrite import certifying, writing
 from deltacompact.iceberg_modes.rewrite.validation import RewriteHead
 
 T = "ns.t"
@@ -104,15 +107,85 @@ def test_rows_that_came_and_went_are_added_up_and_no_others_read(lake, orders, v
     assert {entry.file.path for entry in lake.state(T).data} & first == (first if mode == "convert" else set())
 
 
-def test_rows_that_went_and_cannot_be_read_any_more_cost_a_full_read(lake, orders):
+def opened_by(monkeypatch):
+    """The data files that are read to be added up: by tasks of a rewrite, and beside them."""
+    inputs, others = [], []
+    live, parts = certifying.live_tables, LiveReader.parts
+    monkeypatch.setattr(certifying, "live_tables", lambda store, one: inputs.extend(one.slices) or live(store, one))
+    monkeypatch.setattr(
+        LiveReader, "parts", lambda self, files, columns: others.extend(files) or parts(self, files, columns)
+    )
+    return inputs, others
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_file_that_was_added_up_once_is_not_read_for_it_again(lake, orders, version, monkeypatch):
+    if version == 3:
+        lake.upgrade(T)
+    orders.compact("convert", settings=CERTIFYING)
+    lake.append(T, [{"id": 20, "v": "came"}])
+    inputs, others = opened_by(monkeypatch)
+    orders.compact(options=ALL, settings=CERTIFYING)
+    assert len(others) == 1, "the file that came is read once, beside the rewrite, which then knows it"
+    assert len(inputs) == 1, "the file with a dead row: what it stores is known, what lives of it is not"
+    lake.append(T, [{"id": 21, "v": "came"}])
+    inputs.clear(), others.clear()
+    orders.compact(options=ALL, settings=CERTIFYING)
+    assert (len(others), inputs) == (1, [])
+    monkeypatch.undo()
+    assert recorded(lake) == str(orders.fingerprint()) and orders.fingerprint().rows == 7
+
+
+def statistics(lake):
+    return [Path(one.path.removeprefix("file://")) for one in lake.state(T).metadata.statistics]
+
+
+def bit_flipped(path):
+    data = bytearray(path.read_bytes())
+    data[len(data) // 4] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("damage", [None, Path.unlink, bit_flipped, lambda path: path.write_bytes(b"x")])
+def test_rows_that_went_are_not_read_and_cost_a_full_read_where_nobody_knows_them(lake, orders, damage):
     orders.compact(options=ALL, settings=CERTIFYING)
     (gone,) = (entry.file.path for entry in lake.state(T).data)
     lake.catalog.load_table(T).overwrite(
         pa.table({"id": [1], "v": ["x"]}).cast(lake.catalog.load_table(T).schema().as_arrow())
     )
     Path(gone.removeprefix("file://")).unlink()
-    orders.compact(options=ALL, settings=CERTIFYING)
+    with pytest.MonkeyPatch.context() as patch:
+        if damage is None:
+            patch.setattr(fingerprints, "state_fingerprint", lambda *given: pytest.fail("all rows are read"))
+        else:
+            damage(*statistics(lake))
+        orders.compact(options=ALL, settings=CERTIFYING)
     assert recorded(lake) == str(orders.fingerprint()) and orders.fingerprint().rows == 1
+
+
+def test_fingerprints_of_files_are_a_puffin_file_that_others_read(lake, orders):
+    orders.compact(options=ALL, settings=CERTIFYING)
+    (path,) = statistics(lake)
+    puffin = PuffinFile(path.read_bytes())
+    (blob,) = puffin.footer.blobs
+    assert (blob.type, blob.snapshot_id) == ("deltacompact-file-fingerprints-v1", lake.state(T).snapshot_id)
+    (row,) = pa.ipc.open_stream(puffin.get_blob_payload(blob)).read_all().to_pylist()
+    (entry,) = lake.state(T).data
+    assert (row["file"], f"{row['rows']}:{row['sum'].hex()}") == (entry.file.path, recorded(lake))
+    (listed,) = lake.catalog.load_table(T).metadata.statistics
+    assert listed.file_size_in_bytes == path.stat().st_size and listed.blob_metadata == []
+    assert lake.catalog.load_table(T).scan().to_arrow().num_rows == 5
+
+
+def test_a_file_with_other_rows_than_it_had_when_it_was_added_up_is_found(lake, orders, tmp_path):
+    """A disk has changed a letter since. The file is not read again to be added up, so it cannot agree with itself."""
+    data = pa.table({"id": [7], "v": ["aaaa"]}).cast(lake.catalog.load_table(T).schema().as_arrow())
+    pq.write_table(data, tmp_path / "x.parquet", compression="none", use_dictionary=False, write_statistics=False)
+    path = Path(lake.adopt(T, tmp_path / "x.parquet").path.removeprefix("file://"))
+    orders.compact("convert", settings=CERTIFYING)
+    path.write_bytes(path.read_bytes().replace(b"aaaa", b"aaab"))
+    with pytest.raises(CorruptionError, match=r"have the fingerprint .*: nothing is committed"):
+        orders.compact(options=ALL, settings=CERTIFYING)
 
 
 kinds = st.sampled_from(["append", "key", "position", "convert", "upsert", "rewrite", "plain"])

@@ -12,6 +12,7 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from budgets import examples
@@ -27,15 +28,15 @@ from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import LongType
 from version_3 import delete_by_vector, known_rows, live_rows
 
-from deltacompact.base.errors import ConflictError, CorruptionError, OutcomeUnknownError
+from deltacompact.base.errors import ConflictError, OutcomeUnknownError
 from deltacompact.base.events import GroupsCommitted
 from deltacompact.iceberg.marks.finding import Sizes
 from deltacompact.iceberg.table.content_files import Content
 from deltacompact.iceberg.table.metadata import MAIN
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg_modes.journal import journal
-from deltacompact.iceberg_modes.rewrite import following, row_numbers
-from deltacompact.iceberg_modes.rewrite.live_slices import NUMBERS
+from deltacompact.iceberg_modes.rewrite import following
+from deltacompact.index import number_blocks
 from deltacompact.storage.local import LocalStore
 
 T = "ns.t"
@@ -395,9 +396,9 @@ def numbers_of_others(path):
     """As a version might write them that knows another form."""
     store = LocalStore(path.parent)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(row_numbers, "_SCHEMA", row_numbers._SCHEMA.with_metadata({b"deltacompact.numbers": b"2"}))
-        with row_numbers.numbers_writer(store, path.name) as write:
-            write(pa.table({NUMBERS: [0, 1, 2]}))
+        patch.setattr(number_blocks, "_SCHEMA", number_blocks._SCHEMA.with_metadata({b"deltacompact.numbers": b"2"}))
+        with number_blocks.numbers_sink(store, path.name) as sink:
+            sink(np.arange(3))
 
 
 @pytest.mark.parametrize("run", [rewrite, resumed])
@@ -427,19 +428,6 @@ def test_a_map_that_is_damaged_makes_the_group_be_written_again(lake, run, kind,
     assert result.notes[0].startswith("deletes of others could not be followed, so groups are written again: ")
     assert why in result.notes[0]
     assert journals(lake) == []
-
-
-def test_numbers_with_another_bit_are_refused(tmp_path):
-    store = LocalStore(tmp_path)
-    with row_numbers.numbers_writer(store, "x.numbers") as write:
-        assert write(pa.table({NUMBERS: [3, 1], "id": [7, 8]})).column_names == ["id"]
-        write(pa.table({NUMBERS: pa.chunked_array([[0], [2]])}))
-    assert row_numbers.read_numbers(store, "x.numbers", 4).tolist() == [3, 1, 0, 2]
-    with pytest.raises(CorruptionError, match="the numbers of 4 rows, not of 5"):
-        row_numbers.read_numbers(store, "x.numbers", 5)
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(CorruptionError, match="a CRC-32 differs"):
-        patch.setattr(row_numbers._kernels, "crc32", lambda block: 0)
-        row_numbers.read_numbers(store, "x.numbers")
 
 
 def test_a_journal_of_the_version_before_has_no_map_and_its_group_is_written_again(lake, written):

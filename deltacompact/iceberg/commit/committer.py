@@ -156,7 +156,9 @@ class Committer:
             tries.unanswered += 1  # until the table shows what happened
             refused: ConflictError | InputError | None = None
             try:
-                after = table.commit(draft.snapshot, self.branch, draft.properties, draft.properties_gone)
+                after = table.commit(
+                    draft.snapshot, self.branch, draft.properties, draft.properties_gone, draft.statistics
+                )
                 return Committed(after, draft.snapshot, outcome, attempt)
             except CommitUnansweredError as error:
                 tries.said = text_of(error)

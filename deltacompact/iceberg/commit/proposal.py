@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeAlias, TypeVar
 
+from deltacompact.base.fingerprint import Fingerprint
 from deltacompact.iceberg.settled import Memory
 from deltacompact.iceberg.table.content_files import Content, ContentFile, ManifestEntry, Status
 from deltacompact.iceberg.table.metadata import RECORDED_FINGERPRINT, Snapshot, TableMetadata
@@ -36,8 +37,8 @@ class Proposal(Generic[Outcome]):
 
     An added entry has the sequence number of its snapshot unless it has one of its own. `summary` has properties of
     the mode's own for the snapshot's summary. `lays_out` says how rows lie in its files, there and in properties of the
-    table; `overlapped_bytes` were rewritten for that. `settles` is news, worth a snapshot that changes no file. Without
-    news, a snapshot carries on what is known.
+    table; `overlapped_bytes` were rewritten for that. `fingerprints`: of its data files, as far as they are known.
+    `settles` is news, worth a snapshot that changes no file. Without news, a snapshot carries on what is known.
     """
 
     operation: str
@@ -48,6 +49,7 @@ class Proposal(Generic[Outcome]):
     settles: Memory | None = None
     lays_out: Mapping[str, str] = field(default_factory=dict, hash=False)
     overlapped_bytes: int = 0
+    fingerprints: Mapping[str, Fingerprint] = field(default_factory=dict, hash=False)
 
     @property
     def is_empty(self) -> bool:

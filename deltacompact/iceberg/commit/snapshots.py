@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from deltacompact.iceberg.commit.proposal import Proposal
+from deltacompact.iceberg.file_fingerprints import write_fingerprints
 from deltacompact.iceberg.layout_memory import layout_record, outdated_layouts, spent_record
 from deltacompact.iceberg.settled import newest, outdated_records
 from deltacompact.iceberg.table import locations, manifests
@@ -34,7 +35,7 @@ from deltacompact.iceberg.table.content_files import (
     Status,
 )
 from deltacompact.iceberg.table.manifests import ManifestTerms
-from deltacompact.iceberg.table.metadata import Snapshot, TableMetadata
+from deltacompact.iceberg.table.metadata import Snapshot, StatisticsFile, TableMetadata
 from deltacompact.iceberg.table.table_state import READS_AT_ONCE, StateReader, TableState, scope_of
 from deltacompact.storage.objects import ObjectStore
 
@@ -44,12 +45,13 @@ ENTRIES_PER_MANIFEST = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A snapshot whose manifests are written, the files that only it names, and table properties that go with it."""
+    """A snapshot whose manifests are written, the files that only it names, and what of the table goes with it."""
 
     snapshot: Snapshot
     files: tuple[str, ...]
     properties: Mapping[str, str] = field(default_factory=dict, hash=False)
     properties_gone: tuple[str, ...] = ()
+    statistics: StatisticsFile | None = None
 
 
 def names_of_drafts(snapshot_id: int) -> tuple[str, str]:
@@ -112,6 +114,9 @@ def draft_snapshot(
         record = layout_record(draft.snapshot, proposal.lays_out, state)
         spent = spent_record(state, proposal.overlapped_bytes)
         draft = _remembering(draft, {**record, **spent}, outdated_layouts(state))
+    if proposal.fingerprints:
+        statistics = write_fingerprints(store, state.metadata, draft.snapshot, proposal.fingerprints)
+        draft = replace(draft, files=(*draft.files, statistics.path), statistics=statistics)
     return draft
 
 

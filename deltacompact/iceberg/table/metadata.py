@@ -96,12 +96,16 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class StatisticsFile:
-    """A file with statistics of a snapshot. `of_partitions`: one for each partition, else of columns (Puffin)."""
+    """A file with statistics of a snapshot. `of_partitions`: one for each partition, else of columns (Puffin).
+
+    `footer_bytes`: of a Puffin file that we write.
+    """
 
     snapshot_id: int
     path: str
     file_bytes: int
     of_partitions: bool
+    footer_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)

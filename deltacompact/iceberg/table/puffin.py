@@ -1,4 +1,4 @@
-"""Puffin files that hold deletion vectors (Puffin spec, "deletion-vector-v1").
+"""Puffin files that hold deletion vectors (Puffin spec, "deletion-vector-v1"), or one blob of ours.
 
     PFA1 · vector of a · vector of c · PFA1 · footer as JSON · its length · flags · PFA1
          4             49            94
@@ -9,9 +9,11 @@ Readers of a table find a vector by its manifest entry. The footer says the same
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from deltacompact import _kernels
 
 MAGIC = b"PFA1"
 _ROW_POSITION = 2147483645
@@ -37,9 +39,33 @@ def puffin_file(vectors: Sequence[VectorBlob]) -> tuple[bytes, list[int]]:
         offsets.append(len(data))
         data += vector.blob
     described = [_described(vector, offset) for vector, offset in zip(vectors, offsets, strict=True)]
+    return bytes(data) + _footer(described), offsets
+
+
+def _footer(described: Sequence[Mapping[str, Any]]) -> bytes:
     footer = json.dumps({"blobs": described, "properties": {"created-by": "deltacompact"}}).encode()
-    data += MAGIC + footer + len(footer).to_bytes(4, "little") + _NO_FLAGS + MAGIC
-    return bytes(data), offsets
+    return MAGIC + footer + len(footer).to_bytes(4, "little") + _NO_FLAGS + MAGIC
+
+
+def statistics_file(type_: str, blob: bytes, snapshot_id: int, sequence_number: int) -> tuple[bytes, int]:
+    """The bytes of a file with one blob about a snapshot, and how many of them are the footer."""
+    about = {"type": type_, "fields": [], "snapshot-id": snapshot_id, "sequence-number": sequence_number}
+    checked = {"crc-32": str(_kernels.crc32(blob))}
+    footer = _footer([{**about, "offset": len(MAGIC), "length": len(blob), "properties": checked}])
+    return MAGIC + blob + footer, len(footer)
+
+
+def statistics_blob(data: bytes, type_: str) -> bytes | None:
+    """The blob of that type. None: the file has none that is whole."""
+    size = int.from_bytes(data[-12:-8], "little")
+    try:
+        for found in json.loads(data[-12 - size : -12])["blobs"]:
+            blob = data[found["offset"] : found["offset"] + found["length"]]
+            if found["type"] == type_ and found["properties"]["crc-32"] == str(_kernels.crc32(blob)):
+                return blob
+    except (ValueError, KeyError, TypeError):
+        return None
+    return None
 
 
 def _described(vector: VectorBlob, offset: int) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from deltacompact.executors.choose import executor_for
 from deltacompact.iceberg.commit.committer import Committed
 from deltacompact.iceberg.commit.proposal import Propose
 from deltacompact.iceberg.deletes.matching import Deletes, FileScanTask
+from deltacompact.iceberg.file_fingerprints import FileFingerprints
 from deltacompact.iceberg.key_index.indexes import KeyIndexes, is_enabled
 from deltacompact.iceberg.marks.finding import Finder
 from deltacompact.iceberg.marks.marking import FileToMark, Mark
@@ -28,7 +29,14 @@ from deltacompact.iceberg.running import Tasks
 from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg.table.parquet_files import by_field_id
 from deltacompact.iceberg.table.table_state import TableState
-from deltacompact.iceberg_modes.certified import adding_up, certified_head, has_same_rows, resumed_adding_up
+from deltacompact.iceberg_modes.certified import (
+    adding_up,
+    certified_head,
+    has_same_rows,
+    known_files,
+    resumed_adding_up,
+    telling,
+)
 from deltacompact.iceberg_modes.convert.following import MarkAgain
 from deltacompact.iceberg_modes.convert.options import NAME, ConvertOptions
 from deltacompact.iceberg_modes.convert.plan import AskedGroup, ConvertPlan, plan_conversion
@@ -82,6 +90,7 @@ class Converting(Work[ConvertPlan, AskedGroup, MarkedGroup, ConvertOutcome, Conv
     settled: tuple[FileScanTask, ...] = field(init=False)
     session: str = field(init=False)
     certified: Mapping[int, str] | None = field(init=False, default=None)
+    known: FileFingerprints = field(init=False)
 
     def __post_init__(self, former: Converting | None) -> None:
         self.deletes = former.deletes if former else self.plan.delete_paths
@@ -117,11 +126,12 @@ class Converting(Work[ConvertPlan, AskedGroup, MarkedGroup, ConvertOutcome, Conv
         marks = tuple(mark for one in written for mark in one.marks)
         dead = {file.task.entry.file.path: file.dead for one in written for file in one.dead}
         if self.certified is None:
-            self.certified = certified_head(self.call, self.table, self.state)
+            self.known = known_files(self.call, self.state)
+            self.certified = certified_head(self.call, self.table, self.state, self.known)
         converted = Converted(asked, marks, self.settled, dead=dead)
         follow = MarkAgain(marker_of(self.call, self.session, lambda: self.executor), self.result.notes)
         propose = ProposeConversion(self.plan.delete_paths, converted, self.certified, follow)
-        return adding_up(self.call, propose, has_same_rows)
+        return telling(self.call, adding_up(self.call, propose, has_same_rows), self.known)
 
     def count(self, done: Committed[ConvertOutcome], groups: Sequence[AskedGroup]) -> None:
         self.settled = done.outcome.settled

@@ -18,6 +18,7 @@ from deltacompact.base.wording import text_of
 from deltacompact.iceberg.commit.proposal import Proposal, addition
 from deltacompact.iceberg.deletes.matching import FileScanTask, distinct
 from deltacompact.iceberg.differing import differing
+from deltacompact.iceberg.file_fingerprints import FileFingerprints
 from deltacompact.iceberg.fingerprints import changed_fingerprint
 from deltacompact.iceberg.live_rows import LiveReader
 from deltacompact.iceberg.table.content_files import Content, ManifestEntry
@@ -33,11 +34,13 @@ class AddingUp:
     """Whether groups may be committed as they were followed. If not, they are written again, with a note.
 
     `is_fatal`: wrong marks of a session that lives are told as an error. One that died may have been another release's.
+    `known`: fingerprints of data files, which are not read again.
     """
 
     store: ObjectStore
     notes: list[str]
     is_fatal: bool
+    known: FileFingerprints
 
     def __call__(
         self, state: TableState, plan: RewritePlan, written: Sequence[Rewritten], proposal: Proposal[RewriteOutcome]
@@ -46,7 +49,7 @@ class AddingUp:
         live = LiveReader(self.store, state.metadata)
         sources, outputs = _sides(state, plan, written, proposal)
         try:
-            went, marked = changed_fingerprint(live, sources), changed_fingerprint(live, outputs)
+            went, marked = (changed_fingerprint(live, sides, self.known) for sides in (sources, outputs))
         except (NotFoundError, InputError, CorruptionError) as error:
             self.notes.append(f"deletes of others could not be read, so groups are written again: {text_of(error)}")
             return False

@@ -28,10 +28,9 @@ from deltacompact.base.limits import Limits
 from deltacompact.base.model import DataFile
 from deltacompact.base.numbers import UNNUMBERED
 from deltacompact.iceberg_modes.rewrite.arrangement import Arrangement, SortBy
-from deltacompact.iceberg_modes.rewrite.live_slices import LiveSlices, live_tables
+from deltacompact.iceberg_modes.rewrite.live_slices import LiveSlices, live_tables, numbers_writer
 from deltacompact.iceberg_modes.rewrite.planting import PlantTask, grown
 from deltacompact.iceberg_modes.rewrite.routing import RouteTask, read_blocks, route, written_run
-from deltacompact.iceberg_modes.rewrite.row_numbers import numbers_writer
 from deltacompact.layout.cutting_ranges import cut_ranges
 from deltacompact.layout.document import Layout
 from deltacompact.layout.order import Numbers

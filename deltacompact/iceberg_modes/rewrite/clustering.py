@@ -29,8 +29,8 @@ from deltacompact.iceberg_modes.rewrite.arranging import ArrangeTask, LeafPart, 
 from deltacompact.iceberg_modes.rewrite.live_slices import in_slices
 from deltacompact.iceberg_modes.rewrite.planting import Planted, PlantTask, plant
 from deltacompact.iceberg_modes.rewrite.routing import RouteTask, route, route_held
-from deltacompact.iceberg_modes.rewrite.row_numbers import NUMBERED_ROWS_MAX
 from deltacompact.iceberg_modes.rewrite.shares import PartitionShare
+from deltacompact.index.number_blocks import NUMBERED_ROWS_MAX
 from deltacompact.layout.document import Layout
 from deltacompact.steps.materialize import MaterializeTask
 from deltacompact.steps.routed_runs import CellRun

@@ -7,7 +7,8 @@ loads        a 0, a 2, c 1                c 2                   as many rows at 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +20,7 @@ from deltacompact.base.model import DataFile
 from deltacompact.base.numbers import Ordinal
 from deltacompact.iceberg.table.parquet_files import tables_each
 from deltacompact.index.live_bitmaps import Masks, live_mask, read_each_masks
+from deltacompact.index.number_blocks import numbers_sink
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular.loads import loads_of
 
@@ -90,6 +92,25 @@ def live_tables(store: ObjectStore, live: LiveSlices) -> Iterator[pa.Table]:
 
 def _numbered(rows: pa.Table, first: int) -> pa.Table:
     return rows.append_column(NUMBERS, pa.array(np.arange(first, first + rows.num_rows, dtype=np.int64)))
+
+
+@contextlib.contextmanager
+def numbers_writer(store: ObjectStore, path: str | None) -> Iterator[Callable[[pa.Table], pa.Table]]:
+    """Takes the column `NUMBERS` from the tables that it is given, and writes it, if there is a path."""
+    if path is None:
+        yield _without_numbers
+        return
+    with numbers_sink(store, path) as sink:
+
+        def write(rows: pa.Table) -> pa.Table:
+            sink(rows[NUMBERS].to_numpy())
+            return _without_numbers(rows)
+
+        yield write
+
+
+def _without_numbers(rows: pa.Table) -> pa.Table:
+    return rows.drop_columns([NUMBERS]) if NUMBERS in rows.column_names else rows
 
 
 def loads(store: ObjectStore, live: LiveSlices, load_bytes: int) -> Iterator[pa.Table]:

@@ -49,13 +49,13 @@ from deltacompact.iceberg_modes.rewrite.cutting import ends_of
 from deltacompact.iceberg_modes.rewrite.live_slices import LiveSlices, Slice, in_slices
 from deltacompact.iceberg_modes.rewrite.plan import FileGroup, RewritePlan, expected_output_files
 from deltacompact.iceberg_modes.rewrite.proposals import Rewritten
-from deltacompact.iceberg_modes.rewrite.row_numbers import NUMBERED_ROWS_MAX
 from deltacompact.iceberg_modes.rewrite.sampling import Sampled, SampleTask, sampled
 from deltacompact.iceberg_modes.rewrite.shares import PartitionShare, in_order
 from deltacompact.iceberg_modes.rewrite.splitting import ALL_LIVE, SplitTask, all_live, split
 from deltacompact.iceberg_modes.rewrite.went import Went, WentShare
 from deltacompact.iceberg_modes.rewrite.writing import WriteTask, Written, without_nan, write
 from deltacompact.index.live_bitmaps import write_masks
+from deltacompact.index.number_blocks import NUMBERED_ROWS_MAX
 from deltacompact.steps.materialize import LiveRange, MaterializeTask
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import field_ids, files, parquet_read
@@ -65,13 +65,17 @@ from deltacompact.tabular.row_groups import WriteOptions
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A plan, the table and the branch as they were planned, and the session whose name the outputs have."""
+    """A plan, the table and the branch as they were planned, and the session whose name the outputs have.
+
+    `known`: fingerprints of data files, by path.
+    """
 
     store: ObjectStore
     table: IcebergTable
     state: TableState
     plan: RewritePlan
     session: str
+    known: Mapping[str, Fingerprint]
 
 
 DECODED_TIMES = 4
@@ -110,6 +114,7 @@ class Outputs:
         self._metadata = job.state.metadata
         self._plan = job.plan
         self._session = job.session
+        self._known = job.known
         self._tasks = Tasks(job.store, executor)
         self._settings = settings
         self._sizes = sizes
@@ -157,11 +162,11 @@ class Outputs:
         free = [without_nan((one.entry.file for one in group.inputs), self._may_be_nan.values()) for group in groups]
         certified = self._metadata.schema if self._settings.certify else None
         expected = {
-            number: self._tasks.run(of_inputs, self._live(group, by_group[number], dead.masks_of, certified))
+            number: self._of_inputs(group, by_group[number], dead.masks_of, certified)
             for number, group in enumerate(groups)
             if certified is not None
         }
-        sums: dict[int, list[Fingerprint | None]] = defaultdict(list)
+        sums: dict[int, dict[int, Fingerprint | None]] = defaultdict(dict)
         inputs = [
             (
                 WriteTask(output.task, self._counted(free[own]), certified),
@@ -172,14 +177,26 @@ class Outputs:
         ]
         for number, output in self._tasks.finished(write, inputs):
             own = group_of[number]
-            sums[own].append(output.fingerprint)
+            sums[own][number] = output.fingerprint
             outputs[own].append((number, self._described(groups[own], tasks[number], output, free[own])))
             if len(outputs[own]) == wanted[own]:
                 numbered = sorted(outputs.pop(own), key=_first)
-                complete = [file for _, file in numbered]
+                complete, of_files = [file for _, file in numbered], sums.pop(own)
                 if certified is not None:
-                    refuse_other_rows(expected[own], sums.pop(own), by_group[own][0].file.path)
-                yield _rewritten(groups[own], by_group[own], complete, went[own])
+                    refuse_other_rows(expected[own], of_files.values(), by_group[own][0].file.path)
+                rewritten = _rewritten(groups[own], by_group[own], complete, went[own])
+                found = {file.path: one for number, file in numbered if (one := of_files[number]) is not None}
+                yield replace(rewritten, fingerprints=found)
+
+    def _of_inputs(
+        self, group: FileGroup, members: Sequence[ScannedFile], masks_of: Mapping[int, str], columns: pa.Schema
+    ) -> list[Fingerprint]:
+        """What the live rows of a group add up to, in parts. A whole file of which that is known is not read for it."""
+        paths = [source.entry.file.path for source in group.inputs]
+        known = {path for path, one in zip(paths, members, strict=True) if not _has_dead_rows(one)} & self._known.keys()
+        rest = [one for path, one in zip(paths, members, strict=True) if path not in known]
+        read = self._tasks.run(of_inputs, self._live(group, rest, masks_of, columns))
+        return [*(self._known[path] for path in sorted(known)), *read]
 
     # Outputs
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeAlias
 
+from deltacompact.base.fingerprint import Fingerprint
 from deltacompact.iceberg.commit.proposal import REPLACE, Proposal, addition, same_rows
 from deltacompact.iceberg.deletes.matching import dangling
 from deltacompact.iceberg.marks.marking import Mark
@@ -30,7 +31,7 @@ from deltacompact.iceberg_modes.rewrite.went import Went
 class Rewritten:
     """A group, the files that were written in its place, and how many of its rows were dead.
 
-    `went`: where each of its rows went, if that is known.
+    `went`: where each of its rows went, if that is known. `fingerprints`: of the files, if they were asked for.
     """
 
     group: FileGroup
@@ -38,6 +39,7 @@ class Rewritten:
     dead_by_position: int
     dead_by_key: int
     went: Went | None = None
+    fingerprints: Mapping[str, Fingerprint] = field(default_factory=dict, hash=False)
 
     @property
     def rows(self) -> int:

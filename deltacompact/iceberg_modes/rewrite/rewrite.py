@@ -22,11 +22,13 @@ from deltacompact.base.wording import counted
 from deltacompact.executors.choose import executor_for
 from deltacompact.executors.executor import Executor
 from deltacompact.iceberg.commit.committer import Committed, Committer
+from deltacompact.iceberg.commit.proposal import Propose
+from deltacompact.iceberg.file_fingerprints import FileFingerprints
 from deltacompact.iceberg.table.codec import codec_of
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import StateReader, TableState
 from deltacompact.iceberg.table_heat import heat_of_table
-from deltacompact.iceberg_modes.certified import certified_head
+from deltacompact.iceberg_modes.certified import certified_head, known_files, telling
 from deltacompact.iceberg_modes.journal.journal import WrittenGroup
 from deltacompact.iceberg_modes.journal.left_behind import Left
 from deltacompact.iceberg_modes.marking import marker_of
@@ -108,6 +110,7 @@ class Rewriting(Work[RewritePlan, FileGroup, Rewritten, RewriteOutcome, RewriteR
 
     session: str = field(init=False)
     certified: Mapping[int, str] | None = field(init=False, default=None)
+    known: FileFingerprints = field(init=False)
 
     @property
     def commits(self) -> Sequence[Sequence[FileGroup]]:
@@ -124,21 +127,23 @@ class Rewriting(Work[RewritePlan, FileGroup, Rewritten, RewriteOutcome, RewriteR
 
     def written(self, groups: Sequence[FileGroup], session: str, folder: str) -> Iterator[Sequence[Rewritten]]:
         self.session = session
-        job = Job(self.call.table.store, self.table, self.state, self.plan, session)
+        if self.certified is None:
+            self.known = known_files(self.call, self.state)
+            self.certified = certified_head(self.call, self.table, self.state, self.known)
+        job = Job(self.call.table.store, self.table, self.state, self.plan, session, self.known.of)
         work = Outputs(job, self.executor, self.call.settings, self.call.sizes, folder)
         for rewritten in work.written(groups):
+            self.known.of.update(rewritten.fingerprints)
             yield [rewritten]
 
     def record(self, written: Rewritten) -> WrittenGroup:
         return record_of(written)
 
-    def propose(self, groups: Sequence[FileGroup], written: Sequence[Rewritten]) -> ProposeRewrite:
+    def propose(self, groups: Sequence[FileGroup], written: Sequence[Rewritten]) -> Propose[RewriteOutcome]:
         follower = _follower(self.call, self.session, lambda: self.executor, self.result.notes)
-        if self.certified is None:
-            self.certified = certified_head(self.call, self.table, self.state)
-        return ProposeRewrite(
-            self.plan, written, follower, self.certified, _adding_up(self.call, self.result.notes, True)
-        )
+        adds_up = _adding_up(self.call, self.result.notes, True, self.known)
+        propose = ProposeRewrite(self.plan, written, follower, self.certified or {}, adds_up)
+        return telling(self.call, propose, self.known)
 
     def count(self, done: Committed[RewriteOutcome], groups: Sequence[FileGroup]) -> None:
         self.result.count(done)
@@ -170,12 +175,12 @@ def _resume(resuming: Resuming, plan: RewritePlan | None) -> ResumeRewrite:
     here = functools.partial(executor_for, resuming.call.settings, 0, 0)
     follow = _follower(resuming.call, resuming.dead.session, here, resuming.notes)
     return ResumeRewrite(
-        resuming.reader, follow, resuming.compares, _adding_up(resuming.call, resuming.notes, is_fatal=False)
+        resuming.reader, follow, resuming.compares, _adding_up(resuming.call, resuming.notes, False, FileFingerprints())
     )
 
 
-def _adding_up(call: Call[Any, Any], notes: list[str], is_fatal: bool) -> AddingUp | None:
-    return AddingUp(call.table.store, notes, is_fatal) if call.settings.certify else None
+def _adding_up(call: Call[Any, Any], notes: list[str], is_fatal: bool, known: FileFingerprints) -> AddingUp | None:
+    return AddingUp(call.table.store, notes, is_fatal, known) if call.settings.certify else None
 
 
 def _name(group: FileGroup) -> str:

@@ -22,8 +22,7 @@ from deltacompact.base.model import ContentType, DataFile
 from deltacompact.base.numbers import UNNUMBERED, Ordinal
 from deltacompact.iceberg.table.content_files import PartitionTuple
 from deltacompact.iceberg.table.pyiceberg_door.transforms import PartitionColumn, partitions_of
-from deltacompact.iceberg_modes.rewrite.live_slices import NUMBERS, LiveSlices, loads
-from deltacompact.iceberg_modes.rewrite.row_numbers import numbers_writer
+from deltacompact.iceberg_modes.rewrite.live_slices import NUMBERS, LiveSlices, loads, numbers_writer
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import writing
 from deltacompact.tabular.row_groups import WriteOptions

@@ -9,16 +9,17 @@ The files lie in the session's work folder. They are deleted with it, once the g
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from deltacompact.base.numbers import Ordinal
 from deltacompact.iceberg.marks.tasks import LiveBitmap
 from deltacompact.iceberg.row_map import Bits, Piece, ReadNumbers, RowMap, RowShare
-from deltacompact.iceberg_modes.rewrite.row_numbers import read_numbers
+from deltacompact.index.index_files import session_object
 from deltacompact.index.live_bitmaps import read_masks
+from deltacompact.index.number_blocks import NumberBlock, read_numbers
 from deltacompact.storage.objects import ObjectStore
 
 
@@ -52,11 +53,18 @@ class Went:
             numbers = [_reading(store, path, of_output) for path, of_output in zip(share.numbers, rows, strict=False)]
             shares.append(RowShare(rows, numbers, share.pieces))
             first += share.outputs
-        return RowMap(live, shares, [_reading(store, path, None) for path in self.runs])
+        rows_of = Counter[int]()
+        for piece in (piece for share in self.shares for piece in share.pieces):
+            rows_of[piece.run] += piece.stop - piece.start
+        return RowMap(live, shares, [_reading(store, path, rows_of[run]) for run, path in enumerate(self.runs)])
 
 
-def _reading(store: ObjectStore, path: str, rows: int | None) -> ReadNumbers:
-    return functools.partial(read_numbers, store, path, rows)
+def _reading(store: ObjectStore, path: str, rows: int) -> ReadNumbers:
+    def read() -> Iterator[NumberBlock]:
+        with session_object(store, path) as source:
+            yield from read_numbers(source, path, rows)
+
+    return read
 
 
 def went_document(went: Went) -> dict[str, Any]:

@@ -25,7 +25,14 @@ from deltacompact.iceberg.marks.tasks import LiveBitmap
 from deltacompact.iceberg.running import Tasks
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import StateReader, TableState
-from deltacompact.iceberg_modes.certified import adding_up, certified_head, certified_marks, resumed_adding_up
+from deltacompact.iceberg_modes.certified import (
+    adding_up,
+    certified_head,
+    certified_marks,
+    known_files,
+    resumed_adding_up,
+    telling,
+)
 from deltacompact.iceberg_modes.expected import expected, hashed_s
 from deltacompact.iceberg_modes.journal.journal import WrittenGroup
 from deltacompact.iceberg_modes.journal.resume import Resumption
@@ -68,8 +75,9 @@ class Upserting(Work[UpsertPlan, SpaceGroup, tuple[SpaceGroup, MarkedSpace], Ups
     ) -> Propose[UpsertOutcome]:
         call, table = self.call, self.table
         spaces = [replace(one, fingerprint=certified_marks(call, table, one.marks)) for _, one in written]
-        propose = ProposeUpsert(self.plan, spaces, certified_head(call, table, self.state))
-        return adding_up(call, propose, self._is_right)
+        known = known_files(call, self.state)
+        propose = ProposeUpsert(self.plan, spaces, certified_head(call, table, self.state, known))
+        return telling(call, adding_up(call, propose, self._is_right), known)
 
     def _is_right(self, state: TableState, proposal: Proposal[UpsertOutcome], changed: Fingerprint) -> bool:
         """Whether superseded rows would go, all of them on the head that was planned, and no others."""

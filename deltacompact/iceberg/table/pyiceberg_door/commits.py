@@ -1,7 +1,7 @@
 """What a commit asks for: requirements, which the catalog checks, and updates, which it then makes.
 
 a snapshot     the table is still that table, the branch's head still snapshot 8
-               add snapshot 9; the head is 9; properties that go with it
+               add snapshot 9; the head is 9; properties and statistics that go with it
 a rollback     the table is still that table, the branch's head still snapshot 8
                the head is 7
 an expiry      the table is still that table, no ref came, went or moved
@@ -32,12 +32,13 @@ from pyiceberg.table.update import (
     RemoveStatisticsUpdate,
     SetPropertiesUpdate,
     SetSnapshotRefUpdate,
+    SetStatisticsUpdate,
     TableRequirement,
     TableUpdate,
     ValidatableTableRequirement,
 )
 
-from deltacompact.iceberg.table.metadata import Ref, Snapshot, TableMetadata
+from deltacompact.iceberg.table.metadata import Ref, Snapshot, StatisticsFile, TableMetadata
 from deltacompact.iceberg.table.pyiceberg_door.errors import committing
 from deltacompact.iceberg.table.pyiceberg_door.plain import plain_metadata
 from deltacompact.iceberg.table.pyiceberg_door.version_3 import building
@@ -52,16 +53,31 @@ def adding(
     branch: str,
     properties: Mapping[str, str] = MappingProxyType({}),
     properties_gone: Collection[str] = (),
+    statistics: StatisticsFile | None = None,
 ) -> Change:
     """Add a snapshot and make it the head of a branch, if the head is still the one of `metadata`."""
     ref = metadata.refs.get(branch)
     requirements = (_same_table(metadata), _same_head(branch, ref))
     updates: list[TableUpdate] = [added(snapshot), moved(branch, snapshot.snapshot_id, ref)]
+    if statistics is not None:
+        updates.append(_told(statistics))
     if properties_gone:
         updates.append(RemovePropertiesUpdate(removals=list(properties_gone)))
     if properties:
         updates.append(SetPropertiesUpdate(updates=dict(properties)))
     return requirements, tuple(updates)
+
+
+def _told(statistics: StatisticsFile) -> SetStatisticsUpdate:
+    """A statistics file. Its blobs are not listed: PyIceberg refuses tables with types that it does not know."""
+    described = {
+        "snapshot-id": statistics.snapshot_id,
+        "statistics-path": statistics.path,
+        "file-size-in-bytes": statistics.file_bytes,
+        "file-footer-size-in-bytes": statistics.footer_bytes,
+        "blob-metadata": [],
+    }
+    return SetStatisticsUpdate.model_validate({"statistics": described})
 
 
 def expiring(metadata: TableMetadata, snapshots: Collection[int], refs: Collection[str]) -> Change:

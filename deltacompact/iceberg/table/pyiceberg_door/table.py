@@ -23,7 +23,7 @@ from deltacompact.base.errors import ConflictError, InputError, NotFoundError, S
 from deltacompact.base.wording import text_of
 from deltacompact.iceberg.table import locations
 from deltacompact.iceberg.table.content_files import ContentFile, PartitionTuple
-from deltacompact.iceberg.table.metadata import Snapshot, TableMetadata
+from deltacompact.iceberg.table.metadata import Snapshot, StatisticsFile, TableMetadata
 from deltacompact.iceberg.table.pyiceberg_door.behaviour import check_behaviour
 from deltacompact.iceberg.table.pyiceberg_door.catalogs import make_ready
 from deltacompact.iceberg.table.pyiceberg_door.commits import adding, commit, expiring, moving, tagging
@@ -145,14 +145,15 @@ class IcebergTable:
         branch: str,
         properties: Mapping[str, str] = MappingProxyType({}),
         properties_gone: Collection[str] = (),
+        statistics: StatisticsFile | None = None,
     ) -> IcebergTable:
         """Add the snapshot and make it the head of the branch, if the head is still the one of `metadata`.
 
-        Properties of the table are set and removed with it, or not at all.
+        Properties of the table are set and removed with it, and its statistics are set, or not at all.
         Raises ConflictError if the catalog refused for another commit's sake, InputError if it refused us, so that
         nothing has happened, and CommitUnansweredError if it did not say what happened.
         """
-        change = adding(self.metadata, snapshot, branch, properties, properties_gone)
+        change = adding(self.metadata, snapshot, branch, properties, properties_gone, statistics)
         return self._after(commit(self._table, self.metadata, change))
 
     def expire(self, snapshots: Collection[int], refs: Collection[str]) -> IcebergTable:

@@ -1,0 +1,77 @@
+"""What each data file adds to the fingerprint of a table: kept beside snapshots that were certified.
+
+snapshot 9     ours, certified     metadata/9-5c…-deltacompact.stats     a.parquet 3:0c51…    y.parquet 4:de64…
+snapshot 11    of others           what 9 says of files that are still there is as true as it was
+
+A fingerprint counts all rows that a file stores, dead ones too: neither deletes nor time change it. So nobody reads a
+file again to add it up once that was done. The file is a statistics file of the table (Puffin, one blob), so engines
+keep it as long as its snapshot, and read past it. Like the fingerprint of a snapshot, it counts while the schema is the
+same. What is damaged or gone costs a read.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from deltacompact.base.errors import DeltaCompactError
+from deltacompact.base.fingerprint import Fingerprint
+from deltacompact.iceberg.table import locations
+from deltacompact.iceberg.table.metadata import Snapshot, StatisticsFile, TableMetadata
+from deltacompact.iceberg.table.puffin import statistics_blob, statistics_file
+from deltacompact.storage.objects import ObjectStore
+
+BLOB = "deltacompact-file-fingerprints-v1"
+_NAME = "-deltacompact.stats"
+_SCHEMA = pa.schema([("file", pa.string()), ("rows", pa.int64()), ("sum", pa.binary(16))])
+_OPTIONS = pa.ipc.IpcWriteOptions(compression="zstd")
+
+
+@dataclass(frozen=True, slots=True)
+class FileFingerprints:
+    """Fingerprints of data files, by path: those that are known, and those that are learned as files are read."""
+
+    of: dict[str, Fingerprint] = field(default_factory=dict)
+
+
+def read_fingerprints(store: ObjectStore, metadata: TableMetadata, head: Snapshot | None) -> FileFingerprints:
+    """Those of the nearest snapshot that has some, under today's schema."""
+    ours = {one.snapshot_id: one.path for one in metadata.statistics if one.path.endswith(_NAME)}
+    for snapshot in metadata.ancestors(head):
+        if snapshot.snapshot_id in ours and snapshot.schema_id == metadata.schema_id:
+            try:
+                blob = statistics_blob(locations.fetched(store, ours[snapshot.snapshot_id]), BLOB)
+            except DeltaCompactError:
+                continue
+            if blob is not None:
+                return FileFingerprints(_decoded(blob))
+    return FileFingerprints()
+
+
+def write_fingerprints(
+    store: ObjectStore, metadata: TableMetadata, snapshot: Snapshot, known: Mapping[str, Fingerprint]
+) -> StatisticsFile:
+    """Write those of a snapshot's data files."""
+    data, footer_bytes = statistics_file(BLOB, _encoded(known), snapshot.snapshot_id, snapshot.sequence_number)
+    path = f"{metadata.metadata_folder}/{snapshot.snapshot_id}-{uuid.uuid4()}{_NAME}"
+    locations.put(store, path, data)
+    return StatisticsFile(snapshot.snapshot_id, path, len(data), False, footer_bytes)
+
+
+def _encoded(known: Mapping[str, Fingerprint]) -> bytes:
+    rows, sums = [one.rows for one in known.values()], [one.total.to_bytes(16, "big") for one in known.values()]
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, _SCHEMA, options=_OPTIONS) as out:
+        out.write_table(pa.table([list(known), rows, sums], schema=_SCHEMA))
+    return bytes(sink.getvalue())
+
+
+def _decoded(blob: bytes) -> dict[str, Fingerprint]:
+    columns = pa.ipc.open_stream(blob).read_all().select(_SCHEMA.names).to_pydict()
+    parts = zip(columns["rows"], columns["sum"], strict=True)
+    return dict(
+        zip(columns["file"], (Fingerprint(rows, int.from_bytes(one, "big")) for rows, one in parts), strict=True)
+    )
