@@ -16,7 +16,7 @@ Item = TypeVar("Item")
 def batched(
     items: Iterable[Item], size_of: Callable[[Item], int], size_max: float, count_max: int | None = None
 ) -> Iterator[list[Item]]:
-    """Batches of at most `size_max` in all, and of at most `count_max` items. One item may be larger than a batch."""
+    """Batches of at most `size_max` together and `count_max` items. An item larger than `size_max` is alone."""
     batch: list[Item] = []
     size = 0
     for item in items:
@@ -31,7 +31,7 @@ def batched(
 
 
 def divided(sizes: Iterable[int], size: int) -> Iterator[list[tuple[int, int, int]]]:
-    """Shares of exactly `size`, but for the last one: parts of items, as the item's place and a half-open range."""
+    """Shares of exactly `size`; the last may be smaller. A share has parts of items: (item's place, start, stop)."""
     share: list[tuple[int, int, int]] = []
     room = size
     for place, whole in enumerate(sizes):

@@ -1,4 +1,4 @@
-"""What engines read of Iceberg tables: facts of a date.
+"""Which parts of Iceberg tables each engine reads, as known on one date (`AS_OF`).
 
                 versions   equality   position   vectors   defaults   types that it refuses
     athena      1, 2       yes        yes        no
@@ -10,7 +10,7 @@
     spark       1 to 3     yes        yes        yes       yes        nanoseconds
     trino       1 to 3     yes        yes        yes       yes
 
-What no document says is not told: an engine may lack more. Engines learn: look anew before you rewrite a table for one.
+An engine may lack more than its documents say. Engines change: look again before you rewrite a table for one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NANOSECONDS = ("timestamp_ns", "timestamptz_ns")
 
 
 class EngineName(enum.StrEnum):
-    """The engines of which something is known here."""
+    """The engines that this module knows."""
 
     ATHENA = "athena"
     DATABRICKS = "databricks"
@@ -39,10 +39,10 @@ class EngineName(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """Which deletes an engine applies. One that it does not apply it refuses, or reads rows that are dead.
+    """Which deletes an engine applies. It refuses tables with other deletes, or returns their dead rows.
 
-    format_version    the highest that it reads
-    defaults          whether files without a column have the column's initial default in it
+    format_version    the highest format version that it reads
+    defaults          it fills a column that a file lacks with the column's initial default
     unread_types      types that it refuses
     """
 
@@ -58,12 +58,12 @@ class Engine:
         return self.equality_deletes and self.position_deletes and self.deletion_vectors
 
 
-# Deletes: the vendors' tables and that of OLake (August 2026); DuckDB's by duckdb-iceberg#158 and #728; those of Polars
-# 2.1 and PyIceberg 0.12 by our own tests, which also see their defaults.
+# Sources for deletes: the vendors' tables and OLake's (August 2026); for DuckDB, duckdb-iceberg#158 and #728; for
+# Polars 2.1 and PyIceberg 0.12, our own tests, which check defaults too.
 ENGINES = {
     # AWS's user guide: "only creates and operates on Iceberg v2 tables".
     EngineName.ATHENA: Engine(True, True, False, format_version=2),
-    # Its page on version 3 (Runtime 18) has neither nanoseconds nor defaults that are read.
+    # Databricks' page on version 3 (Runtime 18) lists neither nanoseconds nor reading of defaults.
     EngineName.DATABRICKS: Engine(False, False, True, defaults=False, unread_types=NANOSECONDS),
     EngineName.DUCKDB: Engine(True, True, True),
     EngineName.POLARS: Engine(False, True, True),
@@ -78,7 +78,7 @@ ENGINES = {
 
 
 def engine_named(name: str) -> Engine:
-    """Raises InputError for an engine of which nothing is known here."""
+    """Raises InputError for an engine that this module does not know."""
     try:
         return ENGINES[EngineName(name.lower())]
     except ValueError:
@@ -86,10 +86,10 @@ def engine_named(name: str) -> Engine:
 
 
 def reads_marks(engine: Engine, format_version: int) -> bool:
-    """Whether the engine applies deletes by position as tables of this version have them."""
+    """Whether the engine applies the deletes by position that tables of this format version have."""
     return engine.deletion_vectors if format_version >= 3 else engine.position_deletes
 
 
 def marks_of(format_version: int) -> str:
-    """What deletes by position are in a table of this version."""
+    """The form of deletes by position in tables of this format version."""
     return "deletion vectors" if format_version >= 3 else "position-delete files"

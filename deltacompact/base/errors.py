@@ -1,7 +1,7 @@
 """Errors, sorted by who has to act.
 
     InputError      the caller: a wrong name, file, option or credential     exit status 2
-    CredentialsError  whoever renews them: they have expired                 exit status 2
+    CredentialsError  whoever renews the credentials: they have expired      exit status 2
     ConflictError   nobody: another process was faster, run it again         exit status 3
     StoreError      the store: it failed, run it again                       exit status 1
     OutcomeUnknownError   the store failed during a commit: repeat the commit with the same token
@@ -31,7 +31,7 @@ class NotFoundError(InputError):
 
 
 class CredentialsError(InputError):
-    """Credentials have expired, or cannot be had now. It passes once somebody, or something, has renewed them."""
+    """Credentials have expired or cannot be fetched now. Repeat the call once they have been renewed."""
 
 
 class SchemaError(InputError):
@@ -61,7 +61,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 class UnhealthyError(DeltaCompactError):
-    """A table is beyond a threshold that somebody has set: readers fold or skip too much. Nothing is damaged."""
+    """A table is beyond a threshold that the user has set: readers fold or skip too much. Nothing is damaged."""
 
     exit_status = 4
 

@@ -34,7 +34,7 @@ class SessionStarted(Event):
 
 @dataclass(frozen=True, slots=True)
 class ColumnsAdded(Event):
-    """The compacted rows get columns that they did not have."""
+    """This session adds columns to the compacted rows."""
 
     columns: tuple[str, ...]
 
@@ -74,9 +74,9 @@ class FilesDecided(Event):
 
 @dataclass(frozen=True, slots=True)
 class SessionFinished(Event):
-    """`error` is None if the result was published, as `version`. `files` are those of FilesDecided.
+    """`error` is None if the result was published, as `version`. `files` is as in FilesDecided.
 
-    `error_named` shows no data: the error's class, and the files and columns that the error names.
+    `error_named` is the error without data of the table: its class, and the files and columns that it names.
     """
 
     error: str | None
@@ -88,9 +88,9 @@ class SessionFinished(Event):
 
 @dataclass(frozen=True, slots=True)
 class WaitingForSession(Event):
-    """A session on another machine may still work on the branch: a sign of life is waited for, so long at most.
+    """A session on another machine may still work on the branch: wait up to `seconds` for a sign of life.
 
-    `ahead_s`: its last sign is dated so far in the future, by the clock that dates objects now.
+    `ahead_s`: how far the date of its last sign lies in the future, by the clock that dates objects now.
     """
 
     session: str
@@ -100,9 +100,9 @@ class WaitingForSession(Event):
 
 @dataclass(frozen=True, slots=True)
 class ModeStarted(Event):
-    """A mode begins to work on an Iceberg table: on so many groups, with so many rows and stored bytes.
+    """A mode ("rewrite") begins to work on an Iceberg table. `bytes` are stored bytes.
 
-    `mode` is the name of the mode: "rewrite"; `snapshot_id` is that of the planned snapshot.
+    `snapshot_id` is the planned snapshot.
     """
 
     mode: str
@@ -114,7 +114,7 @@ class ModeStarted(Event):
 
 @dataclass(frozen=True, slots=True)
 class GroupWritten(Event):
-    """What a group becomes is written; `written` of `groups` are now. Rows and bytes are those of its data files."""
+    """A group's output is written, as the `written`th of `groups`. Rows and bytes are those of its data files."""
 
     written: int
     groups: int
@@ -124,9 +124,9 @@ class GroupWritten(Event):
 
 @dataclass(frozen=True, slots=True)
 class GroupsCommitted(Event):
-    """A snapshot with so many groups is in the table, after so many attempts.
+    """A snapshot with the results of `groups` groups is in the table, after `attempts` attempts.
 
-    `summary` is the snapshot's: the operation, and counts of files, rows and bytes.
+    `summary` is the snapshot's summary: the operation, and counts of files, rows and bytes.
     """
 
     snapshot_id: int
@@ -155,7 +155,7 @@ class UpkeepStarted(Event):
 
 @dataclass(frozen=True, slots=True)
 class UpkeepFinished(Event):
-    """`error` is the class of the error; None: all is done, and `version` is that of the table now."""
+    """`error` is the class of the error; None: the upkeep succeeded, and `version` is the table's version now."""
 
     work: str
     error: str | None
@@ -166,11 +166,11 @@ EventSink = Callable[[Event], None]
 
 
 def no_sink(event: Event) -> None:
-    """Nobody listens."""
+    """A sink that drops every event."""
 
 
 def fan_out(sinks: list[EventSink]) -> EventSink:
-    """One sink that feeds all. An exception in a sink is logged and otherwise ignored.
+    """One sink that passes events on to all of these. An exception in a sink is logged and otherwise ignored.
 
     Sessions run side by side, but a sink gets one event at a time.
     """

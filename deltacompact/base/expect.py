@@ -7,7 +7,7 @@ names("primary_keys", [1])    InputError: primary_keys holds 1 (int), it must ho
     catalog.append("orders", rows, operation_colum="op")
     TypeError: append() has an unknown argument 'operation_colum': did you mean 'operation_column'?
 
-`@users_calls()` names calls as users do, for the public methods of a class; `@user_call` for one function.
+`@users_calls()` gives the public methods of a class these checks and their users' names; `@user_call`, one function.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ def names(argument: str, value: Any) -> tuple[str, ...]:
 
 
 def several(argument: str, value: Any) -> tuple[Any, ...]:
-    """A list, a tuple or another iterable, but not a mapping: iterating over one loses the values."""
+    """A list, a tuple or another iterable. Refuses a dict, because iterating over it loses the values."""
     if isinstance(value, (str, bytes, dict)) or not isinstance(value, Iterable):
         raise InputError(f"{argument} is {_shown(value)}, it must be a list")
     return tuple(value)
 
 
 def options(argument: str, value: Any) -> Mapping[str, Any]:
-    """Options by their names. None: none."""
+    """Options by name. None means no options."""
     if not isinstance(value or {}, Mapping):
         raise InputError(f"{argument} is {_shown(value)}, it must be a dict of option names")
     return value or {}
@@ -103,13 +103,13 @@ def _shown(value: Any) -> str:
 
 
 def arguments(call: str, given: Collection[str], known: Collection[str]) -> None:
-    """Raises TypeError for an argument that a call does not have, by the name that the user wrote."""
+    """Raises TypeError for an argument that the call does not have. The message names the call as users write it."""
     for name in given:
         if name not in known:
             raise TypeError(f"{call}() has an {unknown_option(name, known, 'argument')}")
 
 
-# Calls under the names by which users make them
+# Calls, checked and named as users write them
 
 Call = TypeVar("Call", bound=Callable[..., Any])
 Kind = TypeVar("Kind", bound=type)
@@ -122,11 +122,11 @@ _MODULES = {
     "ReportedReads": "catalog.iceberg_table",
     "Selection": "delta_streams.scan",
 }
-"""Where the arguments stand that several calls have: they are imported when such a call is made."""
+"""The modules of the argument lists that several calls share. A call imports its list when it is made."""
 
 
 def arguments_of(function: Callable[..., Any]) -> tuple[str, ...] | None:
-    """The names of the arguments that a call has. None: it passes on whatever it gets."""
+    """The names of a call's arguments. None: the call passes on any argument."""
     names: list[str] = []
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind is not parameter.VAR_KEYWORD:
@@ -140,7 +140,7 @@ def arguments_of(function: Callable[..., Any]) -> tuple[str, ...] | None:
 
 
 def user_call(function: Call) -> Call:
-    """The function under its own name, without that of a class that no user knows."""
+    """The function with checked arguments, under its own name: users do not know the class that holds it."""
     function.__qualname__ = function.__name__
     known = functools.cache(lambda: arguments_of(function))
 
@@ -154,7 +154,7 @@ def user_call(function: Call) -> Call:
 
 
 def users_calls(*words: str) -> Callable[[Kind], Kind]:
-    """Makes each of these methods of a class a `user_call`, inherited ones too; without any, all public ones."""
+    """Makes these methods of a class `user_call`s, inherited ones too; without names, its own public methods."""
 
     def decorated(kind: Kind) -> Kind:
         for name in words or [name for name in vars(kind) if not name.startswith("_")]:

@@ -1,4 +1,4 @@
-"""How long something is expected to take, and what it costs.
+"""How long a piece of work is expected to take, and what it costs.
 
 25 core-seconds, 8 slots    3.1 s, after 2 s of start: 5.1 s of waiting; at 0.05 USD an hour and core 0.0003 USD
 words(0.05)                 5.1 s with start-up on 8 slots, 25.0 core-seconds, 0.0003 USD
@@ -15,9 +15,9 @@ from deltacompact.base.wording import counted
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """Wall-clock seconds on so many slots, and seconds of one core: of all, and of what each group has by itself.
+    """Wall-clock seconds on `slots` slots, and core-seconds: of all work, and of each group's own work.
 
-    `start_s` come before, until the first task may run.
+    `start_s`: seconds before, until the first task may run.
     """
 
     seconds: float
@@ -28,7 +28,7 @@ class Expected:
 
     @property
     def wall_s(self) -> float:
-        """What somebody waits."""
+        """Seconds until the result is there."""
         return self.start_s + self.seconds
 
     def usd(self, per_core_hour: float) -> float:

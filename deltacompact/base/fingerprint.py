@@ -1,7 +1,7 @@
 """A fingerprint: how many rows there are, and the sum of the hashes of their values (`tabular/fingerprint.py`).
 
-file a    2 rows    0c…51        a + b, in any order: the table
-file b    1 row     f4…07        the table now - the table then: what the feed says came - what it says went
+file a    2 rows    0c…51        a + b = the table, in any order
+file b    1 row     f4…07        the table now - the table then = rows that a change feed adds - rows that it removes
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ class Fingerprint:
         return f"Fingerprint.of_text('{self}')"
 
     def __str__(self) -> str:
-        """As logs and summaries have it: "2:00f3…", the sum in 32 hexadecimal digits."""
+        """The form in logs and summaries: "2:00f3…", the sum in 32 hexadecimal digits."""
         return f"{self.rows}:{self.total:032x}"
 
     @classmethod
     def of_text(cls, text: str | None) -> Fingerprint | None:
-        """None: nothing was written, or another release wrote something else."""
+        """The fingerprint that the text spells. None: there is no text, or another release wrote another form."""
         found = _TEXT.fullmatch(text or "")
         return None if found is None else cls(int(found[1]), int(found[2], 16))
 
     @classmethod
     def certain(cls, text: str | None) -> Fingerprint | None:
-        """As above. Raises ValueError for a text that is no fingerprint: what we wrote was damaged."""
+        """As `of_text`, but raises ValueError for a text that is no fingerprint: stored bytes are damaged."""
         found = cls.of_text(text)
         if text is not None and found is None:
             raise ValueError(f"the fingerprint is {text[:60]!r}, which is none: it is damaged")

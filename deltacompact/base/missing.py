@@ -1,11 +1,11 @@
-"""A library that is not installed is told in one line, with the command that installs it.
+"""Says in one line that a library is not installed, with the command that installs it.
 
 import pyspark     InputError: pyspark is not installed: pip install 'deltacompact[spark]'
 import ray         InputError: ray is not installed: pip install deltacompact
 import polars      InputError: polars is not installed: pip install polars
 
-Ray, PyIceberg, boto3 and obstore come with deltacompact, but none is imported before it is needed: where one is
-missing, everything else works. The doors to them say so.
+Ray, PyIceberg, boto3 and obstore come with deltacompact, but each is imported when it is first needed: where one is
+missing, everything else works. The module that imports a library raises this error.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from deltacompact.base.errors import InputError
 
 _EXTRAS = {"matplotlib": "plot", "openlineage": "openlineage", "opentelemetry": "opentelemetry", "pyspark": "spark"}
 _BY_THEMSELVES = ("duckdb", "polars")
-"""What users bring, if they want our rows in it."""
+"""Libraries that users install themselves, to have our rows as frames or relations of these."""
 
 
 @contextlib.contextmanager
@@ -32,6 +32,6 @@ def importing(*packages: str) -> Iterator[None]:
 
 
 def not_installed(package: str, extra: str | None) -> InputError:
-    """The line for a package that this extra brings, or (None) deltacompact itself."""
+    """The error for a missing package. `extra` is the extra that installs it; None: no extra is needed."""
     what = f"'deltacompact[{extra}]'" if extra else package if package in _BY_THEMSELVES else "deltacompact"
     return InputError(f"{package} is not installed: pip install {what}")

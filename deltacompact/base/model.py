@@ -87,7 +87,7 @@ class Readers(enum.StrEnum):
 
 
 class LifecycleState(enum.StrEnum):
-    """The seals alone decide it: unreached, reached and unsealed, sealed."""
+    """The seals alone decide a version's state: no seal names it; a seal names it; it is sealed itself."""
 
     UNRELEASED = "unreleased"
     ACTIVE = "active"
@@ -164,7 +164,7 @@ class TableKeys:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Every column that is read before rows are materialized."""
+        """Every column that the steps before materialize read: primary keys, then sort keys."""
         return (*self.primary, *(key.name for key in self.sort if key.name not in self.primary))
 
 
@@ -249,9 +249,9 @@ class Stamp:
 
 @dataclass(frozen=True, slots=True)
 class Fill:
-    """What rows have in a column that their file lacks: `value` + `step` x row number; without a step, `value`.
+    """The values of a column that a file lacks: `value` + `step` x row number; with step 0, `value` in every row.
 
-    `column` has its field id. `of_nulls`: rows have it also where the file has the column, but null in it.
+    `column` carries the field id. `of_nulls`: if the file has the column, the fill replaces its nulls.
     """
 
     column: pa.Field
@@ -262,10 +262,10 @@ class Fill:
 
 @dataclass(frozen=True, slots=True)
 class Clustered:
-    """How a compacted file was laid out: by which columns ("day*3,customer"), and by which run, greater for later ones.
+    """How a compacted file was laid out: by which columns ("day*3,customer"), and by which run (later: greater).
 
     `ranges`: the least and the greatest value of each of these columns, as `layout/value_ranges.py` stores them; None:
-    the column has only null. A column that is not there may have any value.
+    the column has only nulls. A column that `ranges` does not name may have any value.
     """
 
     by: str
@@ -275,15 +275,17 @@ class Clustered:
 
 @dataclass(frozen=True, slots=True)
 class LayoutAccount:
-    """What came to a table, and what layouts rewrote of it, both in rows or both in bytes: a bound over time needs
-    both."""
+    """The amounts that came to a table and that layouts rewrote, both in rows or both in bytes.
+
+    A bound on rewriting over time needs both.
+    """
 
     came: int
     rewritten: int
 
 
 FarValues = tuple[tuple[str, int, int], ...]
-"""The smallest and the greatest value of each leaf with values that a wider type might not hold: see far_values.py."""
+"""The least and the greatest value of each leaf column, where a wider type might not hold them: see far_values.py."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,19 +300,19 @@ class DataFile:
     name            the file's name when the user appended it
     stamp           identifies the file's content when it was appended; only for files that are not managed
     longest         bytes of the longest value of each string or binary sort column that has been measured
-    decoded_bytes   about the memory that all rows take together, and so an upper bound for one row; None: not known
+    decoded_bytes   about the memory that all rows take when decoded, so an upper bound for one row; None: not known
     managed         the table owns the file: nobody else changes it, a compaction may keep it as an output, and a
                     vacuum may delete it
     stored          the file's columns under its own names, if columns are matched by field id; None: the same names
-    fills           what rows have in columns, matched by field id, that the file lacks or in which it has nulls
+    fills           values for columns, matched by field id, that the file lacks or in which it has nulls
     far             the ranges of values that a wider type might not hold; None: not measured
-    nulls           rows with null in each key column that has some; None: not counted
-    group_bytes     the same of its largest row group; None: not known
-    widest_row_bytes    at least the same of its widest row; None: not known
-    ranges          the least and the greatest value of key columns that hold numbers or text, where no footer tells
-    decodes         all its pages have been decoded, or are of a kind that is known to decode: it may be copied blindly
-    fingerprint     of its live rows; None: not computed
-    clustered       how its rows were laid out; None: they were not
+    nulls           (key column, rows with null in it), for key columns with nulls; None: not counted
+    group_bytes     about the memory of its largest row group when decoded; None: not known
+    widest_row_bytes    at least the memory of its widest row when decoded; None: not known
+    ranges          the least and the greatest value of key columns with numbers or text, where no footer has them
+    decodes         its pages can be copied unread: all were decoded once, or are of a kind that is known to decode
+    fingerprint     the fingerprint of its live rows; None: not computed
+    clustered       how its rows were laid out; None: nobody clustered them
     """
 
     number: DeltaFileNumber | ChainFileNumber
@@ -409,9 +411,9 @@ def whole_number(value: Any) -> int | None:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Delta:
-    """Rows committed at one stream position. `skipped` says why nothing was committed, if the token was known.
+    """Rows committed at one stream position. If an earlier call committed the token, `skipped` says so.
 
-    `new_columns` are those that this commit has added to a partition that had others, nested ones as "s.x".
+    `new_columns` are the columns that this commit added to those of the partition, nested ones as "s.x".
     """
 
     position: int
@@ -449,9 +451,9 @@ class Delta:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Appended:
-    """What an append of change events, or of rows of several partitions, has committed: one commit a partition.
+    """The commits of an append of change events, or of rows of several partitions: one commit for each partition.
 
-    `commits` has the deltas of each partition: deletes come before upserts. None: there was no row.
+    `commits` has the deltas of each partition, deletes before upserts. It is empty if there was no row.
     """
 
     commits: tuple[tuple[Partition, tuple[Delta, ...]], ...] = ()
@@ -469,7 +471,7 @@ class Appended:
 
     @property
     def fresh(self) -> Appended:
-        """What this call has committed: without the partitions that had the token already."""
+        """What this call committed: leaves out partitions that had the token already."""
         return Appended(tuple(one for one in self.commits if one[1][0].committed))
 
     @property
@@ -487,7 +489,7 @@ class Appended:
 
     @property
     def skipped(self) -> str | None:
-        """Why nothing was committed; None where something was."""
+        """Why nothing was committed; None if something was."""
         return None if self.committed else next((delta.skipped for delta in self.deltas), "there is no row")
 
     @property
@@ -551,10 +553,10 @@ class ObjectRef:
 class CompactedDelta:
     """The first delta of a compacted version: one live row per key, and the index that points to every live row.
 
-    `source_*` name the table and lineage that were folded. They are another table's if this table is its destination.
-    `next_file_number` is above every file number that the chain has used. `far` are the far values of all rows that
-    were ever folded into it (None: not known): a tombstone has sort values, too. `account` counts rows; None: they were
-    never laid out.
+    `source_*` name the table and lineage that were folded: another table's, if this table is its destination.
+    `next_file_number` is above every file number that the chain has used. `far` has the far values of all rows that
+    were ever folded into this version (None: not known), dead ones too, because a tombstone keeps its sort values.
+    `account` counts rows; None: no session laid them out.
     """
 
     files: tuple[DataFile, ...]
@@ -579,7 +581,7 @@ class CompactedDelta:
 
     @property
     def fingerprint(self) -> Fingerprint | None:
-        """Of the live rows; None: not computed."""
+        """The fingerprint of the live rows; None: not computed for every file."""
         known = [file.fingerprint for file in self.files if file.fingerprint is not None]
         return sum(known, Fingerprint()) if len(known) == len(self.files) else None
 
@@ -603,9 +605,9 @@ class Table:
     readers: Readers | None = None
     """Who reads the compacted files; it may change. None: not declared, which means plain files."""
     creation: str | None = None
-    """Used once: a table that was dropped and created again has another one. None: created up to November 2026."""
+    """A random id: a table that is dropped and created again gets another. None: created before December 2026."""
     cluster_by: str | None = None
-    """By which columns compactions lay rows out ("day*3,customer"); it may change. None: rows keep their order."""
+    """The columns by which compactions lay rows out ("day*3,customer"); it may change. None: rows keep their order."""
 
     def with_keys(self, keys: TableKeys | None) -> Table:
         return replace(self, keys=keys)

@@ -17,7 +17,7 @@ _DATED = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 def moment_of(text: str | datetime) -> datetime | None:
-    """The moment that a text names; None: it names none. Raises InputError for one that no calendar has."""
+    """The moment that a text names; None: the text is no date. Raises InputError for a date that no calendar has."""
     if isinstance(text, datetime):
         try:
             return text.astimezone(UTC) if text.tzinfo else text.replace(tzinfo=UTC)
@@ -37,7 +37,7 @@ def milliseconds_of(moment: datetime) -> int:
 
 
 def moment_at(milliseconds: float) -> datetime:
-    """The moment that a commit notes so. Raises InputError for one that no calendar has."""
+    """The moment of a commit's milliseconds. Raises InputError if it lies beyond the calendar."""
     try:
         return datetime.fromtimestamp(milliseconds / 1000, UTC)
     except (OverflowError, ValueError, OSError):
@@ -45,5 +45,5 @@ def moment_at(milliseconds: float) -> datetime:
 
 
 def spelled(moment: datetime) -> str:
-    """As `moment_of` reads it, in milliseconds: what is printed may be given again."""
+    """The moment as text, to the millisecond, in a form that `moment_of` reads."""
     return moment.astimezone(UTC).isoformat(" ", "milliseconds").removesuffix("+00:00")

@@ -1,6 +1,6 @@
-"""What notebooks show: small tables, and a user's words where Tab is pressed.
+"""What notebooks show: small tables, and public names where a user presses Tab.
 
-html_table("orders", ["partition"], [["day=<b>"]])     <table>…<td>day=&lt;b&gt;</td>…: values are no markup
+html_table("orders", ["partition"], [["day=<b>"]])     <table>…<td>day=&lt;b&gt;</td>…: values are escaped
 users_words(result)                                    without names that begin with an underscore
 missing(table, "vacuum", {"vacuum": "maintain"})       AttributeError: … has no 'vacuum': maintain does it
 """

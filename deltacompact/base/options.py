@@ -2,7 +2,7 @@
 
     most: int | None = option("max-files", WHOLE, None, "most files of a run", says="all")
 
-Parsers, `--help`, the JSON Schema of documents, docstrings and the tables of the docs are made from that.
+Parsers, `--help`, the JSON Schema of documents, docstrings and the tables of the docs are made from this declaration.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Option:
 
     @property
     def sentence(self) -> str:
-        """What it means, and the default."""
+        """What the option means, and its default."""
         return f"{self.meaning[0].upper()}{self.meaning[1:]}. Default: {self.default}."
 
 
@@ -56,7 +56,7 @@ def option(
     says: str = "",
     also: tuple[str, ...] = (),
 ) -> Any:
-    """A field of a dataclass of options. `says`: the default in words, where its value does not tell it."""
+    """A field of a dataclass of options. `says`: the default in words, where the value does not explain itself."""
     shown = str(default).lower() if isinstance(default, bool) else str(default)
     declared = Option(name, kind, says or shown, unit, text, also)
     return dataclasses.field(default=default, metadata={"option": declared})
@@ -68,7 +68,7 @@ def declared(options: Any) -> dict[str, Option]:
 
 
 def documented(options: C) -> C:
-    """The dataclass, with what its own options mean at the end of its docstring."""
+    """The dataclass; its docstring now ends with the meaning of each of its own options."""
     names = declared(options)
     own = [name for name in options.__annotations__ if name in names]
     width = max(map(len, own))

@@ -1,4 +1,4 @@
-"""The same work for every partition, one after another or several at a time. If one fails, the others are still done.
+"""Does the same work for every partition, one after another or several at a time. A failure does not stop the others.
 
 done_for_each(["a", "b", "c"], work)      b fails  ->  ([result of a, result of c], [("b", its error)])
 side_by_side(["a", "b", "c"], work, 64)   all begin at once; the results are in order
@@ -16,14 +16,14 @@ P = TypeVar("P")
 T = TypeVar("T")
 
 READ_AT_ONCE = 64
-"""How many partitions of a store behind a network are opened at a time: almost all of that time is waiting."""
+"""How many partitions of a remote store are opened at a time: opening one is almost only waiting."""
 
 
 def side_by_side(partitions: Iterable[P], work: Callable[[P], T], at_once: int) -> list[T]:
-    """The results in order, from so many threads. The first error, in order, is raised.
+    """The results in order, from up to `at_once` threads. Raises the first error, in order.
 
-    The work sees the caller's context variables. After an error or Ctrl-C what has not begun never begins, and nobody
-    waits for the rest.
+    The work sees the caller's context variables. After an error or Ctrl-C, work that has not begun never begins, and
+    the call does not wait for work that has.
     """
     chosen = list(partitions)
     if at_once == 1 or len(chosen) <= 1:

@@ -22,7 +22,7 @@ from deltacompact.base.options import Kind, documented, option
 
 EXECUTORS = ("auto", "ray", "local")
 COUNT_MAX = 2**53
-"""No table has so many rows or bytes. A float cannot hold every larger whole number."""
+"""No table has more rows or bytes. A float cannot hold every larger whole number."""
 HASH_BUCKETS_MAX = 1_000_000
 AMPLIFICATION_MAX = 4.0
 """Layouts rewrite at most so many times what came."""
@@ -257,7 +257,7 @@ class Settings:
     )
 
     def __repr__(self) -> str:
-        """What is not as by default."""
+        """Only the settings that differ from their defaults."""
         chosen = [field.name for field in fields(self) if getattr(self, field.name) != field.default]
         return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in chosen)})"
 
@@ -323,12 +323,12 @@ class Options(Settings):
 
     @classmethod
     def of(cls, settings: Settings, **parameters: Any) -> Options:
-        """These settings, with the other parameters."""
+        """The options with these settings and these other parameters."""
         return cls(**{field.name: getattr(settings, field.name) for field in fields(Settings)}, **parameters)
 
     @property
     def dead_fraction(self) -> float:
-        """`rewrite_dead_fraction`, or 0 as long as nobody has decided it (see planning/marking.py)."""
+        """`rewrite_dead_fraction`, or 0 while it is None (planning/marking.py decides it)."""
         return self.rewrite_dead_fraction or 0.0
 
     @property
@@ -339,9 +339,9 @@ class Options(Settings):
         """
         options = {name: str(getattr(self, name)) for name in _OUTPUT_OPTIONS}
         options["rewrite_dead_fraction"] = str(self.dead_fraction)
-        if self.cluster_by:  # else the id is as it was before
+        if self.cluster_by:  # without it, ids stay those of releases that had no clustering
             options["cluster_by"] = self.cluster_by
-        if self.certify:  # outputs of an attempt that read nothing again have no certificate
+        if self.certify:  # outputs that no attempt read again have no certificate
             options["certify"] = str(self.certify)
         return options
 

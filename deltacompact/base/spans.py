@@ -12,6 +12,6 @@ _UNITS_S = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 def span_s(text: str) -> float | None:
-    """The seconds of a span; None for a text that is none."""
+    """The seconds of a span; None for a text that is no span."""
     found = _SPAN.fullmatch(text)
     return float(found["number"]) * _UNITS_S[found["unit"]] if found else None

@@ -1,11 +1,11 @@
-"""Programs of ours do without pandas, which pyarrow would import.
+"""Keeps our own programs from importing pandas, which pyarrow would do.
 
-    pyarrow.array([1])     looks whether its argument is of pandas: imports pandas, 0.2 to 0.4 s of CPU a process
-    forgo_pandas()         in a process of our own, where nobody has a frame: the look finds nothing
-    allow_pandas()         before PySpark is imported, which needs it
+    pyarrow.array([1])     asks whether its argument is a pandas object: imports pandas, 0.2 to 0.4 s of CPU a process
+    forgo_pandas()         in a process of our own, which has no frames: this import fails at once
+    allow_pandas()         before an import of PySpark, which needs pandas
 
-Nothing is done in a process of somebody else: there `append` takes frames, and users have tasks of their own. Nor in
-processes that import the main program of somebody else, as those of a fork server do.
+Processes of users keep pandas: there `append` takes frames, and users run tasks of their own. So do processes that
+import a user's main program, as those of a fork server do.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from types import ModuleType
 
 class _NoPandas:
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
-        """Raises where others return None, which would mean: look elsewhere."""
+        """Raises for pandas. Returning None would mean: look elsewhere."""
         if name == "pandas":
             raise ModuleNotFoundError("this process does without pandas", name=name)
 

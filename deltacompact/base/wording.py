@@ -51,7 +51,7 @@ _COLUMNS_SHOWN = 30
 
 
 def columns_shown(names: Sequence[str]) -> str:
-    """The table's columns, for a message about an unknown column. Of a wide table only the first."""
+    """The table's columns, for a message about an unknown column; only the first 30 of a wide table."""
     return f"columns: {_first(names) or 'none'}"
 
 

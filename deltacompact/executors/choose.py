@@ -1,4 +1,4 @@
-"""Choosing executors: small streams run in this process, because starting a cluster would take longer."""
+"""Chooses executors: small streams are compacted in this process, because starting a cluster would take longer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from deltacompact.planning.work import START_S
 
 @dataclass(frozen=True, slots=True)
 class Foreseen:
-    """The executor and the capacity of a compaction. `assumed` says why the capacity is a guess; None: it is not."""
+    """The executor and capacity of a compaction. `assumed` says why the capacity is a guess; None: it is known."""
 
     executor: str
     capacity: Capacity
@@ -34,9 +34,9 @@ def executor_for(settings: Settings, delta_rows: int, data_bytes: int) -> Execut
 
 
 def executors_for(settings: Settings, sessions: Mapping[Lane, int], waits: bool = False) -> dict[Lane, Executor]:
-    """One executor for each lane, where so many sessions run at a time. Together they keep to the rate limits.
+    """One executor for each lane. `sessions`: how many of a lane run at a time. `waits`: the store is remote.
 
-    `waits`: the store is behind a network.
+    Together, the executors keep to the rate limits.
     """
     in_process = [lane for lane in sessions if lane is not Lane.CLUSTER]
     executors: dict[Lane, Executor] = {}
@@ -52,7 +52,7 @@ def executors_for(settings: Settings, sessions: Mapping[Lane, int], waits: bool 
 
 
 def share_slots(executors: Mapping[Lane, Executor], places: Iterable[int]) -> None:
-    """Let tasks of this process share its CPUs. `places`: how many may run at a time, by the plan of each session."""
+    """Let tasks of this process share its CPUs. `places`: how many tasks each session's plan lets run at a time."""
     pool = executors.get(Lane.POOL)
     if isinstance(pool, LocalExecutor):
         pool.share_slots(min(places, default=1))
@@ -65,9 +65,9 @@ def capacities(settings: Settings, executors: Mapping[Lane, Executor]) -> dict[L
 
 
 def foresee(settings: Settings, lane: Lane, waits: bool = False) -> Foreseen:
-    """The capacity of the executor that the lane would have. Starts no cluster and does not make one grow.
+    """The executor and capacity that the lane would have. Starts no cluster, and makes none grow.
 
-    `waits`: the store is behind a network.
+    `waits`: the store is remote.
     """
     if lane is not Lane.CLUSTER:
         return Foreseen("local", LocalExecutor(settings, int(lane is Lane.INLINE), waits=waits).capacity)

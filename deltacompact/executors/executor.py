@@ -1,8 +1,8 @@
 """The protocol of an executor. The steps are the same on every executor.
 
-hashed = executor.submit(hash_bucket, store, …, returns=4)      four values, still to come
-merged = executor.submit(dedupe, store, …, *hashed.values)      starts when they have come
-for stats in executor.finish([merged]): …                       one at a time, as tasks end
+hashed = executor.submit(hash_bucket, store, …, returns=4)      handles of four values
+merged = executor.submit(dedupe, store, …, *hashed.values)      starts when the four values are there
+for number, stats in executor.finish([merged]): …               one at a time, as tasks end
 executor.get(merged.values[0])
 executor.share(pointers)                                        one value for many tasks: handed over once
 """
@@ -17,15 +17,15 @@ from deltacompact.planning.plan import Capacity
 from deltacompact.storage.throttle import Pace
 
 Handle = Any
-"""A value that is still to come. Pass it to `submit` as an argument of its own, not inside a list."""
+"""Stands for a value that a task will return. Pass it to `submit` as an argument of its own, not inside a list."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskStats:
-    """The time of one task in seconds, the peak of its process's unshared memory (USS) in bytes, and its node's name.
+    """The seconds of one task, the peak of its process's unshared memory in bytes, and its node's name.
 
-    None: there is one node. `cpu_seconds` are those of a process that ran nothing else meanwhile; 0 where the task ran
-    in the session's own process, whose CPU time is known without it.
+    `node` None: there is one node. `cpu_seconds` are those of a process that ran nothing else meanwhile; 0: the task
+    ran in the session's own process, whose CPU time is measured as a whole.
     """
 
     seconds: float
@@ -38,8 +38,8 @@ class TaskStats:
 class SubmittedTask:
     """A task under way: the handles of its values and of its statistics.
 
-    `size` is how much the task has to do, in any unit. `again` submits it once more, to a node if one is named. None:
-    it must not run twice.
+    `size` is the task's amount of work, in any unit. `again` submits the task once more, to the named node, if any.
+    `again` None: the task must not run twice.
     """
 
     values: list[Handle]
@@ -49,11 +49,11 @@ class SubmittedTask:
 
 
 class Executor(Protocol):
-    """Runs tasks. A task with several values is a generator of them.
+    """Runs tasks. A task with several values is a generator that yields them.
 
-    `spread` distributes tasks over the nodes; `node` chooses one of the capacity's nodes by its number. A task with a
-    `size` may run twice at the same time, if it is slow: it writes under names of its own, and nobody uses its handles
-    before `finish` has yielded it.
+    `spread` distributes tasks over the nodes; `node` chooses one of the capacity's nodes by its number. A slow task
+    with a `size` may run twice at the same time: it writes under names of its own, and nobody uses its handles before
+    `finish` has yielded it.
     """
 
     name: str
@@ -76,16 +76,18 @@ class Executor(Protocol):
     ) -> SubmittedTask: ...
 
     def finish(self, tasks: Sequence[SubmittedTask]) -> Iterator[tuple[int, TaskStats]]:
-        """Wait for all; yields (number in `tasks`, statistics) as each task ends. Raises the first error."""
+        """Wait for all tasks; as each ends, yields (its number in `tasks`, its statistics). Raises the first error."""
 
     def get(self, handle: Handle) -> Any: ...
 
     def share(self, value: Any) -> Handle:
-        """A value that many tasks get, each as an argument of its own: it is sent once. Keep the handle until their
-        results are no longer wanted: where a node is lost, tasks run again."""
+        """A handle of a value that many tasks get, each as an argument of its own: it is sent once.
+
+        Keep the handle as long as the tasks' results are wanted: if a node is lost, its tasks run again.
+        """
 
     def stop(self) -> None:
         """End the sessions that use this executor, from another thread: their next wait raises KeyboardInterrupt."""
 
     def spilled_bytes(self) -> int | None:
-        """Bytes that the object store has written to disk since it started; None where unknown."""
+        """Bytes that the object store has written to disk since it started; None: unknown."""

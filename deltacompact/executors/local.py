@@ -1,4 +1,4 @@
-"""The executor in this process. With one thread it is the reference: a task runs when its result is asked for.
+"""The executor in this process. With one thread it is the reference: a task runs when its result is needed.
 
 With more threads, tasks begin in the order of submission. A task waits for its inputs, which were submitted and begun
 before it, so there is no deadlock. The kernels and pyarrow release the GIL while they work. Sessions that run side by
@@ -54,15 +54,15 @@ def _value(argument: Any) -> Any:
 
 
 TASKS_PER_SLOT = 4
-"""On a store behind a network: while some tasks wait for their first bytes or their last part, others use the CPU."""
+"""Tasks for each CPU on a remote store: while some wait for their first bytes or last part, others use the CPU."""
 
 
 class LocalExecutor:
     """One thread a task, `local_threads` at a time.
 
-    `inline`: so many sessions run their tasks in threads of their own, each in the one that asks for its result.
-    `processes` share the rate limits of the settings, this one among them. `waits`: the store is behind a network, so
-    tasks may share CPUs unless the settings say how many run at a time; `share_slots` begins that.
+    `inline` sessions (if not 0) run a task in the thread that needs its result. `processes`, this one included, share
+    the rate limits of the settings. `waits`: the store is remote, so tasks may share CPUs after `share_slots`, unless
+    the settings say how many run at a time.
     """
 
     name = "local"
@@ -89,7 +89,7 @@ class LocalExecutor:
         return self._capacity
 
     def share_slots(self, places: int) -> None:
-        """Run so many tasks at a time. Call it before the first task."""
+        """Run `places` tasks at a time, if that is more than now. Call it before the first task."""
         if places > self.tasks_per_process:
             self._pool = ThreadPoolExecutor(places, "deltacompact")
             self.tasks_per_process = places
@@ -141,5 +141,5 @@ class LocalExecutor:
             raise KeyboardInterrupt
 
     def spilled_bytes(self) -> int | None:
-        """There is no object store: values stay in memory."""
+        """0: there is no object store, values stay in memory."""
         return 0

@@ -1,4 +1,4 @@
-"""Run one task and measure it from outside: seconds, and the peak of the process's unshared memory."""
+"""Runs one task and measures it: seconds, and the peak of the process's unshared memory."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def run_measured(task: Callable[..., Any], inputs: tuple[Any, ...], returns: int
 
 
 def unshared_bytes() -> int:
-    """Resident memory that belongs to this process alone: neither files nor the object store.
+    """Resident memory that belongs to this process alone, without files and the object store.
 
-    The kernel keeps these counters. Summing up the page tables (USS) would take milliseconds with an object store
-    mapped, and we sample twenty times a second.
+    It is RSS less shared memory, which the kernel counts. Summing up the page tables (USS) would take milliseconds with
+    an object store mapped, and we sample twenty times a second.
     """
     memory = _process(os.getpid()).memory_info()
     return int(memory.rss - getattr(memory, "shared", 0))
@@ -47,7 +47,7 @@ def unshared_bytes() -> int:
 
 @functools.lru_cache(1)
 def _process(pid: int) -> psutil.Process:
-    """Made once in each process: finding out who that is takes longer than looking at its memory."""
+    """Made once in each process: making it takes longer than reading its memory."""
     return psutil.Process(pid)
 
 

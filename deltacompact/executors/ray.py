@@ -1,8 +1,8 @@
 """Tasks on a Ray cluster: the only file that imports ray.
 
-Tasks return values and never put them: Ray rebuilds by lineage only what the driver owns when a node is lost. What the
-driver shares stays with it. Hash bucket and materialize tasks are spread; the tasks between them run on the node of
-their parcels (shuffle.py).
+Tasks return values and never put them: when a node is lost, Ray rebuilds by lineage only values that the driver owns.
+Values that the driver shares stay with the driver. Hash bucket and materialize tasks are spread; the tasks between them
+run on the node of their parcels (shuffle.py).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class RayExecutor:
     tasks_per_process = 1
 
     def __init__(self, settings: Settings, beside: bool = False) -> None:
-        """`beside`: other tasks run in this process meanwhile, and take their share of the rate limits."""
+        """`beside`: tasks also run in this process meanwhile, and take their share of the rate limits."""
         self._settings = settings
         started_here = _connect(settings)
         nodes = _nodes_awaited(settings.ray_cpus, settings.ray_wait_s)
@@ -114,7 +114,7 @@ class RayExecutor:
         return NodeAffinitySchedulingStrategy(self._nodes[node % len(self._nodes)], soft=True)
 
     def _elsewhere(self, node: str | None) -> Any:
-        """To a node, or to others while it is busy or gone."""
+        """A strategy that prefers a node, and takes others while it is busy or gone."""
         if node is None or len(self._nodes) == 1:
             return "SPREAD"
         return NodeAffinitySchedulingStrategy(node, soft=True, _spill_on_unavailable=True)
@@ -126,7 +126,7 @@ class RayExecutor:
         return time.monotonic()
 
     def wait(self, handles: Sequence[Handle], count: int, timeout_s: float) -> Sequence[Handle]:
-        """Raises KeyboardInterrupt once the sessions have been told to end."""
+        """As `Cluster.wait`. Raises KeyboardInterrupt once the sessions have been told to end."""
         ready: list[Handle]
         ready, rest = ray.wait(handles, num_returns=count, timeout=timeout_s)
         if self._stopped.is_set():
@@ -139,7 +139,7 @@ class RayExecutor:
         return int(ray.available_resources().get("CPU", 0)) // self._cpus_per_task
 
     def cancel(self, handles: Sequence[Handle]) -> None:
-        """Tell tasks to end. What they have written by then is an orphan, which vacuum deletes."""
+        """Tell tasks to end. A vacuum deletes what they have written by then."""
         for handle in handles:
             with contextlib.suppress(Exception):
                 ray.cancel(handle)
@@ -164,7 +164,7 @@ class RayExecutor:
         self._stopped.set()
 
     def spilled_bytes(self) -> int | None:
-        """Bytes spilled on all nodes; None where Ray does not say. Ray has only a private call for it."""
+        """Bytes spilled on all nodes; None: Ray does not say. Only a private call of Ray tells it."""
         try:
             from ray._private.internal_api import get_memory_info_reply, get_state_from_address
 
@@ -191,13 +191,13 @@ def _of_this_node(stats: TaskStats, began_cpu_s: float) -> TaskStats:
 def _warm() -> None:
     import pyarrow as pa
 
-    pa.array([0])  # the first one looks for pandas
+    pa.array([0])  # the first call in a process looks for pandas
 
 
 def foreseen_capacity(settings: Settings) -> tuple[Capacity, str | None]:
     """The capacity that a RayExecutor would have, and why it is a guess (None: the cluster is running).
 
-    Joins a cluster where one is named. Starts none and does not make one grow.
+    Joins a named cluster. Starts no cluster, and makes none grow.
     """
     if not ray.is_initialized() and _address(settings) is None:
         return _capacity(settings, {"here": os.cpu_count() or 1}, _resources_here()), "no Ray cluster runs yet"
@@ -232,10 +232,10 @@ def _resources_here() -> dict[str, float]:
 
 
 def _nodes_awaited(cpus_wanted: int | None, wait_s: float) -> dict[str, int]:
-    """CPUs by node, once `cpus_wanted` (None: any) are there, or after `wait_s` seconds whatever is there.
+    """CPUs by node, as soon as `cpus_wanted` (None: any) are there, and after `wait_s` seconds in any case.
 
-    Ask Ray for the CPUs so that the autoscaler adds nodes, then poll. The request ends with this call or this process;
-    the autoscaler removes idle nodes later.
+    Asks Ray for the CPUs so that the autoscaler adds nodes, then polls. The request ends with this call or this
+    process; the autoscaler removes idle nodes later.
     """
     nodes = _nodes()
     if nodes and sum(nodes.values()) >= (cpus_wanted or 1):
@@ -269,7 +269,7 @@ def _address(settings: Settings) -> str | None:
 
 
 def _connect(settings: Settings) -> bool:
-    """Join or start a cluster; True: it was started."""
+    """Join or start a cluster. True: this call started it."""
     if ray.is_initialized():
         return False
     address = _address(settings)
@@ -277,8 +277,8 @@ def _connect(settings: Settings) -> bool:
         _await_answer(address, settings.limits)
         started: dict[str, Any] = {"address": address, "runtime_env": {"env_vars": WORKER_ENVIRONMENT}}
     else:
-        # Without "local", Ray would join the cluster that was last started here, even one that has ended.
-        # By default Ray restarts a task that runs out of memory for ever.
+        # Without "local", Ray would join the cluster that was last started on this machine, even if it has ended.
+        # By default, Ray restarts a task that runs out of memory again and again, without end.
         started = {
             "address": "local",
             "include_dashboard": False,
@@ -297,9 +297,9 @@ def _connect(settings: Settings) -> bool:
 
 
 def _await_answer(address: str, limits: Limits) -> None:
-    """Wait until a Ray cluster answers. Raises InputError after 30 seconds: ray.init would wait for minutes.
+    """Wait until a Ray cluster answers. Raises InputError after `ray_answer_s`: ray.init would wait for minutes.
 
-    Log a line only where the cluster does not answer at once.
+    Logs a line if the cluster does not answer within `ray_silent_s`.
     """
     target = _host_and_port(address)
     where = f"{address} ({target})" if address == "auto" else address
@@ -338,7 +338,7 @@ def _host_and_port(address: str) -> str:
 
 
 def _answers(target: str, ray_client: bool, within_s: float) -> bool:
-    """Whether a Ray head (or its client server) answers in time. Another program that listens there does not count."""
+    """Whether a Ray head (or its client server) answers in time. An answer of another program does not count."""
     deadline_s = time.monotonic() + within_s
     if os.environ.get("RAY_USE_TLS", "0").lower() not in ("", "0", "false"):
         return _is_open(target, deadline_s)  # only Ray knows its certificates
@@ -352,7 +352,7 @@ def _answers(target: str, ray_client: bool, within_s: float) -> bool:
         return False
     except grpc.RpcError as error:
         no_head = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNIMPLEMENTED)
-        return error.code() not in no_head  # a head that asks for a token is a head
+        return error.code() not in no_head  # other errors come from a head, which wants a token, for instance
     finally:
         channel.close()
     return True

@@ -1,17 +1,17 @@
-"""The runs of one stage's tasks: every task has one, a slow one has two, and the first result counts.
+"""The runs of one stage's tasks: every task has one run, a slow task has two, and the first result counts.
 
     task 6     run 1 ends                 its result counts
     task 7     run 1, run 2               run 2 ends: its result counts, run 1 is cancelled
     task 8     run 1 fails, run 2 runs    wait for run 2
-    nodes      a took 2.0 s a task, b 9.5 s, c has not ended one      run 2 goes to a
+    nodes      a took 2.0 s a task, b 9.5 s, c has ended none         run 2 goes to a
 
-Nobody knows when a run began that waited in the cluster's queue. But tasks begin in order, so with n slots task i began
-when the (i - n + 1)th of the stage had ended, or later where other sessions took the slots. Then it is repeated too
-early, on a slot that nobody needed.
+The cluster does not say when a run left its queue and began. But tasks begin in order, so with n slots task i began
+when the (i - n + 1)th task of the stage ended, or later if other sessions took slots. In that case task i is repeated
+too early, but on a slot that nobody else needed.
 
-Nobody knows either on which node a run is. But the fastest node of a stage is neither slow nor hanging.
+Nor does the cluster say on which node a run is. But the node with the fastest tasks of a stage neither lags nor hangs.
 
-`ended` waits with whatever cluster it is given: Ray, or one that is simulated.
+`ended` works with any Cluster: Ray, or a simulated one.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ _LOG = logging.getLogger("deltacompact")
 LOOK_EVERY_S = 1.0
 
 TAKEN_AT_ONCE = 1 / 100
-"""Wait for this share of the runs that have not ended, and for one at least. To name all of them takes time each time:
-one by one, a stage of 40,000 tasks would name 800 million."""
+"""Wait for this share of the runs that have not ended, and for one at least. Each wait passes all their handles: one by
+one, a stage of 40,000 tasks would pass 800 million."""
 
 
 class Cluster(Protocol):
-    """What waiting for runs needs. Handles are those of their statistics."""
+    """The cluster calls that waiting for runs needs. A run's handle is that of its statistics."""
 
     def now_s(self) -> float: ...
 
     def wait(self, handles: Sequence[Handle], count: int, timeout_s: float) -> Sequence[Handle]:
-        """Those that have ended, as soon as there are `count`, or after so many seconds."""
+        """The handles of runs that have ended, as soon as there are `count` of them, or after `timeout_s`."""
 
     def get(self, handle: Handle) -> Any: ...
 
@@ -52,8 +52,9 @@ class Cluster(Protocol):
 def ended(
     tasks: Sequence[SubmittedTask], slots: int, cluster: Cluster, seconds_min: float
 ) -> Iterator[tuple[int, TaskStats]]:
-    """Yields (number in `tasks`, statistics) as each task ends. A slow one runs twice, at the earliest after
-    `seconds_min`. Raises the first error, and cancels what runs.
+    """Yields (number in `tasks`, statistics) as each task ends. Raises the first error, and cancels the other runs.
+
+    Repeats slow tasks, at the earliest after `seconds_min`.
     """
     runs = Runs(tasks, slots, cluster.now_s())
     try:
@@ -69,7 +70,7 @@ def ended(
 
 
 def _taken(runs: Runs, handle: Handle, cluster: Cluster) -> Iterator[tuple[int, TaskStats]]:
-    """A run has ended. Nothing, where another run of its task was faster, or may still succeed."""
+    """The result of a run that has ended. Nothing, if another run of its task was faster or may still succeed."""
     if (found := runs.end(handle)) is None:
         return
     number, run, others = found
@@ -85,7 +86,7 @@ def _taken(runs: Runs, handle: Handle, cluster: Cluster) -> Iterator[tuple[int, 
 
 
 class Runs:
-    """The runs of a stage that began at `now_s`, on so many slots. All times are in seconds of one clock."""
+    """The runs of a stage that began at `now_s`, on `slots` slots. All times are in seconds of one clock."""
 
     def __init__(self, tasks: Sequence[SubmittedTask], slots: int, now_s: float) -> None:
         self._tasks = tasks
@@ -104,7 +105,10 @@ class Runs:
         return list(self._number_of)
 
     def end(self, handle: Handle) -> tuple[int, SubmittedTask, list[SubmittedTask]] | None:
-        """A run has ended: its task's number, the run, and the task's other runs. None: another one was faster."""
+        """Note that a run has ended. Returns its task's number, the run, and the task's other runs.
+
+        None: another run of the task was faster.
+        """
         number = self._number_of.pop(handle, None)
         if number is None:
             return None
@@ -113,7 +117,7 @@ class Runs:
         return number, run, self._runs_of[number]
 
     def take(self, number: int, run: SubmittedTask, stats: TaskStats, now_s: float) -> None:
-        """This run's result counts: it becomes the task's values. Forget the other runs."""
+        """Make this run's result the task's values. Forget the other runs."""
         for other in self._runs_of.pop(number):
             del self._number_of[other.stats]
         task = self._tasks[number]
@@ -125,7 +129,7 @@ class Runs:
             self._seconds_on[stats.node].append(stats.seconds)
 
     def slow(self, now_s: float, idle_slots: Callable[[], int], seconds_min: float) -> list[int]:
-        """The numbers of the tasks to run a second time. Looks once a second, and asks for slots where it matters."""
+        """The tasks to run a second time, by number. Decides once a second; calls `idle_slots` only for slow tasks."""
         if now_s - self._looked_s < LOOK_EVERY_S or len(self._runs_of) >= self._slots:
             return []
         self._looked_s = now_s

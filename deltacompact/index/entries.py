@@ -7,7 +7,7 @@
                         digest of k1 | 0…       | file 8 | row 4 + both bits          a delete, keyless
     an index's entry    digest of k1 | sort key | file 2 | row 90,112                 the live row of k1
                         digest of k1 | sort key | 0xFFFFFFFF | position 1512203633403 a tombstone
-                        digest of k1 | 0…       | 0xFFFFFFFE | 0              gone: older runs have k1, the index not
+                        digest of k1 | 0…       | 0xFFFFFFFE | 0              gone: only older runs still have k1
 
 So memory is known before the work begins: rows times `Encoding.entry_bytes`.
 """

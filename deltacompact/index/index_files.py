@@ -50,7 +50,7 @@ def read_bucket(
 ) -> Iterator[Entries]:
     """Stream the entries of a bucket's files in digest order, verified chunk by chunk.
 
-    Remote files are fetched from this call on, as far as `ahead` has room. Raises CorruptionError if checksum, row
+    Fetching remote files begins with this call, as far as `ahead` has room. Raises CorruptionError if checksum, row
     count, order or bucket contradict the manifest.
     """
     ahead = ahead or ReadAhead()
@@ -99,9 +99,9 @@ OpenObject = contextlib.AbstractContextManager[pa.NativeFile]
 def session_object(
     store: ObjectStore, path: str, ahead: ReadAhead | None = None, known_bytes: int | None = None
 ) -> OpenObject:
-    """An Arrow file that a session wrote, to be read whole. A remote file is fetched from this call on.
+    """Opens an Arrow file that a session wrote, to be read whole. Fetching a remote file begins with this call.
 
-    Entering it raises CorruptionError if its bytes are broken.
+    The block raises CorruptionError if the file's bytes are broken.
     """
     file_store, name = open_object(store, path)
     fetched = (ahead or ReadAhead()).file(file_store, name, known_bytes, whole=True)
@@ -120,16 +120,16 @@ def _session_object(file_store: ObjectStore, name: str, fetched: FetchedFile | N
 
 FILES_CLOSING = 16
 CLOSING_BYTES = 8 << 20
-"""Files of a task that are closed while it writes the next ones: so many, and so many bytes together."""
+"""Most files of a task, and most bytes together, that are being closed while the task writes the next ones."""
 
 
 class Closing:
-    """Closes small files beside the work of a task, if their store is behind a network: there, closing sends the file.
+    """Closes small files of a remote store in other threads, while the task goes on: closing sends the file.
 
         bucket 0: written, closing      bucket 1: written, closing      bucket 2: being written
 
-    A task of many buckets then waits about once, not once for each. The end of the block waits for all. A large file is
-    sent while it is written, which takes the memory that a task has for it: it waits for the small ones.
+    So a task of many buckets waits about once, not once for each bucket. The end of the block waits for all files. A
+    large file is sent while it is written. That takes the task's memory for sending, so the small files end first.
     """
 
     def __init__(self, store: ObjectStore) -> None:
@@ -145,7 +145,7 @@ class Closing:
                 self.wait()
 
     def close(self, file: contextlib.ExitStack, size: int) -> None:
-        """Close a file of so many bytes, now or soon. Raises the error of an earlier one that could not be closed."""
+        """Close a file of `size` bytes, now or soon. Raises the error of an earlier file that could not be closed."""
         if self._threads is None or size > CLOSING_BYTES:
             file.close()
             return
@@ -154,7 +154,7 @@ class Closing:
         self._under_way.append((self._threads.submit(file.close), size))
 
     def wait(self) -> None:
-        """Wait for all files that are closed now."""
+        """Wait for all files that are being closed."""
         while self._under_way:
             self._wait_for_first()
 
@@ -197,7 +197,7 @@ class BucketWriter:
         self._open: contextlib.ExitStack | None = None
 
     def write(self, entries: Entries) -> None:
-        """Append entries. Their digests follow all earlier ones."""
+        """Append entries. Their digests must be greater than all earlier ones."""
         file = np.ascontiguousarray(fields(entries)["file"])
         tombstones = int(np.count_nonzero(file == TOMBSTONE))
         self.tombstones += tombstones
@@ -213,7 +213,7 @@ class BucketWriter:
         return tuple(self.files)
 
     def abandon(self, error: BaseException) -> None:
-        """Remove the unfinished file. Raises the store's own error where it is the store that failed."""
+        """Drop the unfinished file, because of this error."""
         if self._open is not None:
             self._open.__exit__(type(error), error, error.__traceback__)
 
@@ -243,7 +243,7 @@ class BucketWriter:
         self._open = contextlib.ExitStack()
         sink = self._open.enter_context(self._store.writer(self._path))
         self._sink = sink
-        self._ipc = pa.ipc.new_file(sink, self._schema)  # closed once: each time it would write its footer
+        self._ipc = pa.ipc.new_file(sink, self._schema)  # close it once: each close writes a footer
 
     def _write_chunk(self, entries: Entries) -> None:
         entries = np.ascontiguousarray(entries)
@@ -276,9 +276,9 @@ def bucket_writer(
     chunk_entries: int,
     closing: Closing | None = None,
 ) -> Iterator[BucketWriter]:
-    """A BucketWriter that removes its unfinished file if the block fails. Call its `close` inside the block.
+    """A BucketWriter that drops its unfinished file if the block fails. Call its `close` inside the block.
 
-    With `closing`, its files are there when that block ends.
+    With `closing`, its files exist when the block of `closing` ends.
     """
     writer = BucketWriter(store, path_of, entry_bytes, rows_per_file, chunk_entries, closing)
     try:

@@ -9,8 +9,8 @@ in sort order. Each column has a presence byte and the value (inverted for desce
 
     version string, longest value "1.10.2"   width 8    "1.9" -> 01 312e390000000000 03
 
-A string or binary is padded to the width of its column and followed by its length. The width follows the longest value
-in deltas and index, because the values of all sort columns must fit in 32 bytes.
+A string or binary is padded to the width of its column and followed by its length. The width depends on the longest
+value in deltas and index, because the values of all sort columns must fit in 32 bytes.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class KeyClass(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class KeyColumn:
-    """A primary key column that is digested. `key_class` is None as long as the column had only nulls."""
+    """A primary key column that is digested. `key_class` is None while the column has had only nulls."""
 
     name: str
     key_class: KeyClass | None = None
@@ -69,7 +69,7 @@ class KeyColumn:
 class SortColumn:
     """A sort column. Its values are cast to `type` before they are compared.
 
-    A string or binary has room for `width` bytes, which follows from `longest`, the bytes of its longest value so far.
+    A string or binary has room for `width` bytes. `longest`, the bytes of its longest value so far, decides the width.
     """
 
     name: str
@@ -150,9 +150,9 @@ def _refusing(path: str, kind: str, names: Sequence[str]) -> Iterator[None]:
 
 
 def keyless(table: pa.Table, encoding: Encoding) -> npt.NDArray[np.bool_]:
-    """True for each row of a delete without sort key, which removes its key whatever the sort key.
+    """True for each row whose sort columns are all null or missing.
 
-    All its sort columns are null or missing.
+    Such a row of a delete removes its key, whatever the sort key of the live row.
     """
     result = np.ones(table.num_rows, dtype=bool)
     for column in encoding.sort_columns:
@@ -174,9 +174,10 @@ def resolve_encoding(
     """The encoding that fits all files and the index (`known`).
 
     The digest leaves out partition columns, which are constant in a stream. Files without rows are ignored. The files
-    must know the longest values of string and binary sort columns (see sort_widths.py). Key columns stay in the index's
-    order, which is their order in the key bytes. Raises SchemaError naming file and column for a missing or mixed key
-    column, for a sort column of another type or too wide, and for a delete that has some sort columns but not all.
+    must have the longest values of string and binary sort columns (see sort_widths.py). Key columns stay in the index's
+    order, which is their order in the key bytes. Raises SchemaError naming file and column: for a key column that is
+    missing or has several classes, for a sort column that is too wide or has a type that does not fit, and for a delete
+    with some sort columns but not all.
     """
     names = [name for name in keys.primary if name not in partition_keys]
     if known is not None:
@@ -215,12 +216,12 @@ def resolve_encoding(
 
 
 def encoding_of(columns: pa.Schema, path: str) -> Encoding:
-    """The encoding of keys of these columns, in their order. Raises SchemaError for a type that cannot be a key."""
+    """The encoding of keys with these columns, in this order. Raises SchemaError for a type that cannot be a key."""
     return Encoding(tuple(KeyColumn(column.name, *_class_of(column.type, column.name, path)) for column in columns))
 
 
 def _joined(column: KeyColumn, type_: pa.DataType, path: str) -> KeyColumn:
-    """The key column, with the class of one more file."""
+    """The key column after one more file, whose column has this type. Raises SchemaError if the class differs."""
     key_class, scale = _class_of(type_, column.name, path)
     if key_class is None:
         return column
@@ -263,7 +264,7 @@ def _class_of(type_: pa.DataType, name: str, path: str) -> tuple[KeyClass | None
 
 
 def _sorted_by(column: SortColumn, file: DataFile) -> SortColumn:
-    """The sort column, widened to hold the values of one more file."""
+    """The sort column, widened to hold the values of one more file. Raises SchemaError if it cannot be."""
     name, type_ = column.name, schemas.plain_type(file.schema.field(column.name).type)
     if not pa.types.is_null(type_) and not schemas.has_lengths(type_) and value_bytes(type_) == 0:
         raise SchemaError(f"{file.path}: sort key {name!r} is {type_}, which cannot be a sort key")
@@ -302,9 +303,9 @@ def too_long(path: str, name: str, size: int) -> SchemaError:
 
 
 def _with_widths(columns: Sequence[SortColumn]) -> tuple[SortColumn, ...]:
-    """Give each string and binary column its width: the longest value rounded up, or exact if rounding needs too much.
+    """Give each string and binary column its width: its longest value, rounded up if there is room for that.
 
-    Only the longest values decide. So whether all columns fit does not depend on which session saw which value.
+    Only the longest values decide, so it does not matter which session saw which value.
     """
     variable = [column for column in columns if schemas.has_lengths(column.type)]
     room = SORT_KEY_BYTES_MAX - sum(value_bytes(column.type) for column in columns)
@@ -331,7 +332,7 @@ def value_bytes(type_: pa.DataType) -> int:
 
 
 def _key_values(column: pa.ChunkedArray, key_class: KeyClass | None) -> pa.Array:
-    """The values to digest. As long as the class is unknown, all values are null, whatever the column's type."""
+    """The values to digest. While the class is unknown, all values are null, whatever the column's type."""
     if key_class is None and column.null_count == len(column):
         return pa.nulls(len(column))
     return _single(schemas.plain(column))

@@ -3,9 +3,9 @@
     rows    0 1 2 3 4 5 6 7 | 8 9
     live    x   x x     x   |   x        bytes 4d 02
 
-One Arrow IPC file stores the bitmaps (masks) of a group of files. Materialize filters rows with them. The index uses
-them to find where the rows of a rewritten file went: the number of set bits before a row is its rank. If a file stays
-although it has dead rows, its deletion vector names its bitmap.
+One Arrow IPC file stores the bitmaps (masks) of a group of files. Materialize filters rows with them. The index finds
+with them where the rows of a rewritten file went: the number of set bits before a row is the row's rank. A file that
+stays although it has dead rows has a deletion vector, which names its bitmap.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SCHEMA = pa.schema([("ordinal", pa.uint32()), ("bits", pa.large_binary()), ("cr
 
 
 def write_masks(store: ObjectStore, path: str, masks: Masks) -> None:
-    """Store the masks as one Arrow IPC file. A resumed session reads them too."""
+    """Store the masks as one Arrow IPC file."""
     columns = [
         pa.array(list(masks), pa.uint32()),
         pa.array([bits.tobytes() for bits in masks.values()], pa.large_binary()),
@@ -59,14 +59,14 @@ def read_each_masks(
     limits: ReadLimits = READ_LIMITS,
     wanted: Collection[Ordinal] | None = None,
 ) -> Iterator[Masks]:
-    """The masks of each file, in order; `wanted`: only these. Remote files are fetched ahead."""
+    """The masks of each file, in order; only those of `wanted`, if given. Remote files are fetched ahead."""
     ahead = ReadAhead(limits)
     for path, opened in begun_ahead(paths, lambda path: (path, session_object(store, path, ahead))):
         masks: Masks = {}
         with opened as source:
             announce(source)
             table = pa.ipc.open_file(source).read_all()
-            if wanted is not None:  # a file may have the masks of thousands of files, and a task needs a few
+            if wanted is not None:  # the object may have thousands of masks, of which a task needs a few
                 table = table.filter(pa.array(np.isin(np.asarray(table["ordinal"]), list(wanted))))
             for ordinal, bits, crc32 in zip(*table.columns, strict=True):
                 mask = np.frombuffer(bits.as_buffer() or b"", np.uint8).copy()
@@ -77,7 +77,7 @@ def read_each_masks(
 
 
 class LiveBits:
-    """The live bitmaps of files with deletion vectors. Each file of masks is read once."""
+    """The live bitmaps of files with deletion vectors. Reads each object of masks once."""
 
     def __init__(self, store: ObjectStore, limits: ReadLimits = READ_LIMITS) -> None:
         self._store = store
@@ -99,7 +99,7 @@ def live_bits(store: ObjectStore, file: DataFile) -> npt.NDArray[np.uint8] | Non
 
 
 LiveSlices = Iterator[tuple[npt.NDArray[np.uint64], pa.Table]]
-"""Rows of one file without dead rows: the row numbers in the file, and the rows."""
+"""Live rows of one file: their row numbers in the file, and the rows."""
 
 
 def live_tables(

@@ -6,9 +6,10 @@
     the index        k1 -> (14, 3)   k2 -> (20, 1)
 
 A compaction that changes little adds a run and, for the files that it rewrote, a relocation: one bit a row instead of
-32 bytes. So writing the index costs as much as the change. If there are many runs, or they are large compared to the
-first, the next compaction merges them. The manifest names every file with its checksums. Pointers have file numbers.
-During a session's rounds they have the session's ordinals instead, and the manifest is marked as not publishable.
+32 bytes. So the cost of writing the index grows with the change, not with the table. If there are many runs, or the
+later ones are large compared to the first, the next compaction merges them. The manifest names every file with its
+checksums. Pointers have file numbers. During a session's rounds they have the session's ordinals instead, and the
+manifest is marked as not publishable.
 """
 
 from __future__ import annotations
@@ -171,7 +172,7 @@ def read_runs(
 ) -> list[Iterator[Entries]]:
     """The streams of all runs of a bucket, the oldest first.
 
-    Remote files are fetched from this call on. The newer runs come first, as they are small: a merge needs all runs.
+    Fetching remote files begins with this call, newer runs first: they are small, and a merge needs all runs.
     """
     runs = reversed(range(len(manifest.runs)))
     return [read_run(store, manifest, run, bucket, ahead) for run in runs][::-1]
@@ -182,7 +183,7 @@ def read_index(
 ) -> Iterator[Entries]:
     """Stream the newest entry of each key in a bucket, relocated, in digest order.
 
-    Remote files are fetched from this call on. Raises CorruptionError if checksum, row count, order or bucket
+    Fetching remote files begins with this call. Raises CorruptionError if checksum, row count, order or bucket
     contradict the manifest.
     """
     ahead = ahead or ReadAhead()
@@ -227,9 +228,9 @@ def _next_chunk(stream: Iterator[Entries]) -> Entries | None:
 def newest_entries(
     manifest: IndexManifest, runs: Iterable[Iterator[Entries]], new: list[Entries], relocator: Relocator
 ) -> Entries:
-    """The index's newest entries of the keys of `new`, in digest order. `runs` has a bucket's runs, the newest first.
+    """The index's newest entries of the keys of `new`, in digest order.
 
-    Streams every run, a chunk at a time.
+    `runs` has a bucket's runs, the newest first. Each is streamed, a chunk at a time.
     """
     touched = _kernels.Touched(new, manifest.encoding.entry_bytes)
     for run in runs:
@@ -239,7 +240,7 @@ def newest_entries(
 
 
 def reencoded(entries: Entries, before: Encoding, after: Encoding) -> Entries:
-    """The entries with sort keys in the types of `after`. When a sort column widens, the whole index is re-encoded."""
+    """The entries, with sort keys re-encoded in the types of `after`: a sort column has widened."""
     from deltacompact.index.sort_keys import decode
 
     if before.sort_columns == after.sort_columns:

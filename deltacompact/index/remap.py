@@ -1,9 +1,9 @@
-"""Maps pointers into rewritten files to the new files, by each file's mask: one bit a row instead of 32 bytes.
+"""Maps pointers into rewritten files to the new files, by each file's live bitmap: one bit a row instead of 32 bytes.
 
-    file 15, live rows 0 2 3 6     rank 8 in its session, 4 rows an output, first output 20
+    file 15, live rows 0 2 3 6     its first rank is 8; 4 rows an output, first output 20
     (15, 3) has rank 8 + 2 = 10    ->  output 20 + 10 // 4 = 22, row 2
 
-If the session laid the rows out by columns, a rank does not tell the place, but a stored destination of each rank does:
+If the session laid the rows out by columns, the stored destination of each rank tells the place instead:
 
     (15, 3) has rank 10, destination 4     ->  output 20 + 4 // 4 = 21, row 0
 
@@ -31,7 +31,7 @@ from deltacompact.storage.fetched_file import ReadAhead, begun_ahead
 from deltacompact.storage.objects import ObjectStore
 
 Destinations = npt.NDArray[np.uint32]
-"""The number of an output times the rows of one, and the row in it."""
+"""A destination is the output's number (from 0) times the rows of an output, plus the row in the output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class RelocatedFile:
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """The object with the destinations of so many ranks, which follow those of the moves before."""
+    """The object with the destinations of `rows` ranks. They follow the ranks of the Moves before."""
 
     path: str
     rows: int
@@ -56,7 +56,7 @@ class Moves:
 class Relocation:
     """The files that one session rewrote, in rank order. The ranks begin at 0 and continue from file to file.
 
-    `moves`: the destinations of the ranks, in rank order; none, if rows kept their order.
+    `moves`: the destinations of the ranks, in rank order; empty if the rows kept their order.
     """
 
     files: tuple[RelocatedFile, ...]
@@ -76,12 +76,12 @@ class Relocation:
 
     @property
     def mask_bytes(self) -> int:
-        """What a task holds that applies it."""
+        """The memory of a task that applies the relocation."""
         return self.rows // 8 + sum(4 * one.rows for one in self.moves)
 
     @property
     def rows(self) -> int:
-        """Of the files that were rewritten."""
+        """The rows of the rewritten files."""
         return sum(file.rows for file in self.files)
 
 
@@ -98,8 +98,8 @@ class RowPlaces:
 
 
 def read_moves(store: ObjectStore, moves: Sequence[Moves], limits: ReadLimits = READ_LIMITS) -> Destinations:
-    """The destinations of all ranks. Raises CorruptionError for an object that is not as it was written."""
-    from deltacompact.index.index_files import session_object  # `show` reads manifests, and no index
+    """The destinations of all ranks. Raises CorruptionError for an object whose rows or CRC-32 differ."""
+    from deltacompact.index.index_files import session_object  # imported late: `show` reads only manifests
 
     found, first, ahead = np.empty(sum(one.rows for one in moves), np.uint32), 0, ReadAhead(limits)
     for one, opened in begun_ahead(moves, lambda one: (one, session_object(store, one.path, ahead))):
@@ -158,7 +158,7 @@ class Relocator:
         return RowPlaces(files, places.astype(np.int64), lives)
 
     def _move(self, number: int, relocation: Relocation, entries: Entries) -> None:
-        """Rewrite the pointers of entries into files whose rows were laid out."""
+        """Replace the entries' pointers into files whose rows were laid out by columns."""
         view = fields(entries)
         here = np.flatnonzero(np.isin(view["file"], _numbers(relocation)))
         files, rows = np.ascontiguousarray(view["file"][here]), np.ascontiguousarray(view["row"][here])
@@ -178,7 +178,7 @@ class Relocator:
         return read_moves(self._store, self._relocations[number].moves, self._limits)
 
     def _load(self, number: int) -> _kernels.SurvivorRanks:
-        from deltacompact.index.live_bitmaps import read_each_masks  # `show` reads manifests, and no bitmaps
+        from deltacompact.index.live_bitmaps import read_each_masks  # imported late: `show` reads only manifests
 
         files = self._relocations[number].files
         paths = list(dict.fromkeys(file.masks_path for file in files))

@@ -1,4 +1,4 @@
-"""Decodes sort key bytes. This is needed only if a sort column was widened after the index was written.
+"""Decodes sort key bytes. Only an index whose sort column has widened since it was written needs this.
 
 01 80000005 (int32 5)       ->  5     ->  widened to int64    ->  01 8000000000000005
 01 312e390000000000 03      ->  "1.9" ->  widened to 16 bytes ->  01 312e39…00 03

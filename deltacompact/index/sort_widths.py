@@ -1,4 +1,4 @@
-"""Finds the longest values of string and binary sort columns. A plan needs them, and only the values tell.
+"""Finds the lengths of the longest values of string and binary sort columns. A plan needs them.
 
     keys      sort by version
     f1        version string   "1.9", "1.10.2"     the append of f1 recorded it in the log: longest 6
@@ -41,7 +41,7 @@ def longest_values(table: pa.Table, keys: TableKeys | None, path: str) -> tuple[
 
 
 def measured(store: ObjectStore, deltas: Sequence[Delta], keys: TableKeys) -> tuple[Delta, ...]:
-    """The deltas with the longest values of all their files. Reads the columns that the log has no lengths for."""
+    """The deltas with the longest values of all their files. Reads the columns for which the log has no length."""
     unknown = {file.path: file for delta in deltas for file in delta.files if _unmeasured(file, keys)}
     if not unknown:
         return tuple(deltas)

@@ -1,9 +1,9 @@
-"""Looking after a table: check it, and rehash its index.
+"""Checks a table, and rehashes its index.
 
 check   the log has no hole and no contradiction, positions ascend · every file has its rows, and every column can be
         decoded · values lie in the ranges of the log · every delta can be folded · every live row has one index entry
         with its digest in the right bucket, and every entry has a row
-rehash  the entries of the index move to another number of hash buckets; an `index` log entry puts it into force
+rehash  the entries of the index move to another number of hash buckets; an `index` log entry puts them into force
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import files
 
 _CHECKED_AT_ONCE = 8
-"""Checking a partition takes memory: its rows are read."""
+"""Most partitions that are checked at a time: a check reads the rows, which takes memory."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class CheckResult:
-    """The problems of one partition stream; it is sound if there are none."""
+    """The problems of one partition stream. A stream without problems is sound."""
 
     partition: Partition
     versions: int
@@ -143,7 +143,7 @@ def _check_stream(catalog: Streams, table_id: str, partition: Partition, quick: 
 def _fold_problems(
     catalog: Streams, table_id: str, partition: Partition, state: StreamState, quick: bool
 ) -> Iterator[str]:
-    """One line for every delta file that no compaction could fold or no reader could read."""
+    """One line for every delta file that compactions cannot fold or readers cannot read."""
     if not state.deltas:
         return
     table = catalog.described(table_id)
@@ -202,7 +202,7 @@ def _index_problems(store: ObjectStore, state: StreamState, manifest: IndexManif
 
 
 def _expected_entries(store: ObjectStore, state: StreamState, manifest: IndexManifest):  # type: ignore[no-untyped-def]
-    """By bucket, the entries computed from the compacted rows: digest and pointer, in digest order."""
+    """A function of the bucket: the entries computed from the compacted rows, digest and pointer, in digest order."""
     assert state.compacted is not None
     encoding = Encoding(manifest.encoding.key_columns)
     parts = [none(encoding.entry_bytes)]
@@ -241,8 +241,8 @@ def rehash_table(
 ) -> list[tuple[Partition, int, int]]:
     """Rehash the index of every compacted partition: (partition, buckets before, buckets after).
 
-    If it is interrupted, the old index stays in force. Raises ConflictError where a compaction was published meanwhile,
-    after rehashing the other partitions.
+    If the call is interrupted, the old index stays in force. If a compaction of a partition was published meanwhile,
+    the call raises ConflictError after it has rehashed the other partitions.
     """
     at_least("hash_bucket_count", hash_bucket_count, 1, HASH_BUCKETS_MAX)
     if not hasattr(executor, "submit"):

@@ -1,13 +1,13 @@
-"""Drops a table of delta streams: first nobody can open it any more, then the objects go to which it gave their names.
+"""Drops a table of delta streams: first nobody can open it any more, then all objects with names from the table go.
 
-orders/dropped.json                  1. put: what table.json says, so that an interrupted drop can be repeated
+orders/dropped.json                  1. put: the content of table.json, so that an interrupted drop can be repeated
 orders/table.json                    2. gone: no command opens the table, nobody begins to append
 orders/day=1/stream|data|index/…     3. gone, one stream after the other
 orders/partitions/day=1              4. gone: the marks by which streams are found
-orders/day=2/stream/0/…07.json       gone, too, though day=2 has no mark: a writer put it there behind an earlier drop
+orders/day=2/stream/0/…07.json       gone, too, though day=2 has no mark: a late writer put it after an earlier drop
 orders/keys.json, bookmarks/…, heat/…    5. gone
 orders/dropped.json                  6. gone: the name is free again
-orders/day=1/notes.txt               stays, and is named: somebody else put it there
+orders/day=1/notes.txt               stays, and is named in the result: another program put it there
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from deltacompact.storage.objects import ObjectStat, ObjectStore, discard, unfin
 
 @dataclass(frozen=True, slots=True)
 class DropResult:
-    """What a drop deleted, or would delete: streams, objects and their bytes. `left` is what others put there."""
+    """The numbers of streams, objects and bytes that a drop deleted, or would delete. `left`: objects of others."""
 
     table_id: str
     streams: int
@@ -38,10 +38,10 @@ class DropResult:
 
 
 def drop(catalog: Streams, table_id: str, *, dry_run: bool = False) -> DropResult:
-    """Delete a table for good. Its writers, compactions and readers must have stopped. An interrupted drop is repeated.
+    """Delete a table for good. Its writers, compactions and readers must have stopped. Repeat an interrupted drop.
 
-    Files that were appended by reference stay. Raises NotFoundError for an unknown table, InputError for one that is
-    published or whose rows a destination takes.
+    Files that were appended by reference stay. Raises NotFoundError for an unknown table, and InputError for a table
+    that is published or has a destination.
     """
     store, paths = catalog.store, TablePaths.of(table_id)
     declared = _declared(store, paths, table_id, catalog.where)
@@ -59,7 +59,7 @@ def drop(catalog: Streams, table_id: str, *, dry_run: bool = False) -> DropResul
 
 
 def _dropped(catalog: Streams, table: Table, paths: TablePaths, dry_run: bool) -> DropResult:
-    """Delete, or with `dry_run` count, all that has a name which the table gave."""
+    """Delete, or with `dry_run` count, all objects whose names come from the table."""
     store = catalog.store
     marks = {
         stat: partition
@@ -79,7 +79,7 @@ def _dropped(catalog: Streams, table: Table, paths: TablePaths, dry_run: bool) -
 
 
 def _without_mark(paths: TablePaths, table: Table, there: Iterable[ObjectStat]) -> set[StreamPaths]:
-    """The streams that have a log entry: a writer that did not stop may have put one behind an earlier drop."""
+    """The streams with a log entry, marked or not: a late writer may have put one after an earlier drop."""
     streams = set()
     for stat in there:
         folder, _, rest = stat.path.rpartition("/stream/")
@@ -106,7 +106,7 @@ def _declared(store: ObjectStore, paths: TablePaths, table_id: str, where: str) 
 
 
 def _refuse_sources(catalog: Streams, table_id: str) -> None:
-    """A destination goes on from where its source stood: another table of the source's name would be folded into it."""
+    """Raise InputError for the source of a destination: a later table of this name would be folded into that one."""
     others = [name for folder in catalog.store.folders() if (name := table_name(folder)) != table_id]
     for name, source in zip(others, side_by_side(others, catalog.source_of, catalog.at_once), strict=True):
         if source == table_id:
@@ -114,7 +114,7 @@ def _refuse_sources(catalog: Streams, table_id: str) -> None:
 
 
 def _taken(store: ObjectStore, stream: StreamPaths, dry_run: bool) -> list[ObjectStat]:
-    """All objects of a stream, after they have been deleted."""
+    """Delete all objects of a stream (not with `dry_run`), and return them."""
     found = list(_of_stream(store, stream))
     if not dry_run:
         store.delete(stat.path for stat in found)
@@ -134,7 +134,7 @@ def _of_stream(store: ObjectStore, stream: StreamPaths) -> Iterator[ObjectStat]:
 
 
 def _own(store: ObjectStore, paths: TablePaths) -> Iterator[ObjectStat]:
-    """The objects of the table as a whole, besides its declaration and its marks."""
+    """The objects of the table as a whole, without its declaration and its marks."""
     for path in (paths.keys, paths.source, paths.listing):
         yield from _there(store, path)
     for folder in (paths.bookmarks, paths.heat):

@@ -1,10 +1,10 @@
-"""How well a table can be read: what readers fold and skip, partition by partition, against thresholds. Pure.
+"""How well a table can be read: how much readers fold and skip in each partition, against thresholds. Pure.
 
 day=1995-04-03    3 files, 1 small    140 delta files over them    0.4 % dead rows    the oldest waits 30 h
 thresholds        20 small            100                          30 %               24 h
 beyond            overlap, age
 
-Of a stream everything is in its log, of an Iceberg branch in its manifests: no data is read.
+A stream's log, or an Iceberg branch's manifests, tell all of it: no data is read.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ SMALL_FILE_BYTES = 32 << 20
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """What is still healthy.
+    """The greatest values of a healthy partition.
 
-    small_files    so many files of a partition below `small_file_bytes`
-    overlap        so many delta files over the compacted ones; delete files that may apply to one data file
-    dead_share     this share of rows that readers skip
-    age_s          so many seconds since the oldest delta that waits was committed
+    small_files    files below `small_file_bytes`
+    overlap        delta files to fold; in Iceberg, delete files that may apply to one data file
+    dead_share     share of rows that readers skip
+    age_s          seconds since the oldest unfolded delta was committed
     """
 
     small_files: int = 20
@@ -47,10 +47,12 @@ def thresholds_of(health: bool | Thresholds) -> Thresholds:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """One partition. `overlap` as in Thresholds; `waiting_rows` and `age_s` (None: no delta waits) are of streams.
+    """The health of one partition. `overlap` as in Thresholds.
 
-    file_bytes    of each data file, deltas not included
-    dead_rows     in data files. Each row of a delete file of Iceberg counts for one, whatever it deletes
+    file_bytes      the bytes of each data file, without deltas
+    dead_rows       dead rows in data files; in Iceberg, the rows of delete files, whatever each deletes
+    waiting_rows    rows of unfolded deltas; only for streams
+    age_s           as in Thresholds, only for streams; None: no delta waits
     """
 
     partition: dict[str, str | None]
@@ -69,7 +71,7 @@ class Health:
         return sum(size < below_bytes for size in self.file_bytes)
 
     def beyond(self, limits: Thresholds) -> dict[str, str]:
-        """By name of each threshold that it exceeds, what is the matter; empty: it is healthy."""
+        """The exceeded thresholds by name, each with a text for people; empty: the partition is healthy."""
         small = self.small_files(limits.small_file_bytes)
         found = {}
         if small > limits.small_files:
@@ -85,7 +87,7 @@ class Health:
 
 
 def health_of(partition: dict[str, str | None], state: StreamState, now_s: float) -> Health:
-    """The health of a stream. A commit from the future, by its writer's clock, has just been made."""
+    """The health of a stream. A commit dated in the future, by its writer's clock, counts as made just now."""
     sizes = sizes_of(state)
     files = state.compacted.files if state.compacted else ()
     return Health(
@@ -100,6 +102,6 @@ def health_of(partition: dict[str, str | None], state: StreamState, now_s: float
 
 
 def worst_first(found: Sequence[Health], limits: Thresholds) -> list[Health]:
-    """Those beyond a threshold: first what exceeds most of them, then what has most to skip and to fold."""
+    """The partitions beyond a threshold: those beyond most thresholds first, then by overlap, then by dead rows."""
     ill = [one for one in found if one.beyond(limits)]
     return sorted(ill, key=lambda one: (len(one.beyond(limits)), one.overlap, one.dead_rows), reverse=True)

@@ -1,9 +1,9 @@
-"""Whether a branch of an Iceberg table can be read, and its bounds hold for its rows.
+"""Checks that a branch of an Iceberg table can be read, and that its rows lie within the bounds of its manifests.
 
 a.parquet    1,000 rows, day 3 to 9 in its manifest        1,000 rows, day 3 to 9        sound
 b.parquet    day 3 to 9, customer "ada" to "zoë"           day 2 to 9                    one line
 
-Columns that have bounds are read, of all data files. Rows that deletes name are there as well, and have to hold.
+The check reads the columns with bounds, in all data files. Deleted rows are checked, too.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from deltacompact.maintenance.stored_ranges import beyond, together
 from deltacompact.storage.objects import Fetches, ObjectStore
 
 _READ_AT_ONCE = 8
-"""Files of a store behind a network."""
+"""Files of a remote store that are read at a time."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class BranchCheck:
-    """The problems of a branch, of so many data files and rows; it is sound if there are none."""
+    """The problems of a branch, and its numbers of data files and rows. A branch without problems is sound."""
 
     table_id: str
     branch: str
@@ -45,7 +45,7 @@ class BranchCheck:
 
 
 def check_branch(store: ObjectStore, state: TableState) -> BranchCheck:
-    """Hold all rows of a branch against the bounds of their files. A batch at a time is in memory."""
+    """Compare all rows of a branch with the bounds of their files. One batch of a file is in memory at a time."""
     live = LiveReader(store, state.metadata)
     at_once = _READ_AT_ONCE if isinstance(store, Fetches) else 1
     problems = side_by_side(state.data, lambda entry: list(_problems(live, entry)), at_once)

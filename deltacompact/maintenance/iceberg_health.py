@@ -1,6 +1,6 @@
 """The health of an Iceberg branch, by partition of its data files: see health.py.
 
-day=3    12 data files, 10 small    4 delete files may apply to the worst of them    1,000 rows, 20 said to be dead
+day=3    12 data files, 10 small    at most 4 delete files may apply to one    1,000 rows, 20 rows of delete files
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which engines read a branch of an Iceberg table as it is. Pure: facts of engines, held against what the branch has.
+"""Which engines can read a branch of an Iceberg table as it is. Pure: compares the branch with facts about engines.
 
 3 equality-delete files, snowflake     3 equality-delete files: compact --mode convert replaces them
 column 'at' of type timestamp_ns       spark does not read it: copy the rows into a table without it
@@ -22,7 +22,7 @@ _COPY = "copy the rows into a table without it"
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """What an engine does not read, and what makes the table readable. `files` have it; 0: the table itself has."""
+    """A thing that an engine does not read, and the remedy. `files`: how many have it; 0: the table itself has it."""
 
     kind: str
     files: int
@@ -34,14 +34,14 @@ class Obstacle:
 
 
 def obstacles_of(engines: str | Sequence[str], state: Callable[[], TableState]) -> dict[str, tuple[Obstacle, ...]]:
-    """What keeps each engine from reading a branch. Raises InputError for a wrong name before `state` is asked for."""
+    """What keeps each engine from reading a branch. Raises InputError for an unknown engine, before calling `state`."""
     named = {name: engine_named(name) for name in expect.names("readable_by", engines)}
     found = state()
     return {name: obstacles(found, engine) for name, engine in named.items()}
 
 
 def obstacles(state: TableState, engine: Engine) -> tuple[Obstacle, ...]:
-    """What keeps an engine from reading a branch; nothing: it reads it."""
+    """What keeps an engine from reading a branch; empty: the engine can read it."""
     return (*_of_table(state, engine), *_of_files(state, engine))
 
 

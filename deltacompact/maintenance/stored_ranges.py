@@ -1,10 +1,10 @@
-"""Whether the ranges by which files are skipped hold for the rows: those of a log, or the bounds of a manifest.
+"""Checks that rows lie within the ranges by which readers skip files: those of a log, or the bounds of a manifest.
 
     day        the log says 3 to 9         rows have 3 to 9      holds
-    day        the manifest says 3 to 9    rows have 2 to 9      who asks for 2 skips the file, and misses rows
-    customer   "ada" to "zp"               rows end at "zoë"     holds: long bounds are cut, the upper one made greater
+    day        the manifest says 3 to 9    rows have 2 to 9      a query for 2 skips the file, and misses rows
+    customer   "ada" to "zp"               rows end at "zoë"     holds: long bounds are cut, the upper one rounded up
 
-All rows of a file are held against its ranges, dead ones too. A range that is not stored is not checked.
+All rows of a file are compared with its ranges, dead ones too. A range that is not stored is not checked.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from deltacompact.tabular import files
 from deltacompact.tabular.schemas import align
 
 _SHOWN = 40
-"""Characters of a value in a message."""
+"""Most characters of a value in a message."""
 
 
 def problems_of_file(store: ObjectStore, file: DataFile) -> Iterator[str]:
-    """One line where a compacted file cannot be decoded, or for each range in the log that its rows contradict."""
+    """A line if a compacted file cannot be decoded; else a line for each range in the log that its rows contradict."""
     known = ranges_from(file.clustered.ranges, file.schema, file.schema) if file.clustered else {}
     ranged = pa.schema([file.schema.field(name) for name in known])
     try:
@@ -38,12 +38,12 @@ def problems_of_file(store: ObjectStore, file: DataFile) -> Iterator[str]:
 
 
 def _as_logged(rows: pa.Table, columns: pa.Schema, file: DataFile) -> pa.Table:
-    """These columns in the types of the log: Parquet has no seconds, and gives back milliseconds."""
+    """These columns in the types of the log: Parquet stores seconds as milliseconds."""
     return align(rows.select(columns.names), columns, Partition(), file.path)
 
 
 def together(ranges: Iterable[ValueRanges]) -> ValueRanges:
-    """The ranges of the rows of several tables; of none: nothing. One table at a time is in memory."""
+    """The ranges of the rows of several tables; empty for no table. One table is in memory at a time."""
     found: ValueRanges | None = None
     for one in ranges:
         found = one if found is None else joined([found, one])

@@ -1,9 +1,9 @@
 """What keeps an engine from reading a table of delta streams: by its publication, or by the list of its files.
 
-published as Iceberg     what keeps it from reading that table
-published as Delta       polars: it reads no file outside of that table's folder
+published as Iceberg     what keeps the engine from reading the published table
+published as Delta       polars: it reads no file outside of the published table's folder
 not published            3 files with dead rows: compact --purge rewrites them; 1 file that is not Parquet
-in each case             2 deltas: compact folds them, until then they are not seen
+in each case             2 deltas: compact folds them; until then the engine does not see them
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from deltacompact.delta_streams.streams import Streams
 from deltacompact.maintenance.readable_by import Obstacle
 
 DELTA_READERS = (EngineName.DUCKDB, EngineName.POLARS, EngineName.SPARK)
-"""The engines by which our tests read Delta tables."""
+"""The engines with which our tests read Delta tables."""
 
 
 def stream_obstacles_of(
     catalog: Streams, table_id: str, partition: Mapping[str, Any] | Partition | None, engines: str | Sequence[str]
 ) -> dict[str, tuple[Obstacle, ...]]:
-    """By the names of the engines. Raises InputError for an engine of which nothing is known."""
+    """What keeps each engine from reading the table, by the engine's name. Raises InputError for an unknown engine."""
     named = {name: engine_named(name) for name in expect.names("readable_by", engines)}
     states = [catalog.state(table_id, chosen) for chosen in catalog.chosen(table_id, partition)]
     deltas = sum(len(state.deltas) for state in states)

@@ -3,7 +3,7 @@
     layout: 4 receivers, 2 nodes         parcel 0 is for receivers 0 and 1, parcel 1 for receivers 2 and 3
     scatter   hash bucket tasks 0‥8      each returns a parcel for each node
     gather    dedupe task 3              takes parcel 1 of every hash bucket task, and runs on node 1
-    in files  assign task 3              takes the list of all files that survivors tasks wrote, as all assign tasks do
+    in files  every assign task          takes the list of all files that the survivors tasks wrote
 
 The layout is computed once, before either stage. The steps decide what a parcel holds (steps/shuffle.py). This module
 keeps no parcel: once the caller drops the list of senders, the object store may free their parcels.
@@ -30,10 +30,10 @@ def scatter(
     sizes: Sequence[float] | None = None,
     in_files: bool = False,
 ) -> list[SubmittedTask]:
-    """Submit a task for each sender; each returns a parcel for each node of the receivers, or names its file.
+    """Submit a task for each sender. It returns a parcel for each node of the receivers, or (`in_files`) its file.
 
     `nodes` has the node of each sender; without it, the senders are spread over the cluster. `sizes` has the size of
-    each, if a slow one may run twice.
+    each sender, if slow ones may run twice.
     """
     return [
         executor.submit(
@@ -60,7 +60,7 @@ def gather(
 ) -> list[SubmittedTask]:
     """Submit a task for each receiver: it runs on its node, and takes that node's parcel from every sender.
 
-    `files`: or this one value, which names the files of all senders. `sizes` as in `scatter`.
+    With `files`, it takes this value instead, which names the files of all senders. `sizes` as in `scatter`.
     """
     tasks = []
     for number, inputs in enumerate(receivers):
@@ -72,5 +72,5 @@ def gather(
 
 
 def files_of(executor: Executor, sent: Sequence[SubmittedTask]) -> All[Any]:
-    """What names the files of all senders, which have ended."""
+    """The names of the files of all senders. The senders must have ended."""
     return All(tuple(executor.get(sender.values[0]) for sender in sent))

@@ -1,16 +1,16 @@
-"""Laying out the rows that a session writes: between the ranks of its survivors and the index.
+"""Lays out the rows that a session writes, after the ranks of its survivors are known and before the index is written.
 
-    ranks      live row 7 of all that are written                masks are stored: it is known which rows live
+    ranks      rank 7: the eighth of all live rows to write      the live bitmaps are stored
     plant      a split tree of 4 leaves, from a sample           one task
     route      the rows sorted by cell                           a task for some rows of a source group
     arrange    how many rows each cell has -> 4 outputs          here: pure (planning/arrangement.py)
-    move       rank 7 -> output 2, row 11                        a task for each source group, as it ranked them
-    outputs    4 files, each from its blocks of all tasks        beside the index, which has the new pointers by now
+    move       rank 7 -> output 2, row 11                        a task for each source group
+    outputs    4 files, each from the blocks of all tasks        beside the index, whose tasks have the new pointers
 
-So neither the fold nor the commit knows of it. Blocks stay in memory (on Ray: in its object store) where that was
-planned. Others go through runs in the table's store. The tree is a record of the session: all attempts send rows to the
-same cells, where they have the order of their ranks. The last round records the arrangement. Whoever resumes the
-session writes the same files from the recorded runs, or routes the rows again.
+So neither the fold nor the commit knows of the layout. Blocks stay in memory (on Ray: in its object store) if the plan
+says so; otherwise they go through runs in the table's store. The tree is a record of the session: all attempts send
+rows to the same cells, where rows have the order of their ranks. The last round records the arrangement. An attempt
+that resumes the session writes the same files from the recorded runs, or routes the rows again.
 """
 
 from __future__ import annotations
@@ -68,16 +68,16 @@ from deltacompact.tabular.row_groups import cells_of
 
 STAGE = "lay_out"
 HELD_VALUES_MAX = 10_000
-"""Values that tasks hand over in memory, at most: a leaf gets one of each task that routes rows."""
+"""Most values that tasks hand over in memory: each route task hands over one for each leaf."""
 TASK_SHARE, CELL_ROWS = 0.25, 2_000
-"""Of a task's memory, the rows that it keeps; of those that it sorts at a time, about how many each cell gets."""
+"""The share of a task's memory for the rows that it keeps; about the rows of each cell in a load."""
 
 _BLOCK = ("int64", "int64", "int64")
-"""What is recorded of a block: its first byte, its bytes and its rows."""
+"""The types of a block's record: its first byte, its bytes and its rows."""
 
 
 def written_ranges(bench: Workbench, live: npt.NDArray[np.int64]) -> WrittenRanges | None:
-    """Of files that are written in any case, and of delta files that may stay, the ranges in the columns to cluster by.
+    """The ranges, in the columns to cluster by, of files that must be rewritten and of delta files that may stay.
 
     None: rows keep their order.
     """
@@ -99,31 +99,32 @@ def written_ranges(bench: Workbench, live: npt.NDArray[np.int64]) -> WrittenRang
 
 
 def ranges_of_sources(bench: Workbench, sources: Sequence[SourceFile]) -> WrittenRanges:
-    """What the log knows of these files, else what footers or rows tell."""
+    """The ranges of these files, by the log if it has them, else by footers or rows."""
     plan = bench.plan
     found = {source.ordinal: known_ranges(source.file, plan.cluster_by, plan.schema) for source in sources}
-    asked = [source for source in sources if found[source.ordinal] is None]
-    told = dict(zip([source.ordinal for source in asked], _told(bench, asked), strict=True))
-    return {ordinal: told[ordinal] if known is None else known for ordinal, known in found.items()}
+    unknown = [source for source in sources if found[source.ordinal] is None]
+    measured = dict(zip([source.ordinal for source in unknown], _measured(bench, unknown), strict=True))
+    return {ordinal: measured[ordinal] if known is None else known for ordinal, known in found.items()}
 
 
-def _told(bench: Workbench, asked: Sequence[SourceFile]) -> list[ValueRanges]:
+def _measured(bench: Workbench, unknown: Sequence[SourceFile]) -> list[ValueRanges]:
+    """The ranges of these files, by tasks that read their footers or rows."""
     plan = bench.plan
     columns, reading = _columns(plan, columns_of(plan.cluster_by, plan.schema)), plan.options.limits.reading
-    each = list(batched(asked, lambda source: source.file.rows, plan.task_rows, 64))
+    batches = list(batched(unknown, lambda source: source.file.rows, plan.task_rows, 64))
     tasks = [
         bench.executor.submit(
-            file_ranges, bench.paced, [one.file for one in some], columns, plan.input.partition, reading, spread=True
+            file_ranges, bench.paced, [one.file for one in batch], columns, plan.input.partition, reading, spread=True
         )
-        for some in each
+        for batch in batches
     ]
-    bench.stages.wait(STAGE, tasks, sum(source.file.rows for source in asked))
+    bench.stages.wait(STAGE, tasks, sum(source.file.rows for source in unknown))
     return [ranges for task in tasks for ranges in bench.executor.get(task.values[0])]
 
 
 @dataclass(frozen=True, slots=True)
 class LaidOut:
-    """The outputs, the tasks that return destinations in the place of ranks, and the destinations that are stored."""
+    """The outputs, the tasks that return destinations in place of ranks, and the stored destinations."""
 
     outputs: OutputPlan
     moved: list[SubmittedTask]
@@ -138,9 +139,9 @@ def lay_out(
     ranked: Sequence[SubmittedTask],
     written: WrittenRanges,
 ) -> LaidOut | None:
-    """Route the rows, and plan the outputs by what came. None: they are too many, and keep their order.
+    """Route the rows, and plan the outputs by the rows of each cell. None: too many outputs; rows keep their order.
 
-    `ranked` has a task for each source group, which have ended. `written` is that of `written_ranges`.
+    `ranked` has a task for each source group; all have ended. `written` comes from `written_ranges`.
     """
     plan, groups = bench.plan, outputs.groups[: outputs.pointers.marked_from]
     ranges = _ranges_of(groups, outputs)
@@ -163,7 +164,7 @@ def lay_out(
 
 
 def _extents(plan: CompactionPlan, outputs: OutputPlan, written: WrittenRanges) -> Extents:
-    """How far the rows reach among those that stay, in the columns to cluster by."""
+    """The extents of the rewritten rows among the rows of files that stay, in the columns to cluster by."""
     stay = [source.file for source in (*outputs.kept, *outputs.marked)]
     new = [
         (written.get(source.ordinal) or known_ranges(source.file, plan.cluster_by, plan.schema) or {}, live)
@@ -186,7 +187,7 @@ def _ranges_of(groups: Sequence[SourceGroup], outputs: OutputPlan) -> list[list[
 
 
 def _decoded_bytes(one: LiveRange) -> int:
-    """Of a file, about: stored bytes of small files, of text and of other codecs say little of one another."""
+    """About the decoded bytes of the file. Where the log has none, a guess by its stored bytes."""
     return one.file.decoded_bytes or 4 * one.file.bytes
 
 
@@ -195,7 +196,7 @@ def _rows(ranges: Sequence[LiveRange]) -> int:
 
 
 def _decoded_rows(ranges: Sequence[LiveRange]) -> float:
-    """Of the live rows of ranges."""
+    """About the decoded bytes of the live rows of these ranges."""
     return sum(_decoded_bytes(one) / one.file.rows * _rows([one]) for one in ranges)
 
 
@@ -205,10 +206,10 @@ def _columns(plan: CompactionPlan, columns: Sequence[ClusterColumn]) -> pa.Schem
 
 @dataclass(frozen=True, slots=True)
 class RoutedGroups:
-    """What became of the rows of each group, in the order of their ranks.
+    """The routed rows of each source group, in the order of their ranks.
 
-    leaves    how many parts each leaf has
-    held      of each leaf, what each task keeps of it in memory, in the same order; none, if rows are in runs
+    leaves    the number of parts of each leaf
+    held      for each leaf, a handle of each task's blocks, in the order of the tasks; empty if rows are in runs
     """
 
     rows: list[list[RoutedRows]]
@@ -226,7 +227,7 @@ class RoutedGroups:
 
 @dataclass(frozen=True, slots=True)
 class _CellRouting:
-    """How rows are sent to cells. `decoded_bytes`: about what they take in memory."""
+    """How rows are sent to cells. `decoded_bytes`: about the memory of all rows."""
 
     bench: Workbench
     masks_of: MasksOf
@@ -262,7 +263,7 @@ class _CellRouting:
     def again(
         cls, bench: Workbench, masks_of: MasksOf, parts: tuple[int, ...], ranges: Sequence[LiveRange]
     ) -> _CellRouting:
-        """As an earlier attempt has recorded it. Raises UnresumableError where there is no such tree."""
+        """The routing that an earlier attempt recorded. Raises UnresumableError if its tree is gone or damaged."""
         if (recorded := bench.records.stored(TREE)) is None:
             raise UnresumableError(f"its record {TREE} is gone")
         planted = _from_record(bench, recorded)
@@ -271,7 +272,7 @@ class _CellRouting:
         return cls(bench, masks_of, planted, parts, _rows(ranges), _decoded_rows(ranges))
 
     def routed(self, ranges: Sequence[Sequence[LiveRange]]) -> RoutedGroups:
-        """Send the rows of each group to their cells: they stay in memory, where that was planned and they fit."""
+        """Send the rows of each group to their cells. They stay in memory if the plan says so and they fit."""
         bench, plan, leaves = self.bench, self.bench.plan, parts_of_leaves(self.planted.tree, self.parts)
         per_task = max(plan.options.limits.task_rows_min, math.ceil(self.rows / (2 * bench.executor.capacity.slots)))
         fitting = int(plan.capacity.memory_per_task_bytes * TASK_SHARE * self.rows / max(1.0, self.decoded_bytes))
@@ -294,7 +295,7 @@ class _CellRouting:
 
     @property
     def _load_bytes(self) -> int:
-        """Of rows that are sorted at a time, where they stay in memory: few, but some of each cell."""
+        """The bytes of a load whose rows stay in memory: small, but with some rows of each cell."""
         few = CELL_ROWS * self.planted.tree.cells * self.decoded_bytes / max(1, self.rows)
         return max(1, min(int(few), self.bench.plan.run_bytes))
 
@@ -308,7 +309,7 @@ class _CellRouting:
         return bench.executor.submit(route_held, bench.paced, shared, live, paths, returns=returns, spread=True)
 
     def arrangement(self, routed: RoutedGroups) -> Arrangement:
-        """The outputs, by how many rows went to each cell. Raises ValueError where they are too many."""
+        """The outputs, planned by the number of rows in each cell. Raises ValueError if they are too many."""
         bench, plan, runs = self.bench, self.bench.plan, routed.runs
         counts = [of_load for one in routed.each for of_load in one.counts]
         rows = np.sum(counts, axis=0)
@@ -324,7 +325,7 @@ class _CellRouting:
 
 
 def _planted(bench: Workbench, task: TreeTask) -> GrownTree:
-    """The tree that an attempt has recorded, else a new one. Raises UnresumableError for one that is damaged."""
+    """The tree that an attempt has recorded, else a new one. Raises UnresumableError if the recorded one is damaged."""
     table = bench.plan.input.destination_table_id
     if (recorded := bench.records.earlier(TREE)) is None:
         submitted = bench.executor.submit(plant, bench.paced, task)
@@ -337,7 +338,7 @@ def _planted(bench: Workbench, task: TreeTask) -> GrownTree:
 
 
 def _from_record(bench: Workbench, recorded: Mapping[str, Any]) -> GrownTree:
-    """The recorded tree. Raises UnresumableError for one that is damaged."""
+    """The recorded tree. Raises UnresumableError if the record is damaged."""
     try:
         tree = layout_from_document(recorded, bench.plan.input.destination_table_id)
     except InputError as error:
@@ -348,7 +349,7 @@ def _from_record(bench: Workbench, recorded: Mapping[str, Any]) -> GrownTree:
 
 
 def _with_keys(plan: CompactionPlan, columns: Sequence[ClusterColumn]) -> tuple[ClusterColumn, ...]:
-    """The columns to cluster by, and the key: it cuts what no other column can."""
+    """The columns to cluster by, and the key columns: they can divide rows that the others cannot."""
     named = {column.name for column in columns}
     keys = (name for name in plan.keys.primary if name in plan.schema.names and name not in named)
     return (*columns, *(ClusterColumn(name, 0.0) for name in keys if has_order(plan.schema.field(name).type)))
@@ -363,7 +364,7 @@ def _live(bench: Workbench, masks_of: MasksOf, ranges: Sequence[LiveRange], colu
 
 
 def _moves(bench: Workbench, group: SourceGroup) -> str | None:
-    """Where the destinations of a group are stored, if older entries of the index point into its files."""
+    """A path for a group's destinations, if older entries of the index point into its files; else None."""
     return bench.paths("index", ".moves.arrow")() if group.whole else None
 
 
@@ -404,7 +405,7 @@ def missing_outputs(
     masks_of: MasksOf,
     routed: RoutedGroups | None = None,
 ) -> list[SubmittedTask]:
-    """Submit the tasks that write these compacted files. `routed`: what this attempt has sent to cells."""
+    """Submit the tasks that write these compacted files. `routed`: the rows that this attempt has sent to cells."""
     arrangement = outputs.decision.arranged
     if arrangement is None:
         return submit_outputs(bench, missing, outputs, masks_of)
@@ -416,7 +417,7 @@ def missing_outputs(
 
 
 def _routed_again(bench: Workbench, outputs: OutputPlan, masks_of: MasksOf, arrangement: Arrangement) -> RoutedGroups:
-    """The rows that an earlier attempt had in memory: sent to the same cells, where they have the same order."""
+    """Route again the rows that an earlier attempt had in memory: to the same cells, in the same order."""
     ranges = _ranges_of(outputs.groups[: outputs.pointers.marked_from], outputs)
     routing = _CellRouting.again(bench, masks_of, arrangement.parts, [one for of_group in ranges for one in of_group])
     return routing.routed(ranges)
@@ -429,7 +430,7 @@ def _submit_arranged(
     arrangement: Arrangement,
     routed: RoutedGroups | None,
 ) -> list[SubmittedTask]:
-    """The same from what was sent to cells, or from the runs that are recorded."""
+    """Submit the tasks that write these outputs, from the routed rows, or (None) from the recorded runs."""
     plan = bench.plan
     runs = _runs(bench, arrangement) if routed is None else routed.runs
     by, options = columns_of(arrangement.by, plan.schema), plan.write_options
@@ -483,7 +484,7 @@ def _runs(bench: Workbench, arrangement: Arrangement) -> list[CellRun]:
 
 
 def check_certified(arrangement: Arrangement | None, written: Sequence[Fingerprint | None]) -> None:
-    """Raise CorruptionError if the outputs have other rows than were sent to them."""
+    """Raise CorruptionError if the outputs' rows have another fingerprint than the rows that were routed."""
     if arrangement is None or arrangement.fingerprint is None:
         return
     found = sum((one for one in written if one is not None), Fingerprint())
@@ -495,7 +496,7 @@ def check_certified(arrangement: Arrangement | None, written: Sequence[Fingerpri
 
 
 def forget_runs(bench: Workbench, arrangement: Arrangement | None) -> None:
-    """Delete the rows on their way, once their outputs are in force. A vacuum deletes what is left."""
+    """Delete this session's exchange files, once its outputs are in force. A vacuum deletes what is left."""
     if arrangement is not None:
         with contextlib.suppress(DeltaCompactError):
             bench.store.delete(list({*arrangement.objects, *bench.on_their_way}))

@@ -26,7 +26,7 @@ from deltacompact.table.ports import NothingToDo, PartitionSnapshot, Ports
 from deltacompact.tabular.writing import check_writable
 
 SESSIONS_GIVEN_UP_MAX = 20
-"""How many sessions on one version may be given up before the compaction fails."""
+"""How many sessions on one version a compaction gives up before it fails."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +42,9 @@ class SessionTerms:
 def resume_or_begin(
     ports: Ports, own: CompactionPlan, terms: SessionTerms, executor: Executor, emit: EventSink
 ) -> tuple[CompactionSession, PublishedSession]:
-    """Compact by a plan of our own, or by that of an earlier attempt at the same work.
+    """Compact by the plan `own`, or by the plan of an earlier attempt at the same work.
 
-    Raises ConflictError where another session published first.
+    Raises ConflictError if another session published first.
     """
     snapshot = own.input
     for number in range(SESSIONS_GIVEN_UP_MAX + 1):
@@ -57,7 +57,8 @@ def resume_or_begin(
         except UnresumableError as why:
             logger.warning("%s: session %s is not resumed, another one begins: %s", snapshot.partition, name, why)
         except NotFoundError as error:
-            # A vacuum may have deleted an old session's files. It fences the session first, or the base is sealed.
+            # A vacuum may have deleted an old session's files. Before that, it fenced the session, or the base was
+            # sealed: either is a conflict.
             raise conflict_of(ports.target, plan_to_follow.input, name) or error from None
     where = f"table {snapshot.destination_table_id!r}, partition {snapshot.partition}"
     raise CorruptionError(f"{where}: {SESSIONS_GIVEN_UP_MAX + 1} sessions could not be resumed; vacuum deletes them")
@@ -90,7 +91,7 @@ def plan_session(
 def _recorded_or_own(ports: Ports, terms: SessionTerms, own: CompactionPlan, records: SessionRecords) -> CompactionPlan:
     """Our own plan, recorded now, or the plan that an earlier attempt recorded.
 
-    Raises UnresumableError where this release or this machine would not execute the earlier plan.
+    Raises UnresumableError if this release or this machine cannot execute the earlier plan.
     """
     record = records.adopt_plan(own)
     ours = SessionRecord.of(own)

@@ -5,8 +5,8 @@
     outputs 17, 19     recorded by an earlier attempt: sessions/<id>/outputs-00001.json
     outputs 18, 20     written now, recorded together: sessions/<id>/outputs-00002.json
 
-A batch is put as soon as its files took some seconds of work, so large files are recorded one by one and small ones
-together. A crash loses at most a batch.
+A batch is recorded as soon as its files stand for some seconds of work, so large files are recorded one by one and
+small ones together. A crash loses at most one batch and the tasks under way.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from deltacompact.steps.materialize import Materialized
 from deltacompact.table.documents import SchemaTable, file_from_json, file_to_json
 
 BATCH_TASK_S, BATCH_SLOTS = 5.0, 10
-"""A crash loses at most about so many seconds of the tasks' work for each ten slots, and what runs at that moment: half
-a second of a cluster. Ten thousand slots would record 2,000 batches a second otherwise, one after another."""
+"""A batch has BATCH_TASK_S seconds of tasks' work for each BATCH_SLOTS slots, half a second of the cluster's time: with
+a fixed number of seconds, ten thousand slots would record 2,000 batches a second, one after another."""
 
 
 def compacted_files(bench: Workbench, last: LastRound) -> tuple[DataFile, ...]:
@@ -60,9 +60,9 @@ def _written(bench: Workbench, last: LastRound) -> list[Materialized]:
 
 
 class OutputRecords:
-    """The batches of a session's outputs. Attempts share them: whoever loses a slot adopts the batch that is in it.
+    """The batches of a session's outputs. Attempts share them: the loser of a slot adopts the stored batch.
 
-    So no output is recorded twice. What an attempt wrote itself and finds recorded by another one is left to vacuum.
+    For each output, the first record counts. Files for which another attempt's record counts are left to vacuum.
     """
 
     def __init__(self, bench: Workbench) -> None:
@@ -74,12 +74,12 @@ class OutputRecords:
         self._batch_s = BATCH_TASK_S * max(1.0, bench.executor.capacity.slots / BATCH_SLOTS)
 
     def adopt(self) -> None:
-        """Read the batches that earlier attempts recorded. Raises UnresumableError where one cannot be read."""
+        """Read the batches that earlier attempts recorded. Raises UnresumableError if one cannot be read."""
         while (document := self._bench.records.earlier(outputs_name(self._batches + 1))) is not None:
             self._adopt(document)
 
     def add(self, made: Sequence[Materialized], seconds: float) -> None:
-        """Take outputs that a task wrote in so many seconds; put the batch where enough work waits."""
+        """Take the outputs that a task wrote in `seconds`; put the batch if it has enough work."""
         numbered = {ChainFileNumber(one.file.number): one for one in made}
         self._waiting |= {number: one for number, one in numbered.items() if number not in self.recorded}
         self._waiting_s += seconds
@@ -87,7 +87,7 @@ class OutputRecords:
             self.put()
 
     def put(self) -> None:
-        """Record what waits, in the first free slot."""
+        """Record the waiting outputs, in the first free slot."""
         while self._waiting:
             batch = _batch(list(self._waiting.values()))
             stored = self._bench.records.put(outputs_name(self._batches + 1), batch)

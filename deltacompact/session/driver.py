@@ -8,8 +8,8 @@
     published  sessions/<id>/published.json         the last completion, with size and version
 
 Every record is put if absent, and the loser adopts the winner's record. So a session can be killed anywhere and
-resumed, and two live attempts cannot publish a mix. Tasks write under names used once and delete nothing: running one
-twice is harmless.
+resumed, and two live attempts cannot publish a mix. Tasks write under names that are used once, and delete nothing:
+running a task twice is harmless.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class PublishedSession:
 class CompactionSession:
     """Executes one CompactionPlan. `number` says how many sessions for the same work were given up before.
 
-    `records` are those in which the plan was recorded, if it was.
+    `records` are the session's records, if the plan has been recorded already.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class CompactionSession:
         return self._bench.stages.measured
 
     def execute(self) -> PublishedSession:
-        """Fold every round, materialize once, publish. Raises ConflictError where another session sealed the base."""
+        """Fold every round, materialize once, publish. Raises ConflictError if another session sealed the base."""
         plan = self.plan
         base, planned = plan.input.moment.destination_version, plan.input
         self._tell(SessionStarted, self.id, len(plan.rounds), planned.delta_rows, planned.why, base)
@@ -111,7 +111,10 @@ class CompactionSession:
         return resumed or fold_last_round(self._bench, before)
 
     def _check_before_resuming(self) -> None:
-        """A vacuum may have deleted what an earlier attempt recorded. A round that is folded checks by itself."""
+        """Raise ConflictError if the session cannot publish: a vacuum may have deleted its files.
+
+        Only for an attempt that may resume: a round that is folded checks this itself.
+        """
         if not self._bench.records.begun_here:
             self._bench.check_in_the_right()
 

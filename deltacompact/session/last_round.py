@@ -3,12 +3,12 @@
     dedupe            the last deltas are folded: now it is known which rows live
     decide            keep 14, rewrite 15 and the deltas into outputs 17 and 18
     assign pointers   each live row of a rewritten file gets its rank; the rank gives its output and row
-    lay out           of a table that is clustered: a split tree gives each rank another output and row (arranging.py)
+    lay out           in a clustered table, a split tree gives each rank another output and row (arranging.py)
     write index       with the pointers that readers will follow
     record            counts, live rows, decision, masks and index: sessions/<id>/round-00002.json
 
 Outputs and index are written at the same time, because the ranks tell both where every row goes. An attempt that
-resumes the session after the record follows the recorded decision.
+resumes the session after this record follows the recorded decision.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from deltacompact.steps.shuffle import ParcelLayout
 class LastRound:
     """The state after the last round: the index is written, only outputs may be missing.
 
-    `under_way` are the tasks of outputs that this attempt has submitted already.
+    `under_way` are the output tasks that this attempt has submitted already.
     """
 
     index: ObjectRef
@@ -105,7 +105,7 @@ def fold_last_round(bench: Workbench, before: BetweenRounds) -> LastRound:
 
 
 def resumed_last_round(bench: Workbench) -> LastRound | None:
-    """The last round of an earlier attempt, if recorded. Raises UnresumableError where one of its objects is gone."""
+    """The last round of an earlier attempt, if recorded. Raises UnresumableError if one of its objects is gone."""
     record = bench.records.earlier(round_name(len(bench.plan.rounds)))
     if record is None:
         return None
@@ -117,7 +117,7 @@ def resumed_last_round(bench: Workbench) -> LastRound | None:
 
 
 def _recorded(bench: Workbench, record: Mapping[str, Any]) -> LastRound:
-    """The recorded last round. The recorded decision counts, even if we would decide otherwise today."""
+    """The recorded last round. Its decision counts, even if this release would decide otherwise."""
     with understood(len(bench.plan.rounds)):
         counts, live = FoldCounts(**record["counts"]), np.array(record["live"], np.int64)
         outputs = follow(OutputDecision.from_json(record["outputs"]), bench.plan, live)
@@ -158,7 +158,7 @@ def _assign_pointers(
 def _by_parcels(
     bench: Workbench, outputs: OutputPlan, deduped: Deduped, senders: Sequence[Inputs], receivers: Sequence[Inputs]
 ) -> Ranked:
-    """The object store has room for survivors and ranks."""
+    """Assign pointers with parcels: the object store has room for survivors and ranks."""
     executor, layout = bench.executor, deduped.layout
     sources = ParcelLayout.of(len(receivers), len(receivers), bench.plan.capacity.node_slots)
     to_send = [(*inputs, sources.parcel_starts) for inputs in senders]
@@ -172,7 +172,7 @@ def _by_parcels(
 def _by_files(
     bench: Workbench, outputs: OutputPlan, deduped: Deduped, senders: Sequence[Inputs], receivers: Sequence[Inputs]
 ) -> Ranked:
-    """Survivors and ranks go through files: tasks hand over names, so the driver's work grows with tasks alone."""
+    """Assign pointers through files: tasks hand over file names, so the driver's work grows with tasks alone."""
     executor, paths = bench.executor, bench.paths("index", ".exchange.arrow")
     sources = ParcelLayout.of(len(receivers), len(receivers), bench.plan.capacity.node_slots)
     to_send = [(*inputs, len(receivers), paths) for inputs in senders]
@@ -187,7 +187,7 @@ def _by_files(
 
 
 def _handed(bench: Workbench, ranked: list[SubmittedTask]) -> Ranked:
-    """Tasks that have ended, with the names of their files where ranks go through files."""
+    """These tasks, which have ended, and the names of their files if ranks go through files."""
     return Ranked(ranked, bench.share(files_of(bench.executor, ranked)) if bench.plan.exchanges_in_files else None)
 
 

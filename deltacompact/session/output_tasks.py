@@ -1,9 +1,9 @@
-"""Submitting step 4: a task writes compacted files, each of which is a range of ranks.
+"""Submits step 4: a task writes compacted files; each file is a range of ranks.
 
-output 18 takes ranks 4‥8      file 15 has ranks 0‥3: no row of it
+output 18 takes ranks 4‥8      file 15 has ranks 0‥3: none of its rows
                                delta 16 has ranks 3‥8: its live rows 1‥5
-2,000,000 outputs on 10,000 slots      25 a task: one alone takes a slot ten seconds, and the driver a millisecond
-CSV, 32 M rows for 8 outputs, 2 slots  4 a task: each decodes the text once
+2,000,000 outputs on 10,000 slots      25 a task: one output takes a slot ten seconds, and one task the driver 1 ms
+CSV, 32 M rows for 8 outputs, 2 slots  4 a task: each task decodes the text once
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MasksOf = Mapping[Ordinal, str]
 """By ordinal, the path of the object that holds the file's live bitmap."""
 
 OutputTasks = Sequence[SubmittedTask]
-"""Each task writes several outputs, and returns them as a list. Their sizes are rows."""
+"""Each task writes several outputs and returns them as a list. A task's size is its rows."""
 
 
 def submit_outputs(
@@ -56,7 +56,7 @@ def submit_outputs(
 
 
 def _together(missing: Sequence[Output], outputs: OutputPlan, slots: int) -> Iterator[Sequence[Output]]:
-    """The outputs of each task. Those that share a text, which is decoded whole, make no more tasks than slots."""
+    """The outputs of each task. Outputs that share a text file make at most one task for each slot: each decodes it."""
     several = outputs_per_task(len(missing), slots)
     for text, sharing in groupby(missing, lambda output: _text_of(output, outputs)):
         found = list(sharing)
@@ -64,7 +64,7 @@ def _together(missing: Sequence[Output], outputs: OutputPlan, slots: int) -> Ite
 
 
 def _text_of(output: Output, outputs: OutputPlan) -> Ordinal | None:
-    """The text file that has more rows than an output, and some of this one's."""
+    """The text file that fills more than one output and has rows of this one; None: there is none."""
     for rank in (output.first, Rank(output.stop - 1)):
         source, _ = outputs.rewritten[bisect_right(outputs.rewritten, rank, key=_first_rank) - 1]
         is_text = source.file.content_type in UNTYPED
@@ -81,7 +81,7 @@ def _numbered(output: Output, outputs: OutputPlan, masks_of: MasksOf) -> Numbere
 def live_ranges(output: Output, outputs: OutputPlan) -> tuple[LiveRange, ...]:
     """The ranges of live rows, by source file, whose ranks belong to this output.
 
-    Ranks ascend, so files are searched: a pebibyte has a million of them, and more outputs.
+    A binary search finds the files, because a pebibyte has a million files and more outputs.
     """
     ranked = outputs.rewritten
     first = max(0, bisect_right(ranked, output.first, key=_first_rank) - 1)

@@ -1,8 +1,8 @@
-"""The records of a session, which all attempts at the same work share: put if absent, and the loser adopts.
+"""The records of a session. All attempts at the same work share them: put if absent, and the loser adopts the record.
 
     sessions/<id>/plan.json                  the folded deltas, and the sizes that depend on the planning machine
     sessions/<id>/round-00001.json           a round's completion: counts, live rows, the index
-    sessions/<id>/tree.json                  the split tree by which rows go to files, where they are laid out
+    sessions/<id>/tree.json                  the split tree that sends rows to files, in a clustered table
     sessions/<id>/outputs-00001.json         a batch of compacted files
     sessions/<id>/published.json             the last completion, with the published version
 
@@ -10,7 +10,7 @@ The id is a hash of the work: planner, base version, options. An attempt resumes
 
     plan.json of another planner, of a planner that saw other columns, or damaged       -> another session
     a record that is damaged, or whose files are gone or cut short                      -> another session
-    a plan whose tasks do not fit this machine, where our own do                        -> another session
+    a plan whose tasks do not fit this machine, while those of our own plan would       -> another session
 
 The other session has a number in its id. The first session to seal the base wins, so several sessions do no harm.
 """
@@ -104,8 +104,7 @@ def session_id(plan: CompactionPlan, number: int = 0) -> str:
 
 
 class SessionRecords:
-    """The records of one session. The attempt that stores the plan first looks for no other records: there are none
-    yet."""
+    """The records of one session. The attempt that stores the plan reads no other records: there are none yet."""
 
     def __init__(self, store: ObjectStore, workspace: Workspace, session: str) -> None:
         self._store = store
@@ -113,7 +112,7 @@ class SessionRecords:
         self._data_folders = tuple(workspace.folder(room, session) for room in ("data", "index"))
         self._present: dict[str, int] = {}
         self.begun_here = False
-        """Whether this attempt has put the plan: then no earlier attempt has recorded anything."""
+        """Whether this attempt has put the plan, so that no earlier attempt can have recorded anything."""
 
     def adopt_plan(self, plan: CompactionPlan) -> SessionRecord:
         """Put this plan's record, or get the record of an earlier attempt. Raises UnresumableError."""
@@ -129,18 +128,18 @@ class SessionRecords:
         return document if self._store.put_if_absent(path, data) else self._parsed(name, self._store.get(path))
 
     def earlier(self, name: str) -> dict[str, Any] | None:
-        """A record of an earlier attempt; None where there is none. Raises UnresumableError where it cannot be read."""
+        """A record of an earlier attempt; None: there is none. Raises UnresumableError if it cannot be read."""
         return None if self.begun_here else self.stored(name)
 
     def stored(self, name: str) -> dict[str, Any] | None:
-        """The same, whoever has put it."""
+        """A record of any attempt, this one included. Otherwise as `earlier`."""
         try:
             return self._parsed(name, self._store.get(self._folder + name))
         except NotFoundError:
             return None
 
     def check_there(self, sizes: Mapping[str, int | None]) -> None:
-        """Check that the store holds the objects that an earlier attempt recorded. `sizes`: bytes by path, where known.
+        """Check that the store holds the objects that an earlier attempt recorded. `sizes`: bytes by path, if known.
 
         Skips objects of other sessions. Raises UnresumableError for an object that is gone or cut short: publishing it
         would lose its rows.
@@ -198,7 +197,7 @@ def completion(plan: CompactionPlan, round_: Round, index: ObjectRef) -> dict[st
 
 @contextmanager
 def understood(round_number: int) -> Iterator[None]:
-    """Raise UnresumableError where a record lacks a field, has an unknown one, or has a wrong value."""
+    """Raise UnresumableError if a record lacks a field, or has an unknown field or a wrong value."""
     try:
         yield
     except (KeyError, IndexError, TypeError, ValueError) as error:

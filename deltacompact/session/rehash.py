@@ -1,4 +1,4 @@
-"""Rehashing an index: split every old bucket, then merge the pieces into the new buckets.
+"""Rehashes an index: splits every old bucket, then merges the pieces into the new buckets.
 
 split 0    split 1    split 2          a task for each old bucket; a parcel for each node
    \\         |         /

@@ -55,9 +55,9 @@ class BetweenRounds:
 class Deduped:
     """A round after dedupe, before it is recorded.
 
-    index     the index after the round; None where it was not written
-    entries   by group of buckets, the folded entries; None where the task wrote them to the index
-    died      by group of buckets, the rows of base files that died; None where the method does not return them
+    index     the index after the round; None: the round did not write it
+    entries   by bucket group, the folded entries; None: the task wrote them to the index
+    died      by bucket group, the rows of base files that died; None: the method does not return them
     """
 
     layout: ParcelLayout
@@ -72,7 +72,7 @@ class Deduped:
 
 
 def before_the_rounds(bench: Workbench) -> BetweenRounds:
-    """The table's index with its rows, rehashed where the plan says so."""
+    """The table's index and its counts, rehashed if the plan says so."""
     plan, manifest = bench.plan, bench.plan.base_manifest
     live = np.array([source.file.live_rows if source.in_base else 0 for source in plan.sources], np.int64)
     if manifest is None:
@@ -98,7 +98,7 @@ def fold_round(bench: Workbench, round_: Round, before: BetweenRounds) -> Betwee
 
 
 def resumed_round(bench: Workbench, round_: Round) -> BetweenRounds | None:
-    """A round of an earlier attempt, if recorded. Raises UnresumableError where an object of its index is gone."""
+    """A round of an earlier attempt, if recorded. Raises UnresumableError if an object of its index is gone."""
     record = bench.records.earlier(round_name(round_.number))
     if record is None:
         return None
@@ -129,7 +129,7 @@ def dedupe_round(bench: Workbench, round_: Round, before: BetweenRounds) -> Dedu
 
 
 def _hashed(bench: Workbench, round_: Round, layout: ParcelLayout) -> list[SubmittedTask]:
-    """Step 1 for a round's files. Raises ConflictError where the session can no longer publish."""
+    """Step 1 for a round's files. Raises ConflictError if the session can no longer publish."""
     plan = bench.plan
     sources = plan.sources[round_.first : round_.stop]
     whole = [SourceSlice(source.file, source.ordinal, source.operation, (0, source.file.rows)) for source in sources]
@@ -156,9 +156,9 @@ _DEDUPE: dict[FoldMethod, tuple[Callable[..., Any], int]] = {
 def _submit_dedupe(
     bench: Workbench, round_: Round, method: FoldMethod, layout: ParcelLayout, before: BetweenRounds
 ) -> list[SubmittedTask]:
-    """Submit hash bucket and dedupe; wait for the first only.
+    """Submit hash bucket and dedupe tasks; wait for the hash bucket tasks only.
 
-    Only this function refers to the parcels of hash bucket, so the object store frees them as dedupe tasks end.
+    Only this function refers to the parcels of hash bucket tasks, so the object store frees them as dedupe tasks end.
     """
     plan = bench.plan
     hashed = _hashed(bench, round_, layout)
@@ -183,7 +183,7 @@ def _folded(
 ) -> tuple[Run, FoldCounts, npt.NDArray[np.int64]]:
     """The new run of the index, the counts of the session so far, and the number of live rows by ordinal.
 
-    Results are taken one at a time: each counts the live rows of a million files, and there are hundreds.
+    Holds one result at a time: each may count the live rows of a million files, and there are hundreds of results.
     """
     run: list[tuple[IndexFile, ...]] = []
     of_round, live = FoldCounts(), np.zeros(len(bench.plan.sources), np.int64)

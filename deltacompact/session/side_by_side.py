@@ -2,7 +2,7 @@
 
 waiting     c (pool), d, e (inline)      admitted says how many start: d
 running     a (pool), b (inline)         b ends: e starts
-Ctrl-C      what waits never starts; what runs is told to stop, and is waited for: it may be publishing
+Ctrl-C      waiting sessions never start; running ones are told to stop and get time to end: one may be publishing
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ENDS_WITHIN_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class ClaimedRun(Generic[T]):
-    """A session to run, and what it claims meanwhile; None: it only says why there is no session."""
+    """A session to run, and the room that it claims. `claim` None: `work` only says why there is no session."""
 
     claim: Claim | None
     work: Callable[[], T]
@@ -33,9 +33,9 @@ class ClaimedRun(Generic[T]):
 def run_side_by_side(
     runs: Sequence[ClaimedRun[T]], room_of: Mapping[Lane, Room], stop: Callable[[], None], at_once: int | None = None
 ) -> list[T]:
-    """The results in order. Where one runs at a time, all work in the caller's thread, in order.
+    """The results in order. If only one may run at a time, all run in the caller's thread, in order.
 
-    An error of a run, or Ctrl-C, ends all: `stop` is called, which makes the runs under way end soon.
+    An error of a run, or Ctrl-C, ends all runs: it calls `stop`, which makes the runs under way end soon.
     """
     several = sum(run.claim is not None for run in runs) > 1 and sum(room.sessions for room in room_of.values()) > 1
     if at_once == 1 or not several:

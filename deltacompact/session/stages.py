@@ -2,7 +2,7 @@
 
 dedupe    8 tasks on 2 CPUs    5.1 s from first to last, 9.4 s in all tasks, 1.3 s in the longest task
           perfectly spread     max(1.3, 9.4 / 2) = 4.7 s        so scheduling took 0.4 s
-          CPU                  8.8 s since the stage before     of this process; on a cluster, of its tasks
+          CPU                  8.8 s since the stage before     of this process; on a cluster, of the stage's tasks
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from deltacompact.executors.executor import Executor, SubmittedTask
 class SessionMeasures:
     """Time, memory and copied rows of a session, collected as tasks end. Seconds by stage; memory in bytes.
 
-    CPU seconds are those of the processes that run tasks: sessions side by side in one process count each other's, and
-    a stage counts what others do before it has ended.
+    CPU seconds are those of the processes that run tasks. So sessions that run side by side in one process count each
+    other's CPU seconds, and a stage counts those of stages that overlap it.
     """
 
     seconds: dict[str, float] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class Stages:
         done_one: Callable[[int, float], None] | None = None,
         overlapping: bool = False,
     ) -> None:
-        """Wait for a stage. `done_one` gets each task's number among `tasks`, and its seconds, as it ends.
+        """Wait for a stage. As a task ends, `done_one` gets its number in `tasks` and its seconds.
 
         `overlapping`: tasks of the next stage are running already.
         """
@@ -91,7 +91,7 @@ class Stages:
         self._tell(StageFinished, stage, seconds)
 
     def took(self, stage: str, seconds: float, elsewhere_cpu_s: float = 0.0) -> None:
-        """Add to the seconds of a stage, and to its CPU seconds: those of other processes, else of this one."""
+        """Add to a stage's seconds and CPU seconds: `elsewhere_cpu_s`, or (0) this process's since the last call."""
         here_cpu_s = time.process_time()
         cpu_s = elsewhere_cpu_s or here_cpu_s - self._cpu_s
         self._cpu_s = here_cpu_s

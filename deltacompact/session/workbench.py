@@ -1,4 +1,4 @@
-"""The parts of one session share a workbench: the plan, the executor, the stores and the records."""
+"""The workbench that the parts of one session share: the plan, the executor, the stores and the records."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from deltacompact.table.ports import CommitTarget, PartitionSnapshot, Workspace
 class Workbench:
     """The workbench of one session. `paced` is the store for tasks: it keeps to the rate limits of the settings.
 
-    `on_their_way`: objects of this attempt that nobody needs once the session is in force.
+    `on_their_way`: paths of this attempt's exchange files, which nobody needs once the session is in force.
     """
 
     session_id: str
@@ -38,7 +38,7 @@ class Workbench:
     _shared: list[Handle] = field(default_factory=list)
 
     def share(self, value: Any) -> Handle:
-        """A value for many tasks, which is there until the session ends."""
+        """A value for many tasks. It is kept until the session ends."""
         self._shared.append(self.executor.share(value))
         return self._shared[-1]
 
@@ -50,14 +50,17 @@ class Workbench:
         return write_manifest(self.store, self.paths("index", ".manifest.json")(), manifest)
 
     def own_manifest(self, ref: ObjectRef) -> IndexManifest:
-        """The manifest of an index that this session wrote. Raises UnresumableError where it is gone or damaged."""
+        """The manifest of an index that this session wrote. Raises UnresumableError if it is gone or damaged.
+
+        Raises ConflictError instead if the session can no longer publish.
+        """
         try:
             return read_manifest(self.store, ref)
         except (NotFoundError, CorruptionError) as error:
             raise self.conflict() or UnresumableError(str(error)) from error
 
     def check_in_the_right(self) -> None:
-        """Raises ConflictError where this session can no longer publish."""
+        """Raises ConflictError if this session can no longer publish."""
         self.target.check(self.plan.input, self.session_id)
 
     def conflict(self) -> ConflictError | None:

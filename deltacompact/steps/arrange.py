@@ -1,9 +1,9 @@
-"""Task: compacted files with the rows that a split tree sent there, by cell.
+"""Task: writes compacted files from the rows that a split tree sent to them, cell by cell.
 
-    output 17    parts 0 and 1, rows 0‥900 of them        part 0: the blocks of all runs, joined and sorted by cell
-    output 18    parts 1 and 2, rows 100‥1,050            part 1: one cell, its blocks as they come
+    output 17    rows 0‥900 of parts 0 and 1              part 0: the blocks of all runs, joined and sorted by cell
+    output 18    rows 100‥1,050 of parts 1 and 2          part 1: one cell, its blocks as they come
 
-So a task takes no more memory than a part. The log says of each file which values it has in the columns to cluster by.
+So a task needs memory for one part. The log gets each file's range of values in the columns that it is clustered by.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from deltacompact.tabular.row_groups import WriteOptions
 
 @dataclass(frozen=True, slots=True)
 class RoutedPart:
-    """Some cells: their blocks in all runs, or those that stayed in memory."""
+    """The rows of some consecutive cells: blocks in runs, or blocks that stayed in memory."""
 
     cells: int
     blocks: tuple[CellBlock, ...] = ()
@@ -45,9 +45,9 @@ class RoutedPart:
 
 @dataclass(frozen=True, slots=True)
 class ArrangedFile:
-    """What tells one output from others: its file number, and the rows [start, stop) of its parts.
+    """One output: its file number, and the rows [start, stop) of its parts.
 
-    `first`: which part of its leaf the first one is.
+    `first` is the place of its first part among its leaf's parts.
     """
 
     number: ChainFileNumber
@@ -57,7 +57,7 @@ class ArrangedFile:
     first: int = 0
 
     def with_blocks(self, held: Sequence[HeldParts]) -> ArrangedFile:
-        """With what was held of its leaf by each task that routed rows, in the order of the rows."""
+        """The output with its blocks. `held` has the leaf's parts from each route task, in the order of the rows."""
         own = [
             replace(part, held=tuple(block for of_task in held for block in of_task[place]))
             for place, part in enumerate(self.parts, self.first)
@@ -67,9 +67,9 @@ class ArrangedFile:
 
 @dataclass(frozen=True, slots=True)
 class ArrangedFiles:
-    """What all outputs have in common. `names`: the columns that are clustered by, in the run `clustered`.
+    """The terms that all outputs share. `names` are the columns to cluster by; `clustered` is the run.
 
-    `ranges`: the ranges of keys of text files, which no footer tells.
+    `ranges` has the outputs' key ranges where no footer tells them: the outputs are text files.
     """
 
     schema: pa.Schema
@@ -84,8 +84,10 @@ class ArrangedFiles:
 def arrange_each(
     store: ObjectStore, task: ArrangedFiles, outputs: Sequence[ArrangedFile], paths: Callable[[], str], *held: HeldParts
 ) -> list[Materialized]:
-    """Write several files, one after another, each to a new path. `held`: as many for each file, if blocks stayed in
-    memory."""
+    """Write several files, one after another, each to a new path.
+
+    If blocks stayed in memory, `held` has the same number of values for each file, file after file.
+    """
     each = len(held) // max(1, len(outputs))
     of_outputs = batched(held, lambda _: 1, each) if each else repeat(None)
     whole = (one if own is None else one.with_blocks(own) for one, own in zip(outputs, of_outputs, strict=False))
@@ -118,7 +120,7 @@ def _arranged(store: ObjectStore, task: ArrangedFiles, output: ArrangedFile, pat
 
 
 def _certified(store: ObjectStore, task: ArrangedFiles, file: DataFile) -> DataFile:
-    """The file with the fingerprint of what it has, read again."""
+    """The file with the fingerprint of its rows, read again, if the session certifies its files."""
     if not task.certify:
         return file
     return replace(file, fingerprint=fingerprint_of_file(store, file, task.reading))

@@ -37,18 +37,18 @@ Pointers = tuple[npt.NDArray[np.uint32], npt.NDArray[np.uint64]]
 """Session ordinals and row indices, in the order of a bucket group's entries."""
 
 Sent = tuple[Parcel, Parcel | None]
-"""A bucket group's message to source groups: the live rows of their files, and the dead rows of their whole files."""
+"""A bucket group's message to source groups: live rows of their files, and dead rows of their `whole` files."""
 
 POINTERS, RANKS = ("uint32", "uint64"), ("uint32",)
-"""The types of what is sent, and of what comes back: ranks within a group, which has fewer than 2^32 rows."""
+"""The array types of pointers sent, and of the ranks that come back: a source group has fewer than 2^32 rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class LastIndex:
     """The entries after the last round, in chunks of at most `chunk_entries`, and where they will point.
 
-    They lie in `folded`, unless tasks get them from the object store. The table's next index leaves out tombstones at
-    or below `expired_position`. All tasks share it: a pebibyte's has a hundred megabytes.
+    The index `folded` has the entries, unless tasks get them from the object store. The table's next index leaves out
+    tombstones at or below `expired_position`. All tasks share this value: for a pebibyte it has a hundred megabytes.
     """
 
     encoding: Encoding
@@ -83,9 +83,9 @@ def survivors(
     died: Pointers | None,
     parcel_starts: Sequence[int],
 ) -> Iterator[Sent]:
-    """By source group, the live rows of its files that these buckets point to, and its rows that died.
+    """For each source group: the live rows of its files that these buckets point to, and its rows that died.
 
-    Each parcel has the groups [parcel_starts[i], parcel_starts[i + 1]).
+    Parcel i has the groups [parcel_starts[i], parcel_starts[i + 1]).
     """
     living, dead = _split(store, last, buckets, held, died, parcel_starts[-1])
     yield from zip(living.parcels(parcel_starts), dead.parcels(parcel_starts), strict=True)
@@ -100,7 +100,7 @@ def survivors_in_files(
     groups: int,
     path_of: Callable[[], str],
 ) -> Sent:
-    """As `survivors`, but files store them."""
+    """As `survivors`, but files store the rows."""
     living, dead = _split(store, last, buckets, held, died, groups)
     has_dead = len(dead.arrays[0]) > 0
     return stored(store, path_of(), living, POINTERS), stored(store, path_of(), dead, POINTERS) if has_dead else None
@@ -140,10 +140,10 @@ def assign(
     parcel_starts: Sequence[int],
     *sent: Sent | All[Sent],
 ) -> Iterator[Parcel]:
-    """Rank the survivors of group `number`, and store the masks of its files.
+    """Rank the survivors of source group `number`, and store the live bitmaps of its files.
 
-    Returns the ranks by bucket group, in the order in which it sent the survivors. Each parcel has the bucket groups
-    [parcel_starts[i], parcel_starts[i + 1]).
+    Yields the ranks by bucket group, in the order in which the bucket group sent the survivors. Parcel i has the bucket
+    groups [parcel_starts[i], parcel_starts[i + 1]).
     """
     ranks = list(_ranks(store, number, group, masks_path, reading, received(sent)))
     yield from Groups(0, *_one_after_another(ranks)).parcels(parcel_starts)
@@ -158,7 +158,7 @@ def assign_in_files(
     path_of: Callable[[], str],
     *sent: Sent | All[Sent],
 ) -> Parcel:
-    """As `assign`, but a file stores the ranks, those of one bucket group after the other: memory holds a bit a row."""
+    """As `assign`, but a file stores the ranks, one bucket group after the other: memory holds one bit a row."""
     ranks = _ranks(store, number, group, masks_path, reading, received(sent))
     return stored(store, path_of(), ((of_buckets,) for of_buckets in ranks), RANKS)
 
@@ -166,7 +166,7 @@ def assign_in_files(
 def _ranks(
     store: ObjectStore, number: int, group: SourceGroup, masks_path: str, reading: ReadLimits, sent: Sequence[Sent]
 ) -> Iterator[npt.NDArray[np.uint32]]:
-    """By bucket group, the ranks of its survivors."""
+    """The ranks of each bucket group's survivors."""
     ranks = _kernels.SurvivorRanks(group.ordinals, group.file_rows)
     bits = LiveBits(store, reading)
     for ordinal, file in group.whole:
@@ -201,7 +201,7 @@ def write_index(
     held: Groups | None,
     *ranked: Parcel | All[Parcel],
 ) -> IndexResult:
-    """Write bucket group number `group` of the table's next index. `ranked` has ranks from each source group."""
+    """Write bucket group number `group` of the table's next index. `ranked` has the ranks from each source group."""
     pointers = last.pointers
     taken = taken_of_each(store, received(ranked), group, last.reading)
     (ranks,), offsets = _one_after_another([ranks for (ranks,) in taken])

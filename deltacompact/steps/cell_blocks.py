@@ -1,10 +1,10 @@
-"""Blocks of rows that are sorted by the cell of a layout, one for each part: some cells that follow each other.
+"""Blocks of rows, sorted by the cell of a layout. A *part* is some consecutive cells; each part gets a block.
 
     rows      cells 3 0 2 0                            parts: cells 0 to 2, cell 3
     blocks    part 0: rows 1, 3, 2 · counts 2 0 1      part 1: row 0 · counts 1
 
-Blocks are Arrow's streams, because they are read once. Each says how many rows of each cell it has. On the way to a
-file, what ends a cell stands between its rows and the next one's: row groups end there.
+A block is an Arrow stream, because it is read once. It says how many rows of each cell it has. On the way to a file,
+CELL_ENDS stands between the rows of two cells: row groups end there.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from deltacompact.tabular.row_groups import RowGroups
 
 _CELLS = b"deltacompact.cells"
 _AHEAD = 4
-"""Blocks that are under way while others are used."""
+"""Blocks that are fetched ahead."""
 
 
 @dataclass(frozen=True, slots=True)
 class CellBlock:
-    """The rows of a part in a run: where its bytes are, how many rows it has, and what they take (0: unknown)."""
+    """A part's block in a run: path, first byte, bytes, rows, and the rows' decoded bytes (0: unknown)."""
 
     path: str
     first: int
@@ -43,7 +43,7 @@ class CellBlock:
 
 @dataclass(frozen=True, slots=True)
 class HeldBlock:
-    """The rows of a part in memory. `counts`: how many rows each cell has."""
+    """A part's block in memory. `counts` has the number of rows of each cell."""
 
     table: pa.Table
     counts: npt.NDArray[np.int64]
@@ -58,15 +58,15 @@ class HeldBlock:
 
 
 HeldParts = list[list[HeldBlock]]
-"""Of each part of a leaf, its blocks in the order of the rows."""
+"""The blocks of each part of a leaf, in the order of the rows."""
 
 
 def by_part(
     rows: pa.Table, cells: npt.NDArray[np.integer], counts: Numbers, starts: Sequence[int]
 ) -> Iterator[tuple[pa.Table | None, Numbers]]:
-    """The rows of each part in the order of its cells, or None, and how many each of its cells has.
+    """For each part: its rows in the order of its cells (None: it has no row), and the number of rows of each cell.
 
-    `counts`: the rows of each cell; `starts`: the first cell of each part, and the end of the last.
+    `counts` has the number of rows of each cell; `starts` the first cell of each part, and the end of the last.
     """
     small = cells.astype(np.uint16) if len(counts) <= 1 << 16 else cells  # sorted in one pass
     order = np.argsort(small, kind="stable")
@@ -77,7 +77,7 @@ def by_part(
 
 
 def stream_of(rows: pa.Table, counts: Numbers, compression: str) -> pa.Buffer:
-    """A block as it is stored."""
+    """A block's stored bytes."""
     rows = rows.replace_schema_metadata({_CELLS: counts.astype("<u8").tobytes()})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as out:
@@ -86,7 +86,7 @@ def stream_of(rows: pa.Table, counts: Numbers, compression: str) -> pa.Buffer:
 
 
 def read(store: ObjectStore, blocks: Sequence[CellBlock]) -> Iterator[tuple[pa.Table, Numbers]]:
-    """The rows of each block, and how many each of its cells has. The next ones are fetched ahead."""
+    """The rows of each block, and the number of rows of each of its cells. The next blocks are fetched ahead."""
     for block, found in _fetched(store, blocks):
         try:
             rows = pa.ipc.open_stream(found).read_all()
@@ -99,13 +99,13 @@ def read(store: ObjectStore, blocks: Sequence[CellBlock]) -> Iterator[tuple[pa.T
 
 
 CELL_ENDS = None
-"""Stands behind the rows of a cell."""
+"""Stands after the rows of a cell."""
 CellRows: TypeAlias = pa.Table | None
-"""Rows of one cell, or of several, or what ends a cell."""
+"""Rows of a part, or CELL_ENDS."""
 
 
 def by_cell(rows: pa.Table, order: Numbers, counts: Numbers, rows_at_once: int) -> Iterator[CellRows]:
-    """Rows in an order, some at a time: `counts` of each cell, one after the other."""
+    """The rows, a few at a time, with CELL_ENDS after each cell. `order` sorts by cell; cells have `counts` rows."""
     ends = np.cumsum(counts).tolist()
     for first, end in pairwise([0, *ends]):
         for start in range(first, end, rows_at_once):
@@ -114,7 +114,7 @@ def by_cell(rows: pa.Table, order: Numbers, counts: Numbers, rows_at_once: int) 
 
 
 def in_cells(held: Sequence[HeldBlock], cells: int, rows_at_once: int) -> Iterator[CellRows]:
-    """The rows of a part by cell, those of each in the order of their blocks, some at a time. Nothing is copied."""
+    """The rows of a part by cell, within a cell in the order of the blocks, a few at a time. Nothing is copied."""
     ends = [np.cumsum(block.counts).tolist() for block in held]
     for cell in range(cells):
         own = [
@@ -129,7 +129,7 @@ def in_cells(held: Sequence[HeldBlock], cells: int, rows_at_once: int) -> Iterat
 
 
 def write_cells(out: RowGroups, cells: Iterator[CellRows], as_written: Callable[[pa.Table], pa.Table]) -> None:
-    """Write the rows, so that row groups end with cells."""
+    """Write the rows, `as_written` applied. Row groups end with cells where they are half full."""
     for rows in cells:
         if rows is CELL_ENDS:
             out.cell_ends()
@@ -138,7 +138,7 @@ def write_cells(out: RowGroups, cells: Iterator[CellRows], as_written: Callable[
 
 
 def within(tables: Iterator[CellRows], low: int, high: int) -> Iterator[CellRows]:
-    """Those of the rows that have these numbers. Behind the last of them a cell ends, or the file."""
+    """The rows [low, high) of all these rows, with CELL_ENDS after the last: the file, or its part of a cell, ends."""
     first = 0
     for table in tables:
         if table is CELL_ENDS:

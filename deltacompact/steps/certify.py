@@ -1,9 +1,9 @@
-"""The certificate of a compacted file: what its sources' live rows add up to is what it holds, read again.
+"""The certificate of a compacted file: read again, it has the fingerprint of its sources' live rows.
 
     sources    file 7, live rows 3‥5     2:9a…        output 18, read again    4:51…
                file 8, live rows 0‥2     2:b7…        9a… + b7… = 51…
 
-The sources are decoded a second time, row by row as a reader does, so row groups that are copied as bytes count too.
+The sources are decoded a second time, as a reader decodes them, so the check covers copied row groups, too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from deltacompact.tabular.fingerprint import fingerprint_of
 
 
 def certified(store: ObjectStore, written: DataFile, sources: Iterable[pa.Table], limits: ReadLimits) -> Fingerprint:
-    """The fingerprint of a written file. Raises CorruptionError where it is not that of its sources' live rows."""
+    """The fingerprint of a written file. Raises CorruptionError if its sources' live rows have another one."""
     expected = fingerprint_of(sources, written.schema, written.path)
     found = fingerprint_of_file(store, written, limits)
     if found != expected:
@@ -34,7 +34,7 @@ def certified(store: ObjectStore, written: DataFile, sources: Iterable[pa.Table]
 
 
 def fingerprint_of_file(store: ObjectStore, written: DataFile, limits: ReadLimits) -> Fingerprint:
-    """That of all rows of a file, as readers take them: a format may give them in other types (date64 in ORC)."""
+    """The fingerprint of a file's rows in the types of its schema: a reader may return others (date64 in ORC)."""
     slices = files.read(store, written, written.schema.names, limits=limits)
     tables = (schemas.align(table, written.schema, Partition(), written.path) for _, table in slices)
     return fingerprint_of(tables, written.schema, written.path)

@@ -67,7 +67,7 @@ class FoldCounts:
 
 @dataclass(frozen=True, slots=True)
 class BaseIndex:
-    """The index before a round. `ordinals` translates file numbers. None: the index has ordinals already."""
+    """The index before a round. `ordinals` translates file numbers; None: the index has ordinals already."""
 
     manifest: IndexManifest
     ordinals: Mapping[ChainFileNumber, Ordinal] | None = None
@@ -75,7 +75,7 @@ class BaseIndex:
     def chunks(
         self, store: ObjectStore, bucket: int, encoding: Encoding, ahead: ReadAhead | None = None
     ) -> Iterator[Entries]:
-        """A bucket's entries, with the session's encoding and ordinals. Remote files are fetched from this call on."""
+        """A bucket's entries, with the session's encoding and ordinals. Fetching remote files begins with this call."""
         return (self._translated(chunk, encoding) for chunk in read_index(store, self.manifest, bucket, ahead))
 
     def newest_of_each(
@@ -86,9 +86,10 @@ class BaseIndex:
         relocator: Relocator,
         limits: ReadLimits = READ_LIMITS,
     ) -> Iterator[tuple[int, list[Entries], Entries]]:
-        """Each bucket, its new entries, and the index's newest entries of their keys, with the session's ordinals.
+        """For each bucket: its number, its new entries, and the index's newest entries of the same keys.
 
-        The files of the next buckets are fetched ahead. Those of buckets without new keys are not opened.
+        The index's entries get the session's encoding and ordinals. Files of the next buckets are fetched ahead; files
+        of buckets without new keys are not opened.
         """
         ahead = ReadAhead(limits)
 
@@ -106,9 +107,9 @@ class BaseIndex:
 
 @dataclass(frozen=True, slots=True)
 class DedupeTask:
-    """How a round is folded: the same for all of its tasks, each of which folds a bucket group.
+    """How a round is folded. All tasks of the round share it; each folds one bucket group.
 
-    `positions` has the stream position of each session ordinal. `path_of` names the files that the task writes, if any.
+    `positions` has the stream position of each session ordinal. `path_of` makes paths for the files that a task writes.
     """
 
     encoding: Encoding
@@ -136,13 +137,13 @@ class DedupeResult:
 
 
 def narrowed(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.signedinteger[Any]]:
-    """The same numbers in fewer bytes: the driver gets those of a million files from each of 40,000 tasks."""
+    """The counts in the narrowest type: the driver gets the counts of a million files from each of 40,000 tasks."""
     most = max(counts.max(initial=0), -counts.min(initial=0))
     return counts.astype(next(type_ for type_ in (np.int16, np.int32, np.int64) if most <= np.iinfo(type_).max))
 
 
 def dedupe(store: ObjectStore, task: DedupeTask, buckets: range, *parts: Groups) -> DedupeResult:
-    """Fold the new entries (a parcel from each hash bucket task) into each bucket's index, and write the index."""
+    """Fold the new entries (one parcel from each hash bucket task) into each bucket's index, and write the index."""
     written, counts = [], FoldCounts()
     live = np.zeros(len(task.positions), np.int64)
     with Closing(store) as closing:
@@ -159,7 +160,7 @@ def dedupe(store: ObjectStore, task: DedupeTask, buckets: range, *parts: Groups)
 def dedupe_held(
     store: ObjectStore, task: DedupeTask, buckets: range, *parts: Groups
 ) -> Iterator[DedupeResult | Groups]:
-    """Dedupe for a last round that fits the object store: yields the result, then the folded entries, not files."""
+    """Dedupe for a last round that fits the object store: yields the result, then the folded entries; no files."""
     chunks, counts, offsets = [none(task.encoding.entry_bytes)], FoldCounts(), [0]
     live = np.zeros(len(task.positions), np.int64)
     for folded in _folded_buckets(store, task, buckets, parts):
@@ -175,10 +176,10 @@ def dedupe_held(
 def dedupe_changes(
     store: ObjectStore, task: DedupeTask, buckets: range, *parts: Groups
 ) -> Iterator[DedupeResult | Groups | Pointers]:
-    """Fold the new entries into only the index's entries of the same keys, so memory grows with the change alone.
+    """Fold the new entries with only the index's entries of the same keys, so memory grows with the change alone.
 
-    Yields the result, whose counts and live rows are differences to the base; then the entries of a new run; then the
-    rows of base files that died.
+    Yields the result, whose counts and live rows are differences to the base; then the entries of a new run; then
+    pointers to the rows of base files that died.
     """
     yield from _changes(store, task, buckets, parts)
 
@@ -205,7 +206,7 @@ def _changes(
 
 
 def dedupe_run(store: ObjectStore, task: DedupeTask, buckets: range, *parts: Groups) -> DedupeResult:
-    """Dedupe for one of several rounds: writes the changes as one more run of the session's index."""
+    """Dedupe for a round that is not the last: writes the changes as one more run of the session's index."""
     result, run, _ = _changes(store, task, buckets, parts)
     written = []
     with Closing(store) as closing:
@@ -235,7 +236,10 @@ def live_rows(entries: Entries, ordinals: int) -> npt.NDArray[np.int64]:
 
 
 class Folded:
-    """Iterating folds. Afterwards `counts` is known. Raises CorruptionError if rows are not conserved."""
+    """The fold of one bucket: iterate to get its entries. Afterwards `counts` is known.
+
+    Iterating raises CorruptionError if rows are not conserved.
+    """
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """Task: the least and the greatest value of some columns in delta files, from their footers, or else from their rows.
 
 delta 80    Parquet    day 1 to 3 in group 0, 2 to 9 in group 1      1 to 9, without reading a row
-delta 81    CSV        day is read                                   4 to 5
+delta 81    CSV        reads the column day                          4 to 5
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from deltacompact.tabular.key_ranges import KeyedGroup, keyed_groups
 def file_ranges(
     store: ObjectStore, delta_files: Sequence[DataFile], columns: pa.Schema, partition: Partition, reading: ReadLimits
 ) -> list[ValueRanges]:
-    """What is known of each file. Dead rows may count."""
+    """The ranges of each file. They may include dead rows."""
     return [_of_footer(store, one, columns) or _of_rows(store, one, columns, partition, reading) for one in delta_files]
 
 
 def _of_footer(store: ObjectStore, file: DataFile, columns: pa.Schema) -> ValueRanges | None:
-    """The ranges, if a footer tells those of all columns."""
+    """The ranges by the footer; None: it lacks the range of a column."""
     if file.content_type is not ContentType.PARQUET or set(columns.names) - set(file.schema.names):
         return None
     try:
         groups = keyed_groups(store, file, columns.names)
-    except (ValueError, OverflowError):  # moments that Python does not have
+    except (ValueError, OverflowError):  # dates that Python's datetime cannot hold
         return None
     each = [ranges_of_group(group, file.schema, columns) for group in groups]
     return joined(each) if each and all(len(one) == len(columns) for one in each) else None
 
 
 def ranges_of_group(group: KeyedGroup, stored: pa.Schema, columns: pa.Schema) -> ValueRanges:
-    """What a footer tells of a row group, in the types of these columns."""
+    """The ranges of a row group by its footer, in the types of these columns."""
     found = {}
     for name, sides in group.ranges.items():
         with contextlib.suppress(pa.ArrowException, ValueError, TypeError, OverflowError):

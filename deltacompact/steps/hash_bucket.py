@@ -4,8 +4,8 @@
     file 8 (delete)  k2         ->  bucket 0: k2 -> (8, 0) delete
                                     bucket 1: k1 -> (7, 0), k3 -> (7, 2)
 
-Tasks read only key and sort columns (paper, hash bucket step; the paper joins digests to tables, here they are packed
-into entries). Rows that are dead already get no entry.
+Tasks read only key, sort and partition columns (paper, hash bucket step; the paper appends digests to tables, here they
+are packed into entries). Rows that are dead already get no entry.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ class SourceSlice:
 
 
 def slices(sources: Sequence[SourceSlice], rows_max: int) -> list[tuple[SourceSlice, ...]]:
-    """Divide files into tasks of about equal size. A file that is larger than a task is split by rows.
+    """Divide files into tasks of at most `rows_max` rows. A file with more rows is split.
 
-    Files of untyped formats are not split, because any of their rows requires reading the whole file.
+    Text files are not split, because reading any of their rows means reading the whole file.
     """
     pieces = (piece for source in sources for piece in _pieces(source, rows_max))
     return [tuple(task) for task in batched(pieces, lambda piece: piece.rows[1] - piece.rows[0], rows_max)]
@@ -67,7 +67,7 @@ def hash_bucket(
     parcel_starts: Sequence[int],
     reading: ReadLimits,
 ) -> Iterator[Groups]:
-    """Entries of the slices' rows by bucket. Each parcel has the buckets [parcel_starts[i], parcel_starts[i + 1])."""
+    """The entries of the slices' rows by bucket. Parcel i has the buckets [parcel_starts[i], parcel_starts[i + 1])."""
     parts = list(_packed(store, encoding, partition, work, reading))
     parts = parts or [none(encoding.entry_bytes)]
     entries, offsets = _kernels.group_entries(parts, hash_bucket_count, for_fold=True)

@@ -1,7 +1,7 @@
-"""The live rows of ranges of source files, in the order of their ranks, as a task reads them.
+"""Reads the live rows of ranges of source files, in the order of their ranks.
 
 file 7, live rows 3‥5      file 8, live rows 0‥2        ranks 8‥12 of the session
-tables      7: 3, 4        8: 0, 1                      in the columns that are wanted, of the types of the session
+tables      7: 3, 4        8: 0, 1                      the wanted columns, in the types of the session
 loads       7: 3, 4, 8: 0          8: 1                 as many rows at a time as fit the memory
 """
 
@@ -25,7 +25,7 @@ from deltacompact.tabular.loads import loads_of
 
 @dataclass(frozen=True, slots=True)
 class LiveRanges:
-    """Ranges, where their live bitmaps lie, and the columns that are wanted of them."""
+    """Ranges of live rows, the paths of their live bitmaps, and the wanted columns."""
 
     ranges: tuple[LiveRange, ...]
     masks_paths: tuple[str, ...]
@@ -49,7 +49,7 @@ def pieces_of(store: ObjectStore, live: LiveRanges) -> Iterator[LivePiece]:
 
 
 def live_tables(store: ObjectStore, live: LiveRanges) -> Iterator[pa.Table]:
-    """The live rows in their order, a few at a time."""
+    """The live rows in the order of their ranks, a few at a time."""
     pieces = list(pieces_of(store, live))
     parts = [Part(piece.file, live.columns.names, piece.rows) for piece in pieces]
     for piece, slices in zip(pieces, files.read_each(store, parts, live.reading), strict=True):
@@ -61,12 +61,12 @@ def live_tables(store: ObjectStore, live: LiveRanges) -> Iterator[pa.Table]:
 
 
 def loads(store: ObjectStore, live: LiveRanges, load_bytes: int) -> Iterator[pa.Table]:
-    """The same, as many rows at a time as have so many decoded bytes, in one chunk."""
+    """As `live_tables`, in tables of about `load_bytes` decoded bytes, each in one chunk."""
     return loads_of(live_tables(store, live), load_bytes)
 
 
 def in_tasks(ranges: Sequence[LiveRange], rows_max: int) -> Iterator[tuple[LiveRange, ...]]:
-    """Ranges, in their order, in tasks of so many live rows. A larger one is divided."""
+    """The ranges, in their order, for tasks of `rows_max` live rows each. A range that exceeds a task is divided."""
     for share in divided((one.stop - one.start for one in ranges), rows_max):
         yield tuple(_part(ranges[place], start, stop) for place, start, stop in share)
 

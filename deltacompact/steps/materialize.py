@@ -3,9 +3,9 @@
     output 2 takes ranks 8‥12 of the session:   live rows 3‥5 of file 7   -> rows 0‥2
                                                 live rows 0‥2 of file 8   -> rows 2‥4
 
-Live bitmaps filter the rows in sequence, and only row groups with live rows are read. Row groups in which every row
-lives are copied without decoding if they are known to decode (row_group_copy.py). The rows of all others are decoded,
-filtered and encoded.
+Live bitmaps filter the rows in sequence. Row groups without live rows are not read. Row groups without dead rows are
+copied without decoding, if they are known to decode (row_group_copy.py). All other row groups are decoded, filtered
+and encoded.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from deltacompact.tabular.writing import TableWriter
 ENCODED_AHEAD = 2
 """Row groups that another thread encodes while copying waits for the disk or the network."""
 DECODED_AHEAD = 1
-"""Batches that another thread decodes while this one encodes: so the last outputs of a session use all cores."""
+"""Batches that another thread decodes while this one encodes, so that the last outputs of a session use all cores."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class MaterializeTask:
 def materialize(
     store: ObjectStore, task: MaterializeTask, paths: Callable[[], str], texts: LastText | None = None
 ) -> Materialized:
-    """Write the task's live rows to a new path: a task may run twice, and even at the same time."""
+    """Write the task's live rows to a new path: a task may run twice, even at the same time."""
     path, ahead = paths(), ReadAhead(task.limits.reading)
     with contextlib.ExitStack() as opened:
         options, pieces = _planned(store, task, ahead, texts, opened)
@@ -121,14 +121,16 @@ def _read_again(store: ObjectStore, task: MaterializeTask, pieces: Iterable[Live
 
 
 NumberedOutput = tuple[ChainFileNumber, int, tuple[LiveRange, ...], tuple[str, ...]]
-"""What tells one output from others: its file number, rows, sources and masks' paths."""
+"""One output: its file number, rows, sources and the paths of live bitmaps."""
 
 
 def materialize_each(
     store: ObjectStore, like: MaterializeTask, outputs: Sequence[NumberedOutput], paths: Callable[[], str]
 ) -> list[Materialized]:
-    """Write several files, one after another. What all of a session's have in common is shared, and a text is decoded
-    once for the files that its rows go to."""
+    """Write several files, one after another. `like` has the fields that they share.
+
+    A text file is decoded once for consecutive outputs that get its rows.
+    """
     readers = Counter(source.file.path for _, _, sources, _ in outputs for source in sources)
     texts = LastText({path for path, count in readers.items() if count > 1})
 
@@ -139,20 +141,20 @@ def materialize_each(
 
 
 def _copied_bytes(piece: LivePiece, schema: pa.Schema) -> int:
-    """Most decoded bytes of the row groups that are copied: what their footer tells, and no more than the file has."""
+    """An upper bound of the copied row groups' decoded bytes: by their footer, but at most those of the file."""
     told = sum(groups.decoded_bytes(schema.names) for groups in piece.copied)
     return told if piece.file.decoded_bytes is None else min(told, piece.file.decoded_bytes)
 
 
 def _copied_group_bytes(piece: LivePiece, schema: pa.Schema) -> int:
-    """The same of the largest of them."""
+    """An upper bound of the decoded bytes of the largest copied row group."""
     told = max((groups.group_bytes(schema.names) for groups in piece.copied), default=0)
     known = piece.file.group_bytes or piece.file.decoded_bytes
     return told if known is None else min(told, known)
 
 
 def _widest_row_bytes(encoded: int, pieces: Iterable[LivePiece]) -> int | None:
-    """At least the bytes of the widest row: of those that were encoded, and of files that were copied from."""
+    """An upper bound of the widest row: of encoded rows, and of the files with copied row groups. None: not known."""
     copied_from = [piece.file.widest_row_bytes for piece in pieces if piece.copied]
     known = [size for size in copied_from if size is not None]
     return max([encoded, *known]) if len(known) == len(copied_from) else None
@@ -170,7 +172,7 @@ class Materialized:
 class LivePiece:
     """The part of a file that goes into an output: the live rows (`lives`, one element a row) in a half-open range.
 
-    `copied` are its row groups that are copied. `reader` is there once the file is to be opened.
+    `copied` are the row groups to copy. `reader` is None until the file is to be opened.
     """
 
     file: DataFile
@@ -181,7 +183,7 @@ class LivePiece:
 
     @property
     def stays_open(self) -> bool:
-        """Whether the file is opened once and stays open, because opening takes a request, and two threads read it."""
+        """Whether the file stays open: opening a remote file takes a request, and two threads read one with copies."""
         return bool(self.copied) and self.reader is not None and self.reader.is_remote
 
     def has_live_rows(self) -> bool:
@@ -223,7 +225,7 @@ def _planned(
     for source, copies, reader in begun_ahead(
         enumerate(task.sources), lambda numbered: _begun(store, task, *numbered, ahead, texts)
     ):
-        if not masks:  # they are read while the first files are opened
+        if not masks:  # masks are read while the first files are being opened
             for of_group in read_each_masks(store, task.masks_paths, ahead.limits, wanted):
                 masks |= of_group
         lives = live_mask(masks[source.ordinal], source.file.rows)
@@ -248,9 +250,9 @@ def _planned(
 def _begun(
     store: ObjectStore, task: MaterializeTask, number: int, source: LiveRange, ahead: ReadAhead, texts: LastText | None
 ) -> tuple[LiveRange, bool, FileReader | None]:
-    """A source, whether its row groups may be copied, and its reader if it is to be opened now.
+    """A source, whether it may have row groups to copy, and its reader if it is to be opened now.
 
-    That is so for files with such row groups, and for the first remote files: they come together with the masks.
+    Files with row groups to copy are opened now. So are the first remote files, to arrive together with the masks.
     """
     copies = may_be_copied(source.file, task.options, task.limits.copied_group_share_min)
     is_ahead = number <= FILES_AHEAD and isinstance(store, Fetches)
@@ -261,7 +263,7 @@ def _begun(
 def _with_readers(
     store: ObjectStore, pieces: Sequence[LivePiece], ahead: ReadAhead, texts: LastText | None
 ) -> Iterator[LivePiece]:
-    """The pieces with their readers; the next files are opened ahead."""
+    """The pieces with their readers. The next files are opened ahead."""
 
     def begun(piece: LivePiece) -> LivePiece:
         part = Part(piece.file, None, piece.rows)
@@ -271,7 +273,7 @@ def _with_readers(
 
 
 def _announce(piece: LivePiece, copies_inside: bool) -> None:
-    """Announce what will be read of an open file: row groups to decode and row groups to copy, in their order."""
+    """Announce what will be read of a remote file: row groups to decode and row groups to copy, in their order."""
     if piece.reader is None or not piece.reader.is_remote or piece.file.content_type is not ContentType.PARQUET:
         return
     ranges: list[Range] = []
@@ -331,7 +333,7 @@ def _live_rows(task: MaterializeTask, pieces: Iterable[LivePiece]) -> Generator[
 
 
 def rows_of(lives: npt.NDArray[np.bool_], source: LiveRange) -> tuple[int, int]:
-    """The half-open range of row numbers that encloses these live rows."""
+    """The half-open range of row numbers that encloses the live rows of `source`."""
     live_rows = np.flatnonzero(lives)
     if source.stop > len(live_rows):
         raise CorruptionError(f"{source.file.path} has {len(live_rows)} live rows, {source.stop} were assigned")

@@ -1,10 +1,10 @@
-"""Task: ranks of a source group's survivors become destinations, because the rows are laid out by columns.
+"""Task: turns the ranks of a source group's survivors into destinations, because the session lays rows out by columns.
 
     rank           0    1    2    3          cells of the rows    0 3 1 2
-    destination    0    13   1    10         output 0 has the rows of cells 0 and 1, output 1 those of 2 and 3; span 10
-    sent back      2, 0, 3 -> 1, 0, 10       to bucket A, in the order in which it sent them
+    destination    0    11   1    10         output 0 has the rows of cells 0 and 1, output 1 those of 2 and 3; span 10
+    sent back      2, 0, 3 -> 1, 0, 10       to bucket A, in the order in which A sent its survivors
 
-If the session adds a run to the index, the destinations are stored: with the live bitmaps of rewritten files, they tell
+If the session adds a run to the index, the destinations are stored. With the live bitmaps of rewritten files, they tell
 where the rows of older entries went (index/remap.py).
 """
 
@@ -30,7 +30,7 @@ from deltacompact.storage.objects import ObjectStore
 
 @dataclass(frozen=True, slots=True)
 class OutputPlaces:
-    """Where outputs end, counted through all rows, and how far apart their destinations begin."""
+    """The place at which each output ends, counted through all rows, and the span of destinations of one output."""
 
     stops: Counts
     span: int
@@ -38,9 +38,9 @@ class OutputPlaces:
 
 @dataclass(frozen=True, slots=True)
 class MovedGroup:
-    """The rows of a source group: files of cells in the order of ranks, and the first place of each cell in each run.
+    """The rows of a source group: files with the rows' cells by rank, and for each run the first place of each cell.
 
-    `path`: where the destinations are stored; None: nobody asks for them later.
+    `path`: where to store the destinations; None: no later session needs them.
     """
 
     rows: int
@@ -52,7 +52,7 @@ class MovedGroup:
 def move(
     store: ObjectStore, places: OutputPlaces, group: MovedGroup, reading: ReadLimits, *ranked: Parcel
 ) -> Iterator[Parcel]:
-    """The parcels of ranks as parcels of destinations."""
+    """The same parcels, with each rank replaced by its destination."""
     moves = _moves(store, places, group, reading)
     for parcel in ranked:
         assert isinstance(parcel, Groups), "ranks that go through files are moved in files"

@@ -1,10 +1,10 @@
-"""Task: a split tree from a sample of the live rows that a session writes, and what is known of all of them.
+"""Task: grows a split tree from a sample of the live rows that a session writes.
 
-    file 7    1 M live rows, 9 row groups      looks at 3 of them, 312 rows each, which stand for 30 MB each
+    file 7    1 M live rows, 9 row groups      3 looks of 312 rows each; each look stands for 30 MB
     delta 8   CSV, 2,000 rows                  one look: text has no row groups
 
-Looks lie as far from each other as they can, and take rows from a whole row group: heads alone would tell of few
-values. Where there are few rows, all are looked at. Only the columns to cluster by are read.
+Looks lie as far apart as possible, and spread their rows over a whole row group: the first rows alone would show few
+values. A small table is read whole. Only the columns to cluster by are read.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ ROWS_PER_LOOK = 40
 
 @dataclass(frozen=True, slots=True)
 class TreeTask:
-    """The tree that divides live rows into so many files. `live` has the columns to cluster by alone.
+    """Grows a tree that divides live rows into `files` files. `live.columns` are the columns to cluster by.
 
-    `row_bytes`: of each range, about the decoded bytes of a row.
+    `row_bytes` has about the decoded bytes of a row, for each range of `live`.
     """
 
     live: LiveRanges
@@ -48,7 +48,7 @@ class TreeTask:
 
 @dataclass(frozen=True, slots=True)
 class GrownTree:
-    """The tree, and the codec of the first Parquet file that was looked at."""
+    """The tree, and the codec of the first sampled Parquet file that has one."""
 
     tree: SplitTree
     codec: str | None
@@ -69,7 +69,7 @@ def plant(store: ObjectStore, task: TreeTask) -> GrownTree:
 
 
 def _looks(store: ObjectStore, task: TreeTask) -> Iterator[tuple[pa.Table, float, str | None]]:
-    """Rows, the bytes that each stands for, and the codec of their file."""
+    """Sampled rows, the bytes that each of them stands for, and the codec of their file."""
     live, ahead = task.live, ReadAhead(task.live.reading)
     wanted = max(SAMPLE_ROWS, SAMPLE_PER_FILE * task.files)
     taken = _looked_at(live, wanted)
@@ -93,7 +93,7 @@ def _looks(store: ObjectStore, task: TreeTask) -> Iterator[tuple[pa.Table, float
 
 
 def _looked_at(live: LiveRanges, wanted: int) -> dict[int, int]:
-    """How many rows to take of which ranges. All rows, where they are few."""
+    """The number of rows to sample, by the number of the range. All rows, if there are at most `wanted`."""
     rows = np.array([one.stop - one.start for one in live.ranges], np.int64)
     if live.rows <= wanted:
         return {number: int(count) for number, count in enumerate(rows.tolist())}
@@ -105,7 +105,7 @@ def _looked_at(live: LiveRanges, wanted: int) -> dict[int, int]:
 
 
 def _ranges(reader: FileReader, piece: LivePiece, wanted: int) -> list[tuple[int, int]]:
-    """The rows to look at: of Parquet, whole row groups, as far from each other as they can be."""
+    """The row ranges to sample from: in Parquet, whole row groups as far apart as possible."""
     start, stop = piece.rows
     if piece.file.content_type is not ContentType.PARQUET or wanted >= stop - start:
         return [piece.rows]
@@ -117,13 +117,13 @@ def _ranges(reader: FileReader, piece: LivePiece, wanted: int) -> list[tuple[int
 
 
 def _sample(reader: FileReader, piece: LivePiece, live: LiveRanges, rows: tuple[int, int], wanted: int) -> pa.Table:
-    """So many live rows of a range, as far from each other as they can be."""
+    """`wanted` live rows of a range, as far apart as possible."""
     found = pa.concat_tables([live.columns.empty_table(), *_live(reader, piece, live, rows)])
     return found.take(pa.array(spread(found.num_rows, wanted)))
 
 
 def _live(reader: FileReader, piece: LivePiece, live: LiveRanges, rows: tuple[int, int]) -> Iterator[pa.Table]:
-    if not set(live.columns.names) & set(piece.file.schema.names):  # nothing to read: all are null
+    if not set(live.columns.names) & set(piece.file.schema.names):  # the file has none of the columns
         nothing = pa.table({"": pa.nulls(int(piece.lives[slice(*rows)].sum()))})
         yield schemas.align(nothing, live.columns, live.partition, piece.file.path)
         return

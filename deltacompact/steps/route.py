@@ -1,11 +1,11 @@
-"""Task: live rows of source files, sent to the cells of a split tree.
+"""Task: sends live rows of source files to the cells of a split tree.
 
     file 7    day 1 · day 9 · day 2      run 0    part 0: 7 0, 7 2, 8 0    part 1: 7 1      cells of the rows: 0 3 1 2
     file 8    day 3 · day 8              run 1    part 0: -                part 1: 8 1                         4
 
-Where memory allows, blocks stay there until those who write a file ask for them. Where it does not, rows are written
-twice: sorted by cell into runs as large as memory allows, then by those who write a file. Either way those of a cell
-keep their order. The cells in the order of the rows say later where each row went (move.py).
+If memory allows, blocks stay there until the tasks that write files ask for them. Otherwise rows are written twice:
+into runs, sorted by cell and as large as memory allows, and then into files. Either way, the rows of a cell keep their
+order. The stored cell of each row says later where the row went (move.py).
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from deltacompact.tabular.fingerprint import fingerprint_of
 
 CELLS = ("uint32",)
 Cells = npt.NDArray[np.integer]
-"""Of each row, the number of its cell."""
+"""The cell number of each row."""
 
 
 @dataclass(frozen=True, slots=True)
 class RouteTerms:
-    """What all route tasks have in common.
+    """The terms that all route tasks share.
 
     starts        the first cell of each part, and the end of the last
-    load_bytes    of rows that are sorted at a time
-    leaves        how many parts each leaf has
+    load_bytes    bytes of rows that are sorted at a time
+    leaves        the number of parts of each leaf
     """
 
     tree: SplitTree
@@ -51,8 +51,11 @@ class RouteTerms:
 
 @dataclass(frozen=True, slots=True)
 class RoutedRows:
-    """Rows whose ranks follow each other, in loads: how many rows each cell has of each, the file of all cells, and the
-    runs, unless blocks stay in memory."""
+    """The routed rows of one task, whose ranks are consecutive.
+
+    `counts` has each load's number of rows in each cell; `cells` names the file with each row's cell. `runs` is empty
+    if the blocks stay in memory.
+    """
 
     runs: tuple[CellRun, ...]
     counts: tuple[npt.NDArray[np.int64], ...]
@@ -61,7 +64,7 @@ class RoutedRows:
 
 
 def route(store: ObjectStore, task: RouteTerms, live: LiveRanges, path_of: Callable[[], str]) -> RoutedRows:
-    """Write the runs, in the order of the rows that they have."""
+    """Route the rows into runs, one for each load."""
     runs = list[CellRun]()
 
     def written(rows: pa.Table, cells: Cells, counts: Numbers) -> None:
@@ -74,7 +77,7 @@ def route(store: ObjectStore, task: RouteTerms, live: LiveRanges, path_of: Calla
 def route_held(
     store: ObjectStore, task: RouteTerms, live: LiveRanges, path_of: Callable[[], str]
 ) -> Iterator[HeldParts | RoutedRows]:
-    """The parts of each leaf; then what is known of the rows."""
+    """Route the rows into blocks in memory: yields the parts of each leaf, then the RoutedRows."""
     parts: HeldParts = [[] for _ in range(len(task.starts) - 1)]
 
     def held(rows: pa.Table, cells: Cells, counts: Numbers) -> None:
@@ -95,7 +98,7 @@ def _routed(
     path_of: Callable[[], str],
     take: Callable[[pa.Table, Cells, Numbers], None],
 ) -> RoutedRows:
-    """Send the rows to their cells, a load at a time. `take` gets each with the cells of the rows, and counts."""
+    """Find the cells of the rows, load by load. `take` gets a load, the cells of its rows, and the cells' counts."""
     counts, of_rows, certified = list[Numbers](), list[npt.NDArray[np.uint32]](), Fingerprint()
     for rows in loads(store, live, task.load_bytes):
         cells = task.tree.cells_of(rows)

@@ -1,9 +1,7 @@
-"""Runs: files of rows that are sorted by the cell of a layout, with a block for each part of an output.
+"""Runs: files of rows, sorted by the cell of a layout, with a block (cell_blocks.py) for each part.
 
-    run 0    part 0, cells 0 to 2: 5 rows      part 1, cell 3: 2 rows       each is read by one request for its bytes
-    run 1    part 0: 1 row                     part 1: no bytes
-
-Blocks are those of cell_blocks.py.
+run 0    part 0, cells 0 to 2: 5 rows      part 1, cell 3: 2 rows       one request reads a block
+run 1    part 0: 1 row                     part 1: no bytes
 """
 
 from __future__ import annotations
@@ -25,9 +23,9 @@ ROWS_AT_ONCE = 128 << 10
 
 @dataclass(frozen=True, slots=True)
 class CellRun:
-    """A run, of shape (parts, 4): the first byte of each part's block, its bytes, its rows, and what they take.
+    """A run. `blocks` has a line for each part's block: first byte, bytes, rows, decoded bytes.
 
-    The record of a session leaves out what they take.
+    The record of a session leaves out the decoded bytes.
     """
 
     path: str
@@ -61,13 +59,13 @@ def write_run(
 
 
 def read_blocks(store: ObjectStore, blocks: Sequence[CellBlock]) -> Iterator[tuple[pa.Table, npt.NDArray[np.int64]]]:
-    """The rows of each block, and of each row the number of its cell in the part. The next ones are fetched ahead."""
+    """The rows of each block, and each row's cell, counted within the part. The next blocks are fetched ahead."""
     for rows, counts in cell_blocks.read(store, blocks):
         yield rows, np.repeat(np.arange(len(counts)), counts)
 
 
 def in_order_of_cells(store: ObjectStore, blocks: Sequence[CellBlock], cells: int) -> Iterator[CellRows]:
-    """The rows of a part of so many cells: by cell, those of each in the order of their runs, some at a time."""
+    """The rows of a part with `cells` cells: by cell, within a cell in the order of the runs, a few at a time."""
     each = read_blocks(store, blocks)
     if cells == 1:
         for rows, _ in each:
@@ -79,6 +77,6 @@ def in_order_of_cells(store: ObjectStore, blocks: Sequence[CellBlock], cells: in
 
 
 def _whole(blocks: Iterable[tuple[pa.Table, Numbers]]) -> tuple[pa.Table, Numbers]:
-    """The rows of all blocks in one chunk, and their cells; the blocks themselves are let go."""
+    """The rows of all blocks in one chunk, and their cells. Holds no block afterwards."""
     tables, cells = zip(*blocks, strict=True)
     return pa.concat_tables(tables).combine_chunks(), np.concatenate(cells)

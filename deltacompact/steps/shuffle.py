@@ -5,8 +5,8 @@
                             parcel 1: buckets 4‥8      dedupe tasks 2 and 3, on node 1
 
 Tasks of one node share a parcel without copying it. So there are tasks x nodes objects, not tasks x tasks, and the
-driver's time (a quarter of a millisecond for each object) does not grow with the square of the cluster. Data that does
-not fit the object store goes through files of the session. A full object store would spill it to disk anyway, and out
+driver's time (a quarter of a millisecond for each object) does not grow with the square of the tasks. Data that does
+not fit the object store goes through files of the session: a full object store would spill it to disk anyway, and out
 of order. Then each task hands over only the name of its file, and all tasks of the next stage share the list of names:
 
     40,000 tasks to 10,000      parcels: 40,000 x 313 objects, 400,000,000 arguments      files: 40,000, and 10,000
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Rows by group, from group number `first` on: arrays of the same length, and the offset of each group in them."""
+    """Rows by group, from group number `first` on: arrays of equal length, and the offset of each group in them."""
 
     first: int
     arrays: Arrays
@@ -52,7 +52,7 @@ class Groups:
         return tuple(array[low:high] for array in self.arrays)
 
     def parcels(self, starts: Sequence[int]) -> Iterator[Groups]:
-        """Parcels with the groups [starts[i], starts[i + 1]). Pickling a numpy slice sends only its rows."""
+        """Parcel i has the groups [starts[i], starts[i + 1]). Pickling a numpy slice sends only its own rows."""
         for start, stop in pairwise(starts):
             offsets = self.offsets[start - self.first : stop - self.first + 1]
             yield Groups(start, tuple(array[offsets[0] : offsets[-1]] for array in self.arrays), offsets - offsets[0])
@@ -60,7 +60,7 @@ class Groups:
 
 @dataclass(frozen=True, slots=True)
 class StoredGroups:
-    """Groups in a file, with a batch for each group, from number 0 on."""
+    """Groups in a file. Batch i of the file has the rows of group i."""
 
     path: str
 
@@ -70,18 +70,18 @@ Parcel = Groups | StoredGroups
 
 @dataclass(frozen=True, slots=True)
 class All(Generic[T]):
-    """What all senders handed over, as one value that the receivers share."""
+    """The values of all senders, as one value that the receivers share."""
 
     each: tuple[T, ...]
 
 
 def received(sent: Sequence[T | All[T]]) -> Sequence[T]:
-    """What each sender handed over, from the last arguments of a receiver."""
-    return [one for part in sent for one in (part.each if isinstance(part, All) else (part,))]
+    """The value of each sender, from the last arguments of a receiver."""
+    return [value for part in sent for value in (part.each if isinstance(part, All) else (part,))]
 
 
 def stored(store: ObjectStore, path: str, groups: Iterable[Arrays], types: Sequence[str]) -> StoredGroups:
-    """Store groups one after another. `types` are those of their arrays."""
+    """Store the groups in one file, one after another. `types` are the types of a group's arrays."""
     schema = pa.schema([(str(number), pa.from_numpy_dtype(np.dtype(type_))) for number, type_ in enumerate(types)])
     with store.writer(path) as sink, pa.ipc.new_file(sink, schema) as out:
         for arrays in groups:
@@ -140,12 +140,12 @@ class ParcelLayout:
         return tuple(self.starts[task] for task in self.parcels)
 
     def parcel_of(self, task: int) -> int:
-        """The parcel with a task's items. Its number is that of the task's node."""
+        """The parcel with a task's items; its number also numbers the task's node."""
         return bisect_right(self.parcels, task) - 1
 
 
 def spread(items: int, weights: Sequence[int]) -> tuple[int, ...]:
-    """The boundaries (0, …, items) of consecutive groups in about these proportions. Empty groups are left out."""
+    """The boundaries (0, …, items) of consecutive groups in about these proportions. Leaves out empty groups."""
     total, upto, starts = sum(weights), 0, [0]
     for weight in weights:
         upto += weight

@@ -2,13 +2,13 @@
 
 objects         the operations that every store has; start here         opening       which store a path or URI names
 local           files below a folder                                    memory        for tests
-s3              S3 as such a store
+s3              the same operations on S3
 s3_access       settings, credentials, clients of boto3                 s3_objects    requests by obstore
 s3_parts        a multipart upload                                      upload        sends a file while it is written
 fetched_file    reads ranges of a remote file ahead                     direct_file   writes past the page cache
-retries         stores that are slow, lose requests or are busy         first_answer  a wrong endpoint is told soon
+retries         stores that are slow, lose requests or are busy         first_answer  reports a wrong endpoint soon
 throttle        leaves room for others                                  traffic       counts requests
-store_clock     the time of now, for ages of objects                    identity      which object a name means
-certain_put     put if absent, until it is known who won                numbered      a folder of numbers, put if absent
-checksummed     JSON documents with the checksum of their body          cold_classes  objects that are dear to read
+store_clock     the present time, for ages of objects                   identity      which object a name means
+certain_put     repeats put if absent until the winner is known         numbered      a folder of numbers, put if absent
+checksummed     JSON documents with the checksum of their body          cold_classes  objects that cost a fee to read
 """

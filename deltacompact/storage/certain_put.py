@@ -1,4 +1,4 @@
-"""Put if absent until it is known who won the slot; raise OutcomeUnknownError where that cannot be known.
+"""Repeats put if absent until the winner of the slot is known; raises OutcomeUnknownError where nobody can know it.
 
     put -> created                                    committed
     put -> no reply, get -> our bytes                 committed: only the reply was lost
@@ -7,8 +7,8 @@
     put -> Ctrl-C,   get -> our bytes                 Interrupted: "committed at position 7, interrupted afterwards"
 
 The bytes must be unique, as those of log entries are: every commit has a fresh id. Then the stored bytes say who won
-the slot. An `Effect` says in words what a put does. An object that nobody sees yet (the log of a successor before its
-seal) has no effect.
+the slot. An `Effect` says in words what a put does. A put that nobody can see yet (into the log of a successor before
+its seal) has no Effect.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _PUT_ATTEMPTS = 3
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What a put does, in words, and what the user can do where its outcome is unknown."""
+    """What a put does, in words ("commit 7", "committed"), and what the user can do if its outcome is unknown."""
 
     subject: str
     done: str
@@ -54,8 +54,8 @@ _attempts: ContextVar[list[_Attempt] | None] = ContextVar("attempts", default=No
 def telling_interrupts(summary: Callable[[int], str] | None = None) -> Iterator[None]:
     """Turn Ctrl-C in this block into Interrupted, which lists what the block has put so far.
 
-    If the block has put nothing yet, KeyboardInterrupt passes unchanged. Blocks nest: the outermost one raises. A
-    block with a `summary`, of how many puts took effect, raises itself: the summary stands for the list.
+    If the block has put nothing yet, KeyboardInterrupt passes unchanged. Of nested blocks, the outermost raises. But a
+    block with a `summary` raises itself, with `summary(number of puts that took effect)` in place of the list.
     """
     if summary is None and _attempts.get() is not None:
         yield
@@ -75,9 +75,10 @@ def telling_interrupts(summary: Callable[[int], str] | None = None) -> Iterator[
 
 
 def put_certainly(store: ObjectStore, path: str, data: bytes, effect: Effect | None = None) -> bool:
-    """Put, and put again where the reply was lost. False: another writer won the slot.
+    """Put, and put again if the reply was lost. False: another writer won the slot.
 
-    Raises OutcomeUnknownError where the put may have happened, and the store's own error where it has not.
+    Raises OutcomeUnknownError if the put may have happened, and the store's own error if the store refused it. Without
+    an `effect`, it raises the store's own error in both cases.
     """
     if effect is None:
         return _put(store, path, data, None)

@@ -1,4 +1,4 @@
-"""JSON documents with the checksum of their body: one that is cut short or was edited is not believed.
+"""JSON documents with the checksum of their body: readers reject a document that was cut short or edited.
 
     {"format": 1, "kind": "compaction plan", "sha256": "5c5c…", "plan": {"rounds": [[1, 2, 5, 80, 0]], …}}
 
@@ -13,7 +13,7 @@ from typing import Any
 
 
 def with_checksum(key: str, body: Any, **heading: Any) -> dict[str, Any]:
-    """The document that has `body` under `key`, behind its heading and checksum."""
+    """The document: the heading, the checksum, and `body` under `key`."""
     return {**heading, "sha256": checksum(body), key: body}
 
 

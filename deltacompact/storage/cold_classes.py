@@ -1,10 +1,10 @@
-"""Files that S3 keeps for infrequent access, or archived: a layout leaves them where they are.
+"""Finds files that S3 keeps for infrequent access or archived: a layout does not rewrite them.
 
     chosen      day=3/a, day=3/b, day=4/c       two folders are listed: a is STANDARD_IA, and stays
 
-Reading them costs a fee for each gigabyte, or cannot be done before they are restored, and what is written anew is paid
-for twice until their least age. Only the folders of chosen files are listed, from the first chosen name to the last;
-no file is asked by itself. A store that is not S3 is asked nothing.
+Reading a cold file costs a fee for each gigabyte; an archived one must be restored first. After a rewrite, its old
+bytes are billed until their minimum age, beside the new ones. One listing of each chosen file's folder, from the first
+chosen name to the last, tells the classes: no request for each file. Other stores than S3 get no request.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LOG = logging.getLogger("deltacompact")
 
 
 def cold_among(store: ObjectStore, paths: Collection[str]) -> frozenset[str]:
-    """Those of some files, by path or URI, that lie in a cold class."""
+    """The files among `paths` (paths or URIs) that are in a cold class."""
     of_folders: dict[str, list[str]] = defaultdict(list)
     for path in paths:
         of_folders[path.rpartition("/")[0]].append(path)
@@ -33,7 +33,7 @@ def cold_among(store: ObjectStore, paths: Collection[str]) -> frozenset[str]:
 
 
 def _cold_of_folder(store: ObjectStore, paths: Collection[str]) -> frozenset[str]:
-    """The same, of one folder."""
+    """The cold files among `paths`, which lie in one folder."""
     opened = [(*open_object(store, path), path) for path in paths]
     bucket = opened[0][0]
     if not bucket.uri.startswith("s3:"):
@@ -49,6 +49,6 @@ def _cold_of_folder(store: ObjectStore, paths: Collection[str]) -> frozenset[str
                 found |= named[stat.path]
             if stat.path >= last:
                 break
-    except InputError as error:  # whoever may read files need not be allowed to list them
+    except InputError as error:  # a user who may read files may lack the permission to list them
         _LOG.warning("storage classes cannot be listed, so all files are taken as frequently read: %s", error)
     return frozenset(found)

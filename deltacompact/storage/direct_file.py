@@ -3,10 +3,10 @@
     write 3 MB, write 9 MB …    copied into one of two blocks of 4 MiB; a full block is written while the other fills
     finish                      pads the rest to whole sectors, cuts the file to its length, syncs it to disk
 
-Nobody reads a compaction's output soon. The page cache would evict what others read, wait for all writes at the end
-(fsync), and make the kernel allocate new pages all the time: writing 400 MB took 0.3 to 1.7 s and as many CPU seconds,
-and direct writes take 0.25 s and 0.03 CPU seconds. Files smaller than a block are written through the page cache, and
-so are files on a file system without O_DIRECT.
+Nobody reads a compaction's output soon. In the page cache it would evict pages that others read, cost a wait for all
+writes at the end (fsync), and make the kernel allocate new pages all the time. Writing 400 MB through the cache took
+0.3 to 1.7 s and as many CPU seconds; direct writes take 0.25 s and 0.03 CPU seconds. Files smaller than a block, and
+files on a file system without O_DIRECT, are written through the page cache.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NOT_SUPPORTED = (errno.EINVAL, errno.ENOTSUP)
 class DirectFile(io.RawIOBase):
     """A new file, written from front to end. Its content is complete only after `finish`.
 
-    Raises OSError, perhaps from a later write than the one that failed. `block_bytes` is a multiple of a sector.
+    A failed write raises OSError, perhaps only in a later call. `block_bytes` is a multiple of a sector.
     """
 
     def __init__(self, path: Path, block_bytes: int = BLOCK_BYTES) -> None:

@@ -6,8 +6,8 @@
     read        60‥80 M: waits for three answers and joins them; requests for what follows have begun
 
 The files of a task share a `ReadAhead`. It bounds the bytes that are under way or wait to be read. A reader that needs
-bytes at once does not wait for room, so it never waits for itself. All answers have the same ETag: an object that is
-overwritten between open and last read is an InputError.
+bytes at once does not wait for room, so it cannot block itself. All answers must have the same ETag: if the object is
+overwritten between open and last read, reading raises InputError.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ FILES_AHEAD = 16
 """How many files a task opens before it needs them."""
 
 REQUESTS_AHEAD = 32
-"""Requests of a task that are under way or wait to be read: many small files must not fill all connections."""
+"""Most requests of a task that are under way or wait to be read: many small files must not fill all connections."""
 
 _READ_AT_ONCE = 4
-"""Requests that one read of a large range has under way, even if there is no room."""
+"""Requests that one read of a large range keeps under way, even if there is no room."""
 
 Range = tuple[int, int]
-"""The first byte, and the end."""
+"""The first byte, and the first byte after the range."""
 
 T = TypeVar("T")
 Begun = TypeVar("Begun")
@@ -50,7 +50,7 @@ class RemoteStore(ObjectStore, Fetches, Protocol):
 
 
 def begun_ahead(items: Iterable[T], begin: Callable[[T], Begun], count: int = FILES_AHEAD) -> Iterator[Begun]:
-    """What `begin` returns for each item, in order. It is called for `count` items ahead."""
+    """The results of `begin` for each item, in order. `begin` runs `count` items ahead of the caller."""
     waiting: deque[Begun] = deque()
     for item in items:
         waiting.append(begin(item))
@@ -64,7 +64,7 @@ def begun_ahead(items: Iterable[T], begin: Callable[[T], Begun], count: int = FI
 class _Block:
     """The bytes [start, stop) of a file, in one request of `bytes`.
 
-    `unread` are the announced bytes that nobody has read yet. The start of a tail is negative until its file is open.
+    `unread` counts the announced bytes that nobody has read yet. A tail's start is negative until its file is open.
     """
 
     start: int
@@ -80,7 +80,7 @@ class _Block:
 class ReadAhead:
     """The room of one task for bytes that it fetches before it needs them.
 
-    Requests begin in the order in which files are made here, the first request of each file before all others.
+    Requests begin in the order of the calls of `file`, but the first request of each file goes before all others.
     """
 
     def __init__(self, limits: ReadLimits = READ_LIMITS) -> None:
@@ -94,9 +94,9 @@ class ReadAhead:
     def file(
         self, store: ObjectStore, path: str, known_bytes: int | None = None, whole: bool = False
     ) -> FetchedFile | None:
-        """Begin to open a file, without waiting. None: the store needs no fetching.
+        """Begin to open a file, without waiting. None: the store is not remote.
 
-        `known_bytes` is the size that the log says: a small file then takes one request. `whole` announces all bytes.
+        `known_bytes` is the file's size by the log: a small file then takes one request. `whole` announces all bytes.
         """
         if not isinstance(store, Fetches):
             return None
@@ -121,7 +121,7 @@ class ReadAhead:
             heapq.heappop(self._waiting)
 
     def begin(self, ranges: _FetchedBlocks, block: _Block) -> Future[Fetched]:
-        """The block's request, which begins now if it has not begun."""
+        """The block's request. It begins now, unless it has begun already."""
         if block.answer is None:
             block.answer = ranges.requested(block)
             self._held_bytes += block.bytes
@@ -149,7 +149,7 @@ class _FetchedBlocks:
         self._size: int | None = None
         self._position = 0
         self._blocks: list[_Block] = []
-        """By their first byte."""
+        """In the order of their first bytes."""
         limits = ahead.limits
         is_small = whole if known_bytes is None else known_bytes <= limits.whole_bytes
         tail_bytes = limits.whole_bytes if is_small else limits.tail_bytes
@@ -183,7 +183,7 @@ class _FetchedBlocks:
         return self._size
 
     def announce(self, ranges: Iterable[Range]) -> None:
-        """What will be read, in the order of reading. The tail is not kept longer than it is needed for this."""
+        """Announce what will be read, in the order of reading. Drops the tail once none of its bytes are announced."""
         size = self.size()
         with self._ahead.lock:
             tail_start = self._tail.start if self._tail.answer is not None else size
@@ -288,7 +288,7 @@ class _FetchedBlocks:
         return data
 
     def read(self, size: int = -1) -> pa.Buffer:
-        """pyarrow copies the bytes of any buffer to where it wants them."""
+        """A buffer in place of `bytes`: pyarrow copies the bytes of any buffer."""
         return self.read_buffer(size)
 
     def seek(self, offset: int, whence: int = 0) -> int:
@@ -332,11 +332,11 @@ class FetchedFile(pa.PythonFile):  # type: ignore[misc]
         return self._ranges.size()
 
     def announce(self, ranges: Iterable[Range]) -> None:
-        """What will be read, in the order of reading. Other bytes can be read too, but are not fetched ahead."""
+        """Announce what will be read, in the order of reading. Other bytes can be read, but are not fetched ahead."""
         self._ranges.announce(ranges)
 
     def read_at(self, nbytes: int, offset: int) -> pa.Buffer:
-        """Up to so many bytes from `offset` on. Threads may call it side by side."""
+        """Up to `nbytes` bytes from `offset` on. Several threads may call this at once."""
         return self._ranges.read_at(nbytes, offset)
 
     def read_buffer(self, nbytes: int | None = None) -> pa.Buffer:
@@ -352,13 +352,13 @@ def open_fetched(store: RemoteStore, path: str, limits: ReadLimits = READ_LIMITS
 
 
 def announce(source: pa.NativeFile, ranges: Sequence[Range] | None = None) -> None:
-    """Announce what will be read of a file; None: all of it. A file that is not remote needs no announcement."""
+    """Announce what will be read of a file; None: all of it. Does nothing for a file that is not remote."""
     if isinstance(source, FetchedFile):
         source.announce([(0, source.size())] if ranges is None else ranges)
 
 
 def requests(ranges: Iterable[Range], request_bytes: int, gap_bytes: int) -> Iterator[tuple[int, int, int]]:
-    """Requests for ranges in the order of reading: first byte, end, and how many of the bytes were asked for.
+    """Requests for ranges, in the order of reading: (first byte, end, number of wanted bytes).
 
     A range joins the one before it if the gap is small and both fit a request. A larger range is split evenly.
     """

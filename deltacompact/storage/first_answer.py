@@ -3,7 +3,7 @@
     looking for credentials, connecting    9 s in all, then an error that says what to set or to check
     after the first answer                 long time-outs and many attempts
 
-What has no time-out of its own runs in a thread, which is abandoned at the deadline.
+A call without a time-out of its own runs in a thread, which is abandoned at the deadline.
 """
 
 from __future__ import annotations

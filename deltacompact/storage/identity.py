@@ -1,18 +1,18 @@
-"""Which object a name means: one text, its identity, for all names of one object. Two names, two questions.
+"""Which object a name means: all names of one object have one *identity*, a text. Two questions are asked of a name.
 
     t/a.parquet of the store /lake   file:///lake/t/./%61.parquet   file:///lake/u/a.parquet, where u is a link to t
                                                      one identity: file:///lake/t/a.parquet
     s3://lake/t/a   s3a://lake/t/a   S3N://lake//t/%61
                                                      one identity: s3://lake/t/a
-    gs://lake/t/a   file://server/lake/t/a           in doubt: nobody here knows where they lead
+    gs://lake/t/a   file://server/lake/t/a           in doubt: this module does not know where they lead
 
-*Is it still needed?* is asked by identity. Names that might lead to one object (on S3: escaped or not, with a slash too
-many) have one identity, so rather too much is kept.
+*Is the object still needed?* Identities answer. Names that might lead to one object (on S3: escaped or not, with a
+slash too many) have one identity, so a mistake keeps too much.
 
-*May it be deleted?* asks `doubt` as well: a name that might lead somewhere else deletes nothing.
+*May the object be deleted?* `doubt` answers as well: a name that might lead somewhere else deletes nothing.
 
-What no text shows is that two buckets are one (an access point and its bucket). Files whose names are unique are
-therefore compared by name alone, where it matters: see `file_name`.
+No name shows that two buckets are one (an access point and its bucket). Where this matters, files with unique names
+are compared by name alone: see `file_name`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def is_uri(path: str) -> bool:
 
 
 def identity(root: ObjectStore, path: str) -> str:
-    """The identity of an object: by its path below the root of a store, or by any URI. Never raises."""
+    """The identity of an object. `path` is a path below the root, or any URI. Never raises."""
     if is_uri(path):
         return identity_of_uri(path)
     if isinstance(folder := getattr(root, "root", None), Path):
@@ -45,18 +45,18 @@ def identity(root: ObjectStore, path: str) -> str:
 
 
 def identity_of_uri(uri: str) -> str:
-    """The identity of what a URI names. In a file URI, percent signs escape."""
+    """The identity of the object that a URI names. In a file URI, percent signs escape."""
     scheme, _, rest = uri.partition("://")
     if scheme.lower() in _S3:
         return _of_key(*_parted(rest))
     if scheme.lower() == "file":
-        folder, _, name = uri.rpartition("/")  # a name may have characters that end the path of a URI
+        folder, _, name = uri.rpartition("/")  # a name may contain ? and #, which end the path of a URI
         return _of_file(Path(_unescaped(_path_of(f"{folder}/"))) / _unescaped(name))
     return uri
 
 
 def doubt(uri: str) -> str | None:
-    """Why nobody here knows which object a URI names; None: it is known."""
+    """Why it is uncertain which object a URI names; None: it is certain."""
     scheme, _, rest = uri.partition("://")
     place, key = _parted(rest)
     if scheme.lower() in _S3:
@@ -67,12 +67,12 @@ def doubt(uri: str) -> str | None:
 
 
 def file_name(path: str) -> str:
-    """The last part of a path. It identifies files whose names are unique, wherever a folder is and however spelled."""
+    """The last part of a path. It identifies a file with a unique name, however its folder is spelled."""
     return path.rpartition("/")[2]
 
 
 def path_below(root: ObjectStore, uri: str) -> str | None:
-    """The path below the root of the object that a URI names. None: the object is not below the root."""
+    """The path, below the root, of the object that a URI names. None: the object is not below the root."""
     folder = identity(root, ".").rstrip("/") + "/"
     found = identity(root, uri)
     if not found.startswith(folder):

@@ -59,7 +59,7 @@ class LocalStore:
     def open(self, path: str) -> pa.NativeFile:
         with self._reading(path):
             file = self.root / path
-            # Not mapped: where somebody cuts a mapped file short, the next look at it ends the process (SIGBUS).
+            # Not mapped: if somebody truncates a mapped file, the next access kills the process (SIGBUS).
             return pa.OSFile(os.fsencode(file)) if file.stat().st_size else pa.BufferReader(b"")
 
     @contextlib.contextmanager
@@ -75,9 +75,9 @@ class LocalStore:
         return ObjectStat(path, stat.st_size, stat.st_mtime)
 
     def list(self, prefix: str, start_after: str = "") -> Iterator[ObjectStat]:
-        """A disk is no snapshot while it is listed. Where all that was seen is gone, others replace it: look again.
+        """Files may come and go during a listing. If every listed file is gone, list again: others may replace them.
 
-        Names that stay, and name nothing, are links that lead nowhere.
+        The same names twice, and still no file behind any: those are broken links.
         """
         seen: Sequence[str] = []
         there = False
@@ -99,7 +99,7 @@ class LocalStore:
         return sorted(found, key=str.encode)
 
     def _unlisted(self, error: OSError) -> None:
-        """A folder that is gone holds nothing. A folder that cannot be opened may hold files in use."""
+        """Ignore a missing folder: it holds nothing. Raise for one that cannot be opened: it may hold files in use."""
         with contextlib.suppress(NotFoundError), self._reading(error.filename):
             raise error
 
@@ -145,7 +145,7 @@ class LocalStore:
         except OSError as error:
             if error.errno == errno.ENAMETOOLONG:
                 raise NotFoundError(f"{self.root / path} does not exist") from None
-            if error.errno is None:  # pyarrow's own: a folder in the place of a file
+            if error.errno is None:  # pyarrow's own error: a folder in the place of a file
                 raise
             raise StoreError(f"{self.root / path} could not be read: {error.strerror or error}") from error
 
@@ -175,7 +175,7 @@ class LocalStore:
         _sync_directory(target.parent)
 
     def _in_folder(self, folder: Path, act: Callable[[], Made]) -> Made:
-        """Act in a folder, which is made if it is missing. Retry: a `delete` removes a folder that is empty."""
+        """Act in a folder, and make it if it is missing. Again and again: a `delete` may remove the empty folder."""
         for attempt in count():
             try:
                 return act()
@@ -187,7 +187,7 @@ class LocalStore:
         raise AssertionError("unreachable")
 
     def _tidy(self, folder: Path) -> None:
-        """Called with the folder of unfinished files after each write. Here the folder stays for the next write."""
+        """Called with the folder of unfinished files after each write. This class keeps it for the next write."""
 
     def _remove_if_empty(self, folder: Path) -> None:
         if folder != self.root:
@@ -198,7 +198,7 @@ class LocalStore:
 class ForeignFolder(LocalStore):
     """A folder outside of a catalog: writing a file leaves nothing else behind, unless the process dies.
 
-    A file may have been written by its own URI. Then its folder was the store, so unfinished files lie at any depth.
+    A file that is opened by its own URI has its folder as the store. So unfinished files may lie at any depth.
     """
 
     def _tidy(self, folder: Path) -> None:

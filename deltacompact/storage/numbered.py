@@ -1,11 +1,11 @@
-"""Numbered objects: a folder of names with 20 digits, put if absent. Whoever puts the next number was first.
+"""Numbered objects: a folder of names with 20 digits, put if absent. The first writer of the next number wins it.
 
     watch/5c5c…/00000000000000000003.json              a log: every number counts
     job-runs/run-1/run/00000000000000000008.json       versions of a record: the greatest number counts
-    deltacompact-index/5c…/00000000000000000007.json   generations of an index: the same
+    deltacompact-index/5c…/00000000000000000007.json   generations of an index: the greatest number counts
 
-All names have as many digits, so a listing has them in the order of numbers. Other objects may lie in the folder: what
-has another name is skipped. A version may be removed while somebody is about to read it: then a newer one is read.
+All names have equally many digits, so a listing has the order of the numbers. Objects with other names are skipped. A
+version may be removed between listing and reading: the reader then takes a newer one.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from deltacompact.storage.objects import ObjectStat, ObjectStore
 
 _NUMBERED = re.compile(r"(?P<folder>.*/)(?P<number>[0-9]{20})\.json", re.DOTALL)
 _READS_MAX = 100
-"""An object that is replaced under a reader's eyes is looked for again, so often."""
+"""How often a reader looks again when the newest object was removed before it could read it."""
 
 
 @dataclass(frozen=True, slots=True)
 class NumberedObject:
-    """One listed object of a folder, whose path ends in a slash."""
+    """One listed object. `folder` ends in a slash."""
 
     folder: str
     number: int
@@ -43,28 +43,28 @@ def numbered_path(folder: str, number: int) -> str:
 
 
 def number_in(folder: str, path: str) -> int | None:
-    """The number in the path of an object of this folder; None where it has another name, or lies elsewhere."""
+    """The number in the path of an object of this folder; None: it has another name, or lies elsewhere."""
     match = _NUMBERED.fullmatch(path)
     return int(match["number"]) if match and match["folder"] == folder else None
 
 
 def listed(store: ObjectStore, folder: str, after: int | None = None) -> dict[int, ObjectStat]:
-    """The objects of a folder by number, in that order: those above `after`, or all."""
+    """The objects of a folder with numbers above `after` (None: all), by number, in ascending order."""
     start_after = "" if after is None else numbered_path(folder, after)
     found = ((number_in(folder, stat.path), stat) for stat in store.list(folder, start_after))
     return {number: stat for number, stat in found if number is not None}
 
 
 def newest_of_each(stats: Iterable[ObjectStat]) -> dict[str, NumberedObject]:
-    """The object of the greatest number in each folder of a listing."""
+    """The object with the greatest number in each folder. `stats` are in the order of a listing."""
     found = (NumberedObject.of(stat) for stat in stats)
     return {one.folder: one for one in found if one is not None}
 
 
 def read_newest(store: ObjectStore, folder: str, looks: int = 1) -> tuple[NumberedObject, bytes] | None:
-    """The object of the greatest number, with its bytes. None: the folder has none, in so many looks.
+    """The object with the greatest number, and its bytes. None: `looks` listings found no numbered object.
 
-    A disk is no snapshot while it is listed, so a second look may find what a first one has missed.
+    Files of a disk come and go during a listing, so a second look may find an object that the first one missed.
     """
     for look in range(1, _READS_MAX + 1):
         found = newest_of_each(store.list(folder)).get(folder)

@@ -1,4 +1,4 @@
-"""Objects by path: the operations that every store has, be it S3, a local disk or memory.
+"""Objects by path: the operations that every store has, on S3, a local disk or in memory.
 
 The commit protocol rests on one primitive, *put if absent*:
 
@@ -25,7 +25,7 @@ from deltacompact.base.errors import InputError
 PROBE = ".put-if-absent"
 """The object that `refuse_overwriting` writes below the root of a store, beside the tables."""
 SWAP_PROBE = ".put-if-same"
-"""The object that `honours_if_match` asks a store to replace. It is never there."""
+"""The object that `honours_if_match` asks a store to replace. It exists only if the store ignores `If-Match`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class ObjectStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """A range of an object: its bytes, and what the same answer said of the whole object: size, ETag, last modified."""
+    """A range of an object: its bytes, and the whole object's size, ETag and time of last change, from one answer."""
 
     data: pa.Buffer
     object_bytes: int
@@ -89,15 +89,15 @@ class Fetches(Protocol):
     """A store behind a network. It fetches several ranges at once, while the caller works."""
 
     def fetch(self, path: str, start: int, length: int, etag: str | None = None) -> Future[Fetched]:
-        """One request for `length` bytes from `start` on, or fewer at the object's end; begun before this returns.
+        """Begin one request for `length` bytes from `start` on, or fewer at the object's end.
 
-        A negative `start` counts from the end. With `etag`, an object that has another one by now is an InputError.
+        A negative `start` counts from the end. With `etag`, an object that has another ETag now is an InputError.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Tagged:
-    """An object as it was in one answer."""
+    """An object's bytes, ETag and time of last change, from one answer."""
 
     data: bytes
     etag: str
@@ -106,24 +106,24 @@ class Tagged:
 
 @runtime_checkable
 class Swaps(Protocol):
-    """A store that replaces an object only as long as it is the one that was read: S3 does, with `If-Match`."""
+    """A store with compare-and-swap: it replaces an object only if its ETag is the one that was read (`If-Match`)."""
 
     def get_tagged(self, path: str) -> Tagged: ...
 
     def put_if_same(self, path: str, data: bytes, etag: str) -> str | None:
-        """The new ETag. None: the object has another one by now, or is gone.
+        """The new ETag. None: the object has another ETag now, or is gone.
 
-        A reply may be lost and the put repeated: bytes that no other writer puts tell that it was ours. If they have
-        been replaced since, this says None all the same.
+        After a lost reply the stored bytes say whether the put took effect, so `data` must be unique. None is also the
+        answer if our put took effect and another writer has replaced its bytes since.
         """
 
 
 @runtime_checkable
 class Copies(Protocol):
-    """The sink of a store that copies ranges of its objects by itself."""
+    """A sink that can let the store copy ranges of other objects."""
 
     def copy_from(self, store: ObjectStore, path: str, start: int, length: int) -> bool:
-        """Append a range of an object. False: it cannot be copied, and nothing has been appended."""
+        """Append a range of another object. False: the store cannot copy it, and nothing has been appended."""
 
 
 @runtime_checkable
@@ -149,14 +149,14 @@ def discard(store: ObjectStore, begun: Iterable[ObjectStat]) -> None:
 
 
 def honours_if_match(store: Swaps) -> bool:
-    """Whether a put with a wrong ETag is refused. A store that ignores `If-Match` writes the probe."""
+    """Whether the store refuses a put with a wrong ETag. A store that ignores `If-Match` writes the probe object."""
     return store.put_if_same(SWAP_PROBE, b"deltacompact: does this store honour If-Match?\n", "0" * 32) is None
 
 
 def refuse_overwriting(store: ObjectStore) -> None:
     """Raise InputError for a store whose put-if-absent overwrites an existing object: two writers would lose commits.
 
-    The probe object stays in the store, so that later calls need one request only: its refusal is the proof.
+    The probe object stays in the store, so that later calls need one request: the store refuses to overwrite it.
     """
     first, second = (f"deltacompact: this store refuses to overwrite ({uuid.uuid4().hex})\n".encode() for _ in "12")
     if store.put_if_absent(PROBE, first) and (store.put_if_absent(PROBE, second) or store.get(PROBE) != first):

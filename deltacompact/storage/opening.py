@@ -2,8 +2,8 @@
 
 s3://lake/tables              S3Store(lake, tables)
 orders/data/5c….parquet       the same store, below its root
-s3://other/b/a.parquet        a store of the whole bucket, b/a.parquet: opened once in a process, to reuse connections
-file:///exports/a.parquet     a store of that folder, a.parquet
+s3://other/b/a.parquet        the store of the whole bucket `other`, opened once in a process; b/a.parquet in it
+file:///exports/a.parquet     the store of the folder /exports; a.parquet in it
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def open_store(uri: str | os.PathLike[str], s3: S3Settings | None = None) -> Obj
 
 
 def uri_parts(text: str) -> SplitResult:
-    """The parts of a URI. Raises InputError for what is none: "s3://[x/t" opens the address of a host."""
+    """The parts of a URI. Raises InputError for a text that is no URI, like "s3://[x/t" with its open bracket."""
     try:
         return urlsplit(text)
     except ValueError as error:
@@ -68,7 +68,7 @@ def open_object(root: ObjectStore, path: str) -> tuple[ObjectStore, str]:
     if not is_uri(path):
         return root, path
     store, name = _bucket(root, path) if path.startswith("s3://") else _folder(path)
-    alike = getattr(root, "alike", None)  # a throttled store throttles the others too
+    alike = getattr(root, "alike", None)  # a throttled root throttles the other stores of its process too
     return (alike(store) if alike else store), name
 
 

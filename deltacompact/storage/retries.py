@@ -1,4 +1,4 @@
-"""How a process treats a store that is slow, loses requests, or says that it is asked too much.
+"""How a process treats a store that is slow, loses requests, or asks for fewer requests.
 
 503 SlowDown, 429        all requests of the process are spaced out: half as many a second, twice as many 5 s later
 500, reset, silence      a request is tried again after a random part of 0.1, 0.2, 0.4 … 20 s ("full jitter")
@@ -44,8 +44,8 @@ class RequestAttempts:
 class SharedBackoff:
     """The requests a second that a process allows itself. There is no limit before the first SlowDown.
 
-    A SlowDown halves the rate, at most once a second: its requests were on their way together. The rate doubles every
-    5 s, and the limit ends where it is twice the rate that was too much.
+    A SlowDown halves the rate, at most once a second, because many requests under way get SlowDown together. The rate
+    doubles every 5 s. The limit ends when it is twice the rate that was too much.
     """
 
     DOUBLED_S = 5.0
@@ -73,7 +73,7 @@ class SharedBackoff:
             return turn - now
 
     def throttled(self) -> None:
-        """The store said that it is asked too much."""
+        """The store answered SlowDown: reduce the rate."""
         with self._lock:
             now = self._clock()
             if now < self._cut_at_s + 1:
@@ -100,17 +100,17 @@ class SharedBackoff:
 
 
 class Hedging:
-    """Says when a request is late, and whether the process may send a second one. Not for several threads.
+    """Says when a request is late, and whether the process may send a second one. One thread alone may use it.
 
-    Requests of similar sizes are compared: each class is twice as large as the one before.
+    A request is compared with earlier ones of similar size: size classes are powers of two.
     """
 
     SHARE = 0.05
     SAVED = 3.0
-    """So many hedges may be sent at once. A process starts with them."""
+    """The most hedges in hand, and those of a new process. Each answer adds `SHARE`, each hedge takes 1."""
     SOONEST_S = 0.25
     UNKNOWN_S = 1.0
-    """A request is late after this time as long as few of its size have been answered."""
+    """A request is late after this time while fewer than `_KNOWN` requests of its size have been answered."""
 
     _KNOWN = 32
     _REMEMBERED = 256

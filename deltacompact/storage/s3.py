@@ -59,7 +59,7 @@ _PROBING = threading.RLock()
 _LOG = logging.getLogger("deltacompact")
 _EXPIRED = ("ExpiredToken", "ExpiredTokenException", "RequestExpired", "TokenRefreshRequired")
 _ELSEWHERE = ("PermanentRedirect", "AuthorizationHeaderMalformed", "TemporaryRedirect", "301", "307")
-"""S3's answers for a bucket of another region. boto3 follows it there."""
+"""S3's answers for a bucket of another region. boto3 sends the request there."""
 
 
 @dataclass(slots=True)
@@ -77,9 +77,9 @@ class _Live:
 
 
 _SHARED: dict[tuple[Access, str, frozenset[tuple[str, str]]], _Live] = {}
-"""By access, bucket and environment, the clients of this process: making them takes a quarter of a second of CPU.
+"""The clients of this process, by access, bucket and environment: making them takes a quarter of a second of CPU.
 
-A catalog that is opened again, a table's files in its own bucket, and the tasks of a worker share them.
+A catalog that is opened again, a table with files in its own bucket, and the tasks of a worker share them.
 """
 
 
@@ -156,7 +156,7 @@ class S3Store:
                 return True
             except ClientError as error:
                 code = _code(error)
-                # boto3 tries again if no answer comes: the object that is there may be our own.
+                # boto3 tries again if no answer comes: its first attempt may have put the object.
                 may_be_done |= error.response.get("ResponseMetadata", {}).get("RetryAttempts", 0) > 0
                 if code == "PreconditionFailed":
                     return may_be_done and self.get(path) == data
@@ -293,7 +293,7 @@ class S3Store:
         try:
             for upload in self._uploads(prefix):
                 yield ObjectStat(upload["Key"][len(self.prefix) :], 0, upload["Initiated"].timestamp())
-        except (InputError, StoreError) as error:  # some users may not list uploads, some stores cannot
+        except (InputError, StoreError) as error:  # the user may lack the permission, or the store the request
             logging.getLogger(__name__).warning("unfinished uploads cannot be listed: %s", error)
 
     def discard(self, begun: Iterable[ObjectStat]) -> None:
@@ -347,7 +347,7 @@ class S3Store:
         ask: Callable[[Objects, str], Coroutine[Any, Any, Answer]],
         by_boto3: Callable[[], Answer],
     ) -> Future[Answer]:
-        """The same, without waiting."""
+        """As `_answered`, without waiting for the answer."""
         objects = self._objects(path)
         if objects is None:
             return _asking_threads().submit(self._asked_boto3, path, by_boto3)
@@ -369,7 +369,7 @@ class S3Store:
             return by_boto3()
 
     def _objects(self, path: str) -> Objects | None:
-        """The client of obstore that asks for this object. None: boto3 has to ask."""
+        """The obstore client for a request about this object. None: boto3 must send the request."""
         objects = self._connected().objects
         able = self.settings in ANSWERED and not self._elsewhere and s3_objects.usable()
         return objects if able and s3_objects.can_name(self.prefix + path) else None
@@ -377,7 +377,7 @@ class S3Store:
     def _connected(self) -> _Live:
         if (live := self._live) and live.is_fresh:
             return live
-        known_by = self.access, self.bucket, frozenset(os.environ.items())  # boto3 looks there for credentials and more
+        known_by = self.access, self.bucket, frozenset(os.environ.items())  # boto3 finds credentials there
         shared = _SHARED.get(known_by)
         if shared is None or not shared.is_fresh:
             with self.asking(""):
@@ -491,12 +491,12 @@ def _uploading() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(REQUESTS_AT_ONCE, "deltacompact-s3-uploads")
 
 
-for _threads in (_asking_threads, _uploading):  # a forked child has none of them
+for _threads in (_asking_threads, _uploading):  # a forked child has none of these threads
     os.register_at_fork(after_in_child=_threads.cache_clear)
 
 
 def _unsigned(request: Any, **_: Any) -> None:
-    """Called by boto3 before it signs a part. The bytes need no signature if their CRC-32 is among the headers."""
+    """Called by boto3 before it signs a part. The bytes need no signature if the headers have their CRC-32."""
     from botocore.config import Config
 
     if "x-amz-checksum-crc32" in request.headers:
@@ -504,7 +504,7 @@ def _unsigned(request: Any, **_: Any) -> None:
 
 
 def _heed_slow_down(response: Any, **_: Any) -> None:
-    """Called by boto3 after each attempt. None leaves it to boto3 to try again."""
+    """Called by boto3 after each attempt. Returning None leaves the decision to retry to boto3."""
     if response is not None and response[0].status_code in (429, 503):
         BACKOFF.throttled()
 

@@ -1,8 +1,8 @@
-"""Who asks S3, and where: settings, credentials, and boto3's clients. The only door to boto3.
+"""How to reach S3: settings, credentials, and boto3's clients. The only door to boto3.
 
 S3Settings(region="eu-west-1", role_arn=…)     from the caller, else from the environment
-credentials                                    those of the environment travel to workers with the store; others come
-                                               from boto3's chain in each process, and those of a role expire
+static credentials                             of settings or environment: they travel to workers with the store
+other credentials                              from boto3's chain in each process; a role's credentials expire
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SET_THEM = "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile or a role
 
 @dataclass(frozen=True, slots=True)
 class S3Settings:
-    """How to reach S3. A None comes from boto3's own chain (environment, profile, instance role)."""
+    """How to reach S3. None: boto3's own chain (environment, profile, instance role) fills it in."""
 
     endpoint_url: str | None = None
     region: str | None = None

@@ -1,9 +1,9 @@
-"""The requests for single objects, by obstore: the only door to it.
+"""The requests for single objects, by obstore: the only door to obstore.
 
-A request costs less than half of the CPU that boto3 takes, and needs the interpreter only at its beginning and end:
-data arrives while other threads hold the interpreter. All requests of a process run on one event loop, in its own
-thread. Retries, hedges and time-outs are ours (retries.py). obstore would not say that an attempt before the last one
-may have been carried out.
+A request takes less than half of boto3's CPU, and needs the interpreter only at its beginning and end: data arrives
+while other threads hold the interpreter. All requests of a process run on one event loop, in its own thread. Retries,
+hedges and time-outs are ours (retries.py), because obstore does not say whether S3 may have carried out an attempt
+before the last one.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from deltacompact.storage.traffic import tell
 Answer = TypeVar("Answer")
 
 BACKOFF = SharedBackoff()
-"""Of all requests of this process to S3, boto3's too."""
+"""The rate of all requests of this process to S3, boto3's too."""
 HEDGING = Hedging()
 
 SILENT_S = 20.0
-"""A connection on which nothing arrives for so long is given up."""
+"""A connection on which nothing arrives for this time is given up."""
 
 _CONNECT_S = 5.0
 _REQUEST_S = 600.0
@@ -43,7 +43,7 @@ _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>(\w+)</Code>")
 _CAUSE = re.compile(r'message: "([^"]+)"')
 _CODES = {409: "ConditionalRequestConflict", 412: "PreconditionFailed", 416: "InvalidRange"}
-"""Of answers without a body, where the status does not speak for itself."""
+"""S3's error codes for answers without a body, by status."""
 _LEAST_ODD = re.compile(r"(?:[^/\x00-\x1f\x7f]+/)*[^/\x00-\x1f\x7f]+")
 
 
@@ -72,7 +72,7 @@ class RequestFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class BucketAccess:
-    """How to reach a bucket: its URL, the region that signatures name, credentials, encryption, and how patiently."""
+    """How to reach a bucket: its URL, the region for signatures, credentials, encryption, attempts and time-out."""
 
     url: str
     region: str
@@ -103,7 +103,7 @@ class Objects:
         return await self._read(key, None, None, 0)
 
     async def fetch(self, key: str, start: int, length: int, etag: str | None) -> Fetched:
-        """As `Fetches.fetch`. There is nothing to fetch beyond the end of an object: no bytes."""
+        """As `Fetches.fetch`. A range beyond the end of the object has no bytes."""
         wanted: Any = (start, start + length) if start >= 0 else {"suffix": -start}
         try:
             return await self._read(key, wanted, etag, length)
@@ -131,7 +131,7 @@ class Objects:
         await self._tried(lambda: self._put(key, data, "overwrite"))
 
     async def put_if_absent(self, key: str, data: bytes) -> bool:
-        """False: another writer was first. An attempt without an answer may have put our own bytes: compare them."""
+        """False: another writer was first. After an attempt without answer, the stored bytes may be ours: compare."""
         may_be_done = False
 
         async def once() -> bool:
@@ -149,7 +149,7 @@ class Objects:
         return await self._tried(once)
 
     async def put_if_same(self, key: str, data: bytes, etag: str) -> str | None:
-        """The new ETag; None: another writer was first, or the object is gone. A lost reply as in `put_if_absent`."""
+        """The new ETag; None: another writer was first, or the object is gone. Lost replies: as in `put_if_absent`."""
         may_be_done = False
 
         async def once() -> str | None:
@@ -197,7 +197,7 @@ class Objects:
         return await self._tried(lambda: _hedged(once, length))
 
     async def _tried(self, act: Callable[[], Awaitable[Answer]]) -> Answer:
-        """What `act` returns, at the first attempt that succeeds."""
+        """The result of the first attempt of `act` that succeeds."""
         attempts = RequestAttempts(self._most_attempts)
         while True:
             if wait_s := BACKOFF.turn_s():
@@ -236,12 +236,12 @@ async def _hedged(once: Callable[[], Coroutine[Any, Any, Answer]], length: int) 
 
 
 def can_name(key: str) -> bool:
-    """Whether obstore can name a key. It refuses `//`, `.`, `..` and control characters, and drops a last "/"."""
+    """Whether obstore can name a key. obstore refuses `//`, `.`, `..` and control characters, and drops a last "/"."""
     return bool(_LEAST_ODD.fullmatch(key)) and not {".", ".."} & set(key.split("/"))
 
 
 def failure_of(error: Exception) -> RequestFailed:
-    """What an exception of obstore says, in one line. Other exceptions are raised."""
+    """An exception of obstore as RequestFailed, with one line of text. Raises any other exception again."""
     from obstore.exceptions import BaseError
 
     if isinstance(error, RequestFailed):
@@ -251,7 +251,7 @@ def failure_of(error: Exception) -> RequestFailed:
     text, _, debug = str(error).partition("\n\nDebug source:")
     found = _STATUS.search(text)
     status = int(found[1]) if found else None
-    if status is None and ("CONTENT_RANGE" in text or "non-partial" in text):  # some answer so for empty objects
+    if status is None and ("CONTENT_RANGE" in text or "non-partial" in text):  # some stores' answer for empty objects
         return RequestFailed("InvalidRange", text, 416)
     code = _CODE.search(text)
     if status is not None:
@@ -275,7 +275,7 @@ def _opened(reach: BucketAccess) -> Any:
             "access_key_id": reach.access_key,
             "secret_access_key": reach.secret_key,
             "token": reach.token,
-            "expires_at": None,  # a store is renewed before they expire
+            "expires_at": None,  # S3Store makes new clients before the credentials expire
         }
 
     silent = timedelta(seconds=min(reach.timeout_s, SILENT_S))
@@ -291,7 +291,7 @@ def _opened(reach: BucketAccess) -> Any:
     encryption: dict[str, Any] = {}
     if reach.kms_key_id:
         encryption = {"server_side_encryption": "aws:kms", "sse_kms_key_id": reach.kms_key_id}
-    # The URL names the bucket, in its host or its path. obstore must take nothing from the environment instead.
+    # The URL names the bucket, in its host or its path. Every field is given, so that obstore reads no environment.
     return S3Store(
         "bucket",
         endpoint=reach.url,
@@ -311,7 +311,7 @@ _STARTED_IN: int | None = None
 
 
 def usable() -> bool:
-    """False in a child that was forked from a process that sent requests: it has none of the threads that answer."""
+    """False in a child forked from a process that had sent requests: the child lacks the event loop's thread."""
     return _STARTED_IN in (None, os.getpid())
 
 
@@ -346,4 +346,4 @@ def _end(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
     if usable():
         asyncio.run_coroutine_threadsafe(drop(), loop)
         thread.join(2)
-        time.sleep(0.05)  # obstore's threads forget their last answers, for which they need the interpreter once more
+        time.sleep(0.05)  # obstore's threads need the interpreter once more, to drop their last answers

@@ -1,9 +1,9 @@
-"""A multipart upload, as S3 has it: the target of an `Upload`.
+"""A multipart upload to S3: the target of an `Upload`.
 
-Each part carries a CRC-32 that S3 checks; the kernels compute it. A signature over the part's SHA-256 would check the
-same bytes again, at more CPU, so none is made. But some stores refuse checksums; there the signature is the
-check, and AWS_REQUEST_CHECKSUM_CALCULATION=when_required says so. And MinIO refuses to copy into an upload that was
-begun with checksums. The first copy of a process finds that out, and later uploads begin without.
+Each part carries a CRC-32, which the kernels compute and S3 checks. So parts are not signed: a signature would cost the
+CPU of a SHA-256 for a second check of the same bytes. Some stores refuse checksums: for them, users set
+AWS_REQUEST_CHECKSUM_CALCULATION=when_required, and parts are signed. MinIO refuses to copy into an upload that began
+with checksums: the first copy of a process finds that out, and later uploads begin without them.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _LOG = logging.getLogger("deltacompact")
 
 _REFUSALS = ("InvalidArgument", "InvalidRequest", "MethodNotAllowed", "NotImplemented")
 _COPIES: dict[tuple[str, bool], bool] = {}
-"""Whether the store at an endpoint copies into uploads with (or without) checksums. Absent: it was not asked yet."""
+"""By endpoint and "with checksums": whether the store copies into such uploads. Absent: not tried yet."""
 
 Part = dict[str, Any]
-"""A part as CompleteMultipartUpload names it."""
+"""A part, in the form that CompleteMultipartUpload takes."""
 
 
 class Bucket(Protocol):
-    """What an upload needs of a store: the objects in a bucket below a prefix, and boto3's client."""
+    """The parts of an `S3Store` that an upload needs."""
 
     bucket: str
     prefix: str
@@ -74,7 +74,7 @@ class S3Parts:
         return {"PartNumber": number, "ETag": sent["ETag"], **(crc if self._checked else {})}
 
     def source(self, store: ObjectStore, path: str) -> dict[str, str] | None:
-        """An object of a store with the same endpoint, region and credentials."""
+        """The object as a copy names its source. None: its store has other settings or credentials, or cannot copy."""
         if getattr(store, "access", None) != self._store.access:
             return None
         if not _COPIES.get((self._endpoint, self._checked), True):
@@ -120,7 +120,7 @@ class S3Parts:
             _LOG.warning("an upload could not be aborted, a vacuum will discard it: %s", error)
 
     def _is_there(self, parts: list[Part]) -> bool:
-        """Whether an attempt has completed the upload, although its answer was lost. Its path is ours alone."""
+        """Whether the upload was completed although the answer was lost. No other writer uses this path."""
         try:
             etag = self._store.stat(self._path).etag
         except DeltaCompactError:
@@ -133,12 +133,12 @@ class S3Parts:
 
 
 def has_checksums(client: Any) -> bool:
-    """Whether the store takes checksums: AWS's configuration says so."""
+    """Whether parts carry checksums, by AWS's configuration."""
     return bool(client.meta.config.request_checksum_calculation != "when_required")
 
 
 class _Body(io.RawIOBase):
-    """A part that is read in one piece. boto3 would copy bytes, and send them in pieces of 16 KiB."""
+    """A part that boto3 reads in one piece. It would copy `bytes`, and send them in pieces of 16 KiB."""
 
     def __init__(self, data: memoryview) -> None:
         self._data = data

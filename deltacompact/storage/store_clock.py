@@ -1,8 +1,8 @@
-"""The time of now, for ages of objects: an age is the store's time less the store's time.
+"""The present time, for ages of objects: the store dates objects, so its clock must also say what "now" is.
 
-our clock 12:00:00, the store says 12:00:01         12:00:00
-our clock is four days ahead, the store says 12:00  12:00: else a file of a minute ago counts as four days old, and
-                                                    a cleanup takes it from a writer that is at work
+our clock 12:00:00, the store's 12:00:01                 now is 12:00:00
+our clock is four days ahead, the store's says 12:00     now is 12:00: by our clock, a file of a minute ago would be
+                                                         four days old, and a cleanup would take it from its writer
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from deltacompact.base.events import logger
 from deltacompact.storage.objects import ObjectStore
 
 _AGREES_S = 60.0
-"""Two clocks that differ by less agree."""
+"""Clocks that differ by less than this agree."""
 
 
 def agreed_now_s(store: ObjectStore, path: str, clock_s: float) -> float:
-    """The time now in seconds: `clock_s` by our clock, or the store's time where that disagrees.
+    """The time now in seconds: `clock_s`, which our clock says, or the store's time if the two disagree.
 
     Puts an empty object at `path`, a new name, and deletes it again.
     """

@@ -1,9 +1,10 @@
 """Throttles a compaction, so that it leaves room for others on a shared store and cluster.
 
     cluster: 100 MB/s of reads, 10 tasks at a time   ->   10 MB/s for each task, each in a process of its own
-    a task reads 4 MB                                ->   it takes 0.4 s of its allowance; an early request sleeps
+    a task reads 4 MB                                ->   this uses up 0.4 s of its allowance; an earlier request sleeps
 
-Shares are fixed, so tasks need not coordinate. They never exceed the caps together. Fewer tasks do not use them up.
+Shares are fixed, so tasks need not coordinate, and together never exceed the caps. If fewer tasks run, part of the caps
+stays unused.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class Pace:
 
     @classmethod
     def of(cls, settings: Settings, processes: float) -> Pace:
-        """The share of one of so many processes."""
+        """The share of one process, if `processes` processes share the caps."""
         return cls(
             _part(settings.read_mb_per_s, 1e6 / processes),
             _part(settings.write_mb_per_s, 1e6 / processes),
@@ -61,7 +62,7 @@ def paced(store: ObjectStore, pace: Pace) -> ObjectStore:
 
 
 class Allowance:
-    """An amount a second. `take` sleeps until the allowance covers the amount taken."""
+    """A rate (None: no cap). `take` sleeps until the rate has covered all amounts taken so far."""
 
     def __init__(self, per_s: float | None) -> None:
         self._per_s = per_s
@@ -95,14 +96,14 @@ class PacedStore:
         self._reads, self._writes, self._requests = _allowances(pace)
 
     def alike(self, store: ObjectStore) -> ObjectStore:
-        """Another store that shares this allowance."""
+        """The other store, throttled by the same allowances."""
         return paced(store, self._pace)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._store, self._pace)
 
     def __getattr__(self, name: str) -> Any:
-        """Other attributes (root, settings) are those of the store."""
+        """Takes other attributes (root, settings) from the store itself."""
         if name.startswith("__"):
             raise AttributeError(name)
         return getattr(self._store, name)
@@ -154,7 +155,7 @@ class PacedStore:
 
 
 class PacedRemote(PacedStore):
-    """A store behind a network that keeps within one process's pace: its files are fetched at this pace."""
+    """A remote store that keeps within one process's pace, `fetch` included."""
 
     def fetch(self, path: str, start: int, length: int, etag: str | None = None) -> Future[Fetched]:
         self._requests.take(1)

@@ -1,8 +1,8 @@
 """The requests that this process sends to S3, for benchmarks and tests.
 
 with listening(print):
-    store.get("t/table.json")              Request(operation='GetObject', key='lake/t/table.json', bytes=83)
-    store.put_if_absent("t/table.json", …) Request(operation='PutObject', key='lake/t/table.json', bytes=83)
+    store.get("t/table.json")              StoreRequest(operation='GetObject', key='lake/t/table.json', bytes=83)
+    store.put_if_absent("t/table.json", …) StoreRequest(operation='PutObject', key='lake/t/table.json', bytes=83)
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class StoreRequest:
-    """One attempt at a request, under S3's name of its operation. `bytes` is the size of its body, if it is known."""
+    """One attempt at a request, under S3's name of its operation. `bytes` is the size of its body, 0 if unknown."""
 
     operation: str
     key: str

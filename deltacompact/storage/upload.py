@@ -1,13 +1,13 @@
 """Uploads an object part by part while its writer still encodes.
 
     write 3 MB, write 9 MB …      copied into a block of 8 MiB; full blocks are sent by other threads, four at a time
-    copy_from(store, path, …)     the store copies a range of another object by itself; no byte travels
+    copy_from(store, path, …)     the store copies a range of another object itself; no byte travels
     complete                      one plain put if nothing has been sent yet; else the upload is completed
-    abort                         the store forgets the parts
+    abort                         the store drops the parts
 
-Nobody sees the object before it is completed. S3 wants at most 10,000 parts of 5 MiB to 5 GiB; only the last may be
-smaller. So the blocks grow: 1,000 of 8 MiB, 1,000 of 16 MiB, … 5 TB in all. Before a range is copied, fewer than 5 MiB
-that wait in the block are topped up with the first bytes of the range.
+Nobody sees the object before it is completed. S3 takes at most 10,000 parts of 5 MiB to 5 GiB; only the last may be
+smaller. So the blocks grow: 1,000 of 8 MiB, 1,000 of 16 MiB, … 5 TB in all. If fewer than 5 MiB wait in the block when
+a range is copied, the first bytes of the range fill it up to 5 MiB.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MIB = 1 << 20
 BLOCK_BYTES = 8 * MIB
 SMALLEST_PART_BYTES = 5 * MIB
 LARGEST_COPY_BYTES = 512 * MIB
-"""S3 allows 5 GiB. Smaller copies run side by side, and are answered before a time-out."""
+"""S3 allows 5 GiB. Smaller copies run side by side, and each is answered before a time-out."""
 IN_FLIGHT_BYTES = 32 * MIB
 
 _SHORT_ANSWERS_MAX = 3
@@ -38,11 +38,11 @@ Source = TypeVar("Source")
 
 
 class CopyRefused(Exception):
-    """This store does not copy ranges into such an upload."""
+    """The store does not copy ranges into this upload."""
 
 
 class UploadTarget(Protocol[Part, Source]):
-    """An object that is to be written. Parts are numbered from 1; several threads send them."""
+    """The object that an upload writes. Parts are numbered from 1; several threads send them."""
 
     def put(self, data: memoryview) -> None: ...
 
@@ -51,13 +51,13 @@ class UploadTarget(Protocol[Part, Source]):
     def send(self, upload: str, number: int, data: memoryview) -> Part: ...
 
     def source(self, store: ObjectStore, path: str) -> Source | None:
-        """How the target names an object that it can copy from. None: it cannot."""
+        """How the target names the object as the source of a copy. None: the target cannot copy from it."""
 
     def copy(self, upload: str, number: int, source: Source, start: int, length: int) -> Part:
-        """Raises CopyRefused."""
+        """Copy a range as a part. Raises CopyRefused if the store does not copy into this upload."""
 
     def surely_copies(self) -> bool:
-        """Whether a copy has succeeded before. Until then copies are waited for."""
+        """Whether a copy has succeeded before. Until then, the upload waits for each copy."""
 
     def complete(self, upload: str, parts: list[Part]) -> None: ...
 
@@ -65,7 +65,7 @@ class UploadTarget(Protocol[Part, Source]):
 
 
 class Upload(io.RawIOBase):
-    """A sink. `tell` is the object's size so far, also after the end."""
+    """A sink. `tell` is the object's size so far; it works after `complete`, too."""
 
     def __init__(self, target: UploadTarget[Any, Any], threads: Executor, block_bytes: int = BLOCK_BYTES) -> None:
         self._target = target
@@ -135,7 +135,7 @@ class Upload(io.RawIOBase):
         self._target.complete(self._upload.result(), [part.result() for part in self._parts])
 
     def abort(self) -> None:
-        """Forget what has been sent. Parts that are under way are waited for: an abort does not catch them."""
+        """Drop what has been sent. Waits for parts under way first: S3 might keep a part that comes after an abort."""
         for part in self._parts:
             part.cancel()
         wait(self._parts)
@@ -143,14 +143,14 @@ class Upload(io.RawIOBase):
             self._target.abort(self._upload.result())
 
     def _smallest_copy(self) -> int:
-        """Half of the numbers of parts are for small copies and the blocks between them."""
+        """The smallest range worth a part of its own: it grows once half of the 10,000 part numbers are used."""
         return SMALLEST_PART_BYTES if len(self._parts) < _PARTS_MAX // 2 else self._next_block_bytes()
 
     def _next_block_bytes(self) -> int:
         return self._block_bytes << len(self._parts) // _PARTS_PER_SIZE
 
     def _free_block(self) -> bytearray:
-        """A block for the next part. Waits for the oldest part if there is no room for another one."""
+        """A block for the next part. Waits for the oldest part while there is no room for another."""
         size = self._next_block_bytes()
         while len(self._in_flight) >= max(1, IN_FLIGHT_BYTES // size):
             part, block = self._in_flight.popleft()
@@ -175,7 +175,7 @@ class Upload(io.RawIOBase):
 
 
 def _whole(store: Fetches, path: str, start: int, length: int) -> Any:
-    """A range of an object, which has it. An answer that is too short is asked for again. Raises StoreError."""
+    """A range within an object. Repeats a request whose answer was too short; raises StoreError after three."""
     for _ in range(_SHORT_ANSWERS_MAX):
         data = store.fetch(path, start, length).result().data
         if data.size == length:
@@ -186,7 +186,7 @@ def _whole(store: Fetches, path: str, start: int, length: int) -> Any:
 
 
 def _pieces(start: int, length: int) -> Iterator[tuple[int, int]]:
-    """A range in equal pieces, none larger than a copy may be: start and length of each."""
+    """A range in equal pieces of at most LARGEST_COPY_BYTES: start and length of each."""
     count = -(-length // LARGEST_COPY_BYTES)
     bounds = [start + length * number // count for number in range(count + 1)]
     return ((begin, end - begin) for begin, end in pairwise(bounds))

@@ -1,1 +1,1 @@
-"""The three ports through which the engine sees a table. It never sees a catalog."""
+"""The three ports through which the engine sees a table. The engine never sees a catalog."""

@@ -2,8 +2,8 @@
 
     {"number": 3, "path": "orders/data/7291….parquet", "rows": 3, "bytes": 1012, "schema": 0, …}     schemas: ["…"]
 
-Each distinct schema of a document is written once, and files refer to it by number. By default a file with a full URI
-is not managed, and any other file is; `managed` is written only for exceptions.
+Each distinct schema of a document is written once, and files refer to it by number. A file with a full URI is not
+managed, any other file is; `managed` is written only for exceptions to this rule.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _clustered(value: Mapping[str, Any]) -> Clustered:
 
 
 def far_from_json(value: Mapping[str, Any]) -> FarValues | None:
-    """The far values of a file or of compacted rows; None where the release that wrote them measured none."""
+    """The far values of a file or of compacted rows; None: the release that wrote the document did not measure them."""
     far = value.get("far")
     return None if far is None else tuple((path, low, high) for path, low, high in far)
 

@@ -55,8 +55,8 @@ class PartitionSnapshot:
     next_file_number    above every file number that the destination has used
     identity            more values (JSON) that the session id depends on
     why                 the reason to compact, in words
-    cold                paths of base files that a layout leaves where they are: reading them costs a fee, or is not
-                        possible now
+    cold                paths of base files that a layout does not rewrite: reading them costs a fee, or is impossible
+                        now
 
     Delta files may lie anywhere (a full URI). Files may have dead rows already (a deletion vector).
     """
@@ -109,7 +109,7 @@ class PublishedVersion:
 
 class SnapshotSource(Protocol):
     def fetch(self, moment: Moment | None = None) -> PartitionSnapshot | NothingToDo:
-        """The current snapshot, or of an earlier moment."""
+        """The current snapshot, or that of an earlier moment."""
 
 
 class CommitTarget(Protocol):
@@ -119,7 +119,7 @@ class CommitTarget(Protocol):
     def publish(self, snapshot: PartitionSnapshot, session: str, result: CompactionOutput) -> PublishedVersion:
         """Put the whole result into force.
 
-        Raises ConflictError if another session was faster, OutcomeUnknownError if the store does not tell.
+        Raises ConflictError if another session was faster, OutcomeUnknownError if the outcome cannot be known.
         """
 
 
@@ -147,7 +147,7 @@ class Workspace:
 
 @dataclass(frozen=True, slots=True)
 class Ports:
-    """One partition, as the engine gets it. `store` has the objects of the workspace."""
+    """The ports of one partition. `store` has the objects of the workspace."""
 
     source: SnapshotSource
     target: CommitTarget

@@ -1,15 +1,15 @@
-"""Chooses how a session's memory is allocated: Arrow's, and that of NumPy and the kernels, which is the C library's.
+"""Chooses a session's allocators: Arrow has its own, NumPy and the kernels use the C library's malloc.
 
-    mimalloc, Arrow's default       a 2 MiB page, cleared by the kernel, for the first 64 KiB of each growing buffer
+    mimalloc, Arrow's default       a 2 MiB page, cleared by the OS, for the first 64 KiB of each growing buffer
     jemalloc                        4 KiB pages as they are touched; freed pages are kept for ten seconds
 
-    malloc, as it is by itself      the entries of a bucket come from the kernel and go back to it with each task
-    malloc in a session             256 MiB of what is freed are kept for the next task, and returned after the session
+    malloc by default               the entries of a bucket come from the OS and go back to it with each task
+    malloc in a session             256 MiB of freed memory are kept for the next task, and returned after the session
 
-Each page that comes from the kernel is cleared by it. A new process decoded, filtered and encoded two row groups of
+The operating system clears each page that it hands out. A new process decoded, filtered and encoded two row groups of
 32 MiB in 0.5 to 0.9 s with mimalloc and in 0.2 s with jemalloc. A first compaction of 16 M rows took 7.3 CPU seconds,
-3.9 of them the kernel's; with memory that is kept 4.2 and 1.3, at the same peak. A thread of jemalloc returns freed
-pages, by default after a second, which is too soon for a row group. If the user has chosen, that stays.
+3.9 of them in the OS; with kept memory 4.2 and 1.3, at the same peak. By default, jemalloc returns freed pages after a
+second, which is too soon for a row group. An allocator that the user has chosen stays.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ import pyarrow as pa
 _CHOSEN_BY = "ARROW_DEFAULT_MEMORY_POOL"
 _KEPT_MS = 10_000
 _KEPT_BOUNDED_MS = 0
-"""Where memory is short: a session of 1.8 GB took 217 MiB instead of 297, and as long."""
+"""For a small memory bound: a session of 1.8 GB took 217 MiB instead of 297, in the same time."""
 _KEPT_WITHIN_BYTES = 1 << 30
-"""A bound from here on leaves room for what is kept."""
+"""A memory bound of at least this leaves room for kept memory."""
 
 CHOSEN_MALLOC_BY = ("GLIBC_TUNABLES", "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "LD_PRELOAD")
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _KEPT_BYTES, _KEPT_BLOCK_BYTES = 256 << 20, 64 << 20
 """Freed memory that malloc keeps at the end of its heap, and the largest block that comes from the heap."""
 _USUAL_BYTES, _USUAL_BLOCK_BYTES = 64 << 20, 32 << 20
-"""What glibc comes to by itself in a process that frees large blocks."""
+"""The values that glibc itself reaches in a process that frees large blocks."""
 
 _lock = threading.Lock()
 _sessions = 0
@@ -42,7 +42,7 @@ _before: pa.MemoryPool | None = None
 
 
 def choose(memory_bytes: int | None = None) -> None:
-    """Use jemalloc and keep what is freed, for the rest of the process: for workers, which do nothing else."""
+    """Use jemalloc and keep freed memory until the process ends: for worker processes, which do nothing else."""
     is_short = memory_bytes is not None and memory_bytes < _KEPT_WITHIN_BYTES
     if _free_to_choose():
         pa.jemalloc_set_decay_ms(_KEPT_BOUNDED_MS if is_short else _KEPT_MS)
@@ -53,10 +53,10 @@ def choose(memory_bytes: int | None = None) -> None:
 
 @contextlib.contextmanager
 def session_memory(memory_bytes: int | None = None) -> Iterator[None]:
-    """Do so inside the block, in all threads of this process. Blocks may overlap.
+    """`choose` for the time of the block, in all threads of this process. Blocks may overlap.
 
-    `memory_bytes`: what the process may take. Where that is little, freed pages are returned at once. After the last
-    block the process has its former allocator again, and soon returns the memory.
+    `memory_bytes` bounds the process (None: no bound). With a small bound, freed pages are returned at once. After the
+    last block the process has its former allocator again, and soon returns the memory.
     """
     global _sessions, _before
     with _lock:
@@ -81,7 +81,7 @@ def _free_to_choose() -> bool:
 
 
 def _set_malloc(kept_bytes: int, block_bytes: int) -> None:
-    """Keep so many bytes of what is freed, in blocks of at most so many. Only glibc can."""
+    """Make malloc keep `kept_bytes` of freed memory, from blocks of at most `block_bytes`. Only glibc can."""
     libc = (
         ctypes.CDLL(None) if os.name == "posix" and not any(name in os.environ for name in CHOSEN_MALLOC_BY) else None
     )

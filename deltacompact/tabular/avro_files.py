@@ -39,19 +39,19 @@ _LOGICAL = {
 
 
 def read_avro(source: IO[bytes], path: str) -> pa.Table:
-    """All rows. Raises InputError naming the file that is no Avro file, or the field whose type has no column."""
+    """All rows. Raises InputError naming a file that is not Avro, or a field whose type no column can hold."""
     import fastavro
 
     data = source.read()
     try:
         reader = fastavro.reader(io.BytesIO(data))
         known = dict[str, pa.DataType]()
-        record = _record(fastavro.parse_schema(reader.writer_schema), path)  # names in full, also where they are used
+        record = _record(fastavro.parse_schema(reader.writer_schema), path)  # parsing gives every name its namespace
         schema = pa.schema([_field(field, known, path) for field in record["fields"]])
         return pa.Table.from_pylist(list(reader), schema)
     except DeltaCompactError:
         raise
-    except Exception as error:  # of broken bytes, fastavro raises what its decoder stumbles over: SystemError, too
+    except Exception as error:  # broken bytes make fastavro raise almost anything, even SystemError
         raise InputError(f"{path} cannot be read as Avro: {text_of(error)[:200]}") from error
 
 
@@ -66,7 +66,7 @@ def _field(field: Any, known: dict[str, pa.DataType], path: str) -> pa.Field:
 
 
 def _type(schema: Any, known: dict[str, pa.DataType], path: str) -> pa.DataType:
-    """The column's type. `known` has the types that were named before: Avro defines a record at its first use."""
+    """The column's type. `known` has the named types so far: Avro defines a named type at its first use."""
     if isinstance(schema, list):
         branches = [branch for branch in schema if branch != "null"]
         if len(branches) != 1:

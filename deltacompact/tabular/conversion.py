@@ -3,7 +3,7 @@
     struct<b: int32, a: string>      ->  struct<a, b: int64, c>        children by name, missing children are null
     list<dictionary<string_view>>    ->  list<string>                  at any depth
     string                           ->  dictionary<int32, string>
-    extension<json, string_view>     ->  string                        the storage type counts
+    extension<json, string_view>     ->  string                        converts the storage values
 
 The functions work array by array, never row by row. They raise pyarrow's own errors for values that do not fit.
 """
@@ -48,21 +48,21 @@ def converted(array: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def is_list(type_: pa.DataType) -> bool:
-    """Whether it is a list of any layout. A map is not a list."""
+    """Whether the type is a list of any layout. A map is not a list."""
     t = pa.types
     tests = (t.is_list, t.is_large_list, t.is_fixed_size_list, t.is_list_view, t.is_large_list_view)
     return any(test(type_) for test in tests)
 
 
 def without_view(type_: pa.DataType) -> pa.DataType:
-    """The plain type of a view of strings or binaries."""
+    """The plain type of a string view or binary view; any other type unchanged."""
     if pa.types.is_string_view(type_):
         return pa.string()
     return pa.binary() if pa.types.is_binary_view(type_) else type_
 
 
 def _into_dictionary(array: pa.Array, type_: pa.DataType) -> pa.Array:
-    """A dictionary array. Nulls are in its indices, where most readers look for them, never in its dictionary."""
+    """The array as a dictionary array. Nulls are in its indices, where most readers expect them."""
     if pa.types.is_dictionary(array.type) and array.dictionary.null_count == 0:
         encoded, values = array, converted(array.dictionary, type_.value_type)
     else:
@@ -114,7 +114,7 @@ def relisted(array: pa.Array, type_: pa.DataType, item: Convert) -> pa.Array:
 
 
 def with_own_nulls(array: pa.Array, type_: pa.DataType | None = None) -> pa.Array:
-    """The same values, where each child of a struct that is null is null itself, at any depth."""
+    """The same values; below a null struct, every child is null too, at any depth."""
     if pa.types.is_struct(array.type):
         children = [with_own_nulls(child) for child in array.flatten()]  # flattening gives them their parent's nulls
         return pa.StructArray.from_arrays(children, fields=list(array.type), mask=null_mask(array))

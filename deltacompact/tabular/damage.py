@@ -16,7 +16,7 @@ from deltacompact.base.errors import DeltaCompactError, InputError, NotFoundErro
 from deltacompact.base.wording import text_of
 
 SHOWN_CHARACTERS = 300
-"""Most characters of a library's message about a broken file that we show."""
+"""How many characters of a library's message about a broken file we show."""
 _DAMAGE = re.compile(
     r"(?i)deserializ|decompress|inflate|corrupt|unexpected end|truncat|malformed|invalid|checksum|magic|not a "
     r"|encrypted|decrypt|too small|is a directory"
@@ -25,7 +25,7 @@ _DAMAGE = re.compile(
 
 
 CANNOT_BE_READ = "cannot be read"
-"""Every message about a file with broken bytes has these words, which advice looks for."""
+"""Words of every message about a file with broken bytes. Code that gives advice looks for them."""
 
 
 @contextlib.contextmanager

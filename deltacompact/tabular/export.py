@@ -1,6 +1,6 @@
 """Rows into one file, or into files of a folder, that a user named.
 
-exported(store, "now.parquet", schema, tables)     a file of this machine, whatever store the table is in
+exported(store, "now.parquet", schema, tables)     a file on this machine, whatever store the table is in
 exported(store, "s3://b/now.csv", schema, tables)
 exported(store, "changes/", schema, tables)        changes/5c5c…-00000.parquet, …-00001.parquet: 512 MiB of rows each
 """
@@ -20,11 +20,11 @@ from deltacompact.tabular import formats, writing
 from deltacompact.tabular.row_groups import WriteOptions
 
 _FILE_BYTES = 512 << 20
-"""Rows of a file in a folder, in memory."""
+"""About the bytes in memory of the rows of one file in a folder."""
 
 
 def exported(store: ObjectStore, target: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> int:
-    """Write them batch by batch. Returns the number of rows. Raises InputError for a format that we do not write."""
+    """Write the tables one by one. Returns the number of rows. Raises InputError for a format that we do not write."""
     target = expect.path("the file to export to", target)
     if target.endswith("/") or os.path.isdir(target):
         return _into_folder(store, target.rstrip("/"), schema, tables)
@@ -32,7 +32,7 @@ def exported(store: ObjectStore, target: str, schema: pa.Schema, tables: Iterabl
 
 
 def _into_folder(store: ObjectStore, folder: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> int:
-    """Parquet files of new names, which take the place of no other file: all of them or none. Without rows, one."""
+    """Write Parquet files with new names: none replaces a file, and all appear or none. Without rows, one file."""
     name, written, waiting, rows = uuid.uuid4().hex, list[str](), iter(tables), 0
     upcoming = next(waiting, None)
     try:

@@ -1,7 +1,7 @@
-"""Measures the far values of files where the log has none: of release 0.1, or ORC that was appended over a network.
+"""Measures the far values of files if the log has none: files of release 0.1, or remote ORC.
 
-a.parquet                                     the footer's statistics
-b.orc, and Parquet without statistics         the columns that may have such values
+a.parquet                                     from the footer's statistics
+b.orc, and Parquet without statistics         from the rows of the columns that may have far values
 """
 
 from __future__ import annotations

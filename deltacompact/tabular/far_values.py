@@ -1,13 +1,13 @@
-"""Values that a wider type of other files might not hold: values decide whether files fit together, not types alone.
+"""*Far* values: values of a file that might not fit the wider type that the column gets from other files.
 
-    at timestamp[us]    2026-11-22 … 9999-12-31      far: no timestamp[ns] goes beyond the year 2262
-    at timestamp[us]    1970-01-01 … 2026-11-22      nothing: every unit holds them
-    n  uint64           5 … 2^63                     far: together with signed integers it becomes int64
+    at timestamp[us]    2026-11-22 … 9999-12-31      far: timestamp[ns] ends in the year 2262
+    at timestamp[us]    1970-01-01 … 2026-11-22      not far: every unit holds them
+    n  uint64           5 … 2^63                     far: together with signed integers, the column becomes int64
     s.tags[].at         …                            a leaf of a nested column
 
-Few files have far values. The log records them of every file, with the range of each such leaf: times and durations in
-nanoseconds, whatever the column's unit. So it can be told without reading a row whether a file of another type fits.
-Release 0.1 recorded nothing: its files are measured where a wider type comes.
+Few files have far values. The log records each file's, as the range of each leaf with far values: times and durations
+in nanoseconds, whatever the column's unit. So nobody must read rows to know whether a file of another type fits.
+Release 0.1 recorded nothing: its files are measured when a wider type comes.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from deltacompact.tabular.conversion import is_list
 _NS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _INT64_MIN = -INT64_MAX - 1
 Leaf = tuple[str, pa.DataType]
-"""The path of a leaf of a column, and its type."""
+"""A leaf of a column: its path and type."""
 
 
 def leaves(schema: pa.Schema) -> Iterator[Leaf]:
-    """The leaves of all columns, in the order in which Parquet has them."""
+    """The leaves of all columns, in Parquet's order."""
     for field in schema:
         yield from _leaves(field.name, field.type)
 
@@ -52,7 +52,7 @@ def _leaves(path: str, type_: pa.DataType) -> Iterator[Leaf]:
 
 
 def may_be_far(type_: pa.DataType) -> bool:
-    """Whether some values of the type do not fit a type that it may be widened to."""
+    """Whether the type may be widened to a type that cannot hold all of its values."""
     return bool(pa.types.is_uint64(type_)) or (_has_unit(type_) and type_.unit != "ns")
 
 
@@ -62,7 +62,7 @@ def ranged_columns(schema: pa.Schema) -> list[str]:
 
 
 def fits(type_: pa.DataType, low: int, high: int) -> bool:
-    """Whether a type holds a range of far values. For types without a range, the schema decides."""
+    """Whether a type holds a range of far values. True for types that bound no far value: there the schema decides."""
     if _has_unit(type_):
         unit = _NS[type_.unit]
         return _truncated(low, unit) >= _INT64_MIN and _truncated(high, unit) <= INT64_MAX
@@ -70,7 +70,7 @@ def fits(type_: pa.DataType, low: int, high: int) -> bool:
 
 
 def shown(type_: pa.DataType, value: int) -> str:
-    """A far value for people."""
+    """A far value in words."""
     if not pa.types.is_timestamp(type_):
         return f"{value} ns" if pa.types.is_duration(type_) else str(value)
     try:
@@ -89,7 +89,7 @@ def of_table(table: pa.Table) -> FarValues:
 
 
 def of_footer(metadata: pq.FileMetaData, schema: pa.Schema) -> FarValues | None:
-    """The far values that a Parquet footer tells; None where a row group has no statistics of a leaf."""
+    """The far values by a Parquet footer; None: a row group has no statistics of a leaf that may be far."""
     found: list[tuple[str, int, int]] = []
     ranged = [(number, *leaf) for number, leaf in enumerate(leaves(schema)) if may_be_far(leaf[1])]
     for group in (metadata.row_group(number) for number in range(metadata.num_row_groups)) if ranged else ():
@@ -114,9 +114,9 @@ def merged(parts: Iterable[FarValues]) -> FarValues:
 
 
 def of_columns(far: FarValues, names: Iterable[str]) -> FarValues:
-    """Those of some columns that are not nested."""
+    """The far values of these columns. Leaves of nested columns are left out."""
     wanted = set(names)
-    return tuple(each for each in far if each[0] in wanted)
+    return tuple(leaf for leaf in far if leaf[0] in wanted)
 
 
 def _of_array(path: str, array: pa.Array) -> Iterator[tuple[str, int, int]]:
@@ -142,7 +142,7 @@ def _of_array(path: str, array: pa.Array) -> Iterator[tuple[str, int, int]]:
 
 
 def _far(path: str, type_: pa.DataType, low: int, high: int) -> Iterator[tuple[str, int, int]]:
-    """The range of a leaf, if a value of it is far. Footers have a uint64 above int64 as a negative number."""
+    """The range of a leaf, if one of its values is far. Footers store a uint64 above int64 as a negative number."""
     if _has_unit(type_):
         low, high = low * _NS[type_.unit], high * _NS[type_.unit]
     else:
@@ -156,5 +156,5 @@ def _has_unit(type_: pa.DataType) -> bool:
 
 
 def _truncated(nanoseconds: int, unit: int) -> int:
-    """Towards zero."""
+    """The number of whole units, rounded towards zero."""
     return nanoseconds // unit if nanoseconds >= 0 else -(-nanoseconds // unit)

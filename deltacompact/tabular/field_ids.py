@@ -36,9 +36,9 @@ def assigned(columns: pa.Schema) -> pa.Schema:
 
 
 def matched(file: DataFile, columns: pa.Schema) -> DataFile:
-    """The file with only the columns whose ids are among those of `columns`, under the names that `columns` has.
+    """The file with only the columns whose ids `columns` has, under the names that `columns` has.
 
-    Columns that the file lacks, but that are filled, count as columns of the file.
+    A column that the file lacks, but that is filled, counts as a column of the file.
     Raises SchemaError for a column without an id.
     """
     stored = file.schema if file.stored is None else file.stored
@@ -54,7 +54,7 @@ def matched(file: DataFile, columns: pa.Schema) -> DataFile:
 
 
 def stored_names(file: DataFile, names: Sequence[str]) -> list[str]:
-    """The file's own names of these columns of its schema. Columns that it lacks are left out: they are filled."""
+    """The file's own names of these columns of its schema. Leaves out columns that the file lacks: they are filled."""
     if file.stored is None:
         return list(names)
     stored = _by_id(file.stored)
@@ -63,7 +63,7 @@ def stored_names(file: DataFile, names: Sequence[str]) -> list[str]:
 
 
 def fills_of(file: DataFile) -> dict[int | None, Fill]:
-    """The values of columns that the file lacks, by field id; other columns are null. The first fill counts."""
+    """The file's fills by field id. Of several fills of one column, the first counts."""
     return {field_id(fill.column): fill for fill in reversed(file.fills)}
 
 
@@ -73,8 +73,10 @@ def as_stored(file: DataFile) -> DataFile:
 
 
 def projected(table: pa.Table, file: DataFile, names: Sequence[str]) -> pa.Table:
-    """Those of the columns `names` that the file has, under the table's names, at any depth. `table` has them under the
-    file's own names."""
+    """The columns `names` of a table of the file's rows, under the table's names instead of the file's, at any depth.
+
+    Leaves out columns that the file lacks.
+    """
     if file.stored is None:
         return table
     by_id = _by_id(file.stored)
@@ -88,9 +90,9 @@ def projected(table: pa.Table, file: DataFile, names: Sequence[str]) -> pa.Table
 
 
 def agree(file: DataFile, schema: pa.Schema) -> bool:
-    """Whether the file's own columns have the ids and names of `schema`, in its order and at any depth, and all values.
+    """Whether the file's own columns have the ids, names and order of `schema`, at any depth, and no fill changes them.
 
-    True for files whose columns are matched by name, False for files that lack the ids themselves.
+    True for files whose columns are matched by name, False for files whose ids were assigned from elsewhere.
     """
     if file.stored is None:
         return True
@@ -107,7 +109,7 @@ def _refuse_unidentified(columns: pa.Schema, path: str) -> None:
 
 
 def _by_id(fields: Iterable[pa.Field]) -> dict[int | None, pa.Field]:
-    """Fields by their ids: a table may have thousands of columns."""
+    """Fields by id, in a dict, because a table may have thousands of columns."""
     return {field_id(field): field for field in fields}
 
 

@@ -1,12 +1,12 @@
 """Reads tabular files through pyarrow: their schema and row count, and their rows in slices.
 
     inspect("orders.csv", known schema)              -> schema, 1,000 rows
-    read(file, ["id"], rows 200,000‥400,000)         -> (first row, table), … only the row groups that are needed
+    read(file, ["id"], rows 200,000‥400,000)         -> (first row, table), …; reads only the row groups that it needs
 
     read_each([a, b, c])                             -> slices of a, of b, of c; b and c are opened and fetched ahead
 
-Parquet, ORC and Arrow files store their types. CSV and JSON lines take theirs from the table's schema. The log records
-the types at append, so every later reader uses the same ones. A file that is not managed is checked against its stamp
+Parquet, ORC and Arrow files store their types. CSV and JSON lines get types from the table's schema. The log records
+the types at append, so every later reader uses the same types. A file that is not managed is checked against its stamp
 whenever it is opened.
 """
 
@@ -67,10 +67,10 @@ def inspect(
 ) -> DataFile:
     """Schema, rows and bytes of a file (number 0). `known` gives types to columns of CSV and JSON.
 
-    Nulls are counted in the columns `keys`. Text must not have numbers in `exact` that are not exact. With `partition`,
-    the file's partition columns are checked against its values. A file that is not managed gets a stamp. With `hashed`,
-    the stamp has all that later readers need; the file must not change meanwhile. With `decoded`, all rows of a file
-    that is near are decoded, but for Parquet pages that are known to decode.
+    Nulls are counted in the columns `keys`. Raises InputError for text with inexact numbers in the columns `exact`.
+    With `partition`, the file's partition columns are checked against its values. A file that is not managed gets a
+    stamp; with `hashed`, the stamp has all that later readers need, and the file must not change meanwhile. With
+    `decoded`, all rows of a local file are decoded, except Parquet pages that are known to decode.
     """
     file_store, name = open_object(store, path)
     with naming(path):
@@ -130,7 +130,7 @@ def _decodes(source: pa.NativeFile, file: DataFile, decoded: bool) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _FileFacts:
-    """What is known of an opened file without reading its rows. None: not known."""
+    """Facts about an opened file. None: not known."""
 
     schema: pa.Schema
     rows: int
@@ -183,7 +183,7 @@ def _described(
     ranged = far_values.ranged_columns(schema) if far is None else []
     counted = [name for name in keys if name in schema.names] if nulls is None else []
     wanted = list(dict.fromkeys([*named, *ranged, *counted]))
-    if wanted and (near or named):  # rows of another partition would block this one
+    if wanted and (near or named):  # a remote file too: a row of another partition would block this partition
         file, of_parts = DataFile(UNNUMBERED, path, content_type, rows, 0, schema), []
         source.seek(0)
         if parquet is None:
@@ -203,7 +203,7 @@ def _described(
 
 
 def _check_text(table: pa.Table) -> None:
-    """Refuse text that is not UTF-8: Arrow's parser of JSON takes any bytes, and nobody could read the rows."""
+    """Refuse text that is not UTF-8: Arrow's JSON parser takes any bytes, and later readers would fail."""
     for name in table.column_names:
         try:
             table[name].validate(full=True)
@@ -212,7 +212,7 @@ def _check_text(table: pa.Table) -> None:
 
 
 def check_columns(schema: pa.Schema, path: str) -> None:
-    """Refuse duplicate columns, and values of several types: no format that we write holds those."""
+    """Refuse duplicate columns and unions: no format that we write can hold them."""
     seen = set()
     for name in schema.names:
         if name in seen:
@@ -232,7 +232,10 @@ def _has_union(type_: pa.DataType) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a file to read: those of `columns` that the file has, and a half-open range of rows. None: all."""
+    """A part of a file to read: columns (those that the file lacks are ignored) and a half-open range of rows.
+
+    None means all columns, or all rows.
+    """
 
     file: DataFile
     columns: Sequence[str] | None = None
@@ -250,7 +253,7 @@ def read(
     rows: tuple[int, int] | None = None,
     limits: ReadLimits = READ_LIMITS,
 ) -> Slices:
-    """Slices of a part of a file. Units outside of it (row groups, batches, stripes) are not read.
+    """Slices of a part of a file. Row groups, batches and stripes outside of the part are not read.
 
     Raises InputError naming the file if it is corrupt, and NotFoundError if it is missing.
     """
@@ -259,9 +262,9 @@ def read(
 
 
 def read_each(store: ObjectStore, parts: Iterable[Part], limits: ReadLimits = READ_LIMITS) -> Iterator[Slices]:
-    """The slices of each part, in order; take them all before the next part's. Errors are those of `read`.
+    """The slices of each part, in order; take all slices of a part before the next part. Raises as `read` does.
 
-    Remote files are opened ahead, and what is wanted of them is fetched while earlier files are decoded.
+    Remote files are opened ahead, and their wanted bytes are fetched while earlier files are decoded.
     """
     ahead, remaining = ReadAhead(limits), iter(parts)
     upcoming: deque[FileReader] = deque()
@@ -287,9 +290,9 @@ def _used_up(reader: FileReader, upcoming: Iterable[FileReader]) -> Slices:
 
 @dataclass(slots=True)
 class LastText:
-    """The rows of the last text file that was read: it is decoded whole, and the next reader may want more of it.
+    """Keeps the rows of the last text file that was read: a text is decoded whole, and the next reader may need it.
 
-    `wanted`: the files that have more than one reader.
+    `wanted`: the paths of files with more than one reader.
     """
 
     wanted: Collection[str]
@@ -300,7 +303,7 @@ class LastText:
         return self.rows if path == self.path else None
 
     def kept(self, path: str, units: Slices) -> Slices:
-        """The same units, of which there is one."""
+        """The same units, kept for the next reader. A text file has one unit."""
         self.rows = None  # its memory is free before the next text is decoded
         for first, rows in units:
             self.path, self.rows = path, rows
@@ -310,7 +313,7 @@ class LastText:
 class FileReader:
     """Reads a part of a file. The file is opened once, when it is needed; a remote file's first request begins now.
 
-    A text that `texts` has is not opened.
+    A text file whose rows `texts` has is not opened.
     """
 
     def __init__(
@@ -350,12 +353,12 @@ class FileReader:
             self._fetched = None
 
     def reads(self, part: Part) -> None:
-        """Read this part of the file from now on. More may be known of it by now. The file stays open."""
+        """Read this part of the file from now on. `part.file` may record more than before. The file stays open."""
         self.file, self._part = part.file, part
         self._announced, self._chunks = False, None
 
     def close(self) -> None:
-        """A file that is read again is opened again."""
+        """Close the file. Reading it again opens it again."""
         self.__exit__(None, None, None)
 
     def again(self) -> FileReader:
@@ -373,7 +376,7 @@ class FileReader:
     @property
     def parquet(self) -> parquet_read.Described:
         """The footer of a Parquet file."""
-        # Not functools.cached_property: until Python 3.12 one lock would be held for all files while a footer comes.
+        # Not functools.cached_property: before Python 3.12 its one lock would make all files wait for each footer.
         if self._parquet is None:
             with naming(self.file.path):
                 self._parquet = described_parquet(self.source, self.file, self._to_copy, self._limits)
@@ -385,7 +388,7 @@ class FileReader:
         return isinstance(self._store, Fetches)
 
     def announce_if_open(self) -> None:
-        """Announce what will be read, if it is known without waiting. A broken file is reported when it is read."""
+        """Announce what will be read, if the file is open already. A broken file is reported when it is read."""
         if not self._announced and self._fetched is not None and self._fetched.is_open:
             with contextlib.suppress(DeltaCompactError):
                 self._announce()
@@ -398,7 +401,7 @@ class FileReader:
                 self.announce(None)
 
     def ranges(self, rows: tuple[int, int]) -> list[Range]:
-        """Where the wanted columns of these rows are in a Parquet file."""
+        """The byte ranges of the wanted columns of these rows in a Parquet file."""
         if self._chunks is None:
             self._chunks = parquet_read.group_chunks(self.parquet, self._stored_names)
         start, stop = rows
@@ -434,7 +437,7 @@ class FileReader:
             yield from _clipped(self.file, self._units_of(self._stored(start, stop)), start, stop)
 
     def _stored(self, start: int, stop: int) -> Slices:
-        """Units that have the rows, under the file's own names."""
+        """The units with these rows, under the file's own names."""
         if self._decoded is not None:
             return iter([(0, self._decoded)])
         source = self.source
@@ -448,7 +451,7 @@ class FileReader:
         return units if self._texts is None else self._texts.kept(self.file.path, units)
 
     def wanted(self, wanted: npt.NDArray[np.bool_]) -> Iterator[tuple[npt.NDArray[np.int64], pa.Table]]:
-        """The rows of the file that are wanted, and their numbers. Row groups without one are not read."""
+        """The numbers of the wanted rows, and the rows. Row groups without a wanted row are not read."""
         for rows in self._ranges_with(wanted):
             self.reads(replace(self._part, rows=rows))
             for first, table in self.slices():
@@ -467,14 +470,14 @@ class FileReader:
         return parquet_read.ranges_with(self.parquet, places)
 
     def _units_of(self, stored: Slices) -> Slices:
-        """Units under the table's names, with the values that the file does not have."""
+        """Units under the table's names, with the file's fills."""
         names = self._wanted
         for first, table in stored:
             yield first, filled(field_ids.projected(table, self.file, names), self.file, names, first)
 
 
 def _at_once(source: pa.NativeFile, file: DataFile, limits: ReadLimits) -> pa.NativeFile:
-    """ORC and Arrow files are read in many small pieces, so a remote file that fits the room is fetched whole."""
+    """ORC and Arrow files are read in many small pieces, so a remote file that fits the read-ahead is fetched whole."""
     if file.content_type in UNTYPED or not isinstance(source, FetchedFile) or source.size() > limits.read_ahead_bytes:
         return source
     return pa.BufferReader(source.read_at(source.size(), 0))
@@ -497,14 +500,14 @@ def _clipped(
 
 
 def _divided(units: Iterator[tuple[int, pa.Table]]) -> Iterator[tuple[int, pa.Table]]:
-    """Split units with more rows than a row group: other formats have batches of any size, or one for a whole file."""
+    """Split units into pieces of at most a row group: other formats have batches of any size, even a whole file."""
     for first, table in units:
         for start in range(0, max(1, table.num_rows), ROW_GROUP_ROWS) if table.num_columns else [0]:
             yield first + start, table.slice(start, ROW_GROUP_ROWS) if table.num_columns else table
 
 
 def _units(source: pa.NativeFile, file: DataFile, columns: list[str], start: int, stop: int) -> Slices:
-    """Stripes or batches of a file that is not Parquet; of a text, all rows at once."""
+    """The stripes or batches of a file that is not Parquet; a text file has one unit."""
     match file.content_type:
         case ContentType.ORC:
             from pyarrow.orc import ORCFile
@@ -558,7 +561,7 @@ def described_parquet(
 
 @dataclass(frozen=True)
 class _Batches:
-    """Record batches by number, with the rows and bytes of each. A Feather V1 file or an IPC stream is a single one."""
+    """Record batches by number, with the rows and bytes of each. Feather V1 and an IPC stream are a single batch."""
 
     schema: pa.Schema
     rows: list[int]

@@ -1,10 +1,10 @@
-"""Values that rows have although their file does not have them.
+"""Fills columns with values that are not in the file.
 
     a.parquet, rows 0‥2    _row_id    null · 17 · null    fill 100 + row number    ->  100 · 17 · 102
                            country    no such column      fill "de"                ->  "de" · "de" · "de"
 
-A row id of Iceberg is where the row lies, until the row moves. A default value belongs to files that are older than
-their column. Fills are matched by field id, as columns are: a dropped column may have today's name of another one.
+Iceberg derives a row id from the row's position until the row moves. A column's initial default applies to files that
+are older than the column. Fills are matched by field id, as columns are, because names change their meaning.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from deltacompact.tabular.field_ids import field_id, fills_of
 
 
 def filled(table: pa.Table, file: DataFile, names: Sequence[str], first: int) -> pa.Table:
-    """The columns `names` of the file, whose row `first` is the first of the table."""
+    """The columns `names`, filled. The table's first row is row `first` of the file."""
     if not file.fills:
         return table
     fill_of, has = fills_of(file), frozenset(table.column_names)

@@ -1,14 +1,14 @@
-"""The fingerprint of rows: how many, and the sum of the hashes of their values. Rows that moved keep it.
+"""The fingerprint of rows: their number, and the sum of the hashes of their values. Moving rows does not change it.
 
     {1: 5, 2: "a"}    00000001 01 01 01 0000000000000005 | 00000002 01 09 00000001 61    SHA-1, the first 16 bytes: h1
     {1: 6, 2: null}   00000001 01 01 01 0000000000000006                                 h2
     both rows         2 rows, h1 + h2 modulo 2^128
 
-    file a + file b = the table         the table now - the table then = what the feed says came - what it says went
+    file a + file b = the table         the table now - the table then = rows that a feed adds - rows that it removes
 
-Values count by field id, or by name where columns have none, and as primary keys do (`index/keys.py`): no width, unit
-or encoding matters, nor a column that is all null. Whoever writes other rows on purpose can make the sum agree: it
-finds faults, not forgeries. docs/formats.md specifies it, and `fingerprint_sql.py` says it in SQL.
+A column counts by its field id, or by its name if it has none. Values count as in primary keys (`index/keys.py`):
+width, unit and encoding do not matter, nor does a column that is all null. The fingerprint finds faults, but no
+forgeries: other rows can be made to have the same sum. docs/formats.md specifies it, `fingerprint_sql.py` is its SQL.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from deltacompact.tabular import schemas
 
 
 def fingerprint_of(tables: Iterable[pa.Table], schema: pa.Schema, path: str) -> Fingerprint:
-    """The fingerprint of rows with the columns of `schema`, whose field ids count, at any depth.
+    """The fingerprint of the rows. The columns of `schema`, with their field ids at any depth, count.
 
-    Raises SchemaError naming file and column of a type that has no values.
+    Raises SchemaError naming `path` and the column for a type that the kernel cannot hash.
     """
     found = Fingerprint()
     type_ = pa.struct([field.with_type(schemas.values_type(field.type)) for field in schema])

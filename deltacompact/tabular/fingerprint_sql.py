@@ -4,7 +4,7 @@
     note string, field 2    coalesce('00000002' || '0109' || number of its bytes || its bytes in hexadecimal, '')
     the row                 SHA-1 of these bytes; the first 128 bits are summed in two halves
 
-It shares nothing with the kernel's way to the same sum (`fingerprint.py`).
+The statement shares no code with the kernel that computes the same sum (`fingerprint.py`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from deltacompact.tabular.schemas import is_binary, is_string, values_type
 
 _HALF = str(1 << 64)
 _LONG_DIGITS = 18
-"""Decimals of so many digits fit a BIGINT."""
+"""Decimals of up to this many digits fit a BIGINT."""
 
 _INTEGER = "CASE WHEN {x} < 0 THEN '00' ELSE '01' END || lpad(hex(CAST({x} AS BIGINT)), 16, '0')"
 _DECIMAL = "lpad({digits}, 64, CASE WHEN {x} < 0 THEN 'f' ELSE '0' END)"
@@ -107,10 +107,10 @@ _TAGS = {
 
 
 def fingerprint_statement(schema: pa.Schema, relation: str, engine: str, uuids: bool = False) -> str:
-    """The statement whose one value is the fingerprint of `relation`, as `str(Fingerprint)` has it.
+    """A statement whose one value is the fingerprint of `relation`, in the form of `str(Fingerprint)`.
 
-    `engine` is "duckdb" or "spark". With `uuids`, binaries of 16 bytes are UUIDs to the engine. Raises InputError
-    naming a column that the engine has no type for.
+    `engine` is "duckdb" or "spark". `uuids`: the engine reads binaries of 16 bytes as UUIDs. Raises InputError naming a
+    column for which the engine has no type.
     """
     words = _SqlEngine(engine, _WORDS[engine], uuids)
     row = words.labelled((words.named(field.name), field) for field in schema)
@@ -124,7 +124,7 @@ def fingerprint_statement(schema: pa.Schema, relation: str, engine: str, uuids: 
 
 
 class _SqlEngine:
-    """Writes expressions: each gives hexadecimal digits."""
+    """Writes SQL expressions whose values are hexadecimal digits."""
 
     def __init__(self, name: str, words: dict[str, str], uuids: bool) -> None:
         self._name = name
@@ -139,7 +139,7 @@ class _SqlEngine:
         return self.words["name"].format(column.replace(quote, quote * 2))
 
     def labelled(self, columns: Iterable[tuple[str, pa.Field]], depth: int = 0) -> str:
-        """Values that are not null, each behind its label, in the order of the labels."""
+        """The columns' values, each after its label, in the order of the labels. A null value adds nothing."""
         found = list(columns)
         have_ids = all(field_id(field) is not None for _, field in found)
         labels = [_label(field, have_ids) for _, field in found]
@@ -148,10 +148,10 @@ class _SqlEngine:
             for label, (x, field) in sorted(zip(labels, found, strict=True), key=lambda pair: pair[0])
             if not pa.types.is_null(values_type(field.type))
         ]
-        return "concat(" + ", ".join(["''", *pieces]) + ")"  # `||` nests as deep as there are columns
+        return "concat(" + ", ".join(["''", *pieces]) + ")"  # `||` would nest one level for each column
 
     def _value(self, x: str, field: pa.Field, depth: int) -> str:
-        """Presence, class tag and value; NULL where the value is."""
+        """Presence byte, class tag and value; NULL if the value is null."""
         kind = self._kind(field)
         type_ = values_type(field.type)
         if kind not in _TAGS or (kind != "long decimal" and kind not in self.words):
@@ -186,7 +186,7 @@ class _SqlEngine:
         return f"coalesce({self._value(x, field, depth)}, '00')"
 
     def _kind(self, field: pa.Field) -> str:
-        """The class of a column's values; "" where SQL has none."""
+        """The class of a column's values; "": this SQL has no type for them."""
         t, type_ = pa.types, values_type(field.type)
         if t.is_timestamp(type_):
             kind = "zoned timestamp" if type_.tz else "naive timestamp"

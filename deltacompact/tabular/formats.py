@@ -45,7 +45,7 @@ def content_type_of(path: str) -> ContentType:
 
 
 def written_type_of(path: str) -> ContentType:
-    """The format to write a file in, by its extension. Raises InputError for one that is not written."""
+    """The format to write a file in, by its extension. Raises InputError for a format that we do not write."""
     extension, compression = extensions(path)
     content_type = EXTENSIONS.get(extension)
     if content_type not in _SUFFIX or compression:
@@ -55,17 +55,17 @@ def written_type_of(path: str) -> ContentType:
 
 
 def is_avro(path: str) -> bool:
-    """Whether it is an Avro file: change events come in them, a table holds none."""
+    """Whether the path names an Avro file: change events may come in Avro, tables hold none."""
     return extensions(path) == (".avro", "")
 
 
 def delimiter_of(path: str) -> str:
-    """What separates the fields of a CSV file by its name, which also says how the file is compressed."""
+    """The field separator of a CSV file, by its name: a tab for .tsv, compressed or not."""
     return "\t" if extensions(path)[0] == ".tsv" else ","
 
 
 def stored_suffix(path: str) -> str:
-    """The extensions that a copy of the file needs to be read like the original."""
+    """The extensions that a copy needs, so that readers treat it like the original."""
     return "".join(extensions(path))
 
 

@@ -1,12 +1,12 @@
-"""The ranges of key columns in a file's row groups, by its Parquet footer or the log: no row is read.
+"""The ranges of key columns in a file's row groups, from its Parquet footer or the log, without reading a row.
 
-Nothing but forecasts depends on them.
+Only forecasts use them.
 
 base 14    group 0   131,072 rows, 9 MB decoded    id 0 … 131,071
            group 1    68,928 rows, 5 MB decoded    id 131,072 … 199,999
 delta 80   group 0       500 rows                  id 199,100 … 199,998
-delta 81   CSV         2,000 rows                  id 90 … 4,000, as the log remembers since it was appended
-delta 82   Feather     2,000 rows                  nobody knows: it may have any key
+delta 81   CSV         2,000 rows                  id 90 … 4,000, from the log
+delta 82   Feather     2,000 rows                  unknown: any key is possible
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from deltacompact.tabular.files import described_parquet, opened
 
 @dataclass(frozen=True, slots=True)
 class KeyedGroup:
-    """Rows, decoded bytes, and the least and the greatest value of each key column that has them in the footer."""
+    """A row group: rows, decoded bytes, and (least, greatest) of each key column for which they are known."""
 
     rows: int
     decoded_bytes: int
@@ -32,7 +32,7 @@ class KeyedGroup:
 
 
 def keyed_groups(store: ObjectStore, file: DataFile, keys: Sequence[str]) -> tuple[KeyedGroup, ...]:
-    """The row groups of a file. One of unknown range where the footer does not tell, or cannot be read."""
+    """The row groups of a file. One group, with the log's ranges, if it is not Parquet or has no readable footer."""
     known = {name: (low, high) for name, low, high in file.ranges if name in keys}
     whole = KeyedGroup(file.live_rows, file.decoded_bytes or file.bytes, known)
     if file.content_type is not ContentType.PARQUET or not file.rows:

@@ -1,10 +1,10 @@
-"""The ranges of key columns that no footer tells: those of text files, which are in memory when they are appended.
+"""The ranges of key columns in text files, which have no footer: they are measured when the file is appended.
 
 id = 7, 3, 9        ("id", 3, 9)
 name = b, a, null   ("name", "a", "b")
-day = 2024-01-01    nothing: only numbers and text are kept, as JSON has them
+day = 2024-01-01    nothing: only whole numbers and text are kept, because JSON has them
 
-Forecasts use them, nothing else: see key_ranges.py.
+Only forecasts use them: see key_ranges.py.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from deltacompact.base.model import DataFile
 KeyRanges = tuple[tuple[str, Any, Any], ...]
 
 TEXT_MAX = 64
-"""Longer texts are not kept."""
+"""Ranges with longer texts are not kept."""
 
 
 def of_table(table: pa.Table, keys: Sequence[str]) -> KeyRanges:
-    """The least and the greatest value of each of these columns that has some."""
+    """(column, least, greatest) for each of these columns that has values of a kept type."""
     found = ((name, _range(table[name])) for name in keys if name in table.column_names)
     return tuple((name, *of_column) for name, of_column in found if of_column is not None)
 
 
 def union(files: Sequence[DataFile]) -> KeyRanges:
-    """The ranges of rows from these files, as far as those of all are known."""
+    """The ranges of the rows of all these files, for the columns whose range every file knows."""
     ranges = [{name: (low, high) for name, low, high in file.ranges} for file in files]
     names = set.intersection(*map(set, ranges)) if ranges else set()
     of_names = {name: [of_file[name] for of_file in ranges] for name in sorted(names)}

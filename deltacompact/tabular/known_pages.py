@@ -1,14 +1,13 @@
-"""Which row groups of Parquet files are known to decode, so that they can be copied without a look inside.
+"""Which row groups of Parquet files are known to decode, so that they can be copied unread.
 
     written by                      physical type, encodings, pages, codec        known
     parquet-cpp-arrow 26.0.1        INT32, PLAIN + RLE, v1, SNAPPY                yes
     DuckDB v2.0.0                   INT32, DELTA_BINARY_PACKED, v2, SNAPPY        no: pyarrow 26 fails on random numbers
-    carbon-writer 3.1               whatever                                      no: nobody has tried
+    carbon-writer 3.1               any                                           no: nobody has tried
 
-A row group that is copied blindly and cannot be decoded blocks its table for ever. So only those kinds of pages are
-copied that tests/tabular/test_known_pages.py has seen to decode, written by the real writers with values of every
-size. All others are decoded: when a local file is appended, or else by the compaction, which then encodes their rows
-anew.
+A row group that was copied unread and cannot be decoded would block its table for ever. So only kinds of pages are
+copied that tests/tabular/test_known_pages.py has decoded, written by the real writers with values of every size. Other
+row groups are decoded: when a local file is appended, or else by the compaction, which then encodes their rows anew.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from typing import Final
 from deltacompact.tabular.parquet_read import Footer
 
 ChunkKind = tuple[str, list[str], list[str], str]
-"""Physical type, encodings, types of pages (none: the footer does not tell), codec."""
+"""Physical type, encodings, types of pages (empty: the footer does not say), codec."""
 Version = tuple[int, int]
 
 _PLAIN: Final = frozenset({"PLAIN", "PLAIN_DICTIONARY", "RLE_DICTIONARY", "RLE", "BIT_PACKED"})
-"""Values as they are, or numbers of a dictionary's values; levels as runs."""
+"""Plain values, or indices into a dictionary; levels as runs."""
 _NEWER: Final = {
     "INT32": {"DELTA_BINARY_PACKED", "BYTE_STREAM_SPLIT"},
     "INT64": {"DELTA_BINARY_PACKED", "BYTE_STREAM_SPLIT"},
@@ -40,14 +39,14 @@ _CODECS: Final = frozenset({"UNCOMPRESSED", "SNAPPY", "GZIP", "BROTLI", "ZSTD", 
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """A family of writers in the versions [since, until], and what of theirs is known to decode, for a reason."""
+    """A family of writers in the versions since ‥ until, which kinds of its pages are known to decode, and why."""
 
     family: str
     since: Version
     until: Version
     newer_encodings: bool
     pages_told: bool
-    """Whether their footers tell the types of pages."""
+    """Whether the footers say the types of pages."""
     reason: str
 
     def knows(self, kind: ChunkKind) -> bool:
@@ -67,7 +66,7 @@ WRITERS: Final = (
 
 
 def known_groups(footer: Footer | None, groups: int) -> list[bool]:
-    """For each row group whether its pages are known to decode. None: the kernel cannot read the footer."""
+    """Whether the pages of each row group are known to decode. `footer` None: the kernel cannot read the footer."""
     writer = None if footer is None else _writer(footer.created_by)
     if footer is None or writer is None:
         return [False] * groups

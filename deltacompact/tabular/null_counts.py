@@ -1,4 +1,4 @@
-"""Counts the rows with null in some columns: a row without a key is legal, but seldom meant.
+"""Counts the rows with null in key columns: a row without a key is legal, but seldom intended.
 
 id 1 2 null null     ->  (("id", 2),)
 """
@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from deltacompact.tabular import schemas
 
 NullCounts = tuple[tuple[str, int], ...]
-"""Of each column that has nulls, how many."""
+"""(column, rows with null in it) for each column with nulls."""
 
 
 def of_table(table: pa.Table, names: Sequence[str]) -> NullCounts:
@@ -22,7 +22,7 @@ def of_table(table: pa.Table, names: Sequence[str]) -> NullCounts:
 
 
 def of_footer(metadata: pq.FileMetaData, schema: pa.Schema, names: Sequence[str]) -> NullCounts | None:
-    """What a Parquet footer tells; None where it does not."""
+    """The counts by a Parquet footer; None: the footer lacks one of them."""
     wanted = [name for name in names if name in schema.names]
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)] if wanted else []
     places = {metadata.schema.column(number).path: number for number in range(metadata.num_columns)} if wanted else {}

@@ -3,12 +3,12 @@
     footer       group 0: 100,000 rows, 9 MB decoded     group 1: 2,000 rows, 2 GB decoded
     batches      100,000 rows                            1,024 rows · 32 rows · 32 rows · …
 
-The footer tells how many bytes a decoded row group has, which gives the rows of a batch. It does not tell how the bytes
-are spread over the rows. If a batch comes out too large, the following batches are smaller.
+The footer tells how many bytes a decoded row group has, and so how many rows fit a batch. It does not tell how the
+bytes are spread over the rows. If a batch comes out too large, the following batches are smaller.
 
-The footer also tells where the column chunks are. A remote file fetches those of the next row groups while one is
-decoded. A chunk that takes several requests is decoded page by page as it arrives, beside the other columns' pages of
-the same rows, so it is fetched in this order too:
+The footer also tells where the column chunks are. While one row group is decoded, the chunks of the next ones are
+fetched from a remote file. A chunk that takes several requests is decoded page by page as it arrives, together with the
+other columns' pages of the same rows, so it is fetched in that order too:
 
     chunks       k 0‥2 M · a 2‥34 M · b 34‥66 M
     fetched      k 0‥2 M · a 2‥10 M · b 34‥42 M · a 10‥18 M · b 42‥50 M · …
@@ -40,30 +40,30 @@ STREAM_BYTES = 256 << 10
 """Pages of a large chunk are read through a buffer of this size; larger ones go past it."""
 
 PAGES_BYTES = 2 << 20
-"""Fetched beyond the wanted share of a large chunk: rows may differ in size, and pages are read whole."""
+"""Bytes fetched beyond the wanted share of a large chunk: rows differ in size, and pages are read whole."""
 
 USES_OF_A_DICTIONARY = 256
-"""How often a dictionary's values may be used, if the kernel cannot read the footer, which would tell."""
+"""Assumed uses of each dictionary value, if the kernel cannot read the footer, which would tell."""
 
 _BY_ITSELF_BYTES = 256 << 10
-"""Decoding less takes less than waking other threads for it. What is not here yet is fetched side by side anyway."""
+"""One thread decodes less than this, because waking other threads takes longer. Fetching is parallel anyway."""
 
 Footer = _kernels.ParquetFooter
 ReadAt = Callable[[int, int], pa.Buffer]
 
 
 def is_near(source: pa.NativeFile) -> bool:
-    """Whether reading needs no round trip over a network."""
+    """Whether the file is local or in memory, so that reading needs no network."""
     return isinstance(source, (pa.OSFile, pa.BufferReader))
 
 
 def pieces(source: pa.NativeFile) -> ReadAt:
-    """A function that reads pieces of a file, each by itself."""
+    """A function that reads each piece of a file with one read."""
     return lambda offset, length: source.read_at(length, offset)
 
 
 def reading(source: pa.NativeFile, limits: ReadLimits) -> ReadAt:
-    """A function that reads pieces of a footer. It fetches large pieces of a remote file."""
+    """A function that reads pieces of a footer. It fetches large ranges of a remote file, and cuts pieces from them."""
     if is_near(source):
         return pieces(source)
     ahead: list[Any] = [0, pa.py_buffer(b"")]
@@ -104,7 +104,7 @@ def described(source: pa.NativeFile, to_copy: bool = False, limits: ReadLimits =
 
 @dataclass(frozen=True, slots=True)
 class GroupChunks:
-    """A row group: the half-open range of its rows; of some columns, the decoded bytes and where the chunks are."""
+    """A row group: the half-open range of its rows, and the decoded bytes and byte ranges of some columns' chunks."""
 
     first: int
     stop: int
@@ -112,7 +112,7 @@ class GroupChunks:
     chunks: list[Range]
 
     def wanted(self, stop: int, limits: ReadLimits) -> list[Range]:
-        """The ranges to read, in order, for the rows before `stop`. Batches are decoded whole."""
+        """The byte ranges to read, in order, for the rows before `stop`, rounded up to whole batches."""
         rows = max(1, self.stop - self.first)
         batch_rows = max(1, limits.batch_bytes * rows // max(1, self.decoded_bytes))
         share = min(1.0, -(-(stop - self.first) // batch_rows) * batch_rows / rows)
@@ -147,12 +147,12 @@ def group_chunks(parquet: Described, columns: Sequence[str]) -> list[GroupChunks
 
 
 INT96_UNIT = "us"
-"""For moments of 12 bytes, which old writers store, of files whose columns are matched by field id. Otherwise they are
-read as nanoseconds, which end in the year 2262."""
+"""The unit of timestamps of 12 bytes (INT96), which old writers store, in files whose columns are matched by field id.
+In other files they are read as nanoseconds, which end in the year 2262."""
 
 
 def stored_schema(source: pa.NativeFile, parquet: Described, int96_unit: str | None = None) -> pa.Schema:
-    """The columns as `batches` reads them."""
+    """The file's columns, with the types in which `batches` reads them."""
     return pq.ParquetFile(source, metadata=parquet.metadata, coerce_int96_timestamp_unit=int96_unit).schema_arrow
 
 
@@ -209,14 +209,14 @@ def _overlapping(parquet: Described, start: int, stop: int) -> Iterator[tuple[in
 
 
 def ranges_with(parquet: Described, rows: npt.NDArray[np.int64]) -> list[tuple[int, int]]:
-    """A half-open range for each run of row groups that have one of these rows: from the first to the last of them."""
+    """The rows that span each run of neighbouring row groups with wanted rows: its first to its last wanted row."""
     stops = np.cumsum([rows_of_group for rows_of_group, _ in _groups(parquet, [])], dtype=np.int64)
     groups = np.searchsorted(stops, rows, side="right")
     return [(int(run[0]), int(run[-1]) + 1) for run in np.split(rows, np.flatnonzero(np.diff(groups) > 1) + 1)]
 
 
 def unknown_rows(parquet: Described, known: Sequence[bool]) -> list[tuple[int, int]]:
-    """The half-open ranges of rows of the row groups that are not known."""
+    """The half-open row ranges of the row groups that are not known to decode."""
     ranges, first = list[tuple[int, int]](), 0
     for (rows, _), is_known in zip(_groups(parquet, []), known, strict=True):
         if not is_known:
@@ -226,17 +226,17 @@ def unknown_rows(parquet: Described, known: Sequence[bool]) -> list[tuple[int, i
 
 
 def decoded_bytes(parquet: Described, columns: list[str]) -> int:
-    """About the bytes of all rows of these columns, decoded."""
+    """About the bytes of all rows of these columns when decoded."""
     return sum(size for _, size in _groups(parquet, columns))
 
 
 def group_bytes(parquet: Described, columns: list[str]) -> int:
-    """The same of the largest row group."""
+    """About the bytes of these columns in the largest row group when decoded."""
     return max((size for _, size in _groups(parquet, columns)), default=0)
 
 
 def _groups(parquet: Described, columns: list[str]) -> list[tuple[int, int]]:
-    """The rows of each row group, and about the decoded bytes of these columns."""
+    """For each row group: its rows, and about the decoded bytes of these columns."""
     if parquet.footer is not None:
         return parquet.footer.decoded(columns)
     groups = (parquet.metadata.row_group(number) for number in range(parquet.metadata.num_row_groups))
@@ -270,7 +270,7 @@ def _read_groups(
 
 
 def _culprit(reader: pq.ParquetFile, groups: list[int], columns: list[str]) -> str | None:
-    """The first column chunk that cannot be decoded, and why. None: each can be."""
+    """The first column chunk that cannot be decoded, and why. None: all can be decoded."""
     for group in groups:
         for column in columns:
             try:
@@ -284,7 +284,7 @@ def _culprit(reader: pq.ParquetFile, groups: list[int], columns: list[str]) -> s
 def _decoded(
     reader: pq.ParquetFile, groups: list[int], columns: list[str], rows: int, batch_bytes: int, by_itself: bool
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of so many rows. After a batch that is too large, start again with fewer rows and skip the rows done.
+    """Batches of `rows` rows. After a batch above `2 * batch_bytes`, start again with fewer rows; skip the rows done.
 
     `by_itself`: this thread decodes all columns.
     """

@@ -20,10 +20,10 @@ _END = object()
 
 @contextlib.contextmanager
 def ahead(values: Generator[T], count: int) -> Iterator[Iterator[T]]:
-    """The same values in the same order. Up to `count` of them are made ahead.
+    """The same values in the same order. Up to `count` values are made ahead.
 
-    An error is raised instead of its value. The end of the block waits for a value that is being made, and closes the
-    generator.
+    An error is raised where its value would come. The end of the block waits for a value that is being made, and
+    closes the generator.
     """
     with contextlib.closing(values), ThreadPoolExecutor(1, "ahead") as pool:
         under_way = deque(pool.submit(next, values, _END) for _ in range(count))

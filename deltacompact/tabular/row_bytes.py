@@ -1,9 +1,9 @@
-"""Counts the bytes of a table's rows in memory, and in a row group that is made of them.
+"""Counts the bytes of a table's rows in memory, and in a row group made of these rows.
 
-    rows 0..3 of a string column           their 3 offsets and their characters, whatever lies around them
-    rows 0..3 of a dictionary of 100,000   their 3 indices and the smaller of the dictionary and their values
+    rows 0..3 of a string column           3 offsets and the rows' characters, whatever lies around them
+    rows 0..3 of a dictionary of 100,000   3 indices, and the dictionary or the rows' values: the smaller
 
-For every slice, Arrow itself counts the whole dictionary, or a part of it by a rule of its own.
+Arrow's `nbytes` does not do: for each slice it counts the whole dictionary, or a part by a rule of its own.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 _OFFSET = 9
-"""Bytes of a value that tell where it begins, and whether it is null."""
+"""Bytes of one value's offset and null bit."""
 
 
 def of_table(table: pa.Table, with_dictionaries: bool = True) -> int:
-    """The bytes of a table. `with_dictionaries`: the format keeps dictionaries. Otherwise each value counts."""
+    """The bytes of a table. `with_dictionaries`: the format keeps dictionaries. Otherwise every occurrence counts."""
     return sum(_of_array(chunk, with_dictionaries) for column in table.columns for chunk in column.chunks)
 
 
 def widest(table: pa.Table) -> int:
-    """At least the bytes of the widest row: the widest values of all columns together."""
+    """An upper bound of the widest row's bytes: the widest values of all columns together."""
     return sum(max((_widest(chunk) for chunk in column.chunks), default=0) for column in table.columns)
 
 
@@ -32,7 +32,7 @@ def _widest(array: pa.Array) -> int:
     if not len(array):
         return 0
     if pa.types.is_dictionary(type_):
-        return _of_array(array, True)  # each row brings its dictionary
+        return _of_array(array, True)  # even one row brings the whole dictionary
     if isinstance(array, pa.ExtensionArray):
         return _widest(array.storage)
     if pa.types.is_struct(type_):
@@ -57,7 +57,7 @@ def has_dictionary(type_: pa.DataType) -> bool:
 
 
 def compact(table: pa.Table) -> pa.Table:
-    """The same rows. A dictionary that is larger than the rows' values is replaced by one of only these values."""
+    """The same rows. A dictionary that is larger than the rows' values is replaced by a dictionary of these values."""
     for number, field in enumerate(table.schema):
         if not pa.types.is_dictionary(field.type):
             continue
@@ -87,7 +87,7 @@ def _of_array(array: pa.Array, with_dictionaries: bool) -> int:
 
 
 def _decoded(array: pa.DictionaryArray) -> int:
-    """The bytes of its values, each counted as often as it occurs."""
+    """The bytes of the array's values; a repeated value counts each time."""
     values = array.dictionary
     try:
         lengths = pc.binary_length(values)

@@ -1,13 +1,13 @@
-"""Copies row groups in which every row lives from file to file, without decoding them.
+"""Copies row groups without dead rows from file to file, without decoding them.
 
     source 14   [group 0: all live] [group 1: 3 rows dead] [group 2: all live]
     output 17   [group 0, copied  ] [group 1, filtered and encoded] [group 2, copied]
 
-A full rewrite decodes and encodes every byte; copying does not. The kernel reads the source's footer and decides which
-row groups can be copied: the output must store the columns in the same way, and the footer must be right about the
-bytes. Such a group is copied if its pages are known to decode (known_pages.py), if it has the wanted codec and is large
-enough. Checksums of pages are verified on the way. Statistics, page indexes and histograms are copied with it. The rows
-of all other groups are decoded. On S3, long runs of row groups are copied inside S3.
+A full rewrite decodes and encodes every byte; copying does not. The kernel reads the source's footer and says which row
+groups can be copied: the output must store the columns in the same way, and the footer must be right about the bytes.
+A row group that can be copied is copied if its pages are known to decode (known_pages.py), and if it has the wanted
+codec and is large enough. The copy verifies page checksums and keeps statistics, page indexes and histograms. The rows
+of other row groups are decoded. On S3, long runs of row groups are copied inside S3.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ from deltacompact.tabular.parquet_read import Described, Footer, pieces, reading
 from deltacompact.tabular.row_groups import ROW_GROUP_BYTES, RowGroups, WriteOptions, parquet_writer
 
 COPIED_BYTES_MIN = 5 << 20
-"""The kernel asks a sink for no shorter copies: S3's parts have at least this size."""
+"""The kernel asks a sink to copy at least this many bytes: S3's smallest part."""
 
 GROUP_SHARE_MAX = 8
-"""Row groups larger than this many full ones, by rows or by bytes, are not copied: a single dead row would later make
-a session decode all of it."""
+"""A row group larger than this many full row groups, by rows or by bytes, is not copied: a single dead row would later
+make a session decode all of it."""
 
 
 Origin = tuple[ObjectStore, str]
 """A store, and the path of an object in it."""
 Copied = Callable[[int, int], bool]
-"""Asks the sink to append bytes of a source from an offset on. False: it did not."""
+"""(start, length) -> whether the sink has appended these bytes of the source by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +59,11 @@ class GroupRange:
     footer: Footer
 
     def decoded_bytes(self, columns: list[str]) -> int:
-        """About the bytes that their rows take when decoded, and rather too many."""
+        """About the bytes that the rows take when decoded, rather too many than too few."""
         return sum(self._decoded(columns))
 
     def group_bytes(self, columns: list[str]) -> int:
-        """The same of the largest of them."""
+        """About the bytes that the rows of the largest row group take when decoded."""
         return max(self._decoded(columns))
 
     def _decoded(self, columns: list[str]) -> list[int]:
@@ -80,10 +80,10 @@ def copyable_ranges(
     rows: tuple[int, int],
     group_share_min: float = LIMITS.copied_group_share_min,
 ) -> list[GroupRange]:
-    """The row groups inside the half-open range `rows` in which every row lives and that fit a file of `schema`.
+    """The row groups inside the half-open range `rows` that have no dead row and fit a file of `schema`.
 
-    `lives` has one element for each row of the file. A row group contains its columns' names and ids, so a file in
-    which they differ is not copied. Groups below `group_share_min` of a full group are left out, to be merged.
+    `lives` has one element for each row of the file. A row group contains its columns' names and ids, so nothing is
+    copied from a file in which they differ. Row groups below `group_share_min` of a full one are left out and merged.
     """
     metadata, footer = parquet.metadata, parquet.footer
     if footer is None or not field_ids.agree(file, schema) or not _stored_alike(file.schema, schema):
@@ -107,7 +107,7 @@ def copyable_ranges(
 
 
 def may_be_copied(file: DataFile, options: WriteOptions, group_share_min: float) -> bool:
-    """Whether a file may have row groups to copy. With fewer rows than a small group it has none."""
+    """Whether a file may have row groups to copy: it is large enough for one."""
     if file.content_type is not ContentType.PARQUET or options.content_type is not ContentType.PARQUET:
         return False
     # Levels and page headers are not in the decoded bytes, but together they are smaller than the values.
@@ -116,15 +116,15 @@ def may_be_copied(file: DataFile, options: WriteOptions, group_share_min: float)
 
 
 def bytes_of(groups: GroupRange, inside: bool) -> list[Range]:
-    """Where the bytes are that copying will read. `inside`: without those that a sink takes by itself."""
+    """The byte ranges that copying will read. `inside`: the sink copies long ranges by itself, so they are left out."""
     runs = groups.footer.runs(list(groups.groups))
     return [(begin, begin + length) for begin, length in runs if not (inside and length >= COPIED_BYTES_MIN)]
 
 
 def _stored_alike(one: pa.Schema, other: pa.Schema) -> bool:
-    """Whether Parquet stores both schemas alike. It has one type for all strings, for instance.
+    """Whether Parquet stores both schemas in the same types. It has one type for all strings, for instance.
 
-    The kernel compares the footers. This compares types that only Arrow knows, such as durations.
+    The kernel compares the footers; this function compares types that only Arrow knows, such as durations.
     """
     return one.names == other.names and all(
         _in_parquet(field.type) == _in_parquet(other_field.type) for field, other_field in zip(one, other, strict=True)
@@ -132,7 +132,7 @@ def _stored_alike(one: pa.Schema, other: pa.Schema) -> bool:
 
 
 def _in_parquet(type_: pa.DataType) -> pa.DataType:
-    """One representative of the Arrow types that are the same type in Parquet. The kernel compares nullability."""
+    """One Arrow type for all those that are the same type in Parquet. The kernel compares nullability."""
     type_ = schemas.stored_type(type_)
     if pa.types.is_dictionary(type_):
         return _in_parquet(type_.value_type)
@@ -155,7 +155,7 @@ def _codec_fits(group: Any, wanted: str | None) -> bool:
 
 
 def codec_of(metadata: pq.FileMetaData) -> str | None:
-    """The codec of the first row group's columns; None: they have several."""
+    """The codec of the first row group's columns; None: there is no row group, or several codecs, or LZO."""
     if not metadata.num_row_groups:
         return None
     group = metadata.row_group(0)
@@ -182,7 +182,7 @@ class Encoded:
 
 
 def encoded(tables: Iterable[pa.Table], schema: pa.Schema, options: WriteOptions) -> Iterator[Encoded]:
-    """These rows as encoded row groups. The last group may be small."""
+    """The tables' rows as encoded row groups. The last group may be small."""
     encoder = _Encoder(schema, options)
     for table in tables:
         encoder.write(table)
@@ -211,10 +211,9 @@ class _Encoder(RowGroups):
 
 
 class CopyingWriter:
-    """Writes a Parquet file from row groups that are encoded already. After `close`, `bytes` is its size.
+    """Writes a Parquet file from row groups that are encoded already. After `close`, `bytes` is the file's size.
 
-    `decoded_bytes` are those of the rows that were decoded for this file, `group_bytes` of their largest row group; of
-    what is copied, its footers tell.
+    `decoded_bytes`, `group_bytes` (of the largest row group) and `widest_row_bytes` count only row groups from `add`.
     """
 
     def __init__(self, sink: IO[bytes], schema: pa.Schema, limits: ReadLimits = READ_LIMITS) -> None:
@@ -228,7 +227,7 @@ class CopyingWriter:
     def copy(self, source: pa.NativeFile, groups: GroupRange, origin: Origin | None = None) -> None:
         """Append these row groups of a file. Raises CorruptionError if the file contradicts its footer.
 
-        `origin` is where the store has the file: a sink on the same store may take the bytes from there.
+        `origin` is the file's place in its store: a sink on the same store may copy the bytes there.
         """
         self._append(groups.footer, source, groups.groups, self._copied_inside(source, origin))
         self.rows += groups.stop - groups.start
@@ -274,5 +273,5 @@ class CopyingWriter:
 
 @functools.cache
 def _created_by() -> str:
-    """Other readers parse this form, and ignore the statistics of files that do not name their writer."""
+    """The writer's name in the footer. Readers parse this form, and ignore the statistics of unnamed writers."""
     return f"deltacompact version {deltacompact.__version__}"

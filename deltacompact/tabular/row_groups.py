@@ -2,7 +2,7 @@
 
 write(50,000 rows) · write(100,000 rows)      ->  group of 128 k rows · 22 k are waiting
 write(2,000 rows of 64 KiB)                   ->  groups of 512 rows: 32 MiB each
-write(100,000 rows) · cell_ends()             ->  group of 100 k rows: with rows of the next cell, its box were larger
+write(100,000 rows) · cell_ends()             ->  group of 100 k rows: rows of the next cell would widen its ranges
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ ROW_GROUP_ROWS = DEFAULTS.row_group_rows
 ROW_GROUP_BYTES = 32 << 20
 """Most bytes of a row group. A single dead row makes a session decode and encode the whole group."""
 CELLS_MAX = 48
-"""Cells of a file, at most: with 200 rows of the sample in each file, four tell of a cell."""
+"""Most cells of a file: the sample has 200 rows for each file, so four for a cell."""
 _CELL_FULL = 0.8
-"""Of a row group, the share that a cell is planned to have: none is exactly as large as planned."""
+"""The planned size of a cell as a share of a row group: real cells are larger or smaller than planned."""
 DEFAULT_CODEC = "zstd"
 _WITH_DICTIONARIES = frozenset({ContentType.PARQUET, ContentType.FEATHER})
 """Formats that keep dictionaries. Other formats get decoded values."""
@@ -43,9 +43,9 @@ _DICTIONARY_DISTINCT_MAX = 0.4
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """How files are written. `codec` is the name of a codec in pyarrow, also for ORC and Feather.
+    """How files are written. `codec` is pyarrow's name of a codec, also for ORC and Feather.
 
-    Without a codec, the codec of the files that are rewritten is used, else zstd.
+    Without a codec, an output has the codec of the files that it rewrites, else zstd.
     """
 
     content_type: ContentType = DEFAULTS.content_type
@@ -54,7 +54,7 @@ class WriteOptions:
 
 
 def cells_of(rows: float, row_bytes: float, row_group_rows: int) -> int:
-    """Into how many cells so many rows of a file are divided, so that each fits a row group. `row_bytes`: in memory."""
+    """The number of cells for the rows of a file, so that a cell fits a row group. `row_bytes`: of a row in memory."""
     fitting = min(row_group_rows, ROW_GROUP_BYTES / max(1.0, row_bytes))
     return 1 if rows <= fitting else min(CELLS_MAX, math.ceil(rows / fitting / _CELL_FULL))
 
@@ -95,7 +95,7 @@ class RowGroups(ABC):
                 self.flush()
 
     def cell_ends(self) -> None:
-        """Rows of another cell follow: the row group ends, unless it would be less than half as large as others."""
+        """End the row group, because rows of another cell follow, unless it would be less than half full."""
         if 2 * self._waiting_rows >= self._options.row_group_rows or 2 * self._waiting_bytes >= ROW_GROUP_BYTES:
             self.flush()
 
@@ -169,9 +169,10 @@ def parquet_writer(
     dictionaries_in: list[str],
     page_index: bool = False,
 ) -> pq.ParquetWriter:
-    """A writer that uses dictionaries for the values of these columns.
+    """A Parquet writer that dictionary-encodes the columns `dictionaries_in`.
 
-    Dictionaries of Arrow are written whole, however large: above pyarrow's own limit, it would decode all rows.
+    The dictionary of an Arrow dictionary column is written whole, however large: above its own limit, pyarrow would
+    decode all rows.
     """
     codec = options.codec or DEFAULT_CODEC
     arguments: dict[str, Any] = {"compression": codec, "use_dictionary": dictionaries_in or False}

@@ -1,12 +1,12 @@
-"""One schema for many files: the union of columns by name. Types widen if no value is lost, else they are refused.
+"""One schema for many files: the union of columns by name. Types widen if no value is lost; else the file is refused.
 
     a.parquet   id int32,  note string
     b.parquet   id int64,  note dictionary<string>,  price double     ->  id int64, note string, price double
     c.parquet   id string                                             ->  refused: c.parquet, column 'id'
 
-Rows of a file that lacks a column have null in it, or the partition's value if it is a partition column. So columns and
-their children are nullable, whatever a file declares. A file without rows adds columns but never causes a refusal: the
-files with rows decide the type.
+If a file lacks a column, its rows get null, or the partition's value for a partition column. So columns and their
+children are nullable, whatever a file declares. A file without rows adds columns but never causes a refusal: the files
+with rows decide the type.
 """
 
 from __future__ import annotations
@@ -59,17 +59,17 @@ def union(files: Iterable[DataFile], base: pa.Schema | None = None) -> pa.Schema
 
 
 def is_promised(field: pa.Field) -> bool:
-    """Whether only files without rows have had this column: then its type may still change."""
+    """Whether only files without rows have had this column, so that its type may still change."""
     return (field.metadata or {}).items() >= _NO_ROWS.items()
 
 
 def unmarked(schema: pa.Schema) -> pa.Schema:
-    """The schema without metadata. Readers get it, and the log records it, as appended files may be copies of ours."""
+    """The schema without metadata, for readers and the log: an appended file may be a copy of ours, marks included."""
     return pa.schema([(field.name, field.type) for field in schema])
 
 
 def _distinct(files: Iterable[DataFile], base: pa.Schema | None) -> Iterator[tuple[str, pa.Schema, bool]]:
-    """Path, schema and whether there are rows: of the base, and of files whose schema differs from the last few."""
+    """(path, schema, has rows) of the base, and of each file whose schema differs from the last few files'."""
     if base is not None:
         yield "the compacted files", base, True
     seen: list[tuple[pa.Schema, bool]] = []
@@ -104,7 +104,7 @@ def stored_type(type_: pa.DataType) -> pa.DataType:
     nullable.
     """
     t = pa.types
-    if t.is_primitive(type_) or t.is_string(type_):  # most are, and the questions below are many
+    if t.is_primitive(type_) or t.is_string(type_):  # the most frequent types skip the many tests below
         return type_
     if isinstance(type_, pa.BaseExtensionType):
         storage = stored_type(type_.storage_type)
@@ -144,13 +144,13 @@ def plain_type(type_: pa.DataType) -> pa.DataType:
 
 
 def values_type(type_: pa.DataType) -> pa.DataType:
-    """The same; a nested type without any inside stays as it is, with the metadata of its fields."""
+    """As `plain_type`, but a type that is plain already stays the same object: its fields keep their metadata."""
     plain = plain_type(type_)
     return type_ if plain == type_ else plain
 
 
 def plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The values without dictionaries and extension types around them."""
+    """The column's values, decoded from dictionaries and taken out of extension types."""
     return _converted(column, plain_type(column.type))
 
 
@@ -176,7 +176,7 @@ def computable(table: pa.Table, path: str) -> pa.Table:
 
 
 def _null_by_index(array: pa.DictionaryArray) -> pa.DictionaryArray:
-    """The same values. Indices that led to nulls of the dictionary are null themselves: nothing is decoded.
+    """The same values. Indices of a null in the dictionary become null, without decoding any value.
 
     dictionary [a, null, b], indices [0, 1, 2]  ->  dictionary [a, b], indices [0, null, 1]
     """
@@ -189,7 +189,7 @@ def _null_by_index(array: pa.DictionaryArray) -> pa.DictionaryArray:
 
 
 def with_columns(table: pa.Table, changed: Mapping[int, tuple[pa.Field, pa.ChunkedArray]]) -> pa.Table:
-    """The table with these columns replaced, all at once: each `set_column` touches every column."""
+    """The table with these columns replaced, in one step, because each `set_column` touches every column."""
     if not changed:
         return table
     both = [changed.get(place, (field, None)) for place, field in enumerate(table.schema)]
@@ -258,7 +258,7 @@ def has_lengths(type_: pa.DataType) -> bool:
 
 
 def is_string(type_: pa.DataType) -> bool:
-    """Whether it is a string of any layout."""
+    """Whether the type is a string of any layout."""
     return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_string_view(type_))
 
 
@@ -269,7 +269,7 @@ def _binaries(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
 
 
 def is_binary(type_: pa.DataType) -> bool:
-    """Whether it is a binary of any layout. Decimals are not binaries."""
+    """Whether the type is a binary of any layout. Decimals are not binaries."""
     return bool(
         pa.types.is_binary(type_)
         or pa.types.is_large_binary(type_)
@@ -288,7 +288,7 @@ def _nested(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
 
 
 def _lists(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
-    """Lists of the same fixed size keep it. Other lists become large lists if one of them is large."""
+    """Two lists of one fixed size stay so. Other lists become large lists if one of the two is large."""
     item = widened(a.value_type, b.value_type)
     if item is None:
         return None
@@ -321,7 +321,7 @@ def align(table: pa.Table, schema: pa.Schema, partition: Partition, path: str) -
 
     Rows stay in order. Columns that have the right type already are not copied.
     """
-    place_of = {name: place for place, name in enumerate(table.column_names)}  # asked once: tables have 3,000 columns
+    place_of = {name: place for place, name in enumerate(table.column_names)}  # a table may have 3,000 columns
     constants = dict(partition.values)
     columns = []
     for field in schema:
@@ -355,7 +355,7 @@ def _converted(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
 
 
 def partition_scalar(text: str | None, field: pa.Field) -> pa.Scalar:
-    """A partition value in the type of its column."""
+    """A partition value, cast to the type of its column. Raises SchemaError if it does not fit."""
     plain = plain_type(field.type)
     try:
         value = pa.scalar(text, pa.string()).cast(plain) if text is not None else pa.scalar(None, plain)
@@ -365,7 +365,7 @@ def partition_scalar(text: str | None, field: pa.Field) -> pa.Scalar:
 
 
 def check_partition_values(table: pa.Table, partition: Partition, path: str) -> None:
-    """If a file has partition columns, every row must have the partition's value."""
+    """Raises SchemaError if a row has another value in a partition column than the partition."""
     for name, text in partition.values:
         if name not in table.column_names or not table.num_rows:
             continue

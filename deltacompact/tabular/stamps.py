@@ -6,8 +6,8 @@
                   120 bytes, modified at 11:30:00.00   hash the bytes: a restored copy is the same, an edited one not
 
 A store with ETags gives an object a new ETag whenever it is written, so only a restored copy needs a hash. A disk has
-only modification times, in ticks of up to 10 ms. An edit within the same tick would not change the time, so a file that
-was written just now is looked at again after a tick.
+only modification times, in ticks of up to 10 ms. An edit within the same tick would not change the time. So a file that
+was written just now is inspected a tick later.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _HASHED_AT_ONCE_BYTES = 8 << 20
 
 
 def settled(store: ObjectStore, name: str, managed: bool = False) -> ObjectStat:
-    """The file's size and time, so late that any further edit would change the time. Nobody edits a managed file."""
+    """The file's size and time, read late enough that any later edit changes the time. Nobody edits a managed file."""
     stat = store.stat(name)
     if not managed and stat.etag is None and abs(time.time() - stat.modified_s) < _TICK_S:
         time.sleep(_TICK_S)
@@ -37,7 +37,7 @@ def settled(store: ObjectStore, name: str, managed: bool = False) -> ObjectStat:
 
 
 def stat_of(store: ObjectStore, name: str, source: pa.NativeFile) -> ObjectStat:
-    """What the store says of an open file. A remote file knows its size and ETag since it was opened."""
+    """The size, and time or ETag, of an open file. A remote file knows them since it was opened."""
     return ObjectStat(name, source.size(), 0.0, source.etag) if isinstance(source, FetchedFile) else store.stat(name)
 
 

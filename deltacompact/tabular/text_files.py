@@ -1,10 +1,10 @@
 """Rows of CSV and of JSON lines, compressed or not.
 
-id,day                     CSV with a header line; the table's schema gives the types of the columns that it has
-id<tab>day                 the same in a file that is called .tsv, unless only commas are there: once it was CSV
-2,"b<newline>3,c           an open quote, which would take the lines behind it into one value: refused
-{"id": 1, "day": null}     one JSON object a line; a column is there if any object names it
-{"day": null}              so this file has no column id, whatever the table has
+id,day                     CSV with a header line; the table's schema gives the types of its columns
+id<tab>day                 the same in a .tsv file; if its header has only commas, it is read as CSV
+2,"b<newline>3,c           an open quote, which would pull the following lines into one value: refused
+{"id": 1, "day": null}     one JSON object a line; the file has each column that an object names
+{"day": null}              so this file has no column id, even if the table has one
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _CSV_NULLS = ["", "#N/A", "#N/A N/A", "#NA", "N/A", "NA", "NULL", "n/a", "null"]
 def read_text(
     source: pa.NativeFile, path: str, content_type: ContentType, known: pa.Schema | None, columns: list[str] | None
 ) -> pa.Table:
-    """CSV with a header line, or one JSON object a line; `columns`, or (None) those that the text itself has.
+    """The rows of CSV with a header line, or of one JSON object a line. `columns` None: those that the text has.
 
-    `known` gives the types of columns, never columns: a table without a key must not get it from here.
+    `known` gives types, but never adds a column: a file that lacks a key column must not get it from here.
     """
     if not parquet_read.is_near(source):
         source = pa.BufferReader(source.read_buffer())  # it is read more than once
@@ -82,7 +82,7 @@ class _FileText:
         return stream if codec is None or size == 0 else pa.CompressedInputStream(stream, codec)
 
     def delimiter(self) -> str:
-        """What separates the fields. The name says it, unless the header line of a .tsv has commas and no tab."""
+        """The field separator, by the file's name; but a comma for a .tsv whose header has commas and no tab."""
         named = delimiter_of(self.path)
         if named == ",":
             return named
@@ -98,7 +98,7 @@ class _FileText:
         return head.strip().partition(b"\n")[0]
 
     def begins_with(self) -> bytes:
-        """The first byte that is not blank; empty where there is none."""
+        """The first byte that is not blank; empty: the text is blank."""
         with self.opened() as text:
             head = bytes(text.read(_HEAD_BYTES)).removeprefix(codecs.BOM_UTF8)
             while head and not head.lstrip():
@@ -156,7 +156,7 @@ def _has_lines(column: pa.ChunkedArray) -> bool:
 
 
 def _quoted_value(delimiter: str) -> re.Pattern[bytes]:
-    """A quoted value, whether it is `open` at the end of the text, or `goes_on` behind its last quote."""
+    """Matches a quoted value. Group `open`: the text ends inside it. Group `goes_on`: text follows its last quote."""
     end = rb"[%s\r\n]" % re.escape(delimiter.encode())
     said = rb'"(?P<said>[^"]*+(?:""[^"]*+)*+)'
     return re.compile(
@@ -165,8 +165,10 @@ def _quoted_value(delimiter: str) -> re.Pattern[bytes]:
 
 
 def _check_quotes(text: _FileText, delimiter: str) -> None:
-    """Raise InputError naming the line where a value of several lines begins whose quotes are not closed before the
-    next field. The parser takes what follows for text, up to the next quote or to the end: these rows would be lost."""
+    """Raise InputError for a quoted value of several lines that is not closed before the next field, naming its line.
+
+    The parser would take all up to the next quote, or to the end, for one value, and lose these rows.
+    """
     with text.opened() as opened:
         whole = bytes(opened.read())
     for value in _quoted_value(delimiter).finditer(whole):
@@ -179,7 +181,7 @@ def _check_quotes(text: _FileText, delimiter: str) -> None:
 
 
 def _json(text: _FileText, types: dict[str, pa.DataType], columns: list[str] | None) -> pa.Table:
-    """The objects as rows. Of several lines `null` alone, pyarrow's parser would end the process."""
+    """The objects as rows. The first byte must be `{`: lines with `null` alone would make pyarrow end the process."""
     first = text.begins_with()
     if not first:
         return pa.schema([(name, types[name]) for name in columns or ()]).empty_table()
@@ -189,7 +191,8 @@ def _json(text: _FileText, types: dict[str, pa.DataType], columns: list[str] | N
     if columns is not None:
         return _parsed(text, {name: types[name] for name in columns if name in types}, "ignore")
     table = _parsed(text, types, "infer")
-    # The parser adds every column whose type it is told. One with a value is the text's own; of the others, ask again.
+    # The parser adds every column of the given types. A column with a value is in the text; a second pass, without the
+    # types of the others, finds which of them are.
     doubtful = {name for name in types if table[name].null_count == table.num_rows}
     if not doubtful:
         return table
@@ -209,7 +212,7 @@ def _parsed(text: _FileText, types: dict[str, pa.DataType], unexpected: str) -> 
 
 
 def parsed_type(type_: pa.DataType, content_type: ContentType) -> pa.DataType:
-    """The type that the text parser produces. The column is cast to the schema's own type afterwards."""
+    """The type to parse a column in, which the parser supports. It is cast to the schema's own type afterwards."""
     type_ = schemas.plain_type(type_)
     if pa.types.is_float16(type_):
         return pa.float32()

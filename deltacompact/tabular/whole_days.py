@@ -1,10 +1,10 @@
-"""Dates of milliseconds must be whole days.
+"""Values of date64, which count milliseconds, must be whole days.
 
     date64    1995-04-03 00:00    a date
               1995-04-03 10:30    refused: Parquet keeps only the day, and two keys would become one
 
-Arrow's date64 is a count of milliseconds, and its specification wants whole days. Libraries hand over others, and most
-casts and writers cut them without a word. A date64 may be anywhere: in lists, structs, dictionaries.
+Arrow's specification of date64 demands whole days. Some libraries hand over other values, and most casts and writers
+truncate them silently. A date64 may be anywhere: in lists, structs, dictionaries.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DAY_MS = 86_400_000
 
 
 def part_of_day(column: pa.ChunkedArray) -> int | None:
-    """A date64 value of the column, at any depth, with a time of day; None: there is none."""
+    """A date64 value with a time of day, at any depth of the column, in milliseconds; None: there is none."""
     if not _may_have(column.type):
         return None
     for chunk in column.chunks:

@@ -68,7 +68,7 @@ class TableWriter(RowGroups):
             self._file.write_table(table)
 
     def _growing(self, table: pa.Table) -> pa.Table:
-        """The same values. Each dictionary extends the dictionary of earlier row groups: an Arrow file needs that."""
+        """The same values. Each dictionary extends that of earlier row groups, because an Arrow file demands it."""
         changed: dict[int, tuple[pa.Field, pa.ChunkedArray]] = {}
         for number, field in enumerate(table.schema):
             if not pa.types.is_dictionary(field.type):
@@ -193,7 +193,7 @@ def _write_table(store: ObjectStore, path: str, table: pa.Table, options: WriteO
 
 
 def with_group_bytes(file: DataFile, size: int) -> DataFile:
-    """A written file, and the decoded bytes of its largest row group. ORC makes stripes of another size."""
+    """The file with the decoded bytes of its largest row group. Not for ORC, whose stripes have sizes of their own."""
     return file if file.content_type is ContentType.ORC else replace(file, group_bytes=size)
 
 

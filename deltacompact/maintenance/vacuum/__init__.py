@@ -1,9 +1,9 @@
-"""Vacuum deletes what nothing reaches. It works in this order:
+"""Vacuum deletes objects that no retained version reaches.
 
 vacuum           the driver; start here
-listing          list the objects                               mark      what need not be read again
-chain            the versions that seals lead to                reach     what they reach
-held             what published Iceberg snapshots refer to      fences    sessions that may still publish
+listing          the objects of a stream                        mark      what the next vacuum need not read again
+chain            the versions that seals lead to                reach     the objects that these versions need
+held             files that publications and bookmarks need     fences    sessions that may still publish
 logs             logs of attempts that lost, old checkpoints
-contradictions   signs that somebody else removed or wrote entries: nothing is deleted then
+contradictions   signs that somebody else removed or wrote entries: vacuum then deletes nothing
 """

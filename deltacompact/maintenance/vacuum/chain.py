@@ -1,7 +1,7 @@
 """The versions that seals lead to, as a vacuum reads them: back to those that the last vacuum's mark knows.
 
 0 · 1-50a3… · 2-77b1… · 3-9c…      seals lead from the genesis to the active version
-the mark knows 0, 1-50a3…          their logs are listed as they were: they stay unread
+the mark knows 0, 1-50a3…          their logs are listed as the mark says: they stay unread
 read: 2-77b1…, 3-9c…               2-77b1… was sealed an hour ago: a reader may still read it, so it is retained
 """
 
@@ -20,7 +20,7 @@ from deltacompact.storage.identity import file_name, identity_of_uri
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """The versions that this vacuum has `read`, up to the active one, and the ones before, which it knows by a mark."""
+    """The versions that this vacuum has `read`, up to the active one, and (`past`) earlier ones, known from a mark."""
 
     read: list[StreamState]
     past: Mapping[str, SealedVersion]
@@ -31,7 +31,7 @@ class Chain:
 
     @property
     def sealed(self) -> dict[str, SealedVersion]:
-        """All but the active version."""
+        """All sealed versions, that is, all but the active one."""
         read = {
             state.version: SealedVersion(state.tail, state.manifests, tuple(sorted(referenced_names(state))))
             for state in self.read
@@ -41,13 +41,13 @@ class Chain:
 
     @property
     def referenced(self) -> frozenset[str]:
-        """The names of all files that were ever appended by reference, where they look like names of ours."""
+        """The names of all files that were ever appended by reference and look like names of ours."""
         past = (known.referenced for known in self.past.values())
         return frozenset[str]().union(*past, *map(referenced_names, self.read))
 
     @property
     def tails(self) -> dict[str, int]:
-        """By version, the number of its log entries."""
+        """The number of log entries of each version."""
         past = {version: known.tail for version, known in self.past.items()}
         return {**past, **{state.version: state.tail for state in self.read}}
 
@@ -60,10 +60,10 @@ class Chain:
 
 
 def read_chain(log: StreamLog, listing: StreamListing, past: Mapping[str, SealedVersion]) -> Chain:
-    """Every version from the first to the active one, or those that `past` does not know.
+    """Read every version from the first to the active one, or only those that `past` does not know.
 
-    The retained versions are read in any case. If the log of a version in `past` is not as it was, the whole chain is
-    read, and says what is wrong.
+    Retained versions are read in any case. If the log of a version in `past` has changed, the whole chain is read:
+    reading it raises an error that says what is wrong.
     """
     if not past or not listing.have_logs(past):
         return Chain(list(log.chain()), {})
@@ -80,9 +80,9 @@ def read_chain(log: StreamLog, listing: StreamListing, past: Mapping[str, Sealed
 
 
 def referenced_names(state: StreamState) -> frozenset[str]:
-    """The names of the files that a version's log got by reference, where they look like names of ours.
+    """The names of the files that were appended by reference to a version's log and look like names of ours.
 
-    The log says of each file whether the stream owns it. A file may be reached by another name (a link).
+    The log says whether the stream owns a file. A link may give the file a second name: both are returned.
     """
     paths = [file.path for delta in state.committed for file in delta.files if not file.managed]
     names = {file_name(name) for path in paths for name in (path, identity_of_uri(path))}
@@ -95,7 +95,7 @@ def sealed_s(listing: StreamListing, state: StreamState) -> float:
 
 
 def newest_s(log: StreamLog, listing: StreamListing, chain: Chain) -> float:
-    """When the last entry was put that is not a fence: of the active version, or the seal that led to it."""
+    """When the last entry that is no fence was put: one of the active version, or the seal that leads to it."""
     last_s = listing.modified_s(log.last_written(chain.active))
     parent = chain.active.opened.parent
     if parent is None:

@@ -1,12 +1,12 @@
-"""Objects that contradict a stream's log: signs that somebody removed log entries, or wrote a hint, from outside.
+"""Objects that contradict a stream's log: signs that another program removed log entries or wrote a hint.
 
     stream/hint.json                   names 2-77…, but no seal leads to it
     checkpoints/0/…0300.json           has 300 entries, but version 0 has 214
     stream/1-50…/…03.json              a writer's commit, but no seal leads to version 1-50…
     sessions/5c…/published.json        says that the session published 1-50…, but no seal leads to it
 
-A log that lost its last entries looks whole. So this evidence is gathered first and the log is read afterwards: entries
-that are put in between only add to the log, and never make a false contradiction.
+A log that lost its last entries looks whole, so other objects must give it away. This evidence is gathered before the
+log is read: entries that are put in between only add to the log, and make no false contradiction.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ class Evidence:
     published: dict[str, str]
     """Versions that sessions recorded as published, by the path of the record."""
     records: tuple[str, ...]
-    """All records that name a version, also those that were known before."""
+    """All records that name a version, `known_records` included."""
     checkpoints: tuple[ObjectStat, ...]
     entries: tuple[ObjectStat, ...]
-    """Log entries of all versions, also of versions that no seal leads to."""
+    """Log entries of all versions, even of versions that no seal leads to."""
 
     @classmethod
     def of(cls, log: StreamLog, listed: Iterable[ObjectStat], known_records: Collection[str] = ()) -> Evidence:
-        """`listed`: the objects below the stream's folder. `known_records` need not be read: they were right before."""
+        """`listed`: the objects below the stream's folder. `known_records` are not read: an earlier vacuum did."""
         paths, stats = log.paths, list(listed)
         published = [
             stat.path for stat in stats if paths.is_record(stat.path) and stat.path.endswith("/published.json")
@@ -78,7 +78,7 @@ def contradictions(log: StreamLog, evidence: Evidence, tails: Mapping[str, int])
 
 
 def _named(log: StreamLog, path: str, field: str) -> str | None:
-    """The text of a field in a JSON object; None where either is missing."""
+    """The text of a field in a stored JSON object; None: the object or the field is missing."""
     try:
         document: Any = json.loads(log.store.get(path))
     except (NotFoundError, ValueError):

@@ -1,11 +1,11 @@
-"""Sessions that may still publish: a vacuum spares their files, or fences them off before it deletes one.
+"""Sessions that may still publish: a vacuum spares their files, or fences a session before it deletes its files.
 
     s1    its plan names the active version, its last object is 4 days old    fence(s1) into the log: its files may go
     s2    its plan names the active version, it wrote an hour ago             protected
     s3    its plan names a sealed version                                     cannot publish: its files may go
     s4    no plan (a rehash, a writer)                                        refuses to commit old files itself
 
-A fence is an entry in the base's log, and a compactor reads every entry before its seal, so a fenced session cannot
+A fence is an entry in the base's log. A compactor reads every entry before it puts its seal, so a fenced session cannot
 publish.
 """
 
@@ -43,7 +43,7 @@ def _sessions(listing: StreamListing) -> dict[str, list[ObjectStat]]:
 def _may_publish(name: str, listing: StreamListing, chain: Chain) -> bool:
     """Whether the session could still seal its base: the base has no seal and no fence for the session."""
     active, plan = chain.active, listing.paths.session(name) + "plan.json"
-    if plan not in listing.all:  # it is put before all else of the session
+    if plan not in listing.all:  # a session puts its plan before anything else
         return False
     if any(state.compacted and state.compacted.session_id == name for state in chain.read):
         return False  # it has published: its base has a seal

@@ -1,7 +1,7 @@
-"""What the partitions of a vacuum share: the time of now, and the files that a publication or a bookmark refers to.
+"""Facts that all partitions of a vacuum share: the present time, and the files that a publication or bookmark needs.
 
-A vacuum keeps those files, whatever the log says. Several partitions are vacuumed at a time and share one answer. The
-store's clock is asked, and the published table is read, when something could be deleted, and only then.
+A vacuum keeps those files, whatever the log says. Partitions are vacuumed side by side and share one answer. The vacuum
+asks for the store's time and reads the published table only when something could be deleted.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Held:
         """Whoever the environment wants to be told of a vacuum, one for all threads; None: nobody."""
 
     def now_s(self, path: str) -> float:
-        """The time from which ages count, the same for all partitions. `path` is a name that nothing has."""
+        """The time from which ages count, the same for all partitions. `path`: a new name for a probe object."""
         with self._lock:
             if self._now_s is None:
                 ours_s, store = self._catalog.clock(), self._catalog.store
@@ -44,7 +44,7 @@ class Held:
             return self._now_s
 
     def names(self) -> frozenset[str]:
-        """The names of the files, each given once by the stream. Raises where the published table cannot be read."""
+        """The names of the needed files; each name is unique. Raises if the published table cannot be read."""
         with self._lock:
             if self._known is None:
                 target = self._catalog.publication(self._table_id)

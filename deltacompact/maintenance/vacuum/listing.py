@@ -1,8 +1,8 @@
-"""The objects of a stream as a vacuum lists them, before it reads the log: what comes later is not among them.
+"""The objects of a stream, listed before the vacuum reads the log: later objects are never candidates.
 
-orders/stream/…, orders/data/…, orders/index/…, …      all of them, in one listing
-beside the log                                         all but the log itself
-ours                                                   of these, the ones whose names a deltacompact has made
+orders/stream/…, orders/data/…, orders/index/…, …      all: every object, in one listing
+                                                       beside: all objects except those of the log
+                                                       ours: objects of `beside` with names that deltacompact makes
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class StreamListing:
         return (self.all.get(path) or self.store.stat(path)).modified_s
 
     def is_there(self, path: str) -> bool:
-        """Whether an object was listed, or has come since."""
+        """Whether an object was listed, or has been put since."""
         if path in self.all:
             return True
         try:
@@ -57,7 +57,7 @@ class StreamListing:
         return True
 
     def have_logs(self, versions: Mapping[str, SealedVersion]) -> bool:
-        """Whether the log of each version has as many entries as it had, none missing."""
+        """Whether each version's log has exactly the entries that it had, none missing and none new."""
         numbered = filter(None, map(self.paths.entry_of, self.all))
         entries = Counter(version for version, _ in numbered)
         lengths = {version: entries[version] for version in versions}

@@ -1,7 +1,7 @@
-"""Garbage among the logs: those of attempts that lost, and checkpoints that newer ones replace.
+"""Garbage among the logs: logs of attempts that lost, and checkpoints that newer ones replace.
 
-stream/4-a1/…          a seal of 3-77… leads to it                            stays for ever
-stream/4-b2/…          opened after 3-77… too, but lost the seal, 4 days old  deleted, its first entry last
+stream/4-a1/…          the seal of 3-77… leads to it                          stays for ever
+stream/4-b2/…          the seal of 3-77… leads elsewhere, 4 days old          deleted, its first entry last
 checkpoints/0/…0100    there is …0200                                         deleted
 """
 
@@ -26,9 +26,9 @@ def attempts(listing: StreamListing, evidence: Evidence, chain: Chain) -> dict[s
 
 
 def unreached_logs(objects: LogObjects, listing: StreamListing, evidence: Evidence, chain: Chain) -> list[ObjectStat]:
-    """Old logs of attempts that lost: a seal of their parent names another successor.
+    """Old logs of attempts that lost: the seal of their parent names another successor.
 
-    Delete the first entry last: it names the parent, so if this vacuum dies halfway, the next one still finds the log.
+    The first entry is deleted last: it names the parent, so if this vacuum dies halfway, the next still finds the log.
     """
     sealed = chain.sealed.keys() - {chain.active.version}
     return [
@@ -40,7 +40,7 @@ def unreached_logs(objects: LogObjects, listing: StreamListing, evidence: Eviden
 
 
 def superseded_checkpoints(listing: StreamListing, evidence: Evidence, chain: Collection[str]) -> list[ObjectStat]:
-    """All checkpoints but the newest of each version in the chain. Readers can always read the log instead."""
+    """All checkpoints except the newest of each version in the chain. Readers can always read the log instead."""
     tails: dict[str, int] = {}
     found = [(listing.paths.checkpoint_of(stat.path) or ("", 0), stat) for stat in evidence.checkpoints]
     for (version, tail), _ in found:

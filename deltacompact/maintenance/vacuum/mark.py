@@ -1,14 +1,14 @@
-"""The mark that a vacuum leaves in a stream: what the next one need not read again. Pure.
+"""The mark that a vacuum leaves in a stream: it saves the next vacuum from reading all of it again. Pure.
 
-    orders/vacuum.json     the objects that it listed, as a digest       the same now: nothing came, nothing went
+    orders/vacuum.json     a digest of the objects that it left          the same now: nothing came, nothing went
                            when the first of them may be old enough      not yet: there is nothing to delete
-                           the chain: 0, 1-50a3…, 2-77b1…                their logs never change: they stay unread
+                           the chain: 0, 1-50a3…, 2-77b1…                sealed logs never change: they stay unread
 
     GET the mark · LIST the partition · LIST the unfinished uploads      an idle partition, of up to 1,000 objects
 
-No deletion depends on a mark. It says what to keep and what to leave unread: a vacuum deletes only what the log itself,
-read by this vacuum, does not reach. So a missing or damaged mark means more work, and a wrong one means that garbage
-stays until the next full vacuum, 30 days later at most.
+A mark never causes a deletion: a vacuum deletes only objects that the log, which it has read itself, does not reach. A
+mark only says what to keep and what to leave unread. So a missing or damaged mark means more work, and a wrong one
+means that garbage stays until the next full vacuum, 30 days later at most.
 """
 
 from __future__ import annotations
@@ -23,13 +23,17 @@ from deltacompact.base.model import FORMAT_VERSION
 from deltacompact.storage.objects import ObjectStat
 
 FULL_VACUUM_S = 30 * 24 * 3600
-"""A vacuum reads the whole history again if the last one that did is older than this (seconds)."""
+"""A vacuum reads the whole history again if the last full vacuum was longer ago than this (seconds)."""
 
 
 @dataclass(frozen=True, slots=True)
 class SealedVersion:
-    """A version of the chain that has its seal: the length of its log, the bodies that its entries name, and the names
-    of files that users appended by reference, where they look like names of ours."""
+    """A sealed version of the chain.
+
+    tail          the length of its log
+    manifests     the objects that hold bodies of its entries
+    referenced    names of files that users appended by reference and that look like names of ours
+    """
 
     tail: int
     manifests: tuple[str, ...] = ()
@@ -40,9 +44,12 @@ class SealedVersion:
 class VacuumMark:
     """What one vacuum knew when it ended.
 
-    `objects` is the digest of what it left. `first_s` is the time from which the first object's age counts that may be
-    deleted later (None: none may). `full_s` is when the history was read as a whole. `waiting`, `doubtful` and
-    `dead_rows` are what it reported. `chain` has the sealed versions, `records` the records of sessions that name one.
+    objects      the digest of the objects that it left
+    first_s      the earliest time from which the age of a later candidate counts; None: there is no candidate
+    full_s       when the whole history was last read
+    waiting, doubtful, dead_rows    as in the vacuum's result
+    chain        the sealed versions
+    records      the session records that name a version
     """
 
     objects: str
@@ -55,7 +62,7 @@ class VacuumMark:
     records: tuple[str, ...]
 
     def is_current(self, listed: Iterable[ObjectStat], old_s: float) -> bool:
-        """Whether the same objects are there, and none has become old enough to delete: modified before `old_s`."""
+        """Whether the same objects are there, and none has become old enough (modified before `old_s`) to delete."""
         return (self.first_s is None or self.first_s >= old_s) and self.objects == digest(listed)
 
     def encoded(self, stream: str) -> bytes:
@@ -64,7 +71,7 @@ class VacuumMark:
 
 
 def parsed(stream: str, data: bytes, now_s: float) -> VacuumMark | None:
-    """The mark in an object; None where it is damaged, of another stream, or too old."""
+    """The mark in these bytes; None: it is damaged, of another stream, or too old."""
     try:
         fields = json.loads(data)
         if fields.pop("format") != FORMAT_VERSION or fields.pop("sha256") != _checksum(stream, fields):

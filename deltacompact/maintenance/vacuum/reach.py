@@ -1,4 +1,4 @@
-"""What the log reaches: the objects that a reader of a retained version may need, and signs that it reaches too little.
+"""The objects that the log reaches: readers of a retained version may need them. And signs that it reaches too few.
 
 version 2-77… (sealed an hour ago)    data/5c…, its index and runs, the records of its session     needed
 version 3-9c… (active)                data/5c…, data/7a…                                           needed
@@ -6,8 +6,8 @@ data/7a…                              is not there                            
 data/5c…                              is newer than every log entry                                a doubt
 data/9e…                              was appended by reference, by any version in the chain       a user's: not ours
 
-A user's file may lie in our folders and be called as if we had written it. The log says which files came by reference,
-and it says so for ever. They are told by their names, whatever their URIs are spelled like.
+A user's file may lie in our folders under a name that looks like ours. The log says, for ever, which files were
+appended by reference. They are recognized by their names, because URIs can be spelled in several ways.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from deltacompact.storage.objects import ObjectStat, ObjectStore
 
 
 class Reached:
-    """The reached objects, by path or by the URI under which a file was appended."""
+    """The reached objects. `paths` has their paths, and the URIs of files that were appended by reference."""
 
     def __init__(self, store: ObjectStore, paths: set[str]) -> None:
         self.paths = paths
@@ -39,7 +39,7 @@ class Reached:
 
 
 class ReachableFiles:
-    """Answers what a chain reaches among the listed objects. Reads each index manifest once."""
+    """Which of the listed objects a chain reaches. Reads each index manifest once."""
 
     def __init__(self, listing: StreamListing, chain: Chain) -> None:
         self._listing = listing
@@ -47,10 +47,10 @@ class ReachableFiles:
         self._manifest = lru_cache(maxsize=None)(self._read_manifest)
         users = chain.referenced
         self.ours = [stat for stat in listing.ours if file_name(stat.path) not in users]
-        """The listed objects that the stream gave their names."""
+        """The listed objects whose names come from the stream, without files that users appended by reference."""
 
     def reached(self) -> Reached:
-        """The objects that retained versions need. The bodies of log entries stay for every version in the chain."""
+        """The objects that retained versions need, and the bodies of log entries of every version in the chain."""
         retained = self._chain.retained(self._listing)
         needed = {path for state in retained for path in self._paths_of(state)}
         bodies = {path for known in self._chain.sealed.values() for path in known.manifests}
@@ -72,14 +72,14 @@ class ReachableFiles:
                 )
 
     def waiting(self, active: list[DataFile], going: set[str]) -> tuple[ObjectStat, ...]:
-        """Data files that the active version does not need and that stay nevertheless. `going`: paths that do not."""
+        """Data files that stay although the active version does not need them. `going`: paths that do not stay."""
         needed = Reached(self._listing.store, {file.path for file in active})
         is_data = self._listing.paths.is_data
         data = [stat for stat in self.ours if is_data(stat.path) and stat.path not in going]
         return tuple(stat for stat in data if stat.path not in needed)
 
     def _needed(self, active: StreamState) -> Iterator[str]:
-        """The objects that a reader of the active version needs, without files that the table does not own."""
+        """The objects that a reader of the active version needs, except files that the table does not own."""
         for file in stream_files(active):
             if file.managed:
                 yield file.path
@@ -102,7 +102,7 @@ class ReachableFiles:
             try:
                 manifest = self._manifest(ref)
             except NotFoundError:
-                continue  # an earlier vacuum with a lower age, or somebody else, deleted it
+                continue  # a vacuum with a lower minimum age, or another program, deleted it
             yield from manifest.paths
         if state.compacted:
             yield from self._listing.below(self._listing.paths.session(state.compacted.session_id))

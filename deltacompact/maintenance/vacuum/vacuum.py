@@ -1,4 +1,4 @@
-"""Vacuum: delete unreached objects, but none that a running writer, reader or compactor may still need.
+"""Vacuum: deletes unreached objects, but none that a running writer, reader or compactor may still need.
 
     data/5c…       of the active version, or of one sealed less than the minimum age ago    reached: stays
     data/77…       of a version sealed 4 days ago                                           deleted
@@ -8,14 +8,14 @@
     data/4d…       dropped, but in a retained snapshot of the table's publication           stays
     stream/…       the log of a version in the chain                                        stays for ever
 
-If somebody removed log entries, the log reaches too little. So vacuum deletes nothing at all where the log contradicts
-other objects (contradictions.py), where a needed file is missing, or where one is newer than every log entry. Unreached
+If somebody removed log entries, the log reaches too little. So vacuum deletes nothing at all if the log contradicts
+other objects (contradictions.py), if a needed file is missing, or if one is newer than every log entry. Unreached
 objects that are newer than the last log entry are kept and reported: a removed entry may have named them.
 
 Vacuum lists candidates first and reads reachability afterwards, so it sees commits in between as reached.
 
-    listing, chain    what is there, then the versions that the log leads to     listing.py, chain.py
-    reach             what readers of these versions need                        reach.py
+    listing, chain    the objects, then the versions that seals lead to          listing.py, chain.py
+    reach             the objects that readers of these versions need            reach.py
     fences            sessions that may still publish                            fences.py
     garbage           objects out of reach, lost logs, old checkpoints           logs.py
 
@@ -53,17 +53,18 @@ from deltacompact.storage.identity import file_name
 from deltacompact.storage.objects import ObjectStat, ObjectStore, discard, unfinished
 
 _TOLERANCE_S = 60.0
-"""A file is older than the entry that names it, but clocks may differ by this many seconds."""
+"""A file is older than the entry that names it; but the store's clocks may differ by this many seconds."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class VacuumResult:
     """The result for one partition stream. Paths are relative to the catalog's root.
 
-    `waiting` are data files that the active version does not need but that are too young to delete, or that snapshots
-    of the Iceberg table need, if the table is published to one. `dead_rows` are still in files of the active version,
-    under deletion vectors. `doubtful` objects are old and unreached, but newer than the last log entry: they stay until
-    the next commit. `unfinished` are writes that never ended; they are discarded.
+    waiting       data files that the active version does not need, but that are too young to delete, or that a
+                  publication or a bookmark needs
+    dead_rows     dead rows in files of the active version, under deletion vectors
+    doubtful      objects that are old and unreached, but newer than the last log entry: they stay until the next commit
+    unfinished    writes that never ended, which the vacuum discarded
     """
 
     partition: Partition
@@ -215,12 +216,12 @@ class _Vacuum:
         return result
 
     def _refuse(self, reasons: Iterator[str]) -> None:
-        """Raise CorruptionError for the first reason, if there is one, not to trust the log."""
+        """Raise CorruptionError for the first reason not to trust the log, if there is any."""
         for reason in reasons:
             raise CorruptionError(f"partition {self.partition}: {reason} (nothing was deleted)")
 
     def _unfinished(self) -> list[ObjectStat]:
-        """Writes that never ended. Where the store cannot tell which table a write is for, the full age counts."""
+        """Writes that never ended. If the store does not say for which table, a write must have the default age."""
         root = f"{self._paths.root}/"
         return [
             stat
@@ -265,7 +266,7 @@ class _Vacuum:
         self._store.put(self._paths.vacuum_mark, mark.encoded(self._paths.root))
 
     def _as_before(self, mark: VacuumMark, listing: StreamListing, dry_run: bool) -> VacuumResult:
-        """The result of a vacuum that finds what the last one left."""
+        """The result of a vacuum that finds exactly the objects that the last one left."""
         begun, listed = self._unfinished(), listing.all
         if not dry_run:
             discard(self._store, begun)
