@@ -4,7 +4,7 @@
     dispatcher    accepts it once, as a *job run*, and claims it by a lease
     planner       one *session* for each partition: workers, hash buckets, expected seconds, and why
     launcher      a process or a cluster for each group of sessions
-    page, events, metrics                                       what happens, while it happens
+    page, events, metrics                                       show what happens, while it happens
 
-It imports `deltacompact`, which never imports it.
+`sessions` imports `deltacompact`, never the other way round.
 """

@@ -1,6 +1,6 @@
-"""One clock for all records: that of the store. What two hosts say of the time is never compared.
+"""One clock for all records: that of the store. Times of two hosts' own clocks are never compared.
 
-told(10:00:00)      the store's reply to a write of ours; its Last-Modified
+told(10:00:00)      the store's reply to a write of ours has this Last-Modified
 clock()             10:00:03, three seconds later by this machine's monotonic clock, whatever its calendar says
 """
 
@@ -12,26 +12,26 @@ from collections.abc import Callable
 
 
 def lasted_s(from_s: float | None, until_s: float | None) -> float | None:
-    """Seconds between two times of one clock. None where one is unknown, or they are of two clocks: it began later."""
+    """Seconds between two times of one clock. None: one is unknown, or the end lies before the begin (two clocks)."""
     if from_s is None or until_s is None or until_s < from_s:
         return None
     return until_s - from_s
 
 
 def allowed_skew_s(ttl_s: float) -> float:
-    """Beyond its ttl a lease has so long: stores round times to seconds, and a renewal takes a while."""
+    """The grace of a lease beyond its ttl: stores round times to seconds, and a renewal takes a while."""
     return 1.0 + ttl_s / 4
 
 
 def stale_after_s(ttl_s: float) -> float:
-    """So long after its last renewal a lease is anybody's."""
+    """The seconds after its last renewal at which a lease may be taken over."""
     return ttl_s + allowed_skew_s(ttl_s)
 
 
 class StoreClock:
-    """The store's time, counted on from when it was last told. It never runs backwards. Safe to use from threads.
+    """The store's time, counted on since the store told it last. It never runs backwards. Safe to use from threads.
 
-    Before it was told anything it is `calendar`.
+    Before the store has told its time, the clock is `calendar`.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class StoreClock:
         self._lock = threading.Lock()
 
     def told(self, now_s: float) -> None:
-        """The store's time now. Stores round it down to a second, so the latest that it can have been counts."""
+        """Set the store's time now. Stores round it down to a second, so of all told times the latest offset counts."""
         with self._lock:
             ahead_s = now_s - self._monotonic()
             self._ahead_s = ahead_s if self._ahead_s is None else max(self._ahead_s, ahead_s)

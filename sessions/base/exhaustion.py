@@ -1,4 +1,4 @@
-"""What this machine has run out of: no document is to blame, so no session or job run fails for it.
+"""Detects that this machine has run out of a resource: no document is to blame, so no session or job run fails for it.
 
 OSError [Errno 24] Too many open files        file descriptors of this process
 OSError [Errno 12] Cannot allocate memory     memory
@@ -20,7 +20,7 @@ _ERRNOS = {
 
 
 def exhausted(error: BaseException | None) -> str | None:
-    """Which resource has run out, by an error or its cause; None where it is about something else."""
+    """The resource that has run out, by an error or its causes; None: the error has another reason."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in _ERRNOS:
             return _ERRNOS[error.errno]

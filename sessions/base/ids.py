@@ -1,6 +1,6 @@
-"""Names: of job runs, of sessions, of whoever holds a lease.
+"""Names of job runs, sessions, attempts and lease holders.
 
-job_run_id_of("7c4…-SQS message id")         itself, where it can be a name
+job_run_id_of("7c4…-SQS message id")         the id itself, if it can be a name
 session_id({"day": "2024-01-01"})            day=2024-01-01
 session_id({"day": None})                    day=!null
 session_id({})                               all
@@ -26,14 +26,14 @@ def new_job_run_id() -> str:
 
 
 def job_run_id_of(message_id: str) -> str:
-    """The job run that a message without a `job_run_id` names."""
+    """The job run id for a message without a `job_run_id`."""
     if re.fullmatch(JOB_RUN_ID, message_id):
         return message_id
     return f"run-{hashlib.sha256(message_id.encode(errors='surrogateescape')).hexdigest()[:20]}"
 
 
 def session_id(partition: Mapping[str, str | None]) -> str:
-    """One name for each partition, which can be that of a file. A long one ends in a digest."""
+    """A name for each partition, which can be a file name. A long name ends in a digest."""
     if not partition:
         return "all"
     name = ",".join(
@@ -45,7 +45,7 @@ def session_id(partition: Mapping[str, str | None]) -> str:
 
 
 def attempt_name(job_run_id: str, epoch: int, attempts: int) -> str:
-    """No two tries at a session have one name: epochs grow with every claim, and `attempts` with every try."""
+    """The name of one try at a session. It is unique: epochs grow with every claim, and `attempts` with every try."""
     return f"{job_run_id}/{epoch}/{attempts}"
 
 
@@ -56,7 +56,7 @@ def new_owner() -> str:
 
 
 def _quoted(text: str) -> str:
-    """Percent-encoded; a name that is all dots, which quote() leaves alone, as well."""
+    """Percent-encoded. A name of dots alone is encoded too, which quote() would leave as it is."""
     return (
         quote(text, safe=" ").replace(" ", "%20").replace("~", "%7E") if text.strip(".") else text.replace(".", "%2E")
     )

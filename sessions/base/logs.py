@@ -1,9 +1,9 @@
-"""JSON logs, one line each: time, level, message, and what the line is about.
+"""JSON logs, one object a line: time, level, message, and the job run or session that the line is about.
 
     {"time": "2026-11-22T02:18:00.123Z", "level": "WARNING", "logger": "sessions", "job_run": "run-1",
      "message": "superseded: …"}
 
-What a thread or process works on is bound once (`about(job_run="run-1")`) and is in each of its lines.
+A thread or process says once what it works on (`about(job_run="run-1")`); then each of its lines has it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _about: ContextVar[dict[str, Any] | None] = ContextVar("about", default=None)
 
 
 class JsonLines(logging.Formatter):
-    """`about` is in each line."""
+    """Formats log records as JSON. Each line has the fields of `about`."""
 
     def __init__(self, about: dict[str, Any] | None = None) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class JsonLines(logging.Formatter):
 
 
 def log_json(level: int = logging.INFO, **about: Any) -> None:
-    """Log to stderr, as JSON, what this project says; `about` is in each line of this process."""
+    """Log this project's messages to stderr, as JSON. Each line of this process has the fields of `about`."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines(about))
     for name in ("sessions", "deltacompact"):
@@ -55,7 +55,7 @@ def log_json(level: int = logging.INFO, **about: Any) -> None:
 
 @contextlib.contextmanager
 def about(**named: Any) -> Iterator[None]:
-    """What lines in this block, of this thread, are about."""
+    """Add these fields to the lines that this thread logs in the block."""
     token = _about.set({**(_about.get() or {}), **named})
     try:
         yield

@@ -1,14 +1,14 @@
 """The records of a job run: plain values, kept as JSON below the state's URI.
 
     job-runs/run-1/run/…                       JobRun: its document, state and lease; replaced by compare-and-swap
-    job-runs/run-1/sessions/day=2024-01-01/…   Session: one partition, its plan, progress and outcome; likewise
+    job-runs/run-1/sessions/day=2024-01-01/…   JobRunSession: one partition, its plan, progress and outcome; likewise
     job-runs/run-1/events/…                    each event once
-    dispatchers/host-7.4711.…json              Dispatcher: who works, and when it last said so
+    dispatchers/host-7.4711.…json              DispatcherSign: a dispatcher and when it last said that it works
 
-A job run that a dispatcher claimed for the third time, with one session under way:
+A job run that was claimed for the third time, with one session under way:
 
-    JobRun   run-1    RUNNING   lease: owner host-7/4711, epoch 3    expected 412 s, 371 … 453
-    Session  day=…    RUNNING   epoch 3, round 2 of 5, materialize   expected 412 s
+    JobRun          run-1    RUNNING   lease: owner host-7/4711, epoch 3    expected 412 s, 371 … 453
+    JobRunSession   day=…    RUNNING   epoch 3, round 2 of 5, materialize   expected 412 s
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from typing import Any
 
 
 class JobRunState(enum.StrEnum):
-    """ACCEPTED -> RUNNING -> SUCCEEDED, FAILED or CANCELLED. It fails where one of its sessions failed.
+    """ACCEPTED -> RUNNING -> SUCCEEDED, FAILED or CANCELLED. A job run fails if one of its sessions failed.
 
-    `job-runs retry`, or another submission under its id, brings one that has failed or was cancelled back to ACCEPTED.
+    `job-runs retry`, or another submission under its id, brings a failed or cancelled job run back to ACCEPTED.
     """
 
     ACCEPTED = "accepted"
@@ -37,7 +37,7 @@ class JobRunState(enum.StrEnum):
 
     @property
     def may_run_again(self) -> bool:
-        """Whether its id is free again."""
+        """Whether another submission may use the job run's id again."""
         return self in (JobRunState.FAILED, JobRunState.CANCELLED)
 
 
@@ -58,9 +58,9 @@ class SessionState(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Who works on a job run. `epoch` grows by one with every claim; `renewals` makes each renewal another record.
+    """Who works on a job run. `epoch` grows by one with every claim; `renewals` makes each renewal's record differ.
 
-    The lease is stale once the store says that the record is older than `ttl_s` and the skew that we allow for.
+    The lease is stale once the record, by the store's times, is older than `ttl_s` and the allowed skew together.
     """
 
     owner: str
@@ -76,8 +76,8 @@ BOUNDS = ("seconds", "low_s", "high_s", "promise_s")
 class Estimate:
     """An expected SLA: seconds from the start of the session, with its 90 % interval, as of `at_s` (Unix seconds).
 
-    `promise_s` is the latest end, which 99.3 % keep; never before `high_s`, which stands in for it in older records.
-    CPU seconds are estimated in the same shape.
+    `promise_s` is the promised latest end, which 99.3 % of sessions keep. It is never below `high_s`, which replaces it
+    in older records. Estimates of CPU seconds have this shape, too.
     """
 
     seconds: float
@@ -91,18 +91,18 @@ class Estimate:
 
     @classmethod
     def of(cls, bound: Callable[[str], float], at_s: float = 0.0) -> Estimate:
-        """An estimate whose bounds are made one by one, by their names."""
+        """The estimate whose bounds are `bound(name)`, for each name of BOUNDS."""
         seconds, low_s, high_s, promise_s = map(bound, BOUNDS)
         return cls(seconds, low_s, high_s, at_s, promise_s)
 
     def later(self, by_s: float, at_s: float) -> Estimate:
-        """The estimate so many seconds later, or earlier: nothing ends before now."""
+        """The estimate moved by `by_s` seconds, which may be negative. No bound gets below 0."""
         return Estimate.of(lambda bound: max(0.0, getattr(self, bound) + by_s), at_s)
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One decision of the planner. `reason` is a value of planning.reasons.Reason, `text` says it to people."""
+    """One decision of the planner. `reason` is a value of planning.reasons.PlanReason, `text` says it to people."""
 
     what: str
     value: Any
@@ -112,15 +112,21 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class SessionPlan:
-    """What one session is to run on, and what that takes. `group` names the sessions that share a process or cluster.
+    """The resources of one session, and its expected time and cost.
 
-    `workers` are nodes of `node_type` ("local" is this machine), `executor` is one of deltacompact's. `slots` are tasks
-    at a time, each of which may take `memory_per_task_bytes`; `peak_bytes` is the planned memory on one node, and
-    `memory_bytes` what a process of this machine may take in all (0: it is not bounded).
-    `mode` is that of a rewrite, convert or upsert of an Iceberg table, whose `partition` names the branch.
-    `start_s`: until the process or cluster is up; `expected` counts from then. `stage_s` are the expected seconds by
-    stage. `work` are the terms of the busiest slot that rates are learned for, `whole` those of all slots, which
-    `expected_cpu` counts, and `waits` requests and cold starts; `stream` is whose rates they are.
+    partition               partition values; for an Iceberg table the branch
+    group                   sessions of one group share a process or cluster
+    executor, launcher      executor of deltacompact; launcher of the control plane
+    workers_…, node_type    number of nodes, and their type ("local": this machine)
+    slots                   tasks at a time, each with `memory_per_task_bytes`
+    peak_bytes              planned memory on one node
+    memory_bytes            most memory of a process on this machine; 0: no bound
+    mode                    rewrite, convert or upsert, for an Iceberg table
+    start_s                 until the process or cluster is up; `expected` counts from then
+    stage_s                 expected seconds by stage
+    stream                  names the table and kind of session whose rates apply
+    work, whole             terms of work on the busiest slot, and on all slots together (for `expected_cpu`)
+    waits                   requests and cold starts
     """
 
     partition: dict[str, str | None]
@@ -160,7 +166,7 @@ class SessionPlan:
 class Delay:
     """Why a session has not started: `reason` is a value of planning.reasons.Wait, `text` says it to people.
 
-    `until_s` is when that ends, where it is known (Unix seconds).
+    `until_s` is the end of the delay, if it is known (Unix seconds).
     """
 
     reason: str
@@ -170,10 +176,11 @@ class Delay:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """What passes, and keeps a job run or session from going on: `cause` is a value of base.troubles.Cause.
+    """A passing trouble that keeps a job run or session from going on: `cause` is a value of base.troubles.Cause.
 
-    It began at `since_s`, was met `tries` times, and is tried again at `again_s`, by the store's clock. `rounds` were
-    completed then. `number` counts the troubles of a session that came back after a long time.
+    The trouble began at `since_s` and was met `tries` times; the next try is at `again_s`, by the store's clock.
+    `rounds`: rounds that were completed when it began. `number`: a trouble that comes back after a long time is the
+    session's next one.
     """
 
     cause: str
@@ -187,7 +194,7 @@ class Trouble:
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How a job run had ended before it was run again."""
+    """How a job run ended before it was run again."""
 
     state: JobRunState
     finished_s: float | None
@@ -196,9 +203,9 @@ class Ending:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a session is: `round` counts those that are completed.
+    """How far a session is: `round` counts completed rounds.
 
-    `share` is what is done of all its work, from 0 to 1, by the planner's model.
+    `share` is the done share of its work, from 0 to 1, by the planner's model.
     """
 
     stage: str = ""
@@ -212,11 +219,11 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a session did: the fields of deltacompact's SessionResult that are counts, bytes and seconds.
+    """What a session did: the counts, bytes and seconds of deltacompact's SessionResult.
 
-    Of an Iceberg table it is what `snapshots` did, which all attempts together have committed: `files_in` data files
-    were replaced by `files_out`; rows that were marked as deleted, and stay in their files, count as deleted alone. Ids
-    are text, because the numbers of JavaScript are too small for them.
+    For an Iceberg table it counts what the `snapshots` of all attempts together did: `files_out` data files replaced
+    `files_in`. Rows that were marked as deleted and stay in their files count only as `deleted`. Snapshot ids are text,
+    because JavaScript's numbers cannot hold them.
     """
 
     seconds: float
@@ -245,12 +252,14 @@ class Outcome:
 class JobRunSession:
     """One partition of a job run, or one branch of an Iceberg table: {"branch": "main"}.
 
-    `engine_session_id` is the engine's name for it, which the seal carries; on Iceberg tables there is none.
-    `attempt` names the latest try ("run-1/3/2": epoch 3, the second try), by which it can be fenced off. Of a session
-    that has not ended, `error` says why the latest try failed; `failures` counts such tries. `error_named` is the error
-    for those who may not see the data: its class, and the files and columns that it names. `delay` is there while it
-    waits to be started. `cause` says why the latest try failed, if that passes, and `trouble` since when. `life` is
-    that of its job run: how often that had ended before.
+    engine_session_id   the engine's id of the session, which the seal carries; None on Iceberg tables
+    attempt             the latest try ("run-1/3/2": epoch 3, the second try); a fence names it
+    error               why the session, or its latest try, failed
+    error_named         the error without data of the table: its class, and the files and columns that it names
+    failures            failed tries
+    delay               why it has not started
+    cause, trouble      the passing cause of the latest failure, and since when it lasts
+    life                how often its job run had ended before
     """
 
     id: str
@@ -280,13 +289,16 @@ class JobRunSession:
 
 @dataclass(frozen=True, slots=True)
 class JobRun:
-    """One instruction document under way. `message` is what the queue knew it by.
+    """One instruction document under way.
 
-    `late_heartbeats` counts lease renewals that came later than half the lease's time after the renewal before. If the
-    desired SLA cannot be promised, `nearest_sla_s` is the nearest SLA that can, and `cpus_needed` is the number of CPUs
-    that would keep the desired one (None: no number would). `launchers`: its sessions are planned for these. `trouble`:
-    it waits until this has passed. `cancelling`: somebody has asked to cancel it. `earlier` says how it ended before it
-    was run again.
+    message             the id of the queue's message
+    late_heartbeats     lease renewals that came later than half the lease's time after the one before
+    nearest_sla_s       the nearest SLA that can be promised, if the desired one cannot
+    cpus_needed         the number of CPUs that would keep the desired SLA; None: no number would
+    launchers           the launchers that its sessions are planned for
+    trouble             the passing trouble that it waits for
+    cancelling          a user has asked to cancel it
+    earlier             how it ended before it was run again
     """
 
     id: str
@@ -313,13 +325,13 @@ class JobRun:
 
     @property
     def life(self) -> int:
-        """How often it had ended before it was run again."""
+        """How often the job run had ended before it was run again."""
         return len(self.earlier)
 
 
 @dataclass(frozen=True, slots=True)
 class DispatcherSign:
-    """One dispatcher that shares the state. `job_run_ids` are those that it holds, `launchers` what it can launch."""
+    """One dispatcher that shares the state. `job_run_ids`: job runs that it holds. `launchers`: those that it has."""
 
     owner: str
     host: str

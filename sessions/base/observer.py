@@ -1,4 +1,4 @@
-"""Who is told of a change: events and metrics observe the records from outside, and nothing waits for them."""
+"""Observers of changed records: events and metrics observe from outside, and no change waits for them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Record = JobRun | JobRunSession
 
 class Observer(Protocol):
     def changed(self, before: Record | None, after: Record) -> None:
-        """A record was written. `before` is None where it is new. An observer that raises is logged, no more."""
+        """A record was written. `before` is None if it is new. An observer's error is logged and otherwise ignored."""
 
 
 class Unobserved:

@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 def patiently(ask: Callable[[], T], tries: int, wait_max_s: float) -> T:
-    """The answer. Raises the last StoreError after so many tries, and any other error at once."""
+    """The answer of `ask`. Raises the last StoreError after `tries` tries, and any other error at once."""
     return Retrying(
         stop=stop_after_attempt(tries),
         wait=wait_random_exponential(multiplier=0.2, max=wait_max_s),

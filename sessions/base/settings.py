@@ -1,4 +1,4 @@
-"""What may be set of a dispatcher, each default once: `dispatch --help` shows them, so this file imports nothing."""
+"""A dispatcher's settings and their defaults. `dispatch --help` shows them, so this file imports no other room."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class DispatcherSettings:
-    """`drain`: work until the queue is empty and every accepted job run has ended.
+    """A dispatcher's settings.
 
-    At most `max_sessions` groups of sessions run at a time (None: one for each CPU of this machine), and `max_workers`
-    workers of all clusters together. A lease that was not renewed for `lease_s` is taken over. After SIGTERM running
-    groups have `grace_s` to end. A session that fails `tries` times has failed for good. One that has recorded nothing
-    for `stall_s`, and for ten times of what it is expected to take, has failed too. What passes (a catalog that does
-    not answer, expired credentials, no memory) is waited for, `give_up_after_s` at most. A message that was received
-    and not accepted for `visibility_s` comes again.
+    drain               work until the queue is empty and every accepted job run has ended
+    max_sessions        groups of sessions that run at a time, at most (None: one for each CPU of this machine)
+    max_workers         workers of all clusters together, at most
+    lease_s             a lease that was not renewed for this long is taken over
+    grace_s             time for running groups to end after SIGTERM
+    tries               a session that fails this often has failed for good
+    stall_s             a session has failed if it records nothing for this long, and for ten times its expected seconds
+    give_up_after_s     longest wait for a passing trouble: no answer of a catalog, expired credentials, no memory
+    visibility_s        a message that was received and not accepted for this long comes again
     """
 
     drain: bool = False
@@ -30,4 +33,4 @@ class DispatcherSettings:
 
 DEFAULTS = DispatcherSettings()
 HEARTBEAT_S = 60.0
-"""Between two answers to the task token: a fifth of the 5 minutes after which the state machine gives a node up."""
+"""Between two heartbeats for a task token: a fifth of the 5 minutes after which the state machine gives a node up."""

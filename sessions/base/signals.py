@@ -1,9 +1,9 @@
-"""What SIGTERM and Ctrl-C do while a command runs, and what they did before when it has ended.
+"""Handles SIGTERM and Ctrl-C while a command runs, and restores the former handlers afterwards.
 
     with handled(dispatcher.stop):      SIGTERM: the dispatcher stops      Ctrl-C: the dispatcher stops
     afterwards                          SIGTERM: the process ends          Ctrl-C: KeyboardInterrupt
 
-A command may run inside of another program (a test, a notebook). A handler that stays there would swallow its Ctrl-C.
+A command may run inside another program (a test, a notebook). A handler that stays would swallow that program's Ctrl-C.
 """
 
 from __future__ import annotations

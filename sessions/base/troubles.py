@@ -1,4 +1,4 @@
-"""Causes that pass, and for how long what meets them is tried again: one policy for planning, attempts and launches.
+"""Passing causes of failure, and how long to try again: one policy for planning, attempts and launches.
 
     10:00:00   StoreError: the catalog does not answer      tried again at 10:00:01
     10:00:03   the same                                     at 10:00:05; later each time, up to every 5 minutes
@@ -7,8 +7,8 @@
     InputError, CorruptionError    for good: another try would fail in the same way
     anything else                  a failure: as many tries as `--tries` says
 
-A trouble ends with the session, or where one round more is completed. What comes back after a longer time than the
-limit is another trouble, and of those there are as many as tries. So whatever a session meets, it ends.
+A trouble ends with the session, or when one more round is completed. If it comes back after more time than the limit,
+it counts as another trouble, and a session may have only as many troubles as tries. So every session ends.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ class Cause(enum.StrEnum):
     """Why something cannot be done now."""
 
     UNREACHABLE = "unreachable"  # a store or catalog does not answer, is throttled, or has an error of its own
-    CREDENTIALS = "credentials"  # they have expired, and somebody or something renews them
-    RESOURCES = "resources"  # of a machine: memory, space on a disk, descriptors, processes
+    CREDENTIALS = "credentials"  # credentials have expired, and will be renewed
+    RESOURCES = "resources"  # a machine has run out of memory, disk space, descriptors or processes
     LAUNCH = "launch"  # a process or cluster could not be brought up
 
 
 def cause_of(error: BaseException) -> Cause | None:
-    """Why an error passes; None for a trouble that does not pass, or an unknown one."""
+    """The passing cause of an error; None: the error does not pass, or is unknown."""
     if isinstance(error, CredentialsError):
         return Cause.CREDENTIALS
     if exhausted(error):
@@ -47,7 +47,7 @@ def cause_of(error: BaseException) -> Cause | None:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How long a cause that passes is waited for: `give_up_after_s`, with waits that double up to `wait_max_s`."""
+    """How long to wait for a passing cause: `give_up_after_s` in all; the waits double up to `wait_max_s`."""
 
     give_up_after_s: float = DEFAULTS.give_up_after_s
     tries: int = DEFAULTS.tries
@@ -55,13 +55,13 @@ class RetryPolicy:
     jitter: Callable[[], float] = lambda: random.uniform(0.5, 1.0)
 
     def wait_s(self, tries: int) -> float:
-        """Seconds before another try after so many."""
+        """Seconds to wait before the next try, after `tries` tries."""
         return self.jitter() * min(self.wait_max_s, 2.0 ** min(30, max(0, tries - 1)))
 
     def next(self, before: Trouble | None, cause: Cause, text: str, now_s: float, rounds: int = 0) -> Trouble | None:
-        """The trouble with one try more, and when the next one is; None where there were enough.
+        """The trouble after one more try, with the time of the next; None: give up.
 
-        `rounds` are those that the session has completed. `now_s` is the store's time.
+        `rounds`: the rounds that the session has completed. `now_s` is the store's time.
         """
         if before is None or rounds > before.rounds:
             return Trouble(cause, text, now_s, 1, now_s + self.wait_s(1), rounds)
@@ -77,14 +77,14 @@ class RetryPolicy:
 
 
 def given_up(before: Trouble | None, text: str, now_s: float) -> str:
-    """The error of what was tried for long enough."""
+    """The error text for work that was tried long enough."""
     tries = (before.tries if before else 0) + 1
     lasted_s = max(0.0, now_s - before.since_s) if before else 0.0
     return f"given up after {span(lasted_s)} ({counted(tries, 'try', 'tries')}): {text}"
 
 
 def told(trouble: Trouble) -> str:
-    """What is said of it while it lasts."""
+    """The text about a trouble while it lasts."""
     return f"{trouble.text} ({trouble.cause}, {counted(trouble.tries, 'try', 'tries')}, tried again)"
 
 

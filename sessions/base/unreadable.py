@@ -1,8 +1,8 @@
-"""What lies among the records and cannot be read: it is named once in the log, counted, and left as it is.
+"""Objects among the records that cannot be read: each is named once in the log, counted, and left as it is.
 
 job-runs/run-7/run     is damaged                                  named
-job-runs/run-7/run     the same, a second later                    counted
-job-runs/run-9/run     format 9: a newer release wrote it          named; nobody here closes or replaces it
+job-runs/run-7/run     still damaged, a second later               counted
+job-runs/run-9/run     format 9: a newer release wrote it          named; this release neither closes nor replaces it
 job-runs/run-7/run     is repaired, or gone                        forgotten
 """
 
@@ -32,20 +32,20 @@ class Unreadable:
             _LOG.warning("%s is left out: %s", path, why)
 
     def forget(self, path: str) -> None:
-        """It can be read."""
+        """Forget a path: it can be read again, or is gone."""
         if path in self._why:
             with self._lock:
                 self._why.pop(path, None)
 
     def replace(self, prefix: str, found: Mapping[str, Exception]) -> None:
-        """All that could not be read below a prefix: what was noted there before is repaired or gone."""
+        """Note all unreadable paths below a prefix, and forget others that were noted there: repaired or gone."""
         for path in [path for path in self._why if path.startswith(prefix) and path not in found]:
             self.forget(path)
         for path, error in found.items():
             self.note(path, error)
 
     def keep(self, prefix: str, name: str, listed: Container[str]) -> None:
-        """Forget what is gone: of the paths below a prefix that end in `name`, those that are not listed."""
+        """Forget noted paths below a prefix that end in `name` and are not in `listed`: they are gone."""
         for path in [path for path in self._why if path.startswith(prefix) and path.endswith(name)]:
             if path not in listed:
                 self.forget(path)

@@ -1,1 +1,1 @@
-"""Instruction documents: what a job run is asked to do, what may be asked, and of which catalogs."""
+"""Instruction documents: what a job run must do, which fields a document may have, and which catalogs it may name."""

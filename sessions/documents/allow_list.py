@@ -7,9 +7,9 @@
                                    /srv/lake/link, which leads to /etc          no: links are followed first
     allowed iceberg://prod         iceberg://prod                               yes
                                    iceberg://production, iceberg://PROD         no
-    nothing allowed                iceberg://prod                               no: only what is allowed by its name
+    nothing allowed                iceberg://prod                               no: an Iceberg catalog must be named
 
-Both sides are normalised before they are compared, part by part. What could be read in two ways is refused.
+Both sides are normalised before they are compared, part by part. A catalog that can be read in two ways is refused.
 """
 
 from __future__ import annotations
@@ -35,8 +35,11 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A catalog or a prefix of catalogs: "s3" and the bucket and folders, "file" and the folders from the root, or
-    "iceberg" and the name of a catalog that PyIceberg's configuration describes."""
+    """A catalog or a prefix of catalogs.
+
+    "s3" with bucket and folders, "file" with the folders from the root, or "iceberg" with the name of a catalog in
+    PyIceberg's configuration.
+    """
 
     scheme: str
     parts: tuple[str, ...]
@@ -98,9 +101,9 @@ class Place:
 
 
 class AllowList:
-    """Prefixes of catalogs, and names of Iceberg catalogs. Without any, every catalog of delta streams is allowed.
+    """Prefixes of catalogs, and names of Iceberg catalogs. An empty list allows every catalog of delta streams.
 
-    An Iceberg catalog is always allowed by its name: its configuration is the dispatcher's, with its credentials.
+    An Iceberg catalog must always be named: its configuration, with credentials, is the dispatcher's.
     """
 
     def __init__(self, prefixes: Iterable[str] = ()) -> None:
@@ -112,7 +115,7 @@ class AllowList:
         return any(place.scheme == "iceberg" for place in self._places)
 
     def check(self, instruction: Instruction) -> None:
-        """Raises RefusedDocument for a catalog that is not allowed, or that is none."""
+        """Raises RefusedDocument for a catalog that is not allowed, or a text that names no catalog."""
         try:
             place = Place.of(instruction.catalog)
         except InputError as error:
@@ -128,7 +131,7 @@ class NotAllowed(RefusedDocument):
 
 
 def _refuse_dots(folder: str, uri: str) -> None:
-    """Refuse a path that leads elsewhere, however often it is decoded on the way."""
+    """Refuse a path part that leads elsewhere (`..`, `/`), even if it is percent-encoded several times."""
     if folder == "":
         raise InputError(f"{shown(uri)} has an empty part (//)")
     decoded = folder
@@ -145,5 +148,5 @@ def _refuse_dots(folder: str, uri: str) -> None:
 
 
 def _absolute(prefix: str) -> str:
-    """The absolute path of a folder: whoever starts a dispatcher may give a relative one."""
+    """The absolute path of a folder, which may be given as a relative path when a dispatcher is started."""
     return prefix if _SCHEME.match(prefix) or not prefix else os.path.abspath(prefix)

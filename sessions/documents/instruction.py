@@ -12,8 +12,8 @@
     {"version": 1, "catalog": "iceberg://prod", …, "purge": true}
                                                purge: it is for delta streams, and iceberg://prod is an Iceberg catalog
 
-Unknown fields, other types than those of the schema, and what is longer than a limit are refused, by the path of the
-field and in one line. `python -m sessions.documents.instruction` writes the JSON Schema beside this file.
+A document with an unknown field, a value of another type than the schema's, or a value beyond a limit is refused, in
+one line with the field's path. `python -m sessions.documents.instruction` writes the JSON Schema beside this file.
 """
 
 from __future__ import annotations
@@ -62,12 +62,12 @@ _SAID = declared(Options)
 _NAME_CHARACTERS_MAX = 1000
 _COLUMNS_MAX = 100
 _NOT_OF_A_DOCUMENT = ("ray_address", "partitions_at_once", "limits")
-"""No business of a document: where the dispatcher's machines are, how many of its sessions run at a time, and limits
-that are for tests and experts."""
+"""Settings that a document may not have: the place of the dispatcher's machines, how many sessions run at a time, and
+limits for tests and experts."""
 
 
 def _topic(arn: str) -> str:
-    """Refuse what is no topic: without this, its events would be lost one by one, a day after the job run."""
+    """Refuse a text that is no topic: otherwise, its events would be lost one by one, a day after the job run."""
     try:
         return TopicArn.of(arn).arn
     except InputError as error:
@@ -118,7 +118,7 @@ _OF_STREAMS = (
 _SETTINGS_OF_STREAMS = ("rows_per_round", "rewrite_dead_fraction")
 _OF_ICEBERG = ("mode", "options", "branch")
 _ICEBERG_TABLE = r"^[^./\\?#%\x00-\x20\x7f]+(\.[^./\\?#%\x00-\x20\x7f]+)+$"
-"""namespace.table, each part a plain name: some catalogs make it a part of a URL."""
+"""namespace.table, each part a plain name, because some catalogs put it into a URL."""
 _SUBJECT = re.compile(r"^(Input|List|String|Tuple|Dictionary|Value) should")
 _KIND = re.compile(r"\ba valid (array|boolean|dictionary|integer|number|object|string)")
 _SAID_OF_KIND = {
@@ -132,14 +132,14 @@ _FORBIDDING = ConfigDict(extra="forbid", strict=True, frozen=True, regex_engine=
 
 
 def _no_flag(value: Any) -> Any:
-    """Refuse true and false where a number is asked for: to Python, true equals 1."""
+    """Refuse true and false for a number: Python's True equals 1."""
     if isinstance(value, bool):
         raise ValueError("it must be 1")
     return value
 
 
 def _settings_model() -> type[BaseModel]:
-    """A model with all fields of deltacompact.Settings, which checks their values itself."""
+    """A model with all fields of deltacompact.Settings that a document may have. Settings itself checks the values."""
     types = typing.get_type_hints(Settings)
     kinds: dict[str, Any] = {
         setting.name: (types[setting.name], Field(setting.default, description=_SAID[setting.name].sentence))
@@ -215,19 +215,19 @@ class Instruction(BaseModel):
 
     @property
     def partition_values(self) -> list[dict[str, str | None]] | None:
-        """The partitions as the engine knows them: every value is a text or null."""
+        """The partitions in the engine's form: every value is a text or null."""
         if self.partitions is None:
             return None
         return [{name: partition_text(value) for name, value in values.items()} for values in self.partitions]
 
     def engine_settings(self, **overriding: Any) -> Settings:
-        """Settings of the engine, as the document asks for them, but for what the planner decided."""
+        """The engine's settings: those of the document, and `overriding` ones that the planner decided."""
         asked: dict[str, Any] = self.settings.model_dump(exclude_unset=True) if self.settings else {}
         return Settings(**{**asked, **overriding})
 
 
 class RefusedDocument(InputError):
-    """A document that can never be served. `field` is the path of what is wrong; "" is the document itself."""
+    """A document that can never be served. `field` is the path of the wrong field; "" is the document itself."""
 
     def __init__(self, field: str, text: str) -> None:
         super().__init__(f"{field}: {text}" if field else text)
@@ -235,7 +235,7 @@ class RefusedDocument(InputError):
 
 
 def parse(data: bytes | str) -> Instruction:
-    """The document in some bytes. Raises RefusedDocument, which names the field."""
+    """The document in bytes or text. Raises RefusedDocument, which names the field."""
     try:
         raw = data.encode(errors="surrogateescape") if isinstance(data, str) else data
     except UnicodeEncodeError:
@@ -276,7 +276,7 @@ def of_values(document: Any) -> Instruction:
 
 
 def values_of(instruction: Instruction) -> dict[str, Any]:
-    """The document as JSON values: only the fields that were given."""
+    """The document as JSON values, only with fields that it has itself."""
     return instruction.model_dump(mode="json", exclude_unset=True)
 
 
@@ -287,7 +287,7 @@ def json_schema() -> str:
 
 
 def _refusal(refused: ValidationError, document: Mapping[str, Any]) -> RefusedDocument:
-    """The first thing that is wrong, in one line."""
+    """The first fault, in one line."""
     first = refused.errors(include_url=False)[0]
     field = path_of(first["loc"], document)
     same = [fault for fault in refused.errors(include_url=False) if path_of(fault["loc"], document) == field]
@@ -303,7 +303,7 @@ def _refusal(refused: ValidationError, document: Mapping[str, Any]) -> RefusedDo
         case "json_invalid":
             return RefusedDocument("", text_of(first["msg"]))
     of_value = [fault for fault in same if not fault["type"].endswith("_type")]
-    kinds = of_value or same  # a value of the right type says more
+    kinds = of_value or same  # a fault of a value of the right type says more than a type that does not match
     said = "; or ".join(dict.fromkeys(_said(fault["msg"]) for fault in kinds))
     return RefusedDocument(field, f"{said} (it is {shown(first['input'])})")
 
@@ -314,7 +314,7 @@ def _said(message: str) -> str:
 
 
 def _options_schema(mode: str) -> dict[str, Any]:
-    """What the options of a mode mean, for editors. Their values are read with the table: it has defaults for some."""
+    """The meanings of a mode's options, for editors. The values are checked later, with the table and its defaults."""
     said = {
         option.name: {"description": f"{option.meaning}. Default: {option.default}"}
         for option in declared(options_of(mode)).values()
@@ -335,11 +335,11 @@ _KINDS = {
     },
     "else": {"properties": dict.fromkeys(_OF_ICEBERG, False)},
 }
-"""What `_check_kind` checks, as JSON Schema."""
+"""The rules of `_check_kind`, as JSON Schema."""
 
 
 def _check_kind(instruction: Instruction) -> None:
-    """Fields of delta streams and of Iceberg tables are not mixed."""
+    """Refuse fields of delta streams in a document for an Iceberg table, and the reverse."""
     catalog, named = instruction.catalog, instruction.model_fields_set
     if not instruction.is_iceberg:
         if field := next((name for name in _OF_ICEBERG if name in named), None):
@@ -356,7 +356,7 @@ def _check_kind(instruction: Instruction) -> None:
 
 
 def _check_settings(instruction: Instruction) -> None:
-    """What the schema cannot say: ranges that deltacompact.Settings checks, and texts that UTF-8 cannot hold."""
+    """Check what the schema cannot say: the ranges and combinations that deltacompact.Settings checks."""
     try:
         within_memory(instruction.engine_settings())
     except InputError as error:
@@ -365,7 +365,7 @@ def _check_settings(instruction: Instruction) -> None:
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Refuse a repeated name: readers of JSON take one of the two values, and nobody knows which was meant."""
+    """Refuse a repeated name: JSON readers take one of the two values, perhaps the wrong one."""
     document = dict(pairs)
     if len(document) < len(pairs):
         ((repeated, _),) = Counter(name for name, _ in pairs).most_common(1)

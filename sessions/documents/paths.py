@@ -1,4 +1,4 @@
-"""What a refusal says of a document: the path of a field, and a value, short and in one line.
+"""The parts of a refusal's text: the path of a field, and a value, short and in one line.
 
 path_of(("partitions", 3, "day", "str"), document)      partitions[3].day     "str" is pydantic's, not a field
 path_of(("a\\nb",), document)                            ["a\\nb"]
@@ -21,7 +21,7 @@ _INFINITIES = (math.inf, -math.inf)
 
 
 def path_of(location: Sequence[int | str], document: Any) -> str:
-    """The path that leads to a place in a document; steps that are no part of the document are left out."""
+    """The path to a place in a document, without steps that are no part of the document."""
     path, here = "", document
     for depth, step in enumerate(location):
         if isinstance(step, int) and isinstance(here, list):
@@ -43,7 +43,7 @@ def shown(value: Any) -> str:
     if isinstance(value, list | dict) and value:
         return f"{'a list' if isinstance(value, list) else 'an object'} of {len(value)}"
     if isinstance(value, str):
-        value = value[: _SHOWN_CHARACTERS_MAX + 1]  # a hostile one may be long
+        value = value[: _SHOWN_CHARACTERS_MAX + 1]  # a hostile text may be very long
     said = json.dumps(value, default=str)
     return said if len(said) <= _SHOWN_CHARACTERS_MAX else said[: _SHOWN_CHARACTERS_MAX - 3] + "..."
 
@@ -55,19 +55,19 @@ def no_such_field(name: str, known: Iterable[str]) -> str:
 
 
 def no_text_in(document: Any) -> tuple[int | str, ...] | None:
-    """The path of a string that is no text, or of what it names; None where all strings are texts."""
+    """The path of a string, or of a field whose name is a string, that UTF-8 cannot encode; None: there is none."""
     return next(
         (place for place, value in _everything_in(document) if isinstance(value, str) and not is_text(value)), None
     )
 
 
 def no_number_in(document: Any) -> tuple[int | str, ...] | None:
-    """The path of 1e999, which Python reads as infinity; None where there is none."""
+    """The path of a number like 1e999, which Python reads as infinity; None: there is none."""
     return next((place for place, value in _everything_in(document) if value in _INFINITIES), None)
 
 
 def _everything_in(document: Any) -> Iterator[tuple[tuple[int | str, ...], Any]]:
-    """Every value and every name, with its path. It goes as deep as the document does, on no stack."""
+    """Every value and every name, with its path. Without recursion, so a deep document cannot exhaust the stack."""
     waiting: list[tuple[tuple[int | str, ...], Any]] = [((), document)]
     while waiting:
         place, value = waiting.pop()

@@ -1,4 +1,4 @@
-"""What an instruction document asks of the engine: the planner looks at it, the runner runs it.
+"""An instruction document as a request to the engine: the planner reads the request, the runner runs it.
 
 document   orders, desired_sla 900, settings {"rows_per_round": 10}     all partitions
 planner    Request("orders", partitions=None, options=…)
@@ -23,7 +23,7 @@ def request_of(
     hash_bucket_count: int | None,
     attempt: str | None = None,
 ) -> Request:
-    """The engine's request. The caller passes what the planner decides, and what differs between sessions."""
+    """The engine's request. The caller passes the planner's decisions, and what differs between sessions."""
     options: dict[str, Any] = {
         "rows_per_primary_key_index_file": instruction.rows_per_primary_key_index_file,
         "rows_per_compacted_file": instruction.rows_per_compacted_file,

@@ -1,8 +1,8 @@
-"""Which streams a document writes to: those of one table, of some of its partitions or of all.
+"""The streams that a document writes to: those of one table, for some of its partitions or for all.
 
 {"catalog": "s3://lake/tables/", "source_table_id": "orders"}                        every stream of orders
-{"catalog": "s3://lake/tables", …, "partitions": [{"day": "a"}]}                     that of day=a: they overlap
-{…, "source_table_id": "orders", "destination_compacted_table_id": "folded"}         those of folded: they do not
+{"catalog": "s3://lake/tables", …, "partitions": [{"day": "a"}]}                     that of day=a: overlaps the first
+{…, "source_table_id": "orders", "destination_compacted_table_id": "folded"}         those of folded: no overlap
 {"catalog": "iceberg://prod", "source_table_id": "db.orders", "branch": "audit"}     the branch audit of db.orders
 """
 
@@ -21,7 +21,7 @@ MAIN = "main"
 
 @dataclass(frozen=True, slots=True)
 class NamedStreams:
-    """`partitions` are sets of names and values; None is every partition. Of an Iceberg table they name the branch."""
+    """The streams of a table. `partitions`: sets of (key, value), for Iceberg the branch; None: all partitions."""
 
     catalog: Place | str
     table_id: str
@@ -47,7 +47,7 @@ class NamedStreams:
 
 
 def branch_of(document: Mapping[str, Any]) -> dict[str, str | None]:
-    """The branch that a session works on. It stands where a session on a delta stream has its partition."""
+    """The branch that a session works on, in the form of a partition of a delta stream."""
     return {"branch": str(document.get("branch", MAIN))}
 
 

@@ -1,14 +1,17 @@
-"""Planning: what a session runs on, what that takes, when it starts, and why. Only gather and learning touch a store.
+"""Planning: the resources of a session, its time and cost, when it starts, and why.
 
-gather      reads a table: log and index manifest -> PartitionStatistics
+gather      reads a table: log, index manifest, footers -> PartitionStatistics
+branches    reads the manifests of an Iceberg branch -> BranchStatistics
 plan        statistics, offers, rates, desired SLA -> one SessionPlan for each partition, grouped
 remedies    what would keep a desired SLA that cannot be promised
-rates       what sessions of the past took -> CPU and wall seconds of the next one
-bounds      how far they were off -> the 90 % interval and the promise
-refine      a plan and how far its session is -> what it takes in all
-admission   who waits and what runs -> who starts now, and why each other one waits
+rates       times of past sessions -> CPU and wall seconds of the next one
+bounds      errors of past estimates -> the 90 % interval and the promise
+refine      a plan and its session's progress -> seconds of the whole session
+admission   waiting and running groups -> which groups start now, and why the others wait
 turns       which job runs may begin: one at a time on a stream
-starts      what a group takes besides its sessions, kept like the rates
+starts      how long groups take to start, kept like the rates
 learning    keeps the rates beside the job runs, replaced by compare-and-swap
 planner     from an instruction document to plans
+
+Only gather, branches, planner, learning and starts touch a store; the others are pure.
 """

@@ -3,11 +3,11 @@
     limits   2 sessions at once, 20 GiB on this machine
     runs     a     9 GiB
     waits    b     read through 400 files, 1 GB to rewrite       400 a GB     starts: worst first
-             c     read through  90 files, 1 GB to rewrite        90 a GB     as many run as may
+             c     read through  90 files, 1 GB to rewrite        90 a GB     sessions limit reached
              d     waits for five hours                                       starts before b: nobody waits for ever
 
-A group that has waited for longer than `starved_after_s` goes first. What it takes is kept for it: others start only
-where they fit beside it too, so it waits at most until what runs now has ended.
+A group that has waited for longer than `starved_after_s` goes first. Its room is reserved: other groups start only if
+they fit beside it, too, so it waits at most until the groups that run now have ended.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from sessions.planning.prices import LOCAL
 from sessions.planning.reasons import Wait
 
 REWRITE_BYTES_MIN = 1 << 20
-"""What a session writes at least: records, index, a version."""
+"""The least that a session writes: records, index, a version."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuietWindow:
-    """Nothing starts for so many minutes from each time that a cron expression names, in its time zone.
+    """For `minutes` minutes from each time of the cron expression, in its time zone, no group starts.
 
-    QuietWindow("0 8 * * 1-5", 600, "Europe/Berlin"): office hours. Raises ValueError for what is no cron expression or
-    no time zone.
+    QuietWindow("0 8 * * 1-5", 600, "Europe/Berlin"): office hours. Raises ValueError for an invalid cron expression or
+    time zone.
     """
 
     cron: str
@@ -49,7 +49,7 @@ class QuietWindow:
             raise ValueError(f"quiet window {self.cron!r} lasts {self.minutes} minutes")
 
     def until_s(self, now_s: float) -> float | None:
-        """When the window that is open now ends (Unix seconds); None where none is."""
+        """The end of the window that is open now (Unix seconds); None: none is open."""
         now = datetime.fromtimestamp(now_s, ZoneInfo(self.time_zone))
         begins = CronSim(self.cron, now + timedelta(minutes=1), reverse=True)  # the first may be a moment ahead
         began_s = next(at.timestamp() for at in begins if at.timestamp() <= now_s)
@@ -59,7 +59,7 @@ class QuietWindow:
 
 @dataclass(frozen=True, slots=True)
 class DispatcherLimits:
-    """What one dispatcher may run at a time: groups, workers, and memory and CPUs of groups on this machine."""
+    """Limits of one dispatcher: groups and workers at a time, and memory and CPUs of groups on this machine."""
 
     sessions_max: int = 4
     workers_max: int | None = None
@@ -71,7 +71,7 @@ class DispatcherLimits:
 
 @dataclass(frozen=True, slots=True)
 class Takes:
-    """What a group takes while it runs. Memory and slots are those of this machine: 0 on a cluster."""
+    """The resources of a running group. Memory and slots are of this machine: 0 for a group on a cluster."""
 
     group: str
     workers: int = 1
@@ -80,9 +80,9 @@ class Takes:
 
     @classmethod
     def of(cls, group: str, plans: Sequence[SessionPlan], limits: DispatcherLimits) -> Takes:
-        """What the sessions of a group take, one after another. A process may take what it is bounded by.
+        """The resources of a group, whose sessions run one after another. A process may take its whole memory bound.
 
-        A plan for more tasks than this machine has CPUs, or memory, was made on a larger one: here it takes all.
+        A plan that exceeds this machine's CPUs or memory was made on a larger machine: here its group takes all.
         """
         here = [plan for plan in plans if plan.node_type == LOCAL]
         slots = max((plan.slots for plan in here), default=0)
@@ -97,7 +97,7 @@ class Takes:
 
 @dataclass(frozen=True, slots=True)
 class WaitingGroup:
-    """A group that has not started. `read_through` are deltas and small files, `rewrite_bytes` what it may rewrite."""
+    """A group that has not started. `read_through`: its deltas and small files; `rewrite_bytes`: bytes to rewrite."""
 
     takes: Takes
     read_through: int
@@ -118,7 +118,7 @@ class WaitingGroup:
 
 @dataclass(frozen=True, slots=True)
 class Postponed:
-    """`until_s` where the time is known (Unix seconds)."""
+    """A group that waits, and why. `until_s`: until when, if it is known (Unix seconds)."""
 
     group: str
     wait: Wait
@@ -128,14 +128,14 @@ class Postponed:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """Groups to start now, in their order; and why each other one waits."""
+    """The groups to start now, in order, and why each of the others waits."""
 
     start: tuple[str, ...] = ()
     wait: tuple[Postponed, ...] = ()
 
 
 def in_order(waiting: Sequence[WaitingGroup], starved_after_s: float, now_s: float) -> list[WaitingGroup]:
-    """Groups that have waited too long come first, the oldest of them ahead. The others follow by benefit by cost."""
+    """Groups that have waited too long come first, the longest waiting ahead. The others follow by benefit by cost."""
 
     def rank(group: WaitingGroup) -> tuple[bool, float, float, str]:
         starved = _starved(group, starved_after_s, now_s)
@@ -147,7 +147,7 @@ def in_order(waiting: Sequence[WaitingGroup], starved_after_s: float, now_s: flo
 def admit(
     waiting: Sequence[WaitingGroup], running: Sequence[Takes], limits: DispatcherLimits, now_s: float
 ) -> Admitted:
-    """Start what fits beside what runs, in order."""
+    """Admit groups, in order, that fit beside the running ones."""
     ordered = in_order(waiting, limits.starved_after_s, now_s)
     ends = [end for window in limits.quiet if (end := window.until_s(now_s)) is not None]
     if ends:

@@ -1,8 +1,8 @@
 """Statistics of a branch of an Iceberg table, from its manifests: no data file is opened.
 
-rewrite    the plan of the rewrite: files that are written anew, and the deletes that apply to them
-convert    data files that an equality delete may hit: their keys are read, nothing of them is written
-upsert     every data file: the same
+rewrite    the files that the rewrite's plan rewrites, and the deletes that apply to them
+convert    data files that an equality delete may hit: their keys are read, their rows are not written
+upsert     every data file: its keys are read, its rows are not written
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from sessions.documents.streams import branch_of
 from sessions.planning.statistics import BranchStatistics
 
 _DECODED = 3
-"""Decoded bytes of a stored one, about: a column of text takes more, one of dictionary codes less."""
+"""About the decoded bytes of one stored byte: text columns have more, dictionary-encoded ones fewer."""
 
 
 def branch_statistics(catalog: IcebergCatalog, asked: Instruction) -> BranchStatistics:
-    """What a job run on a branch would read and write. Raises NotFoundError, InputError and CorruptionError."""
+    """The input and output of a job run on a branch. Raises NotFoundError, InputError and CorruptionError."""
     table, branch, mode = asked.source_table_id, asked.branch, mode_named(asked.mode)
     reads = mode.steps().reads(
         lambda: catalog.planned(mode, table, asked.options, branch), lambda: catalog.state(table, branch)
@@ -48,12 +48,12 @@ def branch_statistics(catalog: IcebergCatalog, asked: Instruction) -> BranchStat
 
 
 def _distinct(files: Iterable[ContentFile]) -> list[ContentFile]:
-    """Many data files share a delete file."""
+    """Each file once: many data files share a delete file."""
     return list({file.key: file for file in files}.values())
 
 
 def _row_group_bytes(file: ContentFile) -> int:
-    """The decoded bytes of the largest row group. The offsets of row groups say where each begins."""
+    """About the decoded bytes of the largest row group, by the offsets at which row groups begin."""
     ends = [*file.split_offsets[1:], file.file_bytes]
     largest = max((end - begin for begin, end in zip(file.split_offsets, ends, strict=False)), default=file.file_bytes)
     return min(INT64_MAX, _DECODED * max(0, largest))

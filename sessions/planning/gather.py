@@ -1,13 +1,13 @@
-"""Statistics of partitions, from their logs: the only part of planning that reads a table.
+"""Statistics of partitions, from their logs: the only part of planning that reads a table of delta streams.
 
-For each partition the log is read, and the index manifest (one request). Of some files the footers are read, for the
-ranges of their keys: they tell what of the base the deltas touch. Columns are read only where the log does not say how
-long the values of a string sort column are. The engine's own planner turns that into numbers, so a partition that
-cannot be folded says so here, before anything is launched.
+For each partition this reads the log and the index manifest (one request). It reads the footers of some files, because
+their key ranges tell which base files the deltas touch. It reads a column only if the log lacks the longest value of a
+string sort column. The engine's own planner turns all this into numbers, so a partition that cannot be folded is found
+here, before anything is launched.
 
     1 partition, 12 deltas, 400 base files        the footers of all deltas and of 52 base files
-    100 partitions, 12 deltas and 4 files each    of 1 delta and 1 file of each
-    1,000 partitions                              none: rates tell what sessions on the table touched before
+    100 partitions, 12 deltas and 4 files each    the footers of 1 delta and 1 file of each
+    1,000 partitions                              no footers: rates know what earlier sessions on the table touched
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from deltacompact.table.ports import NothingToDo
 from deltacompact.tabular.key_ranges import KeyedGroup, keyed_groups
 
 READERS = 16
-"""Partitions that are looked at at a time: their logs are small objects, and waiting for them is all it takes."""
+"""Partitions that are read at a time: logs are small objects, so reading them is mostly waiting."""
 
 FOOTERS = 256
-"""Footers that are read for a job run, shared by its partitions: at 30 ms and many at a time, less than a second."""
+"""Footers to read for a job run, for all partitions together: at 30 ms and many at a time, less than a second."""
 _FOOTERS_OF_A_PARTITION = 64
 _FOOTER_READERS = 8
 
 _ANY_CAPACITY = Capacity(1, FIGURE_MEMORY_BYTES, FIGURE_MEMORY_BYTES)
-"""The engine plans for some machine; what is taken from its plan does not depend on which."""
+"""The engine needs some machine to plan for. The statistics do not depend on it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """One of three for each partition: its statistics, why nothing is to be done, or what is wrong with it."""
+    """One partition: its statistics, or why there is nothing to do, or its error."""
 
     partition: dict[str, str | None]
     statistics: PartitionStatistics | None = None
@@ -51,10 +51,7 @@ class Gathered:
 
 
 def gather(catalog: DeltaStreamCatalog, request: Request) -> tuple[Gathered, ...]:
-    """Look at every partition that is asked for.
-
-    Raises InputError and NotFoundError for what concerns the whole table.
-    """
+    """Gather every partition of the request. Raises InputError and NotFoundError for faults of the whole table."""
     names = catalog.described(request.source_table_id).partition_keys
     if request.partitions is None:
         chosen = catalog.partitions(request.source_table_id)
@@ -91,7 +88,7 @@ def _gathered(job: CompactionJob, work: PartitionWork, footers: int) -> Gathered
 
 
 def _touched(store: ObjectStore, plan: CompactionPlan, footers: int) -> Touched:
-    """What the deltas touch, by some of the footers: those of deltas first."""
+    """What the deltas touch, by up to `footers` footers: half of them for deltas."""
     deltas, base = ([source.file for source in plan.sources if source.in_base is one] for one in (False, True))
     read = min(len(deltas), footers // 2)
     some_deltas, some_base = _evenly(deltas, read), _evenly(base, footers - read)
@@ -110,5 +107,5 @@ def _touched(store: ObjectStore, plan: CompactionPlan, footers: int) -> Touched:
 
 
 def _evenly(files: Sequence[DataFile], count: int) -> list[DataFile]:
-    """So many of them, from the first to the last."""
+    """`count` of the files, spread evenly."""
     return [files[place * len(files) // count] for place in range(count)] if count < len(files) else list(files)

@@ -1,4 +1,4 @@
-"""Which sessions share a process or cluster: those too small to be worth a start of their own. Pure.
+"""Which sessions share a process or cluster: sessions that are too small for a start of their own. Pure.
 
     1,000 partitions of 10 small deltas, 0.08 s each, a process takes 0.3 s to start
     one each      1,000 starts, 300 s for 80 s of work
@@ -13,13 +13,12 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
 WORK_OVER_START = 10.0
-"""A group has so many times the work of its start, where there is that much: starting then costs a tenth."""
+"""A group's work, as a multiple of its start, if there is enough work: so starting costs a tenth."""
 
 
 @dataclass(frozen=True, slots=True)
 class Groupable:
-    """Seconds of one session, expected and promised, and of starting what it runs on. Only sessions of the same `kind`
-    share a start."""
+    """One session's expected and promised seconds, and those of its start. Sessions of one `kind` may share a start."""
 
     kind: Hashable
     seconds: float
@@ -29,14 +28,14 @@ class Groupable:
 
 @dataclass(slots=True)
 class _Filled:
-    """A group: places of its sessions, and their seconds together."""
+    """A group: the places of its sessions, and their seconds together."""
 
     members: list[int] = field(default_factory=list)
     seconds: float = 0.0
     promise_s: float = 0.0
 
     def takes(self, item: Groupable, within_s: float | None) -> bool:
-        """Whether it has room: for ten times the work of its start, and as much as is promised within the time."""
+        """Whether the item fits: the work is at most ten times the start, and all of it is promised within the time."""
         if self.seconds + item.seconds > WORK_OVER_START * item.start_s:
             return False
         return within_s is None or item.start_s + self.promise_s + item.promise_s <= within_s
@@ -48,7 +47,7 @@ class _Filled:
 
 
 def grouped(items: Sequence[Groupable], within_s: float | None = None) -> list[list[int]]:
-    """Groups of places in `items`, in their order. `within_s`: a group starts and ends within it, where one can."""
+    """Groups of places in `items`, in order. `within_s`: a group starts and ends within this time, if possible."""
     groups: list[_Filled] = []
     open_groups: dict[Hashable, _Filled] = {}
     for place, item in enumerate(items):
@@ -56,7 +55,7 @@ def grouped(items: Sequence[Groupable], within_s: float | None = None) -> list[l
         if group is None or not group.takes(item, within_s):
             before, group = group, _Filled()
             groups.append(group)
-            if before is None or _Filled().takes(item, within_s):  # what fills a group by itself leaves the open one
+            if before is None or _Filled().takes(item, within_s):  # an item that fills a group keeps the other open
                 open_groups[item.kind] = group
         group.add(place, item)
     return [group.members for group in groups]

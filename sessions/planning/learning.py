@@ -1,10 +1,10 @@
-"""What finished sessions teach: from a session's record to an observation, and the rates beside the job runs.
+"""Learns from finished sessions: turns a session's record into an observation, and keeps rates beside the job runs.
 
     rates/local-local                 one record for each pool, replaced by compare-and-swap
-      observations                    the newest 400, of one table the newest 25: 400 KB at most
+      observations                    the newest 400, at most 25 of one table: 400 KB at most
 
-Two dispatchers that add at the same time both end up in the record: whoever loses the swap reads it again and adds to
-what it finds. A session counts once, however often it is added.
+If two dispatchers add observations at the same time, the record gets both: the loser of the swap reads the record again
+and adds its own. A session counts once, however often it is added.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from sessions.records.learned import LearnedRecord
 from sessions.records.swapping import SwappedRecords
 
 _RAY = "ray"
-"""Its tasks run in processes of their own."""
+"""The executor whose tasks run in processes of their own."""
 _RATES = TypeAdapter(PoolRates)
 
 
 def observation_of(session: JobRunSession) -> tuple[str, Observation] | None:
-    """The pool that a session ran in and what it took there; None where that says nothing about rates.
+    """The pool that a session ran in, and its observation; None: the session teaches nothing about rates.
 
-    Sessions that resumed the rounds of another attempt took less than their work does.
+    A session that resumed rounds of another attempt took less time than its work needs.
     """
     plan, outcome = session.plan, session.outcome
     if session.state is not SessionState.SUCCEEDED or plan is None or outcome is None or not plan.work:
@@ -55,7 +55,7 @@ def _by_term(work: Mapping[str, float]) -> tuple[float, ...]:
 
 
 def _by_part(cpu_seconds: Mapping[str, float]) -> dict[str, float]:
-    """CPU seconds by part, from those by stage. Where only the whole is known, it is all that is said."""
+    """CPU seconds by part, from those by stage. If only the whole is known, only the whole."""
     found: dict[str, float] = {}
     for stage, cpu_s in cpu_seconds.items():
         part = stage if stage == WHOLE else PARTS.get(stage, "session")
@@ -64,9 +64,9 @@ def _by_part(cpu_seconds: Mapping[str, float]) -> dict[str, float]:
 
 
 def cpu_by_stage(stages: Mapping[str, float], executor: str, here_s: float) -> dict[str, float]:
-    """CPU seconds of a session by stage, with those of its own process outside of stages as "session".
+    """CPU seconds of a session by stage; its own process outside of stages counts as "session".
 
-    `here_s` are those of its own process. Where no stage is known, the whole is "": on Ray, nobody knows it then.
+    `here_s`: CPU seconds of its own process. If no stage is known, they are the whole, under ""; on Ray: nothing.
     """
     elsewhere = executor == _RAY
     if not stages:
@@ -76,7 +76,7 @@ def cpu_by_stage(stages: Mapping[str, float], executor: str, here_s: float) -> d
 
 
 def pool_of(pool: str, mode: str = "") -> str:
-    """The pool whose rates apply to sessions there. Each mode of Iceberg tables has a pool of its own."""
+    """The pool whose rates apply. Each mode of Iceberg tables has a pool of its own."""
     return f"{pool}/{mode}" if mode else pool
 
 
@@ -87,15 +87,15 @@ class RateStore:
         self._records = records
 
     def rates(self, pool: str) -> PoolRates:
-        """The rates of a pool. They are empty if nobody has added to it, or if the record cannot be understood."""
+        """The rates of a pool; empty if there is no record, or it cannot be understood."""
         return self._record(pool).read()
 
     def expectations(self, pools: Iterable[str], mode: str = "") -> Mapping[str, Expectation]:
-        """The rates of these pools for a mode, ready to plan with."""
+        """The expectations of these pools for a mode, by pool."""
         return {pool: expectation(self.rates(pool_of(pool, mode))) for pool in dict.fromkeys(pools)}
 
     def learn(self, sessions: Iterable[JobRunSession]) -> None:
-        """Add what sessions took. Raises StoreError where the record cannot be replaced; nothing is lost but that."""
+        """Add the times of sessions. Raises StoreError if a record cannot be replaced; only these times are lost."""
         by_pool: dict[str, list[Observation]] = {}
         for session in sessions:
             if found := observation_of(session):

@@ -6,9 +6,9 @@
     2 x r6in.4xlarge, spot                     240 s      330 s      650 s      0.23    the cheapest that meets it
     8 x r6in.4xlarge, spot                     240 s      100 s      365 s      0.45
 
-Where nothing meets the desired SLA, the fastest is chosen, and the choice says which SLA can be met. An SLA counts from
-the start of the job run, so starting a process or a cluster is part of it; a session's expected SLA counts from the
-moment that its cluster is up.
+If nothing meets the desired SLA, the fastest way is chosen, and the choice says which SLA can be met. An SLA counts
+from the start of the job run, so it includes the start of a process or cluster; a session's expected SLA counts from
+the moment that its process or cluster is up.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ NODES = (*range(1, 17), 18, 20, 23, 26, 30, 35, 40, 46, 53, 61, 70, 81, 93, 107,
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What the document asks for, as far as it changes the plan. `tasks_max`: at a time."""
+    """The document's fields that change the plan. `tasks_max`: most tasks at a time."""
 
     desired_sla_s: float | None = None
     hash_buckets: int | None = None
@@ -49,13 +49,13 @@ class Wish:
     memory_bytes: int | None = None
 
     def limited(self, on: Resources) -> Resources:
-        """The resources, as far as the document lets a session have them."""
+        """The resources, limited as the document says."""
         slots = max(on.nodes, min(on.slots, self.tasks_max or on.slots))
         memory = self.memory_per_task_bytes or on.memory_per_task_bytes
         return replace(on, slots=slots, memory_per_task_bytes=memory, bound_bytes=on.bound_bytes * slots // on.slots)
 
     def accepted(self, offers: Iterable[Offer]) -> list[Offer]:
-        """The offers, or those of a process here where the document bounds it, with no more memory than that."""
+        """The offers. If the document bounds the memory: only those of a process here, with at most this memory."""
         bound = self.memory_bytes
         if bound is None:
             return list(offers)
@@ -68,9 +68,9 @@ class Wish:
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What there is: offers, what is known of each pool, and what may run here at once.
+    """The circumstances of a plan: offers, what is known of each pool, and how much may run here at a time.
 
-    `busy_slots` are those of this machine on which other sessions run; `sessions_max` is how many run at a time.
+    `busy_slots`: slots of this machine on which other sessions run; `sessions_max`: most sessions at a time.
     """
 
     offers: tuple[Offer, ...]
@@ -85,7 +85,7 @@ class Situation:
 
     @property
     def here_at_once(self) -> int:
-        """Groups that run on this machine at a time: no more than it has free CPUs, and memory."""
+        """How many groups may run on this machine at a time, by its free CPUs and its memory."""
         nodes = [offer.node for offer in self.offers if offer.here]
         cpus = max((node.vcpus for node in nodes), default=1)
         fit = max((node.memory_bytes for node in nodes), default=0) // MEMORY_BYTES_MIN
@@ -94,7 +94,7 @@ class Situation:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One way to run one session. `fits`: in the memory of its nodes."""
+    """One way to run one session. `fits`: its tasks fit the memory of its nodes."""
 
     offer: Offer
     nodes: int
@@ -125,7 +125,7 @@ def plan_job_run(
 ) -> tuple[SessionPlan, ...]:
     """A plan for each partition, in their order. Sessions with the same group share a process or cluster.
 
-    Raises ValueError where there is no offer.
+    Raises ValueError if there is no offer.
     """
     if not situation.offers:
         raise ValueError("there is nothing to run sessions on: no offer")
@@ -140,7 +140,7 @@ def plan_job_run(
 
 
 def best(candidates: Sequence[Candidate], desired_s: float | None) -> tuple[Candidate, PlanReason]:
-    """The cheapest that meets the desired SLA, else the fastest; of those that fit, where any does."""
+    """The cheapest candidate that meets the desired SLA, else the fastest. Candidates that fit the memory go first."""
     fitting = [candidate for candidate in candidates if candidate.fits]
     if not fitting:
         return min(
@@ -158,15 +158,15 @@ def best(candidates: Sequence[Candidate], desired_s: float | None) -> tuple[Cand
 
 
 def _memory_share(candidate: Candidate) -> float:
-    """The memory of a task's peak, as a share of what a task has there."""
+    """A task's peak memory as a share of the memory that a task has there."""
     return candidate.sizes.peak_task_bytes / candidate.on.memory_per_task_bytes
 
 
 def candidates(partition: PartitionStatistics, wish: Wish, situation: Situation) -> list[Candidate]:
     """Every way to run a session that may be the best one.
 
-    Of one offer, more nodes are listed only where they are faster; and what costs more to start than a way that meets
-    the desired SLA costs in all is left out.
+    More nodes of an offer are listed only if they are faster. Leaves out a way whose start alone costs more than all of
+    a way that meets the desired SLA.
     """
     found: list[Candidate] = []
     within, enough_usd = wish.desired_sla_s or DAY_S, math.inf
@@ -191,7 +191,7 @@ def candidates(partition: PartitionStatistics, wish: Wish, situation: Situation)
 def _candidate(
     partition: PartitionStatistics, wish: Wish, offer: Offer, nodes: int, expectation: Expectation
 ) -> Candidate:
-    """The candidate with as many tasks at a time as fit the memory of its nodes."""
+    """The candidate with as many tasks at a time as fit the nodes' memory."""
     for on in map(wish.limited, resources_of(offer, nodes)):
         sizes = sizes_of(partition, on, wish.hash_buckets, wish.rows_per_round)
         if fits := sizes.peak_task_bytes <= on.memory_per_task_bytes:
@@ -201,7 +201,7 @@ def _candidate(
 
 
 def _work(partition: PartitionStatistics, sizes: SessionSizes, on: Resources) -> SessionWork:
-    """In a process that is warm: that with which a group begins is not, see `_cold`."""
+    """The session's work in a warm process. The first session of a group starts cold: see `_cold`."""
     folding = Folding(sizes.hash_buckets, sizes.rounds, sizes.adds_run, sizes.rehash)
     driver = _driver_s(partition.delta_rows + partition.base_rows, on)
     busiest, whole = (work_of(partition, folding, slots, driver) for slots in (on.slots, 1))
@@ -209,28 +209,29 @@ def _work(partition: PartitionStatistics, sizes: SessionSizes, on: Resources) ->
 
 
 _REQUESTS = 10
-"""Of any session, one after the other: its log, its records, the switch."""
+"""Requests that any session sends one after the other: for its log, its records, the switch."""
 _AT_ONCE = 4
-"""Requests of a slot that wait together: as many as tasks share it on a store behind a network."""
+"""Requests of a slot that wait together: on a remote store, that many tasks share a slot."""
 
 
 def _requests(partition: PartitionStatistics, busiest: WorkTerms, slots: int) -> float:
-    """Requests of the busiest slot, of which some wait at a time."""
+    """Requests of the busiest slot; requests that wait at the same time count as one."""
     touched = partition.touched.decoded_rows * partition.base_files / slots
     return _REQUESTS + (busiest.delta_file + busiest.object + touched) / _AT_ONCE
 
 
 def _driver_s(rows: int, on: Resources) -> float:
-    """Seconds of the driver. Handing out a task costs nothing within one process."""
+    """Seconds of the driver; 0 within one process, where handing out tasks costs nothing."""
     if on.shared_process:
         return 0.0
     return driver_s(rows, capacity_of(on.nodes, on.slots // on.nodes, on.node_memory_bytes))
 
 
 def resources_of(offer: Offer, nodes: int) -> Iterator[Resources]:
-    """What a session gets there: first a task for each CPU, then half as many with twice the memory, down to one.
+    """The ways to divide nodes among tasks: a task for each CPU, then half as many with twice the memory, down to one.
 
-    A process here has no more tasks than read as usual; the last resort is one that reads as little at a time as fits.
+    A process on this machine begins with the most tasks that can read as usual. Its last resort is one task that reads
+    as little at a time as fits.
     """
     memory, cpus, is_local = offer.node.memory_bytes, offer.node.vcpus, offer.executor == "local"
     heap, store = sizing.node_memory(memory)
@@ -247,7 +248,7 @@ def resources_of(offer: Offer, nodes: int) -> Iterator[Resources]:
 
 
 def _divided(bound: int, cpus: int) -> Resources:
-    """As the engine divides what its process may take."""
+    """The resources of a process with this memory bound, divided as the engine divides them."""
     within = within_memory(Settings(memory_bytes=bound, local_threads=cpus))
     slots, task, held = within.local_threads, within.memory_per_task_bytes, within.object_store_bytes
     assert slots is not None and task is not None and held is not None
@@ -343,13 +344,13 @@ def _peak_bytes(chosen: Candidate) -> int:
 
 
 def _bound_bytes(chosen: Candidate) -> int:
-    """What a process here may take in all; 0: there is none, or no bound."""
+    """The memory bound of a process on this machine; 0: the session runs elsewhere, or without a bound."""
     bound = chosen.on.bound_bytes
     return max(MEMORY_BYTES_MIN, bound, chosen.sizes.peak_bytes) if bound else 0
 
 
 def _sharing(situation: Situation, at_once: int) -> Situation:
-    """Sessions that run here side by side divide the machine: as many tasks as it has CPUs, all together."""
+    """The situation of one of `at_once` sessions here: together they run as many tasks as the machine has CPUs."""
 
     def part(offer: Offer) -> Offer:
         if not offer.here:
@@ -389,7 +390,7 @@ def _grouped(plans: Sequence[SessionPlan], wish: Wish, situation: Situation) -> 
 
 
 def _cold(plan: SessionPlan, situation: Situation) -> SessionPlan:
-    """The plan of a session with which a process or cluster begins."""
+    """The plan of the first session of a process or cluster: it adds a cold start."""
     expectation = situation.expectation(f"{plan.executor}/{plan.node_type}")
     cold_s = expectation.cold_s(plan.stream)
     stage_s = {**plan.stage_s, "session": plan.stage_s.get("session", 0.0) + cold_s}
@@ -411,7 +412,7 @@ def _with_sla(plan: SessionPlan, wish: Wish, promised: float) -> SessionPlan:
 
 
 def nearest_sla_s(plans: Iterable[SessionPlan]) -> float | None:
-    """The nearest SLA that can be promised, where the desired one of a job run with these plans cannot."""
+    """The nearest SLA that can be promised, if the job run's desired one cannot; else None."""
     found = choice_of(plans, "desired_sla", PlanReason.CANNOT_BE_MET)
     return None if found is None else float(found.value)
 
@@ -423,7 +424,7 @@ def choice_of(plans: Iterable[SessionPlan], what: str, reason: PlanReason) -> Ch
 
 
 def settings_of(plan: SessionPlan) -> dict[str, Any]:
-    """The settings of deltacompact that carry a plan out; a session's own document decides the others."""
+    """The settings of deltacompact that carry out a plan. The document decides the other settings."""
     chosen = {
         "executor": plan.executor,
         "concurrent_tasks": plan.slots,
@@ -431,7 +432,7 @@ def settings_of(plan: SessionPlan) -> dict[str, Any]:
     }
     if plan.memory_bytes:
         chosen["memory_bytes"] = plan.memory_bytes
-    if plan.node_type != LOCAL:  # the cluster grows to more, but the first stage waits for no more
+    if plan.node_type != LOCAL:  # the cluster may grow later, but the first stage waits only for its initial workers
         chosen["ray_cpus"] = max(1, plan.slots * plan.workers_initial // plan.workers_max)
     return chosen
 

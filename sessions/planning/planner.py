@@ -1,6 +1,6 @@
 """From an instruction document to the plans of its sessions: reads the table and the rates, and plans with them.
 
-orders, 3 partitions, desired_sla 900      ->  statistics of two; the third has nothing to do, and its session says so
+orders, 3 partitions, desired_sla 900      ->  statistics of two; the third has nothing to do
 offers, rates of their pools               ->  three plans
 a branch of an Iceberg table               ->  one plan, for this machine: no cluster has the catalog's configuration
 """
@@ -33,10 +33,10 @@ if TYPE_CHECKING:  # importing PyIceberg takes a second
 
 @dataclass(frozen=True, slots=True)
 class Planner:
-    """Plans job runs with these offers, rates and starts. `busy_slots` says how many CPUs here are taken now.
+    """Plans job runs with these offers, rates and starts. `busy_slots()`: how many CPUs of this machine are taken now.
 
-    Raises NotFoundError, InputError where a document cannot be served at all. A partition that cannot be folded, or has
-    nothing to do, gets a plan as small as can be: its session finds out, and its record says so.
+    Raises NotFoundError and InputError if a document cannot be served at all. A partition that cannot be folded, or has
+    nothing to do, gets the smallest plan: its session finds out, and its record says so.
     """
 
     rates: RateStore
@@ -84,7 +84,7 @@ class Planner:
         ]
 
     def _situation(self, executor: str, on_s3: bool, mode: str) -> Situation:
-        """No cluster reaches the disk of this machine."""
+        """The offers with what is known of them. Only S3 can be reached from clusters: else only offers here count."""
         starts = self.starts.read()
         offers = tuple(
             starts.expected(offer)

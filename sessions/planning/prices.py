@@ -17,15 +17,15 @@ from deltacompact.planning.sizing import FIGURE_MEMORY_BYTES, GIB
 DEFAULT = Path(__file__).parent / "prices.toml"
 X86 = "x86_64"
 LOCAL = "local"
-"""The node type that is this machine."""
+"""The node type of this machine."""
 
 START_S = {**work.START_S, "ray_cluster": 240.0, "kuberay": 90.0}
-"""Until the first task may run. Of EC2 nodes and pods: what their makers say it takes, with the image to pull."""
+"""Seconds until the first task may run. For EC2 nodes and pods: as their vendors say, with pulling the image."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeType:
-    """Dollars are for an hour."""
+    """A type of node. Prices are dollars for an hour."""
 
     name: str
     vcpus: int
@@ -63,9 +63,9 @@ class Prices:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """What sessions may run on: up to `nodes_max` nodes of one type, by one launcher, with one executor.
+    """One way to run sessions: up to `nodes_max` nodes of one type, by one launcher, with one executor.
 
-    `usd_per_h` is for one worker; a cluster's head costs `head_usd_per_h` besides.
+    `usd_per_h` is for one worker; a cluster's head costs `head_usd_per_h` in addition.
     """
 
     launcher: str
@@ -82,7 +82,7 @@ class Offer:
 
     @property
     def pool(self) -> str:
-        """What rates are learned for."""
+        """The pool whose rates sessions on this offer share."""
         return f"{self.executor}/{self.node.name}"
 
     def usd(self, nodes: int, seconds: float) -> float:
@@ -90,7 +90,7 @@ class Offer:
 
 
 def read_prices(path: Path = DEFAULT) -> Prices:
-    """Raises ValueError, with the file's name, where something is missing or no number."""
+    """The prices in a file. Raises ValueError naming the file if a field is missing or not a number."""
     try:
         document = tomllib.loads(path.read_text())
         share = float(document["spot_share"])
@@ -126,9 +126,9 @@ def offers_of_clusters(
     names: Iterable[str] | None = None,
     architecture: str = X86,
 ) -> tuple[Offer, ...]:
-    """Clusters of the node types that are named, or of all: with 8 GiB for each CPU (paper, compaction sessions).
+    """Clusters of the named node types (None: of all) with at least 8 GiB for each CPU (paper, compaction sessions).
 
-    `architecture` is that of the image that nodes run.
+    `architecture` is that of the image that the nodes run.
     """
     chosen = [prices.node(name) for name in (prices.nodes if names is None else names)]
     head = prices.node(prices.head)
