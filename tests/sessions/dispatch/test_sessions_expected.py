@@ -93,8 +93,9 @@ def test_what_waits_says_why_and_an_sla_that_cannot_be_met_is_said_at_once(place
     assert run(["status", "--state", place.state_uri, "--job-run", "run-1"]) == 0
     told = " ".join(capsys.readouterr().out.split())
     assert "nearest" in told and "quiet" in told
-    (event,) = _told(place, "run-1")
-    assert event["nearest_sla_s"] == waiting.nearest_sla_s and event["desired_sla_s"] == 1
+    events = _told(place, "run-1")  # more than one on a busy machine: what waits ends later than was expected
+    assert waiting.nearest_sla_s in {event["nearest_sla_s"] for event in events}
+    assert {event["desired_sla_s"] for event in events} == {1}
     with dispatching_here(place, drain=True) as working:
         working.join(60)
         assert not working.is_alive()
