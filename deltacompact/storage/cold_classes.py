@@ -42,9 +42,10 @@ def _cold_of_folder(store: ObjectStore, paths: Collection[str]) -> frozenset[str
     for _, name, path in opened:
         named[name].add(path)
     first, last = min(named), max(named)
+    folder = first[: first.rfind("/") + 1]  # "" for files at the root of a bucket
     found: set[str] = set()
     try:
-        for stat in bucket.list(f"{first.rpartition('/')[0]}/" if first != last else first, first[:-1]):
+        for stat in bucket.list(folder if first != last else first, first[:-1]):
             if stat.path in named and stat.storage_class in COLD:
                 found |= named[stat.path]
             if stat.path >= last:

@@ -5,7 +5,7 @@ for each table of the policies
     history        what was submitted, what became of it, which job runs are open, whoever asked for them
     decisions      policy by policy, the first that wants to submit a partition does
     submissions    a slot in the table's log, then a document in the queue
-    kept           watch/decisions/….json: every decision with its reason, to do nothing as well
+    kept           watch-decisions/….json: every decision with its reason, to do nothing as well
 of one table, where the policies ask for it
     orphans        bytes that upkeep would delete
 """

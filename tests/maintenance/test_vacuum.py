@@ -277,6 +277,20 @@ def test_uploads_to_s3_that_were_never_ended_are_aborted(s3_catalog_uri: str) ->
     assert keys(catalog) == [1]
 
 
+def test_a_live_writers_file_stays_where_the_clock_is_ahead_and_nothing_else_came(tmp_path: Path) -> None:
+    """The second vacuum finds the objects that the first one left, and goes by its mark."""
+    store = LocalStore(tmp_path)
+    catalog = DeltaStreamCatalog(store)
+    catalog.create_table("t", (), ["k"])
+    catalog.append("t", rows(1))
+    vacuum(catalog, "t")
+    young = tmp_path / ".unfinished" / ("5c" * 16)
+    young.parent.mkdir(exist_ok=True)
+    young.write_bytes(b"half a file")
+    assert vacuum(days_later(store), "t")[0].unfinished == ()
+    assert young.exists()
+
+
 def test_young_uploads_stay_and_uploads_that_may_not_be_listed_do_not_stop_a_vacuum(
     s3_catalog_uri: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
