@@ -184,7 +184,7 @@ def tables(tmp_path_factory):
             [*ELSEWHERE, "pyarrow.compute", "pyarrow.parquet", *_OF_OTHERS],
         ),
         ("plan lake t", 560, [*ELSEWHERE, "pyarrow.dataset", "deltacompact.iceberg"]),
-        ("compact lake t", 560, [*UNUSED, "rich.progress"]),
+        ("compact lake t", 565, [*UNUSED, "rich.progress"]),
         ("compact lake t --json --memory 1GiB", 515, [*UNUSED, "rich"]),
         ("show iceberg://prod db.t", 960, [*_MODES, "boto3", "pandas", "ray", "requests", *_OF_OTHER_CATALOGS]),
     ],
