@@ -83,9 +83,7 @@ class _StreamMirror:
             for some in changes:
                 rows += some.num_rows
                 told = some.select(columns)
-                if sorts:
-                    yield _cleared(told, sorts)
-                yield told.filter(_is(_UPSERTS)) if sorts else told
+                yield from (_cleared(told, sorts), told.filter(_is(_UPSERTS))) if sorts else (told,)
 
         schema = pa.schema([changes.schema.field(name) for name in columns])
         batch = pa.RecordBatchReader.from_batches(schema, batches())

@@ -239,23 +239,17 @@ class StreamRange:
         """The live rows of both, without those that compactions only moved, as far as the newer index tells."""
         lived, lives = self._lives(before), self._lives(after)
         is_backwards = after.opened.number < before.opened.number
-        (older, files), (newer, others) = (
-            ((after, lives), (before, lived))
-            if is_backwards
-            else (
-                (before, lived),
-                (after, lives),
-            )
-        )
+        older, newer = (after, before) if is_backwards else (before, after)
         if older.compacted is None or newer.compacted is None or not self._only_compacted(older, newer):
             return lived, lives
         try:
-            relocator = self._relocator(newer)
-            found = without_moved(files, others, (older.compacted.files, newer.compacted.files), relocator)
+            compacted, relocator = (older.compacted.files, newer.compacted.files), self._relocator(newer)
+            if is_backwards:
+                return without_moved(lives, lived, compacted, relocator)[::-1]
+            return without_moved(lived, lives, compacted, relocator)
         except (NotFoundError, CorruptionError) as error:
             logger.warning("where rows moved cannot be read, so they are compared: %s", text_of(error))
             return lived, lives
-        return found[::-1] if is_backwards else found
 
     def _only_compacted(self, older: StreamState, newer: StreamState) -> bool:
         """Whether the one became the other by compactions: else file numbers may have been given twice."""

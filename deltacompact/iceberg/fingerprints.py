@@ -90,11 +90,14 @@ def _without(one: LiveFile, other: LiveFile | None) -> LiveFile:
 
 def _sum_of(live: LiveReader, files: Sequence[LiveFile], known: FileFingerprints | None) -> Fingerprint:
     known = known or FileFingerprints()
-    whole = {one.task.entry.file.path for one in files if one.is_whole}
-    found = [known.of[path] for path in whole & known.of.keys()]
-    read = [one for one in files if one.task.entry.file.path not in whole & known.of.keys()]
+    skipped = {one.task.entry.file.path for one in files if one.is_whole} & known.of.keys()
+    found = [known.of[path] for path in skipped]
+    read = [one for one in files if one.task.entry.file.path not in skipped]
     schema = live.metadata.schema
-    parts = (replace(part, tables=partial(_told, part, schema, one)) for part, one in _read(live, read, schema))
+    parts = (
+        replace(part, tables=partial(_told, part, schema, one))
+        for part, one in zip(live.parts(read, schema), read, strict=True)
+    )
     for one, told in zip(read, rows_of(live, parts), strict=True):
         fingerprint = Fingerprint.certain(told["fingerprint"][0].as_py())
         assert fingerprint is not None
@@ -102,10 +105,6 @@ def _sum_of(live: LiveReader, files: Sequence[LiveFile], known: FileFingerprints
         if one.is_whole:
             known.of[one.task.entry.file.path] = fingerprint
     return sum(found, Fingerprint())
-
-
-def _read(live: LiveReader, files: Sequence[LiveFile], schema: pa.Schema) -> Iterator[tuple[TablePart, LiveFile]]:
-    return zip(live.parts(files, schema), files, strict=True)
 
 
 def _told(part: TablePart, schema: pa.Schema, file: LiveFile) -> Iterator[pa.Table]:

@@ -164,13 +164,17 @@ class _Vacuum:
         self._old_s = now_s - self._age_min_s
         self._shared_old_s = now_s - max(self._age_min_s, VACUUM_AGE_MIN_S)
 
+    def _count_by_store(self) -> None:
+        """Let ages count by the store's clock, if this machine's disagrees with it."""
+        self._count_from(self._held.now_s(self._paths.fresh("data", ".json")))
+
     def collect(self, dry_run: bool, full: bool) -> VacuumResult:
         """List; read what is reached; refuse a doubtful log; fence dead sessions; delete; leave a mark."""
         log, mark = self._log, None if full else self._mark()
         listing = StreamListing.of(self._store, self._paths, self._old_s)
         if mark and mark.is_current(listing.all.values(), self._old_s):
             return self._as_before(mark, listing, dry_run)
-        self._count_from(self._held.now_s(self._paths.fresh("data", ".json")))
+        self._count_by_store()
         listing = replace(listing, old_s=self._old_s)
         evidence = Evidence.of(log, listing.all.values(), mark.records if mark else ())
         chain = read_chain(log, listing, dict(mark.chain) if mark else {})
@@ -269,7 +273,7 @@ class _Vacuum:
         """The result of a vacuum that finds exactly the objects that the last one left."""
         begun, listed = self._unfinished(), listing.all
         if begun:  # by the clock of this machine, which may be ahead of the store's: a live writer's are younger
-            self._count_from(self._held.now_s(self._paths.fresh("data", ".json")))
+            self._count_by_store()
             begun = self._unfinished()
         if not dry_run:
             discard(self._store, begun)
