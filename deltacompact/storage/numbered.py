@@ -64,13 +64,16 @@ def newest_of_each(stats: Iterable[ObjectStat]) -> dict[str, NumberedObject]:
 def read_newest(store: ObjectStore, folder: str, looks: int = 1) -> tuple[NumberedObject, bytes] | None:
     """The object with the greatest number, and its bytes. None: `looks` listings found no numbered object.
 
-    Files of a disk come and go during a listing, so a second look may find an object that the first one missed.
+    Files of a disk come and go during a listing. So a second look may find an object that the first one missed, and
+    with `looks` above 1 what lies above the newest one is listed once more.
     """
     for look in range(1, _READS_MAX + 1):
         found = newest_of_each(store.list(folder)).get(folder)
         if found is not None:
             with contextlib.suppress(NotFoundError):
-                return found, store.get(found.stat.path)
+                data = store.get(found.stat.path)
+                if looks == 1 or not listed(store, folder, found.number):
+                    return found, data
         elif look >= looks:
             return None
     raise StoreError(f"{store.uri}{folder} is replaced faster than it can be read")

@@ -12,18 +12,23 @@ because somebody has replaced our own 9 already: each record names the ones befo
 
     newest 12, written by d after c (11), b (10), a (9)     our 9 is "a": it won        our 9 is "x": it came late
 
+A late 9 is dangerous only to who takes it for the newest. A disk lists names at once, and then looks at one file after
+the other: meanwhile all newer ones may have been replaced and removed. So whoever finds nothing above 9 lists what lies
+above 9 once more, and a listing of which every file went is made anew.
+
 No lock is held at any time: a writer that is suspended anywhere holds nobody up.
 """
 
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from typing import Any
 
 from deltacompact.base.errors import NotFoundError, StoreError
 from deltacompact.storage.certain_put import put_certainly
 from deltacompact.storage.numbered import NumberedObject, listed, numbered_path, read_newest
-from deltacompact.storage.objects import ObjectStore
+from deltacompact.storage.objects import ObjectStat, ObjectStore
 from sessions.records.versions import READABLE_BEFORE, Version, next_written, of_bytes, to_bytes
 
 _KEPT = 8
@@ -52,7 +57,7 @@ class NumberedRecords:
         if not put_certainly(self._store, path, to_bytes(written=written, **{READABLE_BEFORE: value})):
             return None
         versions = listed(self._store, folder + "/")
-        if max(versions, default=number) > number or (number and number - 1 not in versions):
+        if (number and number - 1 not in versions) or self._something_above(folder, number, versions):
             return self._replaced_already(folder, number, value, written)
         replaced = [stat.path for other, stat in versions.items() if other <= number - _KEPT]
         with contextlib.suppress(StoreError):  # the next swap removes them
@@ -62,6 +67,11 @@ class NumberedRecords:
         except NotFoundError:  # while the disk was listed, others have replaced it so often that it was removed
             return self._replaced_already(folder, number, value, written)
         return Version(folder, number, stat.modified_s, value, written)
+
+    def _something_above(self, folder: str, number: int, versions: Mapping[int, ObjectStat]) -> bool:
+        if max(versions, default=number) > number:
+            return True
+        return self._looks > 1 and bool(listed(self._store, folder + "/", number))
 
     def version(self, found: NumberedObject) -> Version:
         """The version in a listed object. Raises NotFoundError, CorruptionError."""

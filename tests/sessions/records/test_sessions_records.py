@@ -16,7 +16,9 @@ from sessions_clock import clock  # noqa: F401
 from stores import FailsAt, InterceptedStore
 
 from deltacompact.base.errors import NotFoundError, StoreError
+from deltacompact.storage.local import LocalStore
 from deltacompact.storage.memory import MemoryStore
+from deltacompact.storage.numbered import numbered_path
 from sessions.base.clock import allowed_skew_s
 from sessions.base.ids import session_id
 from sessions.base.model import DispatcherSign, JobRun, JobRunSession, JobRunState, Lease, SessionState
@@ -131,6 +133,59 @@ def test_a_version_that_went_while_its_writer_listed_the_disk_has_won_or_not(mem
     with contextlib.suppress(StoreError):  # so many were faster that nobody can say
         assert writer.swap(version, 1) is not None
     assert records.read("a").value == (1 if next(others, False) else 10)
+
+
+class _BusyDisk(LocalStore):
+    """A disk on which others swap nine times whenever a listing has looked at its first file."""
+
+    busy = 0
+
+    def stat(self, path):
+        found = super().stat(path)
+        if self.busy:
+            self.busy -= 1
+            _swaps(SwappedRecords(_RemovesLate(self.root)), 9)
+        return found
+
+
+class _RemovesLate(LocalStore):
+    """Whoever is to remove version 1 falls asleep before it does so."""
+
+    def delete(self, paths):
+        super().delete(path for path in paths if path != numbered_path("a/", 1))
+
+
+def _swaps(records, many):
+    for _ in range(many):
+        version = records.read("a")
+        assert records.swap(version, version.value + 1)
+
+
+@pytest.fixture
+def late(tmp_path):
+    """What a writer read that puts its version 1 when the versions 0 to 31 have been removed."""
+    records = SwappedRecords(LocalStore(tmp_path))
+    records.create("a", 0)
+    asleep = records.read("a")
+    _swaps(records, 39)
+    return asleep
+
+
+@pytest.mark.parametrize("busy", range(1, 5))
+def test_a_late_writer_is_not_told_that_it_won_while_others_replace_what_it_looks_at(tmp_path, late, busy):
+    disk = _BusyDisk(tmp_path)
+    disk.busy = busy
+    with pytest.raises(StoreError, match="read it again"):  # so many were faster that nobody can say
+        SwappedRecords(disk).swap(late, "late")
+    assert SwappedRecords(disk).read("a").value == 39 + 9 * busy
+
+
+def test_nobody_reads_what_a_late_writer_left_while_others_replace_the_newest(tmp_path, late):
+    with pytest.raises(StoreError, match="read it again"):
+        SwappedRecords(_RemovesLate(tmp_path)).swap(late, "late")
+    disk = _BusyDisk(tmp_path)
+    disk.busy = 1
+    assert SwappedRecords(disk).read("a").value == 39 + 9
 
 
 @pytest.mark.parametrize("after", [False, True])
