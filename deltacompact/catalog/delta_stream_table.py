@@ -424,7 +424,7 @@ class DeltaStreamTable:
             >>> (advice.files, advice.outlooks[0].now.mean)
             (1, 1.0)
         """
-        from deltacompact.delta_streams.advising import advice_of_streams
+        from deltacompact.delta_streams.advising.adviser import advice_of_streams
         from deltacompact.layout.advice import READS
 
         chosen = None if partition is None else self._catalog.partition(self._table_id, partition)
@@ -451,7 +451,7 @@ class DeltaStreamTable:
             >>> heat.columns
             {}
         """
-        from deltacompact.delta_streams.advising import reads_of_streams
+        from deltacompact.delta_streams.advising.adviser import reads_of_streams
         from deltacompact.delta_streams.table_heat import heat_of_streams
 
         kept = heat_of_streams(self._catalog, self._table_id)
@@ -481,7 +481,7 @@ class DeltaStreamTable:
             Traceback (most recent call last):
             deltacompact.base.errors.InputError: simulate replays reads: give --spark-log or --scan-reports
         """
-        from deltacompact.delta_streams.advising import reads_of_streams, simulated_streams
+        from deltacompact.delta_streams.advising.adviser import reads_of_streams, simulated_streams
 
         chosen = None if partition is None else self._catalog.partition(self._table_id, partition)
         told = reads_of_streams(self._catalog, self._table_id, chosen, scan_reports, spark_logs)

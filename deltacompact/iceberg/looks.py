@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -22,6 +21,7 @@ from deltacompact.iceberg.table.column_metrics import MeasuredColumn, metrics_of
 from deltacompact.iceberg.table.content_files import ManifestEntry
 from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg.table.parquet_files import OpenFile, opened_each
+from deltacompact.layout.row_look import RowLook
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular.field_ids import stored_names
 
@@ -81,16 +81,9 @@ def _group(
 
 
 def _rows(opened: OpenFile, schema: pa.Schema, number: int, step: int) -> pa.Table:
-    """So many rows as every `step`th of the file, all from one row group: the first, of the next file the second."""
     footer = opened.footer
     if not footer.num_rows:
         return schema.empty_table()
-    group = number % footer.num_row_groups
-    start = sum(footer.row_group(before).num_rows for before in range(group))
-    rows = start, start + footer.row_group(group).num_rows
-    step = max(1, step * (rows[1] - rows[0]) // footer.num_rows)
-    return pa.concat_tables([schema.empty_table(), *(_every(table, step) for _, table in opened.tables(schema, rows))])
-
-
-def _every(table: pa.Table, step: int) -> pa.Table:
-    return table.take(pa.array(np.arange(0, table.num_rows, step)))
+    look = RowLook.at([footer.row_group(group).num_rows for group in range(footer.num_row_groups)], number, step)
+    rows = (look.of(first, table) for first, table in opened.tables(schema, look.rows))
+    return pa.concat_tables([schema.empty_table(), *rows])

@@ -128,7 +128,7 @@ def lying():
 @pytest.fixture
 def small_files(monkeypatch):
     """A compaction writes files of 250 rows."""
-    monkeypatch.setattr("deltacompact.delta_streams.advising.OPTIONS", Options(rows_per_compacted_file=312))
+    monkeypatch.setattr("deltacompact.delta_streams.advising.adviser.OPTIONS", Options(rows_per_compacted_file=312))
 
 
 def test_files_over_each_other_pay_for_being_parted(lying, small_files):

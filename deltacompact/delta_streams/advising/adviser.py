@@ -1,0 +1,149 @@
+"""Advice before work on delta streams, reads that are told of, and simulations of policies over these reads."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from deltacompact.base.errors import InputError
+from deltacompact.base.model import Partition
+from deltacompact.base.settings import Options, Settings
+from deltacompact.base.wording import counted
+from deltacompact.delta_streams.advising.costs import ForeseenCompactions
+from deltacompact.delta_streams.advising.looked_at import LookedAt, RangedFile
+from deltacompact.delta_streams.advising.sampling import cells_per_file, prospect_now, samples_of
+from deltacompact.delta_streams.streams import Streams
+from deltacompact.delta_streams.table_documents import clustering_of
+from deltacompact.delta_streams.table_heat import heat_of_streams
+from deltacompact.layout.advice import READS, Advice, Outlook, left_alone
+from deltacompact.layout.cluster_by import ClusterColumn, cluster_columns
+from deltacompact.layout.depth import depth_of
+from deltacompact.layout.prospect import Prospect, foreseen, outlooks
+from deltacompact.layout.reads import columns_asked
+from deltacompact.layout.simulation import Arrival
+from deltacompact.layout.told_reads import ToldReads, told_reads
+from deltacompact.layout.value_ranges import joined
+from deltacompact.planning import sizing
+from deltacompact.planning.simulated import PolicyOutcome, check_count, simulated
+from deltacompact.planning.worth import with_gain
+
+OPTIONS = Options()
+"""Those of the compaction that is foreseen."""
+
+
+def advice_of_streams(
+    streams: Streams,
+    table_id: str,
+    columns: str | Sequence[str] | None = None,
+    partition: Partition | None = None,
+    reads: int = READS,
+    settings: Settings | None = None,
+    scan_reports: Iterable[Any] = (),
+    spark_logs: Iterable[str | Path] = (),
+) -> Advice:
+    """The advice about clustering by these columns; without any, by those that reads ask for, else by those by which
+    the table is clustered, else by those of its heat; where there are none, the depth of the primary keys.
+
+    Raises InputError for a column that no file has, that lies in a struct, is a partition key, or has no order, for
+    reads of which none asks for a column of the table, and for too many files.
+    """
+    looked = LookedAt.at(streams, table_id, partition)
+    told = told_reads(table_id, looked.ordered_columns, time.time(), scan_reports, spark_logs)
+    by = _columns(looked, columns, told)
+    keys = looked.table.keys
+    names = [column.name for column in by] or list(keys.primary if keys else ())
+    if not names:
+        raise InputError(f"table {table_id!r} has no primary keys yet: name columns, day,customer")
+    of_table = Advice(
+        table_id,
+        tuple(names),
+        len(looked.partitions),
+        len(looked.files),
+        looked.bytes,
+        (),
+        reads,
+        notes=told.notes,
+    )
+    if not looked.files:
+        return of_table
+    schema = looked.schema(names)
+    files = looked.ranged(schema)
+    notes = (*of_table.notes, *_without_bounds(files, names))
+    if not by:
+        return _depths(replace(of_table, notes=notes), prospect_now(files, schema))
+    samples = samples_of(looked, files, schema, OPTIONS)
+    now = prospect_now(files, schema, samples)
+    then = foreseen([one for _, one in samples], by, cells_per_file(files, samples, OPTIONS))
+    advice = replace(of_table, outlooks=outlooks(now, then), boxes=now.files)
+    if keys is None:
+        unknown = "it has no primary keys yet: what a compaction takes is not known"
+        return replace(advice, notes=(*notes, unknown))
+    compactions = ForeseenCompactions(looked, files, by, OPTIONS, settings or Settings())
+    notes = (*notes, *left_alone(compactions.cold_files))
+    return with_gain(replace(advice, notes=notes), by, *compactions.cost())
+
+
+def reads_of_streams(
+    streams: Streams,
+    table_id: str,
+    partition: Partition | None = None,
+    scan_reports: Iterable[Any] = (),
+    spark_logs: Iterable[str | Path] = (),
+) -> ToldReads:
+    """The reads of a table that are told of, by the columns by which its files may lie apart."""
+    columns = LookedAt.at(streams, table_id, partition).ordered_columns
+    return told_reads(table_id, columns, time.time(), scan_reports, spark_logs)
+
+
+def simulated_streams(
+    streams: Streams,
+    table_id: str,
+    told: ToldReads,
+    columns: str | Sequence[str] | None = None,
+    partition: Partition | None = None,
+    depths: Sequence[float] = (),
+) -> tuple[PolicyOutcome, ...]:
+    """What policies would have cost and saved. Deltas came as they were committed, compacted files with their version.
+
+    Raises InputError as `advice_of_streams`, and for a table without files, or with too many.
+    """
+    looked = LookedAt.at(streams, table_id, partition)
+    check_count(table_id, len(looked.files))
+    by = _columns(looked, columns, told) if columns else told.columns_asked()
+    schema = looked.schema([column.name for column in by])
+    boxes = prospect_now(looked.ranged(schema), schema).files
+    arrivals = [Arrival(one.came_s, one.file.bytes) for one in looked.files]
+    target = sizing.target_file_bytes(looked.bytes // len(looked.partitions))
+    return simulated(boxes, arrivals, told.reads, by, target, depths)
+
+
+def _columns(looked: LookedAt, columns: str | Sequence[str] | None, told: ToldReads) -> tuple[ClusterColumn, ...]:
+    """Those that were chosen, else those that reads ask for, else those by which the table is clustered, else those of
+    its heat."""
+    if columns is not None:
+        if not (found := cluster_columns("columns", columns)):
+            raise InputError("columns is empty: name some, day*3,customer")
+    elif told.sources:
+        found = told.columns_asked()
+    elif not (found := cluster_columns("columns", looked.table.cluster_by or "")):
+        heat = heat_of_streams(looked.streams, looked.table.table_id).read()
+        found = columns_asked(heat.known(looked.ordered_columns))
+    clustering_of([column.name for column in found], looked.table.partition_keys)
+    return found
+
+
+def _depths(advice: Advice, now: Prospect) -> Advice:
+    """The advice with the depth of each column as it is, and of all together, where nothing is to be clustered."""
+    count = len(now.files.columns)
+    each = [Outlook(depth_of(now.files.of(place), now.groups.of(place))) for place in range(count)]
+    together = [Outlook(depth_of(now.files, now.groups))] if count > 1 else []
+    return replace(advice, outlooks=(*each, *together), boxes=now.files)
+
+
+def _without_bounds(files: Sequence[RangedFile], names: Sequence[str]) -> Iterator[str]:
+    for name in names:
+        if unknown := sum(name not in joined(one.ranges) for one in files):
+            yield f"{counted(unknown, 'file')} without bounds of column {name!r}: readers open them always"

@@ -1,0 +1,107 @@
+"""What compactions by some columns cost, as their plans and the log tell it: nothing is read.
+
+partition 0    3 deltas, and 12 compacted files that overlap      written anew      48 core-seconds
+partition 1    nothing to do                                      left out
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from deltacompact.base.expected import Expected
+from deltacompact.base.model import Partition
+from deltacompact.base.partitions import side_by_side
+from deltacompact.base.settings import Options, Settings
+from deltacompact.delta_streams.advising.looked_at import LookedAt, RangedFile
+from deltacompact.delta_streams.partition import DeltaStreamPartition
+from deltacompact.delta_streams.table_documents import clustering_of
+from deltacompact.executors.choose import Foreseen, foresee, lane_for
+from deltacompact.layout.cluster_by import ClusterColumn
+from deltacompact.layout.value_ranges import joined
+from deltacompact.planning.decisions import FileAction, decide_files
+from deltacompact.planning.driver_work import driver_s
+from deltacompact.planning.lanes import Lane
+from deltacompact.planning.marking import marking
+from deltacompact.planning.plan import CompactionPlan, SourceFile
+from deltacompact.planning.statistics import statistics_of
+from deltacompact.planning.touched import Touched
+from deltacompact.planning.work import expected_s, together_s, work_of_plan
+from deltacompact.session.attempts import SessionTerms, plan_session
+from deltacompact.table.ports import NothingToDo
+
+
+@dataclass(frozen=True)
+class ForeseenCompactions:
+    """Compactions of the partitions of a table with keys, with rows clustered by these columns."""
+
+    looked: LookedAt
+    files: Sequence[RangedFile]
+    by: Sequence[ClusterColumn]
+    options: Options
+    settings: Settings
+
+    @cached_property
+    def plans(self) -> Sequence[CompactionPlan]:
+        """Those of the partitions in which a compaction finds something to do."""
+        found = side_by_side(self.looked.partitions, self._plan, self.looked.streams.at_once)
+        return [plan for plan in found if plan]
+
+    @property
+    def cold_files(self) -> int:
+        """The files that lie in S3's classes for infrequent access or archives: a compaction leaves them alone."""
+        return sum(len(plan.input.cold) for plan in self.plans)
+
+    def cost(self) -> tuple[int, int, Expected]:
+        """The files that are written anew, their bytes, and the seconds that this is expected to take."""
+        written = [(plan, self._written(plan)) for plan in self.plans]
+        there, slots = self._there, self._there.capacity.slots
+        seconds = [self._seconds(plan, sources) for plan, sources in written]
+        in_turn = lane_for(self.settings, *self._size) is Lane.POOL
+        core_s = sum(core for _, core in seconds)
+        cost = Expected(together_s(seconds, slots, in_turn), core_s, (), slots, there.start_s)
+        sources = [source.file for _, sources in written for source in sources]
+        return len(sources), sum(file.bytes for file in sources), cost
+
+    def _plan(self, partition: Partition) -> CompactionPlan | None:
+        """The plan of a compaction of a partition. None: it would find nothing to do."""
+        streams, table = self.looked.streams, self.looked.table
+        by = clustering_of([str(column) for column in self.by], table.partition_keys)
+        assert table.keys is not None, "the adviser asks for costs of tables with keys alone"
+        stream = DeltaStreamPartition(streams, table, table.table_id, partition, table.keys, cluster_by=by)
+        snapshot = stream.fetch()
+        if isinstance(snapshot, NothingToDo):
+            return None
+        options = marking(replace(self.options, cluster_by=by), table.readers)
+        terms = SessionTerms(table.keys, table.partition_keys, options, table.tombstone_retention)
+        return plan_session(stream.ports, snapshot, terms, self._there.capacity)
+
+    def _written(self, plan: CompactionPlan) -> list[SourceFile]:
+        """The files whose rows it writes anew, if no row of them dies."""
+        live = np.array([source.file.live_rows for source in plan.sources], np.int64)
+        known = {one.file.path: joined(one.ranges) for one in self.files}
+        ranges = {source.ordinal: known.get(source.file.path, {}) for source in plan.sources}
+        rewritten = (one.ordinal for one in decide_files(plan, live, ranges) if one.action is FileAction.REWRITE)
+        return [plan.sources[ordinal] for ordinal in rewritten]
+
+    def _seconds(self, plan: CompactionPlan, written: Sequence[SourceFile]) -> tuple[float, float]:
+        """The seconds of a session that runs by itself, and those on one slot."""
+        base = sum(source.file.rows for source in plan.sources if source.in_base)
+        share = sum(source.file.rows for source in written if source.in_base) / max(1, base)
+        given = replace(statistics_of(plan), laid_out=share, touched=Touched(share, share, 0.0))
+        there = self._there
+        driver = 0.0 if there.executor == "local" else driver_s(plan.input.delta_rows + plan.base_rows, there.capacity)
+        alone, core = (expected_s(work_of_plan(plan, slots, driver, given)) for slots in (there.capacity.slots, 1))
+        return alone, core
+
+    @property
+    def _size(self) -> tuple[int, int]:
+        return sum(one.file.rows for one in self.files), sum(one.file.bytes for one in self.files)
+
+    @cached_property
+    def _there(self) -> Foreseen:
+        """The executor that would run them, and what it has."""
+        return foresee(self.settings, lane_for(self.settings, *self._size))

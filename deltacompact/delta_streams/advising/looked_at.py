@@ -1,0 +1,124 @@
+"""The files of some partitions, when each came, and the ranges of its row groups by the columns of interest.
+
+    partition 0    c-7 of version 12     came at 09:00    3 row groups    day 1 to 3, 3 to 4, 4 to 9
+    partition 0    delta 41              came at 09:20    1 row group     day 9
+    partition 1    delta 8, a CSV        came at 08:10    1               any value
+
+Ranges come from footers. Whatever has no bounds may hold any value: CSV, JSON, a group of nulls, a footer that cannot
+be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import pyarrow as pa
+
+from deltacompact.base.errors import InputError
+from deltacompact.base.model import DataFile, OperationType, Partition, Table
+from deltacompact.base.partitions import side_by_side
+from deltacompact.base.wording import column_meant
+from deltacompact.delta_streams.log.state import StreamState
+from deltacompact.delta_streams.streams import Streams
+from deltacompact.layout.order import has_order
+from deltacompact.layout.value_ranges import ValueRanges
+from deltacompact.steps.file_ranges import ranges_of_group
+from deltacompact.tabular.key_ranges import KeyedGroup, keyed_groups
+
+FOOTERS_MAX = 4_096
+"""So many footers are read. Of a larger table, the user names partitions."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArrivedFile:
+    """A file, the number of its partition, and when it came there, in Unix seconds."""
+
+    file: DataFile
+    partition: int
+    came_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class RangedFile:
+    """A file, the number of its partition, and its row groups with the ranges of their columns."""
+
+    file: DataFile
+    partition: int
+    groups: tuple[KeyedGroup, ...]
+    ranges: tuple[ValueRanges, ...]
+
+    def ranged_groups(self) -> Iterator[tuple[KeyedGroup, ValueRanges]]:
+        return zip(self.groups, self.ranges, strict=True)
+
+
+@dataclass(frozen=True)
+class LookedAt:
+    """Some partitions of a table, and the files that hold rows there."""
+
+    streams: Streams
+    table: Table
+    partitions: Sequence[Partition]
+    files: Sequence[ArrivedFile]
+
+    @classmethod
+    def at(cls, streams: Streams, table_id: str, partition: Partition | None) -> LookedAt:
+        """One partition, or all. Raises InputError for a table of too many files."""
+        table = streams.declared(table_id)
+        chosen = streams.partitions(table_id) if partition is None else [partition]
+        states = side_by_side(chosen, lambda one: streams.state(table_id, one), streams.at_once)
+        files = [ArrivedFile(file, number, at_s) for number, state in enumerate(states) for file, at_s in _files(state)]
+        if len(files) > FOOTERS_MAX:
+            many = f"table {table_id!r} has {len(files):,} files, whose footers would be read"
+            raise InputError(f"{many}: name a partition")
+        return cls(streams, table, chosen, files)
+
+    @cached_property
+    def ordered_columns(self) -> frozenset[str]:
+        """The columns by which files may lie apart. A partition key has one value."""
+        names = {field.name for one in self.files for field in one.file.schema if has_order(field.type)}
+        return frozenset(names.difference(self.table.partition_keys))
+
+    @property
+    def bytes(self) -> int:
+        return sum(one.file.bytes for one in self.files)
+
+    def schema(self, names: Sequence[str]) -> pa.Schema:
+        """Columns with their types. Raises InputError for one that no file has, or whose values have no order."""
+        files = [one.file for one in self.files]
+        return pa.schema([(name, _type(self.table.table_id, name, files)) for name in names])
+
+    def ranged(self, columns: pa.Schema) -> Sequence[RangedFile]:
+        """The files with what their footers say of these columns."""
+        return side_by_side(self.files, lambda one: self._ranged(one, columns), self.streams.at_once)
+
+    def _ranged(self, arrived: ArrivedFile, columns: pa.Schema) -> RangedFile:
+        file = arrived.file
+        try:  # without the ranges of text files that the log has: no reader sees those
+            groups = keyed_groups(self.streams.store, replace(file, ranges=()), columns.names)
+        except (ValueError, OverflowError):  # moments that Python does not have
+            groups = (KeyedGroup(file.live_rows, file.bytes),)
+        ranges = tuple(ranges_of_group(group, file.schema, columns) for group in groups)
+        return RangedFile(file, arrived.partition, groups, ranges)
+
+
+def _files(state: StreamState) -> Iterator[tuple[DataFile, float]]:
+    """The files that hold rows, and when each came."""
+    made_s = (state.opened.time_ms or 0) / 1000
+    yield from ((file, made_s) for file in (state.compacted.files if state.compacted else ()))
+    times_s = {delta.position: commit.time_ms / 1000 for commit in state.commits for delta in commit.deltas}
+    for delta in state.deltas:
+        if delta.operation is OperationType.UPSERT:
+            yield from ((file, times_s.get(delta.position, made_s)) for file in delta.files)
+
+
+def _type(table_id: str, name: str, files: Sequence[DataFile]) -> pa.DataType:
+    """The type of a column, as the last file has it."""
+    known = [file.schema.field(name).type for file in files if name in file.schema.names]
+    if not known:
+        why = "name one at the top level" if "." in name else column_meant(name, files[-1].schema.names)
+        raise InputError(f"no file of table {table_id!r} has a column {name!r}: {why}")
+    if not has_order(known[-1]):
+        raise InputError(f"column {name!r} of table {table_id!r} is {known[-1]}, whose values have no order")
+    return known[-1]
