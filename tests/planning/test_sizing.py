@@ -75,6 +75,17 @@ def test_output_files_hold_no_more_than_they_may_and_no_less_than_half(rows, dat
         assert rows / count >= rows_max / 2 or data_bytes / count >= bytes_max / 2
 
 
+@pytest.mark.parametrize(
+    ("data_bytes", "files"),
+    [
+        (3 * LIMITS.output_parallel_bytes_min, 3),  # as four files, each would be too small for a task of its own
+        (4 * LIMITS.output_parallel_bytes_min, 4),
+    ],
+)
+def test_a_few_large_files_become_a_power_of_two_so_that_cores_are_evenly_loaded(data_bytes, files):
+    assert sizing.output_files(10**9, data_bytes, 10**9, -(-data_bytes // 3), LIMITS) == files
+
+
 @given(st.integers(0, 2**60), st.integers(0, 2**60))
 def test_files_grow_with_the_table_between_two_sizes(data_bytes, more):
     target = sizing.target_file_bytes(data_bytes)

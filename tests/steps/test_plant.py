@@ -10,13 +10,18 @@ import pytest
 from deltacompact.base.limits import READ_LIMITS
 from deltacompact.base.model import ContentType, DataFile
 from deltacompact.base.numbers import UNNUMBERED
-from deltacompact.steps.materialize import LivePiece
-from deltacompact.steps.plant import _ranges
+from deltacompact.steps.live_ranges import LiveRanges
+from deltacompact.steps.materialize import LivePiece, LiveRange
+from deltacompact.steps.plant import _looked_at, _ranges
 from deltacompact.storage.fetched_file import ReadAhead
 from deltacompact.storage.memory import MemoryStore
 from deltacompact.tabular.files import FileReader, Part
 
 SCHEMA = pa.schema([("x", pa.int64())])
+
+
+def file_of(rows, size=1):
+    return DataFile(UNNUMBERED, "x.parquet", ContentType.PARQUET, rows, size, SCHEMA)
 
 
 @pytest.mark.parametrize(
@@ -33,7 +38,18 @@ def test_looks_lie_in_row_groups_far_from_each_other(rows, wanted, looked_at):
     pq.write_table(pa.table({"x": np.arange(4_000)}, schema=SCHEMA), sink, row_group_size=400)
     data = sink.getvalue().to_pybytes()
     store.put("x.parquet", data)
-    file = DataFile(UNNUMBERED, "x.parquet", ContentType.PARQUET, 4_000, len(data), SCHEMA)
+    file = file_of(4_000, len(data))
     piece = LivePiece(file, np.ones(4_000, bool), rows)
     with FileReader(store, Part(file, SCHEMA.names, rows), ReadAhead(READ_LIMITS)) as reader:
         assert _ranges(reader, piece, wanted) == looked_at
+
+
+@pytest.mark.parametrize("sizes", [[100, 100], [1, 50_000, 7], [400] * 60, [1_000_000, 3, 200_000]])
+def test_at_least_as_many_rows_are_sampled_as_are_wanted_and_large_ranges_give_more(sizes):
+    ranges = tuple(LiveRange(file_of(rows), number, 0, rows) for number, rows in enumerate(sizes))
+    live = LiveRanges(ranges, (), SCHEMA, {}, READ_LIMITS)
+    taken = _looked_at(live, 4_000)
+    assert sum(taken.values()) >= min(4_000, sum(sizes))
+    assert sizes[max(taken, key=taken.__getitem__)] == max(sizes)
+    if sum(sizes) > 4_000:
+        assert sum(taken.values()) < 2 * 4_000

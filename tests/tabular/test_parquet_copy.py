@@ -43,6 +43,21 @@ def test_only_the_row_group_that_lost_a_row_is_encoded_anew(catalog: DeltaStream
     assert [found.row_group(group).num_rows for group in range(found.num_row_groups)] == [8, 7, 8, 8, 8, 8, 8, 8]
 
 
+def test_the_decoded_bytes_of_a_file_count_what_was_copied_and_what_was_encoded(
+    catalog: DeltaStreamCatalog, tmp_path: Path
+) -> None:
+    """Plans take memory by them: too few would plan a task that does not fit."""
+    commit(catalog, of_every_kind(KEYS), tmp_path)
+    run(catalog)
+    copied = compacted_files(catalog)[0].decoded_bytes
+    catalog.append("t", pa.table({"k": [KEYS[GROUP + 1]]}), operation="delete")
+    run(catalog)
+    mixed = compacted_files(catalog)[0].decoded_bytes
+    decoded = catalog.read("t").nbytes
+    assert copied is not None and mixed is not None
+    assert decoded / 2 <= mixed <= 3 * decoded and decoded / 2 <= copied <= 3 * decoded
+
+
 def test_statistics_go_with_their_chunks_and_readers_may_trust_them(
     catalog: DeltaStreamCatalog, tmp_path: Path
 ) -> None:
