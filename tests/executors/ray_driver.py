@@ -1,6 +1,7 @@
-"""A compaction in a process of its own, for tests that kill it: says each stage as it begins, and the result as JSON.
+"""Compactions in a process of their own, for tests that kill it: says each stage as it begins, and the results as JSON.
 
-python ray_driver.py CATALOG TABLE --address A --stop-at dedupe        stands still when dedupe begins
+python ray_driver.py CATALOG t --address A --stop-at dedupe         stands still when dedupe begins
+python ray_driver.py CATALOG t u:1000000        t, then u with so many rows a round, on one cluster
 """
 
 from __future__ import annotations
@@ -18,11 +19,10 @@ from deltacompact.cli.result_report import result_document
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("catalog")
-    parser.add_argument("table")
+    parser.add_argument("tables", nargs="+", metavar="TABLE[:ROWS_PER_ROUND]")
     parser.add_argument("--address")
     parser.add_argument("--executor", default="ray")
     parser.add_argument("--stop-at")
-    parser.add_argument("--rows-per-round", type=int)
     parser.add_argument("--object-store-bytes", type=int)
     given = parser.parse_args()
 
@@ -34,17 +34,20 @@ def main() -> None:
                 print("stopped", flush=True)
                 time.sleep(600)
 
-    settings = deltacompact.Settings(
-        executor=given.executor,
-        ray_address=given.address,
-        rows_per_round=given.rows_per_round,
-        object_store_bytes=given.object_store_bytes,
-    )
-    catalog = deltacompact.open_catalog(given.catalog)
-    result = deltacompact.compact(
-        given.table, delta_catalog_client=catalog, settings=settings, event_sinks=[say], rows_per_compacted_file=200_000
-    )
-    json.dump(result_document(result), sys.stdout, default=str)
+    catalog, results = deltacompact.open_catalog(given.catalog), {}
+    for named in given.tables:
+        table, _, rows_per_round = named.partition(":")
+        settings = deltacompact.Settings(
+            executor=given.executor,
+            ray_address=given.address,
+            rows_per_round=int(rows_per_round) if rows_per_round else None,
+            object_store_bytes=given.object_store_bytes,
+        )
+        result = deltacompact.compact(
+            table, delta_catalog_client=catalog, settings=settings, event_sinks=[say], rows_per_compacted_file=200_000
+        )
+        results[table] = result_document(result)
+    json.dump(results, sys.stdout, default=str)
 
 
 if __name__ == "__main__":

@@ -33,18 +33,18 @@ DRIVER = Path(__file__).with_name("ray_driver.py")
 GONE = np.iinfo(np.int64).min
 
 
-def fill(catalog, rows=300_000):
+def fill(catalog, rows=300_000, table="t"):
     """A table of updates, new keys and deletes; what must come out: the value of each key, or GONE."""
     rng = np.random.default_rng(7)
-    catalog.create_table("t", primary_keys=["id"])
+    catalog.create_table(table, primary_keys=["id"])
     expected = np.full(rows, GONE)
     for delta in range(4):
         ids = rng.integers(0, rows, rows // 2)
         values = np.arange(len(ids)) + delta * rows
-        catalog.append("t", [pa.table({"id": ids, "value": values})], stream_position=2 * delta)
+        catalog.append(table, [pa.table({"id": ids, "value": values})], stream_position=2 * delta)
         expected[ids] = values  # the last one of each key stays
         gone = rng.integers(0, rows, rows // 20)
-        catalog.append("t", pa.table({"id": gone}), operation="delete", stream_position=2 * delta + 1)
+        catalog.append(table, pa.table({"id": gone}), operation="delete", stream_position=2 * delta + 1)
         expected[gone] = GONE
     return expected
 
@@ -63,15 +63,15 @@ def filled(folder, template):
     return deltacompact.open_catalog(folder), expected.copy()
 
 
-def assert_rows(catalog, expected):
-    found, ids = catalog.read("t").sort_by("id"), np.flatnonzero(expected != GONE)
+def assert_rows(catalog, expected, table="t"):
+    found, ids = catalog.read(table).sort_by("id"), np.flatnonzero(expected != GONE)
     assert np.array_equal(found["id"].to_numpy(), ids)
     assert np.array_equal(found["value"].to_numpy(), expected[ids])
 
 
-def assert_sound(catalog, expected):
-    assert_rows(catalog, expected)
-    assert [result.problems for result in check(catalog, "t")] == [()]
+def assert_sound(catalog, expected, table="t"):
+    assert_rows(catalog, expected, table)
+    assert [result.problems for result in check(catalog, table)] == [()]
 
 
 def test_ray_and_the_for_loop_write_the_same_rows_and_files(tmp_path, ray_cluster, template):
@@ -182,8 +182,8 @@ def kill_a_worker(stage, killed):
         time.sleep(0.002)
 
 
-def start_driver(catalog_uri, *options):
-    command = [sys.executable, str(DRIVER), str(catalog_uri), "t", *options]
+def start_driver(catalog_uri, *tables_and_options):
+    command = [sys.executable, str(DRIVER), str(catalog_uri), *tables_and_options]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
@@ -191,8 +191,7 @@ def start_driver(catalog_uri, *options):
 def test_a_driver_that_is_killed_in_any_stage_is_resumed(tmp_path, ray_cluster, template, stage):
     catalog, expected = filled(tmp_path, template)
     before = catalog.state("t", catalog.partitions("t")[0]).version
-    options = ["--address", ray_cluster, "--rows-per-round", "400000", "--stop-at", stage]
-    with start_driver(tmp_path, *options) as driver:
+    with start_driver(tmp_path, "t:400000", "--address", ray_cluster, "--stop-at", stage) as driver:
         for line in driver.stdout:
             if line.strip() == "stopped":
                 break
@@ -262,60 +261,76 @@ def test_a_cluster_that_grows_is_waited_for(tmp_path, template):
     assert_sound(catalog, expected)
 
 
-def test_entries_that_exceed_the_object_store_are_folded_in_rounds(tmp_path, capsys):
-    """3.9 M rows are 125 MB of entries; the object store has 80 MB, and Ray takes no less."""
-    catalog = deltacompact.open_catalog(tmp_path)
-    catalog.create_table("t", primary_keys=["id"])
-    rows, deltas = 650_000, 6
+ONE_ROUND = 10**9
+"""Rows of a round that hold all rows of any test."""
+
+
+@pytest.fixture(scope="module")
+def small_store(tmp_path_factory):
+    """A cluster of a driver's own with an object store of 80 MB; Ray takes no less. It compacts three tables in turn.
+
+    few        somebody left the address of a cluster here that is no more
+    rounds     3.9 M rows are 125 MB of entries
+    spilled    4.2 M rows are 134 MB of entries, and rows_per_round says: one round
+    """
+    from ray._private.utils import get_ray_address_file  # 2 s of CPU, in each process that collects this module
+
+    folder = tmp_path_factory.mktemp("small-store")
+    catalog = deltacompact.open_catalog(folder)
+    expected = {"few": fill(catalog, 2_000, "few"), "rounds": fill_by_steps(catalog, "rounds")}
+    catalog.create_table("spilled", primary_keys=["id"])
+    catalog.append("spilled", [pa.table({"id": np.arange(part, 4_200_000, 6)}) for part in range(6)])
+    left = Path(get_ray_address_file(None))
+    left.parent.mkdir(parents=True, exist_ok=True)
+    before = left.read_text() if left.exists() else None
+    tables = "few", "rounds", f"spilled:{ONE_ROUND}"
+    try:
+        left.write_text("127.0.0.1:1")
+        with start_driver(folder, *tables, "--object-store-bytes", str(80 << 20)) as driver:
+            said = driver.stdout.read()
+            assert driver.wait(240) == 0
+    finally:
+        left.unlink() if before is None else left.write_text(before)
+    results = json.loads(said[said.index("{") :])
+    return catalog, expected, {table: result["sessions"][0] for table, result in results.items()}
+
+
+def fill_by_steps(catalog, table, rows=650_000, deltas=6):
+    """Deltas that hit each other's keys ever less often."""
+    catalog.create_table(table, primary_keys=["id"])
     expected = np.full(rows * deltas, GONE)
     for delta in range(deltas):
         ids = np.arange(rows) * (delta + 1)
-        catalog.append("t", pa.table({"id": ids, "value": np.full(rows, delta)}), stream_position=delta)
+        catalog.append(table, pa.table({"id": ids, "value": np.full(rows, delta)}), stream_position=delta)
         expected[ids] = delta
-    with start_driver(tmp_path, "--object-store-bytes", str(80 << 20)) as driver:
-        said = driver.stdout.read()
-        assert driver.wait(240) == 0
-    session = json.loads(said[said.index("{") :])["sessions"][0]
+    return expected
+
+
+def test_a_cluster_that_somebody_left_here_is_not_joined(small_store):
+    """Ray keeps the address of the cluster that was last started, and joins that, also when it is no more."""
+    catalog, expected, sessions = small_store
+    assert sessions["few"]["executor"] == "ray"
+    assert_sound(catalog, expected["few"], "few")
+
+
+def test_entries_that_exceed_the_object_store_are_folded_in_rounds(small_store, capsys):
+    catalog, expected, sessions = small_store
+    session = sessions["rounds"]
     with capsys.disabled():
         planned, measured = session["planned_peak_bytes"] >> 20, session["measured_peak_bytes"] >> 20
         print(f"\n{session['rounds']} rounds; peak of a task: planned {planned} MiB, measured {measured} MiB")
     assert session["rounds"] > 1
     assert session["measured_peak_bytes"] <= session["planned_peak_bytes"]
     assert session["spilled_bytes"] == 0
-    assert session["live"] == np.count_nonzero(expected != GONE)
-    assert_sound(catalog, expected)
+    assert session["live"] == np.count_nonzero(expected["rounds"] != GONE)
+    assert_sound(catalog, expected["rounds"], "rounds")
 
 
-def test_what_a_badly_planned_run_spills_is_reported(tmp_path):
-    """4.2 M rows folded in one round, since rows_per_round says so: 134 MB of entries in an object store of 80 MB."""
-    catalog = deltacompact.open_catalog(tmp_path)
-    catalog.create_table("t", primary_keys=["id"])
-    catalog.append("t", [pa.table({"id": np.arange(part, 4_200_000, 6)}) for part in range(6)])
-    options = ["--object-store-bytes", str(80 << 20), "--rows-per-round", str(10**9)]
-    with start_driver(tmp_path, *options) as driver:
-        said = driver.stdout.read()
-        assert driver.wait(240) == 0
-    (session,) = json.loads(said[said.index("{") :])["sessions"]
+def test_what_a_badly_planned_run_spills_is_reported(small_store):
+    _, _, sessions = small_store
+    session = sessions["spilled"]
     assert (session["rounds"], session["live"]) == (1, 4_200_000)
     assert session["spilled_bytes"] > 25_000_000
-
-
-def test_a_cluster_that_somebody_left_here_is_not_joined(tmp_path):
-    """Ray keeps the address of the cluster that was last started, and joins that, also when it is no more."""
-    from ray._private.utils import get_ray_address_file  # 2 s of CPU, in each process that collects this module
-
-    left = Path(get_ray_address_file(None))
-    left.parent.mkdir(parents=True, exist_ok=True)
-    before = left.read_text() if left.exists() else None
-    catalog = deltacompact.open_catalog(tmp_path)
-    expected = fill(catalog, rows=2_000)
-    try:
-        left.write_text("127.0.0.1:1")
-        with start_driver(tmp_path) as driver:
-            assert driver.wait(120) == 0
-    finally:
-        left.unlink() if before is None else left.write_text(before)
-    assert_sound(catalog, expected)
 
 
 def test_rows_are_laid_out_by_columns_on_ray_as_here(tmp_path, ray_cluster):
