@@ -398,3 +398,15 @@ def test_a_session_whose_files_a_vacuum_took_says_that_it_was_fenced_off() -> No
             fenced += seen["fenced"]
             lake.reader.verify()
         assert fenced
+
+
+def test_what_was_put_in_the_tick_of_the_vacuum_is_as_old_as_no_age() -> None:
+    """Stores date objects by seconds: `vacuum --force` right after a compaction left what that one had replaced."""
+    catalog = DeltaStreamCatalog(MemoryStore(clock=lambda: 1_000.0), clock=lambda: 1_000.0)
+    catalog.create_table("t", primary_keys=["id"])
+    for number in (1, 2):
+        catalog.append("t", pa.table({"id": [number]}))
+        compact("t", delta_catalog_client=catalog, settings=LOCAL)
+    (found,) = vacuum(catalog, "t", age_min_s=0, force=True)
+    assert found.deleted and not found.waiting
+    assert [info.retained for info in catalog.table("t").versions()] == [False, False, True]

@@ -54,7 +54,7 @@ class Chain:
     def retained(self, listing: StreamListing) -> Iterator[StreamState]:
         """The active version, and versions sealed within the minimum age, which readers may still read."""
         for state in reversed(self.read):
-            if state.sealed and sealed_s(listing, state) < listing.old_s:
+            if state.sealed and listing.is_old_since(sealed_s(listing, state)):
                 return
             yield state
 
@@ -70,7 +70,7 @@ def read_chain(log: StreamLog, listing: StreamListing, past: Mapping[str, Sealed
     state = log.active(strictly=True)
     read = [state]
     while (parent := state.opened.parent) is not None:
-        if parent in past and listing.modified_s(log.paths.entry(parent, past[parent].tail - 1)) < listing.old_s:
+        if parent in past and listing.is_old_since(listing.modified_s(log.paths.entry(parent, past[parent].tail - 1))):
             break
         state = log.state(parent)
         if state.sealed is None or state.sealed.successor != read[0].version:

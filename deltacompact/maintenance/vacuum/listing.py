@@ -19,7 +19,10 @@ from deltacompact.storage.objects import ObjectStat, ObjectStore
 
 @dataclass(frozen=True, slots=True)
 class StreamListing:
-    """One listing of a stream. `old_s`: an object that was modified before this time (store's clock, s) is old."""
+    """One listing of a stream. `old_s`: what was put at this time (store's clock, s) or before is old.
+
+    Stores date objects by seconds, disks by milliseconds: what was put just before a vacuum may have its very time.
+    """
 
     store: ObjectStore
     paths: StreamPaths
@@ -40,7 +43,10 @@ class StreamListing:
         return (stat.path for stat in self.ours if stat.path.startswith(folder))
 
     def is_old(self, stat: ObjectStat) -> bool:
-        return stat.modified_s < self.old_s
+        return self.is_old_since(stat.modified_s)
+
+    def is_old_since(self, time_s: float) -> bool:
+        return time_s <= self.old_s
 
     def modified_s(self, path: str) -> float:
         """When an object was put, by the store's clock. Raises NotFoundError."""

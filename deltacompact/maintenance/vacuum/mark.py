@@ -62,8 +62,8 @@ class VacuumMark:
     records: tuple[str, ...]
 
     def is_current(self, listed: Iterable[ObjectStat], old_s: float) -> bool:
-        """Whether the same objects are there, and none has become old enough (modified before `old_s`) to delete."""
-        return (self.first_s is None or self.first_s >= old_s) and self.objects == digest(listed)
+        """Whether the same objects are there, and none has become old enough (put at `old_s` or before) to delete."""
+        return (self.first_s is None or self.first_s > old_s) and self.objects == digest(listed)
 
     def encoded(self, stream: str) -> bytes:
         fields = asdict(self)

@@ -107,7 +107,7 @@ def vacuum(
     full: bool = False,
     held: Held | None = None,
 ) -> list[VacuumResult]:
-    """Delete unreached objects older than `age_min_s` seconds (since the seal that dropped them, or last modified).
+    """Delete unreached objects that are `age_min_s` seconds old (since the seal that dropped them, or last modified).
 
     `catalog` is what open_catalog returned, `table_id` and `partition` say what is vacuumed (default: all partitions).
     `dry_run` deletes nothing. `full` reads the whole history again, and not only what came since the last vacuum.
@@ -115,7 +115,7 @@ def vacuum(
     none is running. Raises CorruptionError, and deletes nothing of the partition, where the stored objects contradict
     each other.
 
-    If the table is published, the snapshots or versions of that other table older than `age_min_s` are expired first,
+    If the table is published, the snapshots or versions of that other table that are older are expired first,
     and files of the others stay. Nothing is deleted where that table cannot be read. Several calls may share what
     they know of it (`held`).
 
@@ -230,7 +230,7 @@ class _Vacuum:
         return [
             stat
             for stat in unfinished(self._store, root)
-            if stat.modified_s < (self._old_s if self._paths.is_ours(stat.path) else self._shared_old_s)
+            if stat.modified_s <= (self._old_s if self._paths.is_ours(stat.path) else self._shared_old_s)
             and (self._paths.is_ours(stat.path) or not stat.path.startswith(root))
         ]
 
