@@ -1,14 +1,17 @@
 """Task: grows a split tree from a sample of the live rows that a session writes.
 
-    file 7    1 M live rows, 9 row groups      3 looks of 312 rows each; each look stands for 30 MB
-    delta 8   CSV, 2,000 rows                  one look: text has no row groups
+    file 7    1 M live rows, row groups of 900 k and 100 k      936 rows: 842 of the first, 94 of the second
+    delta 8   CSV, 2,000 rows                                   312 rows: text has no row groups
 
 Looks lie as far apart as possible, and spread their rows over a whole row group: the first rows alone would show few
-values. A small table is read whole. Only the columns to cluster by are read.
+values. A row group of which more rows live, or which more looks hit, gives more rows, and they stand for more bytes:
+the last row group of a file is often a small rest. A small table is read whole. Only the columns to cluster by are
+read.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -83,37 +86,58 @@ def _looks(store: ObjectStore, task: TreeTask) -> Iterator[tuple[pa.Table, float
         assert piece.reader is not None, "it was begun"
         with piece.reader as reader:
             codec = codec_of(reader.parquet.metadata) if piece.file.content_type is ContentType.PARQUET else None
-            ranges = _ranges(reader, piece, taken[number])
-            found = [_sample(reader, piece, live, rows, -(-taken[number] // len(ranges))) for rows in ranges]
-        one = live.ranges[number]
-        stands_for = (one.stop - one.start) * task.row_bytes[number]
-        count = sum(rows.num_rows for rows in found)
-        for rows in found:
-            yield rows, stands_for / max(1, count), codec
+            looked = taken[number]
+            for one in _ranges(reader, piece, looked.wanted):
+                rows = _sample(reader, piece, live, one.rows, math.ceil(looked.wanted * one.share))
+                size = looked.stands_for * one.share * task.row_bytes[number]
+                yield rows, size / max(1, rows.num_rows), codec
 
 
-def _looked_at(live: LiveRanges, wanted: int) -> dict[int, int]:
-    """The number of rows to sample, by the number of the range. All rows, if there are at most `wanted`."""
+@dataclass(frozen=True, slots=True)
+class _LookedAt:
+    """How many rows of a range of live rows to sample, and how many rows of the table they stand for together."""
+
+    wanted: int
+    stands_for: float
+
+
+def _looked_at(live: LiveRanges, wanted: int) -> dict[int, _LookedAt]:
+    """The ranges to sample from, by their numbers. All rows of all, if there are at most `wanted`."""
     rows = np.array([one.stop - one.start for one in live.ranges], np.int64)
     if live.rows <= wanted:
-        return {number: int(count) for number, count in enumerate(rows.tolist())}
+        return {number: _LookedAt(count, count) for number, count in enumerate(rows.tolist())}
     count = looks_at(live.rows)
     of_place = np.searchsorted(np.cumsum(rows), spread(live.rows, count), side="right")
     numbers, times = np.unique(of_place, return_counts=True)
-    each = -(-wanted // count)
-    return {number: each * many for number, many in zip(numbers.tolist(), times.tolist(), strict=True)}
+    each, stand_for = -(-wanted // count), live.rows / count
+    return {
+        number: _LookedAt(each * many, stand_for * many)
+        for number, many in zip(numbers.tolist(), times.tolist(), strict=True)
+    }
 
 
-def _ranges(reader: FileReader, piece: LivePiece, wanted: int) -> list[tuple[int, int]]:
+@dataclass(frozen=True, slots=True)
+class _SharedRange:
+    """A range of rows of a file, and its share of the rows to sample from the file."""
+
+    rows: tuple[int, int]
+    share: float
+
+
+def _ranges(reader: FileReader, piece: LivePiece, wanted: int) -> list[_SharedRange]:
     """The row ranges to sample from: in Parquet, whole row groups as far apart as possible."""
     start, stop = piece.rows
     if piece.file.content_type is not ContentType.PARQUET or wanted >= stop - start:
-        return [piece.rows]
+        return [_SharedRange(piece.rows, 1.0)]
     metadata = reader.parquet.metadata
     starts = np.cumsum([0, *(metadata.row_group(number).num_rows for number in range(metadata.num_row_groups))])
     looks = max(1, wanted // ROWS_PER_LOOK)
-    groups = np.unique(np.searchsorted(starts, start + spread(stop - start, looks), side="right") - 1).tolist()
-    return [(max(int(starts[group]), start), min(int(starts[group + 1]), stop)) for group in groups]
+    of_look = np.searchsorted(starts, start + spread(stop - start, looks), side="right") - 1
+    groups, times = np.unique(of_look, return_counts=True)
+    ranges = [(max(int(starts[group]), start), min(int(starts[group + 1]), stop)) for group in groups]
+    living = times * np.array([piece.lives[slice(*rows)].mean() for rows in ranges])
+    shares = (living / (living.sum() or 1.0)).tolist()
+    return [_SharedRange(rows, share) for rows, share in zip(ranges, shares, strict=True)]
 
 
 def _sample(reader: FileReader, piece: LivePiece, live: LiveRanges, rows: tuple[int, int], wanted: int) -> pa.Table:

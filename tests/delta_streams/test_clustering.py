@@ -80,6 +80,17 @@ def test_row_groups_end_with_cells_so_their_boxes_do_not_meet():
         assert any(one[name][1] < other[name][0] or other[name][1] < one[name][0] for name in ("id", "v"))
 
 
+def test_files_are_of_one_size_although_the_last_row_group_of_rows_in_order_is_a_small_rest(tmp_path):
+    """As many rows of the rest were sampled as of all others: a file had a tenth or twice of what it should have."""
+    catalog = created("x")
+    written = tmp_path / "in-order.parquet"
+    pq.write_table(rows(range(42_000), in_order=True), written, row_group_size=40_000)
+    catalog.append_files("t", [written])
+    compacted(catalog, per_file=1_250, settings=Settings(executor="local"))
+    sizes = [file.rows for file in compacted_files(catalog)]
+    assert len(sizes) == 42 and min(sizes) > 700
+
+
 @pytest.mark.parametrize(("low", "high", "said"), [(5, 90, "5 to 90"), (0, 98, "0 to 98"), (None, None, "only null")])
 def test_check_finds_a_range_in_the_log_that_rows_contradict(monkeypatch, low, high, said):
     catalog = created("id")
