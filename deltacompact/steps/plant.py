@@ -94,24 +94,24 @@ def _looks(store: ObjectStore, task: TreeTask) -> Iterator[tuple[pa.Table, float
 
 
 @dataclass(frozen=True, slots=True)
-class _LookedAt:
+class _RangeSample:
     """How many rows of a range of live rows to sample, and how many rows of the table they stand for together."""
 
     wanted: int
     stands_for: float
 
 
-def _looked_at(live: LiveRanges, wanted: int) -> dict[int, _LookedAt]:
+def _looked_at(live: LiveRanges, wanted: int) -> dict[int, _RangeSample]:
     """The ranges to sample from, by their numbers. All rows of all, if there are at most `wanted`."""
     rows = np.array([one.stop - one.start for one in live.ranges], np.int64)
     if live.rows <= wanted:
-        return {number: _LookedAt(count, count) for number, count in enumerate(rows.tolist())}
+        return {number: _RangeSample(count, count) for number, count in enumerate(rows.tolist())}
     count = looks_at(live.rows)
     of_place = np.searchsorted(np.cumsum(rows), spread(live.rows, count), side="right")
     numbers, times = np.unique(of_place, return_counts=True)
     each, stand_for = -(-wanted // count), live.rows / count
     return {
-        number: _LookedAt(each * many, stand_for * many)
+        number: _RangeSample(each * many, stand_for * many)
         for number, many in zip(numbers.tolist(), times.tolist(), strict=True)
     }
 
