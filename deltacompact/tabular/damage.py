@@ -19,7 +19,8 @@ SHOWN_CHARACTERS = 300
 """How many characters of a library's message about a broken file we show."""
 _DAMAGE = re.compile(
     r"(?i)deserializ|decompress|inflate|corrupt|unexpected end|truncat|malformed|invalid|checksum|magic|not a "
-    r"|encrypted|decrypt|too small|is a directory"
+    r"|encrypted|decrypt|too small|is a directory|unexpected null|expected ipc|must be before|not supported|no children"
+    r"|logical type"
 )
 """Arrow raises OSError for broken connections and for broken bytes. These words mean broken bytes."""
 

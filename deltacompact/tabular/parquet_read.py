@@ -45,6 +45,9 @@ PAGES_BYTES = 2 << 20
 USES_OF_A_DICTIONARY = 256
 """Assumed uses of each dictionary value, if the kernel cannot read the footer, which would tell."""
 
+TAIL_BYTES = 8
+"""After a footer: its length and four letters."""
+
 _BY_ITSELF_BYTES = 256 << 10
 """One thread decodes less than this, because waking other threads takes longer. Fetching is parallel anyway."""
 
@@ -88,18 +91,23 @@ class Described:
 
 
 def described(source: pa.NativeFile, to_copy: bool = False, limits: ReadLimits = READ_LIMITS) -> Described:
-    """Read the footer. `to_copy` reads the page indexes too. Raises InputError if columns are encrypted."""
+    """Read the footer. `to_copy` reads the page indexes too.
+
+    Raises InputError if columns are encrypted, ArrowInvalid if pyarrow would end the process that asks for a chunk.
+    """
     read, size = reading(source, limits), source.size()
+    footer: Footer | None = None
     try:
         footer = Footer(size, read, to_copy)
     except ValueError:
-        return Described(pq.read_metadata(source), None)
-    if footer.encrypted:  # asking pyarrow for an encrypted column's codec ends the process
+        metadata = pq.read_metadata(source)  # says what is wrong with a file that it cannot read either
+    if footer is not None and footer.encrypted:  # asking pyarrow for an encrypted column's codec ends the process
         raise InputError("some columns are encrypted: write the file again without encryption")
-    if is_near(source):
-        return Described(pq.read_metadata(source), footer)
-    length = int.from_bytes(read(size - 8, 4), "little") + 8
-    return Described(pq.read_metadata(pa.BufferReader(read(size - length, length))), footer)
+    length = int.from_bytes(read(size - TAIL_BYTES, 4), "little")
+    stored = read(size - TAIL_BYTES - length, length + TAIL_BYTES)
+    if doubt := _kernels.footer_doubt(bytes(memoryview(stored)[:length])):
+        raise pa.ArrowInvalid(f"its footer is damaged: {doubt}")
+    return Described(metadata if footer is None else pq.read_metadata(pa.BufferReader(stored)), footer)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import numpy as np
+import parquet_footers as footers
 import pyarrow as pa
 import pyarrow.feather as feather
 import pyarrow.parquet as pq
@@ -137,6 +140,62 @@ def test_a_feather_file_whose_offsets_lead_out_of_it_ends_no_process(
     path.write_bytes(path.read_bytes().replace(offsets, offsets[:4] + damaged + offsets[8:]))
     with pytest.raises(InputError, match=r"given\.feather cannot be read: .*[Oo]ffset"):
         catalog.append_files("t", path)
+
+
+def _of_another_type(chunk: footers.Struct) -> None:
+    chunk[1] = (footers.I32, 1)
+
+
+def _with_an_unknown_codec(chunk: footers.Struct) -> None:
+    chunk[4] = (footers.I32, 9)
+
+
+def _with_a_short_bound(chunk: footers.Struct) -> None:
+    chunk[footers.STATISTICS][1][footers.MAX_VALUE] = (footers.BINARY, b"\x01")
+
+
+def _with_too_many_levels(chunk: footers.Struct) -> None:
+    chunk[16] = (footers.STRUCT, {3: (footers.LIST, (footers.I64, [0, 2, 0]))})
+
+
+def _with_characters(chunk: footers.Struct) -> None:
+    chunk[16] = (footers.STRUCT, {1: (footers.I64, 2)})
+
+
+@pytest.mark.parametrize(
+    ("broken", "why"),
+    [
+        (_of_another_type, "its type is another one than in the schema"),
+        (_with_an_unknown_codec, "its codec is none"),
+        (_with_a_short_bound, "its least or greatest value is cut short"),
+        (_with_too_many_levels, "its levels are not those of the schema"),
+        (_with_characters, "it counts characters, and is no text"),
+    ],
+)
+@pytest.mark.parametrize("reference", [False, True])
+def test_a_footer_about_which_pyarrow_ends_the_process_is_refused_at_append_by_column(
+    catalog: DeltaStreamCatalog, tmp_path: Path, broken: Any, why: str, reference: bool
+) -> None:
+    path = tmp_path / "flipped.parquet"
+    data = written_by_pyarrow(path).read_bytes()
+    footer = footers.footer(data)
+    broken(footers.chunks(footer)[2][footers.META_DATA][1])
+    path.write_bytes(footers.with_footer(data, footer))
+    with pytest.raises(
+        InputError, match=rf"flipped\.parquet cannot be read: its footer is damaged: row group 1, column id: {why}"
+    ):
+        catalog.append_files("t", [path], reference=reference)
+    catalog.append("t", rows(count=3))
+    assert catalog.read("t").num_rows == 3
+
+
+@pytest.mark.processes
+def test_no_flipped_bit_of_a_footer_ends_the_process_that_appends_and_reads_the_file(tmp_path: Path) -> None:
+    driver = Path(__file__).with_name("flipped_footers.py")
+    done = subprocess.run([sys.executable, driver, tmp_path], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    refused, read = map(int, done.stdout.split())
+    assert refused > 1000 and read > 1000, done.stdout
 
 
 def test_json_that_is_nested_too_deeply_is_named(catalog: DeltaStreamCatalog, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ mod columns;
 mod digests;
 mod entries;
 mod fold;
+mod footer_guard;
 mod key_bytes;
 mod key_state;
 mod new_entries;

@@ -28,8 +28,8 @@ mod _kernels {
     use super::fold::Fold;
     #[pymodule_export]
     use super::functions::{
-        buckets, crc32, group_entries, is_ascending, key_bytes, key_digests, pack_entries, row_bytes, row_sum, sha1_backend,
-        sort_keys,
+        buckets, crc32, footer_doubt, group_entries, is_ascending, key_bytes, key_digests, pack_entries, row_bytes, row_sum,
+        sha1_backend, sort_keys,
     };
     #[pymodule_export]
     use super::pointers::{PointerSplit, Publisher};

@@ -1,12 +1,56 @@
 //! As much of Thrift as it takes to look into Parquet's footers and page headers without decoding them.
 
-/// As much of Thrift's compact protocol as it takes to skip fields.
+/// As much of Thrift's compact protocol as it takes to skip fields, and to look at some.
 pub struct Compact<'a>(pub &'a [u8]);
 
 pub const STOP: u8 = 0;
+pub const I32: u8 = 5;
+pub const I64: u8 = 6;
+pub const TEXT: u8 = 8;
+pub const LIST: u8 = 9;
+pub const STRUCT: u8 = 12;
 const DEPTH_MAX: u32 = 32;
 
-impl Compact<'_> {
+impl<'a> Compact<'a> {
+    /// Goes over the fields of a struct. `take` gets the kind and number of each, and says whether it has read it.
+    pub fn fields(&mut self, mut take: impl FnMut(&mut Self, u8, i16) -> Option<bool>) -> Option<()> {
+        let mut field = 0;
+        loop {
+            let (kind, id) = self.field(field)?;
+            if kind == STOP {
+                return Some(());
+            }
+            if !take(self, kind, id)? {
+                self.skip(kind, 0)?;
+            }
+            field = id;
+        }
+    }
+
+    /// The elements of a list, whatever kind it says they have: as readers do that know what is in it.
+    pub fn list<T>(&mut self, mut element: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
+        let count = self.count()?.1;
+        (0..count).map(|_| element(self)).collect()
+    }
+
+    pub fn number(&mut self) -> Option<i64> {
+        let zigzag = self.varint()?;
+        Some((zigzag >> 1) as i64 ^ -((zigzag & 1) as i64))
+    }
+
+    pub fn text(&mut self) -> Option<&'a [u8]> {
+        let length = usize::try_from(self.varint()?).ok()?;
+        let (text, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(text)
+    }
+
+    /// The head of a list: the kind of its elements, and how many there are.
+    fn count(&mut self) -> Option<(u8, u64)> {
+        let head = self.byte()?;
+        Some((head & 0xf, if head >> 4 == 15 { self.varint()? } else { u64::from(head >> 4) }))
+    }
+
     fn byte(&mut self) -> Option<u8> {
         let (&first, rest) = self.0.split_first()?;
         self.0 = rest;
@@ -50,15 +94,11 @@ impl Compact<'_> {
             3 => drop(self.byte()?),
             4..=6 => drop(self.varint()?),
             7 => self.0 = self.0.get(8..)?,
-            8 => {
-                let length = self.varint()?;
-                self.0 = self.0.get(usize::try_from(length).ok()?..)?;
-            }
-            9 | 10 => {
-                let head = self.byte()?;
-                let count = if head >> 4 == 15 { self.varint()? } else { u64::from(head >> 4) };
+            TEXT => drop(self.text()?),
+            LIST | 10 => {
+                let (kind, count) = self.count()?;
                 for _ in 0..count {
-                    self.element(head & 0xf, depth)?;
+                    self.element(kind, depth)?;
                 }
             }
             11 => {
@@ -69,7 +109,7 @@ impl Compact<'_> {
                     self.element(kinds & 0xf, depth)?;
                 }
             }
-            12 => {
+            STRUCT => {
                 let mut field = 0;
                 loop {
                     let (kind, id) = self.field(field)?;

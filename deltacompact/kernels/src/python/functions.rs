@@ -7,7 +7,7 @@ use crate::key_bytes::KeyColumns;
 use crate::sha1::DIGEST_BYTES;
 use crate::sha1_backend::Backend;
 use crate::sort_keys::{SortColumn, WIDTH_MAX, sort_key_bytes, write_sort_keys};
-use crate::{digests, entries};
+use crate::{digests, entries, footer_guard};
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -207,6 +207,11 @@ pub fn crc32(py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<u32> {
     let bytes = vector::<u8>("buffer", &bytes)?;
     let bytes = bytes.as_slice()?;
     Ok(py.detach(|| crc32fast::hash(bytes)))
+}
+
+#[pyfunction]
+pub fn footer_doubt(footer: &[u8]) -> Option<String> {
+    footer_guard::doubt(footer)
 }
 
 #[pyfunction]
