@@ -321,12 +321,38 @@ def test_rule_20_an_unknown_commit_is_resolved_by_the_next_run(tmp_path, work, c
 
 
 class Unheard(Death):
-    """Kills the process after its commit, before it hears of it."""
+    """Kills the process after its commit, before it hears of it. While `others` commit, nobody dies."""
+
+    others = False
 
     def change(self, name):
-        if name == "commit answered":
+        if name == "commit answered" and not self.others:
             self.where = name
         super().change(name)
+
+
+@pytest.mark.parametrize("appended", [False, True])
+def test_a_commit_that_followed_others_and_was_not_heard_is_told_as_committed(lake, appended):
+    """Others mark a row of both files before the commit, which has other vectors then than the group has written."""
+    dead_by_key(lake, version=3)
+
+    def others():
+        death.others = True
+        for sequence in (1, 2):
+            delete_by_vector(lake, path_of(lake, sequence), [1])
+        if appended:
+            lake.append(T, conversions.rows(5))
+        death.others = False
+
+    with contextlib.suppress(Died), dying(lake, death := Unheard(-1)):
+        convert(lake, before_commit=conversions.once(others))
+    state = lake.state(T)
+    result = convert(lake)
+    assert any("1 group of session" in note and "had been committed" in note for note in result.notes), result.notes
+    assert not any("cannot be committed" in note for note in result.notes)
+    assert lake.state(T).snapshot_id == state.snapshot_id, "nothing is committed twice"
+    assert ids(lake) == ([5] if appended else [])
+    assert Storage(lake).orphans() == []
 
 
 def test_marks_that_landed_are_not_committed_twice_though_their_snapshot_is_gone(lake):

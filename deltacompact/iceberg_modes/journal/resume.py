@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any, TypeAlias
 
 from deltacompact.base.errors import DeltaCompactError
@@ -25,7 +26,7 @@ from deltacompact.iceberg.commit.committer import Committed, Committer
 from deltacompact.iceberg.commit.proposal import Proposal
 from deltacompact.iceberg.commit.snapshots import unnamed_drafts
 from deltacompact.iceberg.table import locations
-from deltacompact.iceberg.table.content_files import ContentFile
+from deltacompact.iceberg.table.content_files import ContentFile, ManifestEntry
 from deltacompact.iceberg.table.metadata import Ref
 from deltacompact.iceberg.table.other_heads import other_heads
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
@@ -179,33 +180,50 @@ def _is_intact(store: ObjectStore, group: WrittenGroup) -> bool:
 def _landed(records: Records, state: TableState, reader: StateReader) -> tuple[set[int], set[str]]:
     """The groups that the table has, and the names of those of the session's files that it has.
 
-    A group without files is there if its inputs are gone.
+    A commit that followed others' deletes may have other marks than the group had written. A group without files is
+    there if its inputs are gone.
     """
-    live = _names(state)
-    landed = {group.number for group in records.groups if _files(group) & live}
-    recorded = frozenset[str]().union(
-        *map(_files, records.groups), *(map(file_name, one) for one in records.added.values())
-    )
-    found = set(recorded & live)
-    groups = {group.number: group for group in records.groups}
+    added = frozenset(map(file_name, chain.from_iterable(records.added.values())))
+    recorded = added.union(*map(_files, records.groups))
+    inputs = {group.number: _inputs(records.plan.body["groups"][group.number]) for group in records.groups}
+
+    def has(then: TableState) -> set[int]:
+        live, marked = _names(then), _marked(then, added)
+        return {one.number for one in records.groups if _files(one) & live or inputs[one.number] & marked}
+
+    landed, found = has(state), set(recorded & _names(state))
+    without_files = {group.number for group in records.groups if not group.outputs}
     for snapshot_id, numbers in records.commits.items():
         if snapshot_id not in state.metadata.snapshots:
             continue
         refs = {**state.metadata.refs, state.branch: Ref(snapshot_id, "branch")}
         then = reader.read(replace(state.metadata, refs=refs), state.branch)
-        live = _names(then)
-        found |= recorded & live
-        for number in numbers:
-            files = _files(groups[number])
-            if files & live if files else not _has_inputs(then, records.plan.body["groups"][number]):
-                landed.add(number)
+        found |= recorded & _names(then)
+        there = set(map(_identity, then.data))
+        gone = {number for number in without_files if inputs[number].isdisjoint(there)}
+        landed |= (has(then) | gone) & set(numbers)
     return landed, found
+
+
+def _inputs(group: Mapping[str, Any]) -> set[str]:
+    """The data files of a planned group, by identity."""
+    return set(map(locations.identity_of, input_paths(group)))
+
+
+def _identity(entry: ManifestEntry) -> str:
+    return locations.identity_of(entry.file.path)
+
+
+def _marked(state: TableState, names: frozenset[str]) -> set[str]:
+    """The data files, by identity, to which delete files with these names refer."""
+    ours = (entry.file.referenced_data_file for entry in state.deletes if file_name(entry.file.path) in names)
+    return {locations.identity_of(path) for path in ours if path is not None}
 
 
 def _has_inputs(state: TableState, group: Mapping[str, Any]) -> bool:
     """Whether the branch has one of the data files of a planned group, by whatever name."""
-    inputs = set(map(locations.identity_of, input_paths(group)))
-    return any(locations.identity_of(entry.file.path) in inputs for entry in state.data)
+    inputs = _inputs(group)
+    return any(_identity(entry) in inputs for entry in state.data)
 
 
 def _names(state: TableState) -> set[str]:
