@@ -1,7 +1,7 @@
-"""How far sessions end from what is expected of them: the 90 % interval and the promise, from errors of the past. Pure.
+"""The 90 % interval and the promise around a session's expected seconds, from the errors of past sessions. Pure.
 
     score      log(took / expected) of each session that ended          +0.10: it took a tenth longer, about
-    near       by how long ago it was, and how alike in length; sessions on tables known as well count most
+    weight     more for recent sessions, for those of like length, and for tables that are known equally well
 
     100 scores near, spread by 8 %     a fifth of them is above u = 0.069, on average by b = 0.045
                                        u + 1.43 b = 0.13    one in twenty takes longer      each of a session of 60 s:
@@ -14,7 +14,8 @@ take 142 scores for a promise of 99.3 %, so beyond the edge the tail is taken to
 the next one exceeds u + k b (r^(1/k) - 1) with a probability of 0.2 / r. This is b ln r for many of them, and more for
 few, because b is not known well then. Scores of a table that scatters more than others are divided by how much more.
 
-More expected seconds never promise an earlier end: the bounds are made so at a few lengths, and straight between them.
+A session that is expected to take longer is never promised to end earlier: bounds are computed so at a few lengths, and
+interpolated between them.
 """
 
 from __future__ import annotations
@@ -29,39 +30,38 @@ from deltacompact.planning.work import Vector
 
 COVERED = 0.90
 PROMISED = 0.993
-"""The paper's: so many of its job runs end within what was promised."""
+"""The paper's share of job runs that end within their promise."""
 KNOWN = 2
-"""A table is known well from its third session on."""
+"""After so many sessions a table is known well: from its third session on."""
 
 SPREAD_MIN, SPREAD_MAX = 0.3, 3.0
-"""How much less, and more, the scores of one table may spread than those of others."""
+"""Limits of a table's spread, relative to the usual one."""
 _SPREAD_AFTER = 2.0
 _SPREAD_LATELY = 6.0
-"""Sessions after which the spread of a table is half its own, and after which one of them counts half."""
+"""_SPREAD_AFTER sessions make half of a table's spread its own; a session counts half after _SPREAD_LATELY more."""
 _CLASS = 1.2
-"""A score of a session that is e to the power of this longer counts 1/e."""
+"""The score of a session that is e**_CLASS times longer, or shorter, counts 1/e."""
 _KNOWN_CLASS = 3.0
-"""One on a table that is known worse, or better, by one session counts e to the power of minus this."""
+"""The score of a session whose table was known by one session more, or less, counts e**-_KNOWN_CLASS."""
 _PRIOR_WEIGHT = 4.0
-"""How many sessions the opinion weighs that first rates err by so much; less, the more scores there are."""
+"""The weight, in sessions, of our assumption (_PRIOR) how much first rates err. It shrinks as scores come."""
 _PRIOR_SPREAD = 0.15
 _SHARES = (np.arange(21) + 0.5) / 21
 _PRIOR = _PRIOR_SPREAD * np.log(_SHARES / (1 - _SHARES))
 _EDGE = 0.20
-"""Of the scores, those beyond it make the tail."""
+"""The share of scores that make the tail."""
 _TAIL_KNOWN = 5.0
-"""How many scores above the edge the opinion counts for that tails are exponential."""
+"""The weight, in scores above the edge, of our assumption that tails are exponential."""
 _LOG_LENGTHS = np.log(4.0) * np.arange(-5, 11)
-"""From a millisecond to twelve days: bounds are made for these lengths."""
+"""The lengths for which bounds are computed: from a millisecond to twelve days."""
 _LOG_MAX = math.log(1e9)
-"""A bound is at most a billion times as far away: beyond that, seconds would be 0 or infinite."""
+"""A bound is at most a billion times the expected seconds, and at least a billionth: else it would be 0 or infinite."""
 _NONE = np.zeros(0)
 
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """Of each session that ended, the oldest first: the score, how much it counts, log of the seconds that were
-    expected, and its stream."""
+    """For each session that ended, the oldest first: score, weight, log of the expected seconds, and stream."""
 
     values: Vector = field(default_factory=lambda: _NONE)
     weights: Vector = field(default_factory=lambda: _NONE)
@@ -71,9 +71,10 @@ class Scores:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Logs of low, high and promised over expected seconds, at each of the lengths, for each number of known sessions.
+    """Bounds at each length, as logs of (low, high, promised) over expected seconds.
 
-    `tables` are numbers of known sessions, and spreads, by stream.
+    at_lengths    one array for each number of known sessions, 0 to KNOWN
+    tables        (known sessions, spread) by stream
     """
 
     at_lengths: tuple[Vector, ...]
@@ -86,7 +87,7 @@ class Bounds:
         return cls(tuple(_at_lengths(alike, known, count) for count in range(KNOWN + 1)), tables)
 
     def around(self, seconds: float, stream: str) -> tuple[float, float, float]:
-        """Low, high and promised seconds of a session that is expected to take so long."""
+        """Low, high and promised seconds of a session that is expected to take `seconds`."""
         known, spread = self.tables.get(stream, (0, 1.0))
         length, rows = math.log(seconds), self.at_lengths[min(KNOWN, known)]
         logs = [spread * float(np.interp(length, _LOG_LENGTHS, row)) for row in rows]
@@ -96,7 +97,7 @@ class Bounds:
 
 
 def _tables(scores: Scores) -> tuple[Vector, Vector, dict[str, tuple[int, float]]]:
-    """How many sessions of its stream were known before each session, and how its scores spread; and both by now."""
+    """How many sessions of its stream came before each session, and their spread; and both as of now, by stream."""
     usual = float(np.median(np.abs(scores.values))) / 0.6745 if len(scores.values) else 1.0
     sizes = np.minimum(np.abs(scores.values) / max(1e-3, usual), SPREAD_MAX)
     seen: dict[str, _Spread] = {}
@@ -110,7 +111,10 @@ def _tables(scores: Scores) -> tuple[Vector, Vector, dict[str, tuple[int, float]
 
 @dataclass(frozen=True, slots=True)
 class _Spread:
-    """The root mean square of scores over the usual size of one: of a table's last sessions, and of two usual ones."""
+    """How far a table's scores spread: the root mean square of score over usual score, of its last sessions.
+
+    It begins with two sessions of the usual spread.
+    """
 
     sessions: int = 0
     weight: float = 0.0
@@ -127,10 +131,7 @@ class _Spread:
 
 
 def _at_lengths(scores: Scores, known: Vector, count: int) -> Vector:
-    """The logs of low, high and promise over the expected seconds, at each length.
-
-    None of them falls faster than lengths grow, even if it is multiplied by the greatest spread.
-    """
+    """`_logs`, made monotone: with any spread, a longer session never has an earlier low, high or promised end."""
     lengths = _LOG_LENGTHS / SPREAD_MAX
     low, high, promise = _logs(scores, known - count) + lengths
     low = np.minimum.accumulate(low[::-1])[::-1]
@@ -139,7 +140,7 @@ def _at_lengths(scores: Scores, known: Vector, count: int) -> Vector:
 
 
 def _logs(scores: Scores, apart_known: Vector) -> Vector:
-    """Logs of how much less and more a session of each length may take, and of what is promised."""
+    """Logs of (low, high, promised) over expected seconds, at each length."""
     apart_length = np.abs(scores.log_expected - _LOG_LENGTHS[:, None])
     near = scores.weights * np.exp(-apart_length / _CLASS - _KNOWN_CLASS * np.abs(apart_known))
     doubt = _PRIOR_WEIGHT / (1 + near.sum(axis=1) / _PRIOR_WEIGHT)
@@ -154,8 +155,10 @@ def _logs(scores: Scores, apart_known: Vector) -> Vector:
 
 
 def _beyond(values: Vector, weights: Vector, *tails: float) -> list[Vector]:
-    """For each row of weights the value that the next session exceeds with each probability, if the tail is
-    exponential."""
+    """For each of `tails`, and each row of weights: the value that the next session exceeds with that probability.
+
+    The tail is taken to be exponential.
+    """
     effective = weights.sum(axis=1) ** 2 / (weights * weights).sum(axis=1)
     edge = _edge(values, weights, effective)
     above = np.maximum(0.0, values - edge[:, None])
@@ -166,9 +169,10 @@ def _beyond(values: Vector, weights: Vector, *tails: float) -> list[Vector]:
 
 
 def _edge(values: Vector, weights: Vector, effective: Vector) -> Vector:
-    """The value that a fifth of the scores exceeds: the next session is one more of them, which may be the greatest.
+    """The value that the next session exceeds with a probability of a fifth, for each row of weights.
 
-    `effective`: how many scores of equal weight tell as much.
+    `effective`: the number of scores of equal weight that would tell as much. The next session is one more score, and
+    may be the greatest.
     """
     order = np.argsort(values)
     upto = np.cumsum(weights[:, order], axis=1)

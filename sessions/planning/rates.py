@@ -28,11 +28,11 @@ from sessions.base.model import Estimate
 from sessions.planning.bounds import Bounds, Scores
 
 BUFFER = 1.10
-"""The paper's: a session adheres to its expected SLA as long as it takes no more than a tenth longer."""
+"""The paper's: a session keeps its expected SLA if it takes at most a tenth longer."""
 
 OBSERVATIONS_MAX = 400
 OBSERVATIONS_OF_A_TABLE_MAX = 25
-"""One job run of a thousand partitions does not push out what is known of all other tables."""
+"""A limit for each table, so that one job run of a thousand partitions does not push out all other tables."""
 
 PARTS = {
     "hash_bucket": "fold",
@@ -53,32 +53,32 @@ WAITS = ("busiest", "request", "start")
 _FIRST_WAITS = np.array([1.0, 0.03, 0.02])
 
 _LEARNED_AFTER = 4.0
-"""Sessions' worth of doubt that each rate starts with: so many must disagree with the pool's before it moves half the
-way."""
+"""A term's rate moves half the way from the pool's factor to the observed one after so many sessions."""
 _HALF_LIFE = 100.0
 _LATELY = 8.0
-"""Sessions after which an observation counts half, for rates and for how busy the machine is lately."""
+"""Half-lives in sessions: _HALF_LIFE of an observation for rates, _LATELY for how busy the machine is."""
 _LATELY_AFTER = 2.0
 _LEVEL_LATELY = 3.0
 _LEVEL_AFTER = 0.25
-"""The same for what the last sessions on one table took."""
+"""Of a table's factor: after _LEVEL_LATELY sessions one counts half; _LEVEL_AFTER sessions move it half the way."""
 _LEVEL_IN_FIT = 2.0
-"""While rates are fitted, tables explain less: what a single session on each of many tables has in common is a rate."""
+"""_LEVEL_AFTER while rates are fitted. It is greater, so that what one session on each of many tables has in common
+becomes a rate, and not a factor of each table."""
 _OUTLIER = 0.35
-"""A session that took e to the power of this more or less than expected pulls no harder than one that did so."""
+"""Errors (logs) beyond this pull no harder, so that one session that hung changes little."""
 _FAR = 3.0
-"""Of a table, whose rows may be anything at first, the same is true from here on."""
+"""The same limit for a table's factor. It is wide, because the rows of a new table may be anything."""
 _FACTOR_LEAST = 0.1
-"""The least factor of a rate, beside the pool's."""
+"""A term's factor is at least this share of the pool's."""
 _CLOCK_S = 1e-3
-"""Clocks of CPU time are no finer: what took less took so much."""
+"""Clocks of CPU time are no finer, so less is taken for this."""
 _LEAST_WORK_S = 1e-9
-"""A part that was expected to take less teaches nothing."""
+"""A part with less expected work teaches nothing."""
 _ITERATIONS = 8
-"""Rates and tables are fitted in turn, so often."""
+"""Rates and factors of tables are fitted in turn, so many times."""
 _SCORE_HALF_LIFE = 100.0
 _UNKNOWN = 0.2
-"""Of an error (log) that present rates would not make, so much still counts as one."""
+"""If today's rates would have avoided an error (log), at most this much of it still counts."""
 
 _SHIPPED = np.array([FIRST_RATES[term] for term in TERMS])
 
@@ -90,7 +90,7 @@ def part_of(term: str) -> str:
 _PART_OF_TERM = tuple(map(part_of, TERMS))
 _MERGED = TERMS.index("merged_row")
 _MERGE = "merge"
-"""The index of a session that merges its runs: what searching them takes on a table says little of that."""
+"""The index part of a session that merges runs. It is learned apart, because searching runs says little about it."""
 _PART_OF_MERGE = tuple(_MERGE if part == "index" else part for part in _PART_OF_TERM)
 _IN_PART = {
     part: np.array([of_term == part for of_term in parts])
@@ -102,9 +102,10 @@ _IN_PART[WHOLE] = np.ones(len(TERMS), bool)
 
 @dataclass(frozen=True, slots=True)
 class SessionWork:
-    """One session's work: of its busiest slot, and of all together, which is what CPU seconds count.
+    """One session's work: of its busiest slot (wall seconds), and of all slots together (CPU seconds).
 
-    `requests` wait for each other (those at a time count as one), `starts` are cold ones: 0 or 1.
+    requests    requests that wait for each other: those sent at the same time count as one
+    starts      cold starts: 0 or 1
     """
 
     busiest: WorkTerms
@@ -114,18 +115,20 @@ class SessionWork:
 
     @classmethod
     def of(cls, terms: WorkTerms) -> SessionWork:
-        """On one slot."""
+        """The work of a session on one slot."""
         return cls(terms, terms)
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One session that succeeded. `work` of its busiest slot by TERMS; `expected_s` is what was said before it ran;
-    `at_s` when it ended.
+    """One session that succeeded, expected and measured. Sessions of the version before have no CPU seconds.
 
-    `stream`: the table, and whether it was a first compaction, which says little of later ones. Sessions of the version
-    before have no CPU seconds: `cpu_s` by part, `whole` by TERMS, `expected_cpu_s` as it was said. `waits` are requests
-    and starts.
+    stream                        the table, and whether it was a first compaction, which says little of later ones
+    work, whole                   amounts by TERMS: of the busiest slot, and of all slots
+    expected_s, expected_cpu_s    as they were told before it ran
+    cpu_s                         CPU seconds by part
+    waits                         requests and starts, as in SessionWork
+    at_s                          when it ended
     """
 
     session_id: str
@@ -148,7 +151,7 @@ class PoolRates:
     observations: tuple[Observation, ...] = ()
 
     def learned(self, found: Iterable[Observation]) -> PoolRates:
-        """These rates with more sessions. A session that is known already counts once."""
+        """These rates and more sessions. A session that is known already is not added again."""
         by_id = {
             seen.session_id: seen for seen in (*self.observations, *found) if seen.seconds > 0 and seen.expected_s > 0
         }
@@ -164,7 +167,7 @@ class PoolRates:
 _WALL = "wall"
 
 Levels = Mapping[tuple[str, str], float]
-"""Factors by stream and part: what is left where the rates are applied to it."""
+"""Factors by stream and part: how much longer than the rates say this part takes on this table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +263,7 @@ def _cpu_rates(seen: Sequence[Observation], age: Vector) -> tuple[Vector, dict[t
 
 
 def _rows(one: Observation) -> Iterator[tuple[str, Vector, float, float]]:
-    """Of each part that is known: its name, its work at shipped rates, its CPU seconds, and its share of all."""
+    """For each part of a session: its name, its work at shipped rates, its CPU seconds, and their share of all."""
     amounts = padded(one.whole)
     in_all = sum(one.cpu_s.values())
     for name, cpu_s in one.cpu_s.items():
@@ -271,7 +274,7 @@ def _rows(one: Observation) -> Iterator[tuple[str, Vector, float, float]]:
 
 
 def _seconds(seen: Sequence[Observation], works: Sequence[tuple[float, ...]], rates: Vector, levels: Levels) -> Vector:
-    """What this work of each session would take by what is known now."""
+    """The seconds that each session's work would take at these rates and levels."""
     amounts = np.array([padded(work) for work in works])
     tables, of_table = _numbered(
         list(zip([one.stream for one in seen], (amounts[:, _MERGED] > 0).tolist(), strict=True))
@@ -284,7 +287,7 @@ def _seconds(seen: Sequence[Observation], works: Sequence[tuple[float, ...]], ra
 def _wall_rates(
     seen: Sequence[Observation], age: Vector, waited: Vector
 ) -> tuple[Vector, dict[tuple[str, str], float]]:
-    """Wall seconds of what a session waits for, and factors by stream: lately, all of them take so much longer."""
+    """The wall seconds of each of WAITS, and factors by stream. They include how slow all sessions were lately."""
     took = np.log([one.seconds for one in seen])
     fit = _Fit([(one.stream, _WALL) for one in seen], age, np.ones(len(seen)))
     factors, of_streams = fit.of(waited * _FIRST_WAITS, took)
@@ -292,19 +295,19 @@ def _wall_rates(
 
 
 _SHARE_LEAST = 1e-6
-"""A part that took no time to speak of, as its clock has it, still counts a little: rows of no weight have no fit."""
+"""The least weight of a part. Parts of nearly no CPU time would have none, and rows without weight cannot be fitted."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Fit:
-    """Least squares of relative errors: `keys` say which rows share a factor, `shares` how much a row counts."""
+    """A least-squares fit of relative errors. Rows with the same key share a factor; `shares` are their weights."""
 
     keys: Sequence[tuple[str, str]]
     age: Vector
     shares: Vector
 
     def of(self, work: Vector, took: Vector) -> tuple[Vector, dict[tuple[str, str], float]]:
-        """Factors of the columns, and of the rows of each key. The former include how things are lately."""
+        """A factor for each column, and one for each key. Those of columns include how slow sessions were lately."""
         names, of_key = _numbered(self.keys)
         weights = np.maximum(self.shares, _SHARE_LEAST) * 0.5 ** (self.age / _HALF_LIFE)
         pool = _pool(work, took - np.log(work.sum(axis=1)), weights)
@@ -321,7 +324,7 @@ class _Fit:
 
 
 def _levels(of_key: Any, recent: Vector, left: Vector, doubt: float) -> Vector:
-    """For each key: the mean log of its last errors, drawn towards 0 as if so many more of them had been 0."""
+    """For each key, the mean log of its last errors, as if `doubt` more errors had been 0."""
     errors = np.clip(left, -_FAR, _FAR)
     middle = (np.bincount(of_key, recent * errors) / np.bincount(of_key, recent))[of_key]
     robust = recent * np.minimum(1.0, _OUTLIER / np.maximum(np.abs(errors - middle), 1e-9))
@@ -330,24 +333,24 @@ def _levels(of_key: Any, recent: Vector, left: Vector, doubt: float) -> Vector:
 
 
 def _scores(seen: Sequence[Observation], age: Vector, known: Sequence[tuple[float, float, float]]) -> Scores:
-    """The scores of those of which all is known: what was taken, what had been expected, what would be expected now."""
+    """The scores of sessions whose (took, was expected, would be expected now) are all known."""
     there = np.array([min(one) > 0 for one in known])
     if not there.any():
         return Scores()
     took, said, now = np.log(np.array(known)[there]).T
-    # Sessions that were planned before anything was known of this machine or table say nothing of what is known now.
+    # The errors of sessions that were planned with shipped rates say little about the rates of today.
     values = took - now + np.clip(now - said, -_UNKNOWN, _UNKNOWN)
     streams = tuple(one.stream for one, is_known in zip(seen, there, strict=True) if is_known)
     return Scores(values, 0.5 ** (age[there] / _SCORE_HALF_LIFE), said, streams)
 
 
 def padded(work: Sequence[float]) -> Vector:
-    """Records of the version before lack the last terms."""
+    """Work by TERMS as a vector. Records of the version before lack the last terms, so these are 0."""
     return np.array([*work, *[0.0] * (len(TERMS) - len(work))][: len(TERMS)])
 
 
 def _numbered(keys: Sequence[Any]) -> tuple[list[Any], Any]:
-    """The different keys, and for each one its number among them."""
+    """The distinct keys, and the number of each key among them."""
     number = {key: place for place, key in enumerate(dict.fromkeys(keys))}
     return list(number), np.array([number[key] for key in keys])
 
@@ -362,7 +365,7 @@ def _places(of_key: Any) -> Any:
 
 
 def _pool(work: Vector, errors: Vector, weights: Vector) -> Vector:
-    """For each column the median factor of the rows that have it, or of all where none does."""
+    """For each column, the median factor of the rows that have it; of all rows if none has it."""
     of_all = np.ones(len(errors), bool)
     there = [has if has.any() else of_all for has in (work > 0).T]
     found: Vector = np.exp(np.array([_quantile(errors[has], weights[has], 0.5) for has in there]))
@@ -370,9 +373,9 @@ def _pool(work: Vector, errors: Vector, weights: Vector) -> Vector:
 
 
 def _factors(work: Vector, took: Vector, weights: Vector, before: Vector, pool: Vector) -> Vector:
-    """Factors of the columns by least squares of relative errors, drawn to the pool's, never below a tenth of it.
+    """Factors of the columns by least squares of relative errors, drawn to the pool's, and at least a tenth of it.
 
-    Errors beyond an outlier's are weighed down, so that one session that hung does not make everything dearer.
+    Outliers weigh less, so that one session that hung does not make everything dearer.
     """
     expected = work @ before
     errors = took - np.log(expected)
@@ -380,12 +383,12 @@ def _factors(work: Vector, took: Vector, weights: Vector, before: Vector, pool: 
     scaled = work * pool / expected[:, None]
     target = np.exp(np.clip(errors, -_OUTLIER, _OUTLIER))
     square = scaled.T @ (robust[:, None] * scaled)
-    # A column that is no part of the work seen stays with the pool's factor.
+    # The doubt keeps a column that no row has at the pool's factor.
     doubt = _LEARNED_AFTER / len(before) * float(np.mean(robust))
     square[np.diag_indices_from(square)] += doubt
     right = scaled.T @ (robust * target) + doubt
     found, free = np.full(len(before), _FACTOR_LEAST), np.ones(len(before), bool)
-    while free.any():  # those that would fall below the least stay there, and the others are solved again
+    while free.any():  # columns that would fall below the least are set to it, and the others are solved again
         rest = right[free] - square[np.ix_(free, ~free)] @ found[~free]
         found[free] = np.linalg.solve(square[np.ix_(free, free)], rest)
         if np.all(found >= _FACTOR_LEAST):
@@ -397,14 +400,14 @@ def _factors(work: Vector, took: Vector, weights: Vector, before: Vector, pool: 
 
 
 def _shrunk(errors: Vector, weights: Vector, doubt: float) -> float:
-    """A robust mean, drawn towards 0 as if so many more observations had been 0."""
+    """A robust mean, as if `doubt` more errors had been 0."""
     middle = _quantile(errors, weights, 0.5)
     robust = weights * np.minimum(1.0, _OUTLIER / np.maximum(np.abs(errors - middle), 1e-9))
     return float(robust @ errors / (robust.sum() + doubt))
 
 
 def _quantile(values: Vector, weights: Vector, share: float) -> float:
-    """The smallest value up to which this share of the weight lies."""
+    """The smallest value such that `share` of the weight lies at or below it."""
     order = np.argsort(values)
     upto = np.cumsum(weights[order])
     return float(values[order][min(len(values) - 1, np.searchsorted(upto, share * upto[-1]))])

@@ -12,7 +12,7 @@ class PlanReason(enum.StrEnum):
     ASKED_FOR = "asked_for"  # the document says so
     SMALL_TABLE = "small_table"  # as many as keep a machine busy
     HALF_OF_MEMORY = "half_of_memory"  # a bucket takes half of a task's memory (paper, figure 3-1)
-    INHERITED = "inherited"  # the index has so many, and they still fit
+    INHERITED = "inherited"  # as many as the index has: each still fits a task
     # rehash
     NO_INDEX = "no_index"  # a first compaction
     BUCKETS_FIT = "buckets_fit"  # below 90 % of a task's memory
@@ -23,9 +23,9 @@ class PlanReason(enum.StrEnum):
     # what it runs on
     CHEAPEST_THAT_MEETS_SLA = "cheapest_that_meets_sla"
     CHEAPEST = "cheapest"  # nobody asked for an SLA
-    CHEAPEST_WITHIN_A_DAY = "cheapest_within_a_day"  # nobody asked for an SLA, and the cheapest would take for ever
-    FASTEST = "fastest"  # the SLA cannot be met: as near as can be
-    FIRST_STAGE = "first_stage"  # so many workers have work from the start
+    CHEAPEST_WITHIN_A_DAY = "cheapest_within_a_day"  # nobody asked for an SLA, but the cheapest takes over a day
+    FASTEST = "fastest"  # nothing meets the SLA, so the offer that comes nearest
+    FIRST_STAGE = "first_stage"  # as many workers as the first stage has tasks for
     ALL_SLOTS = "all_slots"
     MEMORY = "memory"  # fewer tasks at a time, so that they fit
     # the desired SLA
@@ -42,14 +42,14 @@ class PlanReason(enum.StrEnum):
 
 
 class Wait(enum.StrEnum):
-    """Why a group of sessions does not start now, or nobody works on a job run."""
+    """Why a group of sessions does not start now, or why nobody works on a job run."""
 
-    SESSIONS = "sessions"  # as many run as may
+    SESSIONS = "sessions"  # as many sessions run as the limit allows
     WORKERS = "workers"
-    MEMORY = "memory"  # of this machine: what runs has planned for it
+    MEMORY = "memory"  # the running groups have planned for this machine's memory
     CPUS = "cpus"
     QUIET = "quiet"  # a quiet window
-    RESERVED = "reserved"  # what it needs is kept for one that has waited too long
-    NEVER_FITS = "never_fits"  # more than the limits allow, even alone
-    STREAM = "stream"  # of a job run: one that was accepted before it works on one of its streams
-    LAUNCHER = "launcher"  # of a job run: no dispatcher has the launcher that it is planned for
+    RESERVED = "reserved"  # its place is kept for a group that has waited too long
+    NEVER_FITS = "never_fits"  # the group needs more than the limits allow, even alone
+    STREAM = "stream"  # another job run works on one of its streams, or was accepted before it
+    LAUNCHER = "launcher"  # the job run is planned for a launcher that no dispatcher has

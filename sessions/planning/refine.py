@@ -20,16 +20,16 @@ STAGES = ("rehash", "hash_bucket", "dedupe", "assign_pointers", "lay_out", "writ
 
 _IN_EVERY_ROUND = ("hash_bucket", "dedupe")
 _BEFORE = 0.5
-"""Of the seconds outside of stages, the part before the first one: reading logs and planning."""
+"""The share of the seconds outside of stages that lies before the first stage: reading logs and planning."""
 
 _DOUBT = 0.25
-"""Share of a session's work that its own pace must have been seen on before it counts as much as the plan's."""
+"""After this share of its work, a session's own pace counts as much as the planned one."""
 
 
 def share_done(plan: SessionPlan, progress: Progress) -> float:
-    """What is done of all work, from 0 to 1: stages that are over, and the tasks of the one under way.
+    """The share of a session's work that is done: finished stages, and the finished tasks of the current one.
 
-    hash_bucket and dedupe are divided by the rounds; the other stages belong to the last one.
+    hash_bucket and dedupe run in every round; the other stages run once, after the last round.
     """
     total = sum(plan.stage_s.values())
     if not progress.stage or total <= 0:
@@ -53,13 +53,13 @@ def share_done(plan: SessionPlan, progress: Progress) -> float:
 def refine(
     plan: SessionPlan, progress: Progress, elapsed_s: float, free_slots: int | None = None, at_s: float = 0.0
 ) -> Estimate:
-    """Seconds that a session takes in all, after so many; it never ends before it has.
+    """The seconds that a session will take in all, seen `elapsed_s` after it began. Never fewer than `elapsed_s`.
 
     `free_slots`: tasks that may run at a time now, where the cluster has grown or lost nodes (default: as planned).
     """
     first, share = plan.expected, max(progress.share, share_done(plan, progress))
     planned_s = share * first.seconds
-    # The pace of what was seen, drawn towards the plan's by a quarter of the work: one slow task tells little.
+    # The observed pace is drawn towards the planned one, because one slow task tells little.
     doubt_s = _DOUBT * first.seconds
     pace = (elapsed_s + doubt_s) / (planned_s + doubt_s) if share else max(1.0, elapsed_s / max(first.seconds, 1e-9))
     slower = max(1.0, plan.slots / max(1, free_slots)) if free_slots is not None else 1.0
@@ -68,7 +68,7 @@ def refine(
 
 
 def makespan(seconds: Sequence[float], at_once: int) -> float:
-    """When the last of them is done, started in this order, so many at a time."""
+    """When the last session ends, if they start in this order, `at_once` at a time."""
     places = [0.0] * max(1, min(at_once, len(seconds)))
     for session_s in seconds:
         heapq.heapreplace(places, places[0] + session_s)

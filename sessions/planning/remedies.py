@@ -6,7 +6,7 @@
     desired 2 s                       0.3 s to start and a session of one task: 64 times the CPUs do not help
 
 The job run is planned again on machines and clusters that are 2, 4, … 64 times as large, so what cannot be divided
-stays undivided. With more than 256 partitions that would take longer than is worth it: it tells the time alone.
+stays undivided. For more than 256 partitions such planning takes too long, so only the time is told.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def not_promised(desired_s: float | None, nearest_s: float, cpus: int | None) ->
 
 
 def larger(situation: Situation, factor: int) -> Situation:
-    """The same with so many times the CPUs and the memory, and as many more sessions at a time."""
+    """The situation with `factor` times the CPUs, the memory and the sessions at a time."""
     offers = tuple(_larger(offer, factor) for offer in situation.offers)
     return replace(situation, offers=offers, sessions_max=factor * situation.sessions_max)
 

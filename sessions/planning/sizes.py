@@ -19,15 +19,16 @@ from sessions.planning.reasons import PlanReason
 from sessions.planning.statistics import BranchStatistics
 
 _KEY_BYTES = 100
-"""Of a deleted key in a task that asks data files for it."""
+"""Memory of a deleted key in a task that searches data files for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What a session has to itself: slots are tasks at a time.
+    """What a session has to itself.
 
-    `shared_process`: all tasks share one process, which may take `bound_bytes` in all; `reads_less`: it reads less at a
-    time than usual where that keeps it there.
+    slots             tasks at a time
+    shared_process    all tasks share one process, which may take `bound_bytes` in all
+    reads_less        a task reads less at a time than usual if it would take too much memory otherwise
     """
 
     slots: int
@@ -42,9 +43,10 @@ class Resources:
 
 @dataclass(frozen=True, slots=True)
 class SessionSizes:
-    """What a session decides by the size of its input. `adds_run`: the index gets a run instead of being merged.
+    """What a session decides by the size of its input.
 
-    `peak_bytes`: planned, of the largest process.
+    adds_run      the index gets one more run, and is not merged
+    peak_bytes    planned memory of the largest process
     """
 
     hash_buckets: int
@@ -60,7 +62,7 @@ class SessionSizes:
 def sizes_of(
     given: PartitionStatistics, on: Resources, hash_buckets: int | None = None, rows_per_round: int | None = None
 ) -> SessionSizes:
-    """`hash_buckets` and `rows_per_round` are what the document asks for."""
+    """The sizes of a session. `hash_buckets` and `rows_per_round` are those of the document, if it asks for some."""
     if isinstance(given, BranchStatistics):
         return _of_branch(given, on)
     per_round = rows_per_round or sizing.round_rows_max(on.object_store_bytes, given.entry_bytes)
@@ -99,7 +101,7 @@ def _of_branch(given: BranchStatistics, on: Resources) -> SessionSizes:
 
 
 def _within(given: PartitionStatistics, on: Resources, peak: int) -> int:
-    """The peak of a task: where its process reads less, no more than it may take, unless rows are too wide for that."""
+    """The peak of a task. A process that reads less keeps within its memory, unless single rows are too wide."""
     if not on.reads_less:
         return peak
     undivided = sizing.TASK_BASE_BYTES + 4 * given.undivided_bytes
@@ -125,7 +127,7 @@ def _hash_buckets(given: PartitionStatistics, on: Resources, round_rows: int, as
 
 
 def _foldable(given: PartitionStatistics, on: Resources, round_rows: int) -> int:
-    """Hash buckets at least, so that a task can fold what a round brings to one of them."""
+    """The least number of hash buckets with which a task can fold what one round brings to one bucket."""
     free = on.memory_per_task_bytes - sizing.TASK_BASE_BYTES - 4 * LIMITS.chunk_entries * given.entry_bytes
     return math.ceil(round_rows * given.entry_bytes * sizing.DEDUPE_COPIES / free) if free > 0 else 1
 

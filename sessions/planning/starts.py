@@ -1,8 +1,8 @@
-"""What a group of sessions takes besides its sessions: a process or a cluster comes up, and its end is noticed.
+"""Seconds that a group takes besides its sessions: its process or cluster starts, and a dispatcher sees its end.
 
 shipped    a process 0.3 s, a cluster of Ray's launcher 240 s
-learned    the newest 25 groups of each way to start, in one small record of the state: rates/starts
-expected   their median; the shipped one counts as one of them
+learned    those of the newest 25 groups for each launcher and executor, in one small record of the state: rates/starts
+expected   the median of the learned ones and the shipped one
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Starts:
         return Starts({**self.seconds, way: newest})
 
     def expected(self, offer: Offer) -> Offer:
-        """The offer, with the start that it takes here."""
+        """The offer, with the start that we expect on this pool."""
         return replace(offer, start_s=statistics.median([offer.start_s, *self.seconds.get(way_of(offer), ())]))
 
 
@@ -48,7 +48,7 @@ class StartStore:
         return self._record.read()
 
     def learn(self, way: str, seconds: float) -> None:
-        """Raises StoreError where the record cannot be replaced; nothing is lost but that."""
+        """Raises StoreError if the record cannot be replaced. Then only this start is lost."""
         self._record.update(lambda known: known.learned(way, seconds))
 
 

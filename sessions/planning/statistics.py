@@ -1,4 +1,6 @@
-"""What the planner knows of a branch of an Iceberg table before anything runs; of a partition: planning/statistics.py.
+"""What the planner knows about a branch of an Iceberg table before anything runs.
+
+What it knows about a partition of a delta stream is in deltacompact/planning/statistics.py.
 
 orders, main      4 delete files with 17 deleted keys      12 data files with 4,000,000 rows are written anew
 """
@@ -14,10 +16,10 @@ from deltacompact.planning.statistics import PartitionStatistics
 class BranchStatistics(PartitionStatistics):
     """The input of one session on a branch of an Iceberg table. `partition` names the branch.
 
-    delta_file_rows     of each file that is opened, the rows whose keys are hashed: those of a delete file, those of a
-                        data file that an equality delete may hit, else 0
-    delta_bytes         of delete files
-    base_…              of data files that are written anew; `read_bytes` of the largest row group, decoded
+    delta_file_rows     for each file that is opened, how many rows have their keys hashed: all rows of a delete file,
+                        and of a data file that an equality delete may hit; else 0
+    delta_bytes         bytes of delete files
+    base_…              data files that are written anew; `read_bytes`: their largest row group, decoded
     delete_files        files of deletes, which every reader goes through
     key_rows            rows of the equality deletes
     """

@@ -1,14 +1,14 @@
-"""Which job runs may begin: one at a time on a stream, in the order that they were accepted in. Pure.
+"""Which job runs may begin: one at a time on each stream, in the order in which they were accepted. Pure.
 
     run-1   orders, all partitions      accepted 10:00, runs
     run-2   orders, day=2024-01-01      accepted 10:01                    waits for run-1, which works on its stream
     run-3   visits                      accepted 10:02                    begins
     run-4   orders                      accepted  9:59 by another clock   waits for run-1, which has begun
 
-Two that fold one stream at a time would do the same work twice, and one of them would publish nothing. A job run that
-has to wait is not claimed and not planned: when its turn comes, it is planned by what is there then.
+If two job runs folded one stream at the same time, they would do the same work twice, and one of them would publish
+nothing. A job run that waits is neither claimed nor planned: it is planned when its turn comes.
 
-A job run is also left alone by dispatchers that do not have the launchers which its sessions are planned for.
+A dispatcher also leaves a job run alone if it lacks a launcher that the job run's sessions are planned for.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from sessions.records.leases import NOBODY
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """A job run that has not ended, as far as others wait for it."""
+    """A job run that has not ended: what decides whether others wait for it."""
 
     job_run_id: str
     accepted_s: float
@@ -38,7 +38,7 @@ class Turn:
         )
 
     def goes_before(self, other: Turn) -> bool:
-        """Whether the other one has to wait for this one: those that have begun first, then by acceptance."""
+        """Whether the other job run has to wait for this one: begun ones go first, then those accepted earlier."""
         first = self.begun if self.begun != other.begun else self.was_accepted_before(other)
         return first and self.streams.overlap(other.streams)
 
@@ -47,14 +47,14 @@ class Turn:
 
 
 def missing_launchers(run: JobRun, there: Collection[str]) -> list[str]:
-    """The launchers that sessions of a job run are planned for, and that no dispatcher has."""
+    """The launchers that a job run is planned for and that are not in `there`."""
     return sorted(set(run.launchers) - set(there))
 
 
 def held_up(runs: Iterable[JobRun], launchers: Collection[str]) -> dict[str, Delay]:
-    """Why nobody works on job runs, for people, by their ids: without those that somebody holds, or may at any moment.
+    """By id, why nobody works on a job run, in words for people. Leaves out those that are held or could be claimed.
 
-    `launchers` are those of all dispatchers that are there.
+    `launchers` are those of all live dispatchers.
     """
     unended = [run for run in runs if not run.state.ended]
     of_table: dict[tuple[object, str], list[Turn]] = {}

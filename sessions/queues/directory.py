@@ -30,8 +30,8 @@ from sessions.queues.queue import VISIBILITY_S, DeadLetter, DeadReason, Depth, M
 
 RECEIVES_MAX = 20
 _PUT_OFF_MAX_S = 3600.0
-"""Nobody leases or puts off a message for longer. One whose time lies further ahead was leased before a clock was set
-back: it is ready."""
+"""Nobody leases or puts off a message for longer. If a message's time lies further ahead, the clock was set back since,
+and the message is ready."""
 _POLL_S = 0.1
 _READY = re.compile(r"(?P<id>.+)\.(?P<receives>\d+)")
 _LEASED = re.compile(r"(?P<id>.+)\.(?P<receives>\d+)\.(?P<receipt>[0-9a-f]{32})")
@@ -62,7 +62,7 @@ class DirectoryQueue:
 
     @classmethod
     def at(cls, uri: str, visibility_s: float = VISIBILITY_S, make: bool = True) -> DirectoryQueue:
-        """The queue at "file:///path" or a local path. Raises InputError where it is not there and is not made."""
+        """The queue at "file:///path" or a local path. Raises InputError if it is missing and `make` is False."""
         if not uri:
             raise InputError("--queue is empty: name a directory or the URL of an SQS queue")
         parts = uri_parts(uri)
@@ -106,7 +106,7 @@ class DirectoryQueue:
         self.acknowledge(message)
 
     def dead_letters(self) -> Iterator[DeadLetter]:
-        """The dead letters. A file that is none is noted and left out."""
+        """The dead letters. Any other file is noted and left out."""
         for path in sorted(self._files("dead")):
             try:
                 letter = DeadLetter(id=path.name.removesuffix(".json"), **json.loads(path.read_bytes()))
@@ -164,7 +164,7 @@ class DirectoryQueue:
         return not now_s < ready_s <= now_s + max(self._visibility_s, _PUT_OFF_MAX_S)
 
     def _lease(self, path: Path, number: str, receives: int) -> Message | None:
-        """Take a message; None where somebody else was faster."""
+        """Take a message; None if somebody else was faster."""
         receipt = uuid.uuid4().hex
         leased = self._folder / "leased" / f"{number}.{receives}.{receipt}"
         ready_s = self._clock() + self._visibility_s
@@ -228,6 +228,6 @@ def _encoded(body: str) -> bytes:
 
 
 def _sent_s(name: str) -> float:
-    """When a message was sent, by its name; the beginning of time where somebody else named the file."""
+    """When a message was sent, as its name says; 0 for a file that somebody else named."""
     digits = name.partition("-")[0]
     return int(digits) / 1000 if digits.isdecimal() else 0.0

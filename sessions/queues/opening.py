@@ -11,7 +11,7 @@ from sessions.queues.queue import VISIBILITY_S, Queue
 
 
 def is_url(uri: str) -> bool:
-    """Whether it names a queue of SQS, to which users of other machines may send."""
+    """Whether the URI names a queue of SQS, to which other machines may send."""
     return uri.startswith(("https://", "http://"))
 
 
@@ -21,7 +21,7 @@ def open_queue(
     """The queue at "https://sqs.…", or in a directory: "file:///path" or a local path.
 
     `dead_letters` is the URL of the dead-letter queue of an SQS queue; default: that of its redrive policy. A directory
-    that is not there is made, or with `make=False` an InputError.
+    that is missing is made; with `make=False` it is an InputError.
     """
     if is_url(uri):
         from sessions.queues.sqs import SqsQueue

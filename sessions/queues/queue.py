@@ -6,7 +6,7 @@
     acknowledge    gone
     dead_letter    among the dead letters, with reason and field; redrive sends it back
 
-Delivery is at least once and in any order: whoever receives must not mind to see a message twice.
+Delivery is at least once and in any order: a receiver must bear to see a message twice.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Protocol
 from sessions.base.settings import DEFAULTS
 
 VISIBILITY_S = DEFAULTS.visibility_s
-"""For so long nobody else sees a message that was received: acceptance takes a fraction of it."""
+"""How long a received message is hidden from others. Accepting it takes a fraction of that."""
 
 
 class DeadReason(enum.StrEnum):
@@ -47,7 +47,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A message that cannot be served. `field` is the path of what is wrong in it, "" where that is the whole."""
+    """A message that cannot be served. `field` is the path of the bad field; "" if the whole message is bad."""
 
     id: str
     body: str
@@ -62,7 +62,7 @@ class DeadLetter:
 class Depth:
     """How many messages wait, are received and not acknowledged, and are dead; how long the oldest has waited.
 
-    `unreadable` lie among them and are no messages.
+    `unreadable` counts files or objects in the queue's place that are no messages.
     """
 
     ready: int
@@ -82,10 +82,10 @@ class Queue(Protocol):
     uri: str
 
     def send(self, body: str, group: str = "") -> str:
-        """Send a document; the message's id. `group` (a table) is what is treated fairly, where the queue can."""
+        """Send a document. Returns the message's id. SQS is fair among groups: `group` is a table's name."""
 
     def receive(self, most: int, wait_s: float) -> list[Message]:
-        """Up to so many messages; waits for the first of them."""
+        """Up to `most` messages. Waits up to `wait_s` for the first."""
 
     def acknowledge(self, message: Message) -> None:
         """Remove a message that was dealt with."""

@@ -2,11 +2,13 @@
 
     receive         ReceiveMessage, up to 10 messages, waits up to 20 s
     release         ChangeMessageVisibility
-    dead_letter     SendMessage to the dead-letter queue, then DeleteMessage: a message is there twice before never
-    redrive         receive from the dead-letter queue, send, delete: message by message, by reason where asked
+    dead_letter     SendMessage to the dead-letter queue, then DeleteMessage
+    redrive         receive from the dead-letter queue, send to the queue, delete: one message at a time
 
-The dead-letter queue is that of the queue's redrive policy, or is named. What SQS moved there by itself was received
-too often and has no reason of ours.
+Whoever dies between the two requests leaves a message twice. It is never lost.
+
+The dead-letter queue is named by the user, or by the queue's redrive policy. SQS itself moves messages there that were
+received too often; those carry no reason of ours.
 """
 
 from __future__ import annotations
@@ -94,7 +96,7 @@ class SqsQueue:
         self._ages.dealt_with(message)
 
     def dead_letters(self) -> Iterator[DeadLetter]:
-        """A dead letter that is listed is hidden from others for some seconds, and shown again at the end."""
+        """List the dead letters. SQS hides each from others meanwhile; at the end we show them all again."""
         url = self._dead_letters_url()
         listed: dict[str, DeadLetter] = {}
         try:
@@ -116,9 +118,9 @@ class SqsQueue:
             self._client.delete_message(QueueUrl=self._dead_letters_url(), ReceiptHandle=dead.receipt)
 
     def depth(self) -> Depth:
-        """As SQS approximates it. How old the oldest message is goes by those that this process has received.
+        """The counts that SQS approximates. The age of the oldest message is that of one this process has received.
 
-        SQS keeps that as a metric of CloudWatch alone, and looking at a message counts as receiving it.
+        SQS tells ages only to CloudWatch, and we cannot look at a message without receiving it.
         """
         dead = 0
         with contextlib.suppress(InputError):
@@ -166,7 +168,7 @@ class SqsQueue:
         return told
 
     def _dead_letters_url(self) -> str:
-        """Raises InputError where none is known."""
+        """Raises InputError if nobody named one and the queue has no redrive policy."""
         if self._dead_url is None:
             with self._asking():
                 answer = self._client.get_queue_attributes(QueueUrl=self.uri, AttributeNames=["RedrivePolicy"])
@@ -181,7 +183,7 @@ class SqsQueue:
         return self._dead_url
 
     def _message_bytes_max(self, url: str) -> int:
-        """How long a message of a queue may be, with its attributes."""
+        """The size limit of a message of a queue, attributes included."""
         answer = self._client.get_queue_attributes(QueueUrl=url, AttributeNames=["MaximumMessageSize"])
         return int(answer["Attributes"]["MaximumMessageSize"])
 
@@ -199,13 +201,13 @@ class SqsQueue:
         return ready + delayed, leased
 
     def _hear(self, answer: Mapping[str, Any]) -> None:
-        """SQS stamps messages by its own clock, and an answer says what that shows."""
+        """Set our clock by the date of an answer, because SQS stamps messages by its own clock."""
         with contextlib.suppress(KeyError, TypeError, ValueError):
             self._clock.told(parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"]).timestamp())
 
     @contextlib.contextmanager
     def _asking(self) -> Iterator[None]:
-        """Say in one line what SQS answered."""
+        """Turn errors of SQS into ours, each of one line."""
         import botocore.exceptions as aws
 
         try:
@@ -236,12 +238,12 @@ class SqsQueue:
 
 
 class _Ages:
-    """When messages were sent that this process has received.
+    """Guesses how old a queue's oldest message is, from the messages that this process has received.
 
     received a, sent 10:00, and b, sent 10:01        oldest: a
     a is acknowledged, b was put off                 oldest: b
-    b is acknowledged, 50 are ready                  not older than since 10:01: queues hand out the oldest first, about
-    b was received by somebody else                  forgotten after a quarter of an hour
+    b is acknowledged, 50 are ready                  10:01: SQS hands out the oldest first, nearly always
+    b was received by somebody else                  we forget b after a quarter of an hour
     """
 
     def __init__(self) -> None:
@@ -260,7 +262,7 @@ class _Ages:
             self._open.pop(message.id, None)
 
     def oldest_s(self, ready: int, now_s: float) -> float | None:
-        """Seconds since the oldest message was sent, of a queue that is not empty; None where none was received yet."""
+        """Age of the oldest message of a queue that is not empty; None until this process has received one."""
         with self._lock:
             recent = {name: times for name, times in self._open.items() if now_s - times[1] < _REMEMBERED_S}
             self._open = recent
@@ -271,13 +273,13 @@ class _Ages:
 
 
 def _attribute(value: str) -> dict[str, str]:
-    """SQS takes no control characters in a text."""
+    """A text attribute. SQS refuses control characters, so they become question marks."""
     printable = "".join(letter if letter.isprintable() else "?" for letter in value)
     return {"DataType": "String", "StringValue": printable[:2000]}
 
 
 def _fitting(attributes: Mapping[str, dict[str, str]], room: int) -> dict[str, dict[str, str]]:
-    """The first of the attributes that fit beside a body: the longest bodies leave room for none."""
+    """As many of the attributes, from the first, as fit into `room` bytes beside the body."""
     sizes = [len("".join((name, *value.values())).encode()) for name, value in attributes.items()]
     ends = itertools.accumulate(sizes)
     return {name: value for (name, value), end in zip(attributes.items(), ends, strict=True) if end <= room}

@@ -1,1 +1,1 @@
-"""What is kept of job runs, sessions and dispatchers, in a folder or below an S3 prefix."""
+"""The records of job runs, sessions and dispatchers, in a folder or below an S3 prefix."""

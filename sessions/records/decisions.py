@@ -21,7 +21,7 @@ _FOLDER = "watch-decisions/"
 
 @dataclass(frozen=True, slots=True)
 class KeptDecision:
-    """What a policy decided of a partition, and the job run that came of it. `at_s`: when something changed last."""
+    """What a policy decided about a partition, and the job run it submitted. `at_s`: when the decision last changed."""
 
     table: str
     partition: dict[str, str | None]
@@ -37,12 +37,12 @@ _KIND = TypeAdapter(KeptDecision)
 
 
 def keep_decisions(store: ObjectStore, table: str, at_s: float, decisions: Iterable[dict[str, object]]) -> None:
-    """Replace what was kept of a table; `table` is a name of it that can be that of a file."""
+    """Replace the decisions of a table. `table` is a name for it that is fit for a file."""
     store.put(f"{_FOLDER}{table}.json", json.dumps({"at_s": at_s, "decisions": list(decisions)}).encode())
 
 
 def kept_decisions(store: ObjectStore, unreadable: Unreadable | None = None) -> list[KeptDecision]:
-    """The decisions about all tables. A record that another release wrote otherwise is left out, and written again."""
+    """The decisions about all tables. A record in another release's form is left out until a watcher replaces it."""
     found: list[KeptDecision] = []
     damaged: dict[str, Exception] = {}
     for stat in store.list(_FOLDER):

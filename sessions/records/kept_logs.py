@@ -21,7 +21,7 @@ def log_path(group_id: str) -> str:
 
 
 def kept_logs(store: ObjectStore, job_run_id: str | None = None) -> Iterator[tuple[str, str]]:
-    """Job runs and paths of logs, in byte order of the paths; of one job run, where one is asked for."""
+    """(job run, path) of each log, in byte order of the paths. `job_run_id`: only the logs of this one."""
     for stat in store.list("logs/" if job_run_id is None else f"logs/{job_run_id}."):
         named = _LOG_OF_GROUP.fullmatch(stat.path)  # an id may have dots
         if named and job_run_id in (None, named["job_run_id"]):

@@ -1,4 +1,4 @@
-"""A record of what was learned from sessions that have ended. Whoever cannot read it begins anew: it is learned again.
+"""A record of what was learned from ended sessions. An unreadable one counts as empty, and is learned again.
 
 rates/local-local     {"pool": "local/local", "observations": […]}      read, learned from, swapped
 rates/local-local     damaged, or of another format                     as if there were none
@@ -21,7 +21,7 @@ Learned = TypeVar("Learned")
 
 
 class LearnedRecord(Generic[Learned]):
-    """One record of a kind; `nothing` is what is known without it."""
+    """One such record. `nothing` stands for a record that is missing or unreadable."""
 
     def __init__(self, records: SwappedRecords, folder: str, kind: TypeAdapter[Learned], nothing: Learned) -> None:
         self._records = records
@@ -39,7 +39,7 @@ class LearnedRecord(Generic[Learned]):
             return self._nothing
 
     def update(self, learn: Callable[[Learned], Learned]) -> None:
-        """Raises StoreError where the record cannot be replaced; nothing is lost but what would have been learned."""
+        """Raises StoreError if the record cannot be replaced. Then only this lesson is lost."""
 
         def changed(found: Any) -> Any:
             known = self._nothing if found is None else self._understood(found)

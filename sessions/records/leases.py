@@ -6,11 +6,11 @@
     a wakes up and renews epoch 1                         its swap fails: LeaseLostError
     run-1   owner c, its calendar was set back a day      free, once we have seen the same version for 76 s
 
-Age is what the store says of the record (Last-Modified) against what it says of an object that was put just now: no
-calendar of ours is asked. Where the store's own is set back, as that of a folder is with its machine, what a dead
-dispatcher has put seems fresh until the old time comes again. So a lease is stale as well once its record has stood
-still for that long before our eyes. Every change of a job run's state is a swap by the holder, so that who has lost the
-lease can change nothing.
+The age of a lease is the difference of two Last-Modified times of the store, that of the record and that of an object
+put just now. Our own calendar does not matter. But the store's may be set back, as that of a folder is with its
+machine's: then a dead dispatcher's record seems fresh until the old time comes again. So a lease is stale, too, once we
+have seen its record unchanged for that long. Only the holder changes a job run's state, by swaps, so a dispatcher that
+has lost its lease can change nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from sessions.base.model import JobRun, JobRunState, Lease
 from sessions.records.state_store import StateStore, StoredRecord
 
 NOBODY = ""
-"""The owner of a lease that was given back: the epoch goes on from it."""
+"""The owner of a lease that was given back. The record keeps it for its epoch, from which the next one counts on."""
 
 
 class LeaseLostError(Exception):
@@ -34,13 +34,13 @@ class LeaseLostError(Exception):
 
 
 class Stillness:
-    """For how long records have stood still before our eyes, by seconds of this process."""
+    """How long we have seen records unchanged, by this process's monotonic clock."""
 
     def __init__(self) -> None:
         self._since: dict[str, tuple[tuple[str, ...], float]] = {}
 
     def of_s(self, stored: StoredRecord[JobRun]) -> float:
-        """Seconds since this version was seen first, if no other was seen since."""
+        """Seconds since we first saw this version of a record."""
         now_s, written = time.monotonic(), stored.version.written[:1]
         known, since_s = self._since.get(stored.value.id, ((), now_s))
         if known != written:
@@ -49,12 +49,12 @@ class Stillness:
         return now_s - since_s
 
     def keep(self, job_run_ids: Collection[str]) -> None:
-        """Forget all others."""
+        """Forget all other job runs."""
         self._since = {name: seen for name, seen in self._since.items() if name in job_run_ids}
 
 
 def is_free(stored: StoredRecord[JobRun], now_s: float, still_s: float = 0.0) -> bool:
-    """Whether a job run may be claimed. `now_s` is the store's time; its record has stood still for `still_s`."""
+    """Whether a job run may be claimed. `now_s` is the store's time; we saw its record unchanged for `still_s`."""
     run, lease = stored.value, stored.value.lease
     if run.state.ended:
         return False
@@ -64,13 +64,13 @@ def is_free(stored: StoredRecord[JobRun], now_s: float, still_s: float = 0.0) ->
 
 
 def free_at_s(stored: StoredRecord[JobRun]) -> float:
-    """When a lease that is not renewed any more becomes stale, by the store's clock."""
+    """When the lease becomes stale unless it is renewed, by the store's clock."""
     lease = stored.value.lease
     return stored.modified_s + (stale_after_s(lease.ttl_s) if lease else 0.0)
 
 
 def free_in_s(stored: StoredRecord[JobRun], now_s: float, still_s: float) -> float:
-    """The same as seconds from now, at most those for which its record has to stand still."""
+    """Seconds until the lease is stale, by the store's clock or by how long its record has stood still."""
     lease = stored.value.lease
     return min(free_at_s(stored) - now_s, stale_after_s(lease.ttl_s) - still_s if lease else 0.0)
 
@@ -78,7 +78,7 @@ def free_in_s(stored: StoredRecord[JobRun], now_s: float, still_s: float) -> flo
 def claim(
     state: StateStore, stored: StoredRecord[JobRun], owner: str, ttl_s: float, now_s: float, still_s: float = 0.0
 ) -> HeldJobRun | None:
-    """Take a job run that is free; None where it is not, or somebody else was faster."""
+    """Take a free job run; None if it is not free, or somebody else was faster."""
     if not is_free(stored, now_s, still_s):
         return None
     run, before = stored.value, stored.value.lease
@@ -109,12 +109,12 @@ class HeldJobRun:
         return self._lost
 
     def change(self, **fields: Any) -> JobRun:
-        """Replace the record. Raises LeaseLostError where it is no longer ours, StoreError where nobody can say."""
+        """Replace the record. Raises LeaseLostError if the lease is no longer ours, StoreError if nobody can tell."""
         with self._lock:
             return self._change(**fields)
 
     def renew(self) -> None:
-        """Say that we live. Raises as `change` does."""
+        """Renew the lease. Raises as `change` does."""
         with self._lock:
             lease = self.run.lease
             assert lease is not None
@@ -132,7 +132,7 @@ class HeldJobRun:
             self._lost = True
 
     def end(self, state: JobRunState, **fields: Any) -> None:
-        """The job run has ended: nobody works on it any more."""
+        """Record that the job run has ended, and give up the lease."""
         with self._lock:
             self._change(state=state, **fields)
             self._lost = True

@@ -3,10 +3,10 @@
     cancel     nobody holds it: CANCELLED at once
                somebody does: `cancelling` in its record; the holder sees that as it renews its lease, ends its groups
     retry      FAILED or CANCELLED -> ACCEPTED, in its next life: how it had ended is in `earlier`
-    submit     again under the id of such a one, after its end: the same, with the document that was sent
+    submit     again under the id of an ended job run: as retry, with the document that was sent
 
-A lease's epoch goes on, so an attempt of an earlier life is fenced off as any other. What had succeeded stays where
-`retry` runs the same document again; another submission runs everything.
+Lease epochs count on through all lives, so attempts of an earlier life are fenced off like any other. `retry` runs the
+same document and skips the sessions that had succeeded; a new submission runs all of them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SWAPS_MAX = 20
 
 
 def cancel(state: StateStore, job_run_id: str) -> JobRun:
-    """The job run as it is now: ended, or to be ended by who holds it. Raises NotFoundError."""
+    """Cancel a job run. Returns it: ended already, or marked for its holder to end. Raises NotFoundError."""
     for _ in range(_SWAPS_MAX):
         stored = state.job_run(job_run_id)
         run = stored.value
@@ -42,7 +42,7 @@ def cancel(state: StateStore, job_run_id: str) -> JobRun:
 
 
 def retry(state: StateStore, job_run_id: str) -> JobRun:
-    """Run a job run again that has failed or was cancelled. Raises NotFoundError, ConflictError for any other."""
+    """Run a failed or cancelled job run again. Raises NotFoundError; ConflictError for one in any other state."""
     for _ in range(_SWAPS_MAX):
         stored = state.job_run(job_run_id)
         if not stored.value.state.may_run_again:
@@ -58,9 +58,9 @@ def retry(state: StateStore, job_run_id: str) -> JobRun:
 def submitted_again(
     stored: StoredRecord[JobRun], document: Mapping[str, Any], message: str, sent_s: float, now_s: float
 ) -> JobRun | None:
-    """The next life of a job run that another submission asks for. None where the message is a duplicate.
+    """The next life of a job run, which a new message asks for. None if the message is a duplicate.
 
-    A message that was sent before the end, by the clocks of queue and store, is a duplicate of the one that was run.
+    A message that was sent before the job run ended is a duplicate of the one that started it.
     """
     run = stored.value
     ended_s = run.finished_s if run.finished_s is not None else stored.modified_s
@@ -72,7 +72,7 @@ def submitted_again(
 
 
 def next_life(run: JobRun, now_s: float) -> JobRun:
-    """The record of a job run that is run again. Which sessions it had stays, for those that succeeded."""
+    """The record of a job run's next life. It keeps the list of sessions, because those that succeeded count."""
     return JobRun(
         run.id,
         run.document,

@@ -1,7 +1,7 @@
 """Compare-and-swap on the one primitive that every store has: put if absent.
 
-    job-runs/run-1/run/00000000000000000007.json     was replaced; a few of these stay for readers that are at them
-    job-runs/run-1/run/00000000000000000008.json     the record as it is: the greatest number counts
+    job-runs/run-1/run/00000000000000000007.json     was replaced; a few of these stay, for readers that opened them
+    job-runs/run-1/run/00000000000000000008.json     the current version: the greatest number counts
 
     swap 8 -> 9      put 9 if absent, look whether 8 is there and nothing above 9, remove what lies well below
     swap 8 -> 9      the slot is taken: somebody else was first, nothing happened
@@ -12,11 +12,11 @@ because somebody has replaced our own 9 already: each record names the ones befo
 
     newest 12, written by d after c (11), b (10), a (9)     our 9 is "a": it won        our 9 is "x": it came late
 
-A late 9 is dangerous only to who takes it for the newest. A disk lists names at once, and then looks at one file after
-the other: meanwhile all newer ones may have been replaced and removed. So whoever finds nothing above 9 lists what lies
-above 9 once more, and a listing of which every file went is made anew.
+A late 9 harms only a reader that takes it for the newest. Listing a folder takes all names at once and then looks at
+file after file; meanwhile every newer version may have been replaced and removed. So a reader that sees nothing above
+9 lists once more what lies above 9, and if every listed file is gone, it lists anew.
 
-No lock is held at any time: a writer that is suspended anywhere holds nobody up.
+There is no lock: a writer that is suspended anywhere holds nobody up.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ from deltacompact.storage.objects import ObjectStat, ObjectStore
 from sessions.records.versions import READABLE_BEFORE, Version, next_written, of_bytes, to_bytes
 
 _KEPT = 8
-"""Versions that stay. A disk is no snapshot while it is listed: of these, some are there from its begin to its end."""
+"""How many versions stay. Some of these then exist throughout the listing of a folder, which is no snapshot of it."""
 
 
 class NumberedRecords:
     """Each version of a record in an object of its own."""
 
     def __init__(self, store: ObjectStore, looks: int = 2) -> None:
-        """`looks`: how often to look for a record that is not listed, because a disk is no snapshot."""
+        """`looks`: how often to list for a record until it counts as missing, because a listing is no snapshot."""
         self._store = store
         self._looks = looks
 
     def read(self, folder: str) -> Version:
-        """The record as it is. Raises NotFoundError."""
+        """The current version. Raises NotFoundError."""
         found = read_newest(self._store, folder + "/", self._looks)
         if found is None:
             raise NotFoundError(f"{self._store.uri}{folder} does not exist")
         return self._version(*found)
 
     def put(self, folder: str, number: int, value: Any, before: tuple[str, ...]) -> Version | None:
-        """Put a version after exactly the one before; None where somebody else was faster."""
+        """Put version `number` if its predecessor is the newest; None if somebody else was faster."""
         path = numbered_path(folder + "/", number)
         written = next_written(before)
         if not put_certainly(self._store, path, to_bytes(written=written, **{READABLE_BEFORE: value})):
@@ -82,7 +82,7 @@ class NumberedRecords:
         return Version(found.folder.removesuffix("/"), found.number, found.stat.modified_s, value, written)
 
     def _replaced_already(self, folder: str, number: int, value: Any, written: tuple[str, ...]) -> Version | None:
-        """What became of a put above which a newer version lies: it won and was replaced, or it came late."""
+        """What became of our put if a newer version exists: it won and was replaced since, or it came late (None)."""
         found = self.read(folder)
         since = found.number - number
         if since >= len(found.written):

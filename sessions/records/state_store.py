@@ -10,11 +10,14 @@
     dispatchers/host-7.4711.1f….json    said every few seconds; its Last-Modified is the store's clock
     clock                               put by whoever asks for the store's time
 
-A mark in open/ is put before the record, and removed after the record says that the job run has ended: so a job run
-that was accepted and has not ended always has its mark. Each life of a job run that is run again has a mark of its own,
-and whoever closes an earlier one, however late its DELETE arrives, takes only that away. In between, the mark in ended/
-is put. Its number is what is
-left of the seconds until the year 2286, so that one request lists what ended last, however much has ended before.
+Every job run that is accepted and not ended has a mark in open/:
+
+    accept     put the mark, then the record
+    end        swap the record, put the mark in ended/, then delete the mark in open/
+    retry      a new life has a mark of its own, so a late DELETE for an earlier life never removes it
+
+The number of a mark in ended/ counts the seconds until the year 2286. So one request lists what ended last, however
+much has ended before.
 """
 
 from __future__ import annotations
@@ -51,7 +54,7 @@ _JOB_RUN, _SESSION, _DISPATCHER = TypeAdapter(JobRun), TypeAdapter(JobRunSession
 _GROUP = TypeAdapter(list[str])
 _READERS = 16
 _FORMAT = 2
-"""Of records: 1 had no number. A later one is left alone."""
+"""The format of records. Format 1 had no number in it. We leave records of a later format alone."""
 _INDEXED = "ended-indexed"
 _LAST_S = 9_999_999_999
 _ENDED = re.compile(rf"[0-9]{{10}}\.(?P<id>{JOB_RUN_ID})")
@@ -62,7 +65,7 @@ _DISPATCHER_FORGOTTEN_S = 24 * 3600
 
 @dataclass(frozen=True, slots=True)
 class StoredRecord(Generic[R]):
-    """A record and the version of it that was read: what a swap replaces."""
+    """A record, and the version that was read. A swap replaces exactly this version."""
 
     value: R
     version: Version
@@ -74,7 +77,7 @@ class StoredRecord(Generic[R]):
 
 @dataclass(frozen=True, slots=True)
 class OpenMark:
-    """A job run that has not ended, and when it was accepted by the store's clock, into its latest life."""
+    """A job run that has not ended. `accepted_s`, by the store's clock, is when its latest life was accepted."""
 
     job_run_id: str
     accepted_s: float
@@ -83,7 +86,7 @@ class OpenMark:
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A dispatcher, and how long ago it was heard of by the store's clock."""
+    """A dispatcher, and when it last wrote its record, by the store's clock."""
 
     dispatcher: DispatcherSign
     modified_s: float
@@ -92,7 +95,7 @@ class Said:
         return max(0.0, now_s - self.modified_s)
 
     def is_there(self, now_s: float) -> bool:
-        """Whether it may still hold leases: one that was killed does not count once their time is over."""
+        """Whether the dispatcher may still hold leases. A killed one counts until its leases are stale."""
         return self.silent_s(now_s) <= stale_after_s(self.dispatcher.lease_s)
 
 
@@ -115,7 +118,7 @@ class StateStore:
     # Job runs
 
     def accept(self, run: JobRun) -> bool:
-        """Record a job run that nobody has recorded. False where it is there already, ended or not."""
+        """Record a new job run. False if it has a record already, ended or not."""
         try:
             self._records.read(_run_folder(run.id))
             return False
@@ -134,7 +137,7 @@ class StateStore:
         return stored
 
     def job_runs(self) -> Iterator[JobRun]:
-        """All job runs, ended ones as well, in the order of their ids; without those that cannot be read."""
+        """All job runs, ended ones too, in the order of their ids. Unreadable ones are noted and left out."""
         for version in self._records.read_all("job-runs/", "/run"):
             if (stored := self._understood(_JOB_RUN, version)) is not None:
                 yield stored.value
@@ -158,7 +161,7 @@ class StateStore:
         return sorted(latest.values(), key=lambda mark: (mark.accepted_s, mark.job_run_id))
 
     def change_job_run(self, stored: StoredRecord[JobRun], after: JobRun) -> StoredRecord[JobRun] | None:
-        """Replace exactly the version that was read; None where somebody else has replaced it."""
+        """Replace exactly the version that was read; None if somebody else has replaced it."""
         return self._swapped(_JOB_RUN, stored, after)
 
     def recently_ended(self, most: int) -> list[str]:
@@ -167,7 +170,7 @@ class StateStore:
         return [found["id"] for name in names if (found := _ENDED.fullmatch(name))]
 
     def index_ended(self) -> None:
-        """Put the marks of job runs that ended under a release which put none: it reads every record, once a state."""
+        """Put the marks in ended/ that earlier releases did not put. Reads every record, once in a state's life."""
         try:
             self.store.stat(_INDEXED)
         except NotFoundError:
@@ -177,13 +180,13 @@ class StateStore:
             self.store.put(_INDEXED, b"")
 
     def close(self, run: JobRun) -> None:
-        """Take the marks of a job run that has ended away, those of this life and of the ones before it."""
+        """Mark a job run as ended, and delete the open marks of this life and of earlier ones."""
         assert run.state.ended
         self.store.put(_ended_path(run), b"")
         self.store.delete(_open_paths(run))
 
     def close_unborn(self, mark: OpenMark, run: JobRun) -> None:
-        """Take the mark of a life away that somebody was to begin, and died: the job run has not been run again."""
+        """Delete the mark of a life that never began, because whoever ran `retry` died after putting the mark."""
         assert run.state.ended and run.life < mark.life
         self.store.delete([_open_path(mark.job_run_id, mark.life)])
         with contextlib.suppress(NotFoundError):
@@ -191,9 +194,9 @@ class StateStore:
                 self._mark_open(now)
 
     def reopen(self, stored: StoredRecord[JobRun], after: JobRun) -> StoredRecord[JobRun] | None:
-        """Replace the record of a job run that has ended by one that has not; None where somebody was faster.
+        """Replace the record of an ended job run by that of its next life; None if somebody else was faster.
 
-        The mark is put before and after: whoever takes this for never begun takes the first one away.
+        The mark is put before the swap and again after it, because `close_unborn` may delete the first one in between.
         """
         self._mark_open(after)
         reopened = self._swapped(_JOB_RUN, stored, after)
@@ -206,14 +209,14 @@ class StateStore:
         self.store.put_if_absent(_open_path(run.id, run.life), b"")
 
     def forget(self, run: JobRun) -> None:
-        """Take all marks of a job run away, because its record goes."""
+        """Delete all marks of a job run whose record is deleted next."""
         assert run.state.ended
         self.store.delete([*_open_paths(run), _ended_path(run)])
 
     # Sessions
 
     def add_session(self, session: JobRunSession) -> bool:
-        """Record a session that nobody has recorded."""
+        """Record a new session. False if it has a record already."""
         added = self._records.create(_session_folder(session), _value(_SESSION, session))
         if added:
             self._tell(None, session)
@@ -280,7 +283,7 @@ class StateStore:
         return self.store.stat("clock").modified_s
 
     def say(self, dispatcher: DispatcherSign) -> float:
-        """Say that a dispatcher is there; the time now by the store's clock."""
+        """Write a dispatcher's record. Returns the time by the store's clock."""
         path = _dispatcher_path(dispatcher.owner)
         self.store.put(path, _DISPATCHER.dump_json(dispatcher))
         return self.store.stat(path).modified_s
@@ -290,7 +293,7 @@ class StateStore:
         self.store.delete([_dispatcher_path(owner)])
 
     def dispatchers(self) -> Iterator[Said]:
-        """The dispatchers that have not ended in order, and when each was last heard of."""
+        """The dispatchers that have a record, killed ones too, and when each last wrote it."""
         damaged: dict[str, Exception] = {}
         for stat in self.store.list("dispatchers/"):
             try:
@@ -316,7 +319,7 @@ class StateStore:
         return StoredRecord(after, version)
 
     def _understood(self, kind: TypeAdapter[R], version: Version) -> StoredRecord[R] | None:
-        """None where a record of a listing means nothing to us: it is noted, and the others go on."""
+        """A record of a listing; None, and a note, if we cannot read it."""
         try:
             stored = _stored(kind, version)
         except CorruptionError as error:
@@ -326,7 +329,7 @@ class StateStore:
         return stored
 
     def leave_out(self, job_run_id: str, error: Exception) -> None:
-        """A job run cannot be read: it is named, and the others go on."""
+        """Note that a job run cannot be read. The others go on."""
         self.unreadable.note(_run_folder(job_run_id), error)
 
     def _tell(self, before: JobRun | JobRunSession | None, after: JobRun | JobRunSession) -> None:
@@ -351,7 +354,7 @@ def _value(kind: TypeAdapter[R], record: R) -> Any:
 
 
 def _stored(kind: TypeAdapter[R], version: Version) -> StoredRecord[R]:
-    """Raises CorruptionError for a record that cannot be understood: so nobody replaces what a newer release wrote."""
+    """Raises CorruptionError for a record that we cannot read, so that we never replace what a newer release wrote."""
     format_ = version.value.get("format", 1) if isinstance(version.value, dict) else 1
     if format_ != 1 and format_ != _FORMAT:
         raise CorruptionError(
@@ -375,7 +378,7 @@ def _open_path(job_run_id: str, life: int) -> str:
 
 
 def _open_paths(run: JobRun) -> list[str]:
-    """The marks of all its lives. The version before gave each of them that of the first."""
+    """The paths of the open marks of all its lives. The version before used the mark of the first life for each."""
     return [_open_path(run.id, life) for life in range(run.life + 1)]
 
 

@@ -1,13 +1,14 @@
-"""JSON records, each replaced by compare-and-swap, in whichever way the store has.
+"""JSON records, each replaced by compare-and-swap, in the way that the store has for it.
 
     S3, memory      one object, replaced with If-Match: one request to read, one to swap
     a folder        an object for each version, put if absent: numbered.py
 
     job-runs/run-1/run/99999999999999999999.json     the one object
 
-Its name is the greatest number, and it lies where the numbered objects of the version before lie. A record that began
-numbered stays so to its end: a dispatcher of the version before may work on it as well. One that began as one object is
-damaged to that version, which leaves it alone; so two versions never work on one job run without knowing of each other.
+The one object has the greatest number as its name, and lies where the version before put its numbered objects. A record
+that began as numbered objects stays so, because dispatchers of the version before may work on it too. A record that
+began as one object looks damaged to the version before, which leaves it alone. So two versions never work on one job
+run without knowing of each other.
 
     swap 5c5c…       If-Match holds                   replaced
     swap 5c5c…       refused, newest names ours       it was ours: a reply was lost, or it has been replaced already
@@ -36,7 +37,7 @@ _SWAPS_MAX = 20
 
 
 class SwappedRecords:
-    """Records by folder. `key` is that of their values: NEW for those that the version before must not touch."""
+    """Records by folder. `key` names their values in the JSON: NEW if the version before must not touch them."""
 
     def __init__(self, store: ObjectStore, key: str = READABLE_BEFORE, unreadable: Unreadable | None = None) -> None:
         self._store = store
@@ -48,23 +49,23 @@ class SwappedRecords:
         self.unreadable = Unreadable() if unreadable is None else unreadable
 
     def read(self, folder: str) -> Version:
-        """The record as it is. Raises NotFoundError, CorruptionError."""
+        """The current version. Raises NotFoundError, CorruptionError."""
         if self._swaps is not None:
             with contextlib.suppress(NotFoundError):
                 return self._one(self._swaps, folder)
         return self._numbered.read(folder)
 
     def read_to_update(self, folder: str) -> Version:
-        """The same. It is remembered: an update later reads it only if somebody else has replaced it."""
+        """As `read`, and remember it: a later `update` reads again only if somebody else has replaced the record."""
         self._known[folder] = version = self.read(folder)
         return version
 
     def read_all(self, prefix: str, name: str = "") -> Iterator[Version]:
-        """Every record below a prefix whose folder ends in `name`. What cannot be read is noted and left out."""
+        """Every record below a prefix whose folder ends in `name`. Unreadable ones are noted and left out."""
         yield from self.read_changed(prefix, {}, name).values()
 
     def read_changed(self, prefix: str, known: Mapping[str, Version], name: str = "") -> dict[str, Version]:
-        """The same by folder; those that have not changed since they were known are not read again."""
+        """As `read_all`, by folder. A record whose `known` version is still current is not read again."""
         newest = {folder.removesuffix("/"): one for folder, one in newest_of_each(self._store.list(prefix)).items()}
         found = {folder: one for folder, one in newest.items() if folder.endswith(name)}
         same = {folder: known[folder] for folder, one in found.items() if _is(one, known.get(folder))}
@@ -85,15 +86,15 @@ class SwappedRecords:
         return {**same, **{folder: made for folder, made in read.items() if made is not None}}
 
     def create(self, folder: str, value: Any) -> bool:
-        """Put the first version. False where the record is there already."""
+        """Put the first version. False if the record exists already."""
         if self._one_object() is None:
             return self._numbered.put(folder, 0, value, ()) is not None
         return put_certainly(self._store, f"{folder}/{_ONE}", self._bytes(0, value, next_written(())))
 
     def swap(self, version: Version, value: Any) -> Version | None:
-        """Replace exactly this version. None where somebody else has replaced it.
+        """Replace exactly this version. None if somebody else has replaced it.
 
-        Raises StoreError where nobody can say: read the record then.
+        Raises StoreError if the outcome is unknown: read the record then.
         """
         if version.etag is None or self._swaps is None:
             return self._numbered.put(version.folder, version.number + 1, value, version.written)
@@ -108,7 +109,7 @@ class SwappedRecords:
         return Version(version.folder, number, math.inf, value, written, etag)
 
     def update(self, folder: str, change: Callable[[Any], Any]) -> None:
-        """Replace the record by what `change` makes of it, again where somebody was faster; None: there is none yet."""
+        """Replace the record by `change(value)`, and again if somebody was faster. `change(None)`: no record yet."""
         for _ in range(_SWAPS_MAX):
             try:
                 version = self._known.pop(folder, None) or self.read(folder)
@@ -122,7 +123,7 @@ class SwappedRecords:
         raise StoreError(f"{self._store.uri}{folder} is replaced faster than it can be changed")
 
     def _one_object(self) -> Swaps | None:
-        """The store, where a record can be one object of it. A store that ignores If-Match has numbered ones."""
+        """The store, if it honours If-Match, so that a record can be one object; None: records are numbered objects."""
         if self._swaps is not None and not self._probed:
             if not honours_if_match(self._swaps):
                 self._swaps = None
@@ -139,7 +140,7 @@ class SwappedRecords:
         return Version(folder, number, found.modified_s, value, written, found.etag)
 
     def _version(self, folder: str, listed: NumberedObject) -> Version:
-        """The record that was listed, or the one that has replaced it. Raises NotFoundError where it is gone."""
+        """The listed version, or the one that has replaced it. Raises NotFoundError if the record is gone."""
         if listed.stat.path.endswith(_ONE) and self._swaps is not None:
             return self._one(self._swaps, folder)
         try:

@@ -1,4 +1,4 @@
-"""How job runs ended that a trigger submitted and whose records are gone: whoever expires a record says it here first.
+"""Keeps how a trigger's job runs ended after their records expire: whoever expires a record writes its end here first.
 
 watch/5c5c…/00000000000000000003.json    slot 3 of a table's submissions: it named job run watch-5c5c…-3
 job-runs/watch-5c5c…-3/…                 expired
@@ -34,7 +34,7 @@ def slot_path(table: str, slot: int) -> str:
 
 
 def remember_end(store: ObjectStore, run: JobRun) -> None:
-    """Say how a job run ended, if a trigger has submitted it and has not taken its end into its history."""
+    """Write how a job run ended, if a trigger submitted it and its history does not have the end yet."""
     named = _SUBMITTED.fullmatch(run.id)
     if named is None:
         return
@@ -46,7 +46,7 @@ def remember_end(store: ObjectStore, run: JobRun) -> None:
 
 
 def remembered_ends(store: ObjectStore, table: str) -> dict[int, JobRunState]:
-    """The ends that were said of a table's slots."""
+    """The ends that are written here, by the table's slots."""
     folder, ends = _folder(table), {}
     for stat in store.list(folder):
         slot = stat.path.removeprefix(folder)

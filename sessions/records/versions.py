@@ -3,8 +3,8 @@
 {"written": ["9f3a…", "5c5c…"], "number": 7, "value": {…}}     put as 9f3a…, it replaced 5c5c…
 {"written": ["9f3a…", "5c5c…"], "record": {…}}                 the same as a numbered object, whose name has the number
 
-Each put has a name of its own. So a writer whose reply was lost, or whose record has been replaced already, finds in
-the newest version whether its own one was among those before it.
+Each put has a name of its own. A writer whose reply was lost, or whose version was replaced already, reads in the
+newest version whether its own put is among the former ones.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from deltacompact.base.errors import CorruptionError
 
 _REMEMBERED = 32
-"""A version names so many puts before it. If more versions come between a writer's put and its look, the writer cannot
+"""How many earlier puts a version names. If more versions come between a writer's put and its look, the writer cannot
 tell whether its put won."""
 READABLE_BEFORE = "record"
 """The key of values that the former release can read."""
@@ -27,7 +27,7 @@ NEW = "value"
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One version of a record. `modified_s` is when it was put, by the store's clock; infinity: by us, just now.
+    """One version of a record. `modified_s` is when it was put, by the store's clock; infinity: we put it just now.
 
     `written` names this put and the puts of earlier versions, the latest first. `etag` is the object's ETag if the
     record is one object; None if each version is an object.

@@ -35,7 +35,7 @@ class TriggerAction(enum.StrEnum):
 
 
 class TriggerReason(enum.StrEnum):
-    """Why a partition is submitted: the most telling part of the condition. Why it waits: what forbids it."""
+    """Why a partition is submitted (the most telling part of the condition), or why it waits (what forbids it)."""
 
     DELTAS = "deltas"
     DELTA_ROWS = "delta_rows"
@@ -73,9 +73,9 @@ class Decision:
 class TriggerHistory:
     """What is known of earlier job runs of one partition.
 
-    `running` is the job run that works on it or was submitted for it, whatever policy did. `submitted_s` is when this
-    policy did last, and `marks` what the last write was then; `failures` counts its job runs that failed since one
-    succeeded.
+    `running` is the open job run on the partition, whoever submitted it. `submitted_s` is when this policy last
+    submitted the partition, and `marks` name the last write at that time. `failures` counts job runs that failed since
+    one succeeded.
     """
 
     running: str | None = None
@@ -85,7 +85,7 @@ class TriggerHistory:
 
 
 def evaluate(policy: Policy, statistics: Statistics, history: TriggerHistory, now_s: float) -> Decision:
-    """Decide for one partition. What forbids comes before what asks for it."""
+    """Decide for one partition. Whatever forbids a job run is asked before whatever wants one."""
     if history.running is not None:
         return _wait(TriggerReason.RUNNING, f"job run {history.running} works on it")
     compacted = history.marks.get(policy.name) if not history.failures else None
@@ -116,7 +116,7 @@ def evaluate(policy: Policy, statistics: Statistics, history: TriggerHistory, no
 
 
 def sealed_s(sealed: SealedWindow | None, partition: Mapping[str, str | None]) -> float | None:
-    """When the window of a partition ends; None where its values name none, so that it is never left alone."""
+    """When the window of a partition ends; None if its values name no window: then it may be submitted at any time."""
     values = [partition.get(key) for key in sealed.keys] if sealed is not None else [None]
     if sealed is None or None in values:
         return None
@@ -140,7 +140,7 @@ def _window_end(begin: datetime, window: str) -> datetime:
 
 
 def window_begin_s(schedule: Schedule, now_s: float) -> float | None:
-    """When the window that is open now began; None where none is. The latest, where windows overlap."""
+    """When the window that is open now began; None: no window is open. If windows overlap: the latest."""
     now = datetime.fromtimestamp(now_s, ZoneInfo(schedule.timezone))
     span = timedelta(seconds=min(schedule.window, _LOOK_BACK.total_seconds()))
     begins = CronSim(schedule.cron, now + timedelta(seconds=1), reverse=True)

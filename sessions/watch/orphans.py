@@ -1,6 +1,6 @@
 """Counts orphans, now and then: the bytes that `vacuum`, or `maintain --remove-orphans`, would delete.
 
-    10:00:00  orders, lines are due     orders is counted        a count lists the whole table, so a look makes one
+    10:00:00  orders, lines are due     orders is counted        a count lists the whole table: one count for each look
     10:00:30  lines is due              lines is counted
     10:01:00                            nothing is due until tomorrow, 10:00:00
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:  # importing PyIceberg takes a second
 
 _LOG = logging.getLogger("sessions")
 Named = TypeVar("Named", bound=Hashable)
-"""What a table is called here."""
+"""The caller's name of a table."""
 
 
 class OrphanCounts(Generic[Named]):
-    """The latest count of each table. `every_s` seconds lie between two counts of one; None: nothing is counted."""
+    """The latest count of each table. Counts of one table are `every_s` seconds apart; None: nothing is counted."""
 
     def __init__(self, counts: Mapping[Named, Callable[[], int]], every_s: float | None) -> None:
         self._counts = counts

@@ -23,9 +23,9 @@
     when = [{delete_files = 100}, {dead_row_share = 0.1}, {small_files = 50, compaction_age = 3600}]
     document = {mode = "rewrite", options = {"delete-file-threshold" = 1}, branch = "main"}
 
-One of the conditions of `when` has to hold, and of a condition everything that it names. Of several policies on one
-table the first that wants to submit does. Durations are seconds. `python -m sessions.watch.policy` writes the JSON
-Schema beside this file.
+A policy submits if one condition of `when` holds: everything that this condition names. If several policies of a table
+want to submit, the first does. Durations are seconds. `python -m sessions.watch.policy` writes the JSON Schema beside
+this file.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""What a policy asks of a partition, from its log alone, or of a branch of an Iceberg table, from its manifests.
+"""Measures what the conditions of policies ask: of a partition from its log, of an Iceberg branch from its manifests.
 
-No data, no footer, no listing of files is read. What is measured has the name of the field of a condition that asks
-for it.
+Nobody reads data or footers, or lists files, for this. Each measure has the name of the condition's field.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ if TYPE_CHECKING:  # importing PyIceberg takes a second
 
 
 class Statistics(Protocol):
-    """Of what one session would compact. `mark` names the last write: where it is the same, nothing came since."""
+    """Statistics of what one session would compact. `mark` names the last write: the same mark, nothing came since."""
 
     @property
     def partition(self) -> dict[str, str | None]: ...
@@ -34,24 +33,24 @@ class Statistics(Protocol):
     def mark(self) -> str: ...
 
     def is_settled(self, purge: bool, compacted: str | None) -> bool:
-        """Whether there is nothing to compact. `compacted` is the mark that was compacted last, where it is known."""
+        """Whether there is nothing to compact. `compacted`: the mark that was compacted last; None: unknown."""
 
     def measured(self, now_s: float, sealed_s: float | None, small_file_bytes: int | None) -> Mapping[str, float]:
-        """By name of what a condition asks for. `sealed_s` is when the window of a sealed partition ended."""
+        """The measures, by the names of a condition's fields. `sealed_s`: when a sealed partition's window ended."""
 
     @property
     def table_sizes(self) -> TableSizes:
-        """What of it goes into the gauges of its table."""
+        """The part that the gauges of the table show."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatchedPartition:
     """One partition. Files and bytes are those of compacted files and deltas together; times are Unix seconds.
 
-    `rows` are those of compacted files, dead ones as well. `mark` names the last delta and the version: where it is the
-    same, nothing was committed or compacted since. `layout_depth`: how many compacted files hold a value of the columns
-    to cluster by; 0: nobody asked, or a session would let all lie as they do. `layout_gain`: how many times what
-    clustering costs the reads of the table's heat would save.
+    `rows` are those of compacted files, dead ones too. `mark` names the last delta and the version: if it is the same,
+    nothing was committed or compacted since. `layout_depth`: how many compacted files hold a value of the clustering
+    columns; 0: nobody asked, or a session would leave all files as they lie. `layout_gain`: what clustering would save
+    the reads of the table's heat, as a multiple of its cost.
     """
 
     partition: dict[str, str | None]
@@ -103,8 +102,8 @@ class WatchedPartition:
 
 @dataclass(frozen=True, slots=True)
 class WatchedIcebergBranch:
-    """One branch of an Iceberg table. Of its dead rows nobody knows the number before the data is read: each row of a
-    delete file counts for one."""
+    """One branch of an Iceberg table. Only reading the data tells how many rows are dead, so each row of a delete file
+    counts as one."""
 
     partition: dict[str, str | None]
     sizes: BranchSizes
@@ -156,11 +155,10 @@ def branch_statistics(branch: str, sizes: BranchSizes) -> WatchedIcebergBranch:
 def statistics_of(
     catalog: DeltaStreamCatalog, table_id: str, now_s: float, layout: bool = False
 ) -> list[WatchedPartition]:
-    """Every partition of a table. A catalog that is asked again reads only what was added to the logs of the table,
-    unless it is another one by now.
+    """Every partition of a table. Asked again, the same catalog reads only what was added to the table's logs, unless
+    the table was replaced.
 
-    What was committed after `now_s`, by its writer's clock, was committed when the store says. `layout`: it is
-    asked how files lie, too.
+    If a writer's clock puts a commit after `now_s`, the store's time of it counts. `layout`: measure how files lie too.
 
     Raises NotFoundError where the table does not exist.
     """

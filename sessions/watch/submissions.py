@@ -1,19 +1,19 @@
-"""What was submitted for a table, as a log of objects: who puts the next slot may submit.
+"""The log of what was submitted for a table. Whichever watcher puts the next slot may submit.
 
     watch/5c5c…/00000000000000000003.json    policy, job run, partitions, when
     a watcher reads slots 0‥3, decides, puts 4: created      -> sends the document, which names job run watch-5c5c…-4
     another one reads 0‥3, decides, puts 4: exists           -> somebody was faster: decides anew at the next look
 
-The slot is put before the document is sent. Whoever dies in between leaves a job run that no record knows; the next
-look sends its document again, and a job run is accepted once however often it is sent.
+A watcher puts the slot before it sends the document. If it dies in between, the next look finds a slot whose job run
+has no record, and sends the document again: a job run is accepted once, however often it is sent.
 
-Slots whose job runs have ended are folded into one record, and removed: what is kept of them is what decisions need.
+Slots of ended job runs are folded into one record, which keeps what decisions need, and removed.
 
     watch-history/5c5c…    read from slot 64 on, and slot 12, whose job run goes on; day=2024-01-01: last submitted by
                            "orders" at 10:00, 2 failures since
 
-Who puts a slot that was folded meanwhile sees that in the history, and has not submitted. Slot 0 stays, as a word that
-no watcher of the version before understands: it must not begin at slot 0 again.
+A watcher that puts a slot which was folded meanwhile sees that in the history, and does not submit. Slot 0 stays, as a
+text that watchers of the version before cannot read: else they would begin at slot 0 again.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from sessions.records.swapping import SwappedRecords
 from sessions.records.trigger_ends import forget_ends, remembered_ends, slot_path, slots_folder, submitted_id
 
 FOLDED_AT = 64
-"""So many slots are kept before those that have ended are folded."""
+"""How many slots of ended job runs must be there before they are folded."""
 _FOLDED = b'{"folded": "into watch-history/ by a newer release"}'
 
 
@@ -56,7 +56,7 @@ class Submission:
 
 @dataclass(frozen=True, slots=True)
 class SubmittedPartition:
-    """What is kept of a partition: when each policy submitted it last, with which mark; failures since a success."""
+    """A partition's history: when each policy last submitted it, and with which mark; failures since a success."""
 
     last_s: dict[str, float] = field(default_factory=dict)
     marks: dict[str, str] = field(default_factory=dict)
@@ -85,7 +85,7 @@ _KIND, _HISTORY = TypeAdapter(Submission), TypeAdapter(_FoldedSlots)
 
 
 class Submissions:
-    """The log of one table, by a text that names it and no other. What was read once is remembered."""
+    """The log of one table. `table` is a text that names this table alone. Slots are read once and remembered."""
 
     def __init__(self, store: ObjectStore, table: str, unreadable: Unreadable | None = None) -> None:
         self._digest = hashlib.sha256(table.encode()).hexdigest()[:16]
@@ -105,7 +105,7 @@ class Submissions:
         return self.read_before
 
     def not_folded(self) -> list[Submission]:
-        """Those that nobody has folded by now. Ask for `ends` before: what is in the history is forgotten there."""
+        """All submissions that nobody has folded by now. Call `ends` first: folding a slot forgets its end."""
         self._read_history()
         return self.read_before
 
@@ -114,14 +114,14 @@ class Submissions:
         return [self._known[slot] for slot in sorted(self._known)]
 
     def submitted(self, states: Mapping[str, JobRunState]) -> dict[str, SubmittedPartition]:
-        """What is known of each partition, by its session's id; `states` are those of job runs that have ended."""
+        """The history of each partition, by its session's id. `states` are those of ended job runs."""
         return _merged(self._folded.partitions, self.read_before, states)
 
     def next_job_run_id(self) -> str:
         return submitted_id(self._digest, self._next)
 
     def put(self, submission: Submission) -> bool:
-        """Take the next slot. False: somebody else has; read, and decide anew."""
+        """Put the next slot. False: another watcher has; read again, and decide anew."""
         slot = self._next
         if not self._store.put_if_absent(self._path(slot), _KIND.dump_json(submission)):
             return False
@@ -133,7 +133,7 @@ class Submissions:
         return True
 
     def ends(self) -> dict[str, JobRunState]:
-        """How job runs ended whose records have expired, by their ids."""
+        """By id, how the job runs ended whose records have expired."""
         ends = remembered_ends(self._store, self._digest)
         return {submitted_id(self._digest, slot): state for slot, state in ends.items()}
 
@@ -156,7 +156,7 @@ class Submissions:
             self._known = {slot: self._known[slot] for slot in left}
 
     def _read_new(self) -> bool:
-        """Read the slots that are new. False: there is a gap before them, so some were folded."""
+        """Read the new slots. False: some are missing before them, because another watcher has folded."""
         new = listed(self._store, slots_folder(self._digest), self._next - 1 if self._next else None)
         while self._next in new:
             self._read_slot(self._next)
@@ -173,7 +173,7 @@ class Submissions:
             self._unreadable.note(path, error)
 
     def _read_history(self) -> None:
-        """Begin after what was folded, by whichever watcher."""
+        """Read the history, and drop the slots that a watcher has folded."""
         folded, self._is_stale = self._history(), False
         if folded != self._folded:
             gone = [slot for slot in self._known if slot < folded.next and slot not in folded.open]
@@ -192,7 +192,7 @@ class Submissions:
             return _FoldedSlots()
 
     def _replace_history(self, folded: _FoldedSlots) -> bool:
-        """False where another watcher has folded meanwhile: the next look reads what it has left."""
+        """False if another watcher has folded meanwhile: the next look reads its history."""
         value = _HISTORY.dump_python(folded, mode="json")
         try:
             version = self._records.read(self._history_folder)
@@ -224,9 +224,9 @@ def _merged(
 
 
 _BYTES_MAX = 200_000
-"""A message of SQS has at most 256 KiB in many places; the rest of a document is short."""
+"""Room for the partitions of one document: SQS often takes messages of 256 KiB, and the rest of a document is short."""
 
 
 def batches(partitions: list[dict[str, str | None]], most: int) -> Iterator[list[dict[str, str | None]]]:
-    """A document names so many partitions at most, and no more than one message holds: else it could never be sent."""
+    """Partitions for one document each: at most `most`, and no more than fit into one message."""
     return batched(partitions, lambda partition: len(json.dumps(partition)) + 2, _BYTES_MAX, most)

@@ -3,10 +3,10 @@
 for each table of the policies
     statistics     its partitions' logs; the manifests of a branch of an Iceberg table
     history        what was submitted, what became of it, which job runs are open, whoever asked for them
-    decisions      policy by policy, the first that wants to submit a partition does
+    decisions      policy by policy: the first one that wants to submit a partition does
     submissions    a slot in the table's log, then a document in the queue
-    kept           watch-decisions/….json: every decision with its reason, to do nothing as well
-of one table, where the policies ask for it
+    kept           watch-decisions/….json: every decision with its reason, also the decision to wait
+then for one table, if the policies ask for it
     orphans        bytes that upkeep would delete
 """
 
@@ -47,12 +47,12 @@ if TYPE_CHECKING:  # importing PyIceberg takes a second
 
 _LOG = logging.getLogger("sessions")
 _SENT_AGAIN_AFTER_S = 3600.0
-"""A document that no dispatcher has accepted for so long is sent again."""
+"""If no dispatcher has accepted a document after so long, it is sent again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """What one policy decided about one partition, and the job run that came of it."""
+    """What one policy decided about one partition, and the job run it submitted."""
 
     table: str
     partition: dict[str, str | None]
@@ -97,7 +97,7 @@ class Watcher:
             if key not in self._tables:
                 self._tables[key] = _WatchedTable(*key, self)
             self._tables[key].policies.append(policy)
-        # Branches of a table share its orphans: the first that is named counts them.
+        # Branches of a table share its orphans, so only the first branch in the policies counts them.
         counting: dict[tuple[str, str], tuple[str, str, str | None]] = {}
         for key in self._tables:
             counting.setdefault(key[:2], key)
@@ -111,7 +111,7 @@ class Watcher:
             stopping.wait(self._every_s)
 
     def look(self) -> list[Decided]:
-        """Every decision of now. A table that cannot be looked at leaves the others to be: `failed` has its error."""
+        """Look at every table, and return all decisions. A table that fails is in `failed`; the others go on."""
         decided: list[Decided] = []
         self.failed = {}
         sizes: dict[tuple[str, str, str], TableSizes] = {}
@@ -121,7 +121,7 @@ class Watcher:
             try:
                 decided += table.look()
                 sizes[catalog_uri, name, branch or ""] = replace(table.sizes, orphan_bytes=self._orphans.bytes.get(key))
-            except Exception as error:  # a fault of ours, too, is that of one table
+            except Exception as error:  # even a bug of ours must not stop the other tables
                 foreseen = error if isinstance(error, DeltaCompactError) else None
                 self.failed[table.name] = foreseen or DeltaCompactError(one_line(error))
                 said = (table.name, table.catalog_uri, one_line(error))
@@ -133,7 +133,7 @@ class Watcher:
 
 
 class _WatchedTable:
-    """One table, or one branch of an Iceberg table, with its policies, and what was read of it."""
+    """One table, or one branch of an Iceberg table: its policies, and what was read of it so far."""
 
     def __init__(self, catalog_uri: str, name: str, branch: str | None, watcher: Watcher) -> None:
         self.catalog_uri = catalog_uri
@@ -238,7 +238,7 @@ class _WatchedTable:
         return running
 
     def _is_recorded(self, submission: Submission) -> bool:
-        """Whether a job run has a record; it is remembered how it ended."""
+        """Whether a submission's job run has a record. Remembers how it ended."""
         if submission.job_run_id not in self._ended:
             try:
                 run = self._state.job_run(submission.job_run_id).value
@@ -251,7 +251,7 @@ class _WatchedTable:
         return True
 
     def _is_ours(self, document: Mapping[str, Any]) -> bool:
-        """Whether a job run works on this table and branch, or writes to it."""
+        """Whether a job run reads or writes this table and branch."""
         if self.branch is not None and self.branch != branch_of(document)["branch"]:
             return False
         tables = (document.get("source_table_id"), document.get("destination_compacted_table_id"))
@@ -260,7 +260,7 @@ class _WatchedTable:
     # Submit
 
     def _submit(self, policy: Policy, wanted: list[tuple[Statistics, Decision]], now_s: float) -> dict[str, str]:
-        """Submit partitions; the job run of each by its session's id. Fewer where another watcher was faster."""
+        """Submit partitions. Returns job run ids by session id, fewer if another watcher was faster."""
         submitted: dict[str, str] = {}
         reasons = sorted({decision.reason.value for _, decision in wanted})
         mark_of = {session_id(statistics.partition): statistics.mark for statistics, _ in wanted}
@@ -286,7 +286,7 @@ class _WatchedTable:
             _LOG.warning("job run %s could not be sent: %s", submission.job_run_id, one_line(error))
 
     def _send_again(self, submission: Submission, now_s: float) -> None:
-        """A job run that no record knows: whoever put the slot died before the document was sent, or it is waiting."""
+        """Send the document of a job run without a record: its watcher died before that, or the queue still has it."""
         sent_s = self._sent_s.get(submission.job_run_id)
         if sent_s is None or now_s - sent_s > _SENT_AGAIN_AFTER_S:
             self._send(submission, now_s)
@@ -294,7 +294,7 @@ class _WatchedTable:
     # Keep
 
     def _keep(self, decided: list[Decided]) -> None:
-        """Every decision with its reason, as of now; those that differ from before are logged."""
+        """Write all decisions with their reasons, and log those that changed."""
         kept = {(made.policy, session_id(made.partition)): made.decision for made in decided}
         for made in decided:
             before = self._kept.get((made.policy, session_id(made.partition)))
@@ -318,7 +318,7 @@ def _named(document: Mapping[str, Any]) -> list[str]:
 
 
 def _normal(uri: str) -> str:
-    """One text for all names of a catalog."""
+    """The same text for every way to write a catalog's URI."""
     if uri.startswith(ICEBERG):
         return uri
     try:
