@@ -1,7 +1,7 @@
 """Iceberg tables as they are stored: what a branch holds, which of its rows are dead, and how a commit is made.
 
 table        metadata, manifests, content files, vectors; the door to PyIceberg
-settled      which rows an upsert has compared already, remembered beside the snapshots
+settled      which rows upserts have compared already: kept in snapshots and table properties
 deletes      which rows are dead                matched by sequence number and bounds; digests; live bitmaps
 key_index    where each key lies, kept beside the table: the next run reads new files only
 marks        dead rows found, and written as delete files: position deletes, or deletion vectors in Puffin files
@@ -15,5 +15,5 @@ comparison   which two snapshots must have the same rows
 fingerprints what rows add up to                 file_fingerprints  the same of each data file, kept as statistics
 running      one step for many tasks, in process or on Ray
 
-What is done with a branch is in iceberg_modes.
+The modes that compact a branch are in iceberg_modes.
 """

@@ -1,8 +1,8 @@
 """Which snapshot is meant: by its id, by a branch or tag, or by a time. Pure.
 
-"7757497569257380734"    that snapshot, of whatever branch
+"7757497569257380734"    the snapshot with this id, on whatever branch
 "audit"                  the head of the branch, or the snapshot of the tag
-"2026-11-22 09:10"       the newest one then, among those that the branch descends from
+"2026-11-22 09:10"       the head that the branch had then: its newest ancestor of that time
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from deltacompact.iceberg.table.metadata import Snapshot, TableMetadata
 
 
 def snapshot_as_of(metadata: TableMetadata, as_of: str | int | datetime, branch: str) -> Snapshot:
-    """Raises NotFoundError where there is none, and says which is the oldest that is left."""
+    """The named snapshot. Raises NotFoundError for a missing one, and names the oldest snapshot that is left."""
     if isinstance(as_of, bool):
         raise InputError(f"as_of is {as_of!r}, it must be a snapshot's id, a branch, a tag or a time")
     if not isinstance(as_of, int) and (moment := moment_of(as_of)) is not None:

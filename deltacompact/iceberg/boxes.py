@@ -1,8 +1,8 @@
-"""The boxes of a branch's data files, from what manifests say of their columns: whoever has written them.
+"""The boxes of a branch's data files, by the column bounds in manifests of any writer.
 
-column by name      its field id and type, as today's schema has it
-lower, upper        values that compare as the column does; a bound that is missing, or is none of its type: unknown
-counts              a file of which all values are null, or NaN, says so by its counts
+column by name      its field id and type in today's schema
+lower, upper        values in the column's order; a bound that is missing, or does not fit the type, is unknown
+counts              they tell that all values of a file are null or NaN
 
 Writers cut strings to 16 characters, and round the cut upper bound up: readers open files by these bounds, so depth
 is counted by them.
@@ -38,7 +38,7 @@ def boxes_of_files(
     columns: Sequence[str],
     rows: Sequence[tuple[Scope, pa.Table]] = (),
 ) -> Boxes:
-    """The boxes of data files by these columns, and behind them those of some rows, each by itself.
+    """The boxes of data files by these columns, followed by one box for each of `rows`.
 
     Raises InputError naming a column that has no order, or is unknown.
     """
@@ -50,7 +50,7 @@ def boxes_of_files(
 
 
 def ordered_column(metadata: TableMetadata, name: str) -> tuple[int, Column]:
-    """The field id of a column by which files may lie apart, and the column. Raises InputError."""
+    """(field id, column) of a top-level column that has an order. Raises InputError for any other name."""
     known = {
         column.field.name: (number, column)
         for number, column in metadata.columns.items()
@@ -98,9 +98,9 @@ def _bounds(files: Sequence[ContentFile], number: int, column: Column, rows: Seq
 
 
 def bounds_of(metadata: TableMetadata, file: ContentFile) -> dict[str, tuple[Any, Any]]:
-    """By column, the bounds of a file, as values that compare. None: that side is unknown. Others have no bounds.
+    """The bounds (lower, upper) of a file's columns, by name. None: this bound is unknown. Both unknown: left out.
 
-    UUIDs are left out: not all writers have them in the same order.
+    UUIDs are left out, too, because writers order them differently.
     """
     found = {}
     for name in metadata.ordered_columns:
@@ -120,7 +120,8 @@ def known_of_files(metadata: TableMetadata, data: Sequence[ManifestEntry], names
 
 
 def _known(metadata: TableMetadata, file: ContentFile, number: int, column: Column) -> KnownColumn:
-    """Where the file may lack the column, and rows have a default or the partition's value, counts say nothing."""
+    """What the manifest says of a column. Counts say nothing if the file may lack the column: a default or the
+    partition may fill it."""
     low, high = (_bound(sides.get(number), column) for sides in (file.lower_bounds, file.upper_bounds))
     constant = _constant(metadata, file, number, column)
     if low is None and high is None and constant is not None:
@@ -133,7 +134,7 @@ def _known(metadata: TableMetadata, file: ContentFile, number: int, column: Colu
 
 
 def _constant(metadata: TableMetadata, file: ContentFile, number: int, column: Column) -> pa.Scalar | None:
-    """The value of a column by which the file is partitioned as it is."""
+    """The value of the column in all rows, if the file is partitioned by it with transform identity; else None."""
     for part, value in zip(metadata.specs[file.spec_id].fields, file.partition, strict=True):
         if part.source_id == number and part.transform == "identity" and value is not None and value == value:
             return constant_of(value, column.field.type)
@@ -161,7 +162,7 @@ def _array(bounds: Sequence[bytes | None], type_: str) -> pa.Array:
 
 
 def _compared(type_: str) -> pa.DataType:
-    """The Arrow type in which values of a column are compared. Of decimals it is the number without its point."""
+    """The Arrow type in which values of a column are compared. Decimals become whole numbers (1.23: 123)."""
     if type_.startswith("decimal"):
         return pa.decimal128(_DIGITS)
     if type_ in WHOLE_NUMBERS or type_ == "boolean":

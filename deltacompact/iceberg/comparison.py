@@ -1,6 +1,6 @@
 """Which two snapshots of a branch must have the same rows: pure.
 
-    7 append      somebody's              the rows that must be there
+    7 append      another writer's        the rows that must be there
     8 overwrite   ours: convert           same rows
     9 replace     ours: rewrite           same rows          compare 9 with 7
    10 overwrite   ours: upsert            fewer rows, by design: compared only if both are named
@@ -27,9 +27,10 @@ class Comparison:
 
 
 def comparison(metadata: TableMetadata, branch: str, before: int | None = None, after: int | None = None) -> Comparison:
-    """What to compare: the named snapshots, or the newest compaction of the branch with what it found.
+    """What to compare: the named snapshots; by default our newest compaction, and the snapshot that it or the
+    compactions right before it began with.
 
-    Raises NotFoundError for a snapshot that is not there, or that has been expired.
+    Raises NotFoundError for a snapshot that is unknown or has expired.
     """
     head = metadata.branch(branch)
     if head is None:

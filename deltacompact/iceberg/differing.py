@@ -14,7 +14,7 @@ from deltacompact.iceberg.table.table_state import TableState
 
 
 def differing(before: TableState, after: TableState) -> tuple[list[FileScanTask], list[FileScanTask]]:
-    """The files of each side, with their deletes, that have or may have other live rows on the other side."""
+    """The files of each side, with their deletes, whose live rows may differ on the other side."""
     sides = _Side(before), _Side(after)
     shared = sides[0].by_path.keys() & sides[1].by_path.keys()
     same = {path for path in shared if sides[0].told(path) == sides[1].told(path)}
@@ -34,13 +34,13 @@ class _Side:
         return self._index.task(self.by_path[path])
 
     def told(self, path: str) -> tuple[object, ...]:
-        """What decides which rows of a file live."""
+        """All that decides which rows of a file live. If it is equal on both sides, so are the live rows."""
         entry = self.by_path[path]
         deletes = self._index.applying_to(entry)
         return entry.sequence, self._equality(deletes.equality), _keys_of(deletes.by_position)
 
     def _equality(self, entries: tuple[ManifestEntry, ...]) -> frozenset[object]:
-        """Thousands of files share these tuples."""
+        """The keys of equality deletes. Computed once for each tuple, because thousands of files share it."""
         if id(entries) not in self._keys:
             self._keys[id(entries)] = _keys_of(entries), entries  # held, so that the id stays theirs
         return self._keys[id(entries)][0]

@@ -1,12 +1,12 @@
-"""What each data file adds to the fingerprint of a table: kept beside snapshots that were certified.
+"""The fingerprint of each data file, kept in a statistics file of a certified snapshot.
 
 snapshot 9     ours, certified     metadata/9-5c…-deltacompact.stats     a.parquet 3:0c51…    y.parquet 4:de64…
-snapshot 11    of others           what 9 says of files that are still there is as true as it was
+snapshot 11    of others           still has a.parquet: its fingerprint is known from snapshot 9
 
-A fingerprint counts all rows that a file stores, dead ones too: neither deletes nor time change it. So nobody reads a
-file again to add it up once that was done. The file is a statistics file of the table (Puffin, one blob), so engines
-keep it as long as its snapshot, and read past it. Like the fingerprint of a snapshot, it counts while the schema is the
-same. What is damaged or gone costs a read.
+A fingerprint counts all rows that a file stores, dead ones too: neither deletes nor time change it. So each file is
+read once for its fingerprint. The statistics file is Puffin with one blob: engines keep it as long as its snapshot, and
+ignore the blob. Fingerprints hold while the schema is the same. If the statistics file is damaged or gone, data files
+are read again.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ _OPTIONS = pa.ipc.IpcWriteOptions(compression="zstd")
 
 @dataclass(frozen=True, slots=True)
 class FileFingerprints:
-    """Fingerprints of data files, by path: those that are known, and those that are learned as files are read."""
+    """Fingerprints of data files, by path. Reading a whole file adds its own."""
 
     of: dict[str, Fingerprint] = field(default_factory=dict)
 
 
 def read_fingerprints(store: ObjectStore, metadata: TableMetadata, head: Snapshot | None) -> FileFingerprints:
-    """Those of the nearest snapshot that has some, under today's schema."""
+    """The fingerprints that the head's nearest ancestor has under today's schema, if any."""
     ours = {one.snapshot_id: one.path for one in metadata.statistics if one.path.endswith(_NAME)}
     for snapshot in metadata.ancestors(head):
         if snapshot.snapshot_id in ours and snapshot.schema_id == metadata.schema_id:
@@ -54,7 +54,7 @@ def read_fingerprints(store: ObjectStore, metadata: TableMetadata, head: Snapsho
 def write_fingerprints(
     store: ObjectStore, metadata: TableMetadata, snapshot: Snapshot, known: Mapping[str, Fingerprint]
 ) -> StatisticsFile:
-    """Write those of a snapshot's data files."""
+    """Write the known fingerprints of a snapshot's data files as its statistics file."""
     data, footer_bytes = statistics_file(BLOB, _encoded(known), snapshot.snapshot_id, snapshot.sequence_number)
     path = f"{metadata.metadata_folder}/{snapshot.snapshot_id}-{uuid.uuid4()}{_NAME}"
     locations.put(store, path, data)

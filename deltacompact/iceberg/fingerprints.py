@@ -1,11 +1,11 @@
-"""The fingerprint of a state's live rows: of all rows, or from that of an earlier snapshot and the rows that differ.
+"""The fingerprint of a branch's live rows: read from all rows, or computed from an earlier snapshot's fingerprint.
 
 snapshot 7    2:de64…    recorded
          8    append     1 row came:  1:0c51…
-         9    delete     1 row went:  1:f407…       of 9: 2:de64… + 1:0c51… - 1:f407…
+         9    delete     1 row went:  1:f407…       so that of 9 is 2:de64… + 1:0c51… - 1:f407…
 
-A file of which all rows came or went is not read where its own fingerprint is known (file_fingerprints.py), and what is
-read of others is learned.
+If all rows of a file came or went, its own fingerprint serves if it is known (file_fingerprints.py), and the file stays
+closed. Otherwise the file is read, and its fingerprint is kept.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def live_fingerprint(table: IcebergTable, scan: BranchScan) -> Fingerprint:
 
 
 def state_fingerprint(table: IcebergTable, state: TableState, known: FileFingerprints | None = None) -> Fingerprint:
-    """The fingerprint of the live rows of a state, which are all read, but for files that are known."""
+    """The fingerprint of all live rows of a state. Whole files in `known` are not read."""
     live = LiveReader(table.store, table.metadata)
     return _sum_of(live, live_files(live, state), known)
 
@@ -46,9 +46,9 @@ def state_fingerprint(table: IcebergTable, state: TableState, known: FileFingerp
 def fingerprint_since(
     table: IcebergTable, state: TableState, reader: StateReader, known: FileFingerprints | None = None
 ) -> Fingerprint:
-    """The same, of which only rows are read that came or went since the nearest snapshot that tells its own.
+    """The same fingerprint, from the nearest snapshot that has a recorded one and the rows that came or went since.
 
-    All rows are read where there is none, or where rows that went cannot be read any more.
+    Reads all rows if no snapshot has one, or if rows that went can no longer be read.
     """
     for snapshot in table.metadata.ancestors(state.snapshot):
         recorded = Fingerprint.of_text(table.metadata.recorded_fingerprint(snapshot))
@@ -62,7 +62,7 @@ def fingerprint_since(
 
 
 def marked_fingerprint(table: IcebergTable, marks: Sequence[Mark]) -> Fingerprint:
-    """The fingerprint of the rows that marks delete: they lived before, and live no more."""
+    """The fingerprint of the rows that these marks delete."""
     before = [task for mark in marks for task in mark.of]
     after = list(with_marks(marks, table.metadata.next_sequence_number).values())
     return Fingerprint() - changed_fingerprint(LiveReader(table.store, table.metadata), (before, after))
@@ -73,7 +73,7 @@ def changed_fingerprint(
     sides: tuple[Sequence[FileScanTask], Sequence[FileScanTask]],
     known: FileFingerprints | None = None,
 ) -> Fingerprint:
-    """What came minus what went, of files as they were before and as they are after. Only rows that differ are read."""
+    """The rows that came minus those that went. `sides`: the files before, and after. Reads only rows that differ."""
     went, came = ({one.task.entry.file.path: one for one in live.files(side)} for side in sides)
     only_before = [_without(one, came.get(path)) for path, one in went.items()]
     only_after = [_without(one, went.get(path)) for path, one in came.items()]
@@ -81,7 +81,7 @@ def changed_fingerprint(
 
 
 def _without(one: LiveFile, other: LiveFile | None) -> LiveFile:
-    """The rows that live here, and not there."""
+    """The file `one` with only those rows that are dead in `other`. None: `other` does not have the file."""
     if other is None:
         return one
     bits: Bits = np.packbits(one.lives() & ~other.lives(), bitorder="little")
@@ -108,5 +108,5 @@ def _sum_of(live: LiveReader, files: Sequence[LiveFile], known: FileFingerprints
 
 
 def _told(part: TablePart, schema: pa.Schema, file: LiveFile) -> Iterator[pa.Table]:
-    """The fingerprint of a part in the place of its rows: it is added up where they are read."""
+    """The fingerprint of a part instead of its rows, so that the thread which reads the rows adds them up."""
     yield pa.table({"fingerprint": [str(fingerprint_of(part.tables(), schema, file.task.entry.file.path))]})

@@ -1,9 +1,9 @@
-"""What made each snapshot of a branch, when, and what it brought and took.
+"""The history of a branch: what made each snapshot, when, and how many rows and files it added and removed.
 
-7757497569257380734    append     +3,000 rows    +1 file             somebody's
+7757497569257380734    append     +3,000 rows    +1 file             another writer's
 8120394857261534902    replace    0 rows         +1 file  -12        ours: session 5c5c…, attempt run-1/3/1
 
-The summaries of the snapshots say it. Writers need not count, so a count may be None.
+All of it is read from the snapshots' summaries. Writers need not count, so a count may be None.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from deltacompact.iceberg.table.metadata import SESSION, Snapshot, TableMetadata
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SnapshotMade:
-    """A snapshot, and what made it: "append", "overwrite", "delete", or "replace".
+    """A snapshot, and the operation that made it: "append", "overwrite", "delete", or "replace".
 
-    `time` is by the clock of whoever committed it. `summary` is what the snapshot says of itself, by Iceberg's names.
-    Counts are of data files; None: the writer did not count.
+    `time` is by the committer's clock. `summary` is the snapshot's own, with Iceberg's names. Counts are of data files;
+    None: the writer did not count.
     """
 
     snapshot_id: int
@@ -46,7 +46,7 @@ class SnapshotMade:
 
     @property
     def rows_removed(self) -> int | None:
-        """Those in removed files; rows that deletes hit are not counted by writers."""
+        """The rows in removed files. Writers do not count the rows that deletes hit."""
         return self._count("deleted-records", "total-records")
 
     @property
@@ -75,16 +75,16 @@ class SnapshotMade:
 
     @property
     def session(self) -> str | None:
-        """The session of ours that committed it."""
+        """The deltacompact session that committed it, if one did."""
         return self.summary.get(SESSION)
 
     @property
     def attempt(self) -> str | None:
-        """The scheduler's name of that session."""
+        """The scheduler's name of the session's attempt: "run-1/3/1"."""
         return self.summary.get(ATTEMPT)
 
     def _count(self, name: str, total: str) -> int | None:
-        """A count of the summary. Writers leave out what is 0, if they count at all: then they have the total."""
+        """A count of the summary. A writer that counts has `total`, and may leave out a count of 0."""
         found = self.summary.get(name, "0" if total in self.summary else "")
         return int(found) if found.isdecimal() else None
 

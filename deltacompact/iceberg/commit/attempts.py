@@ -1,12 +1,12 @@
-"""Which attempt at a scheduled compaction commits; and that none commits after a later one.
+"""Attempts at a scheduled compaction: none may commit after a later attempt has committed.
 
-    snapshot 8, on the head        "deltacompact.attempt": "run-1/2/1"
-    run-1/1/3 would commit on it   refused: it was given up, and run-1/2/1 has taken over
+    snapshot 8 is the head         its summary says "deltacompact.attempt": "run-1/2/1"
+    run-1/1/3 would commit         refused: the scheduler gave it up, and run-1/2/1 has taken over
     run-1/2/1 commits once more    fine
-    run-7/1/1                      fine: another job run
+    run-7/1/1 commits              fine: another job run
 
-A commit takes effect only if the head is still the one that it was built on. So an attempt that sees no later one on
-the head commits before all of them, and the later one sees what it did.
+A commit takes effect only if the head is still the one that it was built on. So if an attempt sees no later attempt on
+the head, it commits before all later ones, and they see its snapshot.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _current: ContextVar[str | None] = ContextVar("attempt", default=None)
 
 @contextlib.contextmanager
 def attempt_named(name: str | None) -> Iterator[None]:
-    """In this block, of this thread, committers commit under the name of an attempt: "run-1/3/2"."""
+    """Inside this block, committers in this thread commit under the name of an attempt: "run-1/3/2"."""
     token = _current.set(name)
     try:
         yield
@@ -41,13 +41,13 @@ def current_attempt() -> str | None:
 
 
 def is_superseded(attempt: str | None, by: str | None) -> bool:
-    """Whether the one is a later attempt at the same work than the other: then the other was given up."""
+    """Whether `by` is a later attempt at the same work than `attempt`, which was given up then."""
     (work, numbers), (of, later) = _numbered(attempt), _numbered(by)
     return attempt is not None and work == of and later > numbers
 
 
 def committed_by(snapshots: Iterable[Snapshot], work: str) -> tuple[Snapshot, ...]:
-    """What all attempts at some work have committed, the oldest first: of "run-1" those of run-1/1/1, run-1/2/1, …"""
+    """The snapshots of all attempts at some work, the oldest first. Work "run-1": of run-1/1/1, run-1/2/1, …"""
     found = (snapshot for snapshot in snapshots if _numbered(snapshot.summary.get(ATTEMPT))[0] == work)
     return tuple(sorted(found, key=lambda snapshot: snapshot.sequence_number))
 

@@ -1,13 +1,13 @@
-"""Commits a proposal to a branch, attempt after attempt, until one of them surely took effect.
+"""Commits a proposal to a branch, attempt after attempt, until we know that one took effect.
 
     attempt 1    head 8: propose, write manifests, commit        refused: somebody committed 9 meanwhile
     attempt 2    head 9: propose, write manifests, commit        no answer
                  the table has our snapshot id                   attempt 2 landed
 
-Everything is built on the head of each attempt, so an append meanwhile costs one more attempt and no work. A snapshot
-has one id in all attempts: whether an attempt took effect is seen by its id (rule 20), in the table that is loaded
-after each attempt, a refused one too: a proxy may have sent the commit twice, and handed on the second answer. Until
-that is known, none of the files that it names is deleted.
+Each attempt is built on the current head, so a foreign append costs one more attempt and no work. A snapshot keeps its
+id in all attempts. After each attempt we load the table, and look for that id (rule 20). We look after a refusal, too:
+a proxy may have sent the commit twice, and handed on the second answer. Until we know that an attempt had no effect, we
+delete none of the files that it names.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ from deltacompact.iceberg.table.table_state import StateReader
 from deltacompact.storage.objects import ObjectStore
 
 Drafting: TypeAlias = Callable[[TableMetadata, int], tuple[Draft | None, Outcome]]
-"""Writes the files of the snapshot with this id on the current table. None: nothing is left to change."""
+"""Writes the metadata files of a snapshot with this id, on the current table. None: nothing is left to change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Committed(Generic[Outcome]):
-    """What became of a proposal. `snapshot` is None if nothing was left to change; `table` is as it is after."""
+    """What became of a proposal. `snapshot` is None if nothing was left to change; `table` was loaded afterwards."""
 
     table: IcebergTable
     snapshot: Snapshot | None
@@ -58,7 +58,7 @@ class Committed(Generic[Outcome]):
 
 @dataclass(slots=True)
 class _SnapshotTries(Generic[Outcome]):
-    """The attempts at one snapshot: their drafts, and how many may have been carried out without our knowing."""
+    """The attempts at one snapshot: their drafts, and how many (`unanswered`) may have taken effect unseen."""
 
     snapshot_id: int
     drafts: list[tuple[Draft, Outcome]] = field(default_factory=list)
@@ -67,7 +67,8 @@ class _SnapshotTries(Generic[Outcome]):
     """Why the last attempt failed."""
 
     def landed(self, table: IcebergTable) -> tuple[Snapshot, Outcome] | None:
-        """The attempt that took effect after all. A server may have written the location of its list otherwise."""
+        """The attempt that took effect, if one did. Manifest lists are compared by file name, because a server may
+        write their locations in another form."""
         found = table.metadata.snapshots.get(self.snapshot_id)
         for draft, outcome in self.drafts:
             if found is not None and _name(draft.snapshot) == _name(found):
@@ -110,9 +111,9 @@ class Committer:
     def land(self, table: IcebergTable, drafting: Drafting[Outcome]) -> Committed[Outcome]:
         """Commit what is drafted on the current head.
 
-        Raises ConflictError after too many attempts or if we were given up, InputError if the catalog does not let us,
-        and OutcomeUnknownError (Interrupted after Ctrl-C, or if a signal ends this process) if nobody knows what
-        happened to an attempt; then the written files must stay.
+        Raises ConflictError after too many attempts, or if the scheduler gave us up; InputError if the catalog forbids
+        the commit; OutcomeUnknownError if an attempt may have taken effect (Interrupted, if Ctrl-C or a signal ended
+        it). After OutcomeUnknownError and Interrupted, the written files must stay.
         """
         table = table.reloaded()
         tries: _SnapshotTries[Outcome] = _SnapshotTries(_new_id(table.metadata.snapshots))
@@ -144,7 +145,7 @@ class Committer:
     def _tried(
         self, table: IcebergTable, drafting: Drafting[Outcome], tries: _SnapshotTries[Outcome]
     ) -> Committed[Outcome] | None:
-        """Attempt after attempt, each on the current head. None: none of them surely took effect."""
+        """Attempt after attempt, each on the current head. None: we know of none that took effect."""
         patience = Patience.of(table.metadata.properties)
         deadline = time.monotonic() + patience.total_s
         for attempt in range(1, patience.attempts + 1):
@@ -184,13 +185,13 @@ class Committer:
     def _looked(
         self, table: IcebergTable, tries: _SnapshotTries[Outcome], refused: ConflictError | InputError | None
     ) -> IcebergTable:
-        """The table after an attempt. If a table that refused us is gone, there is nothing to look for."""
+        """The table after an attempt. If the table refused us and is gone, the attempt had no effect."""
         try:
             return table.reloaded()
         except (ConflictError, InputError) as error:
             if refused is not None and isinstance(error, (ConflictError, NotFoundError)):
                 tries.unanswered -= 1
-            elif isinstance(refused, InputError):  # we may neither commit nor look
+            elif isinstance(refused, InputError):  # the catalog lets us neither commit nor load
                 tries.unanswered -= 1
                 raise refused from error
             raise
@@ -215,15 +216,18 @@ def _new_id(known: Container[int]) -> int:
 
 
 def _may_be_repeated(refused: ConflictError | InputError, before: IcebergTable, after: IcebergTable) -> bool:
-    """Some servers answer 400 where another commit took our sequence number or row ids: then the table has changed."""
+    """Whether another attempt may succeed: after a conflict, or after a 400 if the table has changed meanwhile.
+
+    Some servers answer 400 if another commit took our sequence number or row ids.
+    """
     changed = after.metadata.metadata_location != before.metadata.metadata_location
     return isinstance(refused, ConflictError) or (isinstance(refused, CommitRefusedError) and changed)
 
 
 def _is_gone(parent_id: int | None, table: IcebergTable, branch: str) -> bool:
-    """Whether an attempt's parent is no ancestor of the head any more.
+    """Whether the parent of an attempt is no longer among the head's ancestors.
 
-    Then somebody has expired snapshots, perhaps the one of the attempt too, and the table does not show what happened.
+    Then somebody has expired snapshots, perhaps ours too, and the table does not show whether the attempt took effect.
     """
     ref = table.metadata.refs.get(branch)
     head = table.metadata.snapshots[ref.snapshot_id] if ref else None

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from deltacompact.base.errors import InputError
 
 UNANSWERED_MAX = 8
-"""After so many attempts without an answer we stop asking, and keep every file that they name."""
+"""After so many attempts without an answer we give up, and keep every file that they name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Patience:
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> Patience:
-        """As a table's properties say. Raises InputError for one that is no whole number."""
+        """The patience that a table's properties ask for. Raises InputError for a property that is no whole number."""
         chosen = cls()
         return cls(
             _count(properties, "commit.retry.num-retries", chosen.attempts - 1) + 1,

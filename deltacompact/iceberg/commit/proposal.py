@@ -3,8 +3,8 @@
     head 8      a, b, c live, p deletes rows of a
     proposal    "replace"    removed a, p    added y with sequence number 5    outcome: the groups that are in it
 
-A mode gives the committer a function from the current head to a proposal. The committer calls it again on the head of
-each attempt, so it must be pure and quick: what takes long has been done before.
+A mode gives the committer a function from the current head to a proposal. The committer calls it on the head of each
+attempt, so it must be pure and quick: the slow work is done before.
 """
 
 from __future__ import annotations
@@ -33,12 +33,16 @@ Outcome = TypeVar("Outcome")
 
 @dataclass(frozen=True, slots=True)
 class Proposal(Generic[Outcome]):
-    """Entries of the head to remove, entries to add, and what the proposer wants to be told once it has landed.
+    """Entries of the head to remove, entries to add, and an `outcome` that the proposer gets back after the commit.
 
-    An added entry has the sequence number of its snapshot unless it has one of its own. `summary` has properties of
-    the mode's own for the snapshot's summary. `lays_out` says how rows lie in its files, there and in properties of the
-    table; `overlapped_bytes` were rewritten for that. `fingerprints`: of its data files, as far as they are known.
-    `settles` is news, worth a snapshot that changes no file. Without news, a snapshot carries on what is known.
+    An added entry has the sequence number of its snapshot unless it has one of its own.
+
+    summary             the mode's own properties in the snapshot's summary
+    lays_out            how rows lie in the added files: kept in the summary and in table properties
+    overlapped_bytes    bytes that were rewritten to lay rows out
+    fingerprints        those of the added data files, if known
+    settles             what upserts have compared now. It is worth a snapshot that changes no file; without it, the
+                        snapshot repeats what is known
     """
 
     operation: str
@@ -57,7 +61,7 @@ class Proposal(Generic[Outcome]):
 
 
 def applied(state: TableState, proposal: Proposal[Any]) -> TableState:
-    """The files of a branch as they would be."""
+    """The branch as it would be after this proposal."""
     gone = {entry.file.key for entry in proposal.removed}
     number = state.metadata.next_sequence_number
     numbered = [
@@ -75,15 +79,15 @@ def applied(state: TableState, proposal: Proposal[Any]) -> TableState:
 
 
 Propose: TypeAlias = Callable[[TableState], Proposal[Outcome]]
-"""From the current head to what a snapshot would change on it."""
+"""Maps the current head to what a snapshot would change on it."""
 
 
 def same_rows(
     metadata: TableMetadata, head: Snapshot | None, certified: Mapping[int, str] | None = None
 ) -> dict[str, str]:
-    """For the summary of a snapshot with the rows of its head: the fingerprint that the head has, if it is known.
+    """The summary line that repeats the head's fingerprint, if it is known: the new snapshot has the same rows.
 
-    `certified`: fingerprints by the ids of snapshots, which these do not tell themselves.
+    `certified`: fingerprints by snapshot id, for snapshots that have none in their summaries.
     """
     if head is None:
         return {}

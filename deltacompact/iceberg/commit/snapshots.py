@@ -45,7 +45,7 @@ ENTRIES_PER_MANIFEST = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A snapshot whose manifests are written, the files that only it names, and what of the table goes with it."""
+    """A snapshot whose manifests are written, the files that only it names, and the table properties set with it."""
 
     snapshot: Snapshot
     files: tuple[str, ...]
@@ -55,14 +55,14 @@ class Draft:
 
 
 def names_of_drafts(snapshot_id: int) -> tuple[str, str]:
-    """How the names of manifests and of manifest lists begin that were written for a snapshot."""
+    """The beginnings of the file names of a snapshot's manifests, and of its manifest lists."""
     return f"{snapshot_id}-", f"snap-{snapshot_id}-"
 
 
 def unnamed_drafts(store: ObjectStore, metadata: TableMetadata, snapshot_ids: Iterable[int]) -> list[str]:
-    """What was written for snapshots that the table does not have, and that no snapshot of the table names.
+    """Metadata files that were written for these snapshots, and that no snapshot of the table names.
 
-    One that took effect and was expired since has handed its manifests on to those after it.
+    A snapshot that took effect and has expired since handed its manifests on to later ones, which name them.
     """
     names = [name for number in snapshot_ids for name in names_of_drafts(number)]
     found = [path for name in names for path in locations.listed(store, metadata.metadata_folder, name)]
@@ -87,7 +87,7 @@ def draft_snapshot(
     snapshot_id: int,
     names: Mapping[str, str],
 ) -> Draft:
-    """Write the manifests of a snapshot on this head. `names` say in its summary who commits it."""
+    """Write the manifests of a snapshot on this head. `names` go into its summary, and say who commits."""
     added = [replace(entry, snapshot_id=snapshot_id) for entry in proposal.added]
     removed = {entry.file.key for entry in proposal.removed}
     writing = _Manifests(store, state, snapshot_id)
@@ -135,7 +135,7 @@ def listed_snapshot(
     summary: Mapping[str, str],
     written: Iterable[str] = (),
 ) -> Draft:
-    """Write the manifest list of a snapshot whose manifests are written. `written`: those that only it names."""
+    """Write the manifest list of a snapshot whose manifests are written. `written`: the manifests that are new."""
     next_sequence = metadata.next_sequence_number
     first_row_id, added_rows = metadata.next_row_id, None
     if first_row_id is not None:
@@ -195,7 +195,7 @@ def _remaining(entry: ManifestEntry, removed: set[tuple[str, int | None]], snaps
 
 
 def _summary(state: TableState, proposal: Proposal[Any]) -> dict[str, str]:
-    """The snapshot's summary (spec, "Optional Snapshot Summary Fields"). Totals are counted, not carried on."""
+    """The snapshot's summary (spec, "Optional Snapshot Summary Fields"). Totals are counted anew, not added up."""
     removed = {entry.file.key for entry in proposal.removed}
     new, old = [entry.file for entry in proposal.added], [entry.file for entry in proposal.removed]
     left = [entry.file for entry in (*state.data, *state.deletes) if entry.file.key not in removed] + new
@@ -217,7 +217,7 @@ def _summary(state: TableState, proposal: Proposal[Any]) -> dict[str, str]:
 
 
 def _counts(verb: str, files: Sequence[ContentFile]) -> dict[str, int]:
-    """Files, rows and bytes by content. Of data files the spec says "deleted", of delete files "removed"."""
+    """Files, rows and bytes by content. The spec says "deleted" for data files, and "removed" for delete files."""
     data, positions = _of(files, Content.DATA), _of(files, Content.POSITION_DELETES)
     equality = _of(files, Content.EQUALITY_DELETES)
     of_data = "added" if verb == "added" else "deleted"

@@ -5,9 +5,9 @@
     positions    a.parquet: 0                               row 0 is dead
     live bitmap  0011
 
-Positions count the rows of the stored file (rule 15). For keys, only the equality columns are read, in pieces, and a
-piece asks one hash bucket of a key set after the other. The bitmaps are the engine's own, so its `materialize` step
-writes the outputs.
+Positions count the rows of the stored file (rule 15). For keys, a task reads only the equality columns, in pieces, and
+searches one hash bucket of a key set after the other for the digests of a piece. The bitmaps have the engine's form, so
+its `materialize` step writes the outputs.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _NEEDED = dict.fromkeys((PATH_COLUMN, POSITION_COLUMN), "so it deletes nothing b
 
 @dataclass(frozen=True, slots=True)
 class KeySet:
-    """Deleted keys, by hash bucket: the files that have keys of each bucket. `columns` are named by field id."""
+    """Deleted keys: for each hash bucket, the files that hold its keys. `columns` are named by their field ids."""
 
     columns: pa.Schema
     buckets: tuple[tuple[str, ...], ...]
@@ -82,13 +82,14 @@ class PuffinVector:
 
 @dataclass(frozen=True, slots=True)
 class FileScan:
-    """A file scan task as a worker carries it out. Equality deletes are key sets here, by number.
+    """A file scan task as a worker carries it out. Equality deletes have become numbers of key sets.
 
-    `fills` are values that its rows have without the file's having them, `constants` those of its partition.
-    `names` find columns without ids.
-
+    unfillable      columns (by id, with the reason) whose values we cannot fill in: the file must have them
+    fills           values of columns that the file lacks: defaults and row lineage
+    constants       values of columns that its partition tells
+    names           find columns in a file without field ids
     first_row       the number of its first row among the rows of all files
-    is_opened       whether anybody needs more of the file than its rows: else it stays closed
+    is_opened       False: nobody needs its columns, so the file stays closed
     """
 
     ordinal: Ordinal
@@ -112,7 +113,7 @@ class FileScan:
 class DeadRowsTask:
     """Finds the dead rows of some files. Their live bitmaps go to `masks_path`.
 
-    `looked_up` are files of numbers of rows that a key index knows to be dead: batch `group` is about these scans.
+    `looked_up` are files with the numbers of rows that a key index found dead; their batch `group` is that of `scans`.
     """
 
     scans: tuple[FileScan, ...]
@@ -127,7 +128,7 @@ class DeadRowsTask:
 
 @dataclass(frozen=True, slots=True)
 class ScannedFile:
-    """What a scan found: the data file, ready to be read, and its rows: live, or dead by one cause each."""
+    """A data file, ready to be read, with the numbers of its live rows, and of its dead ones by cause."""
 
     ordinal: Ordinal
     file: DataFile
@@ -157,7 +158,7 @@ def find_dead_rows(store: ObjectStore, task: DeadRowsTask) -> list[ScannedFile]:
 
 
 def _described(store: ObjectStore, task: DeadRowsTask) -> Iterator[DataFile]:
-    """The files as their footers say; without columns, those that stay closed."""
+    """The data files, described by their footers. Those that stay closed have no columns."""
     wanted = [scan.wanted(task.columns) for scan in task.scans]
     to_open = (one for one, scan in zip(wanted, task.scans, strict=True) if scan.is_opened)
     opened = described_each(store, to_open, task.reading)
@@ -207,7 +208,7 @@ def dead_positions(
 
 
 def _blob(store: ObjectStore, vector: PuffinVector | None) -> Callable[[], bytes]:
-    """What gives the bytes of a vector; of a remote one, which may lie beside thousands, they are requested now."""
+    """A function that gives the bytes of a vector. A remote vector is requested now, so that thousands overlap."""
     if vector is None:
         return bytes
     file_store, name = open_object(store, readable(vector.path))
@@ -256,8 +257,10 @@ def positions_by_path(
 
 
 class _Keys:
-    """A key set's buckets as they are needed. The last one stays loaded: small key sets have only one, which is the
-    next of `small`."""
+    """Loads the buckets of a key set when they are needed, and keeps the last one.
+
+    A small key set has one bucket, which is the next table of `small`.
+    """
 
     def __init__(self, store: ObjectStore, key_set: KeySet, small: Iterator[pa.Table]) -> None:
         self._store = store
@@ -270,7 +273,7 @@ class _Keys:
 
     def bucket(self, number: int) -> pa.Table:
         if self._loaded is None or self._loaded[0] != number:
-            self._loaded = None  # let the former go before the next comes
+            self._loaded = None  # frees the former bucket before the next is loaded
             (keys,) = read_buckets(self._store, [self._key_set.buckets[number]])
             self._loaded = number, keys.combine_chunks()
         return self._loaded[1]
@@ -278,7 +281,7 @@ class _Keys:
 
 @dataclass(frozen=True, slots=True)
 class _DigestedRows:
-    """The digests of some rows of a file, for a key set: the first of them is row `start`."""
+    """Digests of consecutive rows of a file, by the columns of a key set. The first is that of row `start`."""
 
     key_set: int
     of: _FileScanning
@@ -287,8 +290,10 @@ class _DigestedRows:
 
 
 def _kill_by_keys(store: ObjectStore, of_key_set: Mapping[int, Sequence[_FileScanning]], task: DeadRowsTask) -> None:
-    """Ask each key set for the rows of its files. A partition has its own, so there may be thousands of small ones:
-    their keys, and the files, are fetched ahead."""
+    """Mark the rows as dead whose keys a key set deletes.
+
+    Each partition has its own key set, so there may be thousands of small ones: keys and files are fetched ahead.
+    """
     small = read_buckets(store, (key_set.buckets[0] for _, key_set in task.key_sets if len(key_set.buckets) == 1))
     pieces = itertools.groupby(_pieces(store, of_key_set, task), lambda piece: piece.key_set)
     found = next(pieces, None)
@@ -300,7 +305,7 @@ def _kill_by_keys(store: ObjectStore, of_key_set: Mapping[int, Sequence[_FileSca
 
 
 def _kill_by_key(pieces: Iterable[_DigestedRows], keys: _Keys, rows_at_once: int) -> None:
-    """Ask one key set for rows of many files at a time: each question makes a hash table of a bucket's keys anew."""
+    """Search one key set for the rows of many files together, because each search hashes a bucket's keys anew."""
     for batch in batched(pieces, lambda piece: len(piece.digests), rows_at_once):
         _kill_pieces(batch, keys)
         del batch  # before the next one is read
@@ -309,7 +314,7 @@ def _kill_by_key(pieces: Iterable[_DigestedRows], keys: _Keys, rows_at_once: int
 def _pieces(
     store: ObjectStore, of_key_set: Mapping[int, Sequence[_FileScanning]], task: DeadRowsTask
 ) -> Iterator[_DigestedRows]:
-    """The rows that each key set is asked for, in the order of the task's key sets."""
+    """The digests of all rows that a key set may delete, in the order of the task's key sets."""
     places: list[tuple[int, _FileScanning, int]] = []
     wanted: list[AskedRows] = []
     for number, key_set in task.key_sets:
@@ -341,9 +346,9 @@ def _kill_pieces(pieces: Sequence[_DigestedRows], keys: _Keys) -> None:
 
 
 def _deleted(asked: pa.Array, keys: pa.Table, written: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The places of those digests that a newer delete has: data sequence number < the delete's (rule 1).
+    """The places of the digests that a newer delete has: data sequence number < the delete's (rule 1).
 
-    `written` has the data sequence number of each.
+    `written` has the data sequence number of each row.
     """
     if not keys.num_rows:
         return np.empty(0, np.int64)

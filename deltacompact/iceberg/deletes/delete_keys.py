@@ -3,10 +3,10 @@
     e1.parquet    sequence 6    id 1, id 2          bucket 0    digest(2) 6
     e2.parquet    sequence 7    id 1                bucket 1    digest(1) 7         6 is superseded: 7 deletes more
 
-A key set is all equality deletes of one partition (or of the whole table) with the same field ids. A data file needs
-one question answered for each of its rows: which is the newest delete of this key? So a key set is a map from the key's
-digest to a sequence number. The map is divided into hash buckets, ranges of digests, which are stored as files. A task
-that asks loads one bucket after the other: no process ever holds all deleted keys of a table.
+A key set is all equality deletes of one partition (or of the whole table) with the same field ids. For each row of a
+data file we ask: which is the newest delete of this key? So a key set maps a key's digest to a sequence number. The map
+is divided into hash buckets, ranges of digests, which are stored as files. A searching task loads one bucket after the
+other: no process ever holds all deleted keys of a table.
 
 Keys are digested like primary keys (`index/keys.py`), with one difference: a float is digested by its bits, because
 Iceberg tells 0.0 from -0.0. Null equals null and NaN equals NaN (rule 13).
@@ -96,7 +96,7 @@ def _gathered(store: ObjectStore, task: DeleteKeysTask) -> Iterator[pa.Table]:
 
 
 def _needed(columns: pa.Schema) -> dict[int, str]:
-    """A delete file that lacks a column would delete the rows in which the column is null."""
+    """Columns that a delete file must have: without one, it would delete the rows in which the column is null."""
     return {int(name): "by which it deletes" for name in columns.names}
 
 
@@ -152,7 +152,7 @@ def _by_bucket(keys: pa.Table, bucket_count: int) -> Iterator[tuple[int, pa.Tabl
 
 
 def read_buckets(store: ObjectStore, buckets: Iterable[Sequence[str]]) -> Iterator[pa.Table]:
-    """The keys of each bucket: what all tasks wrote of it, merged. The next buckets' files are fetched ahead."""
+    """The keys of each bucket, merged from the files of all tasks. The files of the next buckets are fetched ahead."""
     ahead = ReadAhead()
     for opened in begun_ahead(buckets, lambda paths: [session_object(store, path, ahead) for path in paths]):
         parts = [_keys_in(file) for file in opened]

@@ -56,9 +56,9 @@ class Deletes:
 
 @dataclass(frozen=True, slots=True)
 class FileScanTask:
-    """A data file, and the deletes that may apply to it: what has to be read to know its live rows.
+    """A data file, and the deletes that may apply to it: all that must be read to know its live rows.
 
-    A worker carries it out as a `FileScan`, and what that finds is a `ScannedFile`.
+    A worker gets it as a `FileScan`, and returns a `ScannedFile`.
     """
 
     entry: ManifestEntry
@@ -66,9 +66,9 @@ class FileScanTask:
 
 
 class DeleteIndex:
-    """The live deletes of a table, found by data file. Raises CorruptionError for two vectors of one (rule 18).
+    """Finds the live deletes of a data file. Raises CorruptionError if a data file has two vectors (rule 18).
 
-    Data files with the same equality deletes get them as the same tuple: see `distinct`.
+    Data files with the same equality deletes get the same tuple object: see `distinct`.
     """
 
     def __init__(self, state: TableState) -> None:
@@ -117,7 +117,7 @@ class DeleteIndex:
         return Deletes(equality, tuple(positions))
 
     def _together(self, found: Sequence[tuple[ManifestEntry, ...]]) -> tuple[ManifestEntry, ...]:
-        """All of them by age."""
+        """The entries of all tuples in one, in the order of sequence numbers."""
         if len(found) == 1:
             return found[0]
         parts = tuple(map(id, found))
@@ -134,7 +134,7 @@ def distinct(found: Iterable[tuple[ManifestEntry, ...]]) -> list[tuple[ManifestE
 class _Keyed:
     """Equality deletes of one scope by the same columns, in the order of their sequence numbers.
 
-    A stream has thousands of them for thousands of data files, which makes millions of pairs: arrays choose them.
+    A stream has thousands of deletes for thousands of data files: the millions of pairs are compared as arrays.
     """
 
     def __init__(self, entries: Sequence[ManifestEntry], ids: Sequence[int], columns: Mapping[int, Column]) -> None:
@@ -148,7 +148,7 @@ class _Keyed:
         ]
 
     def applying_to(self, data: ManifestEntry) -> tuple[ManifestEntry, ...]:
-        """Those that are newer than the data (rule 1) and may have a key of it."""
+        """The deletes that are newer than the data file (rule 1) and may have one of its keys."""
         first = int(np.searchsorted(self._sequences, data.sequence, side="right"))
         may = np.ones(len(self._entries) - first, bool)
         for ranges in self._ranges:
@@ -160,7 +160,7 @@ class _Keyed:
 
 
 class _ColumnRanges:
-    """What many delete files hold of one column: the ranges of its values, and whether nulls are among them."""
+    """One column in many delete files: the range of its values in each, and whether nulls are among them."""
 
     def __init__(self, files: Sequence[ContentFile], number: int, type_: str) -> None:
         self._number, self._type = number, type_
@@ -175,7 +175,7 @@ class _ColumnRanges:
         self._all_null = np.array([_is_all_null(file, number) for file in files], bool)
 
     def may_share_a_value(self, data: ContentFile) -> npt.NDArray[np.bool_]:
-        """Which of the files may have a value of the data file in this column. Null equals null (rule 13)."""
+        """Which delete files may share a value of this column with the data file. Null equals null (rule 13)."""
         if _is_all_null(data, self._number):
             return self._may_be_null
         may = ~self._all_null
@@ -192,7 +192,7 @@ class _ColumnRanges:
 
 
 def _after(entries: Sequence[ManifestEntry], sequence: int) -> Sequence[ManifestEntry]:
-    """Those with a greater sequence number, of entries in the order of sequence numbers."""
+    """The entries with a greater sequence number. `entries` are in the order of their sequence numbers."""
     return entries[bisect.bisect_right(entries, sequence, key=lambda entry: entry.sequence) :]
 
 
@@ -224,9 +224,10 @@ def _is_all_null(file: ContentFile, number: int) -> bool:
 def dangling(state: TableState, gone: Iterable[ManifestEntry], written: Iterable[ManifestEntry]) -> list[ManifestEntry]:
     """The live delete files that apply to nothing once `gone` data files are replaced by `written` ones.
 
-    An equality delete applies to nothing if no data file of its partition, or of the table where it is global, is older
-    (rule 8). A position delete names files of its own time, and never one that we write: it applies to nothing if the
-    one file that it names is gone, or if every other data file of its partition is newer (rule 10).
+    An equality delete applies to nothing if all data files of its partition (of the table, if the delete is global) are
+    as new as the delete or newer (rule 8). A position delete names files that existed when it was written, never one of
+    ours: it applies to nothing if it names a single file that is gone, or if all other data files of its partition are
+    newer (rule 10).
     """
     removed = {entry.file.path for entry in gone}
     position_scope = position_scopes(state.metadata)

@@ -1,4 +1,4 @@
-"""Refuses files that would be read wrongly, or that others could not read afterwards, before any work."""
+"""Refuses, before any work, files that we would read wrongly, or that others could not read afterwards."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from deltacompact.iceberg.table.name_mapping import name_mapping
 
 
 def check_readable(metadata: TableMetadata, entries: Iterable[ManifestEntry]) -> None:
-    """Raises InputError for a name mapping that cannot be read, and naming a file that is encrypted, not Parquet, or
-    deletes by columns that we cannot read."""
+    """Raises InputError for a bad name mapping, and for a file that is encrypted, is not Parquet, or deletes by columns
+    that we cannot read. The error names the file."""
     name_mapping(metadata.properties, metadata.table_id)
     for entry in entries:
         file = entry.file
@@ -32,7 +32,7 @@ def check_readable(metadata: TableMetadata, entries: Iterable[ManifestEntry]) ->
 
 
 def check_markable(metadata: TableMetadata, data: Iterable[ManifestEntry]) -> None:
-    """Raises InputError for data files in partitions by a column that no schema has any more.
+    """Raises InputError for data files that are partitioned by a column which no schema has any more.
 
     Iceberg's Java reads such a partition as null, and then refuses to read a table with deletes by position in it.
     """

@@ -1,11 +1,11 @@
 """What other commits did to the deletes of planned data files: pure.
 
     planned     a: e, p         b: e            thousands of files share thousands of deletes
-    head        e, p, f, q                      new: f and q are asked, of each file, whether they apply to it
-                p, f                            gone: e, so all files that had it have changed
+    head        e, p, f, q                      new: f and q, which are matched with each file
+                p, f                            gone: e, so every file that had it has changed
 
-Most commits change little. So what the plan and the head have in common is found once, by name, and no two sets of
-deletes are compared for each file: 20,000 data files x 5,000 deletes are 100 million pairs.
+Most commits change little. So deletes are compared with the plan's once, by name, and not again for each file: 20,000
+data files x 5,000 deletes would be 100 million pairs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _Key = tuple[str, int | None]
 
 
 class DeletesSince:
-    """The deletes of a head, compared with those of a plan's data files. New ones count if they are of `concern`."""
+    """The deletes of a head, compared with the planned ones. New deletes count only if `concern` is true of them."""
 
     def __init__(
         self,
@@ -37,14 +37,14 @@ class DeletesSince:
         self._new = DeleteIndex(replace(state, deletes=tuple(new)))
 
     def new_to(self, data: ManifestEntry, planned: Deletes) -> Deletes:
-        """Those that apply to a data file, and did not at the plan."""
+        """The deletes that apply to a data file now, and did not when it was planned."""
         found = self._new.applying_to(data)
         if planned.vector is not None and planned.vector.file.key not in self._gone:
-            return replace(found, positions=())  # they are superseded, as they were at the plan (rule 18)
+            return replace(found, positions=())  # the planned vector still supersedes them (rule 18)
         return found
 
     def lost(self, planned: Deletes) -> Deletes:
-        """Those that a data file had, and that are gone."""
+        """The planned deletes of a data file that are gone."""
         if not self._gone:
             return Deletes()
         shared = id(planned.equality)
@@ -54,7 +54,7 @@ class DeletesSince:
         return Deletes(self._lost[shared], self._gone_of(planned.positions), vector)
 
     def has_lost(self, planned: Deletes) -> bool:
-        """Whether a data file had a delete that is gone."""
+        """Whether a planned delete of the data file is gone."""
         return bool(self.lost(planned).all)
 
     def _gone_of(self, planned: Iterable[ManifestEntry]) -> tuple[ManifestEntry, ...]:
@@ -70,5 +70,5 @@ def _planned(planned: Iterable[Deletes]) -> dict[_Key, int | None]:
 
 
 def _is_known(entry: ManifestEntry, known: dict[_Key, int | None]) -> bool:
-    """Whether it is as it was at the plan: then it applies to the same data files."""
+    """Whether the delete is the same as when it was planned: then it applies to the same data files."""
     return entry.file.key in known and known[entry.file.key] == entry.sequence_number
