@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 from budgets import examples
 from conversions import convert, once
-from dead_sessions import Death, Died, dying, journals
+from dead_sessions import Death, Died, Unheard, dying, journals
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from iceberg_lake import CERTIFYING, SETTINGS, Lake
@@ -572,6 +572,24 @@ def test_rows_that_went_to_other_partitions_are_marked_there(lake, written, vers
     for entry in lake.state(T).deletes:
         data = outputs[entry.file.referenced_data_file]
         assert (entry.file.spec_id, entry.file.partition) == (data.spec_id, data.partition)
+
+
+def test_a_group_of_which_no_row_was_left_when_it_landed_unheard_is_told_as_committed(lake):
+    """Nothing of what it wrote is in the snapshot: only its sources are gone."""
+    table_of(lake, [1, 2, 3])
+
+    def others():
+        death.others = True
+        for number in (1, 2, 3):
+            delete(lake, number)
+        death.others = False
+
+    with dying(lake, death := Unheard(-1)), pytest.raises(Died):
+        rewrite(lake, others)
+    assert (lake.state(T).data, len(journals(lake)) > 0) == ((), True)
+    (note,) = (note for note in lake.rewrite(T, rewrite_all=True).notes if "session" in note)
+    assert note.endswith("had been committed")
+    assert journals(lake) == []
 
 
 def test_an_output_in_a_partition_of_which_no_row_lives_is_left_out(lake, written):

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from budgets import examples
 from conversions import convert, delete_by_vector, kinds
-from dead_sessions import Death, Died, dying, journals
+from dead_sessions import Death, Died, Unheard, dying, journals
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import rule, run_state_machine_as_test
 from live_writers import busy, losing
@@ -320,17 +320,6 @@ def test_rule_20_an_unknown_commit_is_resolved_by_the_next_run(tmp_path, work, c
     assert Storage(lake).orphans() == []
 
 
-class Unheard(Death):
-    """Kills the process after its commit, before it hears of it. While `others` commit, nobody dies."""
-
-    others = False
-
-    def change(self, name):
-        if name == "commit answered" and not self.others:
-            self.where = name
-        super().change(name)
-
-
 @pytest.mark.parametrize("appended", [False, True])
 def test_a_commit_that_followed_others_and_was_not_heard_is_told_as_committed(lake, appended):
     """Others mark a row of both files before the commit, which has other vectors then than the group has written."""
@@ -353,6 +342,36 @@ def test_a_commit_that_followed_others_and_was_not_heard_is_told_as_committed(la
     assert lake.state(T).snapshot_id == state.snapshot_id, "nothing is committed twice"
     assert ids(lake) == ([5] if appended else [])
     assert Storage(lake).orphans() == []
+
+
+@pytest.mark.parametrize("max_commits", [None, 2])
+@pytest.mark.parametrize("granularity", ["file", "partition"])
+def test_positions_that_were_written_again_and_landed_unheard_are_told_as_committed(
+    lake, work, granularity, max_commits
+):
+    """Our marks count on a delete by position, which is undone before the commit. One file may name rows of both."""
+    conversions.table_of(lake, [1, 2, 3], [4, 5, 6])
+    with lake.catalog.load_table(T).transaction() as change:
+        change.set_properties({"write.delete.granularity": granularity})
+    lake.delete_by_position(T, {path_of(lake, sequence): [1] for sequence in (1, 2)})
+    lake.delete_by_key(T, {"id": [1, 2, 4, 5]})
+
+    def others():
+        death.others = True
+        gone = [entry.file.path for entry in lake.state(T).deletes if not entry.file.equality_ids]
+        lake.commit(lake.prepared(T).table, [], gone=gone)
+        death.others = False
+
+    chosen = {"max_commits": max_commits} if max_commits else {}
+    with dying(lake, death := Unheard(-1)), pytest.raises(Died):
+        convert(lake, before_commit=conversions.once(others), **chosen)
+    work.clear()
+    result = convert(lake)
+    (note,) = (note for note in result.notes if "session" in note)
+    assert note.startswith("1 group of session") and note.endswith("had been committed")
+    assert (result.resumed, work) == (0, [] if max_commits is None else ["find"])
+    assert ids(lake) == [3, 6]
+    assert journals(lake) == []
 
 
 def test_marks_that_landed_are_not_committed_twice_though_their_snapshot_is_gone(lake):

@@ -54,6 +54,17 @@ class Death:
         self.seen += 1
 
 
+class Unheard(Death):
+    """Kills the process after its commit, before it hears of it. While `others` commit, nobody dies."""
+
+    others = False
+
+    def change(self, name):
+        if name == "commit answered" and not self.others:
+            self.where = name
+        super().change(name)
+
+
 @contextlib.contextmanager
 def dying(lake, death):
     with pytest.MonkeyPatch.context() as patch:

@@ -15,6 +15,7 @@ been registered by another spelling of its location, or write to another folder.
 from __future__ import annotations
 
 import contextlib
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -25,12 +26,14 @@ from deltacompact.base.wording import counted
 from deltacompact.iceberg.commit.committer import Committed, Committer
 from deltacompact.iceberg.commit.proposal import Proposal
 from deltacompact.iceberg.commit.snapshots import unnamed_drafts
+from deltacompact.iceberg.deletes.matching import may_name
 from deltacompact.iceberg.table import locations
 from deltacompact.iceberg.table.content_files import ContentFile, ManifestEntry
+from deltacompact.iceberg.table.lost_partitions import position_scopes
 from deltacompact.iceberg.table.metadata import Ref
 from deltacompact.iceberg.table.other_heads import other_heads
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
-from deltacompact.iceberg.table.table_state import StateReader, TableState
+from deltacompact.iceberg.table.table_state import Scope, StateReader, TableState
 from deltacompact.iceberg_modes.journal import journal as journals
 from deltacompact.iceberg_modes.journal.journal import (
     Journal,
@@ -180,7 +183,8 @@ def _is_intact(store: ObjectStore, group: WrittenGroup) -> bool:
 def _landed(records: Records, state: TableState, reader: StateReader) -> tuple[set[int], set[str]]:
     """The groups that the table has, and the names of those of the session's files that it has.
 
-    A commit that followed others' deletes may have other marks than the group had written. A group without files is
+    A commit that followed others' deletes may have other marks than the group had written. Where others deleted all
+    rows, it has none of the outputs: the group is there if the commit took its inputs away. A group without files is
     there if its inputs are gone.
     """
     added = frozenset(map(file_name, chain.from_iterable(records.added.values())))
@@ -196,13 +200,26 @@ def _landed(records: Records, state: TableState, reader: StateReader) -> tuple[s
     for snapshot_id, numbers in records.commits.items():
         if snapshot_id not in state.metadata.snapshots:
             continue
-        refs = {**state.metadata.refs, state.branch: Ref(snapshot_id, "branch")}
-        then = reader.read(replace(state.metadata, refs=refs), state.branch)
+        then = _state_at(snapshot_id, state, reader)
         found |= recorded & _names(then)
         there = set(map(_identity, then.data))
-        gone = {number for number in without_files if inputs[number].isdisjoint(there)}
+        gone = {number for number in numbers if inputs[number].isdisjoint(there)}
+        if not gone <= without_files:  # others may have taken its inputs away, so that it was left out
+            before = set(map(_identity, _data_before(then, reader)))
+            gone = {number for number in gone if number in without_files or inputs[number] & before}
         landed |= (has(then) | gone) & set(numbers)
     return landed, found
+
+
+def _state_at(snapshot_id: int, state: TableState, reader: StateReader) -> TableState:
+    refs = {**state.metadata.refs, state.branch: Ref(snapshot_id, "branch")}
+    return reader.read(replace(state.metadata, refs=refs), state.branch)
+
+
+def _data_before(state: TableState, reader: StateReader) -> Sequence[ManifestEntry]:
+    """The data files of the snapshot before; none, if it is not known any more."""
+    parent = state.snapshot.parent_id if state.snapshot else None
+    return _state_at(parent, state, reader).data if parent in state.metadata.snapshots and parent is not None else ()
 
 
 def _inputs(group: Mapping[str, Any]) -> set[str]:
@@ -215,9 +232,17 @@ def _identity(entry: ManifestEntry) -> str:
 
 
 def _marked(state: TableState, names: frozenset[str]) -> set[str]:
-    """The data files, by identity, to which delete files with these names refer."""
-    ours = (entry.file.referenced_data_file for entry in state.deletes if file_name(entry.file.path) in names)
-    return {locations.identity_of(path) for path in ours if path is not None}
+    """The data files, by identity, of which delete files with these names may name rows."""
+    scope = position_scopes(state.metadata)
+    ours: dict[Scope, list[ContentFile]] = defaultdict(list)
+    for entry in state.deletes:
+        if file_name(entry.file.path) in names:
+            ours[scope(entry)].append(entry.file)
+    return {
+        _identity(data)
+        for data in (state.data if ours else ())
+        if any(may_name(file, data.file.path) for file in ours.get(scope(data), ()))
+    }
 
 
 def _has_inputs(state: TableState, group: Mapping[str, Any]) -> bool:
