@@ -116,7 +116,7 @@ class CompactionSession:
         Only for an attempt that may resume: a round that is folded checks this itself.
         """
         if not self._bench.records.begun_here:
-            self._bench.check_in_the_right()
+            self._bench.check_may_publish()
 
     def _publish(self, last: LastRound, files: tuple[DataFile, ...]) -> PublishedSession:
         """Put the result into force through the commit target, and record it."""

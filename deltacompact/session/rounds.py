@@ -139,7 +139,7 @@ def _hashed(bench: Workbench, round_: Round, layout: ParcelLayout) -> list[Submi
     senders = [(*fixed, work, *buckets, plan.options.limits.reading) for work in tasks]
     sizes = [sum(stop - start for start, stop in (piece.rows for piece in work)) for work in tasks]
     hashed = scatter(bench.executor, layout, hash_bucket, senders, sizes=sizes)
-    bench.check_in_the_right()  # the tasks work meanwhile; nothing is written before the next step
+    bench.check_may_publish()  # the tasks work meanwhile; nothing is written before the next step
     bench.stages.wait("hash_bucket", hashed, plan.rows_of(round_))
     return hashed
 

@@ -59,7 +59,7 @@ class Workbench:
         except (NotFoundError, CorruptionError) as error:
             raise self.conflict() or UnresumableError(str(error)) from error
 
-    def check_in_the_right(self) -> None:
+    def check_may_publish(self) -> None:
         """Raises ConflictError if this session can no longer publish."""
         self.target.check(self.plan.input, self.session_id)
 
