@@ -1,20 +1,20 @@
-"""What layouts did to a branch, remembered beside the snapshots: pure. Which files were laid out together, and how:
+"""What layouts did to a branch, kept in snapshots and table properties. Pure. It tells which files were laid out how:
 
     7 ours      session 5c…, by day*3       a, b       a snapshot says so in its summary, and
     8 ours      session 5c…, by day*3       c          a property of the table: deltacompact.laid-out.8 {"how": …}
     9 append                                d
-    7 and 8 expire                          a, b and c are as they were: laid out at one time by day*3
-    10 others replace a by e                e was never laid out, for all we know
+    7 and 8 expire                          the properties still say: a, b, c were laid out together by day*3
+    10 another writer replaces a by e       e counts as never laid out
 
-Snapshots expire, whoever expires them; the property stays. An entry keeps the id of the snapshot that added it for as
-long as the file lives, so nobody else's file is taken for ours, and a record of which no file is left is removed.
+Snapshots expire; the property stays. A manifest entry keeps the id of the snapshot that added its file for as long as
+the file lives. So we never take another writer's file for ours, and remove a record once none of its files is left.
 
-And how many bytes came, and how many were rewritten because they overlapped, so that there may be a bound over time:
+It also counts the bytes that came, and those that were rewritten because they overlapped, to bound rewriting over time:
 
-    first run   all 1 GB that is there came     1 GB rewritten     deltacompact.layout-bytes.main {"came": …}
+    first run   all 1 GB counts as come         1 GB rewritten     deltacompact.layout-bytes.main {"came": …}
     9 append    0.1 GB came                     0.2 GB rewritten   4 x 1.1 GB - 1.2 GB: 3.2 GB are left
 
-What a snapshot brings that replaces files did not come. Other branches have bytes of their own.
+Files of a snapshot with operation `replace` do not count as come. Each branch has counts of its own.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from deltacompact.iceberg.table.metadata import SESSION, Snapshot, TableMetadata
 from deltacompact.iceberg.table.table_state import TableState
 
 RECORD = "deltacompact.laid-out."
-"""A property of the table, and the id of a snapshot of ours."""
+"""The property of the table for a snapshot of ours, whose id follows."""
 SPENT = "deltacompact.layout-bytes."
-"""A property of the table, and the name of a branch."""
+"""The property of the table for a branch, whose name follows."""
 RECORDS_MAX = 100
-"""Those with the fewest bytes go first. Files without a record are laid out again."""
+"""If there are more, those with the fewest bytes go. Files without a record are laid out again."""
 
 NOTHING_YET = (-1, -1)
 
@@ -49,7 +49,7 @@ Properties = dict[str, str]
 class LayoutRun:
     """A snapshot of ours: how rows lie in its files, as its summary says, and the session that committed it.
 
-    `branch`: to which, if a property says it.
+    `branch`: the branch that it was committed to, if a property tells.
     """
 
     how: Mapping[str, str]
@@ -65,13 +65,13 @@ class LayoutRun:
 
 
 def layouts_of(metadata: TableMetadata) -> dict[int, LayoutRun]:
-    """The snapshots of ours by their ids. Of those that have expired, properties tell which laid files out."""
+    """The snapshots of ours that laid files out, by their ids. Expired ones are known from table properties."""
     ours = (one for one in metadata.snapshots.values() if one.is_ours)
     return _recorded(metadata) | {one.snapshot_id: _said(one, one.summary) for one in ours}
 
 
 def layout_record(snapshot: Snapshot, how: Mapping[str, str], state: TableState) -> Properties:
-    """The property that says of a snapshot how rows lie in its files."""
+    """The table property that records how rows lie in a snapshot's files."""
     said = _said(snapshot, how)
     body = {
         "how": dict(how),
@@ -86,25 +86,28 @@ def layout_record(snapshot: Snapshot, how: Mapping[str, str], state: TableState)
 
 @dataclass(frozen=True, slots=True)
 class LayoutBytes(LayoutAccount):
-    """Bytes that came to a branch, all of its files up to a time; and those of them that layouts rewrote."""
+    """The bytes that came to a branch, and those that layouts rewrote. All files up to `through` are counted.
+
+    `through`: sequence number and timestamp (ms) of a snapshot.
+    """
 
     through: tuple[int, int]
 
 
 def spent_on(state: TableState) -> LayoutBytes:
-    """What is recorded of the branch; nothing: no layout was bounded yet."""
+    """The recorded counts of the branch; zeros if there is no record."""
     try:
         body = json.loads(state.metadata.properties[f"{SPENT}{state.branch}"])
         if body["table"] == state.metadata.uuid:
             sequence_number, timestamp_ms = body["through"]
             return LayoutBytes(int(body["came"]), int(body["rewritten"]), (int(sequence_number), int(timestamp_ms)))
     except (ValueError, KeyError, TypeError):
-        pass  # then all that is there came since
+        pass  # without a record, all files count as new
     return LayoutBytes(0, 0, NOTHING_YET)
 
 
 def came_since(state: TableState, known: LayoutBytes) -> npt.NDArray[np.bool_]:
-    """Of each data file, whether its rows came since. The first time, all that is there did."""
+    """For each data file: whether its rows came after `known`. Without a record, all of them did."""
     layouts, snapshots = layouts_of(state.metadata), state.metadata.snapshots
 
     def came(entry: ManifestEntry) -> bool:
@@ -118,7 +121,7 @@ def came_since(state: TableState, known: LayoutBytes) -> npt.NDArray[np.bool_]:
 
 
 def spent_record(state: TableState, rewritten_bytes: int) -> Properties:
-    """The property of a snapshot on this head, for which layouts rewrote so many bytes."""
+    """The property with the counts after a snapshot on this head, for which layouts rewrote `rewritten_bytes`."""
     known = spent_on(state)
     came = sum(
         entry.file.file_bytes for entry, is_new in zip(state.data, came_since(state, known), strict=True) if is_new
@@ -134,9 +137,9 @@ def spent_record(state: TableState, rewritten_bytes: int) -> Properties:
 
 
 def outdated_layouts(state: TableState) -> tuple[str, ...]:
-    """The records that make room for a new one: of no snapshot whose files are live, then those of the fewest bytes.
+    """The records to remove for a new one: those of snapshots without live files, then those of the fewest bytes.
 
-    On another branch, files of a snapshot may be live that has none here.
+    A snapshot that was committed to another branch may have its live files there, so its record stays.
     """
     metadata = state.metadata
     bytes_of: Counter[int] = Counter()
@@ -154,7 +157,7 @@ def _said(snapshot: Snapshot, how: Mapping[str, str]) -> LayoutRun:
 
 
 def _recorded(metadata: TableMetadata) -> dict[int, LayoutRun]:
-    """What properties say. Those of a copied table do not count."""
+    """What the table's properties record. Properties that were copied from another table do not count."""
     found = {}
     for name, value in metadata.properties.items():
         number = name.removeprefix(RECORD)
@@ -166,5 +169,5 @@ def _recorded(metadata: TableMetadata) -> dict[int, LayoutRun]:
                 if body["table"] == metadata.uuid:
                     found[int(number)] = LayoutRun(how, str(body["session"]), *times, str(body["branch"]))
             except (ValueError, KeyError, TypeError, AttributeError):
-                continue  # then its files are laid out again
+                continue  # without its record, its files are laid out again
     return found

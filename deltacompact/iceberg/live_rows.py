@@ -3,8 +3,8 @@
 a.parquet: e1, p1     find     rows 0 and 2 live        read      its rows 0 and 2
 b.parquet             -        all live                 read      all
 
-The dead rows are found by the tasks of the modes, in this process. What these hand each other lies in a folder of this
-machine, which is gone before the first row is read.
+The tasks of the modes find the dead rows, in this process. They hand each other files in a temporary folder, which is
+deleted before the first row is read.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ Bits = npt.NDArray[np.uint8]
 
 _LINEAGE = with_lineage(pa.schema([]))
 _UNPACKED = 4
-"""How many times as large rows are in memory as in a file."""
+"""Rows take so many times more bytes in memory than in a file, about."""
 
 
 @dataclass(frozen=True, slots=True)
 class LiveFile:
-    """A data file with its deletes, and which of its rows live. None: all of them."""
+    """A data file with its deletes, and a bit for each row that lives. None: all rows live."""
 
     task: FileScanTask
     bits: Bits | None = None
@@ -57,11 +57,11 @@ class LiveFile:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of its rows live."""
+        """Whether all rows live."""
         return self.bits is None or int(np.bitwise_count(self.bits).sum()) == self.rows
 
     def lives(self) -> npt.NDArray[np.bool_]:
-        """Of each row, whether it lives."""
+        """For each row, whether it lives."""
         return np.ones(self.rows, bool) if self.bits is None else live_mask(self.bits, self.rows)
 
 
@@ -69,7 +69,7 @@ class LiveFile:
 class LiveReader:
     """Reads data files of a table. `sizes` divide the work; tests make them small.
 
-    `uses_index`: deleted keys are looked up in the key index, where there is one. Who judges the table does without.
+    `uses_index`: look deleted keys up in the key index, if the table has one. Whoever verifies the table sets it False.
     """
 
     store: ObjectStore
@@ -99,7 +99,7 @@ class LiveReader:
             executor.stop()
 
     def _key_columns(self, asked: Sequence[FileScanTask]) -> pa.Schema:
-        """Those by which rows are deleted: no other column needs to be readable."""
+        """The columns of equality deletes. Other columns need not be readable to find dead rows."""
         ids = {number for task in asked for entry in task.deletes.equality for number in entry.file.equality_ids}
         return by_field_id(self.metadata.columns[number].field for number in sorted(ids))
 
@@ -113,7 +113,7 @@ class LiveReader:
     def parts(
         self, files: Sequence[LiveFile], columns: pa.Schema, skipping: Skipping = NOTHING_SKIPPED
     ) -> list[TablePart]:
-        """The live rows of each file with these columns, which have field ids, to be read when they are asked for."""
+        """The live rows of each file with these columns (which have field ids), not read yet."""
         finder = self._finder(columns, "")
         return [
             TablePart(

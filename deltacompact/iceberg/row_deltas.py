@@ -3,12 +3,12 @@
     batch 7      upsert 1 "a", 2 "b" · delete 3
     a.parquet    1 "a" · 2 "b"                    sequence number 5
     d.parquet    1 · 2 · 3, equality ids (1)      sequence number 5: deletes rows of 1 to 4, and none of a
-    summary      deltacompact.token: batch 7      given again, nothing is committed
+    summary      deltacompact.token: batch 7      a batch with the same token is not committed again
 
-An equality delete applies to older rows of its spec and partition (spec, "Scan Planning"), so it is written for each
-spec that the branch has rows in. A branch without rows gets none. `convert` marks what they delete.
+An equality delete applies to older rows of its spec and partition (spec, "Scan Planning"), so one is written for each
+spec that the branch has rows in. A branch without rows gets none. Later, `convert` marks the rows that they delete.
 
-Without the token, after its snapshot was expired, a repeated batch puts the same rows in the place of the same rows.
+If the snapshot with the token has expired, a repeated batch is committed again: it replaces the rows by the same rows.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ from deltacompact.tabular import files, parquet_read, schemas, writing
 from deltacompact.tabular.row_groups import WriteOptions
 
 TOKEN = "deltacompact.token"
-"""The key in a snapshot's summary of the batch that it appended."""
+"""The key in a snapshot's summary that names the batch which it committed."""
 _AT_ONCE_BYTES = 128 << 20
-"""Rows that are divided by partition together: so much is in memory, a few times."""
+"""Bytes of rows that are divided by partition together. They are in memory a few times."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyedRows:
-    """Rows that take the place of those of their keys, and rows whose keys are to have none.
+    """Upserts, which replace the rows of their keys, and deletes, whose keys get no row.
 
-    No key is in two of them. Both have the columns of `matched_columns`.
+    No key occurs twice. Both tables have the columns of `matched_columns`.
     """
 
     upserts: pa.Table
@@ -62,7 +62,7 @@ class KeyedRows:
 
 
 def key_of(metadata: TableMetadata) -> tuple[str, ...]:
-    """The identifier fields. Raises InputError for a table that names none, or whose version has no deletes."""
+    """The identifier fields. Raises InputError if the table has none, or if its format version has no deletes."""
     table = f"Iceberg table {metadata.table_id!r}"
     if metadata.format_version < 2:
         raise InputError(f"{table} has format version 1, in which no row can be deleted: upgrade it to 2")
@@ -83,11 +83,11 @@ def matched_columns(metadata: TableMetadata) -> tuple[str, ...]:
 def commit_row_delta(
     table: IcebergTable, batch: Iterable[KeyedRows], columns: Sequence[str], token: str
 ) -> Snapshot | None:
-    """Commit what the batch says to the main branch. None: it is there already, or it is empty.
+    """Commit a batch to the main branch. None: it was committed before, or is empty.
 
-    `columns` are those of the upserts; other columns of the table are null in them. Raises InputError for columns that
-    the table lacks or must have, SchemaError for a value that does not fit, ConflictError where other commits came
-    first; and OutcomeUnknownError where the catalog did not say what happened: then the written files stay.
+    `columns` are those of the upserts; the table's other columns become null. Raises InputError for columns that the
+    table lacks or requires, SchemaError for a value that does not fit, ConflictError if other commits came first, and
+    OutcomeUnknownError if the catalog did not say what happened: then the written files stay.
     """
     check_orders(table.metadata)
     _check_columns(table.metadata, columns)
@@ -115,7 +115,7 @@ def _has(state: TableState, token: str) -> bool:
 
 
 def _proposal(head: TableState, writer: _RowDeltaWriter, token: str) -> Proposal[tuple[ContentFile, ...]]:
-    """The written files, unless the batch is there already. The outcome is what it adds."""
+    """Add the written files, unless the batch was committed before. The outcome: the files that it adds."""
     if _has(head, token):
         return Proposal(APPEND, (), (), ())
     if missing := {entry.file.spec_id for entry in head.data} - writer.spec_ids:
@@ -141,7 +141,7 @@ def _check_columns(metadata: TableMetadata, columns: Sequence[str]) -> None:
 
 @dataclass(slots=True)
 class _RowDeltaWriter:
-    """Writes files of one snapshot. `spec_ids`: of rows to which the deletes apply."""
+    """Writes the files of one snapshot. `spec_ids`: the partition specs whose rows the deletes apply to."""
 
     table: IcebergTable
     state: TableState
@@ -165,13 +165,13 @@ class _RowDeltaWriter:
             matched = pa.schema([metadata.schema.field(name).with_nullable(True) for name in matched_columns(metadata)])
             gone = pa.concat_tables([schemas.align(one, matched, Partition(), name) for one in (deletes, rows)])
             key = pa.schema([metadata.schema.field(name) for name in key_of(metadata)])
-            for column in key.names:  # a row without a key was never taken
+            for column in key.names:  # no stored row has a null in its key, so such a delete hits nothing
                 gone = gone.filter(pc.field(column).is_valid())
             for spec_id in sorted(self.spec_ids):
                 self.deletes += self._files(gone, spec_id, Content.EQUALITY_DELETES, key)
 
     def discard(self, keep: Iterable[ContentFile]) -> None:
-        """Delete the written files that are not wanted."""
+        """Delete the written files that are not in `keep`."""
         kept = {file.path for file in keep}
         locations.discard_all(
             self.table.store,

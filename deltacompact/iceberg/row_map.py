@@ -1,16 +1,17 @@
-"""Where the live rows of some files went that were written anew: pure functions over live bitmaps.
+"""Follows live rows through a rewrite: from a row of a source file to its row in an output. Pure, over live bitmaps.
 
 sources    a    rows 0 1 2 3    live 1 0 1 1        b    rows 0 1    live 1 1
 numbers    live rows, source after source           a 0 -> 0    a 2 -> 1    a 3 -> 2    b 0 -> 3    b 1 -> 4
 outputs    y has the first 3 rows, z the others     a 3 -> y 2    b 0 -> z 0
 
-So a map costs one bit for each row that was read, and no row of an output has to be looked at. If rows got another
-order, each output says which numbers its rows have:
+So a map costs one bit for each row that was read, and no output has to be read. If the rewrite sorted the rows, each
+output says which numbers its rows have:
 
 outputs    y has the numbers 4 0 2, z 1 3           a 3 -> y 2    b 0 -> z 1
 
-Rows that go to several partitions lie in runs first. A run says which numbers its rows have, and a share, the rows of
-one partition, is made of pieces of runs. Its rows are numbered anew: two maps, one after the other.
+Rows that go to several partitions are first written as runs, sorted by partition. A run says which numbers its rows
+have. A share, the rows of one partition, is made of pieces of runs, and its rows are numbered anew. So there are two
+maps, one after the other.
 
 run 0      the numbers 0 2 1, run 1 4 3             a 3 -> run 0, row 1    b 0 -> run 1, row 1
 shares     p: run 0 rows 0 to 1, run 1 row 0        a 3 -> p 1             its output y has p's rows in any order
@@ -34,7 +35,7 @@ Rows = npt.NDArray[np.int64]
 ReadNumbers = Callable[[], Iterable[npt.NDArray[np.integer]]]
 """Reads the numbers of the rows of an output, or of a run, in their order, a block at a time."""
 _BYTES_AT_ONCE = 1 << 20
-"""Of live bitmaps: ranks take eight times as many."""
+"""Bytes of live bitmaps that are ranked together. Ranks take eight times as many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +49,11 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class RowShare:
-    """Rows that became some outputs: how many each has, and which numbers they have, unless they are in order.
+    """Rows that became some outputs.
 
-    `pieces`: where the rows come from in the runs, one after the other. Without runs, they are all live rows.
+    outputs    the rows of each output
+    numbers    for each output, reads the numbers of its rows; empty: the rows kept their order
+    pieces     the pieces of runs that the rows come from, in order; empty: there were no runs, these are all live rows
     """
 
     outputs: Sequence[int]
@@ -58,7 +61,7 @@ class RowShare:
     pieces: Sequence[Piece] = ()
 
     def translate(self, dead: Rows) -> Iterator[tuple[int, Rows]]:
-        """The rows of each output that these numbers of the share became."""
+        """(output, its rows): where the rows of the share with the numbers `dead` are now."""
         if self.numbers:
             yield from _with_numbers(self.numbers, dead, sum(self.outputs))
             return
@@ -70,17 +73,17 @@ class RowShare:
 
 @dataclass(frozen=True, slots=True)
 class RowMap:
-    """The live bitmap of each source, least significant bit first, and the shares of the rows, in order."""
+    """The live bitmap of each source (least significant bit first), and the shares that its rows went to, in order."""
 
     live: Sequence[Bits]
     shares: Sequence[RowShare]
     runs: Sequence[ReadNumbers] = ()
 
     def translate(self, dead: Sequence[Rows | None]) -> Iterator[tuple[int, Rows]]:
-        """The rows of outputs that rows of the sources became: the number of each output, and its rows in order.
+        """(output, its rows in order): where the dead rows of the sources are now.
 
-        `dead`: positions in each source; None: all of its rows. Rows that lived no more when the outputs were written
-        are in none of them. A block of numbers is in memory at a time, and a byte for each row that lived.
+        `dead`: positions in each source; None: all of its rows. Rows that were dead before the rewrite are in no
+        output. In memory are one block of numbers, and a byte for each row that lived.
         """
         first = 0
         numbers = distinct_numbers(np.concatenate([np.empty(0, np.int64), *_numbers(self.live, dead)]))
@@ -91,7 +94,7 @@ class RowMap:
 
     def _by_share(self, numbers: Rows) -> list[Rows]:
         if not self.runs:
-            return [numbers] * len(self.shares)  # there is one at most
+            return [numbers] * len(self.shares)  # there is at most one share
         of_runs = dict(_with_numbers(self.runs, numbers, sum(map(_count, self.live))))
         return [_of_pieces(share.pieces, of_runs) for share in self.shares]
 
@@ -113,7 +116,7 @@ def _with_numbers(files: Sequence[ReadNumbers], numbers: Rows, rows: int) -> Ite
 
 
 def _of_pieces(pieces: Sequence[Piece], of_runs: dict[int, Rows]) -> Rows:
-    """Rows of runs, as they are numbered in a share."""
+    """The numbers in a share of rows of runs."""
     found, first = [np.empty(0, np.int64)], 0
     for piece in pieces:
         if (rows := of_runs.get(piece.run)) is not None:
@@ -128,7 +131,8 @@ def _count(bits: Bits) -> int:
 
 
 def _numbers(live: Sequence[Bits], dead: Sequence[Rows | None]) -> Iterator[Rows]:
-    """The numbers of rows of the sources. Thousands of them may have few rows each, so some are asked at a time."""
+    """The numbers of the dead rows that lived before. Sources are taken in batches, because there may be thousands of
+    small ones."""
     first = 0
     for some in batched(list(zip(live, dead, strict=True)), lambda one: len(one[0]), _BYTES_AT_ONCE):
         bits = np.concatenate([of_source for of_source, _ in some])
@@ -145,7 +149,10 @@ def _numbers(live: Sequence[Bits], dead: Sequence[Rows | None]) -> Iterator[Rows
 
 
 def _ranks(bits: Bits, counts: Rows, positions: Rows) -> Rows:
-    """For each of these live rows: how many live rows come before it. `counts`: up to and with each byte."""
+    """For each position of a live row: how many live rows come before it. Dead positions are left out.
+
+    `counts`: the live rows up to the end of each byte.
+    """
     bytes_, bit = positions >> 3, (positions & 7).astype(np.uint8)
     of_byte = bits[bytes_]
     lives = (of_byte >> bit) & 1 == 1

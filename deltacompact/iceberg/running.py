@@ -15,7 +15,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Tasks:
-    """Steps take the table's store first."""
+    """Runs steps on an executor. The first argument of each step is the table's store."""
 
     store: ObjectStore
     executor: Executor
@@ -29,14 +29,17 @@ class Tasks:
         return self.run_each(step, [(task,) for task in tasks])
 
     def run_each(self, step: Callable[..., R], inputs: Sequence[tuple[Any, ...]]) -> list[R]:
-        """The results of a step that takes several values besides the store."""
+        """The results of a step that takes several arguments after the store, in the order of `inputs`."""
         done = dict(self.finished(step, inputs))
         return [done[number] for number in range(len(inputs))]
 
     def kept(
         self, step: Callable[..., Iterator[Any]], inputs: Sequence[tuple[int, tuple[Any, ...]]]
     ) -> list[list[Handle]]:
-        """Of each task, which yields so many values, all of them once it has ended. They stay where they are."""
+        """Handles to all values of each task, once all tasks have ended. The values stay in the executor's memory.
+
+        An input is (number of values that the step yields, its arguments).
+        """
         submitted = [
             self.executor.submit(step, self.store, *of_task, returns=returns, spread=True)
             for returns, of_task in inputs
@@ -46,7 +49,7 @@ class Tasks:
         return [task.values for task in submitted]
 
     def finished(self, step: Callable[..., R], inputs: Sequence[tuple[Any, ...]]) -> Iterator[tuple[int, R]]:
-        """The same as tasks end: the number of the task, and its result."""
+        """(number of the task, its result), in the order in which tasks end."""
         submitted = [self.executor.submit(step, self.store, *of_task, spread=True) for of_task in inputs]
         for number, _ in self.executor.finish(submitted):
             yield number, self.executor.get(submitted[number].values[0])

@@ -1,6 +1,6 @@
 """Reading a branch: its live rows, or those of an older snapshot, under today's columns.
 
-main, 2026-11-22 09:10     snapshot 8     a.parquet, b.parquet     id, name: renamed since, and found by field id
+main, 2026-11-22 09:10     snapshot 8     a.parquet, b.parquet     a column renamed since is found by its field id
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from deltacompact.storage.objects import Fetches
 from deltacompact.tabular import schemas
 
 _READS_AT_ONCE = 16
-"""Files of a store behind a network that are read side by side."""
+"""How many files of a remote store are read side by side."""
 
 
 @dataclass(frozen=True, slots=True)
 class BranchScan:
-    """Which rows: those of a branch now, or as of a snapshot, a ref or a time; and which of their columns.
+    """Which rows and columns to read: of a branch now, or as of a snapshot, a ref or a time.
 
     `filter` is an expression of pyarrow.compute, or a list of (column, operator, value).
     """
@@ -43,7 +43,7 @@ class BranchScan:
     filter: Any = None
 
     def state(self, table: IcebergTable) -> TableState:
-        """What is to be read. Raises NotFoundError for an unknown branch or snapshot."""
+        """The branch or snapshot to read. Raises NotFoundError for an unknown one."""
         metadata = table.metadata
         snapshot = (
             metadata.branch(self.branch) if self.as_of is None else snapshot_as_of(metadata, self.as_of, self.branch)

@@ -1,20 +1,20 @@
-"""What upserts have compared, remembered beside the snapshots: pure.
+"""Up to which commit upserts have compared all rows: kept in snapshots and table properties. Pure.
 
     5 append      through -       6 append, landed while we worked
     7 ours        upsert: all rows up to 5 have been compared, by "key 1; scope table"
     head is 7     6 added rows after 5: its files have to be compared
-    head is 8     replaced files: nothing was added
-    head is 9     an append, too: files with a file sequence number above 5 are new
+    head is 8     a replace: no row was added
+    head is 9     an append: files with a file sequence number above 5 have to be compared
 
-Rows that lost stay dead, so another run by the same columns compares only what came later, with everything of the same
-keys. And rows that have been compared may be merged: of each key one is left, so nobody need know which is newer.
+Rows that lost stay dead, so the next upsert by the same columns compares only later rows, with all rows of their keys.
+And compared rows may be merged: only one of each key is left, so it does not matter which row is newer.
 
 Every snapshot of ours says so in its summary, and in a property of the table, under its own id:
 
     deltacompact.settled.7    {"columns": "key 1; scope table", "through": 5, "table": "8e…", "branch": "main"}
 
-Snapshots expire, whoever expires them; the property stays. A rollback revives rows that had lost, and the property
-stays then, too. So it is believed only of a branch whose history has snapshot 7:
+Snapshots expire; the property stays. But it also stays after a rollback, which revives rows that had lost. So the
+property counts only for a branch whose history has snapshot 7:
 
 - among the ancestors of the head, or as the parent of the last one that is left;
 - or as the snapshot that added a file which is live: a delete file that marks rows, or a file that a rewrite wrote. An
@@ -22,14 +22,14 @@ stays then, too. So it is believed only of a branch whose history has snapshot 7
 
 Why that is true. A history is a line of snapshots, each made from the one before. A file whose entry says that 7 added
 it is in a head only if 7 is in its history: other ways to a branch (append, cherry-pick, add_files) give it the id of
-their own snapshot. Along a line rows die and do not revive. So what was true after 7 of all rows with a data sequence
-number of at most 5, "of each key one is visible at most", is true of every head whose history has 7. Rollbacks, new
-branches and replaced ones choose among histories: a head behind 7 has no file that 7 added. If the memory is lost
-nevertheless, because other writers replaced every such file and expired the snapshots, all is compared again, and
-until then a rewrite leaves rows alone that it does not know to have been compared.
+their own snapshot. Along a line rows die and do not revive. So "of the rows with a data sequence number up to 5, at
+most one of each key is visible" was true after 7, and is true for every head whose history has 7. Rollbacks and new or
+replaced branches choose among histories: a head before 7 has no file that 7 added. The memory can be lost, if other
+writers replaced every such file and expired the snapshots: then all rows are compared again, and until then a rewrite
+leaves rows alone that may not have been compared.
 
-A rewrite of rows that have been compared gives them a number that is not above `through`. So they stay older than all
-rows that came since, and no property need say what is in which file.
+A rewrite gives compared rows a sequence number of at most `through`. So they stay older than all rows that came since,
+and no property need say what is in which file.
 """
 
 from __future__ import annotations
@@ -46,23 +46,23 @@ from deltacompact.iceberg.table.table_state import TableState
 THROUGH = "deltacompact.upserted-through"
 """In the summary of a snapshot with marks: the sequence number up to which all rows have been compared."""
 COLUMNS = "deltacompact.upserted"
-"""In the same summary: by which columns, and within what a key is unique."""
+"""In the same summary: the columns that rows were compared by, and the scope in which keys are unique."""
 SETTLED_THROUGH = "deltacompact.settled-through"
 SETTLED = "deltacompact.settled"
-"""The same two, in the summary of every snapshot of ours after an upsert."""
+"""The same columns, in the summary of every later snapshot of ours."""
 COMPARED = "deltacompact.compared-data-files"
-"""In the summary of a snapshot of an upsert that found nothing to mark: how many files it compared."""
+"""In the summary of an upsert that found no row to mark: how many data files it compared."""
 MERGED = "deltacompact.merged-sequence-numbers"
-"""In the summary of a rewrite: from which commits the rows come that it merged, as far as their files say."""
+"""In the summary of a rewrite: the least and the greatest sequence number of the rows that it merged."""
 RECORD = "deltacompact.settled."
-"""A property of the table, and the id of a snapshot of ours: what was settled when it was committed."""
+"""The property of the table for a snapshot of ours, whose id follows: what was settled when it was committed."""
 RECORDS_MAX = 50
-"""The properties of the least sequence numbers go first. Without them, more is compared again."""
+"""If there are more properties, those with the least sequence numbers go. Then more rows are compared again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """All rows with a data sequence number up to `through` have been compared by `columns`, so snapshot `said_by`."""
+    """Snapshot `said_by` says: all rows with a data sequence number up to `through` have been compared by `columns`."""
 
     columns: str
     through: int
@@ -73,7 +73,7 @@ class Memory:
         return {SETTLED: self.columns, SETTLED_THROUGH: str(self.through)}
 
     def record(self, snapshot_id: int, state: TableState) -> dict[str, str]:
-        """The property that says it of a snapshot on this head."""
+        """The table property that keeps this memory for a snapshot on this head."""
         table, branch = state.metadata.uuid, state.branch
         body = {"columns": self.columns, "through": self.through, "table": table, "branch": branch}
         return {f"{RECORD}{snapshot_id}": json.dumps(body)}
@@ -81,10 +81,13 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """All rows of files up to this file sequence number have been compared. `snapshot_id` is the one that says so.
+    """What is settled on a head.
 
-    No rows have come up to the sequence number `until`. `has_grown`: later ones may have come since. `is_kept`: a
-    property of the table says so, of all files into which no rows came.
+    through        all rows of files up to this file sequence number have been compared
+    snapshot_id    the snapshot that says so
+    until          no rows came after `through` up to this sequence number
+    has_grown      rows may have come after `until`
+    is_kept        a table property says so, too, and covers every file up to `until`
     """
 
     through: int
@@ -95,24 +98,24 @@ class Settled:
 
 
 def settled(state: TableState, recorded: str) -> Settled | None:
-    """What upserts by these columns have settled on the branch. None: nothing is known."""
+    """What upserts by the columns `recorded` have settled on the branch. None: nothing is known."""
     history = _History.of(state)
     known = max((found for found in history.memories if found.columns == recorded), key=_through, default=None)
     return None if known is None else history.settled(known)
 
 
 def newest(state: TableState) -> Memory | None:
-    """What the newest upsert, by whatever columns, has settled on the branch; as of its head. None: nothing is known.
+    """What the newest upsert has settled on the branch, whatever its columns. None: nothing is known.
 
-    A snapshot on this head, with all rows that it adds, may say the same.
+    `through` reaches up to the head if no rows came since. A snapshot of ours on this head may repeat it.
     """
     return _newest(_History.of(state))
 
 
 def compared_through(state: TableState) -> int | None:
-    """Up to which sequence number rows may be merged. None: nobody upserts the branch, so all may be.
+    """Rows up to this sequence number may be merged. None: nobody upserts the branch, so all rows may be.
 
-    0: it was upserted, and nothing of that is known any more.
+    0: the branch was upserted, but what was compared is no longer known.
     """
     history = _History.of(state)
     known = _newest(history)
@@ -122,16 +125,17 @@ def compared_through(state: TableState) -> int | None:
 
 
 def outdated_records(metadata: TableMetadata) -> tuple[str, ...]:
-    """The properties that make room for a new one."""
+    """The properties to remove so that a new one has room."""
     records = _records(metadata)
     by_age = sorted(records, key=lambda snapshot_id: records[snapshot_id][0].through)
     return tuple(f"{RECORD}{snapshot_id}" for snapshot_id in by_age[: max(0, len(by_age) + 1 - RECORDS_MAX)])
 
 
 def has_merged_commits(metadata: TableMetadata, entry: ManifestEntry) -> bool:
-    """Whether the file may have rows of several commits without saying of which: it replaced others.
+    """Whether the file may have rows of several commits and does not say which row is of which, because it replaced
+    other files.
 
-    Its file sequence number is greater than that of its rows, or the snapshot that added it removed data files. In
+    That shows if its file sequence number is greater than that of its rows, or if its snapshot removed data files. In
     version 3 each row has the number of its own commit, unless files were merged before the table was upgraded.
     """
     adding = metadata.snapshots.get(entry.snapshot_id or 0)
@@ -143,20 +147,20 @@ def has_merged_commits(metadata: TableMetadata, entry: ManifestEntry) -> bool:
 
 
 def merged_numbers(entries: Iterable[ManifestEntry]) -> Mapping[str, str]:
-    """What a rewrite says of its inputs in its summary: the least and the greatest number of their rows."""
+    """The line of a rewrite's summary with the least and the greatest sequence number of its input rows."""
     numbers = [entry.sequence for entry in entries]
     return {MERGED: f"{min(numbers)}-{max(numbers)}"} if numbers else {}
 
 
 @dataclass(frozen=True, slots=True)
 class _History:
-    """The history of a head: its snapshots that are left, the newest first, and what the table's properties say."""
+    """The history of a head: its unexpired snapshots, the newest first, and what the table's properties say."""
 
     state: TableState
     line: tuple[Snapshot, ...]
     records: Mapping[int, tuple[Memory, str]]
     memories: tuple[Memory, ...]
-    """What snapshots in the history say: see above."""
+    """The memories of snapshots that are in the history (see the module's text)."""
 
     @classmethod
     def of(cls, state: TableState) -> _History:
@@ -186,7 +190,7 @@ def _newest(history: _History) -> Memory | None:
 
 
 def _said(snapshot: Snapshot) -> Memory | None:
-    """What a snapshot says in its summary."""
+    """The memory in a snapshot's summary, if there is one."""
     summary = snapshot.summary
     for columns, through in ((SETTLED, SETTLED_THROUGH), (COLUMNS, THROUGH)):
         if columns in summary and summary.get(through, "").isdecimal():
@@ -195,7 +199,8 @@ def _said(snapshot: Snapshot) -> Memory | None:
 
 
 def _records(metadata: TableMetadata) -> dict[int, tuple[Memory, str]]:
-    """What the table's properties say of snapshots, and of which branch. Those of a copied table do not count."""
+    """By snapshot id, the memories in table properties, with their branches. Properties that were copied from another
+    table do not count."""
     found = {}
     for name, value in metadata.properties.items():
         number = name.removeprefix(RECORD)
@@ -212,7 +217,7 @@ def _parsed(value: str, snapshot_id: int, uuid: str) -> tuple[Memory, str] | Non
         columns, through, table = str(body["columns"]), int(body["through"]), body["table"]
         branch = str(body["branch"])
     except (ValueError, KeyError, TypeError):
-        return None  # then more is compared again
+        return None  # without it, more rows are compared again
     return (Memory(columns, through, snapshot_id), branch) if table == uuid else None
 
 
@@ -221,7 +226,7 @@ def _through(memory: Memory) -> int:
 
 
 def _may_add_rows(snapshot: Snapshot) -> bool:
-    """Whether rows may have come with the snapshot. Our own modes say what they add."""
+    """Whether the snapshot may have added rows. A snapshot of ours has added none if it added no data file."""
     if snapshot.summary.get("operation") in ("replace", "delete"):
         return False
     return not snapshot.is_ours or int(snapshot.summary.get("added-data-files", "0")) > 0

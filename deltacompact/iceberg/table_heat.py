@@ -1,8 +1,8 @@
-"""The heat of an Iceberg table lies beside its metadata: see layout/kept_heat.py.
+"""Keeps the heat of an Iceberg table beside its metadata: see layout/kept_heat.py.
 
     metadata/_deltacompact-heat/00000000000000000007.json
 
-The folder's name is hidden, so removals of orphans, also by other tools, leave it.
+The folder's name is hidden (it begins with "_"), so no tool that removes orphans touches it.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ FOLDER = "metadata/_deltacompact-heat/"
 
 
 def heat_of_table(store: ObjectStore, metadata: TableMetadata) -> Heat:
-    """What is known; nothing: no reads have been told."""
+    """The kept heat; empty if no reads were ever told."""
     return _kept(store, metadata).read()
 
 
 def keep_reads(store: ObjectStore, metadata: TableMetadata, told: Iterable[Told], now_s: float) -> Heat:
-    """The heat with these reads, which is kept from now on. Raises StoreError if others are always faster."""
+    """Add these reads to the kept heat, and return it. Raises StoreError if other writers are always faster."""
     return _kept(store, metadata).keep(told, now_s)
 
 

@@ -1,4 +1,4 @@
-"""Reads entries of runs, block by block: those of some digests, or of a bucket. Damage is found before it is used.
+"""Reads the entries of some digests, or of a bucket, block by block. A damaged block is found before it is used.
 
     fences    08…    31…    77…         a block begins at each
     digest    40…                       lies in the second block, and in no other
@@ -24,7 +24,7 @@ from deltacompact.storage.objects import ObjectStore
 from deltacompact.storage.opening import open_object
 
 WHOLE_SHARE = 0.5
-"""A file of which this share of the blocks is wanted is read whole: fewer and longer requests."""
+"""If at least this share of a file's blocks is wanted, the file is read whole: fewer and longer requests."""
 
 
 def of_bucket(store: ObjectStore, files: Sequence[RunFile], width: int, bucket: int, count: int) -> Entries:

@@ -35,7 +35,7 @@ _RUN_FILE = re.compile(r"run-[0-9a-f]{32}-\d+\.arrow")
 
 
 class IndexUnusableError(DeltaCompactError):
-    """An index cannot be used: its objects are missing, damaged or of another version. The data files have it all."""
+    """An index cannot be used: its objects are missing, damaged or of another version. Read the data files instead."""
 
 
 class UnknownFormatError(IndexUnusableError):
@@ -44,7 +44,7 @@ class UnknownFormatError(IndexUnusableError):
 
 @dataclass(frozen=True, slots=True)
 class FileIdentity:
-    """By what an index knows a data file again: a file that differs in any of these is another one."""
+    """What identifies a data file to an index: if any of these differ, it is another file."""
 
     path: str
     rows: int
@@ -68,7 +68,8 @@ class RunFile:
 
 @dataclass(frozen=True, slots=True)
 class IndexRun:
-    """Entries of some data files: each file goes on where the one before ends. Entries have numbers of `data`."""
+    """Entries of some data files, in `files` that follow each other in the order of digests. An entry names its data
+    file by its place in `data`."""
 
     data: tuple[FileIdentity, ...]
     files: tuple[RunFile, ...]
@@ -81,7 +82,7 @@ class IndexRun:
 
 @dataclass(frozen=True, slots=True)
 class KeyIndex:
-    """An index as one session sees it. Generation 0: there is none yet. `runs`: the oldest first."""
+    """An index as one session sees it. Generation 0: the index does not exist yet. `runs`: the oldest first."""
 
     terms: Terms
     generation: int
@@ -100,7 +101,7 @@ class KeyIndex:
         return frozenset(one.file.path for run in self.runs for one in run.files)
 
     def emptied(self) -> KeyIndex:
-        """Nothing is trusted any more: the next generation has all files anew."""
+        """The index without its runs, because they are damaged: the next generation reads all files again."""
         return replace(self, runs=())
 
     @property

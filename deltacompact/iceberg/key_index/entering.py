@@ -31,7 +31,7 @@ from deltacompact.storage.objects import ObjectStore
 
 
 class Entering(Protocol):
-    """How rows become entries. `columns` are read, under their field ids as names."""
+    """How rows become entries. `columns` are the columns to read; their names are field ids."""
 
     @property
     def columns(self) -> pa.Schema: ...
@@ -40,12 +40,12 @@ class Entering(Protocol):
     def order(self) -> Order: ...
 
     def entries(self, table: pa.Table, rows: npt.NDArray[np.uint64], number: int, path: str) -> Entries:
-        """The entries of some rows of the file with this number."""
+        """The entries of these rows of file `number`. `table` has their columns; `path` is for errors."""
 
 
 @dataclass(frozen=True, slots=True)
 class IndexedPiece:
-    """Some rows of a data file, and its number in the run."""
+    """A range of rows of a data file, and the file's number in the run."""
 
     scan: FileScan
     number: int
@@ -54,7 +54,7 @@ class IndexedPiece:
 
 @dataclass(frozen=True, slots=True)
 class EnterTask:
-    """Rows become entries at `path`. `columns` are the table's: a file must have all that cannot be filled."""
+    """Turns rows into entries at `path`. `columns` are the table's: a file must have those that cannot be filled in."""
 
     pieces: tuple[IndexedPiece, ...]
     entering: Entering
@@ -78,7 +78,7 @@ def enter(store: ObjectStore, task: EnterTask) -> None:
 
 @dataclass(frozen=True, slots=True)
 class NumberedRun:
-    """A run as a task reads it: the number that each of its data files has there. -1: nobody asks for its rows."""
+    """A run as a task reads it. `numbers`: the task's number of each of the run's data files; -1: not wanted."""
 
     files: tuple[RunFile, ...]
     order: Order
@@ -126,7 +126,7 @@ def write_range(store: ObjectStore, task: RangeTask) -> RunFile | None:
 
 
 def numbered(entries: Entries, numbers: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], Entries]:
-    """The new number of each entry's file, and a copy of these entries; without those of files that have none (-1)."""
+    """(new file numbers, entries): entries of files whose new number is -1 are dropped, the others are copied."""
     files = fields(entries)["file"]
     if len(files) and int(files.max()) >= len(numbers):
         raise IndexUnusableError("an entry names a data file that its run does not have")
@@ -136,7 +136,7 @@ def numbered(entries: Entries, numbers: npt.NDArray[np.int64]) -> tuple[npt.NDAr
 
 
 def pieces_of(scans: Sequence[FileScan], rows_max: int) -> list[tuple[IndexedPiece, ...]]:
-    """Files, or parts of them, in tasks of so many rows. A file has its place as number."""
+    """Files, or parts of them, in tasks of at most `rows_max` rows. A file's number is its place in `scans`."""
     return [
         tuple(IndexedPiece(scans[place], place, (start, stop)) for place, start, stop in share)
         for share in divided((scan.stored.rows for scan in scans), rows_max)

@@ -1,9 +1,9 @@
-"""What convert and upsert see: an index that has the files that they ask about, or none.
+"""What convert and upsert see: an index that covers the files they ask about, or None.
 
 using(terms, use)         use(index), with the newest generation
-                          it fails: one line, and once more with an index that is made anew
-                          it fails again: None, and the caller reads the data files
-covering(index, files)    files that it does not have are read, and are in the next generation
+                          the index is damaged: one line to the user, and use() again with an index that is made anew
+                          that fails, too: None, and the caller reads the data files
+covering(index, files)    reads the files that the index lacks, and puts them into the next generation
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ from deltacompact.planning import sizing
 
 PROPERTY = "deltacompact.key-index.enabled"
 BLOCK_ENTRIES = 16_384
-"""Entries of a block, 512 KiB: what one deleted key costs to look up, in one request."""
+"""Entries of a block, 512 KiB: looking up one deleted key takes one request of this size."""
 COPIES = 3
 """A task holds its bucket's entries so many times: as read, filtered, and sorted."""
 SIGNED_EVERY_S = 86_400.0
-"""A generation that is older than this is put again when it is used, so that `maintain` sees its use."""
+"""If a used generation is older than this, it is put again, so that `maintain` sees that the index is in use."""
 
 R = TypeVar("R")
 
@@ -69,9 +69,12 @@ def is_enabled(option: bool | None, properties: Mapping[str, str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class KeyIndexes:
-    """The indexes of a table, for one session. `live` are the branch's data files, `notes` what the user is told.
+    """The indexes of a table, for one session.
 
-    Tasks hand each other entries in `folder`. `is_kept`: files that an index does not have are entered.
+    live       the branch's data files
+    folder     where tasks hand each other entries
+    notes      lines for the user
+    is_kept    True: files that an index lacks are added to it. False: the index is only read
     """
 
     tasks: Tasks
@@ -84,7 +87,7 @@ class KeyIndexes:
 
     @classmethod
     def read_only(cls, tasks: Tasks, limits: Limits, folder: str) -> KeyIndexes:
-        """The indexes as they are: for who reads a table."""
+        """The indexes for a reader of the table, which adds nothing to them."""
         return cls(tasks, frozenset(), limits, folder, [], BLOCK_ENTRIES, is_kept=False)
 
     @classmethod
@@ -101,7 +104,7 @@ class KeyIndexes:
         return cls(tasks, frozenset(map(FileIdentity.of, data)), limits, folder, notes, block_entries)
 
     def using(self, terms: Terms, use: Callable[[KeyIndex], R]) -> R | None:
-        """What `use` makes of the index. None: it cannot be used."""
+        """The result of `use(index)`. None: the index cannot be used."""
         broken: int | None = None
         for _ in range(2):
             index = self._newest(terms)
@@ -112,7 +115,7 @@ class KeyIndexes:
             except IndexUnusableError as error:
                 self._note(error)
                 broken = index.generation
-            except InputError as error:  # of a data file: without an index, only its live rows must be right
+            except InputError as error:  # a data file cannot be entered: without an index, only its live rows are read
                 self._note(error)
                 return None
         return None
@@ -124,10 +127,11 @@ class KeyIndexes:
         asked: Sequence[tuple[FileIdentity, FileScan]],
         columns: pa.Schema,
     ) -> KeyIndex:
-        """The index with all these files. Those that it does not have are read, and the next generation has them; of an
-        index that is not kept, they stay out.
+        """The index with all these files. Files that it lacks are read, and put into the next generation. An index that
+        is not kept is returned as it is.
 
-        Raises InputError for a file that the table has twice, as `add_files` can leave it: its rows are two rows each.
+        Raises InputError for a file that the table has twice, as `add_files` can leave it: each of its rows counts
+        twice, and an index has one entry for both.
         """
         counts = Counter(file for file, _ in asked)
         if twice := next((file for file, count in counts.items() if count > 1), None):
@@ -147,7 +151,7 @@ class KeyIndexes:
         return self._published(replace(index, runs=(*kept, run)))
 
     def buckets(self, rows: int, order: Order) -> int:
-        """Buckets of so many entries of an index that a task can hold."""
+        """The number of buckets for `rows` entries, so that a task can hold one bucket."""
         memory = self.tasks.executor.capacity.memory_per_task_bytes
         return sizing.hash_bucket_count(rows, order.entry_bytes * COPIES, memory, self.limits)
 
@@ -159,7 +163,7 @@ class KeyIndexes:
         merged: Sequence[IndexRun],
         columns: pa.Schema,
     ) -> IndexRun:
-        """A run of new files, and of what is live of other runs."""
+        """A run of new files, and of the live files of merged runs."""
         data = [file for file, _ in new]
         merges = []
         for old in merged:
@@ -202,7 +206,7 @@ class KeyIndexes:
     # Generations
 
     def _newest(self, terms: Terms) -> KeyIndex | None:
-        """The newest generation, or one without anything in its place. None: the index must be left alone."""
+        """The newest generation, or an empty one if that is unusable. None: a newer deltacompact wrote it."""
         store = self.tasks.store
         try:
             return storing.newest(store, terms)
@@ -232,6 +236,6 @@ class KeyIndexes:
 
 
 def _by_itself(scan: FileScan) -> FileScan:
-    """The file without what the table says about its rows: an entry depends on nothing but the file."""
+    """The file without the table's deletes and lineage, because an entry depends on the file alone."""
     lineage: tuple[Any, ...] = (ROW_ID.name, LAST_UPDATED.name)
     return replace(scan, fills=tuple(fill for fill in scan.fills if fill.column.name not in lineage))

@@ -5,9 +5,9 @@
                 digest(7) | b.parquet, row 0        sequence 6: lives (rule 1)
                 digest(7) | c.parquet, row 9        not in the table any more
 
-A task has one bucket of the keys of all key sets by the same columns: a key set is bound to a partition, the index is
-not. Only blocks are read that may have one of the keys. Dead rows are stored as numbers of rows of all files together,
-a batch for each group of files.
+A task looks up one bucket of keys, of all key sets by the same columns: a key set belongs to a partition, the index to
+the table. It reads only blocks that may have one of the keys. The dead rows are written as numbers, counted through all
+files, in one batch for each group of files.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PLAIN = Order(Encoding(()), False)
 
 @dataclass(frozen=True, slots=True)
 class DeletedBy:
-    """How rows are entered to be found by equality deletes. `columns` are named by their field ids."""
+    """Enters rows under the digest of the columns of equality deletes. `columns` are named by their field ids."""
 
     columns: pa.Schema
 
@@ -54,12 +54,12 @@ class DeletedBy:
 
 @dataclass(frozen=True, slots=True)
 class AskedFiles:
-    """The data files that are asked about, by ordinal.
+    """The data files whose dead rows are wanted, by ordinal.
 
-    sequences     the data sequence number of each
-    first_rows    the number of each file's first row, counted over all files
-    pairs         in order: key set * files + ordinal, if the key set may delete rows of the file
-    groups        consecutive files, for the tasks that want the dead rows
+    sequences     the data sequence number of each file
+    first_rows    the number of each file's first row, counted through all files; at the end, the number of all rows
+    pairs         sorted: key set * files + ordinal, for each file of which the key set may delete rows
+    groups        ranges of ordinals: each belongs to one task that needs the dead rows
     """
 
     sequences: npt.NDArray[np.int64]
@@ -68,7 +68,7 @@ class AskedFiles:
     groups: tuple[range, ...]
 
     def are_paired(self, key_sets: npt.NDArray[np.int64], ordinals: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Whether each of these key sets may delete rows of the file beside it."""
+        """For each pair of a key set and an ordinal: whether the key set may delete rows of the file."""
         codes = key_sets * len(self.sequences) + ordinals
         places = np.minimum(np.searchsorted(self.pairs, codes), len(self.pairs) - 1)
         found: npt.NDArray[np.bool_] = self.pairs[places] == codes
@@ -77,7 +77,10 @@ class AskedFiles:
 
 @dataclass(frozen=True, slots=True)
 class LookupTask:
-    """Looks up the keys in these files, by key set. The numbers of dead rows go to `path`."""
+    """Looks up keys in runs of the index, and writes the numbers of dead rows to `path`.
+
+    `keys`: key set number, and the files with its keys.
+    """
 
     keys: tuple[tuple[int, tuple[str, ...]], ...]
     runs: tuple[NumberedRun, ...]
@@ -104,7 +107,7 @@ def look_up(store: ObjectStore, task: LookupTask) -> None:
 def _dead(
     store: ObjectStore, task: LookupTask, keyed: pa.Table, key_sets: npt.NDArray[np.int64]
 ) -> Iterator[npt.NDArray[np.int64]]:
-    """The numbers of rows that a newer delete of a key set of their file has."""
+    """The numbers of rows whose key has a newer delete in a key set of their file."""
     dictionary = keyed["digest"].combine_chunks().dictionary_encode()
     distinct = dictionary.dictionary
     of_digest = np.asarray(dictionary.indices)
@@ -121,7 +124,7 @@ def _dead(
             ordinals, entries = numbered(block[hit], run.numbers)
             wanted = run.numbers[fields(block[hit])["file"]] >= 0
             digest = np.asarray(found.drop_null())[wanted]
-            # a digest may be in several key sets: each of them is asked
+            # a digest may be in several key sets: one pair (row, delete) for each
             row = np.repeat(np.arange(len(digest)), counts[digest])
             step = np.arange(len(row)) - np.repeat(np.cumsum(counts[digest]) - counts[digest], counts[digest])
             key = by_digest[np.repeat(starts[digest], counts[digest]) + step]

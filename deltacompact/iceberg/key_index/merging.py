@@ -1,4 +1,4 @@
-"""Which runs are merged with the next one: pure. A run is merged when what is newer has grown to its size.
+"""Which runs are merged with the next one: pure. A run is merged once the newer runs have grown to its size.
 
     runs        8 4 2 1     new rows 1      1 + 1 -> 2, 2 + 2 -> 4, 4 + 4 -> 8, 8 + 8 -> 16      one run of 16
     runs        8 4 2       new rows 1      8 4 2 1
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 
 def runs_to_merge(runs: Sequence[tuple[int, int]], new_rows: int) -> list[int]:
-    """The numbers of the runs to merge, in their order. Each run has (its rows, those of files that are live)."""
+    """The numbers of the runs to merge, in their order. Each run is given as (all rows, rows of live files)."""
     chosen = {number for number, (rows, live) in enumerate(runs) if 2 * live < rows}
     size = new_rows + sum(runs[number][1] for number in chosen)
     for number in reversed(range(len(runs))):

@@ -21,7 +21,7 @@ _BEHIND_SEQUENCE = DIGEST_BYTES + SEQUENCE_BYTES
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What makes one row newer than another, besides the order of files and rows.
+    """What makes one row newer than another. If it is equal, the later file and row is newer.
 
     has_sequence    sort keys begin with the sequence number
     encoding        key and sort columns

@@ -2,10 +2,10 @@
 
     …06.json   run a, run b        the one before stays, with its files: somebody may be reading it
     …07.json   run a, run c        c is b merged with new files
-    …08.json   put if absent       whoever is second leaves the index as the first one wrote it
+    …08.json   put if absent       of two sessions, the second leaves the index as the first wrote it
 
-Every generation is right about the files that it has, so it does not matter who wins. Whoever puts one deletes what is
-older than the generation before, and the files that only those name.
+Every generation is right about the files that it has, so it does not matter who wins. The winner deletes generations
+that are older than the one before its own, and the run files that only those name.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from deltacompact.storage.objects import ObjectStore
 
 
 def newest(store: ObjectStore, terms: Terms) -> KeyIndex:
-    """The newest generation: generation 0 where there is none."""
+    """The newest generation; generation 0, without runs, if the index does not exist."""
     found = read_newest(store, terms.folder)
     if found is None:
         return KeyIndex(terms, 0)
@@ -33,14 +33,14 @@ def newest(store: ObjectStore, terms: Terms) -> KeyIndex:
 
 
 def newest_generation(store: ObjectStore, terms: Terms) -> int:
-    """Its number alone, whatever is in it."""
+    """The number of the newest generation, which is not read."""
     return max(listed(store, terms.folder), default=0)
 
 
 def publish(store: ObjectStore, index: KeyIndex) -> KeyIndex:
-    """Put the generation behind `index`'s, with its runs, unless somebody else has done so. Returns what was to be put.
+    """Put `index` as the next generation, unless somebody else has put one. Returns our generation either way.
 
-    Raises what the store raises; then nobody knows whether the generation is there, and it is right either way.
+    Raises the store's errors. The generation may be there then; it is right in any case.
     """
     new = replace(index, generation=index.generation + 1)
     if store.put_if_absent(new.path, new.to_bytes()):
@@ -49,7 +49,7 @@ def publish(store: ObjectStore, index: KeyIndex) -> KeyIndex:
 
 
 def _tidy(store: ObjectStore, new: KeyIndex) -> None:
-    """Delete generations before the last one, and what only they name."""
+    """Delete all generations before the one that `new` replaced, and the run files that only they name."""
     folder = new.terms.folder
     old = [stat for number, stat in listed(store, folder).items() if number < new.generation - 1]
     if not old:
@@ -62,7 +62,7 @@ def _tidy(store: ObjectStore, new: KeyIndex) -> None:
 
 
 def _names(store: ObjectStore, folder: str, path: str) -> frozenset[str]:
-    """The files that a generation names, as far as it can be read: `maintain` removes the rest by age."""
+    """The files that a generation names; none if it cannot be read: then `maintain` removes them by age."""
     try:
         return names_in(store.get(path), folder, path)
     except DeltaCompactError:

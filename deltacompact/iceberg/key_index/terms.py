@@ -1,10 +1,10 @@
-"""By what rows are indexed. What an entry depends on besides its data file is in the terms: other terms, another index.
+"""The terms of an index: all that an entry depends on besides its data file. Each terms have an index of their own.
 
 equality deletes by column 1      "equality 1"       1: long
 an upsert                         "key 1; sort 4 desc; operation 5 D"      1: long, 4: timestamp, 5: string
 
-A column that was renamed keeps its field id, and the index. One whose type was promoted, or that was dropped and added
-again under its name, has other terms.
+A renamed column keeps its field id, and so the index. A column whose type was promoted, or that was dropped and added
+again under its name, makes other terms.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from deltacompact.iceberg.table.row_lineage import has_lineage
 from deltacompact.index.keys import ENCODING_VERSION
 
 FOLDER = "metadata/deltacompact-index/"
-"""Below the table's location: a folder for each index. Not in the journals' folder, where each folder is a session."""
+"""The folder of indexes below the table's location, with a folder for each. Journals lie elsewhere, because there each
+folder is a session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +37,13 @@ class Terms:
 
 
 def terms_of(metadata: TableMetadata, what: str, ids: Iterable[int]) -> Terms:
-    """The terms of entries made of these columns, for one purpose."""
+    """The terms for a purpose (`what`), such as "equality 1", whose entries are made of these columns."""
     columns = []
     for number in ids:
         column = metadata.columns[number]
         default = repr(column.default) if column.has_default else None
         columns.append((number, column.type, default))
-    mapping = metadata.properties.get(NAME_MAPPING)  # it says which columns of files without field ids are meant
+    mapping = metadata.properties.get(NAME_MAPPING)  # entries of files without field ids depend on it
     words = {
         "of": what,
         "columns": columns,

@@ -1,10 +1,11 @@
-"""Which files of key indexes `maintain` keeps: what the two newest generations name, as long as somebody uses them.
+"""Which files of key indexes `maintain` keeps: those that the two newest generations of a used index name.
 
     5c…/…07.json    put two days ago        stays, with its runs, and so does …06.json, which somebody may be reading
-    5c…/run-9….arrow    nobody names it     goes by age: a session lost a race, or was killed
+    5c…/run-9….arrow    in no generation    goes by age: a session lost a race, or was killed
     71…/…02.json    put 40 days ago         goes, with its runs: nobody has used this index for a month
 
-A run that uses an index puts a generation once a day, even if nothing came. So the age of the newest one tells its use.
+A session that uses an index puts a generation at least once a day, even if no file is new. So the age of the newest
+generation tells when the index was last used.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from deltacompact.storage.numbered import number_in
 from deltacompact.storage.objects import ObjectStat, ObjectStore
 
 UNUSED_MS = 30 * 86_400_000
-"""An index of which no generation was put for so long is used by nobody."""
+"""If no generation was put for so long, nobody uses the index."""
 _KEPT = 2
 
 

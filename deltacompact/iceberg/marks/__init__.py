@@ -2,5 +2,5 @@
 
 finding     which rows of which data files are dead, in tasks       by keys, positions, vectors or the key index
 marking     dead rows into delete files, in groups                   tasks     what one task writes
-standing    marks that are still true after others committed
+standing    which marks are still true after other commits
 """

@@ -1,4 +1,4 @@
-"""Finds the dead rows of data files: equality deletes become digests, then each file is asked for its keys.
+"""Finds the dead rows of data files: equality deletes become digests, which are searched for each file's keys.
 
 asked         a.parquet: e1, e2, p1       b.parquet: e2
 delete keys   e1, e2 -> digests by hash bucket          one task for some delete files
@@ -53,7 +53,7 @@ from deltacompact.iceberg.table.table_state import Scope, scope_of
 from deltacompact.planning.sizing import TASK_BASE_BYTES
 
 KEYS_PER_BUCKET, KEY_BYTES = 2_000_000, 100
-"""Deleted keys of a hash bucket: a task that asks holds one bucket at a time, so many bytes a key."""
+"""Deleted keys of a hash bucket, and bytes of each in memory. A searching task holds one bucket at a time."""
 DELETE_FILES_PER_TASK = 200
 DELETE_ROWS_PER_TASK = 5_000_000
 RUN_BYTES = 128 << 20
@@ -64,7 +64,7 @@ RUN_BYTES = 128 << 20
 class Sizes:
     """How the work is divided. Tests make it small, so that ten rows take the path of ten million.
 
-    `held_bytes`: what tasks hand each other in memory, at most (None: a share of what the executor has for that).
+    `held_bytes`: the most that tasks hand each other in memory (None: a share of the executor's object store).
     """
 
     keys_per_bucket: int = KEYS_PER_BUCKET
@@ -77,7 +77,7 @@ class Sizes:
 
     @classmethod
     def of(cls, settings: Settings) -> Sizes:
-        """As large as fits a process that is bounded, at most as usual."""
+        """The usual sizes, or smaller ones if the process's memory is bounded."""
         if settings.memory_bytes is None:
             return cls()
         free = (settings.memory_per_task_bytes or settings.memory_bytes) - TASK_BASE_BYTES
@@ -91,7 +91,7 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class DeadRows:
-    """What was found of each file, in the order in which they were asked, and where the bitmap of each ordinal lies."""
+    """The scanned files, in the order in which they were asked for, and the path of the live bitmap by ordinal."""
 
     files: tuple[ScannedFile, ...]
     masks_of: dict[int, str]
@@ -99,7 +99,8 @@ class DeadRows:
 
 @dataclass(frozen=True, slots=True)
 class _KeySets:
-    """The key sets by number, the number of each equality-delete file's by path, and which sets delete by which ids."""
+    """The key sets by number; the number of the key set of each equality-delete file, by path; and the numbers of key
+    sets by the field ids that they delete by."""
 
     by_number: dict[int, KeySet]
     of_path: dict[str, int]
@@ -120,7 +121,7 @@ class Finder:
     def find(self, asked: Sequence[FileScanTask], closed: frozenset[str] = frozenset()) -> DeadRows:
         """The dead rows of each file, from every delete that may apply to it.
 
-        `closed`: files, by path, of which nobody needs more than the rows; with an index, they are not opened.
+        `closed`: paths of files whose columns nobody needs. With a key index, they are not opened.
         """
         key_sets = self._key_sets(asked)
         scans = [self._scan(Ordinal(number), one, key_sets.of_path) for number, one in enumerate(asked)]
@@ -193,9 +194,10 @@ class Finder:
         key_sets: _KeySets,
         pieces: Sequence[tuple[FileScan, ...]],
     ) -> tuple[list[str], frozenset[int]] | None:
-        """Files of the dead rows that these key sets have in data files, and the numbers of these, from the key index.
+        """Look these key sets up in the key index: paths with the numbers of dead rows, and the ordinals of the data
+        files that the index covers.
 
-        None: it cannot be used.
+        None: the index cannot be used.
         """
         if self.indexes is None:
             return None
@@ -265,13 +267,13 @@ class Finder:
         return name_mapping(self.metadata.properties, self.metadata.table_id)
 
     def _fills(self, entry: ManifestEntry) -> tuple[Fill, ...]:
-        """Lineage, and default values: those of dropped columns too, by which rows may have been deleted (rule 14)."""
+        """Row lineage and default values, also of dropped columns: deletes may still use these (rule 14)."""
         columns = [column for column in self.metadata.columns.values() if column.is_top_level]
         defaults = [Fill(column.field, column.default) for column in columns if column.default is not None]
         return (*lineage_of(entry), *defaults)
 
     def _unfillable(self, file: ContentFile) -> tuple[tuple[int, str], ...]:
-        """Columns that are not null where the file lacks them, so that we cannot fill them in."""
+        """Columns that the file must have: without them, their values are not null, and we cannot fill them in."""
         today = {int(column.metadata[b"PARQUET:field_id"]) for column in self.metadata.schema}
         columns = [(number, self.metadata.columns[number]) for number in sorted(today)]
         defaults = [number for number, column in columns if column.has_default and column.default is None]
@@ -282,8 +284,8 @@ class Finder:
         )
 
     def _constants(self, file: ContentFile) -> Iterator[tuple[int, Fill | None]]:
-        """Columns by which the file is partitioned as they are, with their value (spec, "Column Projection": only the
-        transform identity says what rows have). None: it cannot be had in the column's present type."""
+        """Columns by which the file is partitioned with transform identity, and their value in all rows (spec, "Column
+        Projection"). None: the value has no form in the column's present type."""
         for part, value in zip(self.metadata.specs[file.spec_id].fields, file.partition, strict=True):
             column = self.metadata.columns.get(part.source_id)
             if part.transform == "identity" and column is not None and column.is_top_level:

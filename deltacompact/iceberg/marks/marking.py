@@ -1,4 +1,4 @@
-"""Marks dead rows of data files: the driver, and what its delete files mean on another head.
+"""Marks dead rows of data files: turns them into delete files, group by group.
 
     to mark     a: rows 0, 5 dead; position deletes p      b: row 3 dead
     version 2   p1.parquet names rows of a                 p2.parquet names rows of b
@@ -41,14 +41,14 @@ from deltacompact.storage.objects import ObjectStore
 VECTORS_SINCE = 3
 """From this format version on, deleted rows are named by deletion vectors."""
 DATA_FILES_PER_DELETE_FILE = 100
-"""With granularity "partition": readers of a data file read the position deletes of so many others, too."""
+"""The most data files that share a delete file with granularity "partition": readers of one read all their deletes."""
 ROWS_PER_TASK = 4 << 20
-"""Rows of data files whose bitmaps and positions a task goes through."""
+"""The most rows of data files in one task, which goes through their bitmaps and positions."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileToMark:
-    """A file scan task as it was when its dead rows were found, and these rows.
+    """A data file with its deletes at the time when its dead rows were found, and the dead rows.
 
     The dead rows may include rows that its deletes by position name already. Its equality deletes do not matter.
     """
@@ -65,7 +65,7 @@ Group = tuple[FileToMark, ...]
 class Mark:
     """A delete file, and the data files whose rows it names, with the deletes by position that they had before.
 
-    `new_rows` were not deleted before by position.
+    `new_rows`: how many of its rows no delete by position named before.
     """
 
     file: ContentFile
@@ -74,9 +74,9 @@ class Mark:
 
 
 def with_marks(marks: Iterable[Mark], sequence_number: int | None = None) -> dict[str, FileScanTask]:
-    """The data files that are marked, by path, with the deletes by position that they have in the marks' snapshot.
+    """The marked data files, by path, with the deletes by position that they have once the marks are committed.
 
-    Whoever reads them has to say which sequence number it will have.
+    `sequence_number` is that of the marks' snapshot. To read the files, it must be known.
     """
     found = {}
     for mark in marks:
@@ -92,7 +92,7 @@ def with_marks(marks: Iterable[Mark], sequence_number: int | None = None) -> dic
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """Writes delete files by tasks. Their names begin with `name`, so that whoever comes later finds them all."""
+    """Writes delete files by tasks. Their names begin with `name`, so that a later session finds them all."""
 
     tasks: Tasks
     metadata: TableMetadata
@@ -100,7 +100,7 @@ class Marker:
     name: str
 
     def marks(self, dead: Sequence[FileToMark]) -> list[Mark]:
-        """The delete files for these dead rows. A data file whose rows are all deleted already is in none of them."""
+        """The delete files for these dead rows. A data file without newly dead rows is in none of them."""
         if self.metadata.format_version >= VECTORS_SINCE:
             return self._vectors(dead)
         return self._position_deletes(dead)
@@ -129,7 +129,7 @@ class Marker:
         ]
 
     def _shares(self, groups: Sequence[Group]) -> Iterator[tuple[Group, ...]]:
-        """Groups for one task each."""
+        """The groups of each task."""
         limits = self.settings.limits
         rows = sum(map(_rows_of, groups))
         share = min(max(limits.task_rows_min, math.ceil(rows / max(1, self.tasks.slots * 2))), ROWS_PER_TASK)
@@ -141,7 +141,7 @@ class Marker:
         shares: Sequence[tuple[Group, ...]],
         suffix: str,
     ) -> Iterator[tuple[Group, str, WrittenDeletes]]:
-        """Each group, the path of its delete file, and what was written there."""
+        """(group, path of its delete file, what was written there) for each group."""
         tasks = [
             MarkTask(
                 tuple(
@@ -182,9 +182,9 @@ def _by_partition(dead: Sequence[FileToMark]) -> list[Group]:
 
 
 def position_file(path: str, file_bytes: int, named: Sequence[tuple[ContentFile, WrittenRows]]) -> ContentFile:
-    """The file as a manifest lists it, with exact bounds: readers skip it by the paths (rule 21).
+    """A position-delete file as a manifest lists it. Its bounds of paths are exact, so that readers skip it (rule 21).
 
-    `named`: the data files of which it names rows, in the order of their paths.
+    `named`: the data files whose rows it names, in the order of their paths.
     """
     data = [file for file, _ in named]
     rows = sum(of_file.rows for _, of_file in named)

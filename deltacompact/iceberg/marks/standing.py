@@ -1,12 +1,12 @@
-"""Whether marks still mean on another head what they meant when they were written: pure.
+"""Whether marks are still right on a later head than the one that they were written for: pure.
 
 marked at 5    version 2: p1 names rows of a, without those that p named      version 3: vector of a, with p's rows
 head is 8      a, p, append b           as it was
                a, p, q                  version 2: as it was, deletes add up
                                         version 3: changed, our vector lacks the rows of q
-               a, positions pp          changed: p is gone, and whoever removed it knows what became of its rows
-               b                        gone: nobody needs to know which rows of a were dead
-               a (7), b                 gone, too: it was added again, and a mark that names rows of both hits it
+               a, positions pp          changed: p is gone, and we do not know what became of the rows that it named
+               b                        gone: a's dead rows do not matter any more
+               a (7), b                 gone, too: a was added again under sequence number 7, and our mark would hit it
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from deltacompact.iceberg.table.table_state import TableState
 
 
 class Standing(enum.StrEnum):
-    """What became of a data file since its dead rows were found."""
+    """What other commits did to a data file since its dead rows were found."""
 
     AS_IT_WAS = "as_it_was"
     CHANGED = "changed"
@@ -31,7 +31,7 @@ class Standing(enum.StrEnum):
 
 
 class MarkedHead:
-    """The branch as it is now, as marks are checked against it."""
+    """The current head, against which marks are checked."""
 
     def __init__(self, state: TableState) -> None:
         self._has_vectors = state.metadata.format_version >= VECTORS_SINCE
@@ -44,7 +44,7 @@ class MarkedHead:
                 self._of_path[path].append(entry)
 
     def standing(self, entry: ManifestEntry, former: Deletes) -> Standing:
-        """What became of a data file, and of the deletes by position that it had."""
+        """What became of a data file, and of its deletes by position. `former`: those it had when it was marked."""
         now = self._data.get(entry.file.path)
         if now is None or self._is_added_again(entry):
             return Standing.GONE
@@ -61,15 +61,16 @@ class MarkedHead:
         return now is not None and now.sequence_number != entry.sequence_number
 
     def takes(self, mark: Mark) -> bool:
-        """Whether the table may have such a delete file: it may have been upgraded meanwhile (rule 18).
+        """Whether the mark may be committed.
 
-        Nor must it hit rows of a file that was added again under the name of one that was marked.
+        Not if the table was upgraded meanwhile and needs vectors (rule 18), and not if a marked file was removed and
+        another one added under its name: the mark would hit that one's rows.
         """
         hits_others = any(self._is_added_again(one.entry) for one in mark.of)
         return mark.file.is_deletion_vector == self._has_vectors and not hits_others
 
     def superseded(self, marks: Iterable[Mark]) -> list[ManifestEntry]:
-        """The deletes that new vectors take the place of: those that name only the same data file (rule 18)."""
+        """The deletes that the marks' vectors replace: those that name only a marked data file (rule 18)."""
         if not self._has_vectors:
             return []
         return [old for mark in marks for one in mark.of for old in self._of_path.get(one.entry.file.path, [])]

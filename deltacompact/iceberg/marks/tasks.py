@@ -68,7 +68,7 @@ class ScanToMark:
 
 @dataclass(frozen=True, slots=True)
 class DeleteFile:
-    """Data files whose dead rows go to one file at `path`. It is not written if no row is newly dead."""
+    """The data files whose dead rows go to one delete file at `path`. Without newly dead rows, no file is written."""
 
     scans: tuple[ScanToMark, ...]
     path: str
@@ -85,7 +85,7 @@ class MarkTask:
 
 @dataclass(frozen=True, slots=True)
 class WrittenRows:
-    """What was written of one data file: the rows that its delete file names, and how many of them are newly dead.
+    """What was written for one data file: how many rows its delete file names, and how many of these are newly dead.
 
     first_row, last_row    the least and the greatest position
     offset, size           where its vector lies; 0 in version 2
@@ -101,7 +101,7 @@ class WrittenRows:
 
 @dataclass(frozen=True, slots=True)
 class WrittenDeletes:
-    """A file of deletes: its size, and what it has of each data file, in their order. Size 0: there is no file."""
+    """A written delete file: its size, and what it has for each data file, in order. Size 0: no file was needed."""
 
     file_bytes: int
     rows_of_each: tuple[WrittenRows, ...]
@@ -177,7 +177,7 @@ def _rows(rows: npt.NDArray[np.int64], new_rows: int) -> WrittenRows:
 
 
 class _Former:
-    """What was deleted by position before. Each position-delete file is read once for a task."""
+    """Finds the rows that deletes by position named before. A task reads each position-delete file once."""
 
     def __init__(self, store: ObjectStore, task: MarkTask) -> None:
         scans = [one.scan for file in task.files for one in file.scans]
@@ -186,7 +186,7 @@ class _Former:
         self._masks = _Masks(store)
 
     def dead_rows(self, file: DeleteFile) -> Iterator[tuple[ScanToMark, npt.NDArray[np.bool_], npt.NDArray[np.int64]]]:
-        """Of each data file: which rows were dead before, and the positions that are dead now, in order."""
+        """For each data file: which rows were dead before, and the sorted positions that are dead now."""
         dead_of_each = dead_positions(self._store, (one.scan for one in file.scans), self._by_path)
         for one, dead in zip(file.scans, dead_of_each, strict=True):
             lives = np.ones(one.scan.stored.rows, bool)
@@ -205,7 +205,7 @@ def _positions_of(one: ScanToMark, masks: _Masks) -> npt.NDArray[np.int64]:
 
 
 class _Masks:
-    """Live bitmaps as they are needed. The last file of masks stays loaded: neighbours share it."""
+    """Loads live bitmaps. The last file of masks stays loaded, because neighbouring data files share it."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store

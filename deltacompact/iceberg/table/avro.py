@@ -2,8 +2,8 @@
 
     written(schema, records, metadata)  ->  bytes
     records(bytes)                      ->  the records as dicts, and the file's metadata
-    split(bytes, "data_file", …)        ->  that field of each record as it is stored, beside what was asked for of it
-    Growing(schema, metadata)           ->  a file that grows by records whose bytes are there already
+    split(bytes, "data_file", …)        ->  each record, with the field "data_file" as its stored bytes
+    Growing(schema, metadata)           ->  a file that grows by records which are encoded already
 
 fastavro would turn logical types into Python objects, which cannot hold every value (a year above 9999). So the logical
 types are taken out of the header's schema before the records are decoded. Values go back under the same schema, with
@@ -69,11 +69,11 @@ def schema_of(data: bytes, path: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class SplitRecord:
-    """One record, of which one field is kept as it is stored.
+    """One record, with one field (a record itself) as its stored bytes.
 
     around   all other fields
-    seen     the fields that were asked for of the stored one, which is a record itself
-    stored   its bytes
+    seen     the wanted fields of the stored record, decoded
+    stored   the bytes of the stored record
     """
 
     around: dict[str, Any]
@@ -82,7 +82,7 @@ class SplitRecord:
 
 
 def split(data: bytes, path: str, name: str, seen: Collection[str]) -> list[SplitRecord]:
-    """Each record in parts. The field `name` is a record itself, and only the fields `seen` of it are decoded."""
+    """Each record, with the field `name` as stored bytes. Of its own fields, only those in `seen` are decoded."""
     with _naming(path):
         _, schema, plain = _plain(data)
         fields = _without_logical_types(schema)["fields"]
@@ -125,7 +125,7 @@ class Codec:
 
 
 class Growing:
-    """An Avro file, deflated. Records come as bytes of its schema; `size` is what it would have by now."""
+    """A deflated Avro file to which encoded records are added. `size`: its bytes so far."""
 
     BLOCK_BYTES = 64_000
 
@@ -182,16 +182,16 @@ def _header(source: io.BytesIO) -> tuple[Any, dict[str, Any]]:
 
 @functools.lru_cache(maxsize=256)
 def _schemas(text: bytes) -> tuple[dict[str, Any], bytes]:
-    """A schema as a header has it, and its text without logical types.
+    """A schema as a header has it, and the same as text without logical types.
 
-    A table's manifests share a few: of a small one, this took most of the time to read it.
+    Cached, because a table's manifests share a few schemas, and parsing took most of the time to read a small one.
     """
     schema = _spelled_out(json.loads(text), {})
     return schema, json.dumps(_without_logical_types(schema)).encode()
 
 
 def _plain(data: bytes) -> tuple[dict[str, bytes], dict[str, Any], io.BytesIO]:
-    """Metadata and schema of a file, and the file as fastavro reads it: without logical types, in a codec it knows."""
+    """Metadata and schema of a file, and the file rewritten for fastavro: no logical types, and a codec it knows."""
     source = io.BytesIO(data)
     header, schema = _header(source)
     plain_schema = _schemas(header["meta"][_SCHEMA])[1]
@@ -221,9 +221,9 @@ def _write_block(sink: io.BytesIO, rows: int, block: bytes, sync: bytes) -> None
 
 
 def _spelled_out(schema: Any, defined: dict[str, Any]) -> Any:
-    """The schema with each fixed type spelled out under a name of its own.
+    """The schema with each fixed type defined where it is used, under a name of its own.
 
-    Two columns of one decimal type: Java defines `decimal_9_2` for the first, and only names it for the second.
+    If two columns have the same decimal type, Java defines `decimal_9_2` at the first, and only names it at the second.
     PyIceberg defines it twice, which Avro forbids.
     """
     if isinstance(schema, list):
@@ -244,7 +244,7 @@ def _spelled_out(schema: Any, defined: dict[str, Any]) -> Any:
 
 
 def _from_snappy(stored: bytes) -> bytes:
-    """A block begins with the size that it has decoded, seven bits a byte, and ends with a CRC-32 of that."""
+    """The decoded block. It begins with its decoded size (seven bits a byte), and ends with a CRC-32 of its content."""
     last = next(place for place, byte in enumerate(stored) if byte < 128)
     size = sum((byte & 127) << (7 * place) for place, byte in enumerate(stored[: last + 1]))
     block: bytes = pa.decompress(stored[:-4], size, codec="snappy", asbytes=True)

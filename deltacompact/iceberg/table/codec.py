@@ -1,4 +1,4 @@
-"""The codec of the files that are written: that of the settings, else that of the table.
+"""The codec of the files that we write: the one in the settings, else the one in the table's properties.
 
 write.parquet.compression-codec = zstd · snappy · uncompressed · …
 """
@@ -13,7 +13,7 @@ _CODEC = "write.parquet.compression-codec"
 
 
 def codec_of(properties: Mapping[str, str], chosen: str | None = None) -> str:
-    """The codec by pyarrow's name. Raises InputError for one of the table's that we cannot write."""
+    """The codec by pyarrow's name. Raises InputError if the table asks for a codec that we cannot write."""
     if chosen is not None:
         return chosen
     name = properties.get(_CODEC, "zstd").lower()

@@ -4,7 +4,7 @@ long       0500 0000 0000 0000      5
 string     "ada"                    its UTF-8 bytes: their order is that of the characters
 decimal    ff                       -1, without its point
 
-What does not fit its type is unknown. An int that became a long has four bytes in old manifests.
+A bound that does not fit its type is unknown. An int that became a long has four bytes in old manifests.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _BYTES = ("string", "binary", "uuid")
 
 
 def ordered(bound: bytes | None, type_: str) -> Any:
-    """The bound of a column whose bounds tell of all values; None: unknown.
+    """A bound that holds for all values of a column. None: unknown.
 
-    Bounds of floats say nothing about NaN, and those of UUIDs were not always written in one order.
+    Floats, UUIDs and booleans have none: bounds of floats leave out NaN, and writers ordered UUIDs differently.
     """
     return None if type_ in ("float", "double", "uuid", "boolean") else comparable(bound, type_)
 

@@ -1,7 +1,7 @@
 """Counts and bounds of a file's columns, from its Parquet footer: readers skip whole files by them.
 
     row group 0    name    least "ada"     greatest "bob"     0 nulls of 2 values
-    row group 1    name    least none      greatest none      0 nulls of 2 values: one is longer than 4 kB
+    row group 1    name    no least        no greatest        0 nulls of 2 values: one is longer than 4 kB
     the file       name    no bounds                          0 nulls of 4 values
 
 A column has bounds only if every row group with values of it has them, and a count of nulls only if every row group
@@ -34,9 +34,9 @@ _FIRST_SURROGATE, _AFTER_SURROGATES = 0xD800, 0xE000
 
 @dataclass(frozen=True, slots=True)
 class MeasuredColumn:
-    """A column of a file, and what is to be said of it. `type` is Iceberg's text of it ("long", "decimal(9, 2)").
+    """A column of a file, and which metrics are wanted. `type` is Iceberg's text of the type ("long", "decimal(9, 2)").
 
-    length    the characters of a string, or bytes of a binary, to which bounds are cut; None: they are not cut
+    length    bounds are cut to so many characters of a string, or bytes of a binary; None: they are not cut
     """
 
     field_id: int
@@ -69,9 +69,9 @@ def metrics_of(
     nan_counts: Mapping[int, int] = _NOTHING,
     row_groups: Sequence[int] | None = None,
 ) -> Metrics:
-    """The metrics of a file, or of some of its row groups, of its columns with these paths.
+    """The metrics of a file, or of some of its row groups. `measured`: the columns, by their paths in the file.
 
-    `nan_counts`: by field id, which no footer has.
+    `nan_counts`: by field id. No footer has them.
     """
     groups = [
         footer.row_group(number) for number in (range(footer.num_row_groups) if row_groups is None else row_groups)
@@ -126,7 +126,7 @@ def _bounds(
 
 
 def _read(value: Any, type_: str, logical: Mapping[str, Any], is_upper: bool) -> Any:
-    """A stored value that compares in the column's order. Raises ValueError for bytes that are no bound."""
+    """A stored bound as a value in the column's order. Raises ValueError for a bound that is none."""
     if type_ == "string":
         return value.decode()
     if type_.startswith("decimal"):
@@ -155,7 +155,7 @@ def _in_unit(value: int, logical: Mapping[str, Any], unit_ns: int, is_upper: boo
 
 
 def _rounded_up(value: Any, length: int | None) -> Any:
-    """The value, cut to its first characters or bytes and made greater by that; None: there is no greater one."""
+    """An upper bound of at most `length` characters or bytes: cut, then raised. None: no such bound exists."""
     if length is None or len(value) <= length:
         return value
     for end in range(length, 0, -1):

@@ -104,7 +104,7 @@ class ManifestEntry:
 
     @property
     def sequence(self) -> int:
-        """The data sequence number of an entry that was read, so it is known."""
+        """The data sequence number, which every entry has that was read."""
         assert self.sequence_number is not None, f"{self.file.path}: reading an entry fills in what it inherits"
         return self.sequence_number
 
@@ -151,7 +151,7 @@ class SpecField:
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """A partition spec. `json` is the spec's fields as a manifest's header has them."""
+    """A partition spec. `json` is the text of the spec's fields in a manifest's header."""
 
     spec_id: int
     fields: tuple[SpecField, ...]
@@ -159,12 +159,12 @@ class Spec:
 
     @property
     def is_unpartitioned(self) -> bool:
-        """No field, or only fields that are always null: one partition. Equality deletes are global in it."""
+        """Whether the spec has one partition: no field, or only void fields. Its equality deletes are global."""
         return all(part.transform == "void" for part in self.fields)
 
 
 class _MinusZero(float):
-    """-0.0, which is another partition than 0.0. Python takes them for equal, Iceberg does not."""
+    """-0.0 as a partition value. For Iceberg it is another partition than 0.0; for Python they are equal."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _MinusZero)
@@ -174,7 +174,7 @@ class _MinusZero(float):
 
 
 def canonical(value: Any) -> PartitionValue:
-    """A partition value that equals itself and no other one, so that tuples of values can be compared."""
+    """A partition value that equals only the same value, so that tuples of values can be compared."""
     if isinstance(value, float):
         if math.isnan(value):
             return math.nan  # always the same object: tuples of it are equal

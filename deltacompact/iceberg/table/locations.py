@@ -4,12 +4,12 @@
     file:/lake/t/data/day=3%2F4/a.parquet      file:///lake/t/data/day=3%252F4/a.parquet      nothing is escaped twice
     s3a://lake/t/data/a.parquet                s3://lake/t/data/a.parquet
 
-Manifests and position deletes keep the text that the writer chose: a location is changed to be opened. Whether two of
-them are one object is asked by identity (storage/identity.py), and what may not be the object that it seems to be is
-never deleted:
+Manifests and position deletes keep the text that the writer chose; it becomes a URI only to open the object. Two
+locations of one object have the same identity (storage/identity.py). If we cannot tell which object a location names,
+we never delete it:
 
     /lake/t/data/a.parquet, file:///lake/t//data/a.parquet     one identity
-    gs://lake/a.parquet, file://server/lake/a.parquet          in doubt: not deleted, whoever asks for it
+    gs://lake/a.parquet, file://server/lake/a.parquet          in doubt: never deleted
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def readable(location: str) -> str:
 
 
 def _uri_of(location: str) -> str:
-    """The same for any scheme. An unknown scheme stays as it is."""
+    """The URI of a location. One with an unknown scheme stays as it is."""
     scheme, colon, rest = location.partition(":")
     if colon and scheme.lower() in _S3_SCHEMES and rest.startswith("//"):
         return f"s3:{rest}"
@@ -47,24 +47,24 @@ def _uri_of(location: str) -> str:
 
 
 def identity_of(location: str) -> str:
-    """One text for all locations of an object."""
+    """The same text for every location of an object."""
     return identity_of_uri(_uri_of(location))
 
 
 def folder_identity(folder: str) -> str:
-    """The identity of a folder, with a slash at its end: identities of files in it begin so."""
+    """The identity of a folder, ending in a slash. The identities of its files begin with it."""
     return identity_of(f"{folder.rstrip('/')}/x").removesuffix("x")
 
 
 def in_doubt(location: str) -> str | None:
-    """Why nobody here knows which object a location names; None: it is known. What is in doubt is not deleted."""
+    """Why we cannot tell which object a location names; None: we can. Objects in doubt are never deleted."""
     if is_uri(location):
         return doubt(location)
     return None if location.startswith(("/", "file:/")) else "a path that does not begin at the root"
 
 
 def store_of(location: str, io_properties: Mapping[str, str]) -> ObjectStore:
-    """The store at a table's location. What our own settings leave open is the catalog's: endpoint, region, and the
+    """The store at a table's location. The catalog tells what our own settings leave open: endpoint, region, and the
     credentials that it vends for the table."""
     uri = readable(location)
     if not uri.startswith("s3://"):
@@ -79,7 +79,7 @@ def store_of(location: str, io_properties: Mapping[str, str]) -> ObjectStore:
         region=settings.region or io_properties.get("s3.region") or io_properties.get("client.region"),
     )
     if not (settings.access_key or settings.profile or settings.role_arn):
-        for prefix in ("client.", "s3."):  # as PyIceberg: those of "s3." count if both are there
+        for prefix in ("client.", "s3."):  # if both are there, "s3." wins, as in PyIceberg
             key, secret = io_properties.get(f"{prefix}access-key-id"), io_properties.get(f"{prefix}secret-access-key")
             if key and secret:
                 token = io_properties.get(f"{prefix}session-token")
@@ -100,7 +100,7 @@ def put(store: ObjectStore, location: str, data: bytes) -> None:
 
 
 def discard(store: ObjectStore, location: str) -> None:
-    """Delete an object that no metadata refers to, unless it is in doubt which one that is."""
+    """Delete an object that no metadata refers to, unless its location is in doubt."""
     discard_all(store, [location], lambda count: None)
 
 
@@ -109,8 +109,8 @@ DELETED_AT_ONCE = 1000
 
 
 def discard_all(store: ObjectStore, locations: Iterable[str], deleted: Callable[[int], None]) -> None:
-    """Delete objects, those of one store together, and none that is in doubt. `deleted` is told how many, after each
-    request."""
+    """Delete objects, many in one request, and none that is in doubt. Calls `deleted` after each request with the
+    number of its objects."""
     by_store: dict[str, tuple[ObjectStore, list[str]]] = {}
     for location in locations:
         if in_doubt(location) is not None:
@@ -125,13 +125,13 @@ def discard_all(store: ObjectStore, locations: Iterable[str], deleted: Callable[
 
 
 def everything_in(store: ObjectStore, folder: str) -> tuple[ObjectStore, list[ObjectStat]]:
-    """All objects below a folder, at any depth, and the store in which their paths are."""
+    """The store of a folder, and all objects below it at any depth. Their paths are those of this store."""
     found, name = open_object(store, f"{readable(folder).rstrip('/')}/")
     return found, list(found.list(name))
 
 
 def listed(store: ObjectStore, folder: str, beginning: str) -> list[str]:
-    """The locations of the objects in a folder whose names begin so."""
+    """The locations of the objects in a folder whose names start with `beginning`."""
     found, name = open_object(store, readable(f"{folder}/{beginning}"))
     return [f"{folder}/{stat.path.rpartition('/')[2]}" for stat in found.list(name)]
 

@@ -1,16 +1,16 @@
-"""Partition values that are lost: those of fields whose column today's schema does not have.
+"""Lost partition values: Java replaces the values of a partition field by null once its column was dropped.
 
     m1.avro    written by Spark while the table had `day`        data a    day 1      delete p    day 1
     m2.avro    m1's data files, merged once `day` was dropped    data a    day null   delete p    day 1
 
-Java merges all manifests of an old spec at the first append to the next one.
+Java merges all manifests of an old spec at the first append under the next spec.
 
-Iceberg's Java binds each spec to today's schema. It takes such a field for one of type `unknown`, and writes null for
-it when it merges manifests. Those of data files and those of deletes are merged at different times, so a null there
-says nothing: it may be any value. A value other than null is still the writer's.
+Iceberg's Java binds each spec to today's schema. A field whose column is gone has type `unknown` there, and becomes
+null when manifests are merged. Manifests of data and of deletes are merged at different times, so such a null may stand
+for any value. A value other than null is still the writer's.
 
-Position deletes name their data files. They reach every partition that has the same known values, and paths decide.
-An equality delete with a lost value could reach the rows of any partition: such a table is refused.
+Position deletes name their data files: we match them with every partition that has the same known values, and the paths
+decide. An equality delete with a lost value could reach the rows of any partition: we refuse such a table.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from deltacompact.iceberg.table.metadata import TableMetadata
 
 
 def position_scopes(metadata: TableMetadata) -> Callable[[ManifestEntry], tuple[int, PartitionTuple]]:
-    """Gives of a file what position deletes are bound to: the spec id and the partition, null where values get lost."""
+    """A function that gives the scope of a file for position deletes: spec id and partition, null for lost values."""
     lost = _lost_fields(metadata)
 
     def scope(entry: ManifestEntry) -> tuple[int, PartitionTuple]:
@@ -38,7 +38,7 @@ def position_scopes(metadata: TableMetadata) -> Callable[[ManifestEntry], tuple[
 
 
 def refuse_lost_partitions(metadata: TableMetadata, live: Iterable[ManifestEntry]) -> None:
-    """Raises InputError where nobody can tell which data files an equality delete reaches."""
+    """Raises InputError if an equality delete and a data file have a spec whose lost values might separate them."""
     lost = _lost_fields(metadata)
     if not lost:
         return
@@ -60,7 +60,7 @@ def refuse_lost_partitions(metadata: TableMetadata, live: Iterable[ManifestEntry
 
 
 def _lost_fields(metadata: TableMetadata) -> Mapping[int, Mapping[int, str]]:
-    """The names of such fields by their places, by spec id. Specs without one are left out."""
+    """By spec id, the fields whose values get lost: place and name. Specs without such a field are left out."""
     columns = {number for number, column in metadata.columns.items() if not column.is_dropped}
     found = {
         spec_id: {

@@ -2,7 +2,7 @@
 
     write_manifest(entries, spec, content, …)  ->  bytes, and the line for the manifest list
     read_manifest(bytes, manifest)             ->  entries, whose sequence numbers and row ids are filled in
-    with_row_ids(lines, first row id)          ->  lines, of which each new one has row ids to hand out (version 3)
+    with_row_ids(lines, first row id)          ->  the lines, each new one with its first row id (version 3)
 
 PyIceberg reads every manifest with the schema of format version 2 and drops the fields 142 to 145, and it cannot write
 delete manifests. This layer knows all fields up to version 3, also in manifests of version 2, where Java writes 143.
@@ -40,14 +40,14 @@ from deltacompact.iceberg.table.partition_values import (
 )
 
 NEW = -1
-"""The sequence number of a manifest of the snapshot that is being written: its manifest list fills it in."""
+"""The sequence number of a new manifest, until the manifest list of its snapshot fills it in."""
 UNKNOWN = -1
-"""A count that a line lacks: in version 1 they are optional. Readers skip a manifest that is said to have no files."""
+"""A count that a line lacks, as version 1 allows. It must not be 0: readers skip a manifest without files."""
 
 
 @dataclass(frozen=True, slots=True)
 class ManifestTerms:
-    """What the header of each manifest of a commit repeats: the format version, the snapshot, the table's schema."""
+    """What the headers of all manifests of a commit share: the format version, the snapshot, the table's schema."""
 
     version: int
     snapshot_id: int
@@ -83,7 +83,7 @@ def write_manifest(
 
 
 def header_of(spec: Spec, content: ManifestContent, terms: ManifestTerms) -> dict[str, str]:
-    """What the header of a manifest says beside its schema."""
+    """The header of a manifest, without its Avro schema."""
     header = {
         "schema": terms.schema_json,
         "partition-spec": spec.json,
@@ -95,7 +95,7 @@ def header_of(spec: Spec, content: ManifestContent, terms: ManifestTerms) -> dic
 
 
 def read_manifest(data: bytes, manifest: Manifest) -> list[ManifestEntry]:
-    """The entries of a manifest, deleted ones included. What they inherit is filled in (spec, "Sequence Number
+    """The entries of a manifest, deleted ones included, with their inherited values filled in (spec, "Sequence Number
     Inheritance" and "First Row ID Inheritance"). Raises CorruptionError naming the manifest."""
     found, schema, _ = avro.records(data, manifest.path)
     try:
@@ -109,7 +109,7 @@ def read_manifest(data: bytes, manifest: Manifest) -> list[ManifestEntry]:
 
 
 def partition_fields(schema: Mapping[str, Any], path: str) -> list[dict[str, Any]]:
-    """The fields of partitions in the Avro schema of a manifest. Raises CorruptionError if it is of something else."""
+    """The partition fields in the Avro schema of a manifest. Raises CorruptionError for the schema of another file."""
     try:
         file_schema = _file_schema(schema)
         found: list[dict[str, Any]] = _type_of(file_schema, _names_by_id(file_schema)[102])["fields"]
@@ -129,7 +129,7 @@ def is_counted(manifest: Manifest) -> bool:
 
 
 def counted(manifest: Manifest, entries: Sequence[ManifestEntry]) -> Manifest:
-    """The line with the counts of these entries, which are the manifest's."""
+    """The line, with the counts of the manifest's entries."""
     return replace(manifest, **_counted(entries))
 
 
@@ -165,7 +165,7 @@ def write_manifest_list(
 ) -> bytes:
     """The bytes of a manifest list. Lines of new manifests get the snapshot's sequence number.
 
-    `first_row_id` is the snapshot's (version 3); the lines have theirs already.
+    `first_row_id` is the snapshot's (version 3); the lines have their own already.
     """
     metadata = {
         "snapshot-id": str(snapshot_id),
@@ -234,7 +234,7 @@ _DATA_FILE: tuple[tuple[int, str, Any, bool, int], ...] = (
 
 _ONLY_IN_VERSION_1 = (105,)
 BLOCK_BYTES = 64 << 20
-"""What version 1 demands of each file, and nobody reads: Iceberg's own writers have this number."""
+"""Version 1 demands a block size for each file. Nobody reads it; Iceberg's own writers put this number."""
 
 _ENTRY: tuple[tuple[int, str, Any, bool, int], ...] = (
     (0, "status", "int", False, 1),
@@ -294,8 +294,8 @@ def entry_schema(spec: Spec, version: int) -> dict[str, Any]:
 
 
 def _defined_once(fields: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The fields, whose types (decimals, UUIDs) have names of their own: Avro refuses to define a name twice, and
-    PyIceberg cannot read a type of which only the name is there."""
+    """The fields, each with a definition and a name of its own for its type (decimal, UUID). Avro forbids to define a
+    name twice, and PyIceberg cannot read a type that is only named."""
     known: set[str] = set()
 
     def once(type_: Any, number: int) -> Any:
@@ -426,8 +426,8 @@ def _entry(
 
 
 def _with_inherited_row_ids(entries: Iterable[ManifestEntry], manifest: Manifest) -> Iterator[ManifestEntry]:
-    """Files without a row id take theirs one after the other. Without one of the manifest, none has a row id: the
-    manifest was written before the table was upgraded to version 3."""
+    """The entries with row ids: files without one get the next ids of the manifest. If the manifest has no row id, it
+    was written before the table was upgraded to version 3, and its files get none."""
     upcoming = manifest.first_row_id
     for entry in entries:
         file = entry.file
@@ -500,7 +500,7 @@ def _manifest(record: Mapping[str, Any], names: Mapping[int, str]) -> Manifest:
 
 
 def partition_summaries(spec: Spec, partitions: Sequence[PartitionTuple]) -> list[dict[str, Any]]:
-    """What a manifest list says of the partitions in a manifest, field by field."""
+    """The summaries of partition fields in the line of a manifest, one for each field."""
     return [_summary(part, [values[place] for values in partitions]) for place, part in enumerate(spec.fields)]
 
 
@@ -534,7 +534,7 @@ def _single_value(part: SpecField) -> tuple[Callable[[Any], bytes], Callable[[An
 
 
 def bound_value(part: SpecField) -> Callable[[bytes], Any]:
-    """From a stored bound of the partition field to a value that is ordered as the field is."""
+    """A function from a stored bound of the partition field to a value in the field's order."""
     type_ = not_null(part.avro["type"])
     if is_decimal(type_):
         return lambda bound: int.from_bytes(bound, "big", signed=True)
@@ -542,7 +542,7 @@ def bound_value(part: SpecField) -> Callable[[bytes], Any]:
     if name not in _PACKED:
         return bytes
     narrow, wide = ("<f", "<d") if name in ("float", "double") else ("<i", "<q")
-    by_width = {1: "<?", 4: narrow, 8: wide}  # of a column that was widened, there are bounds of both widths
+    by_width = {1: "<?", 4: narrow, 8: wide}  # a column that was widened has bounds of both widths
     return lambda bound: struct.unpack(by_width[len(bound)], bound)[0]
 
 

@@ -20,9 +20,9 @@ from deltacompact.iceberg.table.content_files import Spec
 
 MAIN = "main"
 SESSION = "deltacompact.session"
-"""The key in a snapshot's summary of the session of ours that committed it."""
+"""The key in a snapshot's summary that names the deltacompact session which committed it."""
 RECORDED_FINGERPRINT = "deltacompact.rows-fingerprint"
-"""The key in a snapshot's summary of the fingerprint of its live rows, where a session was told to certify."""
+"""The key in a snapshot's summary with the fingerprint of its live rows, if the session certifies."""
 BOOKMARK_TAG, GIVEN_FIRST, GIVEN_NEXT = "bookmark.", ".first", ".next"
 """The tags of a consumer of changes: `bookmark.NAME` is where its batch begins, `bookmark.NAME.next` where it ends. A
 first batch begins before all snapshots, and ends at `bookmark.NAME.first`."""
@@ -34,7 +34,7 @@ _FOLDERS = ("write.data.path", "write.metadata.path", "write.object-storage.path
 
 
 def folders_named(location: str, properties: Mapping[str, str]) -> tuple[str, ...]:
-    """All folders into which writers of a table put files, those of former releases too."""
+    """All folders into which writers of a table put files, writers of former releases too."""
     return (location, *(properties[name] for name in _FOLDERS if properties.get(name)))
 
 
@@ -48,9 +48,9 @@ class Column:
     has_default: bool
     """Files without the column have a value other than null in it (version 3)."""
     default: pa.Scalar | None = dataclasses.field(default=None, hash=False)
-    """That value, in Arrow's type of the column. None: there is none, or Arrow cannot hold it."""
+    """The default value in the column's Arrow type. None: there is none, or Arrow cannot hold it."""
     is_dropped: bool = False
-    """It is not in today's schema."""
+    """Whether today's schema lacks it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class SortField:
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """A branch or a tag, with its retention, which a commit carries on."""
+    """A branch or a tag, with its retention, which each commit must repeat."""
 
     snapshot_id: int
     kind: str
@@ -96,9 +96,9 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class StatisticsFile:
-    """A file with statistics of a snapshot. `of_partitions`: one for each partition, else of columns (Puffin).
+    """A statistics file of a snapshot. `of_partitions`: statistics of each partition; else of columns (Puffin).
 
-    `footer_bytes`: of a Puffin file that we write.
+    `footer_bytes`: the length of the footer, if we write the Puffin file.
     """
 
     snapshot_id: int
@@ -130,15 +130,16 @@ class TableMetadata:
     next_row_id: int | None = None
     statistics: tuple[StatisticsFile, ...] = ()
     metadata_log: tuple[str, ...] = ()
-    """The metadata files before this one, as far as the table remembers them. The last is the one before."""
+    """The former metadata files that the table remembers, the newest last."""
     last_updated_ms: int = 0
-    """When the table was changed last, by the clock of whoever did it."""
+    """When the table was changed last, by the clock of whoever changed it."""
     sort_orders: Mapping[int, tuple[SortField, ...]] = field(default_factory=dict, hash=False)
     sort_order_id: int = 0
-    """The order in which writers are asked to write. 0: none."""
+    """The sort order that writers are asked to write in. 0: none."""
 
     def branch(self, name: str) -> Snapshot | None:
-        """The head of a branch; None: the table has no snapshot yet. Raises for an unknown branch, and for a tag."""
+        """The head of a branch; None: main has no snapshot yet. Raises NotFoundError for an unknown branch, InputError
+        for a tag."""
         ref = self.refs.get(name)
         if ref is None:
             if name == MAIN:
@@ -150,27 +151,27 @@ class TableMetadata:
         return self.snapshots[ref.snapshot_id]
 
     def recorded_fingerprint(self, snapshot: Snapshot) -> str | None:
-        """What a snapshot says of its live rows. None: nothing, or the table had other columns then."""
+        """The fingerprint in a snapshot's summary. None: it has none, or the table had another schema then."""
         return snapshot.summary.get(RECORDED_FINGERPRINT) if snapshot.schema_id == self.schema_id else None
 
     @property
     def ordered_columns(self) -> tuple[str, ...]:
-        """The columns of the top level by which files may lie apart."""
+        """The top-level columns that have an order, so that files can be laid out by them."""
         known = [one for one in self.columns.values() if one.is_top_level and not one.is_dropped]
         return tuple(one.field.name for one in known if has_order(one.type))
 
     @property
     def next_sequence_number(self) -> int:
-        """That of the next snapshot. Version 1 has no sequence numbers: all are 0."""
+        """The sequence number of the next snapshot. Version 1 has none: all are 0."""
         return 0 if self.format_version == 1 else self.last_sequence_number + 1
 
     @property
     def identifier_ids(self) -> tuple[int, ...]:
-        """The field ids that identify a row, as the current schema has them; empty: it names none."""
+        """The identifier fields of the current schema, by field id; empty: it names none."""
         return tuple(json.loads(self.schema_json).get("identifier-field-ids", ()))
 
     def ancestors(self, head: Snapshot | None) -> Iterator[Snapshot]:
-        """The head and those before it, as far as they have not been expired."""
+        """The head and its ancestors, the newest first, up to the first that has expired."""
         while head is not None:
             yield head
             head = None if head.parent_id is None else self.snapshots.get(head.parent_id)

@@ -1,4 +1,4 @@
-"""Metadata files themselves, as storage has them: how they are called, and what they say.
+"""Metadata files in storage: their names, and their JSON.
 
 00003-c9….metadata.json    v3.metadata.json    v3.gz.metadata.json    00003-c9….metadata.json.gz
 """

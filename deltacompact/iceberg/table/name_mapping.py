@@ -51,7 +51,7 @@ def name_mapping(properties: Mapping[str, str], table_id: str) -> Names | None:
 
 @functools.lru_cache(maxsize=8)
 def _parsed(text: str) -> Names:
-    """Parsed once: each data file of a table is read with it, and tasks carry it once."""
+    """The parsed mapping. Cached, so that all data files of a table share one object."""
     return _names(json.loads(text))
 
 
@@ -68,9 +68,9 @@ def _names(fields: Sequence[Mapping[str, Any]]) -> Names:
 
 
 def identified(columns: pa.Schema, names: Names | None, constants: Collection[int], path: str) -> pa.Schema:
-    """A file's columns with their ids, at any depth. Columns that nobody knows are left out.
+    """A file's columns with their field ids, at any depth. Columns without an id and without a known name are left out.
 
-    `constants` are columns whose values the file's partition has: a name does not stand against that.
+    `constants`: ids of columns whose value the file's partition tells. No file column gets such an id by its name.
     Raises SchemaError, naming the file, where ids are missing and there are no names, or where two columns have an id.
     """
     lacking = next(_unidentified(columns), None)

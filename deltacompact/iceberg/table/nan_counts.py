@@ -25,7 +25,7 @@ _VALUE_BYTES = 8
 
 
 def nan_counts(store: ObjectStore, file: DataFile, columns: Mapping[str, int], limits: ReadLimits) -> dict[int, int]:
-    """How many NaN the columns of these paths have, by their field ids. Columns that the file lacks are left out."""
+    """The number of NaN in each column, by field id. `columns`: field ids by path. Missing columns are left out."""
     if not columns:
         return {}
     with files.opened(store, file) as source:
@@ -40,7 +40,7 @@ def nan_counts(store: ObjectStore, file: DataFile, columns: Mapping[str, int], l
 
 
 def _leaves(reader: pq.ParquetFile, place: int, limits: ReadLimits) -> Iterator[pa.Array]:
-    """The values of one column, without what they are nested in."""
+    """The values of one leaf column, without the lists and structs around them."""
     for number in range(reader.metadata.num_row_groups):
         group = reader.metadata.row_group(number)
         values = max(1, group.column(place).num_values)

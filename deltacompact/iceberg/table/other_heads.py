@@ -1,4 +1,4 @@
-"""Is the table registered twice? Its metadata files tell: another pointer leaves files that ours does not remember.
+"""Finds out whether a table is registered twice: another pointer leaves metadata files that ours does not remember.
 
     our pointer   00007-a3   its log: 00003, 00004, 00005, 00006
     00002-…       written before 00003                              the log forgot it
@@ -6,11 +6,11 @@
     00008-c9      same uuid, newer than ours                        our pointer is the old one: nothing may be deleted
     00008-5e      another uuid                                      not asked here (signs.py)
 
-A commit that died before the catalog took it leaves such a file as well. Nobody can tell the two apart, so it is told;
-once the table has moved on, it counts as another head until the log is past it.
+A commit that died before the catalog took it leaves such a file, too. We cannot tell the two apart, so a newer file is
+refused; once the table has moved on, the file counts as another head until the log has forgotten its time.
 
-Times of files are the store's, those in metadata the writers'. While others commit, a file is there a moment before the
-catalog has it. So the table is loaded again before a file is blamed.
+Times of files are the store's, times in metadata the writers'. While others commit, a file is there a moment before the
+catalog has it. So we load the table again before we blame a file.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from deltacompact.storage.identity import identity
 from deltacompact.storage.objects import ObjectStat, ObjectStore
 
 LOOKS = 3
-"""So often the table is loaded again, until a file that it does not remember is blamed."""
+"""How often we compare the table with its files before we blame a newer file."""
 LOOK_AGAIN_AFTER_S = 0.5
 """The second look comes after so long, the third one after twice as long."""
 
@@ -42,9 +42,9 @@ Listed = tuple[ObjectStore, Iterable[ObjectStat]]
 
 @dataclass(frozen=True, slots=True)
 class OtherHead:
-    """A metadata file of this table that our pointer does not remember, and the snapshots that it has.
+    """A metadata file of this table that our pointer does not remember, and its snapshots.
 
-    `files` are those that it names: the metadata files of its log, and statistics.
+    `files`: the metadata files of its log, and its statistics files.
     """
 
     location: str
@@ -57,7 +57,7 @@ class OtherHead:
 def other_heads(
     table: IcebergTable, listed: Iterable[Listed] = (), wait: Callable[[float], None] = time.sleep
 ) -> tuple[OtherHead, ...]:
-    """The metadata files that another pointer may have. `listed`: folders that have been listed already."""
+    """The metadata files that another pointer may have. `listed`: folders that are listed already."""
     folders = [*listed, *_metadata_folders(table)]
     found: tuple[OtherHead, ...] = ()
     for look in range(LOOKS):
@@ -107,7 +107,7 @@ def _unknown(metadata: TableMetadata, folders: Iterable[Listed]) -> Iterator[Oth
 
 
 def _document(found: tuple[ObjectStore, ObjectStat]) -> dict[str, Any] | None:
-    """What a file says; None: it is gone, or was never finished."""
+    """The JSON of a metadata file; None: it is gone, or was never finished."""
     store, stat = found
     try:
         return metadata_document(store.get(stat.path), stat.path)

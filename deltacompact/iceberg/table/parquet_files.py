@@ -4,7 +4,7 @@ the manifest     a.parquet, 3 rows, spec 0
 its footer       1: id int, 4: nm string
 read as          id (int), name (string)        the table's names today, the file's own types
 
-A file without field ids has those of the table's name mapping.
+In a file without field ids, columns are found by the table's name mapping.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ANY_PARTITION = Partition()
 
 @dataclass(frozen=True, slots=True)
 class StoredFile:
-    """A Parquet file as its manifest entry describes it: it must be what the manifest says it is."""
+    """A Parquet file as its manifest entry describes it. The file itself is checked against that."""
 
     path: str
     rows: int
@@ -44,9 +44,12 @@ class StoredFile:
 
 @dataclass(frozen=True, slots=True)
 class WantedFile:
-    """A file to read. A column that the file lacks gets its fill; a fill `with nulls` also replaces the file's nulls.
-    `constants` are values of the file's partition; they win over fills. `names` find columns in files without field
-    ids. `unfillable`: columns, by id, that the file must have, and why.
+    """A file to read.
+
+    fills         values for columns that the file lacks; a fill `with nulls` also replaces the file's nulls
+    constants     values that the file's partition tells; they win over fills
+    names         find columns in a file without field ids
+    unfillable    columns (id and reason) that the file must have
     """
 
     stored: StoredFile
@@ -88,7 +91,7 @@ class WantedFile:
 
 @dataclass(frozen=True, slots=True)
 class OpenFile:
-    """A described file that is still open: to read it sends no second request for its footer."""
+    """A described file that is still open: reading it fetches no footer again."""
 
     file: DataFile
     _reader: files.FileReader
@@ -98,7 +101,7 @@ class OpenFile:
         return self._reader.parquet.metadata
 
     def tables(self, columns: pa.Schema, rows: tuple[int, int] | None = None) -> Slices:
-        """As `tables`, below."""
+        """As the function `tables`, of the open file."""
         file = field_ids.matched(self.file, columns)
         self._reader.reads(files.Part(file, columns.names, rows))
         return aligned(file, self._reader.slices(), columns)
@@ -106,7 +109,7 @@ class OpenFile:
     def wanted(
         self, columns: pa.Schema, wanted: npt.NDArray[np.bool_]
     ) -> Iterator[tuple[npt.NDArray[np.int64], pa.Table]]:
-        """The rows that are wanted, and their numbers. Row groups without one are not read."""
+        """The wanted rows, with their numbers in the file. Row groups without a wanted row are not read."""
         file = field_ids.matched(self.file, columns)
         self._reader.reads(files.Part(file, columns.names))
         for numbers, table in self._reader.wanted(wanted):
@@ -116,7 +119,7 @@ class OpenFile:
 def opened_each(
     store: ObjectStore, wanted: Iterable[WantedFile], limits: ReadLimits = READ_LIMITS
 ) -> Iterator[OpenFile]:
-    """Each file, described and open until the next is taken. The first requests of the next files are under way then.
+    """Each file, described, and open until the next is taken. The first requests of later files are sent ahead.
 
     Raises InputError or NotFoundError naming a file that is missing, damaged, or has neither field ids nor names.
     """
@@ -129,7 +132,7 @@ def opened_each(
 def described_each(
     store: ObjectStore, wanted: Iterable[WantedFile], limits: ReadLimits = READ_LIMITS
 ) -> Iterator[DataFile]:
-    """Each file as its footer says; of small ones no more is fetched than of large ones."""
+    """Each file as its footer describes it. Only footers are fetched, also of small files."""
     footers = replace(limits, whole_bytes=limits.tail_bytes)
     return (opened.file for opened in opened_each(store, wanted, footers))
 
@@ -166,7 +169,7 @@ AskedRows = tuple[DataFile, pa.Schema, tuple[int, int]]
 
 
 def tables_each(store: ObjectStore, asked: Sequence[AskedRows], limits: ReadLimits = READ_LIMITS) -> Iterator[Slices]:
-    """The same of many files, in order; take all slices before the next file's. The next files are opened ahead."""
+    """As `tables`, for many files in order, opened ahead. Take all slices of a file before the next file's."""
     parts = (files.Part(file, columns.names, rows) for file, columns, rows in asked)
     for (file, columns, _), slices in zip(asked, files.read_each(store, parts, limits), strict=True):
         yield aligned(file, slices, columns)
@@ -178,5 +181,5 @@ def aligned(file: DataFile, slices: Slices, columns: pa.Schema) -> Slices:
 
 
 def by_field_id(columns: Iterable[pa.Field]) -> pa.Schema:
-    """The columns under their field ids as names: a dropped column may have today's name of another one."""
+    """The columns, named by their field ids, because a dropped column may have the name of one of today's."""
     return pa.schema([column.with_name(str(field_ids.field_id(column))).with_nullable(True) for column in columns])

@@ -1,4 +1,4 @@
-"""Partition values: as manifests store them, as ours, which are compared, and as columns have them.
+"""The three forms of a partition value: stored in manifests, ours (which is compared), and the column's.
 
                           stored                    ours        in a column
     day      date         20458                     20458       2026-01-05
@@ -21,14 +21,14 @@ from deltacompact.iceberg.table.content_files import PartitionTuple, PartitionVa
 
 
 def compared(value: Any, avro: Any) -> PartitionValue:
-    """A stored value as ours, by the Avro type of its field: a decimal is its whole number (1.23 is 123)."""
+    """Our form of a stored value, by the Avro type of its field. A decimal becomes a whole number (1.23: 123)."""
     if isinstance(value, bytes) and is_decimal(avro):
         return int.from_bytes(value, "big", signed=True)
     return canonical(value)
 
 
 def stored(value: PartitionValue, avro: Any) -> Any:
-    """Our value as a field of this Avro type stores it. Raises InputError for a decimal that has no room."""
+    """The stored form of our value, by the Avro type of its field. Raises InputError for a decimal without room."""
     if value is None or not is_decimal(avro):
         return value
     number = compared(value, avro)
@@ -41,7 +41,7 @@ def stored(value: PartitionValue, avro: Any) -> Any:
 
 
 def compared_tuple(values: PartitionTuple, spec: Spec) -> PartitionTuple:
-    """A partition of this spec, in whose values documents of earlier versions have decimals as they were stored."""
+    """Our form of a partition of this spec. Documents of earlier versions have decimals in their stored form."""
     return tuple(compared(value, part.avro["type"]) for value, part in zip(values, spec.fields, strict=True))
 
 
@@ -56,7 +56,7 @@ def is_decimal(avro: Any) -> bool:
 
 
 def decimal_bytes(avro: Any) -> int:
-    """The bytes that a manifest has for a decimal. 0: the type has no fixed size."""
+    """How many bytes a manifest uses for a decimal. 0: the type has no fixed size."""
     type_ = not_null(avro)
     return int(type_.get("size", 0)) if isinstance(type_, dict) else 0
 
@@ -67,7 +67,7 @@ def shortest_bytes(number: int) -> int:
 
 
 def constant_of(value: PartitionValue, type_: pa.DataType) -> pa.Scalar | None:
-    """A partition value as one of the column; None: it is not of the column's type (it may have been promoted)."""
+    """The column's form of a partition value; None: it does not fit the column's type, which may have been promoted."""
     if isinstance(value, int) and pa.types.is_decimal(type_):
         with decimal.localcontext(prec=type_.precision):
             number = decimal.Decimal(value).scaleb(-type_.scale)

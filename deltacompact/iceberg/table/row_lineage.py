@@ -4,8 +4,9 @@
                                                  row 1: id 17, no number       _row_id 17     last updated by 7
                                                  row 2: id 18, number 4        _row_id 18     last updated by 4
 
-A row without stored lineage has it from its file and its place there. Whoever moves a row stores both (rules 19 and
-22). A file without a first row id is older than the table's upgrade to version 3: its rows have no lineage.
+If a row's lineage is not stored, its file and its place there tell it. A writer that moves a row stores both values
+(rules 19 and 22). A file without a first row id is older than the table's upgrade to version 3: its rows have no
+lineage.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def with_lineage(columns: pa.Schema) -> pa.Schema:
 
 
 def lineage_of(entry: ManifestEntry) -> tuple[Fill, ...]:
-    """The lineage of the rows that have none stored."""
+    """The fills for rows whose lineage is not stored."""
     file = entry.file
     if file.first_row_id is None:
         return ()

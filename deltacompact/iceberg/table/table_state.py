@@ -25,9 +25,8 @@ from deltacompact.storage.objects import ObjectStore
 READS_AT_ONCE = 8
 
 Scope = tuple[int, PartitionTuple]
-"""Spec id and partition values: what equality deletes of a partitioned spec are bound to.
-
-Position deletes are bound to what of it is known (lost_partitions.py).
+"""Spec id and partition values. Equality deletes of a partitioned spec apply only within their scope; position deletes
+compare only the values that are not lost (lost_partitions.py).
 """
 
 
@@ -48,7 +47,7 @@ class TableState:
 
     @property
     def sequence_number(self) -> int:
-        """That of the snapshot. It is kept in the plan, because the snapshot may be expired meanwhile (rule 7)."""
+        """The snapshot's sequence number. Plans keep it, because the snapshot may expire meanwhile (rule 7)."""
         return self.snapshot.sequence_number if self.snapshot else 0
 
     @property
@@ -57,7 +56,7 @@ class TableState:
 
     @property
     def heading(self) -> tuple[str, str, str, int | None, int]:
-        """What a plan says of the branch: table, its UUID, branch, snapshot and sequence number."""
+        """The heading of a plan: table, its UUID, branch, snapshot and sequence number."""
         return self.metadata.table_id, self.metadata.uuid, self.branch, self.snapshot_id, self.sequence_number
 
     def is_global(self, entry: ManifestEntry) -> bool:
@@ -67,7 +66,7 @@ class TableState:
 
 
 _Listed = tuple[str, int | None]
-"""What the entries of a manifest depend on: its path, and the row id that its manifest list gives it."""
+"""Identifies the entries of a manifest: its path, and the row id that its manifest list gives it."""
 
 
 def _listed(manifest: Manifest) -> _Listed:
@@ -75,7 +74,7 @@ def _listed(manifest: Manifest) -> _Listed:
 
 
 class StateReader:
-    """Reads branches, and keeps what manifests it has read."""
+    """Reads branches, and keeps the entries of manifests that it has read."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
@@ -84,13 +83,13 @@ class StateReader:
     def read(self, metadata: TableMetadata, branch: str) -> TableState:
         """The branch as `metadata` has it.
 
-        Raises NotFoundError or CorruptionError naming a bad manifest, InputError naming a file that is listed twice, or
-        deletes by key of which nobody can tell what they delete (lost_partitions.py).
+        Raises NotFoundError or CorruptionError naming a bad manifest; InputError naming a file that is listed twice, or
+        an equality delete that may reach the rows of any partition (lost_partitions.py).
         """
         return self.at(metadata, branch, metadata.branch(branch))
 
     def at(self, metadata: TableMetadata, branch: str, snapshot: Snapshot | None) -> TableState:
-        """The table as a snapshot has it, which some branch has or had as its head. Raises what `read` raises."""
+        """The table as of a snapshot, which is or was the head of a branch. Raises what `read` raises."""
         if snapshot is None:
             return TableState(metadata, branch, None, (), (), ())
         listed = self.listed(snapshot)
@@ -107,7 +106,7 @@ class StateReader:
         )
 
     def listed(self, snapshot: Snapshot) -> list[Manifest]:
-        """The manifests of a snapshot. What their lines do not count is counted."""
+        """The manifests of a snapshot. If a line lacks its counts, the manifest is read and counted."""
         data = locations.fetched(self._store, snapshot.manifest_list)
         listed = manifests.read_manifest_list(data, snapshot.manifest_list)
         unknown = [manifest for manifest in listed if not manifests.is_counted(manifest)]
@@ -124,7 +123,7 @@ class StateReader:
         return [self._entries[_listed(manifest)] for manifest in listed]
 
     def changes(self, snapshot: Snapshot) -> list[ManifestEntry]:
-        """What a snapshot added and deleted, by the manifests that it wrote."""
+        """The entries that a snapshot added or deleted, from the manifests that it wrote."""
         written = [manifest for manifest in self.listed(snapshot) if manifest.snapshot_id == snapshot.snapshot_id]
         return [
             entry
@@ -134,7 +133,7 @@ class StateReader:
         ]
 
     def forget(self, keep: Iterable[Manifest]) -> None:
-        """Drop what was read of all other manifests."""
+        """Drop the entries of all manifests that are not in `keep`."""
         wanted = {_listed(manifest) for manifest in keep}
         self._entries = {listed: entries for listed, entries in self._entries.items() if listed in wanted}
 
@@ -145,10 +144,10 @@ class StateReader:
 
 
 def _refuse_listed_twice(table_id: str, branch: str, live: Sequence[ManifestEntry]) -> None:
-    """Refuse a branch that has a file twice. Readers see its rows twice then, and a file is removed by its name.
+    """Refuse a branch that lists a file twice, so that readers see its rows twice.
 
-    So nobody could remove one of the two: a rewrite would leave the rows once, and a delete that is listed again would
-    go with the first one.
+    Files are removed by name, so nobody could remove one of the two: a rewrite would leave the rows once, and removing
+    a delete file would remove both of its entries.
     """
     keys = [entry.file.key for entry in live]
     if len(set(keys)) == len(keys):

@@ -1,4 +1,4 @@
-"""Types of partition fields whose columns no schema has any more, from the manifests that hold their values.
+"""Finds the types of partition fields whose columns no schema has any more, in the manifests with their values.
 
     spec 0     day: identity(3)          column 3 was dropped, and an expiry cleaned the schemas that had it
     m1.avro    partition {day: int}      so `day` is an int: entries of spec 0 are carried on with their values
@@ -30,10 +30,10 @@ Field = tuple[int, int]
 
 
 def with_stored_types(metadata: TableMetadata, store: Callable[[], ObjectStore]) -> TableMetadata:
-    """The metadata with the types that the manifests of all branches and tags have for unknown partition fields.
+    """The metadata with types for unknown partition fields, from the manifests of all branches and tags.
 
     Reads manifests only if there are such fields, and only those of their specs. A field that no manifest has stays
-    unknown. Raises InputError where manifests have values of several types that no one type holds.
+    unknown. Raises InputError if manifests have values of several types, and no one type holds all of them.
     """
     unknown = {spec_id for spec_id, spec in metadata.specs.items() if any(part.is_unknown for part in spec.fields)}
     if not unknown:
@@ -86,7 +86,7 @@ _PROMOTIONS = {("int", "long"): "long", ("float", "double"): "double"}
 
 
 def _wider(one: Any, other: Any) -> Any:
-    """The type that holds the values of both. Raises ValueError naming them if there is none."""
+    """The type that holds the values of both types. Raises ValueError naming them if there is none."""
     if is_decimal(one) and is_decimal(other):
         return max(one, other, key=decimal_bytes)
     names = _name(one), _name(other)

@@ -1,7 +1,7 @@
 """The only room that imports PyIceberg: catalogs, table metadata, expressions, column metrics and the commit.
 
     open_named("prod")          the catalog that .pyiceberg.yaml or PYICEBERG_CATALOG__PROD__… describes
-    IcebergTable.load(…)        a table; `metadata` is what it said when it was loaded, as our own plain values
+    IcebergTable.load(…)        a table; `metadata` has its metadata when it was loaded, as our own plain values
     table.commit(…)             one snapshot, by the public `Catalog.commit_table`, under requirements
 
 We use PyIceberg for what it does right: catalogs, types, and metrics from Parquet footers. Its manifests drop fields,
@@ -21,7 +21,7 @@ row_filters    expressions about rows
 partitions     in which partition of another spec a file lies
 transforms     partition values of rows, computed by pyiceberg-core
 metrics        column counts and bounds of a Parquet file
-behaviour      tries what we use of PyIceberg that is not public, once in a process
+behaviour      tries the parts of PyIceberg that we use and that are not public, once in a process
 release        refuses a release that does not fit
 """
 

@@ -1,4 +1,4 @@
-"""What we use of PyIceberg is not all public, so it is tried once in a process, on a table that is nowhere.
+"""Tries the parts of PyIceberg that we use and that are not public: once in a process, on a table in memory.
 
     schema_to_pyarrow gives no field ids      "field ids in Arrow schemas" differ: one line, before any work
 
@@ -83,7 +83,7 @@ _STATISTICS = {"snapshot-id": 9, "statistics-path": "s", "file-size-in-bytes": 1
 
 @functools.cache
 def check_behaviour() -> None:
-    """Try what we use of PyIceberg. Raises InputError in one line if it behaves otherwise."""
+    """Try what we use of PyIceberg. Raises InputError, of one line, if a part behaves differently than we need."""
     check(_PROBES)
 
 
@@ -175,7 +175,7 @@ def _snapshots() -> bool:
 
 
 def _requests() -> bool:
-    """What REST catalogs are sent."""
+    """Whether requests to REST catalogs have the form that servers expect."""
     requirements, updates = adding(_plain(_table()), replace(_SNAPSHOT, first_row_id=20, added_rows=5), MAIN)
     sent = [json.loads(part.model_dump_json()) for part in (*requirements, *updates)]
     kinds = [part.get("type") or part["action"] for part in sent]
@@ -188,7 +188,7 @@ def _requests() -> bool:
 
 
 def _requirements() -> bool:
-    """Each is checked: the table, the head, all refs."""
+    """Whether a catalog checks our requirements: same table, same head, same refs."""
     before, after = _table(), _committed(_table())
     (same_table, same_head), _ = adding(_plain(before), _SNAPSHOT, MAIN)
     other = _table(table_uuid=str(uuid.UUID(int=2)))
@@ -237,7 +237,7 @@ def _stored_metadata() -> bool:
 
 
 def _catalogs_that_build() -> bool:
-    """They ask all requirements, and write the metadata that we give them."""
+    """Whether catalogs that build metadata themselves check all requirements, and write the metadata we give them."""
     kind: Any = type("Nowhere", (MetastoreCatalog,), {})
     kind.__abstractmethods__ = frozenset()
     catalog = kind("probe")

@@ -1,4 +1,4 @@
-"""Opening the catalogs that PyIceberg's configuration describes, and taking those that somebody else has loaded."""
+"""Opens the catalogs that PyIceberg's configuration describes, and prepares those that the caller has loaded."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def is_catalog(value: object) -> bool:
 
 
 def make_ready(catalog: Catalog) -> None:
-    """Make a catalog that somebody else may have loaded fit for us. Raises InputError where it cannot be."""
+    """Prepare a catalog that the caller may have loaded. Raises InputError for one that we cannot use."""
     if is_rest(catalog):
         with importing():
             from deltacompact.iceberg.table.pyiceberg_door.rest_sessions import make_rest_ready

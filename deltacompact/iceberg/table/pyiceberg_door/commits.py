@@ -69,7 +69,7 @@ def adding(
 
 
 def _told(statistics: StatisticsFile) -> SetStatisticsUpdate:
-    """A statistics file. Its blobs are not listed: PyIceberg refuses tables with types that it does not know."""
+    """The update that sets a statistics file. It lists no blobs, because PyIceberg refuses unknown blob types."""
     described = {
         "snapshot-id": statistics.snapshot_id,
         "statistics-path": statistics.path,
@@ -101,7 +101,10 @@ def moving(metadata: TableMetadata, branch: str, snapshot_id: int) -> Change:
 
 
 def tagging(metadata: TableMetadata, tags: Mapping[str, int | None], until_ms: int) -> Change:
-    """Set tags, or (None) remove them, if all of them are still as in `metadata`. A tag's age is its snapshot's."""
+    """Set tags, or (None) remove them, if all of them are still as in `metadata`. They expire at `until_ms`.
+
+    Iceberg counts a tag's age from the time of its snapshot.
+    """
     refs = {name: metadata.refs.get(name) for name in tags}
     requirements = (_same_table(metadata), *(_same_head(name, ref) for name, ref in refs.items()))
     updates: list[TableUpdate] = []
@@ -116,9 +119,9 @@ def tagging(metadata: TableMetadata, tags: Mapping[str, int | None], until_ms: i
 
 
 def commit(table: Table, metadata: TableMetadata, change: Change, all_refs: bool = False) -> TableMetadata:
-    """Carry a change out. Returns the metadata after it, and raises as errors.committing() says.
+    """Carry out a change. Returns the metadata after it, and raises as errors.committing() says.
 
-    `all_refs`: only if there is no new ref either. A REST catalog cannot be asked that.
+    `all_refs`: require that there is no new ref, too. REST catalogs have no such requirement, so they do not check it.
     """
     requirements, updates = change
     catalog = table.catalog
@@ -133,7 +136,7 @@ def commit(table: Table, metadata: TableMetadata, change: Change, all_refs: bool
 
 
 class SameRefs(ValidatableTableRequirement):
-    """No ref came, went or moved. Catalogs that PyIceberg itself commits to ask it about the metadata they replace."""
+    """Requires that no ref came, went or moved. Checked by catalogs in which PyIceberg itself replaces the metadata."""
 
     type: Literal["deltacompact-same-refs"] = "deltacompact-same-refs"
     refs: dict[str, int]

@@ -1,4 +1,4 @@
-"""Tables that we make ourselves, for publications: created once, and given the columns that come later.
+"""Creates tables for publications, and gives them the columns that come later.
 
 Their files may lack field ids, so the table says by which name a column is found (`schema.name-mapping.default`).
 """
@@ -56,9 +56,9 @@ def create_table(
 
 
 def give_columns(table: Table, table_id: str, columns: pa.Schema, properties: Mapping[str, str]) -> None:
-    """Add or widen columns to be like these, and set properties.
+    """Add and widen columns so that the table has `columns`, and set properties.
 
-    Raises InputError where Iceberg cannot widen a column so, ConflictError where another commit came first.
+    Raises InputError if Iceberg cannot widen a column so, ConflictError if another commit came first.
     """
     try:
         with answering(table.catalog.name), table.transaction() as change:

@@ -11,8 +11,8 @@
                   403, 501                               InputError               refused: we may not
                   500, 502, 503, 504, no answer          CommitUnansweredError    it may have been carried out
 
-A refusal is the answer to one request. Whether an earlier one of ours was carried out (a proxy may have sent the commit
-twice) is for the caller to see in the table.
+A refusal answers one request. An earlier request of ours may have been carried out all the same (a proxy may have sent
+the commit twice): the caller must look at the table.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ _NOT_ALLOWED = (ForbiddenError, OAuthError)
 
 
 class CommitRefusedError(InputError):
-    """The catalog found the commit invalid. Some catalogs say so of a commit that only came too late."""
+    """The catalog found the commit invalid. Some catalogs answer so if another commit only came first."""
 
 
 class CommitUnansweredError(StoreError):
-    """The catalog did not say whether a commit took effect. Whoever reads the table again can see."""
+    """The catalog did not say whether a commit took effect. Load the table again to see."""
 
 
 @contextlib.contextmanager
 def answering(name: str) -> Iterator[None]:
-    """Errors of a catalog that refuses us or does not answer, in one line. Errors of what was asked pass, and ours."""
+    """Turn errors of a catalog that refuses us or does not answer into ours, of one line. Other errors pass."""
     try:
         yield
     except (DeltaCompactError, ValueError, KeyError, NoSuchTableError, NoSuchNamespaceError, CommitFailedException):
@@ -70,7 +70,7 @@ def answering(name: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def committing(table_id: str) -> Iterator[None]:
-    """What the answer to a commit means."""
+    """Turn the answer to a commit into our errors: see the table above."""
     try:
         yield
     except (CommitFailedException, ValidationException, NoSuchTableError, TooManyRequestsError) as error:
@@ -89,7 +89,7 @@ def committing(table_id: str) -> Iterator[None]:
 
 
 def first_of(error: Exception) -> str:
-    """What an error says. Of those of pydantic, which name every field with a link to its manual, the first."""
+    """The text of an error. Of a pydantic error, which lists every field with a link, only the first."""
     errors = getattr(error.__cause__, "errors", None)
     return text_of(errors()[0]["msg"] if callable(errors) else error)
 

@@ -1,6 +1,6 @@
 """Column counts and bounds of a Parquet file, by the table's `write.metadata.metrics` properties.
 
-All but the counts of NaN are in its footer.
+The footer has all of them but the counts of NaN.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from deltacompact.iceberg.table.row_lineage import LAST_UPDATED, ROW_ID
 from deltacompact.tabular.field_ids import field_id
 
 BOUND_LENGTH = 128
-"""Characters or bytes of the bounds of columns that readers are to skip files by."""
+"""The length of bounds (characters or bytes) of columns that the layout orders rows by."""
 _LINEAGE = tuple(NestedField(field_id(column), column.name, LongType()) for column in (ROW_ID, LAST_UPDATED))
 """Columns of version 3 that are in files, but in no schema."""
 
@@ -55,7 +55,7 @@ def counted_for_nan(metadata: PyTableMetadata, bounded: Collection[str] = ()) ->
 
 
 def _measured(metadata: PyTableMetadata, bounded: Collection[str]) -> dict[str, MeasuredColumn]:
-    """What is to be said of each column, by its path in a Parquet file with the schema's names."""
+    """Which metrics each column gets, by its path in a Parquet file with the schema's names."""
     schema: Schema = metadata.schema()
     if metadata.format_version >= 3:
         schema = Schema(*schema.fields, *_LINEAGE)

@@ -23,7 +23,7 @@ from deltacompact.iceberg.table.pyiceberg_door.catalogs import is_rest
 from deltacompact.iceberg.table.pyiceberg_door.errors import answering
 
 TOLD_EACH = 500
-"""After so many tables we say how far we are."""
+"""We report progress after so many tables each."""
 _AT_ONCE = 8
 
 
@@ -33,7 +33,7 @@ class UnlistedError(InputError):
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """A table of the same catalog, and all folders in which its files may lie."""
+    """Another table of the catalog, and all folders in which its files may lie."""
 
     table_id: str
     uuid: str
@@ -68,7 +68,7 @@ def listed(catalog: Catalog) -> list[Identifier]:
 
 
 def asked_at_once(catalog: Catalog) -> int:
-    """Threads that may ask a catalog: only the client of REST catalogs is known to be used by several."""
+    """How many threads may ask a catalog: several only for REST, whose client is known to be safe for that."""
     return _AT_ONCE if is_rest(catalog) else 1
 
 
@@ -86,7 +86,7 @@ def _namespaces(catalog: Catalog, above: Identifier) -> Iterator[Identifier]:
 
 
 def _neighbour(catalog: Catalog, identifier: Identifier) -> Neighbour | None:
-    """None: it was dropped meanwhile, or is no Iceberg table."""
+    """The table with this name. None: it was dropped meanwhile, or is no Iceberg table."""
     table_id = ".".join(identifier)
     try:
         with answering(catalog.name):

@@ -1,4 +1,4 @@
-"""In which partition of another spec all rows of a data file lie, by its own partition and its column bounds.
+"""Finds the partition of another spec that has all rows of a data file, by the file's own partition and column bounds.
 
 to the spec "truncate(name, 1)"      own partition day=3, name from "anna" to "axel"     ("a",)
                                      own partition day=3, name from "anna" to "bert"     several partitions
@@ -34,7 +34,8 @@ from deltacompact.iceberg.table.content_files import ContentFile, PartitionTuple
 
 
 def refuse_unknown_transforms(table_id: str, metadata: PyTableMetadata) -> None:
-    """Such partitions must not be written (spec, "Partition Transforms"), and PyIceberg would lose the name."""
+    """Raises InputError for unknown transforms: nobody may write such partitions (spec, "Partition Transforms"), and
+    PyIceberg would lose the transform's name."""
     for spec in metadata.partition_specs:
         for field in spec.fields:
             if isinstance(field.transform, UnknownTransform):
@@ -46,7 +47,7 @@ def refuse_unknown_transforms(table_id: str, metadata: PyTableMetadata) -> None:
 def partition_in_spec(
     spec_id: int, metadata: PyTableMetadata, table_id: str
 ) -> Callable[[ContentFile], PartitionTuple | None]:
-    """Tells of a data file in which partition of a spec all its rows lie. None: in several, or nobody knows.
+    """A function that gives the partition of this spec with all rows of a data file. None: several, or unknown.
 
     Raises InputError for a spec that the table does not have.
     """
@@ -80,7 +81,7 @@ def partition_in_spec(
 
 
 def _is_below(value: Any, type_: PrimitiveType) -> bool:
-    """Whether a truncated number is less than any of the type: no manifest holds it."""
+    """Whether a truncated number is below the least one of the type, so that no manifest can hold it."""
     least = {IntegerType(): IntegerType.min, LongType(): LongType.min}.get(type_)
     return least is not None and isinstance(value, int) and value < least
 
@@ -89,9 +90,9 @@ _MONOTONIC = (IdentityTransform, TruncateTransform, YearTransform, MonthTransfor
 
 
 def _constant(file: ContentFile, field: PartitionField, schema: Schema) -> tuple[PartitionValue] | None:
-    """The one partition value that all rows of a file have, in a tuple; None: they have several, or nobody knows.
+    """The one partition value that all rows of a file have, in a tuple; None: several, or unknown.
 
-    Equal bounds are exact, though a bound may be cut: it is cut so that lower stays below and upper above.
+    If lower and upper bound are equal, they are exact: a cut lower bound would be less, a cut upper bound greater.
     """
     number = field.source_id
     nulls, values = file.null_value_counts.get(number), file.value_counts.get(number)

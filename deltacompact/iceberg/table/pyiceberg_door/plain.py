@@ -2,7 +2,7 @@
 
     plain_metadata("ns.t", …)     TableMetadata: refs, snapshots, columns by field id, partition specs with their Avro
 
-What Iceberg knows of a column beyond Arrow's type (is it top-level, its default, is it dropped) is in `columns`.
+`columns` has what Arrow's type does not tell: whether a column is top-level or dropped, and its default.
 """
 
 from __future__ import annotations

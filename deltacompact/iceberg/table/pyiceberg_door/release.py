@@ -1,4 +1,4 @@
-"""Refuses a release of PyIceberg that lacks what we use, or behaves otherwise: one line, before any work."""
+"""Refuses, in one line and before any work, a release of PyIceberg that lacks what we use or behaves differently."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from deltacompact.base.wording import text_of
 
 
 def unfit(why: str) -> InputError:
-    """What is said of the installed release."""
+    """The error about the installed release of PyIceberg."""
     from importlib.metadata import version
 
     return InputError(
@@ -22,7 +22,7 @@ def unfit(why: str) -> InputError:
 
 @contextlib.contextmanager
 def importing() -> Iterator[None]:
-    """A module or a name of PyIceberg that is gone is told in one line, and so is PyIceberg itself."""
+    """Turn import errors into one line: PyIceberg is missing, or a module or name of it is."""
     try:
         with missing.importing("pyiceberg"):
             yield

@@ -1,7 +1,7 @@
-"""REST catalogs, and how long one that is silent is waited for. The client takes 0.15 s to import: others do without.
+"""Limits how long we wait for a silent REST catalog. Only its users import the client, which takes 0.15 s.
 
-PyIceberg's client waits for ever for a server that takes a request and never answers. We give up: loading the table
-then ends in one line, and a commit is resolved by the table itself.
+PyIceberg's client waits for ever for a server that takes a request and never answers. We give up: loading a table then
+fails with one line, and after a commit the table itself tells whether it took effect.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CONNECT_S, ANSWER_S = 10.0, 120.0
 
 
 class BoundedRestCatalog(RestCatalog):
-    """It asks the server for its configuration while it is made, and waits no longer for that either."""
+    """A catalog with limited waits, also for the configuration that it asks the server for while it is made."""
 
     def _create_session(self) -> Session:
         session = super()._create_session()
@@ -30,7 +30,7 @@ class BoundedRestCatalog(RestCatalog):
 
 
 class BoundedAdapter(HTTPAdapter):
-    """Gives requests that have no timeout one."""
+    """Gives a timeout to requests that have none."""
 
     def send(
         self,
@@ -51,9 +51,9 @@ def open_rest(name: str, described: dict[str, Any]) -> RestCatalog:
 
 
 def make_rest_ready(catalog: Any) -> None:
-    """Limit the wait for a catalog that somebody else has loaded.
+    """Limit the wait for a catalog that the caller has loaded.
 
-    Raises InputError for a catalog that hides snapshots: their files would be taken for orphans.
+    Raises InputError for a catalog that hides snapshots, because their files would look like orphans.
     """
     _check_sessions()
     limit_waiting(catalog._session)
@@ -65,7 +65,7 @@ def make_rest_ready(catalog: Any) -> None:
 
 
 def limit_waiting(session: Session) -> None:
-    """Limit the wait for answers. Adapters of the user's own stay as they are."""
+    """Limit the wait for answers. The user's own adapters stay as they are."""
     for prefix, adapter in list(session.adapters.items()):
         if type(adapter) is HTTPAdapter:
             session.mount(prefix, BoundedAdapter())
@@ -73,7 +73,7 @@ def limit_waiting(session: Session) -> None:
 
 @functools.cache
 def _check_sessions() -> None:
-    """As check_behaviour, for those who use the client."""
+    """As check_behaviour, for the parts of the REST client that we use."""
     check({"sessions of REST catalogs": _sessions_are_bounded})
 
 

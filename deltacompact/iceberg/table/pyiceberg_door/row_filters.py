@@ -1,4 +1,4 @@
-"""Expressions about rows, in the language of expressions about files, for columns of any table.
+"""Filters of rows, written in the same language as filters of files (where.py), for any table's columns.
 
 day = '2026-11-22' and id > 7      (day == 2026-11-22) and (id > 7), as pyarrow computes it
 name like 'a%'                     starts_with(name, "a")
@@ -90,10 +90,10 @@ class _RowFilterVisitor(BooleanExpressionVisitor[pc.Expression]):
 
 
 def _value(literal: literals_.Literal[Any], type_: pa.DataType) -> Any:
-    """A value as its column has it: what is written as a text may be a date."""
+    """A literal in its column's type: a text may stand for a date."""
     value = literal.value
     if isinstance(value, int) and pa.types.is_decimal(type_):
-        value = Decimal(value)  # Arrow would want room for all digits that an integer can have
+        value = Decimal(value)  # from an int, Arrow would want room for all digits that an int64 can have
     if isinstance(value, int) and pa.types.is_unsigned_integer(type_):
         return pa.scalar(value, type_).as_py()
     if isinstance(value, str) and pa.types.is_time(type_):

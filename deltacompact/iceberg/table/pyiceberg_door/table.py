@@ -1,4 +1,4 @@
-"""A loaded table: its metadata when it was loaded, and what is asked of its catalog.
+"""A loaded table: its metadata when it was loaded, and all that we ask of its catalog.
 
 table = IcebergTable.load(catalog, "ns.t")      head 8
 table.commit(snapshot, "main")                  refused, if the head is another one by now
@@ -39,7 +39,7 @@ from deltacompact.iceberg.table.unknown_types import with_stored_types
 from deltacompact.storage.objects import ObjectStore
 
 SILENT_S = 30.0
-"""So long a catalog that does not answer any more is asked again."""
+"""How long we ask again if the catalog does not answer any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ class IcebergTable:
 
     @property
     def io_properties(self) -> Mapping[str, str]:
-        """What the catalog says about reaching the files ("s3.endpoint", …)."""
+        """The catalog's properties for reaching the files ("s3.endpoint", …)."""
         return dict(self._table.io.properties)
 
     def neighbours(self, say: Callable[[str], None]) -> Iterator[Neighbour]:
@@ -149,9 +149,9 @@ class IcebergTable:
     ) -> IcebergTable:
         """Add the snapshot and make it the head of the branch, if the head is still the one of `metadata`.
 
-        Properties of the table are set and removed with it, and its statistics are set, or not at all.
-        Raises ConflictError if the catalog refused for another commit's sake, InputError if it refused us, so that
-        nothing has happened, and CommitUnansweredError if it did not say what happened.
+        Properties and statistics change in the same commit. Raises ConflictError if another commit came first,
+        InputError if the catalog refused us (nothing has happened then), and CommitUnansweredError if it did not say
+        what happened.
         """
         change = adding(self.metadata, snapshot, branch, properties, properties_gone, statistics)
         return self._after(commit(self._table, self.metadata, change))
@@ -159,8 +159,8 @@ class IcebergTable:
     def expire(self, snapshots: Collection[int], refs: Collection[str]) -> IcebergTable:
         """Remove snapshots with their statistics, and refs, if all refs are still those of `metadata`.
 
-        Raises as `commit` does. A REST catalog cannot be asked whether there is a new ref: it would remove one that
-        names a removed snapshot. The caller compares.
+        Raises as `commit` does. A REST catalog does not check for new refs: it would remove a new ref together with its
+        snapshot. So the caller compares refs before.
         """
         return self._after(commit(self._table, self.metadata, expiring(self.metadata, snapshots, refs), all_refs=True))
 
@@ -172,7 +172,7 @@ class IcebergTable:
         return self._after(commit(self._table, self.metadata, moving(self.metadata, branch, snapshot_id)))
 
     def tag(self, tags: Mapping[str, int | None], until_ms: int) -> IcebergTable:
-        """Set tags to snapshots until then, or (None) remove them, if they are still those of `metadata`.
+        """Set tags, which expire at `until_ms`, or (None) remove them, if all are still those of `metadata`.
 
         Raises as `commit`.
         """
@@ -180,25 +180,25 @@ class IcebergTable:
         return self._after(commit(self._table, self.metadata, change)) if change[1] else self
 
     def _after(self, metadata: TableMetadata) -> IcebergTable:
-        """The table after our commit, which changes no spec: types that manifests told are still known."""
+        """The table after our commit. It changes no spec, so types that manifests told are kept."""
         return IcebergTable(self._table, replace(metadata, specs={**metadata.specs, **self.metadata.specs}))
 
     def may_match(self, where: str) -> Callable[[ContentFile], bool]:
-        """Tells of a data file, by its partition and its column bounds, whether it may have rows for which it is true.
+        """A function that tells, by partition and column bounds, whether a data file may have rows that match `where`.
 
         Raises InputError for an expression that cannot be parsed, or that does not fit the columns.
         """
         return files_that_may_match(where, self._table.metadata)
 
     def partition_in(self, spec_id: int) -> Callable[[ContentFile], PartitionTuple | None]:
-        """Tells of a data file in which partition of a spec all its rows lie, by its own partition and its bounds.
+        """A function that gives the partition of this spec with all rows of a data file, by its partition and bounds.
 
-        None: they lie in several, or nobody knows. Raises InputError for a spec that the table does not have.
+        None: several, or unknown. Raises InputError for a spec that the table does not have.
         """
         return partition_in_spec(spec_id, self._table.metadata, self.metadata.table_id)
 
     def field_ids(self, snapshot: Snapshot) -> frozenset[int]:
-        """The ids of the columns that the table had when a snapshot was committed; today's, where it does not say."""
+        """The field ids of a snapshot's schema; of today's schema if the snapshot names none."""
         schemas = {schema.schema_id: schema for schema in self._table.metadata.schemas}
         found = schemas.get(snapshot.schema_id) if snapshot.schema_id is not None else None
         return frozenset((found or self._table.metadata.schema()).field_ids)

@@ -60,7 +60,7 @@ def partition_columns(spec: Spec, columns: Mapping[int, Column]) -> tuple[Partit
 def partitions_of(
     table: pa.Table, columns: Sequence[PartitionColumn]
 ) -> tuple[npt.NDArray[np.int64], list[PartitionTuple]]:
-    """Of each row, the number of its partition; and the partitions that are there, by number."""
+    """(the number of each row's partition, the partitions by number)."""
     numbers = np.zeros(table.num_rows, np.int64)
     partitions: list[PartitionTuple] = [()]
     for column in columns:
@@ -71,7 +71,7 @@ def partitions_of(
 
 
 def _coded(table: pa.Table, column: PartitionColumn) -> tuple[npt.NDArray[np.int64], list[PartitionValue]]:
-    """Of each row, the number of its value; and the values."""
+    """(the number of each row's value, the values by number)."""
     if column.transform == _VOID:
         return np.zeros(table.num_rows, np.int64), [None]
     array = table[column.source].combine_chunks()
@@ -86,19 +86,19 @@ def _coded(table: pa.Table, column: PartitionColumn) -> tuple[npt.NDArray[np.int
 
 
 def transformed(column: pa.ChunkedArray, by: PartitionColumn) -> pa.Array:
-    """The values of a column, as a transform makes them of it."""
+    """The transformed values of a column."""
     return _transformed(pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type), by)
 
 
 def check_transform(by: PartitionColumn) -> None:
-    """Raises InputError where a transform makes nothing of values of its column's type."""
+    """Raises InputError if the transform does not take values of its column's type."""
     transform: Any = parse_transform(by.transform)
     if not _is_known(transform) or not transform.can_transform(_type(by.type)):
         raise InputError(f"column {by.source!r} has type {by.type}, of which {by.transform} makes nothing")
 
 
 def check_orders(metadata: TableMetadata) -> None:
-    """Refuse what PyIceberg cannot commit: it checks all orders of a table, and not only the one that counts.
+    """Refuse sort orders with which PyIceberg cannot commit: it checks all orders of a table, not only the current one.
 
     Raises InputError naming a transform that we do not know.
     """
@@ -111,7 +111,7 @@ def check_orders(metadata: TableMetadata) -> None:
 
 
 def _is_known(transform: Any) -> bool:
-    """Whether values can be computed. None falls into 0 buckets, and none has a width of 0."""
+    """Whether values can be computed. They cannot for 0 buckets, or for a width of 0."""
     divisor = getattr(transform, "num_buckets", getattr(transform, "width", 1))
     return not isinstance(transform, (UnknownTransform, VoidTransform)) and divisor > 0
 
@@ -144,7 +144,8 @@ def _floored(array: pa.Array, unit: int) -> pa.Array:
 
 
 def _refuse_overflow(values: pa.Array, truncated: pa.Array, column: PartitionColumn) -> None:
-    """Truncating goes down, but engines turn over at the least number of a type, and miss such rows by `id < 0`."""
+    """Refuse numbers whose truncated value is below the least of the type: engines wrap around there, and miss such
+    rows for `id < 0`."""
     if column.transform.startswith("truncate") and (_is_whole(values.type) or pa.types.is_decimal(values.type)):
         over = pc.greater(truncated, values) if _is_whole(values.type) else _has_more_digits(truncated)
         if pc.any(over).as_py():
@@ -167,7 +168,7 @@ def _is_whole(type_: pa.DataType) -> bool:
 
 
 def _plain(array: pa.Array) -> tuple[pa.Array, Callable[[Any], PartitionValue]]:
-    """The array with values that are equal only if they are the same, and how a value gets the manifest's form."""
+    """The array in a form in which only identical values are equal, and a function to the manifest's form."""
     t = pa.types
     if t.is_floating(array.type):  # by their bits: 0.0 is not -0.0, and NaN is NaN
         bits: Any = np.int32 if t.is_float32(array.type) else np.int64

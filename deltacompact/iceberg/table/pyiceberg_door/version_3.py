@@ -3,8 +3,8 @@
     REST                 the server writes the metadata file
     SQL, Glue, Hive      the client does
 
-PyIceberg refuses because its own producers would assign no row ids. Ours do, so we write the file. Before that we make
-sure that PyIceberg's model has kept all that the file of now says.
+PyIceberg refuses because its own producers would assign no row ids. Ours do, so we write the file. Before that we check
+that PyIceberg's model has kept every field of the current file.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class WritableVersion3(TableMetadataV3):
 
 
 def building(catalog: MetastoreCatalog, last_sequence_number: int) -> MetastoreCatalog:
-    """The same catalog, for which the client builds and writes the metadata files.
+    """The same catalog, but its client can write metadata files of version 3.
 
-    A commit onto another branch takes the next sequence number and row ids, so ours must begin again. REST servers
-    check this themselves; PyIceberg does not in version 3.
+    It also refuses our commit if one to another branch took the sequence number and row ids meanwhile, so that we try
+    again. REST servers check this themselves; PyIceberg does not in version 3.
     """
     kind: Any = type(catalog)
 
@@ -60,7 +60,7 @@ def building(catalog: MetastoreCatalog, last_sequence_number: int) -> MetastoreC
 
 
 def check_version_3(table_id: str, table: Table) -> None:
-    """Refuse metadata of which something would be lost, and metadata that does not count row ids."""
+    """Refuse metadata of which PyIceberg would lose a field, and metadata without a next row id."""
     if getattr(table.metadata, "next_row_id", None) is None:
         raise InputError(f"Iceberg table {table_id!r} has format version 3 but no next-row-id")
     if not isinstance(table.catalog, MetastoreCatalog):
@@ -68,11 +68,11 @@ def check_version_3(table_id: str, table: Table) -> None:
     location = table.metadata_location
     with answering(table.catalog.name), table.io.new_input(location).open() as source:
         stored = json.load(Compressor.get_compressor(location).stream_decompressor(source))
-    if stored.get("current-snapshot-id") == -1:  # some engines write it for none
+    if stored.get("current-snapshot-id") == -1:  # some engines write -1 if there is no snapshot
         del stored["current-snapshot-id"]
     try:
         lost = what_is_lost(stored, json.loads(WritableVersion3.of(table.metadata).model_dump_json()))
-    except ValueError:  # of pydantic: a default value of bytes that are no text
+    except ValueError:  # pydantic raises it for a default value of bytes that are no text
         lost = "initial-default"
     if lost is not None:
         raise InputError(

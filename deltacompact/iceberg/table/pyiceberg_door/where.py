@@ -29,13 +29,13 @@ from deltacompact.base.wording import columns_shown, text_of
 from deltacompact.iceberg.table.content_files import ContentFile, PartitionTuple
 
 EXACT = 100
-"""Digits of decimals while they are computed with: Python's own 28 are fewer than a column may have."""
+"""The precision for computing with decimals: Python's own 28 digits are fewer than a column may have."""
 _UNKNOWN_COLUMN = re.compile("Could not find field with name (?P<name>.*), case_sensitive=")
 _METRICS = ("value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds")
 
 
 def files_that_may_match(where: str, metadata: PyTableMetadata) -> Callable[[ContentFile], bool]:
-    """Tells of a data file, by its partition and its column bounds, whether it may have rows for which it is true.
+    """A function that tells, by partition and column bounds, whether a data file may have rows that match `where`.
 
     Raises InputError for an expression that cannot be parsed, or that does not fit the columns.
     """
@@ -75,7 +75,7 @@ def _files_that_may_match(where: str, metadata: PyTableMetadata) -> Callable[[Co
 def _of_partition(
     spec: PartitionSpec, schema: Schema, expression: BooleanExpression
 ) -> Callable[[PartitionTuple], bool]:
-    """Whether rows of a partition may match. Decimals in partitions are whole numbers."""
+    """A function that tells whether rows of a partition may match. Decimals in partitions are whole numbers."""
     struct = spec.partition_type(schema)
     projected = inclusive_projection(schema, spec)(expression)
     matches = expression_evaluator(Schema(*struct.fields), projected, True)
