@@ -1,6 +1,6 @@
-"""What can be done with a branch of an Iceberg table while others write to it.
+"""The modes that compact a branch of an Iceberg table while others write to it.
 
-driver           one call of a mode                 left, plan, resume, sessions, done again
+driver           one call of a mode                 look for dead sessions, plan, resume, sessions, plan again
 modes            the list of all modes              a new mode is a folder and a line here
 mode, steps      what a mode is                     a value; what the driver asks of it
 session          the work of one plan               written and committed under a journal
@@ -8,7 +8,7 @@ rewrite          the mode `rewrite`                 options, plan, outputs, vali
 convert          the mode `convert`                 options, plan, which marks are still true
 upsert           the mode `upsert`                  options, columns, plan, comparison by tasks, validation
 maintain         small metadata                     expire snapshots, rewrite manifests, remove orphans
-journal          sessions of any mode               what they plan and wrote; signs of life; what died is resumed
+journal          sessions of any mode               what they planned and wrote; signs of life; dead ones are resumed
 options          how a mode declares its options       readers         the engine that must read what is written
 plan_envelope    what plans have in common as JSON
 expected         how long a plan is expected to take

@@ -7,9 +7,9 @@
 
 Depth is counted from the bounds of all files; nothing else is read of them. Row groups and rows come from a few.
 
-What a read costs: each file that it opens some round trips, each byte what decoding takes. That is about the saving, as
-seconds of one core, so that it has the unit of the cost. A read asks for a range of one of the columns, each as often
-as its weight says.
+A read costs some round trips for each file that it opens, and decoding for each byte. Both are told in seconds of one
+core, so that saving and cost have the same unit. A read asks for a range of one column; weights say how often each
+column is asked for.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ from deltacompact.planning.worth import with_gain
 from deltacompact.storage.objects import ObjectStore
 
 PARTITIONS_SAMPLED = 4
-"""Of so many partitions, the largest ones, rows are looked at."""
+"""Rows are looked at in so many partitions, the largest ones."""
 COLUMNS_SHOWN = 16
 
 
 def columns_of(
     metadata: TableMetadata, chosen: str | Sequence[str] | None, told: ToldReads, heat: Mapping[str, float]
 ) -> tuple[ClusterColumn, ...]:
-    """The columns that were chosen, else those that reads ask for, else those by which the table is clustered, else
+    """The chosen columns; else those that the given reads ask for; else those that the table is clustered by; else
     those of its heat.
 
-    Raises InputError for bad ones, and for reads of which none is of the table by a column that it has.
+    Raises InputError for bad columns, and if no given read asks this table for a column that it has.
     """
     if chosen is not None:
         if not (found := cluster_columns("columns", chosen)):
@@ -70,7 +70,7 @@ def columns_of(
 
 
 def columns_with_bounds(state: TableState) -> list[str]:
-    """The columns of which some file has bounds."""
+    """The columns that have bounds in at least one file."""
     bounded = {number for entry in state.data for number in entry.file.lower_bounds}
     named = {one.field.name for number, one in state.metadata.columns.items() if number in bounded and one.is_top_level}
     return [name for name in state.metadata.ordered_columns if name in named]
@@ -78,7 +78,7 @@ def columns_with_bounds(state: TableState) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Adviser:
-    """Looks at a branch. `capacity`: what means to work. `said`: what there is to say already."""
+    """Looks at a branch. `capacity`: the slots that would do the work. `said`: lines to begin with."""
 
     store: ObjectStore
     state: TableState
@@ -113,7 +113,7 @@ class Adviser:
         return self._with_gain(self._with_outlooks(advice, files, by), by)
 
     def _notes(self, names: Sequence[str]) -> Iterator[str]:
-        """What keeps readers from skipping files, whatever lies where."""
+        """A line for each thing that keeps readers from skipping files, however rows are laid out."""
         data, table_id = self.state.data, self.state.metadata.table_id
         for name in names:
             number, _ = ordered_column(self.state.metadata, name)
@@ -137,7 +137,7 @@ class Adviser:
         return replace(advice, outlooks=outlooks(now, then))
 
     def _looks(self, files: Boxes, columns: Sequence[str]) -> list[Look]:
-        """Into files of the largest partitions. Those that S3 has archived cannot be read."""
+        """Looks into some files of the largest partitions, but none that S3 has archived: it cannot be read."""
         rows = np.bincount(files.partitions, files.rows)
         largest = set(np.argsort(-rows, kind="stable")[:PARTITIONS_SAMPLED].tolist())
         own = [entry for entry, of in zip(self.state.data, files.partitions.tolist(), strict=True) if of in largest]

@@ -1,11 +1,11 @@
-"""Fingerprints where they are asked for: what snapshots of ours tell, and what keeps them from being committed.
+"""With the setting `certify`: our snapshots record fingerprints, and a proposal with wrong rows is not committed.
 
-planned 9     tells none, 7 does      what came and went since 7 is added up
-ours 10       the rows of 9           it tells the fingerprint of 9, and those of its files that were read
-ours 10       the rows of 9 but two   that of 9, less that of the two
+planned 9     has none, but 7 has       9's is 7's, plus the rows that came since, minus those that went
+ours 10       keeps the rows of 9       records 9's fingerprint, and those of the files that were read
+ours 10       deletes two rows of 9     records 9's fingerprint minus that of the two rows
 
-head 9        a: e kills rows 1, 2    of the rows that differ before and after, those that went are subtracted
-proposal      p marks row 1 of a      row 2 would live again: 1:f4… came, and nothing is committed
+head 9        a: e kills rows 1, 2      only rows that differ between head and proposal are read
+proposal      p marks row 1 of a        row 2 would live again: 1:f4… would come, so nothing is committed
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from deltacompact.iceberg_modes.journal.resume import Resumption
 from deltacompact.iceberg_modes.steps import Call, Resuming
 
 IsRight: TypeAlias = Callable[[TableState, Proposal[Outcome], Fingerprint], bool]
-"""Whether a proposal may be committed. It is told what would come minus what would go."""
+"""Whether a proposal may be committed. The fingerprint is that of rows that would come, minus those that would go."""
 
 
 def known_files(call: Call[Any, Any], state: TableState) -> FileFingerprints:
-    """What is known of data files, if it is wanted."""
+    """The fingerprints of data files that are known; none unless the call certifies."""
     if not call.settings.certify:
         return FileFingerprints()
     return read_fingerprints(call.table.store, state.metadata, state.snapshot)
 
 
 def telling(call: Call[Any, Any], propose: Propose[Outcome], known: FileFingerprints) -> Propose[Outcome]:
-    """Proposes to keep the fingerprints of all data files that are known, and are there afterwards, if it is wanted."""
+    """If the call certifies, its proposals also keep the known fingerprints of data files that stay or are added."""
     if not call.settings.certify:
         return propose
 
@@ -57,7 +57,7 @@ def telling(call: Call[Any, Any], propose: Propose[Outcome], known: FileFingerpr
 def certified_head(
     call: Call[Any, Any], table: IcebergTable, state: TableState, known: FileFingerprints
 ) -> Mapping[int, str]:
-    """By the id of the snapshot; nothing, if it is not wanted, or the snapshot itself tells it."""
+    """The head's fingerprint, by snapshot id; empty if the call does not certify, or if the head's summary has it."""
     head = state.snapshot
     if not call.settings.certify or head is None or same_rows(state.metadata, head):
         return {}
@@ -65,12 +65,12 @@ def certified_head(
 
 
 def certified_marks(call: Call[Any, Any], table: IcebergTable, marks: Sequence[Mark]) -> Fingerprint | None:
-    """The fingerprint of the rows that marks delete; None, if it is not wanted."""
+    """The fingerprint of the rows that marks delete; None if the call does not certify."""
     return marked_fingerprint(table, marks) if call.settings.certify else None
 
 
 def adding_up(call: Call[Any, Any], propose: Propose[Outcome], is_right: IsRight[Outcome]) -> Propose[Outcome]:
-    """Proposes only rows that are right, where that is wanted. Raises CorruptionError where they are not."""
+    """If the call certifies, check each proposal with `is_right`. Raises CorruptionError for a wrong one."""
     if not call.settings.certify:
         return propose
 
@@ -84,7 +84,7 @@ def adding_up(call: Call[Any, Any], propose: Propose[Outcome], is_right: IsRight
 
 
 def resumed_adding_up(resuming: Resuming, resumption: Resumption, is_right: IsRight[Any]) -> Resumption:
-    """The same of what a dead session had written. Where it is not right, nothing of it is proposed, with a note."""
+    """If the call certifies, check what a dead session had written. If it is wrong: propose nothing, with a note."""
     if not resuming.call.settings.certify:
         return resumption
 
@@ -99,7 +99,7 @@ def resumed_adding_up(resuming: Resuming, resumption: Resumption, is_right: IsRi
 
 
 def has_same_rows(state: TableState, proposal: Proposal[Any], changed: Fingerprint) -> bool:
-    """Right for a mode that deletes no row."""
+    """The check of a mode that deletes no row: nothing comes, and nothing goes."""
     return changed == Fingerprint()
 
 
@@ -108,7 +108,7 @@ def _changed(call: Call[Any, Any], state: TableState, proposal: Proposal[Any]) -
 
 
 def refuse(why: str) -> NoReturn:
-    """Raises CorruptionError: the rows are not those that they should be."""
+    """Raises CorruptionError, because the rows are not as they should be."""
     raise CorruptionError(
         f"{why}: nothing is committed. Run the compaction again; if it fails again, look at this machine's memory and "
         "disks, and report it"

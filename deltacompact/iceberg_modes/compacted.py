@@ -1,4 +1,4 @@
-"""When we compacted a branch, by the summaries of its snapshots. `show` lists tables with it, so it imports little.
+"""When we last compacted a branch, by the summaries of its snapshots. `show` uses it for lists, so it imports little.
 
 snapshot 3    ours, deleted-data-files 12          it compacted
 snapshot 4    ours, manifests were written anew    it did not
@@ -16,7 +16,7 @@ them."""
 
 
 def has_compacted(snapshot: Snapshot) -> bool:
-    """Whether it is ours and compacted something."""
+    """Whether the snapshot is ours and compacted something."""
     return snapshot.is_ours and any(key in snapshot.summary for key in _COMPACTS)
 
 

@@ -1,10 +1,10 @@
 """One call of a mode, from its plan to its last commit. The driver.
 
-left        journals of the branch             sessions that died, and live ones
-plan        or the plan of a document          bad input is refused before anything is committed
-resume      what dead sessions had written     committed, or deleted where it cannot be
-plan        the branch as it is now
-session     written and committed              what others touched is planned again
+left        read the branch's journals         sessions that died, and live ones
+plan        or take the plan of a document     bad input is refused before anything is committed
+resume      the work of dead sessions          commit what they had written, or delete it if it cannot be committed
+plan        the branch as it is then
+session     write and commit                   what other writers touched meanwhile is planned again
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from deltacompact.iceberg_modes.steps import Call, Resuming
 from deltacompact.iceberg_modes.totals import BranchTotals, totals_of
 
 REDONE_MAX = 3
-"""How often what others touched is done again."""
+"""How often files are planned again that other writers touched."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModeRun(Call[Plan, Result]):
-    """A call of a mode, which is carried out. Raises InputError for a table to which nothing can be committed."""
+    """Carries out a call of a mode. Raises InputError for a table that we cannot commit to."""
 
     mode: Mode[Plan, Result] = field(kw_only=True)
 
@@ -47,16 +47,16 @@ class ModeRun(Call[Plan, Result]):
         return self.mode.steps().plan(self, self.state(), Left())
 
     def plan_with_totals(self) -> tuple[Plan, BranchTotals, BranchTotals]:
-        """The plan, and what the branch is made of before it is carried out, and about afterwards."""
+        """The plan, and the totals of the branch: before it is carried out, and about afterwards."""
         state, steps = self.state(), self.mode.steps()
         plan = steps.plan(self, state, Left())
         return plan, totals_of(state), steps.totals_after(plan, state)
 
     def run(self, document: str | bytes | None = None) -> Result:
-        """Carry out and commit what a plan's document says; without one, plan first. Tells of the end, too.
+        """Carry out the plan of a document, or plan first, and commit. Sends the events of begin and end.
 
-        Before that, what earlier sessions of the branch had written and not committed is committed. What other writers
-        touched is planned again. Raises ConflictError if they touched everything, again and again.
+        First it commits what dead sessions of the branch had written. Files that other writers touch meanwhile are
+        planned again. Raises ConflictError if they touched everything, again and again.
         """
         table_id = self.table.metadata.table_id
         try:
@@ -121,7 +121,7 @@ class ModeRun(Call[Plan, Result]):
     def _resumed(
         self, left: Left, table: IcebergTable, reader: StateReader, plan: Plan, result: Result
     ) -> frozenset[str]:
-        """Commit what dead sessions left. Returns the data files that those of this mode have dealt with."""
+        """Commit what dead sessions left. Returns the data files that dead sessions of this mode have dealt with."""
         done: frozenset[str] = frozenset()
         for dead in left.dead:
             committer = Committer(table.store, reader, self.branch, dead.session)
@@ -142,7 +142,7 @@ class ModeRun(Call[Plan, Result]):
         return done
 
     def _resumption(self, resuming: Resuming, plan: Plan) -> Resumption | None:
-        """How to commit what a dead session had written. None: it must not be."""
+        """How to commit what a dead session had written. None: it must not be committed."""
         name = resuming.dead.plan.mode
         if name == self.mode.name:
             return self.mode.steps().resume(resuming, plan)

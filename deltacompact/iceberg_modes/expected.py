@@ -1,9 +1,9 @@
 """How long a plan is expected to take, and what it costs: pure, by the rates of planning/work.py.
 
-    plan       40 M rows to ask, 2 M deleted keys       on 8 slots
+    plan       40 M rows to search, 2 M deleted keys    on 8 slots
     expected   3 s, 25 core-seconds; at 0.05 USD for a core and hour: 0.0004 USD
 
-A start, not a promise: the rates are those of one machine, and waiting for a store is not in them.
+An estimate, no promise: the rates are those of one machine, and do not include waiting for a store.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from deltacompact.planning.work import FIRST_RATES
 def expected(
     plan: ModePlan, capacity: Capacity, group_s: Callable[[Any], float] = lambda group: 0.0, shared_s: float = 0.0
 ) -> Expected:
-    """Deleted keys are digested, and rows are asked for theirs; what else a mode does with a group, or for all of them.
+    """Seconds to digest deleted keys and to search rows for them, and what else the mode does.
 
-    The work is divided over all slots.
+    `group_s`: core-seconds that the mode adds for a group; `shared_s`: for all groups together. The work is divided
+    over all slots.
     """
     inputs = [source for group in plan.groups for source in group.inputs]
     deletes = _deletes_of(inputs)
@@ -41,7 +42,7 @@ def expected(
 
 
 def hashed_s(rows: int) -> float:
-    """Core-seconds that it takes to digest keys, and to look them up or fold them."""
+    """Core-seconds to digest the keys of rows, and to look them up or fold them."""
     return rows * FIRST_RATES["delta_row"]
 
 

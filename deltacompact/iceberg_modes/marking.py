@@ -1,6 +1,7 @@
-"""Who writes the marks of a session: their names begin with the session's, and the table's present form decides theirs.
+"""Makes the markers of a session: names of delete files begin with the session's, and the table's version decides the
+form of marks.
 
-planned in version 2, upgraded meanwhile    the marker of the plan writes position deletes, that of the head vectors
+planned in version 2, upgraded meanwhile    the plan's marker writes position deletes, the head's marker vectors
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ MarkerOf: TypeAlias = Callable[[TableMetadata], Marker]
 
 
 def marker_of(call: Call[Any, Any], session: str, executor: Callable[[], Executor]) -> MarkerOf:
-    """The marker for a table as it is. The executor is only asked for where there is something to mark."""
+    """A function that gives the marker for a table. It calls `executor` only if there is something to mark."""
 
     def marker(metadata: TableMetadata) -> Marker:
         return Marker(Tasks(call.table.store, executor()), metadata, call.settings, name_of_files(session))

@@ -1,4 +1,4 @@
-"""What a mode is: a value. `modes.py` lists them all, and whoever has to do with modes goes through that list.
+"""A mode is a value. `modes.py` lists all modes; catalog, `compact()`, command line and job runs loop over that list.
 
 REWRITE = Mode("rewrite", "rewriting", "write files anew, …", RewriteOptions, rewrite_options, _steps)
 
@@ -23,17 +23,17 @@ Result = TypeVar("Result", bound="ModeResult")
 
 @dataclass(frozen=True, slots=True)
 class Mode(Generic[Plan, Result]):
-    """One thing that can be done with the files of a branch.
+    """A way to compact a branch.
 
-    name            as users give it, and as plans and journals have it: it keeps its meaning
-    doing           what a session of it does with files, for those who wait: "rewriting"
-    text            what it is for, for `--help`
+    name            users give it, plans and journals store it: never change its meaning
+    doing           a word for progress messages: "rewriting"
+    text            its purpose, for `--help`
     options         the dataclass that declares its options
-    read_options    the options from what was chosen and from the table's properties. Raises InputError
-    steps           what is done
-    compares        whether it asks which of two rows came later
-    lays_out        whether it may divide rows by columns, so that readers skip files
-    marks           whether dead rows are marked by it: position deletes, or deletion vectors
+    read_options    makes the options from chosen ones and table properties. Raises InputError
+    steps           imports and gives its Steps
+    compares        whether it compares which of two rows came later
+    lays_out        whether it may lay rows out by columns, so that readers skip files
+    marks           whether it writes position deletes or deletion vectors
     """
 
     name: str

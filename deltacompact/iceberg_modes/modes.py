@@ -19,11 +19,11 @@ from deltacompact.iceberg_modes.upsert.mode import UPSERT
 
 MODES: tuple[Mode[Any, Any], ...] = (REWRITE, CONVERT, UPSERT)
 MAINTAIN = "maintain"
-"""No mode: it has no plan and no journal, but options."""
+"""`maintain` is not a mode: it has options, but no plan and no journal."""
 
 
 def names() -> tuple[str, ...]:
-    """How users give the modes."""
+    """The names of the modes, as users give them."""
     return tuple(mode.name for mode in MODES)
 
 
@@ -32,7 +32,7 @@ def known_mode(name: str | None) -> Mode[Any, Any] | None:
 
 
 def mode_named(name: str | None) -> Mode[Any, Any]:
-    """The mode of this name. None: the one that is done where none is named. Raises InputError."""
+    """The mode with this name. None: the default mode. Raises InputError for an unknown name."""
     mode = MODES[0] if name is None else known_mode(name)
     if mode is None:
         raise InputError(f"mode {name!r} is none of: {', '.join(names())}")

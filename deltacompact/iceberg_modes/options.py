@@ -7,7 +7,7 @@
     chosen({"max-files": "7"})                 unknown option 'max-files': did you mean 'max-files-to-convert'?
     --help, docs/iceberg-options.md            max-files-to-convert    all    most delete files of a run
 
-Values are text, as on the command line, or what Python and JSON have for it.
+Values are texts, as on the command line, or the Python and JSON values of the same meaning.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ def chosen_values(options: Any, chosen: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def stored_options(kind: type[Options], stored: Mapping[str, Any]) -> Options:
-    """The options that a plan names by their fields. Those that the plan does not know yet have their defaults.
+    """The options of a stored plan, by their fields. Options that the plan's version did not know have their defaults.
 
-    Raises InputError for an option of a newer version, unless it was not chosen.
+    Raises InputError for a chosen option of a newer version.
     """
     known = declared(kind)
     if newer := sorted(name for name, value in stored.items() if name not in known and value is not None):
@@ -75,7 +75,7 @@ class Reading(Kind, ABC):
 
 @dataclass(frozen=True, slots=True)
 class Whole(Reading):
-    """A whole number. A value that may be a property's is not called an option's."""
+    """A whole number."""
 
     least: int = 1
     may_be_property: bool = False
@@ -115,7 +115,7 @@ class Share(Reading):
 
 @dataclass(frozen=True, slots=True)
 class Factor(Reading):
-    """How many times something."""
+    """A factor, such as 1.5."""
 
     def read(self, name: str, value: Any) -> float:
         try:
@@ -150,7 +150,7 @@ class OneOf(Reading):
 
 @dataclass(frozen=True, slots=True)
 class NamedEngine(Reading):
-    """An engine of which something is known. The facts are imported where one is named."""
+    """The name of an engine that we know facts about. They are imported only if one is named."""
 
     def read(self, name: str, value: Any) -> str:
         from deltacompact.base.engines import EngineName
@@ -189,7 +189,7 @@ class Listed(Reading):
 
 @dataclass(frozen=True, slots=True)
 class SortKeys(Reading):
-    """The same of columns, each with `asc` or `desc` behind it, or neither."""
+    """A list of columns, each maybe followed by `asc` or `desc`."""
 
     def read(self, name: str, value: Any) -> tuple[SortKey, ...]:
         keys = tuple(_sort_key(name, text) for text in _listed(name, value))

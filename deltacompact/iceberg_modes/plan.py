@@ -1,4 +1,4 @@
-"""What the plans of all modes have in common: of which branch they are, and what is written together."""
+"""What the plans of all modes have in common: their branch, and the files that are written together."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from deltacompact.iceberg.deletes.matching import FileScanTask
 Task = TypeVar("Task", bound=FileScanTask)
 
 GROUPS_SHOWN = 10
-"""Of a plan in words, as many of the largest groups."""
+"""How many groups, the largest ones, a plan shows in words."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScanTaskGroup(Generic[Task]):
-    """File scan tasks that are worked off together, and committed or given up together."""
+    """File scan tasks that are carried out together, and committed or given up together."""
 
     number: int
     inputs: tuple[Task, ...]
@@ -39,7 +39,7 @@ class ScanTaskGroup(Generic[Task]):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ModePlan:
-    """A plan for a branch, as it was in a snapshot of this sequence number. `mode` is the name of the plan's mode."""
+    """A plan for a branch, as of the snapshot with this sequence number. `mode` is the name of the mode."""
 
     mode: ClassVar[str]
 

@@ -1,4 +1,4 @@
-"""What the plans of all modes have in common as JSON: the envelope, the heading, and how they name files.
+"""The parts that all plans share as JSON: the envelope with its checksum, the heading, and the names of files.
 
     {"format": 1, "kind": "iceberg rewrite plan", "sha256": "5c5c…",
      "plan": {"table": "ns.t", "uuid": "8e…", "branch": "main", "snapshot_id": 7, "sequence_number": 5, "options": {…},
@@ -55,7 +55,8 @@ def groups_document(
     of_group: Callable[[Any], dict[str, Any]],
     of_input: Callable[[Task], dict[str, Any]],
 ) -> dict[str, Any]:
-    """The groups with their data files, and the deletes that these name. A mode says more of each group and file."""
+    """The groups with their data files, and the deletes that apply to these. `of_group` and `of_input` add what the
+    mode needs besides."""
     numbered = NumberedDeletes(source for group in groups for source in group.inputs)
     return {
         "deletes": [list(key) for key in numbered.keys],
@@ -68,7 +69,7 @@ def groups_document(
 
 
 def stays_document(stays: Iterable[tuple[enum.StrEnum, int]]) -> dict[str, int]:
-    """How many files stay for which reason."""
+    """By reason, how many files stay."""
     return {reason.value: count for reason, count in stays}
 
 
@@ -77,17 +78,17 @@ def stays_of(body: Mapping[str, Any], reason: type[Reason]) -> tuple[tuple[Reaso
 
 
 def heading_of(body: Mapping[str, Any]) -> tuple[str, str, str, int | None, int]:
-    """What a document says of the branch, as `TableState.heading` does."""
+    """The heading of a document: the same values as `TableState.heading`."""
     return body["table"], body["uuid"], body["branch"], body["snapshot_id"], body["sequence_number"]
 
 
 def as_planned(plan: Plan, body: Mapping[str, Any], **own: Any) -> Plan:
-    """A plan that was made again for the files of a document, as of the snapshot for which that was made."""
+    """A plan that was computed anew for a document's files, with the document's snapshot instead of the current one."""
     return replace(plan, snapshot_id=body["snapshot_id"], sequence_number=body["sequence_number"], **own)
 
 
 def opened(text: str | bytes, mode: str, state: TableState) -> Mapping[str, Any]:
-    """What the plan in a document says. Raises InputError if it is no plan, is damaged, or is of another table."""
+    """The body of a plan's document. Raises InputError if it is no plan, is damaged, or belongs to another table."""
     kind = f"iceberg {mode} plan"
     try:
         document = json.loads(text)
@@ -125,7 +126,7 @@ def value_of(value: Any) -> Any:
 
 
 class NumberedDeletes:
-    """The deletes of some data files, numbered by age: those of one file make few runs of numbers."""
+    """The deletes of some data files, numbered by age, so that the deletes of one file make few runs of numbers."""
 
     def __init__(self, sources: Iterable[FileScanTask]) -> None:
         self._entries: dict[int, ManifestEntry] = {}
@@ -148,7 +149,7 @@ class NumberedDeletes:
         return runs
 
     def runs_of(self, equality: tuple[ManifestEntry, ...]) -> list[list[int]]:
-        """The same of a tuple that data files share."""
+        """As `runs`, computed once for a tuple that data files share."""
         if id(equality) not in self._runs:
             self._runs[id(equality)] = self.runs(equality)
         return self._runs[id(equality)]
@@ -183,7 +184,7 @@ def stale(path: str) -> ConflictError:
 
 
 class NamedFiles:
-    """The files that a document names, in the current table."""
+    """Finds the files that a document names in the current table."""
 
     def __init__(self, state: TableState, deletes: Iterable[Sequence[Any]]) -> None:
         self._data = {entry.file.path: entry for entry in state.data}
@@ -205,7 +206,7 @@ class NamedFiles:
         return entry, self._deletes_of(source)
 
     def past(self, source: Mapping[str, Any]) -> tuple[ManifestEntry, Deletes]:
-        """The same, where a file that is not there any more is only known by its name and its sequence number."""
+        """A data file with its deletes. A file that is gone has only its name and its sequence number."""
         entry = self._entry(source) or _gone(Content.DATA, (source["path"], None), source["sequence_number"])
         return entry, self._deletes_of(source)
 

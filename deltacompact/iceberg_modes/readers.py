@@ -1,8 +1,8 @@
-"""The option `readable-by`: what a mode would write, an engine must read.
+"""The option `readable-by` names an engine: a mode writes only what this engine can read.
 
 convert, version 2, databricks     InputError: it reads no position-delete files; use the mode rewrite
 rewrite, version 3, athena         InputError: it reads no table of version 3
-rewrite, version 2, databricks     rows that others delete meanwhile are not marked: their groups are written again
+rewrite, version 2, databricks     if others delete rows meanwhile, groups are written again, because marks are no use
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from deltacompact.iceberg_modes.mode import Mode
 
 
 def refuse_unreadable(mode: Mode[Any, Any], options: Any, metadata: TableMetadata) -> None:
-    """Raise InputError where the engine that the options name would not read what the mode writes."""
+    """Raise InputError if the engine in the options could not read what the mode writes."""
     if (name := getattr(options, "readable_by", None)) is None:
         return
     engine, version = engine_named(name), metadata.format_version
@@ -30,6 +30,6 @@ def refuse_unreadable(mode: Mode[Any, Any], options: Any, metadata: TableMetadat
 
 
 def may_mark(options: Any, format_version: int) -> bool:
-    """Whether the engine that the options name, if they name one, reads marks in a table of this version."""
+    """Whether the engine in the options reads marks in a table of this version; True if the options name none."""
     name = getattr(options, "readable_by", None)
     return name is None or reads_marks(engine_named(name), format_version)

@@ -13,10 +13,10 @@ from deltacompact.iceberg.commit.committer import Committed
 class ModeResult:
     """What one call of a mode did.
 
-    snapshots        those that it committed
-    redone           groups or files that others touched, so that they were done again
-    resumed          groups that a session which died had written
-    refused          why some were given up, a line each
+    snapshots        the snapshots that it committed
+    redone           groups or files that were done again, because others touched them
+    resumed          groups that a dead session had written and this call committed
+    refused          why groups or files were given up, a line each
     notes            about other sessions, and the key index
     nothing_to_do    why there was nothing to do
     executor         where the tasks ran
@@ -53,6 +53,6 @@ class ModeResult:
         return 0
 
     def count(self, done: Committed[Any]) -> None:
-        """Add what a commit brought."""
+        """Add the counts of a commit."""
         if done.snapshot is not None:
             self.snapshots.append(done.snapshot.snapshot_id)

@@ -6,8 +6,8 @@ journal     a group is written                                  as the last of i
 commit      one snapshot for some groups                        its id is in the journal before
 journal     cleared, with what could not be committed
 
-A session that ends otherwise leaves its journal: the next run commits what was written. Only if the input is bad, or
-rows are missing, nothing is worth being kept.
+A session that ends early leaves its journal, and the next run commits what was written. Only if the input is bad, or
+rows are missing, all that it wrote is deleted.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ EVERYWHERE = Partition()
 
 @dataclass(slots=True)
 class Session(Generic[Plan, Group, Written, Outcome, Result]):
-    """Work that is being done. `committed` are files that the table has; `refused` and `notes` are for the result."""
+    """Carries out the work of one plan. `committed`: files that the table has now; `refused` and `notes` go into the
+    result."""
 
     work: Work[Plan, Group, Written, Outcome, Result]
     groups: tuple[Group, ...]
@@ -102,7 +103,7 @@ class Session(Generic[Plan, Group, Written, Outcome, Result]):
                 self.notes.append(f"session {self.journal.session} is to be cleared by the next run: {text_of(error)}")
 
     def _tell_replaced(self, error: DeltaCompactError) -> None:
-        """If another process took over while we stood still, it has deleted what we miss: that is the error to tell."""
+        """Raise TakenOverError instead, if files are missing because another process took over and deleted them."""
         try:
             self.journal.refuse_replaced()
         except TakenOverError as replaced:

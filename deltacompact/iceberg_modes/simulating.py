@@ -1,6 +1,6 @@
-"""What policies would have cost and saved on a branch: its files, as they came, and a log of reads.
+"""What policies would have cost and saved on a branch, computed from when its files came and from a log of reads.
 
-A file came when the snapshot that added it was made; where that has been expired, with the oldest one there is
+A file came with the snapshot that added it; if that has expired, with the oldest snapshot that is left
 (planning/simulated.py).
 """
 

@@ -1,8 +1,8 @@
-"""What the driver asks of a mode, and what it hands to it.
+"""The interface between the driver and a mode.
 
 Call     a branch of a table, the options, and how the work is run
-Steps    functions: plan, resume what died, say what was done        no file is written
-Work     what is done for one plan                                    written, proposed, counted
+Steps    functions: plan, resume a dead session, make a result       they write no file
+Work     what is done for one plan                                    write, propose, count
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from deltacompact.planning.plan import Capacity
 
 
 class OutcomeOfGroups(Protocol):
-    """What is in a snapshot: the files that it added, of how many groups they are, and which data files they mark."""
+    """What is in a snapshot: the files that it added, the number of their groups, and the data files that they mark."""
 
     @property
     def paths(self) -> frozenset[str]: ...
@@ -98,13 +98,13 @@ class Work(ABC, Generic[Plan, Group, Written, Outcome, Result]):
 
     @property
     def failed_commits_max(self) -> int:
-        """So many commits may fail, because others come first in every attempt."""
+        """How many commits may fail because others came first in every attempt."""
         return 0
 
     @abstractmethod
     def written(self, groups: Sequence[Group], session: str, folder: str) -> Iterator[Sequence[Written]]:
-        """Write some groups; those that are complete at the same time come together. Files of the table begin with the
-        session's name; what tasks hand to each other goes to `folder`."""
+        """Write some groups, and yield them as they are complete, maybe several at a time. The names of files of the
+        table begin with the session's; files that tasks hand to each other go to `folder`."""
 
     @abstractmethod
     def record(self, written: Written) -> WrittenGroup:
@@ -115,11 +115,11 @@ class Work(ABC, Generic[Plan, Group, Written, Outcome, Result]):
         """What a snapshot with these groups changes on a head."""
 
     def count(self, done: Committed[Outcome], groups: Sequence[Group]) -> None:
-        """Take down what one commit did, and what others touched."""
+        """Count what a commit did, and remember what others touched."""
         self.result.count(done)
 
     def again(self, state: TableState) -> Plan:
-        """The plan for what others touched. It is not asked for where nothing was `touched`."""
+        """The plan for what others touched. Called only if something was `touched`."""
         raise NotImplementedError
 
     @property
@@ -132,7 +132,7 @@ class Work(ABC, Generic[Plan, Group, Written, Outcome, Result]):
 class Resuming:
     """A dead session whose work a call, maybe of another mode, commits. `notes` are for the result.
 
-    compares    the call asks afterwards which of two rows came later
+    compares    the call compares afterwards which of two rows came later
     """
 
     call: Call[Any, Any]
@@ -148,7 +148,7 @@ class Reads:
 
     inputs: Sequence[FileScanTask]
     small: int = 0
-    """So many data files are read because they are too small."""
+    """How many data files are read because they are too small."""
     writes_inputs: bool = False
     """Whether data files are written anew."""
 
@@ -181,12 +181,12 @@ class Steps(Generic[Plan, Result]):
     document         a plan as JSON values
     result           a result that counts nothing yet
     work             what is done for a plan
-    resume           how to commit what a dead session of the mode had written. None: it must not be. It is given the
+    resume           how to commit what a dead session of the mode had written. None: it must not be committed. Gets the
                      plan of the call, or None for a call of another mode
-    expected         how long a plan is expected to take: by default, what looking up deleted keys takes
-    reads            what is read of a branch, by a plan or by its state: each is asked for only if it is needed
-    totals_after     about what the branch is made of, once a plan is carried out
-    nothing_found    why nothing was committed, where the plan had something to do
+    expected         how long a plan is expected to take; by default, the time to look up deleted keys
+    reads            what is read of a branch. Takes functions for plan and state, and calls only what it needs
+    totals_after     about the branch's totals, once a plan is carried out
+    nothing_found    why nothing was committed, although the plan had something to do
     afterwards       what is done after all groups
     """
 

@@ -1,4 +1,4 @@
-"""What a branch is made of before a plan is carried out, and about afterwards: pure.
+"""Totals of a branch, before a plan is carried out and about afterwards: files, bytes, delete files. Pure.
 
 before    12 data files, 48,000 bytes, 10 delete files
 after      1 data file,  31,000 bytes,  0 delete files

@@ -4,8 +4,8 @@ plan          which equality deletes, which data files           pure
 delete keys   equality deletes -> digests by hash bucket         one task for some delete files
 dead rows     data files -> live bitmaps                         one task for some data files; only key columns are read
 marks         newly dead rows -> position deletes or vectors     one task for some data files
-commit        one `overwrite` snapshot for some data files       those that others touched are marked once more; where
-                                                                 deletes by key are gone, they are asked again
+commit        one `overwrite` snapshot for some data files       data files that others touched are marked once more;
+                                                                 if deletes by key are gone, their keys are read again
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _approved(document: str | bytes, state: TableState, left: Left, done: frozen
 
 @dataclass(frozen=True, slots=True)
 class MarkedGroup:
-    """Data files that were asked, those with rows that deletes by key kill, and the marks of these rows."""
+    """Data files whose keys were read, those in which deletes by key hit rows, and the marks of these rows."""
 
     group: AskedGroup
     dead: tuple[FileToMark, ...]
@@ -161,7 +161,7 @@ def _dead(finder: Finder, asked: Sequence[FileScanTask]) -> Iterator[FileToMark]
 
 
 def _of_keys(metadata: TableMetadata, plan: ConvertPlan) -> TableMetadata:
-    """The table as if it had only the columns by which it deletes: no other column needs to be readable."""
+    """The metadata with only the columns that deletes use, because no other column needs to be readable."""
     ids = sorted(plan.key_ids)
     return replace(metadata, schema=by_field_id(metadata.columns[number].field for number in ids))
 
@@ -173,18 +173,18 @@ def _resume(resuming: Resuming, plan: ConvertPlan | None) -> Resumption:
 
 
 def _reads(plan: Callable[[], ConvertPlan], state: Callable[[], TableState]) -> Reads:
-    """Data files that an equality delete may hit: their keys are read."""
+    """What a run reads: the keys of data files that an equality delete may hit."""
     return Reads([source for source in with_deletes(state()) if source.deletes.equality])
 
 
 def _expected(plan: ConvertPlan, capacity: Capacity) -> Expected:
-    """Marks are as many rows as there are deleted keys, at the most."""
+    """How long the plan will take. It writes at most one mark for each deleted key."""
     keys = sum(one.entry.file.rows for one in plan.conversions if one.data_files)
     return expected(plan, capacity, shared_s=written_s(keys))
 
 
 def totals_after(plan: ConvertPlan, state: TableState) -> BranchTotals:
-    """A mark for each data file that is asked, in the place of the equality deletes and of its former marks."""
+    """About the totals afterwards: one delete file for each data file that is read, and no converted deletes."""
     before = totals_of(state)
     superseded = {entry.file.key for source in plan.inputs for entry in source.deletes.by_position}
     left = before.delete_files - len(plan.conversions) - len(superseded) + len(plan.inputs)

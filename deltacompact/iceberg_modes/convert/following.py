@@ -1,11 +1,11 @@
-"""Marks that other writers made untrue are written once more, from rows that were found: no key is searched again.
+"""Writes marks once more that other writers made wrong, from the rows found before: no key is searched again.
 
 asked      a: e kills rows 1, 4               marked      vector of a: 1 4
 head       a: another vector has row 2        followed    vector of a: 1 2 4, in place of theirs
 
 Why that is right. Which rows the deletes by key kill in a data file depends on these deletes and that file alone, and
-both never change. So while the deletes are there, these rows are dead, and the file's other dead rows are those that
-the head's deletes by position name: a vector for both has all of them, whatever came, went, or was lost in between.
+both never change. So while the deletes are there, these rows are dead. The file's other dead rows are named by the
+head's deletes by position. So a vector of both has all dead rows, whatever came or went in between.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from deltacompact.iceberg_modes.marking import MarkerOf
 
 @dataclass(frozen=True, slots=True)
 class MarkAgain:
-    """Writes marks of data files as the head has them. None, with a note, where a file is bad: they are asked again."""
+    """Writes marks of data files for the current head. None, with a note, if a file is bad: its keys are read again."""
 
     marker: MarkerOf
     notes: list[str]

@@ -1,4 +1,4 @@
-"""Plans a conversion: pure. Which equality-delete files, and which data files must be asked for their keys.
+"""Plans a conversion: which equality-delete files are converted, and which data files must be searched for keys. Pure.
 
     equality e    sequence 6    id 15‥15      applies to a
     equality f    sequence 7    id 90‥99      applies to nothing: no data file has such keys
@@ -6,10 +6,9 @@
     data b        sequence 5    id 20‥29      not opened: no bounds overlap
     data c        sequence 8    id 10‥19      not opened: newer than all deletes
 
-An equality-delete file can be removed once the rows that it deletes are deleted by position in every data file to which
-it may apply. So the keys of all these data files are read; no other file can have a row that it deletes. As long as the
-delete file stays, readers apply it to all its data files. So it is converted only if all its data files are wanted: to
-convert half of them would gain nothing.
+An equality-delete file can be removed once its rows are deleted by position in every data file to which it may apply.
+So the keys of all these data files are read. As long as the delete file stays, readers apply it to all its data files.
+So it is converted only if all of them are wanted: converting half of them would gain nothing.
 """
 
 from __future__ import annotations
@@ -61,13 +60,13 @@ class Conversion:
 
 @dataclass(frozen=True, slots=True)
 class AskedGroup(ScanTaskGroup[FileScanTask]):
-    """Data files whose dead rows are committed together. `key_ids` are the columns that are read of them."""
+    """Data files whose dead rows are committed together. `key_ids`: the field ids of the columns to read."""
 
     key_ids: frozenset[int]
 
     @property
     def bytes(self) -> int:
-        """Those of the key columns, where they are known."""
+        """The bytes of the key columns, as far as they are known."""
         ids = self.key_ids
         sizes = [(one.entry.file.column_sizes, one.entry.file.file_bytes) for one in self.inputs]
         return sum(sum(of[number] for number in ids) if ids <= of.keys() else whole for of, whole in sizes)
@@ -75,10 +74,10 @@ class AskedGroup(ScanTaskGroup[FileScanTask]):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ConvertPlan(ModePlan):
-    """The equality-delete files to convert, the data files to ask, and what stays.
+    """The equality-delete files to convert, the data files to search, and the delete files that stay.
 
-    Each data file comes with those of the equality deletes that may apply to it, and with its deletes by position.
-    `not_opened` counts the data files to which none of them applies.
+    Each data file comes with the equality deletes that may apply to it, and with its deletes by position. `not_opened`
+    counts the data files to which no equality delete applies.
     """
 
     mode: ClassVar[str] = NAME
@@ -207,7 +206,7 @@ def _applying_to(data: list[ManifestEntry], state: TableState, equality: list[Ma
 
 
 def _data_files_of(applying: Sequence[tuple[ManifestEntry, ...]]) -> Counter[str]:
-    """To how many data files each delete applies, by path. `applying` has those of each data file."""
+    """How many data files each delete applies to, by its path. `applying` has the deletes of each data file."""
     files = Counter(map(id, applying))
     counts: Counter[str] = Counter()
     for found in distinct(applying):

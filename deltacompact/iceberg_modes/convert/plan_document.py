@@ -7,8 +7,8 @@
               "groups": [{"rows": …, "bytes": …, "inputs": [{"path": "…/a.parquet", "equality": [[0, 1]], …}]}],
               "not_opened": 12, "stays": {}}}
 
-Which delete applies to which data file is found again in the current table. An equality delete that is not there any
-more makes the plan stale. A data file that is gone need not be asked.
+Which delete applies to which data file is computed anew from the current table. If a planned equality delete is gone,
+the plan is stale. If a data file is gone, it need not be searched.
 """
 
 from __future__ import annotations

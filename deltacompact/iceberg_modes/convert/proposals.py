@@ -1,11 +1,11 @@
 """What a snapshot with converted deletes would change on a head: pure, but for what `follow` reads and writes.
 
-    asked      a: e, f -> mark p1          b: f -> no row of it is dead
+    searched   a: e, f -> mark p1          b: f -> no row of it is dead
     head       a, b, e, f; append c        removed e and f, added p1: c is newer than both
-               b, f                        removed f: nobody needs the rows of a
+               b, f                        removed f: a is gone, so its marks are not needed
                a, b, e, f; vector v of a   version 3: our vector lacks the rows of v, so a is marked once more
                a, b, e, f; data d, old     f stays if it may apply to d, which another compactor wrote
-               a, b, f                     a is asked again: e is gone, and rows that it deleted may live again
+               a, b, f                     a is searched again: e is gone, and rows that it deleted may live again
 
 A delete is removed only if the rows that it deletes are deleted by position in every live data file to which it may
 apply (rules 1, 2, 8 and 9). The snapshot is an `overwrite`, because others must check their work against it (rule 23):
@@ -30,11 +30,11 @@ from deltacompact.iceberg.table.table_state import TableState
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """Data files that were asked, and the delete files for their newly dead rows.
+    """Data files that were searched, and the delete files for their newly dead rows.
 
-    `settled` are data files of earlier commits of this run, with the deletes by position that they have since then.
-    `groups`: of so many groups these are. `dead`: which rows the deletes by key kill, by path; files of which they kill
-    none are left out. None: that is not known any more.
+    settled    data files of earlier commits of this run, with the deletes by position that they have since then
+    groups     how many groups the data files belong to
+    dead       by path, the rows that deletes by key kill, without files in which they kill none. None: no longer known
     """
 
     asked: tuple[FileScanTask, ...]
@@ -54,7 +54,7 @@ class ConvertOutcome:
     removed       how many equality-delete files it removes
     left          how many of the planned ones stay
     superseded    how many deletion vectors and position-delete files it removes, because a new vector has their rows
-    group_count   of how many groups the data files are
+    group_count   how many groups the data files belong to
     """
 
     settled: tuple[FileScanTask, ...]
@@ -86,8 +86,9 @@ def follow_nothing(metadata: TableMetadata, dead: Sequence[FileToMark]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ProposeConversion:
-    """Proposes the marks that are still true, and to remove the equality deletes that they replace: some of `deletes`,
-    which are named by path."""
+    """Proposes to add the marks that are still true, and to remove the equality deletes that they replace.
+
+    `deletes`: the paths of the equality deletes that may be removed."""
 
     deletes: frozenset[str]
     converted: Converted
@@ -143,7 +144,7 @@ class ProposeConversion:
 def _applying_to_none(
     planned: Sequence[ManifestEntry], state: TableState, settled: Sequence[FileScanTask]
 ) -> list[ManifestEntry]:
-    """Those equality deletes that apply to no live data file but settled ones."""
+    """The planned equality deletes that apply to no live data file, except for settled ones."""
     paths = {one.entry.file.path for one in settled}
     index = DeleteIndex(state)
     others = (entry for entry in state.data if entry.file.path not in paths)
@@ -157,7 +158,7 @@ def _is_equality(entry: ManifestEntry) -> bool:
 
 
 def _standing(head: MarkedHead, one: FileScanTask, gone: frozenset[str]) -> Standing:
-    """What became of a data file. It has changed, too, if a delete by key that hits it is among those `gone`."""
+    """What became of a data file. It counts as changed, too, if one of its deletes by key is in `gone`."""
     standing = head.standing(one.entry, one.deletes)
     return Standing.CHANGED if standing is Standing.AS_IT_WAS and _is_undone(one, gone) else standing
 
@@ -169,7 +170,7 @@ def _is_undone(one: FileScanTask, gone: frozenset[str]) -> bool:
 def _true_marks(
     head: MarkedHead, marks: Sequence[Mark], standings: dict[str, Standing]
 ) -> tuple[tuple[Mark, ...], dict[str, Standing]]:
-    """The marks that are still true. Where a mark is wrong about one data file, its others must be asked again, too."""
+    """The marks that are still true. If a mark is wrong for one data file, its other data files have changed, too."""
     found, after = [], dict(standings)
     for mark in marks:
         of_mark = {one.entry.file.path: standings[one.entry.file.path] for one in mark.of}

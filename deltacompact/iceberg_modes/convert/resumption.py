@@ -1,14 +1,13 @@
-"""What a dead session's converted deletes would change on the current head.
+"""Proposes, on the current head, the marks that a dead session had written.
 
-    recorded    group 0: a, b asked for e and f -> marks p1 of a, p2 of b
-    head        a, b, e, f                  added p1 and p2, removed e and f: as if it had just been asked
-                b, e, f                     added p2: nobody needs the rows of a
-                a with position deletes q instead of p, which a had when it was asked: a is marked once more
+    recorded    group 0: a, b searched for the keys of e and f -> marks p1 of a, p2 of b
+    head        a, b, e, f                  added p1 and p2, removed e and f
+                b, e, f                     added p2: a is gone, so p1 is not needed
+                a with position deletes q instead of p, which a had when it was searched: a is marked once more
 
-The journal says which deletes each data file had when it was asked, not which it has now: p1 lacks the rows that p
-named. If p is gone, p1 does not say all that e deleted, but the rows that were found do. A journal of the version
-before has none: a is left out, and e stays. Data files of groups that are not recorded were not asked, so what may
-apply to them stays.
+p1 lacks the rows that p named when a was searched. If p is gone, p1 alone does not name all dead rows; but the journal
+also has the rows that were found dead. A journal of the version before does not have them: then a is left out, and e
+stays. Data files of groups that are not recorded were not searched, so the deletes that may apply to them stay.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What a session of any mode plans, has written and tries to commit; and what becomes of sessions that died."""
+"""Journals: what a session of any mode planned, wrote and tried to commit; and how dead sessions are resumed."""

@@ -1,21 +1,21 @@
-"""The journal of a session: what it plans, what it has written, what it tries to commit. Below the table's location.
+"""The journal of a session, below the table's location: what it planned, what it wrote, what it tried to commit.
 
     metadata/deltacompact/5c…/plan.json         the plan, planner version, who works on it; before any work
                               alive             signs of life
                               tree-3.json       the split tree by which the rows of group 3 go to files
                               written-3.json    group 3 is written: its outputs, with metrics, and what the mode says
-                              commit-77.json    snapshot 77 may be committed, with these groups; before the attempt.
-                                                Its files: those of all attempts that may have taken effect
-                              ended             the holder gave up, and what is written may be committed by others
-                              holder-1.json     somebody took over; or the last one: what is to be deleted
+                              commit-77.json    snapshot 77 may be committed, with these groups; put before the attempt.
+                                                It names the files of all attempts that may have taken effect
+                              ended             the holder gave up: others may commit what is written, at once
+                              holder-1.json     another process took over; the last holder lists what to delete
 
-A holder may commit while its number is the greatest. Whoever takes over puts the next `holder` if it is absent, and
+The holder with the greatest number may commit. A process takes over by putting the next `holder` if it is absent, and
 only then reads the records. The former holder records a commit, and only then looks whether it still holds the journal.
-So either it sees that it was replaced, or the new holder sees the record, and deletes nothing that is in it. The new
-holder's own commit moves the branch, and an attempt of the former one that is under way fails on that.
+So either the former holder sees that it was replaced, or the new one sees the record and deletes none of its files. The
+new holder's own commit moves the branch, so an attempt of the former one that is under way fails.
 
-The last holder lists what is to be deleted. From then on nobody commits from this journal, and anybody may finish the
-deletions. `plan.json` goes before the holders: a journal without a plan is no longer held by anyone.
+The last holder lists the files to delete. From then on nobody commits from this journal, and anybody may finish the
+deletions. `plan.json` is deleted before the holders: nobody holds a journal without a plan.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from deltacompact.storage.objects import ObjectStore
 FOLDER = "metadata/deltacompact/"
 """Below the table's location: a folder for each session."""
 PLANNER_VERSION = 5
-"""Grows with every change of how groups are planned or written: what other code wrote is not committed."""
+"""Grows with every change of how groups are planned or written. We do not commit what an unknown version wrote."""
 _KNOWN_PLANNERS = (3, 4, PLANNER_VERSION)
-"""Those of 3 had no files in their commits but the outputs of their groups. They would delete the others.
-Those of 4 did not cluster."""
+"""Version 3 recorded only the outputs of groups with a commit, and would delete its other files. Version 4 did not
+cluster."""
 
 _SESSION = re.compile(r"[0-9a-f]{32}")
 _COUNTS = ("column_sizes", "value_counts", "null_value_counts", "nan_value_counts")
@@ -51,7 +51,7 @@ _TUPLES = ("partition", "split_offsets", "equality_ids")
 
 
 class TakenOverError(ConflictError):
-    """Another process took this one for dead and works on its journal. Nothing of it may be deleted here."""
+    """Another process took this one for dead, and holds the journal. This process must delete none of its files."""
 
 
 class UntrustedError(CorruptionError):
@@ -60,9 +60,9 @@ class UntrustedError(CorruptionError):
 
 @dataclass(frozen=True, slots=True)
 class WrittenGroup:
-    """The record of a group, by its number in the plan: its files, and what else its mode needs to commit it.
+    """The record of a written group, by its number in the plan: its files, and what else its mode needs to commit it.
 
-    `went`: where its rows went, if the mode keeps that. Former versions do not know it, and ignore it.
+    `went`: where its rows went, if the mode keeps that. Former versions ignore it.
     """
 
     number: int
@@ -81,9 +81,11 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """All that a journal says. `commits` are groups by snapshot id; `delete` is None unless the journal is finished.
+    """All records of a journal.
 
-    `added`: by snapshot id, all files that an attempt at it may have added.
+    commits    by snapshot id, the groups of a commit that was tried
+    added      by snapshot id, all files that an attempt at it may have added
+    delete     the files to delete; None: the journal is not finished
     """
 
     plan: Planned
@@ -111,7 +113,7 @@ class Journal:
 
     @classmethod
     def take_over(cls, store: ObjectStore, session: str) -> Journal | None:
-        """The journal of a dead session. None: somebody else was faster, or nothing of it is left."""
+        """Take over the journal of a dead session. None: somebody else was faster, or the journal is gone."""
         number = 1 + _last_holder(stat.path for stat in store.list(folder_of(session)))
         journal = cls(store, session, number)
         if not store.put_if_absent(journal._holder(number), _sealed(_holding())):
@@ -126,7 +128,7 @@ class Journal:
         return folder_of(self.session)
 
     def sign(self) -> None:
-        """A sign of life."""
+        """Give a sign of life."""
         self.store.put(self.folder + "alive", b"")
 
     def written(self, groups: Sequence[WrittenGroup]) -> None:
@@ -143,9 +145,9 @@ class Journal:
         self.store.put(f"{self.folder}written-{groups[0].number}.json", _sealed({"groups": records}))
 
     def before_attempt(self, snapshot_id: int, groups: Sequence[int], files: Sequence[str] = ()) -> None:
-        """Record that a snapshot with some of these groups may be committed from now on, which adds these files.
+        """Record, before an attempt, that a snapshot with these groups may be committed and may add these files.
 
-        Raises TakenOverError if another process holds the journal: then it must not be committed.
+        Raises TakenOverError if another process holds the journal: then we must not commit.
         """
         body = {"snapshot_id": snapshot_id, "groups": list(groups), "files": list(files)}
         self.store.put(f"{self.folder}commit-{snapshot_id}.json", _sealed(body))
@@ -157,11 +159,11 @@ class Journal:
             raise self._taken_over()
 
     def ended(self) -> None:
-        """Say that this process does not go on, so that the next one does not have to wait for signs of life."""
+        """Record that this process has stopped, so that the next one need not wait for signs of life."""
         self.store.put(self.folder + "ended", b"")
 
     def finish(self, delete: Sequence[str]) -> tuple[str, ...]:
-        """Close the journal: these outputs are in no snapshot, and never will be. Returns what may be deleted now.
+        """Close the journal: the files in `delete` will never be in a snapshot. Returns the files that may be deleted.
 
         Raises TakenOverError if another process holds the journal.
         """
@@ -174,7 +176,7 @@ class Journal:
         return tuple(delete)
 
     def clear(self) -> None:
-        """Delete a finished journal, when its outputs have been deleted."""
+        """Delete a finished journal, after the files that it lists."""
         paths = [stat.path for stat in self.store.list(self.folder)]
         holders = sorted(path for path in paths if path.startswith(self.folder + "holder-"))
         plan = self.folder + "plan.json"
@@ -205,14 +207,14 @@ def folder_of(session: str) -> str:
 
 
 def is_session(name: str) -> bool:
-    """Whether a folder's name is one that we give: other folders beside the journals are somebody else's."""
+    """Whether a folder has the name of a session. Other folders beside the journals are not ours."""
     return bool(_SESSION.fullmatch(name))
 
 
 def name_of_files(session: str) -> str:
-    """How the names of all files begin that a session adds to the table's data folder.
+    """The beginning of the names of all files that a session adds to the table's data folder.
 
-    Nobody else writes such names. So a file of a session is told by its name alone, however others spell the location.
+    Nobody else writes such names, so we recognize a session's files by name, however others spell their locations.
     """
     return f"{session}-"
 
@@ -228,7 +230,7 @@ def files_of(store: ObjectStore, session: str, folders: Iterable[str]) -> list[s
 
 
 def other_than(files: Iterable[str], kept: Iterable[str]) -> list[str]:
-    """The files of a session whose names none of the kept ones has."""
+    """The files whose names differ from those of all `kept` files."""
     names = set(map(file_name, kept))
     return [location for location in files if file_name(location) not in names]
 

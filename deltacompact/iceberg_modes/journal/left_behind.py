@@ -1,9 +1,9 @@
-"""What earlier sessions of a branch left: dead ones, whose work can be taken up, and live ones, which are left alone.
+"""Finds earlier sessions of a branch: dead ones, whose work is taken up, and live ones, which are left alone.
 
 journal 5c    of this branch, its process was killed      dead
 journal 71    of this branch, a sign of life 2 s ago      live: its journal and its files are its own
-journal 8e    of another branch                           does not concern us
-journal a0    no plan in it any more                      the rest of one that was being cleared: deleted
+journal 8e    of another branch                           ignored
+journal a0    has no plan any more                        its session died while clearing it: deleted
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from deltacompact.storage.objects import ObjectStat, ObjectStore
 _CLOCK = "clock-"
 
 Tell: TypeAlias = Callable[[str, float, float], None]
-"""Hears of a session that is waited for: its name, seconds to wait at most, seconds by which its sign is ahead."""
+"""Called before we wait for a session: its name, the most seconds to wait, seconds by which its last sign is ahead."""
 
 
 def no_tell(session: str, wait_s: float, ahead_s: float) -> None:
@@ -56,9 +56,9 @@ class Left:
 
 
 def left_behind(store: ObjectStore, state: TableState, signs: Signs, tell: Tell = no_tell) -> Left:
-    """What is in the journals. Waits for signs of life of sessions on other machines that were at work just now.
+    """Read the journals. Waits for a sign of life from each session of another machine that was at work just now.
 
-    `tell` hears of each, before that: for how many seconds at most, and how far its last sign lies in the future.
+    `tell` is called before each wait.
     """
     sessions: dict[str, list[ObjectStat]] = defaultdict(list)
     for stat in store.list(FOLDER):
@@ -81,18 +81,17 @@ def left_behind(store: ObjectStore, state: TableState, signs: Signs, tell: Tell 
             journals.read(store, session, paths)
             dead.append(found)
         except NotFoundError:
-            continue  # it is being cleared
+            continue  # another process is clearing this journal
         except UntrustedError as error:
             notes.append(f"the journal of session {session} is not resumed, maintain removes it: {text_of(error)}")
     return Left(tuple(dead), tuple(live), tuple(notes))
 
 
 def _is_alive(store: ObjectStore, session: str, stats: Sequence[ObjectStat], signs: Signs, tell: Tell) -> bool:
-    """Whether it gives a sign within the time after which it counts as dead, from its last one on, or from now.
+    """Whether a session gives a new sign of life before it counts as dead.
 
-    The last one may be dated in the future: by a clock that was ahead, or by another one than dates objects now. So we
-    ask for signs that differ, whatever their date, and we stop asking after so many looks, whatever the store's clock
-    does meanwhile.
+    Its last sign may be dated in the future, by a clock that was ahead. So any sign with another date counts as new,
+    and we stop after a fixed number of looks, whatever the store's clock does meanwhile.
     """
     paths = [stat.path for stat in stats]
     folder = journals.folder_of(session)
@@ -117,12 +116,12 @@ def _is_alive(store: ObjectStore, session: str, stats: Sequence[ObjectStat], sig
 
 
 def _given(stats: Iterable[ObjectStat]) -> dict[str, float]:
-    """The signs of a session, and when it gave them. Clocks are ours."""
+    """The signs of a session, and when it gave them, without the `clock` objects that we put ourselves."""
     return {stat.path: stat.modified_s for stat in stats if _CLOCK not in stat.path}
 
 
 def _store_time(store: ObjectStore, folder: str) -> float:
-    """The time of now by the clock that dates objects. If we die here, the clock goes with the journal."""
+    """The store's time now: that of an object put into the journal's folder, and deleted with it if we die here."""
     path = f"{folder}{_CLOCK}{uuid.uuid4().hex}"
     store.put(path, b"")
     try:

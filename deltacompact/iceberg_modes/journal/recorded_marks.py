@@ -1,9 +1,9 @@
-"""Marks as a session's journal has them, and back.
+"""Marks to records of a session's journal, and back.
 
     outputs    the delete files, with all that a manifest says of them
     details    "marks": [{"of": ["…/a.parquet"], "new_rows": 2}]          one for each, in their order
 
-The data files that they name come from the plan that the journal has, as they were when their rows were found.
+The marked data files, with the deletes that they had when their dead rows were found, come from the journal's plan.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from deltacompact.iceberg_modes.journal.journal import WrittenGroup
 
 
 def record_of(number: int, marks: Sequence[Mark], details: Mapping[str, Any] | None = None) -> WrittenGroup:
-    """The marks of a group for the journal, and what else the mode says of it."""
+    """The journal's record of a group's marks. `details`: what else the mode keeps."""
     of_marks = [{"of": [one.entry.file.path for one in mark.of], "new_rows": mark.new_rows} for mark in marks]
     return WrittenGroup(number, tuple(mark.file for mark in marks), {"marks": of_marks, **(details or {})})
 

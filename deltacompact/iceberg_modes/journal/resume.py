@@ -1,15 +1,15 @@
-"""Resumes what sessions left that died: their written groups are committed, and the rest of what they wrote is deleted.
+"""Resumes dead sessions: commits the groups that they had written, and deletes their other files.
 
     session 5c    groups 0, 1, 2 planned; 0 and 1 written; its process was killed
     the next run  takes the journal over, commits 0 and 1, deletes half an output of 2, clears the journal
-                  and then plans anew: group 2 is there still
+                  and then plans anew: group 2 is planned again
 
-A group is committed if it is still valid on the current head, as at any commit: its mode says so. It is done again if a
-file of it is missing or cut short. A commit whose answer nobody heard has landed if the table has its snapshot, or its
-files; then nothing of it is deleted, and nothing committed twice. Journals that cannot be trusted stay for `maintain`.
+A group is committed if its mode finds it valid on the current head, as at any commit. It is done again if one of its
+files is missing or cut short. If a commit got no answer, it has landed if the table has its snapshot or its files: then
+nothing of it is deleted, and nothing is committed twice. Journals that we cannot trust stay for `maintain`.
 
-Outputs are compared by name, which is the session's own, and inputs by identity: between two runs the table may have
-been registered by another spelling of its location, or write to another folder.
+Outputs are compared by name, which only this session writes, and inputs by identity: between two runs the table may
+have been registered by another spelling of its location, or may write to another folder.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ def _is_intact(store: ObjectStore, group: WrittenGroup) -> bool:
 
 
 def _landed(records: Records, state: TableState, reader: StateReader) -> tuple[set[int], set[str]]:
-    """The groups that the table has, and the names of those of the session's files that it has.
+    """The groups that the table has, and the names of the session's files that it has.
 
     A commit that followed others' deletes may have other marks than the group had written. Where others deleted all
     rows, it has none of the outputs: the group is there if the commit took its inputs away. A group without files is
@@ -246,7 +246,7 @@ def _marked(state: TableState, names: frozenset[str]) -> set[str]:
 
 
 def _has_inputs(state: TableState, group: Mapping[str, Any]) -> bool:
-    """Whether the branch has one of the data files of a planned group, by whatever name."""
+    """Whether the branch has one of the data files of a planned group, under any spelling of its location."""
     inputs = _inputs(group)
     return any(_identity(entry) in inputs for entry in state.data)
 

@@ -1,14 +1,14 @@
-"""Does the process of a session still work? Its journal shows it: a holder gives a sign of life every few seconds.
+"""Tells whether a session's process is alive: a holder puts a sign of life into its journal every few seconds.
 
-    its process ended, on this machine                       dead: nobody has to wait
-    it said `ended`: Ctrl-C, an error                        dead
-    its attempt was given up: we are a later one             dead
+    its process ended, on this machine                       dead: no need to wait
+    it put `ended`, after Ctrl-C or an error                 dead
+    we are a later attempt at the same work                  dead: the scheduler gave it up
     last sign 2 s ago, then another one                      alive
     last sign 2 s ago, and none within half a minute         dead
-    last sign in an hour, and none within half a minute      dead: a clock was ahead
+    last sign an hour ahead, and none within half a minute   dead: a clock was ahead
 
-Both times are the store's: we compare its last-modified time of the sign with that of an object that we put now. A
-wrong answer costs work that is done twice, never a row: who takes a journal over fences its former holder.
+All times are the store's: we compare the last-modified times of the sign and of an object that we put now. A wrong
+answer costs work that is done twice, never a row: taking a journal over fences off its former holder.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 @dataclass(frozen=True, slots=True)
 class Signs:
-    """A holder gives a sign every `every_s` seconds. After `dead_after_s` seconds without one, it counts as dead."""
+    """How often holders give signs (`every_s`), and after how many seconds without one they count as dead."""
 
     every_s: float = 5.0
     dead_after_s: float = 30.0
@@ -45,15 +45,15 @@ class Signs:
 
     @property
     def looks(self) -> int:
-        """So often a session is looked at, twice for each sign, until it counts as dead whatever a clock says."""
+        """The most looks at a session, two for each sign, until it counts as dead whatever a clock says."""
         return 1 + math.ceil(2 * self.dead_after_s / self.every_s)
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """The process that holds a journal. `started_s` tells processes apart that had the same number.
+    """The process that holds a journal. `started_s` tells apart processes that had the same id.
 
-    `attempt` is the scheduler's name for its work, if it has one.
+    `attempt`: the scheduler's name for its work, if there is one.
     """
 
     machine: str
@@ -66,7 +66,7 @@ class Holder:
         return cls(_machine(), os.getpid(), psutil.Process().create_time(), current_attempt())
 
     def is_at_work(self, session: str) -> bool | None:
-        """Whether the holder works on the session. None: it is on another machine, so nobody here knows."""
+        """Whether the holder still works on the session. None: we cannot tell, because it is on another machine."""
         if is_superseded(self.attempt, by=current_attempt()):
             return False
         if self.machine != _machine():
@@ -87,7 +87,7 @@ def _machine() -> str:
 
 @contextlib.contextmanager
 def giving_signs(session: str, sign: Callable[[], None], signs: Signs) -> Iterator[Callable[[], None]]:
-    """Give signs of life from another thread while the block runs, or until it calls what it gets."""
+    """Give signs of life from another thread while the block runs. Yields a function that stops them earlier."""
     ended = threading.Event()
 
     def give() -> None:

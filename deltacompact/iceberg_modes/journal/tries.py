@@ -1,6 +1,6 @@
-"""Attempts at a commit, as they are recorded: whoever comes later knows all files that may be in the table.
+"""Records attempts at a commit, so that a later process knows all files that may be in the table.
 
-attempt 1    adds y, mark m1    refused, surely           m1 may go
+attempt 1    adds y, mark m1    surely refused            m1 may be deleted
 attempt 2    adds y, mark m2    no answer                 y and m2 stay until the table shows what happened
 """
 
@@ -16,7 +16,7 @@ from deltacompact.iceberg_modes.journal.journal import Journal
 
 @dataclass(slots=True)
 class Tries:
-    """The attempts at a commit that may have taken effect, or still may: the files that each of them adds."""
+    """The files of each attempt that may have taken effect, or still may."""
 
     journal: Journal
     groups: Sequence[int]
@@ -39,5 +39,5 @@ class Tries:
         self.journal.before_attempt(snapshot_id, self.groups, sorted(self.files))
 
     def after_refusal(self) -> None:
-        """The last attempt had no effect: what it alone would have added may go."""
+        """Forget the last attempt, which had no effect: files that it alone would have added may be deleted."""
         self.added.pop()

@@ -8,7 +8,7 @@ manifest_plan      which manifests are rewritten together: a pure function of a 
 encoded_entries    manifest entries as the bytes that they are stored as, so that no field is lost
 rewrite_manifests  few manifests for many, built anew on each head
 reach              the files that snapshots reach, each manifest read once
-sessions           what killed sessions left: closed, so that nobody commits it any more
+sessions           closes the journals of killed sessions, so that nobody commits from them any more
 orphans            files below the table's location that nothing reaches: listed first, then compared
 signs              signs of other tables among the files
 overlaps           other tables of the catalog whose folders overlap with the searched one

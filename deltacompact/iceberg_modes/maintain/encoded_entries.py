@@ -1,12 +1,12 @@
-"""Manifest entries as the bytes that they are stored as, so that rewriting a manifest loses no field (rule 24).
+"""Copies manifest entries as stored bytes, so that rewriting a manifest loses no field (rule 24).
 
     stored     ADDED      9     null  null   a.parquet, 17 counts and bounds, first_row_id, a field of next year
     written    EXISTING   9     5     5      the same bytes
 
 Only status and sequence numbers of an entry change (rule 4), and in version 3 a row id that it inherits. The bytes of
-the data file are carried on as they are, so that column statistics cost nothing. Where another writer has other fields,
-or has them in another order, its entries are decoded and encoded anew, by field id. So are those of before a partition
-column was widened: a decimal has more bytes now.
+its data file are copied, so that column statistics cost nothing. If another writer has other fields, or another order,
+its entries are decoded and encoded anew, by field id. So are entries from before a partition column was widened,
+because a decimal has more bytes now.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class StoredManifest:
 
 @dataclass(frozen=True, slots=True)
 class EncodedEntry:
-    """A live entry, and what places and counts it. `record` is its bytes in the schema that it was encoded for."""
+    """A live entry: its bytes in the common schema (`record`), and the fields that sort and count it."""
 
     partition: PartitionTuple
     rows: int
@@ -69,7 +69,7 @@ class EncodedEntry:
 
 
 def common_schema(stored: Sequence[StoredManifest], spec: Spec, version: int) -> dict[str, Any]:
-    """The schema of the version, and every field beyond it that a manifest has."""
+    """The schema of the format version, plus every unknown field that one of the manifests has."""
     schema = entry_schema(spec, version)
     file_schema = _field(schema["fields"], _FILE)["type"]
     others = [field for field in schema["fields"] if field["field-id"] != _FILE]
@@ -213,7 +213,7 @@ class _Renamed:
 
 
 def order_of(entry: EncodedEntry) -> tuple[tuple[int, Any], ...]:
-    """By which entries are clustered: null, then values, then NaN, field by field."""
+    """The sort key of an entry, by its partition: null, then values, then NaN, field by field."""
     return tuple(_order_of_value(value) for value in entry.partition)
 
 

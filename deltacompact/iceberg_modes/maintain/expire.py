@@ -5,10 +5,10 @@
     3  reach      files of 7 and 8, less the files of every snapshot that is left   read after the commit
     4  delete     data first, manifest lists last
 
-A crash after the commit leaves orphans, which `remove-orphans` finds. While nobody knows whether the commit took
-effect, nothing is deleted (rule 20). Files outside of the table's own folders may belong to others, as those of
-add_files do: they stay, and are counted. So does a file that is in doubt: its location leads nobody knows where, or a
-snapshot that is left names a file so called elsewhere, which may be this one by another name of its bucket.
+A crash after the commit leaves orphans, which `remove-orphans` finds. Until we know that the commit took effect, we
+delete nothing (rule 20). Files outside of the table's own folders may belong to others, as those of add_files do: they
+stay, and are counted. So do files in doubt: we cannot tell which object the location names, or a snapshot that is left
+names a file of the same name elsewhere, which may be this one under another name of its bucket.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ class ExpireResult:
     paths: tuple[str, ...] = ()
     """The first of the deleted files."""
     kept_outside: int = 0
-    """Files that nothing reaches any more, outside of the table's folders. They are not deleted."""
+    """Unreachable files outside of the table's folders. They are not deleted."""
     in_doubt: tuple[str, ...] = ()
-    """Files that may be others than they seem to be. They are not deleted."""
+    """Unreachable files in doubt (see above). They are not deleted."""
     nothing_to_do: str | None = None
 
 
@@ -87,8 +87,8 @@ class _RemovedByExpiry:
 
 @dataclass(frozen=True, slots=True)
 class _Unreached:
-    """What only expired snapshots reach: files to delete, in their order; how many lie outside of the table's folders;
-    and those that may be other files than they seem to be."""
+    """What only expired snapshots reach: the files to delete, in order; how many lie outside of the table's folders;
+    and the files in doubt."""
 
     own: tuple[File, ...]
     outside: int
@@ -158,7 +158,7 @@ class ExpireSnapshots:
         return result
 
     def _committed(self, table: IcebergTable, expired: _RemovedByExpiry) -> IcebergTable:
-        """Commit what expires of the current table, attempt after attempt. Fills in what is gone."""
+        """Plan on the current table and commit, attempt after attempt. Adds what is gone to `expired`."""
         patience = Patience.of(table.metadata.properties)
         table_id, unanswered, said = table.metadata.table_id, 0, ""
         for attempt in range(1, patience.attempts + 1):

@@ -1,8 +1,8 @@
 """Maintains one table: expires snapshots, rewrites the manifests of a branch, removes orphans; in this order.
 
-Expiring comes first, because it may remove branches and does not read what it need not; a rewrite of manifests adds a
-snapshot, which is too young to expire. Orphans come last: fewer snapshots are left to read, and what the first two
-leave behind after a failure is too young to be taken for an orphan until a later run.
+Expiring comes first, because it may remove branches; rewriting manifests adds a snapshot, which is too young to expire.
+Orphans come last, because fewer snapshots are left to read. Files that the first two steps leave after a failure are
+too young to count as orphans before a later run.
 """
 
 from __future__ import annotations

@@ -76,8 +76,8 @@ class OrphansResult:
 
 @dataclass(frozen=True, slots=True)
 class _ReachedFiles:
-    """By identity, the location that the metadata names: all files that the current table reaches, and those of them
-    that it reached before the listing, too."""
+    """The locations of files by identity: all that the current table reaches, and those that it already reached before
+    the listing."""
 
     all: dict[str, str]
     before: Mapping[str, str]
@@ -85,7 +85,7 @@ class _ReachedFiles:
 
 @dataclass(frozen=True, slots=True)
 class _UnreachedFiles:
-    """Files that nothing reaches. `orphans` are those of them that may go."""
+    """Files that nothing reaches. `orphans` are those that may be deleted."""
 
     unreached: tuple[ObjectStat, ...]
     orphans: tuple[ObjectStat, ...]
@@ -181,7 +181,7 @@ class RemoveOrphans:
         return result
 
     def _keep_other_heads(self, heads: Iterable[OtherHead], reached: _ReachedFiles) -> None:
-        """What another pointer of this table may reach stays, as far as it is there."""
+        """Keep the files that another pointer of this table may reach, as far as its manifests can be read."""
 
         def take(files: Mapping[str, File]) -> None:
             reached.all.update({name: file.location for name, file in files.items()})
@@ -202,7 +202,7 @@ class RemoveOrphans:
             self.say(f"deleted {start + len(batch):,} of {counted(len(paths), 'file')}")
 
     def _reached(self, before: TableMetadata, now: TableMetadata) -> _ReachedFiles:
-        """What the current table reaches; and what it reached already before the listing."""
+        """The files that the current table reaches, and those that it already reached before the listing."""
         old = [found for number, found in now.snapshots.items() if number in before.snapshots]
         new = [found for number, found in now.snapshots.items() if number not in before.snapshots]
         statistics = [found.path for found in now.statistics if found in before.statistics]
@@ -237,7 +237,7 @@ class RemoveOrphans:
     def _refuse_other_names(
         self, now: TableMetadata, inside: str, orphans: Iterable[ObjectStat], reached: _ReachedFiles
     ) -> None:
-        """Raise CorruptionError if an orphan may be a file that the metadata names by another bucket or folder."""
+        """Raise CorruptionError if an orphan may be a file that the metadata names with another bucket or folder."""
         elsewhere = {
             posixpath.basename(path): path for name, path in reached.all.items() if not name.startswith(inside)
         }
@@ -271,7 +271,7 @@ def _folder_of(location: str) -> str:
 
 
 def _owner(folder: ObjectStore, path: str) -> str | None:
-    """The table whose metadata a file has; None: it does not say, as a file that was never finished."""
+    """The UUID of the table that a metadata file belongs to; None: the file does not tell, or was never finished."""
     if not is_metadata_file(path):
         return None
     try:
@@ -288,12 +288,12 @@ def _why_nothing(listed: int, unreached: int) -> str:
 
 
 def _hidden_names(metadata: TableMetadata) -> tuple[str, ...]:
-    """Beginnings of folders that look hidden and are partitions ("_day=3")."""
+    """The beginnings of partition folders that only look hidden ("_day=3")."""
     return tuple(f"{part.name}=" for spec in metadata.specs.values() for part in spec.fields if part.name[:1] in "._")
 
 
 def _is_hidden(path: str, partitions: tuple[str, ...]) -> bool:
-    """Whether other programs keep the file for themselves, as Spark sees it."""
+    """Whether the file lies in a hidden folder, or is one, by Spark's rule: other programs keep it for themselves."""
     if posixpath.basename(path) == VERSION_HINT:
         return True
     return any(part[:1] in "._" and not part.startswith(partitions or "/") for part in path.split("/"))

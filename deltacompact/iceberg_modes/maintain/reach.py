@@ -4,9 +4,9 @@
     snapshot 9    list 9    manifest 1           manifest 3: v.puffin at 60
     reached       list 8, list 9, 1, 2, 3, a, b, v.puffin
 
-Each manifest is read once, however many snapshots name it, and of what it says only paths are kept. A Puffin file is
-reached as long as one deletion vector in it is. Files are the same if their identities are: s3a://b/x and s3://b/x, or
-two spellings of one escaped name.
+Each manifest is read once, however many snapshots name it, and only its paths are kept. A Puffin file is reached as
+long as one deletion vector in it is. Files with the same identity are one file: s3a://b/x and s3://b/x, or two
+spellings of one escaped name.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ DATA, DELETES, MANIFESTS, LISTS, STATISTICS = "data", "deletes", "manifests", "m
 PATHS_SHOWN = 10
 """How many paths a result names."""
 TOLD_EACH = 500
-"""After so many manifests we say how far we are."""
+"""We report progress after so many manifests each."""
 
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file that metadata names: what it is, where, and how large it is said to be."""
+    """A file that metadata names: its kind, its location, and its size according to the metadata."""
 
     kind: str
     location: str

@@ -9,8 +9,8 @@
 2. A branch keeps its newest snapshots up to its minimum, and those that are young enough; by its own rules, else the
    table's. A tag keeps its one snapshot.
 3. A snapshot that no branch or tag ever led to, such as a staged one, stays as long as it is young.
-4. Ours alone: what came after a bookmark stays while the bookmark does. A feed without the `replace` in between would
-   read every rewritten file, and could not tell one commit from another.
+4. A rule of ours: snapshots after a bookmark stay as long as the bookmark. Without the `replace` snapshots in between,
+   a feed would read every rewritten file, and could not tell commits apart.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _ref_stays(name: str, ref: Ref, metadata: TableMetadata, options: MaintainOp
 
 
 def _kept_of_branch(line: Sequence[Snapshot], ref: Ref, options: MaintainOptions, now_ms: int) -> Iterator[int]:
-    """Those of a branch, the head first, that its rules keep."""
+    """The snapshots of a branch (`line`, the head first) that its rules keep."""
     age_max = options.snapshot_age_ms if ref.max_snapshot_age_ms is None else ref.max_snapshot_age_ms
     least = options.keep_snapshots if ref.min_snapshots_to_keep is None else ref.min_snapshots_to_keep
     for number, snapshot in enumerate(line):
@@ -92,7 +92,7 @@ def _kept_of_branch(line: Sequence[Snapshot], ref: Ref, options: MaintainOptions
 
 
 def _kept_for_consumers(line: Sequence[Snapshot], bookmarks: Mapping[str, Ref]) -> set[int]:
-    """Those of a branch, the head first, down to where the batch of a bookmark begins."""
+    """The snapshots of a branch (`line`, the head first) from the head down to the oldest bookmark's."""
     places = {snapshot.snapshot_id: place for place, snapshot in enumerate(line)}
     beginning = len(line) if line and line[-1].parent_id is None else 0
     count = 0

@@ -1,10 +1,10 @@
-"""Writes few manifests for many, clustered by partition, and commits them in one `replace` snapshot.
+"""Replaces many manifests by few, clustered by partition, and commits them in one `replace` snapshot.
 
     attempt 1    head 8: manifests 1 to 40 become 41 and 42         refused: somebody appended manifest 43
     attempt 2    head 9: 41, 42 and 43, which is kept               committed
     or           head 9 lost manifest 7 to another writer           41 and 42 are deleted, and planned anew
 
-What is written is written once: a new head costs a manifest list, unless it lacks a manifest that was rewritten.
+Manifests are written once: a new head costs only a manifest list, unless it lacks a manifest that was rewritten.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class _Writing:
     """By manifest list: those that it names."""
 
     def on_head(self, metadata: TableMetadata, listed: Sequence[Manifest]) -> list[_RewrittenGroup]:
-        """Write what this head asks for. Groups whose manifests are all there stay as they are."""
+        """Write the groups of this head that are not written yet. Groups whose manifests are all there are kept."""
         there = {manifest.path for manifest in listed}
         whole = [one for one in self.done or () if all(source.path in there for source in one.group.sources)]
         broken: set[Kind] | None = None
@@ -156,7 +156,7 @@ class _Writing:
         return draft, found
 
     def discard_but(self, snapshot: Snapshot | None) -> None:
-        """Delete what was written and is not named by the snapshot that took effect."""
+        """Delete the written manifests that the snapshot which took effect does not name."""
         kept = self.named[snapshot.manifest_list] if snapshot else set()
         for path in self.written:
             if path not in kept:
@@ -186,7 +186,7 @@ class _Writing:
 def _rolled(
     entries: Sequence[EncodedEntry], schema: Mapping[str, Any], header: Mapping[str, str], target_bytes: int
 ) -> Iterator[tuple[bytes, Sequence[EncodedEntry]]]:
-    """Manifests that reach the target size, and a last one that need not; each with its entries."""
+    """Manifests of about the target size, the last maybe smaller; each with its entries."""
     first, growing = 0, Growing(schema, header)
     for number, entry in enumerate(entries, 1):
         growing.add(entry.record)

@@ -18,7 +18,7 @@ from deltacompact.iceberg_modes.journal.journal import FOLDER, Journal, TakenOve
 from deltacompact.storage.objects import ObjectStat, ObjectStore
 
 SIGNLESS_MIN_MS = 3_600_000
-"""However young orphans may be: a session that gave a sign of life within the hour is at work."""
+"""A session that gave a sign of life within the hour is at work, however young orphans may be."""
 _NAME = re.compile(r"[0-9a-f]{32}")
 
 

@@ -1,11 +1,13 @@
-"""Do marks in outputs say what others deleted in their sources? Both sides are read, and only rows that died since.
+"""Checks that the marks in outputs delete the same rows that others deleted in the sources, by adding up both.
+
+Only rows that died since the plan are read.
 
 planned     a: rows 0 1 2    c: rows 0 1      written     y: a 0, a 1, a 2, c 0, c 1
 head        a with a vector of row 1          went        a 1, c 0, c 1: their fingerprint is 3:0c…
             c was added again, and stays      marked      rows 1, 3, 4 of y: 3:0c…, too, so they may be committed
 
-What goes of the head is taken from the proposal, and not from whoever followed. If it took the new c away, c's rows
-would have gone nowhere, and those of y would be too many. Deletes by key that are newer than the plan hit both sides.
+The proposal says which sources go. If it wrongly removed the new c, too, c's rows would not count as gone, but rows of
+y would be marked for them, and the sums would differ. Deletes by key that are newer than the plan hit both sides.
 """
 
 from __future__ import annotations
@@ -31,10 +33,10 @@ from deltacompact.storage.objects import ObjectStore
 
 @dataclass(frozen=True, slots=True)
 class AddingUp:
-    """Whether groups may be committed as they were followed. If not, they are written again, with a note.
+    """Tells whether followed groups may be committed. If not, they are written again, with a note.
 
-    `is_fatal`: wrong marks of a session that lives are told as an error. One that died may have been another release's.
-    `known`: fingerprints of data files, which are not read again.
+    `is_fatal`: wrong marks are an error; not for a dead session, which may have been of another release. `known`:
+    fingerprints of data files, which are not read again.
     """
 
     store: ObjectStore
@@ -45,7 +47,7 @@ class AddingUp:
     def __call__(
         self, state: TableState, plan: RewritePlan, written: Sequence[Rewritten], proposal: Proposal[RewriteOutcome]
     ) -> bool:
-        """Raises CorruptionError where that is fatal."""
+        """Whether both sums are equal. If not, and `is_fatal`: raises CorruptionError."""
         live = LiveReader(self.store, state.metadata)
         sources, outputs = _sides(state, plan, written, proposal)
         try:
@@ -70,7 +72,7 @@ _Sides = tuple[list[FileScanTask], list[FileScanTask]]
 def _sides(
     state: TableState, plan: RewritePlan, written: Sequence[Rewritten], proposal: Proposal[RewriteOutcome]
 ) -> tuple[_Sides, _Sides]:
-    """The sources that changed since the plan, then and now; and the outputs, as written and as they would be."""
+    """(changed sources as planned, and as of the head), (outputs as written, and with the proposed marks)."""
     numbers = {one.group.number for one in proposal.outcome.groups}
     groups = [one for one in written if one.group.number in numbers]
     inputs = [source for one in groups for source in one.group.inputs]

@@ -1,4 +1,4 @@
-"""In which order a rewrite puts the rows of a partition: clustered by a split tree, or sorted.
+"""The order that a rewrite gives the rows of a partition: clustered by a split tree, or sorted.
 
 cluster-by day*3,customer                     ClusterBy        a split tree
 strategy=sort sort-order="day DESC, id"       SortBy           ranges of the order, and rows sorted inside
@@ -43,14 +43,14 @@ class ClusterBy:
 
     @property
     def bounded(self) -> list[str]:
-        """Columns by which readers are to skip files."""
+        """The columns that readers shall skip files by."""
         return [column.name for column in self.columns if column.weight]
 
     def prepared(self, rows: pa.Table) -> pa.Table:
         return rows
 
     def among(self, extents: Extents) -> ClusterBy:
-        """The same for rows that reach so far."""
+        """The same columns, with weights for rows of these extents."""
         return replace(self, columns=weighed(self.columns, extents))
 
     def layout(self, sample: pa.Table, sizes: Weights, files: int, cells: int) -> SplitTree:
@@ -59,9 +59,9 @@ class ClusterBy:
 
 @dataclass(frozen=True, slots=True)
 class SortBy:
-    """By a sort order. `derived`: by the names that items have, columns that transforms make of others.
+    """By a sort order. `derived`: the columns that transforms compute, by the names that the order's items use.
 
-    `order_id`: that of the table's order which this is; None: it is none of them.
+    `order_id`: the id of the table's sort order that this is; None: it is none of them.
     """
 
     items: tuple[SortItem, ...]
@@ -85,7 +85,7 @@ class SortBy:
         return rows
 
     def among(self, extents: Extents) -> SortBy:
-        """Itself: an order has no weights."""
+        """The same order: it has no weights."""
         return self
 
     def layout(self, sample: pa.Table, sizes: Weights, files: int, cells: int) -> RangeCuts:
@@ -99,7 +99,7 @@ Arrangement = ClusterBy | SortBy
 
 
 def arrangement_of(metadata: TableMetadata, options: RewriteOptions) -> Arrangement | None:
-    """In which order rows are put; None: in their old one.
+    """The order that the options ask for; None: rows keep theirs.
 
     Raises InputError naming a column that the table lacks, that lies in a struct, or whose values have no order.
     """

@@ -5,9 +5,9 @@
     part 2    a range of a sort order      the blocks are sorted by the keys               one part at a time
     part 3    a range larger than memory   its blocks are divided into ranges again, and those are sorted
 
-So a file takes no more memory than a part of it, and the sample by which rows were divided may err. Rows of a partition
-that makes one small file are read where they are: the task has a layout of its own, and nothing is written twice, but
-where a few stored bytes become more than memory has.
+So writing a file takes no more memory than one of its parts, even if the sample that divided the rows was wrong. If a
+partition makes one small file, its rows are read from the data files: the task makes its own layout, and writes rows
+twice only if they are too large for memory once decoded.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ SAMPLE_PER_RANGE = 16
 
 @dataclass(frozen=True, slots=True)
 class LeafPart:
-    """Some cells of a leaf: their blocks in all runs. `are_alike`: the rows of a cell have no order among them."""
+    """Some cells of a leaf: their blocks in all runs. `are_alike`: rows of a cell need no order among themselves."""
 
     cells: int
     are_alike: bool
@@ -85,7 +85,7 @@ class Routed:
     path: str
 
     def with_blocks(self, held: Sequence[HeldParts]) -> Routed:
-        """With what was held of its parts, in the order of the rows."""
+        """The same, with the blocks of its parts that tasks held in memory, in the order of the rows."""
         blocks = [tuple(block for of_task in of_tasks for block in of_task) for of_tasks in zip(*held, strict=True)]
         return replace(
             self, parts=tuple(replace(part, blocks=own) for part, own in zip(self.parts, blocks, strict=True))
@@ -94,7 +94,8 @@ class Routed:
 
 @dataclass(frozen=True, slots=True)
 class Unrouted:
-    """Live rows where they are, which make one file. If they take more than `part_bytes`, they go through runs."""
+    """Live rows that make one file, read from the data files. If they take more than `part_bytes`, they go through
+    runs."""
 
     live: LiveSlices
     part_bytes: int
@@ -103,9 +104,9 @@ class Unrouted:
 
 @dataclass(frozen=True, slots=True)
 class ArrangeTask:
-    """Writes one output of so many rows. `keys`: by which routed rows are sorted, if they are.
+    """Writes one output of so many rows. `keys`: the sort keys of routed rows, if they are sorted.
 
-    `numbers_path`: where the numbers of its rows go, in their new order, so that deletes of others can follow them.
+    `numbers_path`: where to write the numbers of its rows in their new order, to follow deletes of others (row_map.py).
     """
 
     source: Routed | Unrouted

@@ -5,9 +5,9 @@
     route        blocks, one for each part of a leaf           one task for some rows of a share
     arrange      4 outputs, each from its blocks of all tasks  one task for each output
 
-Blocks stay in memory (on Ray: in its object store) as long as shares fit there. Those of other shares go through runs
-in the table's store. A share that makes one small file is arranged at once. A value larger than a file is cut by the
-columns that identify a row, where the table names some.
+Blocks stay in memory (on Ray: in its object store) as long as shares fit there. Blocks of other shares go through runs
+in the table's store. A share that makes one small file is arranged at once. If one value has more rows than a file,
+they are cut by the table's identifier fields, if there are some.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from deltacompact.steps.routed_runs import CellRun
 from deltacompact.tabular.row_groups import WriteOptions
 
 DECODED_TIMES = 8
-"""A stored byte is expected to become no more than so many, before anything is read."""
+"""Before anything is read, a stored byte is expected to become at most so many decoded ones."""
 HELD_VALUES_MAX = 10_000
-"""Values that tasks hand over in memory, at most: a file gets one of each task that routes rows."""
+"""The most values that tasks hand over in memory: each file gets one from each routing task."""
 TASK_SHARE = 0.25
-"""Of a task's memory, the rows that it reads and keeps."""
+"""The share of a task's memory for the rows that it reads and keeps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Clusterer:
         return ArrangeTask(unrouted, path, by, (), share.rows, share.columns, self.options, self.limits)
 
     def _numbers_path(self, share: PartitionShare, output: int) -> str | None:
-        """Where the numbers of an output's rows go. None: they are too many."""
+        """Where to write the numbers of an output's rows. None: there are too many to follow."""
         return f"{self.folder}arranged-{share.name}-{output}.numbers" if share.rows <= NUMBERED_ROWS_MAX else None
 
     def _routed(self, shares: Sequence[PartitionShare]) -> Iterator[list[PlannedOutput]]:
@@ -125,7 +125,7 @@ class Clusterer:
                 yield self._from_runs(routing, [run for _ in tasks for run in next(stored)])
 
     def _held(self, routed: Sequence[tuple[_RoutedShare, RouteTask]]) -> list[list[Handle]]:
-        """Of each task its values: the parts of each leaf, and the rows of each part."""
+        """Handles to the values of each task: the blocks of each leaf, then the number of rows of each part."""
         inputs = [
             (1 + len(routing.leaves), (task, [len(parts) for parts in routing.leaves])) for routing, task in routed
         ]
@@ -150,7 +150,7 @@ class Clusterer:
         return self.tasks.run(plant, tasks)
 
     def _leaves(self, share: PartitionShare, found: Planted) -> tuple[tuple[LeafPart, ...], ...]:
-        """Of each leaf, its parts: a cell each where rows are sorted, else no more decoded bytes than a run has."""
+        """The parts of each leaf: one cell each if rows are sorted, else at most the decoded bytes of a run."""
         first, leaves = 0, []
         for leaf in found.layout.leaves:
             parts = share.rows / share.files * leaf.files * found.row_bytes / self.run_bytes

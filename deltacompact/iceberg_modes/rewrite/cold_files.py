@@ -1,7 +1,7 @@
-"""Files in S3's classes for infrequent access or archives: a rewrite that lays out rows leaves them (cold_classes.py).
+"""A layout leaves files alone that lie in S3's classes for infrequent access or archives (cold_classes.py).
 
 chosen      day=3/a, day=3/b, day=4/c       two folders are listed: a is STANDARD_IA, and stays
-chosen      day=3/b, day=4/c, day=4/d       of the rest: d is new among them, and asked
+chosen      day=3/b, day=4/c, day=4/d       planned again without a: d is new, so its class is looked up
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from deltacompact.storage.objects import ObjectStore
 def without_cold(
     store: ObjectStore, planned: Callable[[frozenset[str]], RewritePlan]
 ) -> tuple[RewritePlan, frozenset[str]]:
-    """The plan that chooses no cold files, and those that were found.
+    """A plan without cold files, and the cold files that were found.
 
-    Files are asked once they are chosen: by another plan, others may be.
+    Only chosen files are looked up. Without the cold ones, a plan may choose others, so this repeats.
     """
     asked: set[str] = set()
     cold: frozenset[str] = frozenset()
@@ -35,7 +35,7 @@ def without_cold(
 
 
 def cold_among(store: ObjectStore, locations: Collection[str]) -> frozenset[str]:
-    """Those of some files that lie in a cold class."""
+    """The files at these locations that lie in a cold class."""
     spelled: dict[str, set[str]] = defaultdict(set)
     for location in locations:
         if location.lower().startswith("s3"):

@@ -4,8 +4,8 @@
     evenly       333 · 667              two row groups would be decoded and encoded: they go to two files each
     cut          300 · 600              all row groups are copied as they are
 
-A cut moves by at most half an output, and never so far that the next run would find the file too small or too
-large. Where no row group ends there, the cut stays.
+A cut moves by at most half an output, and never so far that the next run would find the file too small or too large.
+If no row group ends within that distance, the cut stays.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 
 MOVED_MAX = 0.5
-"""By this share of an output a cut may move."""
+"""A cut may move by this share of an output."""
 
 
 def cuts(rows: int, outputs: int, ends: Sequence[int], least: float, most: float) -> list[tuple[int, int]]:
@@ -43,9 +43,9 @@ def _near(even: int, start: int, rows: int, left: int, ends: Sequence[int], leas
 
 
 def ends_of(files: Iterable[tuple[int, Sequence[int]]]) -> Iterator[int]:
-    """Where row groups end among the live rows of files, each with how many it has, and where its own groups end.
+    """The ends of row groups, counted in live rows through all files. A file is given as (live rows, its own ends).
 
-    A file always ends somewhere. Of a file with dead rows, no more is known.
+    For a file with dead rows, only its end is known.
     """
     start = 0
     for rows, ends in files:

@@ -20,7 +20,7 @@ from deltacompact.planning.plan import Capacity
 
 
 def expected(plan: RewritePlan, capacity: Capacity) -> Expected:
-    """Tasks spread over the slots, but no output is divided: the largest one takes as long as it takes."""
+    """Tasks spread over the slots, but no output is divided, so the largest one is a lower bound."""
     written = functools.partial(_written_s, arranges=plan.options.arranges)
     evenly = of_modes.expected(plan, capacity, written)
     groups_s = [written(group) for group in plan.groups]
@@ -29,13 +29,13 @@ def expected(plan: RewritePlan, capacity: Capacity) -> Expected:
 
 
 def _written_s(group: FileGroup, arranges: bool) -> float:
-    """Rows that go to several partitions are written twice."""
+    """Core-seconds to write a group. Rows that go to several partitions are written twice."""
     each_s = (arranged_s if arranges else written_s)(group.rows, group.bytes)
     return each_s + (group.partition is None) * written_s(group.rows, group.bytes)
 
 
 def totals_after(plan: RewritePlan, state: TableState) -> BranchTotals:
-    """Deletes of a file alone say how many of its rows are dead. How many others delete, nobody knows before."""
+    """About the totals afterwards. Only deletes of a single file tell how many rows they hit; others count for none."""
     before = totals_of(state)
     written = sum(
         source.entry.file.file_bytes * (1 - deleted_share(source.entry, source.deletes)) for source in plan.inputs

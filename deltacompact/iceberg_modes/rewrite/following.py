@@ -1,4 +1,4 @@
-"""Rows that others deleted since a group was planned are marked in its outputs: the group is not written again.
+"""Marks, in the outputs of a group, the rows that others deleted since its plan, so that it is not written again.
 
     planned    a: rows 0 1 2    c: rows 0 1    written    y: a 0, a 1, a 2, c 0, c 1
     head       a with a vector of row 1        c is gone: another writer copied it to d, without its row 0
@@ -7,7 +7,7 @@
 Why the branch has the same rows afterwards. Each row of a source that lived at the plan has one place in the outputs.
 At the head it lives if its source is there, and no delete hits it.
 
-- A source that is gone: none of its rows lives, whatever became of copies of them. All of its places are marked.
+- A source is gone: none of its rows lives there, whatever became of copies of them. All of its places are marked.
 - A delete by position, or a vector, of the head: the row's place is marked. A mark gets the number of its own snapshot,
   so it applies to the outputs, which are older. Nobody else can have planned on an output before it was there.
 - A delete by key that is newer than the plan applies to the outputs as to the sources: they have the plan's number
@@ -16,9 +16,9 @@ At the head it lives if its source is there, and no delete hits it.
 Rows that were sorted, or that went to several partitions, have one place, too: each output says which rows it has
 (iceberg/row_map.py). An output of which too many rows are dead is written again by itself, once it is committed.
 
-A row that was dead at the plan is in no output, so it must be dead at the head. It is while the deletes of the plan are
-there. If an applied delete is gone, the head must delete the same rows by position: a newer vector contains the former
-one's rows, and a conversion of a delete by key marks the same rows. Where that cannot be seen, the group is written
+A row that was dead at the plan is in no output, so it must be dead at the head. It is, as long as the deletes of the
+plan are there. If one of them is gone, the head must delete the same rows by position: a newer vector contains the
+former one's rows, and a conversion marks the rows of a delete by key. If we cannot see that, the group is written
 again.
 """
 
@@ -46,7 +46,7 @@ from deltacompact.index.live_bitmaps import live_mask
 from deltacompact.storage.objects import ObjectStore
 
 POSITIONS_MAX = 50_000_000
-"""Deleted positions that are held in memory. A commit that deleted more has its groups written again."""
+"""The most deleted positions that are held in memory. If a commit deleted more, groups are written again."""
 
 _Dead = npt.NDArray[np.bool_]
 _Known = tuple[frozenset[tuple[str, int | None]], _Dead | None]
@@ -57,7 +57,7 @@ _NOTHING: _Known = frozenset(), None
 class Follower:
     """Writes the marks of groups that others touched. `notes` are for the result.
 
-    `known`: the deletes of each data file that were read at former attempts, and the rows that they kill.
+    `known`: for each data file, the deletes that were read at former attempts, and the rows that they kill.
     """
 
     store: ObjectStore
@@ -67,7 +67,7 @@ class Follower:
     known: dict[str, _Known] = field(default_factory=dict)
 
     def __call__(self, head: RewriteHead, groups: Sequence[Rewritten]) -> Following:
-        """Those of the groups whose rows can be followed, and the marks. Nothing, with a note, where a file is bad."""
+        """The groups whose rows can be followed, and their marks. If a file is bad: nothing, with a note."""
         groups = [one for one in groups if one.went is not None and not head.is_gone(one.group)]
         try:
             return self._followed(head, groups) if groups else Following()
@@ -105,7 +105,7 @@ class Follower:
         return Following(followed, marks, frozenset(worn))
 
     def _dead(self, tasks: Sequence[FileScanTask]) -> dict[str, _Dead]:
-        """Which rows of some data files are deleted by position. What a former attempt read is not read again."""
+        """The rows of data files that are deleted by position. Deletes read at a former attempt are not read again."""
         rest = []
         for task in tasks:
             read, _ = self.known.get(task.entry.file.path, _NOTHING)
@@ -140,7 +140,7 @@ class Follower:
         live: Sequence[npt.NDArray[np.uint8]],
         dead: Mapping[str, _Dead],
     ) -> bool:
-        """Whether rows that were dead at the plan are dead at the head, too, where deletes of the plan are gone."""
+        """Whether the rows that were dead at the plan are dead at the head, too, although planned deletes are gone."""
         for source, bits in zip(sources, live, strict=True):
             if source is None or source.now is None or not source.lost.all:
                 continue
@@ -162,7 +162,7 @@ def _paths(one: Rewritten) -> list[str]:
 
 
 def _killed(source: ChangedSource | None, dead: Mapping[str, _Dead]) -> npt.NDArray[np.int64] | None:
-    """The rows of a source that are deleted by position at the head; None: all are, for it is gone."""
+    """The rows of a source that are deleted by position at the head; None: all, because the source is gone."""
     if source is None:
         return np.empty(0, np.int64)
     return None if source.now is None else np.flatnonzero(dead[source.path])

@@ -1,10 +1,10 @@
-"""What a run would gain that lays a branch out by the columns of its property: from manifests alone, and pure.
+"""What a layout by the columns of the table's property would gain: computed from manifests alone. Pure.
 
     cluster-by   day,customer     depth 6.2      files that hold a day and a customer
     day 3        6 of 8 files overlap            a read by customer takes 0.6 s less, one by day 0.1 s
     cost         8 core-seconds                  heat: 100 reads by customer -> 60 s saved, 7.5 times what it costs
 
-Who decides when to compact looks at this: `watch` has a condition for the depth, and one for the gain.
+`watch` decides by it when to compact: it has a condition for the depth, and one for the gain.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from deltacompact.planning.worth import LayoutGain, gained_s
 
 
 def gain_of(state: TableState) -> LayoutGain:
-    """Of a read, all rows have the same chance to be asked for. Raises InputError for columns that the table lacks."""
+    """The gain for reads that ask for each row equally often. Raises InputError for columns that the table lacks."""
     options = rewrite_options({}, state.metadata.properties)
     if not options.cluster_by or not state.data:
         return LayoutGain()

@@ -1,13 +1,13 @@
-"""Which data files of a branch are laid out anew, because they overlap in the columns to cluster or sort by: pure.
+"""Chooses the data files to lay out anew, because they overlap in the columns to cluster or sort by. Pure.
 
     snapshot 5     append              a: day 1 to 9
     snapshot 6     append              b: day 1 to 9           a and b overlap, and are of healthy size: both are chosen
     snapshot 7     ours, by day        c: day 1 to 4           d: day 5 to 9
-    snapshot 8     append              e: day 8 to 9           e and d overlap; d waits until as much has come
+    snapshot 8     append              e: day 8 to 9           e and d overlap; d waits until more rows have come
 
-Ages are those of snapshots that added the files. Ours say by which columns we clustered, in their summaries and, once
-they have expired, in properties of the table (layout_memory.py): so what one of them wrote is not asked again whether
-it could lie better.
+The age of a file is that of the snapshot that added it. Our snapshots say by which columns they clustered, in their
+summaries and, once they have expired, in table properties (layout_memory.py). So files that one of them laid out
+together are not laid out again among themselves.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SORTED = "deltacompact.sort-order"
 
 
 def summary_of(options: RewriteOptions, metadata: TableMetadata) -> dict[str, str]:
-    """What the summary of a snapshot says of its files; nothing, if rows kept their order."""
+    """The lines of a snapshot's summary about the order of rows; empty if rows kept theirs."""
     if options.strategy is Strategy.SORT:
         return {SORTED: options.sort_order or f"order {metadata.sort_order_id}"}
     return {CLUSTER_PROPERTY: ",".join(map(str, options.cluster_by))} if options.cluster_by else {}
@@ -45,7 +45,7 @@ def summary_of(options: RewriteOptions, metadata: TableMetadata) -> dict[str, st
 
 @dataclass(frozen=True, slots=True)
 class BadlyLaid:
-    """The paths of files to lay out anew: those that a run chooses, and those that it leaves to later ones."""
+    """The paths of files to lay out anew: those for this run, and those that wait for later runs."""
 
     chosen: frozenset[str] = frozenset()
     waits: frozenset[str] = frozenset()
@@ -54,9 +54,9 @@ class BadlyLaid:
 def badly_laid(
     state: TableState, options: RewriteOptions, cold: frozenset[str] = frozenset(), worth: Worth | None = None
 ) -> BadlyLaid:
-    """The files to lay out anew. `cold` ones stay, so those that overlap them alone stay as well.
+    """The files to lay out anew. `cold` files stay, and so do files that overlap only cold ones.
 
-    `worth` of files: by it, partitions come first where `write-amplification-max` leaves some for later runs.
+    If `write-amplification-max` leaves partitions for later runs, those with the greatest `worth` come first.
     Raises InputError naming a column that has no order, or is unknown.
     """
     state = replace(state, data=tuple(entry for entry in state.data if entry.file.path not in cold))
@@ -73,7 +73,7 @@ def _paths(state: TableState, chosen: Chosen) -> frozenset[str]:
 
 
 def with_extents(plan: RewritePlan, state: TableState) -> RewritePlan:
-    """The plan with the extents of its groups. Where rows go to partitions of another spec, nobody knows them."""
+    """The plan with the extents of its groups. They are unknown for rows that go to partitions of another spec."""
     by = arrangement_of(state.metadata, plan.options)
     if not isinstance(by, ClusterBy) or plan.options.output_spec_id is not None:
         return plan
@@ -85,7 +85,7 @@ def with_extents(plan: RewritePlan, state: TableState) -> RewritePlan:
 
 
 def _columns(metadata: TableMetadata, options: RewriteOptions) -> tuple[str, ...]:
-    """The columns in which files must not overlap. Of an order, those of its first item: files have ranges of it."""
+    """The columns in which files must not overlap. For a sort order: those of its first item only."""
     arrangement = arrangement_of(metadata, options)
     if arrangement is None or isinstance(arrangement, ClusterBy):
         return tuple(column.name for column in options.cluster_by)
@@ -96,7 +96,7 @@ def _columns(metadata: TableMetadata, options: RewriteOptions) -> tuple[str, ...
 
 
 def _ranked(state: TableState, boxes: Boxes, worth: Worth) -> list[int]:
-    """The numbers of the partitions, those first that are worth most."""
+    """The numbers of the partitions, those with the greatest worth first."""
     files: dict[int, list[ManifestEntry]] = defaultdict(list)
     for number, entry in zip(boxes.partitions.tolist(), state.data, strict=True):
         files[number].append(entry)
@@ -122,16 +122,16 @@ def _as_laid_out(state: TableState) -> Ranks:
 
 
 def _laid_out(state: TableState, options: RewriteOptions) -> Chosen:
-    """Which files a snapshot of ours wrote that laid rows out by the same columns in the same way."""
+    """Which files were laid out by the same columns, in the same way, by a snapshot of ours."""
     wanted = summary_of(options, state.metadata).items()
     ours = {number for number, one in layouts_of(state.metadata).items() if wanted <= one.how.items()}
     return np.array([entry.snapshot_id in ours for entry in state.data], bool)
 
 
 def ages_of(state: TableState) -> Ranks:
-    """Of each file, a number for the snapshot that added it, greater for later ones. Version 1 has no other order.
+    """For each file, a number of the snapshot that added it, greater for later ones.
 
-    All snapshots of a session of ours are one.
+    All snapshots of one session of ours have the same number.
     """
     known, ours = state.metadata.snapshots, layouts_of(state.metadata)
     last = {one.session: (*one.age, number) for number, one in sorted(ours.items(), key=_age)}

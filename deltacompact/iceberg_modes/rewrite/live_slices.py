@@ -25,15 +25,15 @@ from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular.loads import loads_of
 
 NUMBERS = "deltacompact.row-number"
-"""The column with the numbers of rows, on their way to an output."""
+"""The column that carries the numbers of rows to an output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
     """A half-open range of the rows of a file. Its live bitmap has the key `ordinal`.
 
-    `first`: the number of the file's first live row, if its rows are to have numbers (iceberg/row_map.py). Where rows
-    before the range belong to others, it may be below 0.
+    `first`: the number of the file's first live row, if its rows get numbers (iceberg/row_map.py). It may be below 0,
+    if rows before the range belong to another share.
     """
 
     file: DataFile
@@ -44,7 +44,7 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class LiveSlices:
-    """Slices, where their live bitmaps lie, and the columns that are wanted of them."""
+    """Slices, the paths of their live bitmaps, and the wanted columns."""
 
     slices: tuple[Slice, ...]
     masks_paths: tuple[str, ...]
@@ -53,12 +53,12 @@ class LiveSlices:
 
     @property
     def rows(self) -> int:
-        """Dead rows count, too."""
+        """All rows of the slices, dead ones included."""
         return sum(stop - start for start, stop in (one.rows for one in self.slices))
 
 
 def in_slices(whole: Sequence[Slice], rows_max: int) -> Iterator[tuple[Slice, ...]]:
-    """Slices, in their order, in tasks of so many rows. A larger one is divided."""
+    """Slices, in order, in tasks of at most `rows_max` rows. A larger slice is divided."""
     for share in divided((stop - start for start, stop in (one.rows for one in whole)), rows_max):
         yield tuple(_part(whole[place], start, stop) for place, start, stop in share)
 
@@ -96,7 +96,7 @@ def _numbered(rows: pa.Table, first: int) -> pa.Table:
 
 @contextlib.contextmanager
 def numbers_writer(store: ObjectStore, path: str | None) -> Iterator[Callable[[pa.Table], pa.Table]]:
-    """Takes the column `NUMBERS` from the tables that it is given, and writes it, if there is a path."""
+    """A function that removes the column `NUMBERS` from tables, and writes it to `path`, if there is one."""
     if path is None:
         yield _without_numbers
         return
@@ -114,5 +114,5 @@ def _without_numbers(rows: pa.Table) -> pa.Table:
 
 
 def loads(store: ObjectStore, live: LiveSlices, load_bytes: int) -> Iterator[pa.Table]:
-    """The same, as many rows at a time as have so many decoded bytes, in one chunk."""
+    """As `live_tables`, in tables of one chunk and about `load_bytes` decoded bytes."""
     return loads_of(live_tables(store, live), load_bytes)

@@ -79,12 +79,12 @@ class Job:
 
 
 DECODED_TIMES = 4
-"""About what a stored byte becomes in memory."""
+"""A stored byte becomes about so many bytes in memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class _OpenOutput:
-    """An output as it is planned: its task, its location, its partition, and what is held in memory for it."""
+    """A planned output: its task, its location, its partition, and the values that are held in memory for it."""
 
     task: MaterializeTask | ArrangeTask
     path: str
@@ -128,13 +128,13 @@ class Outputs:
         return self._settings.limits
 
     def written(self, groups: Sequence[FileGroup]) -> Iterator[Rewritten]:
-        """The groups as their outputs are complete."""
+        """The groups, as soon as their outputs are complete."""
         with _advising():
             for number, some in enumerate(self._at_once(groups)):
                 yield from self._written(some, f"{self._folder}{number}/")
 
     def _at_once(self, groups: Sequence[FileGroup]) -> Iterator[Sequence[FileGroup]]:
-        """Groups that are written side by side. Where rows get another order, those that memory may hold together."""
+        """Groups to write side by side. If rows are laid out anew: as many as memory holds together."""
         size_max = math.inf if self._arrangement is None else self._held_bytes / DECODED_TIMES
         return batched(groups, lambda group: group.bytes, size_max, self._plan.options.max_concurrent_groups)
 
@@ -191,7 +191,7 @@ class Outputs:
     def _of_inputs(
         self, group: FileGroup, members: Sequence[ScannedFile], masks_of: Mapping[int, str], columns: pa.Schema
     ) -> list[Fingerprint]:
-        """What the live rows of a group add up to, in parts. A whole file of which that is known is not read for it."""
+        """The fingerprints of a group's live rows, in parts. Whole files with a known fingerprint are not read."""
         paths = [source.entry.file.path for source in group.inputs]
         known = {path for path, one in zip(paths, members, strict=True) if not _has_dead_rows(one)} & self._known.keys()
         rest = [one for path, one in zip(paths, members, strict=True) if path not in known]
@@ -205,7 +205,7 @@ class Outputs:
         return with_lineage(columns) if group.has_lineage else columns
 
     def _sampled(self, groups: Sequence[FileGroup], by_group: Sequence[Sequence[ScannedFile]]) -> list[_Samples]:
-        """What some files of each group say that may need two outputs: the largest, and all that are divided."""
+        """Samples of files, for groups that may need several outputs: of the largest files, and of those to divide."""
         target, tasks = self._plan.options.target_file_bytes, dict[tuple[int, str], SampleTask]()
         options, reading = self._write_options(), self._limits.reading
         for number, members in enumerate(by_group):
@@ -225,7 +225,7 @@ class Outputs:
         masks_of: Mapping[int, str],
         folder: str,
     ) -> tuple[list[_OpenOutput], list[int], list[list[tuple[PartitionShare, _Tasks]]]]:
-        """All outputs, the place of each one's group, and the shares of each group with their tasks."""
+        """(all outputs, the place of each output's group, the shares of each group with their tasks)."""
         shares: list[PartitionShare] = []
         for place, (members, known) in enumerate(zip(by_group, self._sampled(groups, by_group), strict=True)):
             shares += self._shares(place, groups[place], members, masks_of, known, folder)
@@ -323,7 +323,7 @@ class Outputs:
     def _divided(
         self, group: FileGroup, members: Sequence[ScannedFile], masks_of: Mapping[int, str], path: str
     ) -> tuple[list[_GroupPart], tuple[str, ...], dict[int, str]]:
-        """The live rows of a group by partition, as they lie in runs; where the runs' numbers and their bitmap lie."""
+        """(the group's live rows by partition, in runs; the paths of the runs' numbers; the path of their bitmap)."""
         by = partition_columns(self._metadata.specs[group.spec_id], self._metadata.columns)
         tasks = [
             SplitTask(live, by, f"{path}-{number}", self._sizes.run_bytes, self._write_options())
@@ -350,7 +350,7 @@ class Outputs:
         return WriteOptions(ContentType.PARQUET, codec, self._settings.row_group_rows)
 
     def _counted(self, free: Collection[int]) -> dict[str, int]:
-        """The columns in which NaN must be counted: their field ids by path. Those that are `free` of NaN need not."""
+        """The columns in which NaN must be counted: field ids by path, without those that are `free` of NaN."""
         return {path: number for path, number in self._may_be_nan.items() if number not in free}
 
     def _described(
@@ -379,7 +379,7 @@ def _went(
     masks_of: Mapping[int, str],
     shares: Sequence[tuple[PartitionShare, _Tasks]],
 ) -> Went | None:
-    """Where the rows of a group go; None: they are too many."""
+    """Where the rows of a group went; None: there are too many rows to keep that."""
     if group.rows > NUMBERED_ROWS_MAX:
         return None
     live = tuple(LiveBitmap(masks_of[one.ordinal], one.ordinal) for one in members)
@@ -420,7 +420,7 @@ def _written_bytes(members: Sequence[ScannedFile], known: _Samples) -> int:
 
 
 def _ends(live: LiveRange, known: _Samples) -> tuple[int, ...]:
-    """Where row groups of a source end. Of one with dead rows, or of a run, nobody has asked."""
+    """Where row groups of a source end. Unknown for a file with dead rows, and for a run."""
     sample = known.get(live.file.path)
     is_whole = (live.start, live.stop) == (0, live.file.rows)
     return sample.ends if sample is not None and is_whole else ()
@@ -432,7 +432,7 @@ def _has_dead_rows(member: ScannedFile) -> bool:
 
 @contextlib.contextmanager
 def _advising() -> Iterator[None]:
-    """Say, where a file cannot be read, what is left to do."""
+    """Add to the error about an unreadable file what the user can do."""
     try:
         yield
     except (InputError, CorruptionError) as error:

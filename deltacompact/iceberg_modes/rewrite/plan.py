@@ -92,9 +92,9 @@ class RewriteTask(FileScanTask):
 
 @dataclass(frozen=True, slots=True)
 class FileGroup(ScanTaskGroup[RewriteTask]):
-    """Files that are rewritten together, into about `output_files` files of one partition. None: of several.
+    """Files that are rewritten together, into about `output_files` files. `partition` None: of several partitions.
 
-    `extents`: where rows are clustered, how far they reach, by column, among all of the partition.
+    `extents`: for rows that are clustered, their range by column, as a share of the partition's.
     """
 
     spec_id: int
@@ -151,13 +151,13 @@ class RewritePlan(ModePlan):
 
     @property
     def left(self) -> list[str]:
-        """What is left to later runs, although the files lie badly."""
+        """Lines about files that overlap, but are left to later runs."""
         waits = RewriteReason.OVERLAPS_WAITS
         return [f"{counted(count, 'file')}: {_WORDS[reason]}" for reason, count in self.stays if reason is waits]
 
 
 _BY_LAYOUT = frozenset({RewriteReason.TOO_SMALL, RewriteReason.TOO_LARGE, RewriteReason.OVERLAPS})
-"""A file with one of these costs readers time, and nothing else."""
+"""Reasons that only cost readers time: without them, rows are read the same."""
 
 _UNWRITABLE = ("unknown", "variant", "geometry", "geography")
 """Types of version 3 whose columns Arrow would write as another type."""
@@ -267,7 +267,8 @@ def plan_rewrite(
 
 
 def _again(overlaps: bool) -> RewriteReason:
-    """Why a file of a group is rewritten that could not be committed: what it costs a layout is counted as before."""
+    """The reason of a file whose group could not be committed. One that overlaps keeps that reason, so that its bytes
+    count for the layout as before."""
     return RewriteReason.OVERLAPS if overlaps else RewriteReason.REWRITE_ALL
 
 
@@ -297,7 +298,8 @@ def candidate(entry: ManifestEntry, deletes: Deletes, options: RewriteOptions, o
 
 
 def deleted_share(entry: ManifestEntry, deletes: Deletes) -> float:
-    """The share of rows that deletes of this file alone remove. Other deletes do not say how many rows they hit."""
+    """The share of rows that deletes by position of this file alone remove. Other deletes do not tell how many rows
+    of it they hit."""
     known = sum(delete.file.rows for delete in deletes.by_position if only_path(delete.file) is not None)
     return min(known, entry.file.rows) / entry.file.rows if entry.file.rows else 0.0
 
@@ -315,7 +317,7 @@ def worth_it(members: Sequence[RewriteTask], options: RewriteOptions) -> bool:
 
 
 def overlapping_bytes(group: FileGroup) -> int:
-    """Those that are rewritten because files overlap."""
+    """The bytes of a group that are rewritten because files overlap."""
     return sum(one.entry.file.file_bytes for one in group.inputs if one.reason is RewriteReason.OVERLAPS)
 
 
@@ -346,7 +348,7 @@ def _moved(
     partition_of: Callable[[ContentFile], PartitionTuple | None],
     state: TableState,
 ) -> _Target:
-    """Where the rows of a file go. Raises InputError if they go to several partitions, and cannot be divided."""
+    """The spec and partition that a file's rows go to. Raises InputError if they go to several but cannot be split."""
     assert options.output_spec_id is not None
     partition = partition_of(entry.file)
     if partition is None:
@@ -355,7 +357,7 @@ def _moved(
 
 
 def _group(number: int, scope: _Target, members: Sequence[RewriteTask], options: RewriteOptions) -> FileGroup:
-    """The oldest rows come first: outputs have one sequence number, so only the order of rows says which are newer."""
+    """A group, with the oldest rows first: outputs have one sequence number, so only the order tells newer rows."""
     size = sum(source.entry.file.file_bytes for source in members)
     oldest_first = sorted(members, key=lambda source: (source.entry.sequence, source.entry.file.path.encode()))
     return FileGroup(number, tuple(oldest_first), *scope, expected_output_files(size, options))

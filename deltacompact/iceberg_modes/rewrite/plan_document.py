@@ -7,9 +7,9 @@
                           "inputs": [{"path": "…/a.parquet", "equality": [[0, 1]], "vector": 1, …}]}],
               "stays": {"right_size": 12}}}
 
-A file or a delete that is not there any more makes the plan stale. What came since the plan is judged at the commit,
-like any other commit of others. Extents are those of the plan, so rows are divided in the same way whenever it is
-carried out; without them, as if they were 1.
+If a planned file or delete is gone, the plan is stale. Files and deletes that came since the plan are judged at the
+commit, like any commit of others. Extents are the plan's, so rows are divided in the same way whenever it is carried
+out. A plan without extents has 1 for each.
 """
 
 from __future__ import annotations

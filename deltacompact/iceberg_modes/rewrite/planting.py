@@ -3,8 +3,8 @@
     1,200 row groups, 150 M rows      512 looks, one every 293 k rows: the row group there, 40 rows all over it
     20,480 rows of the sample         each stands for 7 k rows, and for the stored bytes that those have
 
-Looks are spread over all rows, and rows over a whole row group: files and row groups may be sorted, so their heads
-alone would tell of few values. Only the columns to order by are read.
+Looks are spread over all rows, and sampled rows over a whole row group: files and row groups may be sorted, so their
+first rows alone would show few values. Only the columns to order by are read.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from deltacompact.tabular.files import FileReader, Part
 from deltacompact.tabular.row_groups import cells_of
 
 _SAMPLE_PER_CELL, _SAMPLE_ROWS_MAX = 16, 200_000
-"""Where cells are ranges that must fit the memory; they may be twice as large as planned."""
+"""For ranges of a sort order, which must fit into memory: a cell may become twice as large as planned."""
 _DECODED_TIMES = 4
 """About what a stored byte becomes: before anything is read."""
 
@@ -89,7 +89,7 @@ def plant(store: ObjectStore, task: PlantTask) -> Planted:
 
 
 def grown(store: ObjectStore, task: PlantTask) -> Planted:
-    """The same, stored nowhere."""
+    """As `plant`, but the layout is not stored."""
     looks = list(_looks(store, task))
     rows = pa.concat_tables([task.live.columns.empty_table(), *(look.rows for look in looks)])
     sizes = np.concatenate([np.empty(0), *(look.sizes for look in looks)])
@@ -115,7 +115,7 @@ def _looks(store: ObjectStore, task: PlantTask) -> Iterator[_SampledRows]:
 
 
 def _places(live: LiveSlices, count: int) -> Iterator[tuple[Slice, list[int]]]:
-    """The rows at which to look: as far from each other as they can be."""
+    """The rows at which to look, evenly spread."""
     ends = np.cumsum([stop - start for start, stop in (one.rows for one in live.slices)])
     places = spread(live.rows, count)
     of_place = np.searchsorted(ends, places, side="right")

@@ -1,8 +1,8 @@
 """What a snapshot with rewritten groups would change on a head: pure, but for what `follow` reads and writes.
 
 rewritten    group 1: a, c -> y       group 2: d -> z        group 3: e -> x
-head         a, c, p; d was removed by somebody              e with new position deletes q
-proposal     removed a, c and p, which applies to nothing any more; added y; group 2 is refused
+head         a, c, p; another writer removed d               e with new position deletes q
+proposal     removed a, c, and p, which applies to nothing then; added y; group 2 is refused
              removed e and q; added x, and marks of the rows of x that q deleted in e
 """
 
@@ -53,10 +53,10 @@ class Rewritten:
 
 @dataclass(frozen=True, slots=True)
 class RewriteOutcome:
-    """The groups that are in the snapshot, and those that cannot be any more.
+    """The groups that are in the snapshot, and the refused ones.
 
-    `removed_deletes` counts the delete files that applied to nothing any more and were removed. `marks` are those of
-    rows that others deleted meanwhile. `worn` outputs have so many dead rows that they will be written again.
+    `removed_deletes` counts removed delete files, which applied to nothing any more. `marks` name rows that others
+    deleted meanwhile. `worn` outputs have so many dead rows that they will be written again.
     """
 
     groups: tuple[Rewritten, ...]
@@ -83,10 +83,10 @@ class RewriteOutcome:
 
 @dataclass(frozen=True, slots=True)
 class Following:
-    """Groups that others touched, by number, without outputs of which no row lives; and the marks in the others.
+    """Followed groups, by number, without outputs whose rows are all dead; and the marks in their other outputs.
 
-    `worn`: outputs with a larger share of dead rows than files may have. `why` no group could be followed, if that is
-    not what others did.
+    worn    outputs with a larger share of dead rows than the options allow
+    why     why no group could be followed, if the reason is not what others did
     """
 
     groups: Mapping[int, Rewritten] = field(default_factory=dict, hash=False)
@@ -103,7 +103,7 @@ def follow_nothing(head: RewriteHead, groups: Sequence[Rewritten]) -> Following:
 
 
 class AddsUp(Protocol):
-    """Whether what is to be committed of written groups has the rows of what goes."""
+    """Whether the files to commit have the same live rows as the files to remove."""
 
     def __call__(
         self, state: TableState, plan: RewritePlan, written: Sequence[Rewritten], proposal: Proposal[RewriteOutcome]
@@ -112,9 +112,9 @@ class AddsUp(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ProposeRewrite:
-    """Proposes those groups that nobody touched since the plan, and those whose rows can be followed.
+    """Proposes the groups that nobody touched since the plan, and those whose rows can be followed.
 
-    `certified`: fingerprints by the ids of snapshots. `adds_up` is asked about rows that were followed.
+    `certified`: fingerprints by snapshot id. `adds_up` checks the followed groups.
     """
 
     plan: RewritePlan
@@ -157,7 +157,7 @@ class ProposeRewrite:
 
 
 def _useless(state: TableState, gone: Sequence[ManifestEntry], added: Sequence[ManifestEntry]) -> list[ManifestEntry]:
-    """The deletes that apply to nothing any more, in the partitions of files that go."""
+    """The deletes, in the partitions of removed files, that apply to nothing any more."""
     next_sequence = state.metadata.next_sequence_number
     numbered = [
         replace(entry, sequence_number=next_sequence) if entry.sequence_number is None else entry for entry in added

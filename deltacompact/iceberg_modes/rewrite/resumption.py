@@ -1,13 +1,13 @@
-"""What a dead session's rewritten groups would change on the current head.
+"""Proposes, on the current head, the groups that a dead session had rewritten.
 
 recorded    group 0: a, c -> y      group 1: b -> z      where their rows went
-head        a, c, d                 b was removed by somebody, so group 1 is left out; group 0 is judged as always
+head        a, c, d                 another writer removed b, so group 1 is left out; group 0 is validated as always
             a with a vector, d      c is gone: rows of both are marked in y, as if the session had lived
 
-An upsert commits no group with rows that have never been compared: it could not tell any more which came later.
+An upsert commits no group with rows that have never been compared, because it could not tell later which are newer.
 
-What was there at the plan is read in the planned snapshot. If that is expired, in the head: then a group can be
-committed only if all of its files and deletes are there.
+The files and deletes of the plan are looked up in the planned snapshot. If that has expired, they are looked up in the
+head: then a group can be committed only if all of them are there.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def record_of(rewritten: Rewritten) -> WrittenGroup:
 class ResumeRewrite:
     """Proposes the groups that nobody touched since their plan, and those whose rows can be followed.
 
-    `compares`: who commits them asks afterwards which of two rows came later.
+    `compares`: the call compares afterwards which of two rows came later.
     """
 
     reader: StateReader
@@ -62,7 +62,7 @@ class ResumeRewrite:
         return ProposeRewrite(plan, found, self.follow, adds_up=self.adds_up)(state)
 
     def _then(self, planned: Planned, state: TableState) -> TableState:
-        """The branch as it was planned, as far as that can be read; else as it is."""
+        """The branch as of the plan's snapshot; as of the head if that cannot be read."""
         snapshot = state.metadata.snapshots.get(planned.body["snapshot_id"])
         with contextlib.suppress(NotFoundError, CorruptionError, InputError):
             if snapshot is not None:

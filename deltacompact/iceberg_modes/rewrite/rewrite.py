@@ -70,7 +70,7 @@ def _plan(
     busy: frozenset[str] = frozenset(),
     overlapping: frozenset[str] = frozenset(),
 ) -> RewritePlan:
-    """`only` these files; of them, `overlapping` ones were chosen for that, and count as such again."""
+    """The plan of a call. `only`: just these files, of which `overlapping` ones count as overlapping again."""
     codec_of(state.metadata.properties, call.settings.compression)  # a bad one is refused before any work
     arrangement_of(state.metadata, options)
     choices: dict[str, Any] = {}
@@ -97,7 +97,7 @@ def _plan(
 
 @dataclass(frozen=True, slots=True)
 class _FilesAgain:
-    """Files to write anew: those of a group, and why it could not be committed, or a worn output, which is."""
+    """Files to plan again: those of a group that could not be committed, with the reason, or a worn output."""
 
     paths: frozenset[str]
     name: str = ""

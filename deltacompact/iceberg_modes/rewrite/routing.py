@@ -1,12 +1,11 @@
-"""Task: live rows of data files, sent to the cells of a split tree or to ranges of a sort order.
+"""Task: sends live rows of data files to the cells of a split tree, or to the ranges of a sort order.
 
     a.parquet    day 1 · day 9 · day 2      run 0    part 0: a 0, a 2, c 0    part 1: a 1
     c.parquet    day 3 · day 8              run 1    part 0: -                part 1: c 1
 
-A file has one or more parts, which are cells that follow each other. Rows are sorted by cell, some at a time, so there
-is a block of each part for every time. Where memory allows, blocks stay there until those who write a file ask for
-them. Where it does not, rows are written twice: into runs as large as memory allows, from which a block is read by one
-request for its bytes (cell_blocks.py).
+A file has one or more parts, which are consecutive cells. A task sorts some rows at a time by cell, which gives one
+block for each part. If memory allows, blocks stay there until the task that writes the file takes them. Otherwise rows
+are written twice: first into runs as large as memory allows, from which one request reads a block (cell_blocks.py).
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from deltacompact.steps.routed_runs import CellRun, write_run
 from deltacompact.storage.objects import ObjectStore
 
 CELLS_OF_A_BATCH = 2_000
-"""Of so many cells, decoded rows are divided as they come: a batch has 60 rows of each."""
+"""Up to so many cells, rows are divided batch by batch: a batch still has about 60 rows of each cell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +54,7 @@ def route(store: ObjectStore, task: RouteTask) -> list[CellRun]:
 def route_held(
     store: ObjectStore, task: RouteTask, of_leaves: Sequence[int]
 ) -> Iterator[HeldParts | npt.NDArray[np.int64]]:
-    """The parts of each leaf, which has so many; then how many rows each part has."""
+    """Yields the blocks of each leaf, then the number of rows of each part. `of_leaves`: the parts of each leaf."""
     parts: HeldParts = [[] for _ in range(len(task.starts) - 1)]
     at_once = 1 if task.layout.cells <= CELLS_OF_A_BATCH else task.run_bytes
     for rows in loads(store, task.live, at_once):

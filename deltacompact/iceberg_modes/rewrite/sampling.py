@@ -1,11 +1,10 @@
-"""Task: how large rows of a file become as we write them, measured on some of them; and where its row groups end.
+"""Task: measures on some rows of a file how large they become as we write them, and finds where its row groups end.
 
     a.parquet    gzip, 600 MB, 10 M rows    128 k rows of it written with zstd: 6.1 MB instead of 7.7 MB    ->  0.79
                  80 row groups              they end with the rows 131,072, 262,144, …
 
-Outputs are planned by the bytes of their inputs. Where these have another codec, files would come out smaller or larger
-than planned, and the next run would find them too small or too large and write them again. They are cut where row
-groups end (cutting.py).
+Outputs are planned by the bytes of their inputs. If these have another codec, files would come out smaller or larger
+than planned, and the next run would write them again. Outputs are cut where row groups end (cutting.py).
 """
 
 from __future__ import annotations
@@ -37,9 +36,10 @@ class SampleTask:
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """`written_share`: bytes as we write rows, divided by those that they have; 1.0 where the codec is the wanted one.
+    """What a sample tells.
 
-    `ends`: the rows with which row groups end.
+    written_share    bytes of rows as we write them, divided by their present bytes; 1.0 if the codec is the same
+    ends             the row numbers at which row groups end
     """
 
     written_share: float

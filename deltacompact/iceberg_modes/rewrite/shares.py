@@ -30,15 +30,15 @@ from deltacompact.tabular.row_groups import WriteOptions
 
 @dataclass(frozen=True, slots=True)
 class PartitionShare:
-    """Live rows of the group at a place, that go to one partition: into about so many files.
+    """The live rows of a group that go to one partition, into about `files` files.
 
     name        "3" for group 3; "3-0", "3-1" where that is divided
     ranges      counted in live rows
-    pieces      where its rows lie in runs, of which all rows live; none: it has all live rows of each file
-    runs        where the numbers of all runs of the group lie
-    bytes       about those that the files will have
-    ends        the rows with which row groups end, as far as that is known
-    extents     how far the rows reach, by column, among those of the partition
+    pieces      where its rows lie in runs, whose rows all live; empty: it has all live rows of each data file
+    runs        the paths with the numbers of the group's runs
+    bytes       about the bytes that its files will have
+    ends        where row groups end, as far as that is known
+    extents     the range of its rows, by column, as a share of the partition's
     """
 
     place: int
@@ -90,7 +90,7 @@ def in_order(
 
 
 def _within(ranges: Sequence[LiveRange], first: int, stop: int) -> Iterator[LiveRange]:
-    """Those of the live rows that have these ranks among them, by file."""
+    """The live rows with the ranks [first, stop) among all of `ranges`, by file."""
     rank = 0
     for one in ranges:
         rows = one.stop - one.start

@@ -1,4 +1,4 @@
-"""Task: live rows of data files, sorted by the partitions of another spec, into runs.
+"""Task: writes live rows of data files into runs, sorted by the partitions of another spec.
 
     a.parquet    day 1 · day 2 · day 1      run 0    day 1: a 0, a 2    day 2: a 1, c 0
     c.parquet    day 2 · day 3              run 1    day 3: c 1
@@ -82,5 +82,5 @@ def _written(store: ObjectStore, task: SplitTask, number: int, rows: pa.Table) -
 
 
 def all_live(runs: Sequence[Run]) -> npt.NDArray[np.uint8]:
-    """One live bitmap for all runs: none has dead rows, and readers take as many bits as a file has rows."""
+    """One live bitmap, all ones, that serves all runs: readers take as many bits as a run has rows."""
     return np.packbits(np.ones(max((run.file.rows for run in runs), default=0), bool), bitorder="little")

@@ -1,4 +1,5 @@
-"""Columns by which readers cannot skip files, although rows lie by them: bounds end before values differ. Pure.
+"""Finds columns by which readers cannot skip files, although rows are laid out by them: bounds are cut before values
+differ. Pure.
 
 link     "https://…/a very long beginning/000001" … "…/000399"       in 128 characters both bounds begin alike
 name     "ada" … "bob"                                             bounds part files as rows do
@@ -30,7 +31,7 @@ def tied_lines(metadata: TableMetadata, columns: Iterable[str], files: Sequence[
 
 
 def _beginning(file: ContentFile, number: int, type_: str) -> str | bytes | None:
-    """What both bounds begin with, if that is all that they tell. The greatest is rounded up in its last place."""
+    """The common beginning of both bounds, if it is all of them but the last place, where the upper is rounded up."""
     low, high = file.lower_bounds.get(number), file.upper_bounds.get(number)
     if low is None or high is None:
         return None

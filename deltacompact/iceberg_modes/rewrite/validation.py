@@ -5,14 +5,14 @@
                     a, p, equality e (7)      fine: e applies to y as it does to a, 5 < 7 (rule 6)
                     a, p, positions q         q names rows of a, and would not follow them to y
                     b                         a is gone
-                    a (7)                     a is gone, too: another one of its name was added, which stays
+                    a (7)                     a is gone, too: another file was added under its name, and stays
                     a                         p is gone, so rows that it deleted may live again
                     a with row ids            refused: the upgrade to version 3 gave its rows ids, which y lacks
 
-What is compared is what is live, not what the snapshots in between say that they did. So every snapshot counts,
-whatever its operation: a `replace` that turned an equality delete into position deletes shows as new position deletes
-(rule 23). And it does not matter whether the planned snapshot has been expired meanwhile (rule 7). The first three
-problems may be solved by marks in the outputs (following.py).
+We compare live files, not what the snapshots in between say about themselves. So every snapshot counts, whatever its
+operation: a `replace` that turned an equality delete into position deletes shows as new position deletes (rule 23). And
+the planned snapshot may expire meanwhile (rule 7). Marks in the outputs may solve the first three problems
+(following.py).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ _WORDS = {
 class ChangedSource:
     """A data file that others touched: as it was planned, and as the head has it (None: it is gone).
 
-    `deletes`: those by position of the head. `lost`: those of the plan that are gone.
+    `deletes`: the head's deletes by position. `lost`: planned deletes that are gone.
     """
 
     planned: FileScanTask
@@ -87,7 +87,7 @@ class ChangedSource:
 
 
 class RewriteHead:
-    """The branch as it is now, as these groups of a plan are checked against it."""
+    """The current head, against which groups of a plan are checked."""
 
     def __init__(self, state: TableState, plan: RewritePlan, groups: Iterable[FileGroup]) -> None:
         self._plan = plan
@@ -162,15 +162,15 @@ class RewriteHead:
         return DeleteIndex(replace(self._state, deletes=deletes))
 
     def _does_not_follow(self, delete: ManifestEntry) -> bool:
-        """Whether outputs would not be hit by a new delete as their inputs are."""
+        """Whether a new delete hits inputs, but would not hit the same rows in outputs."""
         follows = _is_equality(delete) and self._plan.options.use_starting_sequence_number
         return not follows or delete.sequence <= self._plan.sequence_number
 
     def _is_hit_elsewhere(self, now: ManifestEntry, scope: Scope, group: FileGroup) -> bool:
-        """Whether equality deletes would hit rows otherwise in a partition that they move to (rules 2 and 17).
+        """Whether equality deletes would hit other rows once rows move to this partition (rules 2 and 17).
 
-        Later ones of the old partition would not follow the rows, and those of the new one were not meant for them. Nor
-        were older ones of the new partition, which apply if the outputs' number is below the plan's.
+        Newer deletes of the old partition would not follow the rows. Deletes of the new partition were not meant for
+        them; older ones apply, too, if the outputs' sequence number is below the plan's.
         """
         spec_id, partition = scope
         planned = self._plan.sequence_number
@@ -187,9 +187,9 @@ class RewriteHead:
     def number_of(self, group: FileGroup) -> int | None:
         """The data sequence number of the group's outputs. None: that of their snapshot.
 
-        The plan's, so that later equality deletes keep applying (rule 5). Rows that an upsert has compared stay older
-        than all that it has not: theirs is not above the number of `settled.py`. The equality deletes between the two
-        have been applied to each input, which is older still, so applying them again changes nothing.
+        It is the plan's, so that later equality deletes keep applying (rule 5). But rows that an upsert has compared
+        must stay older than all rows that it has not, so their number is at most `through` of `settled.py`. Equality
+        deletes between the two numbers were applied to each input, so applying them again changes nothing.
         """
         planned = self._plan.sequence_number
         if self._through is not None and not group.has_lineage and _newest(group) <= self._through:

@@ -1,4 +1,4 @@
-"""Where the rows of a group went, as files beside its outputs: what a session keeps to follow them, and its journal.
+"""Where the rows of a group went: kept in files and in the journal, so that a later session can follow them, too.
 
 live      a: live-0.arrow, ordinal 0      b: live-0.arrow, ordinal 1
 runs      split-3-0-0.numbers             only of rows that go to several partitions
@@ -25,7 +25,7 @@ from deltacompact.storage.objects import ObjectStore
 
 @dataclass(frozen=True, slots=True)
 class WentShare:
-    """How many outputs a share has, where the numbers of their rows lie, unless they are in order; and its pieces."""
+    """A share's number of outputs, the paths of their rows' numbers (none if rows kept their order), its pieces."""
 
     outputs: int
     numbers: tuple[str, ...] = ()
@@ -34,7 +34,7 @@ class WentShare:
 
 @dataclass(frozen=True, slots=True)
 class Went:
-    """Where the live bitmap of each data file of a group lies, the numbers of each run; and the shares of its rows."""
+    """The paths of a group's live bitmaps (one for each data file) and of its runs' numbers, and its shares."""
 
     live: tuple[LiveBitmap, ...]
     shares: tuple[WentShare, ...]

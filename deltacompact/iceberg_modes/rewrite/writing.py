@@ -1,4 +1,4 @@
-"""Task: an output, and how many NaN its columns have.
+"""Task: writes an output, and counts the NaN in its columns.
 
     inputs      a.parquet: no NaN in column 4, as its manifest says      c.parquet: nobody counted
     output      y.parquet is written, and its column 4 is read once      nan_value_counts {4: 17}
@@ -59,6 +59,6 @@ def write(store: ObjectStore, task: WriteTask, paths: Callable[[], str], *held: 
 
 
 def without_nan(inputs: Iterable[ContentFile], columns: Iterable[int]) -> dict[int, int]:
-    """Those of the columns in which no input has NaN, each with 0."""
+    """The columns in which no input has NaN, each with the count 0."""
     known = [file.nan_value_counts for file in inputs]
     return {number: 0 for number in columns if all(counts.get(number) == 0 for counts in known)}
