@@ -14,14 +14,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn, TypeAlias
 
-from deltacompact.base.errors import CorruptionError
+from deltacompact.base.errors import CorruptionError, InputError, NotFoundError
 from deltacompact.base.fingerprint import Fingerprint
+from deltacompact.base.wording import text_of
 from deltacompact.iceberg.commit.proposal import Outcome, Proposal, Propose, applied, same_rows
 from deltacompact.iceberg.differing import differing
 from deltacompact.iceberg.file_fingerprints import FileFingerprints, read_fingerprints
 from deltacompact.iceberg.fingerprints import changed_fingerprint, fingerprint_since, marked_fingerprint
 from deltacompact.iceberg.live_rows import LiveReader
 from deltacompact.iceberg.marks.marking import Mark
+from deltacompact.iceberg.table.metadata import RECORDED_FINGERPRINT
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import StateReader, TableState
 from deltacompact.iceberg_modes.journal.journal import Planned, WrittenGroup
@@ -84,18 +86,44 @@ def adding_up(call: Call[Any, Any], propose: Propose[Outcome], is_right: IsRight
 
 
 def resumed_adding_up(resuming: Resuming, resumption: Resumption, is_right: IsRight[Any]) -> Resumption:
-    """If the call certifies, check what a dead session had written. If it is wrong: propose nothing, with a note."""
-    if not resuming.call.settings.certify:
+    """If the call certifies, check what a dead session had written, and tell the fingerprints of snapshot and files.
+
+    The dead session may not have certified: what it wrote is read. Where it is wrong, or cannot be read, propose nothing,
+    with a note.
+    """
+    call = resuming.call
+    if not call.settings.certify:
         return resumption
 
     def checked(planned: Planned, groups: Sequence[WrittenGroup], state: TableState) -> Proposal[Any]:
         proposal = resumption(planned, groups, state)
-        if is_right(state, proposal, changed := _changed(resuming.call, state, proposal)):
+        if proposal.is_empty:
             return proposal
-        resuming.notes.append(f"what session {resuming.dead.session} had written would change the rows by {changed}")
+        known = known_files(call, state)
+        try:
+            changed = _changed(call, state, proposal, known)
+        except (NotFoundError, InputError, CorruptionError) as error:
+            why = f"cannot be read to be certified: {text_of(error)}"
+        else:
+            if is_right(state, proposal, changed):
+                return _told(call, state, proposal, known, changed)
+            why = f"would change the rows by {changed}"
+        resuming.notes.append(f"what session {resuming.dead.session} had written {why}")
         return resumption(planned, (), state)
 
     return checked
+
+
+def _told(
+    call: Call[Any, Any], state: TableState, proposal: Proposal[Any], known: FileFingerprints, changed: Fingerprint
+) -> Proposal[Any]:
+    """Add the fingerprints of the snapshot and of its files to a proposal."""
+    table, head = replace(call.table, metadata=state.metadata), state.snapshot
+    recorded = same_rows(state.metadata, head, certified_head(call, table, state, known)).get(RECORDED_FINGERPRINT)
+    before = Fingerprint.of_text(recorded)
+    own = {} if before is None else {RECORDED_FINGERPRINT: str(before + changed)}
+    certified = replace(proposal, summary={**proposal.summary, **own})
+    return telling(call, lambda state: certified, known)(state)
 
 
 def has_same_rows(state: TableState, proposal: Proposal[Any], changed: Fingerprint) -> bool:
@@ -103,8 +131,11 @@ def has_same_rows(state: TableState, proposal: Proposal[Any], changed: Fingerpri
     return changed == Fingerprint()
 
 
-def _changed(call: Call[Any, Any], state: TableState, proposal: Proposal[Any]) -> Fingerprint:
-    return changed_fingerprint(LiveReader(call.table.store, state.metadata), differing(state, applied(state, proposal)))
+def _changed(
+    call: Call[Any, Any], state: TableState, proposal: Proposal[Any], known: FileFingerprints | None = None
+) -> Fingerprint:
+    live = LiveReader(call.table.store, state.metadata)
+    return changed_fingerprint(live, differing(state, applied(state, proposal)), known)
 
 
 def refuse(why: str) -> NoReturn:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from iceberg_fixtures import lake, silence_is_short  # noqa: F401  (fixtures)
 from publications import configure
+from row_faults import FAULTS, lost, twice
 
 import deltacompact
 from deltacompact import cli
@@ -92,6 +95,35 @@ def test_two_snapshots_of_an_iceberg_table(lake, monkeypatch, capsys):
     head = str(lake.state(T).snapshot_id)
     found = answered(["validate", *table, "--by", "self", "--before", str(before), "--after", head], capsys, status=1)
     assert not found["ok"]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("kind", ["stream", "iceberg"])
+def test_rows_that_changed_after_they_were_certified_are_found(orders, lake, monkeypatch, capsys, kind, fault):
+    place, _ = orders
+    table = [place, "orders"]
+    if kind == "iceberg":
+        configure(lake, monkeypatch)
+        lake.create(T, pa.schema([("id", pa.int64()), ("v", pa.string())]))
+        lake.append(T, [{"id": 1, "v": "a"}, {"id": 2, "v": "b"}])
+        table = [f"iceberg://{lake.name}", T]
+    rewriting = ["--option", "rewrite-all=true"] if kind == "iceberg" else []
+    assert cli.run(["compact", *table, "--certify", *rewriting]) == 0
+    assert cli.run(["validate", *table, "--by", "self"]) == 0
+    files = Path(place, "orders", "data").rglob("*.parquet") if kind == "stream" else [data_file(lake)]
+    for path in files:
+        pq.write_table(fault(pq.read_table(path, partitioning=None)), path)
+    capsys.readouterr()
+    status, printed = cli.run(["validate", *table, "--by", "self"]), capsys.readouterr()
+    if fault in (twice, lost):
+        assert (status, "rows where the log says 2" in printed.err) == (2, True), printed.err
+    else:
+        assert (status, "NOT VALID" in printed.out) == (1, True), printed.out
+
+
+def data_file(lake):
+    (entry,) = lake.state(T).data
+    return Path(entry.file.path.removeprefix("file://"))
 
 
 @pytest.mark.parametrize("by", ["self", "duckdb"])

@@ -9,10 +9,12 @@ import pyarrow.parquet as pq
 import pytest
 from budgets import examples
 from conversions import once
+from dead_sessions import Death, Died, dying
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from iceberg_lake import CERTIFYING, SETTINGS, Lake
 from pyiceberg.table.puffin import PuffinFile
+from row_faults import FAULTS
 
 import deltacompact
 from deltacompact import CorruptionError
@@ -31,6 +33,7 @@ from deltacompact.iceberg_modes.driver import ModeRun
 from deltacompact.iceberg_modes.modes import known_mode
 from deltacompact.iceberg_modes.rewrite import certifying, writing
 from deltacompact.iceberg_modes.rewrite.validation import RewriteHead
+from deltacompact.steps import materialize
 
 T = "ns.t"
 COLUMNS = pa.schema([("id", pa.int64()), ("v", pa.string())])
@@ -236,6 +239,15 @@ def test_nothing_is_committed_of_rows_that_changed_on_the_way(lake, orders, opti
     assert lake.state(T).snapshot_id == before
 
 
+@pytest.mark.parametrize("fault", FAULTS)
+def test_nothing_is_committed_of_rows_to_which_a_fault_came_on_the_way(lake, orders, fault, monkeypatch):
+    before, live_rows = lake.state(T).snapshot_id, materialize._live_rows
+    monkeypatch.setattr(materialize, "_live_rows", lambda *given: (fault(rows) for rows in live_rows(*given)))
+    with pytest.raises((CorruptionError, AssertionError)):
+        orders.compact(options=ALL, settings=CERTIFYING)
+    assert lake.state(T).snapshot_id == before
+
+
 def added_again(lake):
     """Another writer removes a data file, and adds it once more."""
     file = next(entry.file for entry in lake.state(T).data if entry.file.rows == 3)
@@ -243,10 +255,10 @@ def added_again(lake):
     lake.commit(IcebergTable.load(lake.catalog, T), [file], operation="append")
 
 
-def run(lake, mode, options, meanwhile, death=None):
+def run(lake, mode, options, meanwhile, of_settings=CERTIFYING):
     loaded = IcebergTable.load(lake.catalog, T)
     chosen = known_mode(mode).read_options(options, loaded.metadata.properties)
-    return ModeRun(loaded, "main", chosen, CERTIFYING, before_commit=once(meanwhile), mode=known_mode(mode)).run()
+    return ModeRun(loaded, "main", chosen, of_settings, before_commit=once(meanwhile), mode=known_mode(mode)).run()
 
 
 def fails(lake, why, mode, options, meanwhile=lambda: None):
@@ -327,3 +339,56 @@ def test_manifests_that_are_written_anew_hold_the_same_rows(lake, orders):
     orders.maintain(rewrite_manifests=True)
     assert lake.state(T).snapshot_id != before
     assert recorded(lake) == str(orders.fingerprint())
+
+
+def dies_before_its_commit(lake, mode, options, of_settings):
+    """All is written then, and recorded."""
+    with dying(lake, death := Death(-1)), pytest.raises(Died):
+
+        def die():
+            death.at = death.seen
+            death.change("here")
+
+        run(lake, mode, options, die, of_settings)
+
+
+MODES = [("rewrite", ALL), ("rewrite", ALL | {"cluster-by": "v"}), ("convert", {}), ("upsert", UPSERT)]
+
+
+@pytest.mark.parametrize("of_dead", [SETTINGS, CERTIFYING], ids=["plain", "certifying"])
+@pytest.mark.parametrize(("mode", "options"), MODES)
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.slow
+def test_what_a_killed_session_had_written_is_certified_when_it_is_resumed(
+    lake, orders, version, mode, options, of_dead
+):
+    if version == 3:
+        lake.upgrade(T)
+    lake.append(T, [{"id": 2, "v": "z"}])
+    dies_before_its_commit(lake, mode, options, of_dead)
+    lake.append(T, [{"id": 20, "v": "came since"}])
+    before = orders.fingerprint()
+    result = run(lake, mode, options, lambda: None)
+    assert result.resumed > 0 and recorded(lake) == str(orders.fingerprint())
+    assert orders.fingerprint() == before or (mode, orders.fingerprint().rows) == ("upsert", before.rows - 1)
+    ours = [one for one in lake.catalog.load_table(T).metadata.snapshots if one.summary.operation.value != "append"]
+    told = [one.summary.additional_properties.get(RECORDED_FINGERPRINT) for one in ours]
+    assert None not in told[1:], "the first deleted by key: it is no commit of ours"
+
+
+def reversed_ids(rows):
+    return rows.set_column(0, rows.schema.field(0), rows["id"].take(pa.array(range(rows.num_rows)[::-1])))
+
+
+@pytest.mark.parametrize(("mode", "options"), MODES[:1] + MODES[2:3])
+def test_what_a_killed_session_had_written_of_other_rows_is_not_committed(lake, orders, mode, options):
+    """It did not certify, and exchanged values between keys, or marked a row too few."""
+    before, positions, live_rows = orders.fingerprint(), tasks._positions_of, materialize._live_rows
+    with pytest.MonkeyPatch.context() as broken:
+        broken.setattr(materialize, "_live_rows", lambda *given: (reversed_ids(rows) for rows in live_rows(*given)))
+        broken.setattr(tasks, "_positions_of", lambda one, masks: positions(one, masks)[1:])
+        dies_before_its_commit(lake, mode, options, SETTINGS)
+    result = run(lake, mode, options, lambda: None)
+    assert result.resumed == 0
+    assert any("had written would change the rows by " in note for note in result.notes), result.notes
+    assert recorded(lake) == str(orders.fingerprint()) == str(before)

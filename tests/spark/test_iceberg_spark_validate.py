@@ -51,6 +51,8 @@ def test_spark_finds_the_same_rows_before_and_after(lake, spark_lake, spark):
     compact(lake, "convert")
     compact(lake, settings=replace(SETTINGS, certify=True), **{"rewrite-all": True})
     recorded = lake.state(T).snapshot.summary[RECORDED_FINGERPRINT]
+    (of_files,) = lake.state(T).metadata.statistics
+    assert of_files.path.endswith("-deltacompact.stats"), "Spark reads a table that has a statistics file of ours"
     lake.append(T, [row(99)])
     report = validate_snapshots(catalog, T, spark=spark)
     assert report.ok and report.before == found and report.counted_by_pyiceberg == report.rows_after == 10, str(report)

@@ -28,9 +28,16 @@ from deltacompact.iceberg.table.codec import codec_of
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import StateReader, TableState
 from deltacompact.iceberg.table_heat import heat_of_table
-from deltacompact.iceberg_modes.certified import certified_head, known_files, telling
+from deltacompact.iceberg_modes.certified import (
+    certified_head,
+    has_same_rows,
+    known_files,
+    resumed_adding_up,
+    telling,
+)
 from deltacompact.iceberg_modes.journal.journal import WrittenGroup
 from deltacompact.iceberg_modes.journal.left_behind import Left
+from deltacompact.iceberg_modes.journal.resume import Resumption
 from deltacompact.iceberg_modes.marking import marker_of
 from deltacompact.iceberg_modes.rewrite.adding_up import AddingUp
 from deltacompact.iceberg_modes.rewrite.arrangement import arrangement_of
@@ -171,12 +178,12 @@ def _follower(call: Call[Any, Any], session: str, executor: Callable[[], Executo
     return Follower(call.table.store, marker_of(call, session, executor), call.settings.limits.reading, notes)
 
 
-def _resume(resuming: Resuming, plan: RewritePlan | None) -> ResumeRewrite:
+def _resume(resuming: Resuming, plan: RewritePlan | None) -> Resumption:
     here = functools.partial(executor_for, resuming.call.settings, 0, 0)
     follow = _follower(resuming.call, resuming.dead.session, here, resuming.notes)
-    return ResumeRewrite(
-        resuming.reader, follow, resuming.compares, _adding_up(resuming.call, resuming.notes, False, FileFingerprints())
-    )
+    adds_up = _adding_up(resuming.call, resuming.notes, False, FileFingerprints())
+    resumption = ResumeRewrite(resuming.reader, follow, resuming.compares, adds_up)
+    return resumed_adding_up(resuming, resumption, has_same_rows)
 
 
 def _adding_up(call: Call[Any, Any], notes: list[str], is_fatal: bool, known: FileFingerprints) -> AddingUp | None:
