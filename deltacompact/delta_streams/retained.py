@@ -36,7 +36,13 @@ def state_as_of(catalog: Streams, table_id: str, partition: Partition, as_of: st
     `as_of` is a version's name, its number, the beginning of its name, or a time (see base/moments.py), of which the
     last commit counts that is not later. Raises NotFoundError where no version fits, several do, or a file is missing.
     """
-    chain = list(catalog.log(table_id, partition).chain())
+    return state_of_chain(catalog, table_id, partition, list(catalog.log(table_id, partition).chain()), as_of)
+
+
+def state_of_chain(
+    catalog: Streams, table_id: str, partition: Partition, chain: Sequence[StreamState], as_of: str | datetime
+) -> StreamState:
+    """The same, of a chain of versions as it was read: what came since does not count."""
     state = state_in(chain, as_of, f"table {table_id!r}, partition {partition}")
     if state.sealed:
         refuse_missing(catalog, table_id, partition, chain, state)

@@ -26,7 +26,7 @@ from deltacompact.delta_streams.appending.carried import check_carried
 from deltacompact.delta_streams.log.entries import Carried, Compacted, Entry, IndexReplaced, Opened, Retracted
 from deltacompact.delta_streams.log.log import StreamLog
 from deltacompact.delta_streams.log.state import StreamState, replay
-from deltacompact.delta_streams.retained import StreamFiles, state_as_of
+from deltacompact.delta_streams.retained import StreamFiles, state_of_chain
 from deltacompact.delta_streams.streams import VACUUM_AGE_MIN_S, Streams
 from deltacompact.storage.certain_put import telling_interrupts
 
@@ -88,7 +88,9 @@ def rollback(
         expect.text("version", version)
     chosen = catalog.partition(table_id, partition)
     log = catalog.log(table_id, chosen)
-    base, wanted = log.active(strictly=True), state_as_of(catalog, table_id, chosen, version)
+    log.active(strictly=True)
+    chain = list(log.chain())  # one look: a commit between two would be wanted, and carried over once more
+    base, wanted = chain[-1], state_of_chain(catalog, table_id, chosen, chain, version)
     if wanted.version == base.version and len(wanted.commits) == len(base.commits):
         raise InputError(f"version {wanted.version} is the active one: nothing was committed since")
     if base.compacted and base.compacted.source_table_id != table_id:
@@ -103,6 +105,8 @@ def rollback(
     def check(state: StreamState) -> None:
         if state.sealed:
             raise ConflictError(f"table {table_id!r}, partition {chosen}: compacted or restated meanwhile")
+        if wanted.version == base.version and state.retracted & {one.position for one in wanted.deltas}:
+            raise ConflictError(f"table {table_id!r}, partition {chosen}: a delta was retracted meanwhile; start again")
         _refuse_old(catalog, log, wanted)  # time has passed since the first check
         if late := state.commits[len(base.commits) :]:
             table = catalog.described(table_id)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 
 import duckdb
@@ -143,6 +146,42 @@ def test_what_is_committed_during_a_rollback_stays_and_a_compaction_conflicts() 
     with pytest.raises(ConflictError):
         compacting.finish()
     assert sorted(made.read("t")["k"].to_pylist()) == [1, 3]
+
+
+def each_step_of(
+    doing: Callable[[DeltaStreamCatalog], object], meanwhile: Callable[[DeltaStreamCatalog], object]
+) -> Iterator[tuple[DeltaStreamCatalog, BaseException | None]]:
+    """The table 1, 2, 3 (a minute apart) after `doing`, at each step of which `meanwhile` comes; and its error."""
+    for steps in count():
+        simulation, made = one_row_simulated()
+        for key in (2, 3):
+            simulation.now_s += 60
+            made.append("t", rows(key))
+        actor = simulation.start(doing)
+        for _ in range(steps):
+            if actor.done:
+                return
+            actor.step()
+        meanwhile(simulation.catalog())
+        while not actor.done:
+            actor.step()
+        yield simulation.catalog(), actor.error
+
+
+def test_a_commit_at_any_step_of_a_rollback_to_the_active_version_is_there_once() -> None:
+    for made, error in each_step_of(lambda c: rollback(c, "t", "0"), lambda c: c.append("t", rows(4))):
+        assert isinstance(error, InputError) and "nothing was committed since" in str(error)
+        assert keys(made) == [1, 2, 3, 4]
+
+
+def test_a_delta_that_is_retracted_at_any_step_of_a_rollback_does_not_come_back() -> None:
+    now, second = datetime.fromtimestamp(1_000_000_000 + 90, UTC), 1_000_000_060_000
+    outcomes = set()
+    for made, error in each_step_of(lambda c: rollback(c, "t", now), lambda c: retract(c, "t", second)):
+        assert error is None or isinstance(error, ConflictError)
+        assert keys(made) == ([1] if error is None else [1, 3])
+        outcomes.add(error is None)
+    assert outcomes == {True, False}
 
 
 def run_quietly(catalog: DeltaStreamCatalog) -> None:
