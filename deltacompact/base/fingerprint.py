@@ -9,13 +9,17 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from deltacompact.base.notebooks import UsersWords
+
 _MODULUS = 1 << 128
 _TEXT = re.compile(r"(\d+):([0-9a-f]{32})")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Fingerprint:
+class Fingerprint(UsersWords):
     """A multiset of rows. Parts add up, in any order."""
+
+    _inside = ("certain",)
 
     rows: int = 0
     total: int = 0

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from deltacompact.base import expect
 from deltacompact.base.errors import InputError
 from deltacompact.base.fingerprint import Fingerprint
+from deltacompact.base.notebooks import UsersWords
 from deltacompact.base.numbers import ChainFileNumber, DeltaFileNumber, Ordinal
 from deltacompact.base.wording import counted
 
@@ -288,8 +289,14 @@ FarValues = tuple[tuple[str, int, int], ...]
 """The least and the greatest value of each leaf column, where a wider type might not hold them: see far_values.py."""
 
 
+_INSIDE = (
+    *("clustered", "decoded_bytes", "decodes", "far", "fills", "group_bytes", "has_one_group", "longest", "nulls"),
+    *("ranges", "stored", "widest_row_bytes"),
+)
+
+
 @dataclass(frozen=True, slots=True)
-class DataFile:
+class DataFile(UsersWords):
     """One tabular file of a delta or of the compacted rows.
 
     number          a delta's file: its index in the delta; a compacted file: its permanent number in the chain
@@ -314,6 +321,8 @@ class DataFile:
     fingerprint     the fingerprint of its live rows; None: not computed
     clustered       how its rows were laid out; None: nobody clustered them
     """
+
+    _inside = _INSIDE
 
     number: DeltaFileNumber | ChainFileNumber
     path: str
@@ -450,11 +459,13 @@ class Delta:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Appended:
+class Appended(UsersWords):
     """The commits of an append of change events, or of rows of several partitions: one commit for each partition.
 
     `commits` has the deltas of each partition, deletes before upserts. It is empty if there was no row.
     """
+
+    _inside = ("fresh", "rows_of")
 
     commits: tuple[tuple[Partition, tuple[Delta, ...]], ...] = ()
 

@@ -1,13 +1,14 @@
 """What notebooks show: small tables, and public names where a user presses Tab.
 
 html_table("orders", ["partition"], [["day=<b>"]])     <table>…<td>day=&lt;b&gt;</td>…: values are escaped
-users_words(result)                                    without names that begin with an underscore
+class Heat(UsersWords): _inside = ("known",)           dir(Heat), dir(heat): no "known", no _underscore
 missing(table, "vacuum", {"vacuum": "maintain"})       AttributeError: … has no 'vacuum': maintain does it
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import ClassVar
 
 
 def html_table(caption: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -24,11 +25,34 @@ def html_table(caption: str, head: Sequence[str], rows: Iterable[Sequence[str]])
     )
 
 
-def users_words(thing: object, inside: Collection[str] = ()) -> list[str]:
-    """For `__dir__`: Tab shows no other. `inside`: names without an underscore that only this program needs."""
-    return sorted(
-        name for name in object.__dir__(thing) if (name[:1] != "_" or name[:2] == "__") and name not in inside
-    )
+def _users_words(names: Iterable[str], kind: type[UsersWords]) -> list[str]:
+    words = kind._words
+
+    def is_shown(name: str) -> bool:
+        return name[:2] == "__" or (name[:1] != "_" and name not in kind._inside and (not words or name in words))
+
+    return sorted(filter(is_shown, names))
+
+
+class _OfUsers(type):
+    """What Tab shows after the class itself, such as `Appended.`."""
+
+    def __dir__(cls) -> list[str]:
+        return _users_words(type.__dir__(cls), cls)  # type: ignore[arg-type]  # each such class is a UsersWords
+
+
+class UsersWords(metaclass=_OfUsers):
+    """Of this class, and of what it makes, Tab shows a user's words only: never a name with an underscore.
+
+    `_inside`: names without one that only this program needs. `_words`: where those are many, all that are shown.
+    """
+
+    __slots__ = ()
+    _inside: ClassVar[Collection[str]] = ()
+    _words: ClassVar[Collection[str]] = ()
+
+    def __dir__(self) -> list[str]:
+        return _users_words(object.__dir__(self), type(self))
 
 
 def missing(thing: object, name: str, instead: Mapping[str, str]) -> AttributeError:

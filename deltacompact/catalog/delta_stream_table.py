@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 from deltacompact.base.errors import InputError
 from deltacompact.base.expect import users_calls
 from deltacompact.base.model import Appended, ContentType, Delta, Partition, Readers, SchemaMode, Table, TableKeys
+from deltacompact.base.notebooks import UsersWords
 from deltacompact.delta_streams.streams import VACUUM_AGE_MIN_S
 
 if TYPE_CHECKING:  # imported when they are used: `show` must not wait for them
@@ -70,7 +71,7 @@ _INSTEAD = {
 
 @users_calls()
 @dataclass(frozen=True, slots=True, repr=False)
-class DeltaStreamTable:
+class DeltaStreamTable(UsersWords):
     """A table of delta streams, by what users do with it. `catalog.table("orders")` gives one; making it reads nothing.
 
     It has no state of its own, and may be used from several threads and processes. Where a call takes a `partition`,
@@ -98,11 +99,6 @@ class DeltaStreamTable:
         from deltacompact.reports.table_report import table_as_html, table_document
 
         return table_as_html(table_document(self._catalog, self._table_id))
-
-    def __dir__(self) -> list[str]:
-        from deltacompact.base.notebooks import users_words
-
-        return users_words(self)
 
     def __getattr__(self, name: str) -> Any:
         from deltacompact.base.notebooks import missing

@@ -16,6 +16,7 @@ from deltacompact.base import expect
 from deltacompact.base.errors import InputError
 from deltacompact.base.expect import users_calls
 from deltacompact.base.model import CATALOG_VARIABLE, Readers, SchemaMode, SortKey
+from deltacompact.base.notebooks import UsersWords
 from deltacompact.catalog.delta_stream_calls import DeltaStreamCalls
 from deltacompact.catalog.delta_stream_table import DeltaStreamTable
 from deltacompact.storage.opening import open_store
@@ -57,19 +58,17 @@ def open_catalog(uri: str | os.PathLike[str] | None = None, *, s3: S3Settings | 
 
 
 @users_calls(*_WORDS)
-class DeltaStreamCatalog(DeltaStreamCalls):
+class DeltaStreamCatalog(DeltaStreamCalls, UsersWords):
     """Tables of partition streams below the root of a store. Safe to use from several threads and processes.
 
     `table_id` is the name of a table. A call that is about one takes the arguments of the method of `DeltaStreamTable`
     that has its name, and raises NotFoundError for an unknown table.
     """
 
+    _words = _WORDS
+
     def __repr__(self) -> str:
         return f"open_catalog({self.where!r})"
-
-    def __dir__(self) -> list[str]:
-        """A user's words: Tab shows no other."""
-        return [*_WORDS, *(name for name in object.__dir__(self) if name.startswith("__"))]
 
     def table(self, table_id: str) -> DeltaStreamTable:
         """The table of this name, with what can be done with it. Raises NotFoundError.

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from deltacompact.base import expect
 from deltacompact.base.events import EventSink, no_sink
 from deltacompact.base.expect import users_calls
+from deltacompact.base.notebooks import UsersWords
 from deltacompact.base.settings import Settings
 from deltacompact.catalog.iceberg_calls import IcebergCalls
 from deltacompact.catalog.iceberg_table import IcebergCatalogTable
@@ -53,11 +54,13 @@ _WORDS = (
 
 @users_calls(*_WORDS)
 @dataclass(frozen=True, slots=True, repr=False)
-class IcebergCatalog(IcebergCalls):
+class IcebergCatalog(IcebergCalls, UsersWords):
     """Tables of a PyIceberg catalog. `table_id` is "namespace.table".
 
     Plans and modes take the arguments of `IcebergCatalogTable.compact`; `emit` is a callable that gets every event.
     """
+
+    _words = _WORDS
 
     @classmethod
     def at(cls, uri: str) -> IcebergCatalog:
@@ -132,7 +135,3 @@ class IcebergCatalog(IcebergCalls):
 
     def __repr__(self) -> str:
         return f"open_catalog('iceberg://{self.name}')"
-
-    def __dir__(self) -> list[str]:
-        """A user's words: Tab shows no other."""
-        return [*_WORDS, *(name for name in object.__dir__(self) if name.startswith("__"))]

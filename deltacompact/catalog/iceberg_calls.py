@@ -84,10 +84,15 @@ class IcebergCalls:
         return self.loaded(table_id).metadata
 
     def planned(
-        self, mode: Mode[Plan, Result], table_id: str, options: Mapping[str, Any] | None = None, branch: str = MAIN
+        self,
+        mode: Mode[Plan, Result],
+        table_id: str,
+        options: Mapping[str, Any] | None = None,
+        branch: str = MAIN,
+        state: TableState | None = None,
     ) -> Plan:
-        """What a mode would do with a branch. Writes nothing."""
-        return self._call(mode, table_id, options, branch).plan()
+        """What a mode would do with a branch. Writes nothing. `state`: the branch, where it was read a moment ago."""
+        return self._call(mode, table_id, options, branch).plan(state)
 
     def planned_with_totals(
         self, mode: Mode[Plan, Result], table_id: str, options: Mapping[str, Any] | None = None, branch: str = MAIN
@@ -122,6 +127,11 @@ class IcebergCalls:
         settings = within_memory(settings or Settings())
         there = foresee(settings, lane_for(settings, plan.rows, plan.bytes))
         return replace(mode_named(plan.mode).steps().expected(plan, there.capacity), start_s=there.start_s)
+
+    def foreseen(self, state: TableState, settings: Settings | None = None) -> tuple[Expected, str | None]:
+        """What a rewrite of this branch is expected to take, and why there is nothing to do. Raises as `planned`."""
+        plan = self.planned(mode_named(None), state.metadata.table_id, branch=state.branch, state=state)
+        return self.expected(plan, settings), plan.nothing_to_do
 
     def state(self, table_id: str, branch: str = MAIN) -> TableState:
         """A branch as it is now: its live data files and delete files."""

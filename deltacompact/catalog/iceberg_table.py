@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
 from deltacompact.base import expect
 from deltacompact.base.events import EventSink, fan_out
 from deltacompact.base.expect import users_calls
+from deltacompact.base.notebooks import UsersWords
 from deltacompact.base.settings import Settings
 
 if TYPE_CHECKING:  # imported when they are used: `show` must not wait for them
@@ -84,7 +85,7 @@ _INSTEAD = {
 
 @users_calls()
 @dataclass(frozen=True, slots=True, repr=False)
-class IcebergCatalogTable:
+class IcebergCatalogTable(UsersWords):
     """A table of an Iceberg catalog, by what users do with it. Each call loads the table anew from its catalog.
 
     `branch` is the branch that a call is about. Every call raises NotFoundError where there is no such branch, or the
@@ -606,20 +607,16 @@ class IcebergCatalogTable:
 
     def __str__(self) -> str:
         """What `show` prints."""
-        from deltacompact.reports.iceberg_table import branch_contents, lines
+        from deltacompact.reports.iceberg_table import branch_contents, expected, lines
 
-        return "\n".join(lines(branch_contents(self._catalog.state(self._table_id))))
+        state = self._catalog.state(self._table_id)
+        return "\n".join([*lines(branch_contents(state)), expected(lambda: self._catalog.foreseen(state))[1]])
 
     def _repr_html_(self) -> str:
         """The contents of the main branch as a table: for notebooks."""
         from deltacompact.reports.iceberg_table import branch_contents, contents_as_html
 
         return contents_as_html(branch_contents(self._catalog.state(self._table_id)))
-
-    def __dir__(self) -> list[str]:
-        from deltacompact.base.notebooks import users_words
-
-        return users_words(self)
 
     def __getattr__(self, name: str) -> Any:
         from deltacompact.base.notebooks import missing

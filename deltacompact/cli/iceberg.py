@@ -82,11 +82,9 @@ def show(catalog: IcebergCatalog, table: str | None, options: dict[str, Any]) ->
     state = catalog.state(table, branch)
     contents = iceberg_table.branch_contents(state)
     document, lines = dataclasses.asdict(contents), iceberg_table.lines(contents)
-    if (price := options["usd_per_core_hour"]) is not None:
-        found = catalog.planned(mode_named(None), table, branch=branch)
-        foreseen, why = catalog.expected(found, _settings(options)), found.nothing_to_do
-        document |= {"expected": foreseen.document(price)}
-        lines.append(f"  a compaction {f'has nothing to do: {why}' if why else f'would take {foreseen.words(price)}'}")
+    price = options["usd_per_core_hour"]
+    expected, said = iceberg_table.expected(lambda: catalog.foreseen(state, _settings(options)), price)
+    document, lines = document | {"expected": expected}, [*lines, said]
     if options["files"]:
         files = iceberg_table.files(state)
         document, lines = document | {"files": files}, [*lines, *iceberg_table.file_lines(files)]

@@ -42,9 +42,9 @@ class ModeRun(Call[Plan, Result]):
         check_orders(self.table.metadata)
         refuse_unreadable(self.mode, self.options, self.table.metadata)
 
-    def plan(self) -> Plan:
-        """The plan for the branch. Writes nothing."""
-        return self.mode.steps().plan(self, self.state(), Left())
+    def plan(self, state: TableState | None = None) -> Plan:
+        """The plan for the branch. Writes nothing. `state`: the branch, where it was read a moment ago."""
+        return self.mode.steps().plan(self, state or self.state(), Left())
 
     def plan_with_totals(self) -> tuple[Plan, BranchTotals, BranchTotals]:
         """The plan, and the totals of the branch: before it is carried out, and about afterwards."""

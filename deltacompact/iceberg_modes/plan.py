@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from deltacompact.base.notebooks import html_table, users_words
+from deltacompact.base.notebooks import UsersWords, html_table
 from deltacompact.base.wording import counted, size
 from deltacompact.iceberg.deletes.matching import FileScanTask
 
@@ -38,8 +38,10 @@ class ScanTaskGroup(Generic[Task]):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class ModePlan:
+class ModePlan(UsersWords):
     """A plan for a branch, as of the snapshot with this sequence number. `mode` is the name of the mode."""
+
+    _inside = ("left", "of")
 
     mode: ClassVar[str]
 
@@ -77,9 +79,6 @@ class ModePlan:
         """The first groups: for notebooks."""
         shown = [(f"{len(one.inputs):,}", f"{one.rows:,}", size(one.bytes), str(one.number)) for one in self.groups]
         return html_table(repr(self), ("data files", "rows", "bytes", "group"), shown[:GROUPS_SHOWN])
-
-    def __dir__(self) -> list[str]:
-        return users_words(self, ("left", "of"))
 
     @property
     def rows(self) -> int:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from deltacompact.base.notebooks import html_table, users_words
+from deltacompact.base.notebooks import UsersWords, html_table
 from deltacompact.iceberg.commit.committer import Committed
 
 
 @dataclass(slots=True, repr=False)
-class ModeResult:
+class ModeResult(UsersWords):
     """What one call of a mode did.
 
     snapshots        the snapshots that it committed
@@ -21,6 +21,8 @@ class ModeResult:
     nothing_to_do    why there was nothing to do
     executor         where the tasks ran
     """
+
+    _inside = ("count",)
 
     table_id: str
     branch: str
@@ -43,9 +45,6 @@ class ModeResult:
         counts = [(field.name, getattr(self, field.name)) for field in fields(self)]
         rows = [(f"{count:,}", name.replace("_", " ")) for name, count in counts if isinstance(count, int) and count]
         return html_table(repr(self), ("count", "of"), rows)
-
-    def __dir__(self) -> list[str]:
-        return users_words(self, ("count",))
 
     @property
     def rows_read(self) -> int:

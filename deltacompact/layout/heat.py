@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from deltacompact.base.notebooks import users_words
+from deltacompact.base.notebooks import UsersWords
 from deltacompact.layout.reads import HALF_LIFE_S, Read, decay, heat_of
 
 SOURCES_MAX = 1_000
@@ -43,15 +43,14 @@ class Taken:
 
 
 @dataclass(frozen=True, slots=True)
-class Heat:
+class Heat(UsersWords):
     """Reads by column, as they count at a time. `taken`: by hash of the source."""
+
+    _inside = ("known", "now", "taken", "with_reads")
 
     at_s: float = 0.0
     columns: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}), hash=False)
     taken: Mapping[str, Taken] = field(default_factory=lambda: MappingProxyType({}), hash=False)
-
-    def __dir__(self) -> list[str]:
-        return users_words(self, ("known", "now", "taken", "with_reads"))
 
     def now(self, now_s: float) -> Heat:
         """The same at another time. A clock that went ahead costs a decay, and no more."""

@@ -30,6 +30,7 @@ from deltacompact.job import CompactionJob, PartitionWork, Request, plan_work, p
 from deltacompact.planning.driver_work import driver_s
 from deltacompact.planning.lanes import Lane, sessions_at_once
 from deltacompact.planning.plan import CompactionPlan
+from deltacompact.planning.statistics import statistics_of
 from deltacompact.planning.work import expected_s, together_s, work_of_plan
 from deltacompact.reports.decisions import FILES_SHOWN_MAX, expected_sizes, forecast_documents, forecast_lines
 from deltacompact.reports.scale import WORST, Detail, worst_lines
@@ -54,7 +55,8 @@ class SessionSeconds:
     def of(cls, decided: CompactionPlan, foreseen: Foreseen) -> SessionSeconds:
         rows, capacity = decided.input.delta_rows + decided.base_rows, foreseen.capacity
         driver = 0.0 if foreseen.executor == "local" else driver_s(rows, capacity)
-        return cls(*(expected_s(work_of_plan(decided, slots, driver)) for slots in (capacity.slots, 1)))
+        known = statistics_of(decided)
+        return cls(*(expected_s(work_of_plan(decided, slots, driver, known)) for slots in (capacity.slots, 1)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,9 +168,9 @@ def print_plans(out: Console, shown: Shown, detail: Detail) -> None:
         return
     chosen = detail.chosen(reports if detail.verbose or len(reports) <= WORST else todo, _badness)
     files = sum(len(report.get("files", ())) for report in chosen)
-    priced = len(reports) == 1 and shown.total.usd_per_core_hour is not None
+    only = shown.total.words if len(reports) == 1 else None
     for report in chosen:
-        _print_plan(out, report, detail.files or files <= FILES_SHOWN_MAX, shown.total.words if priced else None)
+        _print_plan(out, report, detail.files or files <= FILES_SHOWN_MAX, only)
     for line in detail.rest(len(todo), "partition"):
         out.print(line)
 
@@ -232,7 +234,7 @@ def _cells(report: Report) -> tuple[str, ...]:
 
 
 def _print_plan(out: Console, report: Report, files: bool, expected: str | None) -> None:
-    """All that is known of one partition. `expected`: what is said of all, where it is the only one and has a price."""
+    """All that is known of one partition. `expected`: what is said of all, where it is the only one."""
     name = named(report["partition"])
     if "error" in report:
         out.print(f"{name}: failed: {report['error']['message']}", style="red")

@@ -8,6 +8,7 @@ write_table(store, "a.orc", table, options)                the same for one tabl
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import IO, Any, Protocol, TypeVar
@@ -199,6 +200,12 @@ def with_group_bytes(file: DataFile, size: int) -> DataFile:
 
 def check_writable(schema: pa.Schema, content_type: ContentType) -> None:
     """Raises InputError naming the first column whose type the format cannot write, or cannot read back."""
+    _check_written(schema.serialize().to_pybytes(), content_type)
+
+
+@functools.lru_cache(maxsize=256)  # most partitions have the schema of others; what is refused is tried again
+def _check_written(serialized: bytes, content_type: ContentType) -> None:
+    schema = pa.ipc.read_schema(pa.py_buffer(serialized))
 
     def fits(columns: pa.Schema) -> bool:
         store, name = MemoryStore(), f"sample{suffix_of(content_type)}"

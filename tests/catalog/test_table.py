@@ -81,6 +81,20 @@ def test_tab_shows_a_users_words(catalog, iceberg):
     assert words(deltacompact) == sorted(deltacompact.__all__)
 
 
+def test_classes_show_no_more_words_than_what_they_make(catalog, iceberg):
+    """`DeltaStreamCatalog.` had all that this program calls, and a file how it is read."""
+    for thing in (catalog, iceberg, catalog.table("orders"), iceberg.table("db.orders")):
+        assert words(type(thing)) == words(thing) or set(words(type(thing))) < set(words(thing))
+    orders = catalog.table("orders")
+    (file,) = orders.append(pa.table({"id": [1], "status": ["x"]})).files
+    assert words(file) == [
+        *("bytes", "content_type", "deletions", "fingerprint", "live_rows", "managed", "name", "number", "path"),
+        *("rows", "schema", "stamp"),
+    ]
+    assert not {"fresh", "rows_of"} & {*words(deltacompact.Appended), *words(deltacompact.Appended())}
+    assert words(orders.fingerprint()) == ["of_text", "rows", "total"] == words(type(orders.fingerprint()))
+
+
 def test_results_show_a_users_words_too(catalog, iceberg):
     orders = catalog.table("orders")
     assert words(orders.restate(pa.table({"id": [1], "status": ["x"]}))) == [

@@ -44,7 +44,7 @@ def test_the_life_of_a_table(run, tmp_path):
     run("append", "orders", given(tmp_path, "d.parquet", id=[1], v=["x"]), "--partition", "day=tue", "--position", 1)
 
     said = run("plan", "orders")
-    assert re.search(r"^  expected: 0\.\d s on \d+ slots?$", said, re.M)
+    assert re.search(r"^  expected: 0\.\d s with start-up on \d+ slots?, 0\.\d core-seconds$", said, re.M)
     assert "day=mon" in said and "day=tue" in said and "of memory a task" in said
     assert "3 rows  upsert at 1: rewrite (small, merged)" in said
     assert "2 rows  upsert at 2: rewrite (other format)" in said

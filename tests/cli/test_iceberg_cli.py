@@ -156,9 +156,23 @@ def test_the_command_line_shows_what_a_branch_is_made_of(lake, configured, capsy
     ]
     assert re.fullmatch(r"  5 data files, [\d.]+ KiB, 5 rows", shown[2])
     assert shown[3] == "  1 delete file with 1 row: 1 of equality"
+    assert re.fullmatch(r"  a compaction would take 0\.\d s with start-up on \d+ slots?, 0\.0 core-seconds", shown[-1])
+    assert str(deltacompact.open_catalog(configured).table(T)).splitlines() == shown
     assert cli.run(["show", configured, T, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert (document["snapshot_id"], document["data_rows"], document["equality_delete_files"]) == (head, 5, 1)
+
+
+def test_show_says_what_a_compaction_costs_or_why_there_is_none(lake, configured, capsys):
+    assert cli.run(["show", configured, T, "--usd-per-core-hour", "1", "--json"]) == 0
+    assert {"usd", "wall_s"} <= set(json.loads(said(capsys))["expected"])
+    assert cli.run(["compact", configured, T]) == 0
+    capsys.readouterr()
+    assert cli.run(["show", configured, T]) == 0
+    assert said(capsys).splitlines()[-1].startswith("  a compaction has nothing to do: ")
+    lake.edit_metadata(T, {"properties": {"commit.retry.num-retries": "many"}})
+    assert cli.run(["show", configured, T]) == 0
+    assert said(capsys).splitlines()[-1].startswith("  a compaction cannot be planned: ")
 
 
 def test_the_command_line_maintains(lake, configured, capsys):

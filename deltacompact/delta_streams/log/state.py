@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from deltacompact.base.errors import CorruptionError
 from deltacompact.base.model import Commit, CompactedDelta, Delta, LifecycleState, ObjectRef, Token
-from deltacompact.base.notebooks import users_words
+from deltacompact.base.notebooks import UsersWords
 from deltacompact.base.wording import counted
 from deltacompact.delta_streams.log.entries import (
     Carried,
@@ -40,12 +40,14 @@ _INSIDE = (
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class StreamState:
+class StreamState(UsersWords):
     """One version, as of the entries below `tail` (the sequence number that a writer would put next).
 
     `commits` include retracted deltas; deltas at positions in `retracted` no longer count. `manifests` are the paths of
     bodies that entries of this log name. `index` is the last of `indices`: that of the compacted delta, or of a rehash.
     """
+
+    _inside = _INSIDE
 
     version: str
     tail: int
@@ -62,10 +64,6 @@ class StreamState:
     def __repr__(self) -> str:
         rows = counted(self.compacted.rows if self.compacted else 0, "compacted row")
         return f"version {self.version}: {rows}, {counted(len(self.deltas), 'delta')} since"
-
-    def __dir__(self) -> list[str]:
-        """What `restate`, `rollback` and `retract` return is this: users need a few words of it."""
-        return users_words(self, _INSIDE)
 
     @property
     def fenced_sessions(self) -> frozenset[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from deltacompact.base.notebooks import html_table, users_words
+from deltacompact.base.notebooks import UsersWords, html_table
 from deltacompact.base.wording import counted, size
 from deltacompact.iceberg_modes.maintain.expire import ExpireResult
 from deltacompact.iceberg_modes.maintain.orphans import OrphansResult
@@ -21,7 +21,7 @@ _FOLDERS_SHOWN = 10
 
 
 @dataclass(slots=True, repr=False)
-class MaintainResult:
+class MaintainResult(UsersWords):
     """What each kind of maintenance did, or would do in a dry run. None: it was not asked for."""
 
     table_id: str
@@ -44,9 +44,6 @@ class MaintainResult:
     def _repr_html_(self) -> str:
         """What `maintain` prints, line by line: for notebooks."""
         return html_table(repr(self), ("what was done",), [(line,) for line in self._lines()])
-
-    def __dir__(self) -> list[str]:
-        return users_words(self)
 
     def __str__(self) -> str:
         """What `maintain` prints."""

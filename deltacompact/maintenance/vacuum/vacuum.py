@@ -34,7 +34,7 @@ from deltacompact.base import expect
 from deltacompact.base.errors import CorruptionError, InputError, NotFoundError
 from deltacompact.base.expect import user_call
 from deltacompact.base.model import Partition
-from deltacompact.base.notebooks import users_words
+from deltacompact.base.notebooks import UsersWords
 from deltacompact.base.partitions import all_done
 from deltacompact.base.wording import counted, size
 from deltacompact.delta_streams.log.log import StreamLog
@@ -57,7 +57,7 @@ _TOLERANCE_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class VacuumResult:
+class VacuumResult(UsersWords):
     """The result for one partition stream. Paths are relative to the catalog's root.
 
     waiting       data files that the active version does not need, but that are too young to delete, or that a
@@ -66,6 +66,8 @@ class VacuumResult:
     doubtful      objects that are old and unreached, but newer than the last log entry: they stay until the next commit
     unfinished    writes that never ended, which the vacuum discarded
     """
+
+    _inside = ("verb",)
 
     partition: Partition
     deleted: tuple[ObjectStat, ...]
@@ -82,9 +84,6 @@ class VacuumResult:
         fenced = f", fenced {counted(len(self.fenced), 'dead session')}" if self.fenced else ""
         deleted = f"{self.verb} {counted(len(self.deleted), 'object')} ({size(self.bytes)})"
         return f"{self.partition}: {deleted}, kept {self.kept:,}{fenced}"
-
-    def __dir__(self) -> list[str]:
-        return users_words(self, ("verb",))
 
     @property
     def verb(self) -> str:
