@@ -88,8 +88,8 @@ def adding_up(call: Call[Any, Any], propose: Propose[Outcome], is_right: IsRight
 def resumed_adding_up(resuming: Resuming, resumption: Resumption, is_right: IsRight[Any]) -> Resumption:
     """If the call certifies, check what a dead session had written, and tell the fingerprints of snapshot and files.
 
-    The dead session may not have certified: what it wrote is read. Where it is wrong, or cannot be read, propose nothing,
-    with a note.
+    The dead session may not have certified: what it wrote is read. Where it is wrong, or cannot be read, propose
+    nothing, with a note.
     """
     call = resuming.call
     if not call.settings.certify:
