@@ -51,7 +51,8 @@ _key_option = click.option(
 @click.option(
     "--bookmark",
     metavar="NAME",
-    help="What came since this consumer's last --commit: the same batch until then. --from says where it begins.",
+    help="What came since this consumer's last --commit: the same batch until then. --from says where it begins. Each "
+    "consumer needs a name of its own: of two with one name, one commits what the other has not done.",
 )
 @click.option("--commit", is_flag=True, help="Say that the bookmark's batch is done, and print nothing.")
 @click.option(
