@@ -244,8 +244,8 @@ class Settings:
         "certify",
         FLAG,
         False,
-        "read what was written again, and commit only if its fingerprint is that of what was read; about as much CPU "
-        "again",
+        "read what was written again, and commit only if its fingerprint is that of what was read; as much CPU "
+        "again, up to fivefold with copied row groups",
         says="no",
     )
     limits: Limits = option(
