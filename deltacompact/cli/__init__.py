@@ -56,10 +56,6 @@ _MODULES = {
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 
 
-_PLACES = ("catalog", "table")
-"""Arguments that are missing where somebody takes the catalog for given."""
-
-
 class _Commands(click.Group):
     """Commands that are imported when they are asked for, and report, if interrupted, what they have put so far."""
 
@@ -73,11 +69,13 @@ class _Commands(click.Group):
         return command
 
     def invoke(self, context: click.Context) -> Any:
+        given = list(context.args)
         try:
             with telling_interrupts():
                 return super().invoke(context)
         except click.MissingParameter as missing:
-            if CATALOG_VARIABLE in os.environ and missing.param is not None and missing.param.name in _PLACES:
+            # The last argument is missing where somebody takes the catalog for given.
+            if CATALOG_VARIABLE in os.environ and isinstance(missing.param, click.Argument) and "-" not in given:
                 text = f"Write - as CATALOG for the one at ${CATALOG_VARIABLE}"
                 raise click.MissingParameter(text, missing.ctx, missing.param) from None
             raise

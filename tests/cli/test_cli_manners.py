@@ -462,6 +462,9 @@ def test_a_dash_is_the_catalog_of_the_environment(lake, capfd, monkeypatch):
     capfd.readouterr()
     assert cli.run(["plan", "t"]) == 2
     assert "Missing argument 'TABLE'. Write - as CATALOG for the one at $DELTACOMPACT_CATALOG" in capfd.readouterr().err
+    for words, is_hinted in ((["export", "t", "x.parquet"], True), (["export", "-", "t"], False)):
+        assert cli.run(words) == 2
+        assert ("Write - as CATALOG" in capfd.readouterr().err) is is_hinted
     monkeypatch.setenv("DELTACOMPACT_CATALOG", "iceberg://nobody")
     assert cli.run(["publish", "-", "t"]) == 2
     assert "publish does not take the Iceberg catalog iceberg://nobody" in capfd.readouterr().err
