@@ -1,11 +1,11 @@
 """How far a consumer of changes is: what it has done, and the batch that it was given and has not done yet.
 
-begin     done 7            next 9        the batch is 7 to 9: whoever dies and repeats is given the same
+begin     done 7            next 9        the batch is 7 to 9: a consumer that dies and repeats `begin` gets it again
 commit    done 9                          after the batch is done
 begin     done 9            next 12
 
 Delta streams keep bookmarks as numbered objects, put if absent; Iceberg tables as tags, which every engine's expiry
-respects. What a bookmark needs is kept for 30 days; after that it is named in the error.
+respects. The files that a bookmark needs are kept for 30 days. Later an error may name the one that is gone.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from deltacompact.base import expect
 from deltacompact.base.errors import ConflictError, InputError, NotFoundError
 
 KEPT_S = 30 * 24 * 3600
-"""So long what a bookmark needs is kept."""
+"""How long the files that a bookmark needs are kept."""
 SIGNED_EVERY_S = 24 * 3600
-"""A bookmark whose consumer finds nothing new is set again after so long: it is not idle."""
+"""If its consumer finds nothing new, a bookmark is set again after so long, so that it does not count as idle."""
 
 Position = TypeVar("Position")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
@@ -28,9 +28,11 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 
 @dataclass(frozen=True, slots=True)
 class Bookmark(Generic[Position]):
-    """`done`: changes up to it are done (None: none are). `next`: the batch ends there; None: none was given.
+    """How far one consumer is.
 
-    `time_ms`: when it was set. Batches with the same ends differ in it.
+    done       changes up to this position are done; None: none are
+    next       the end of the batch that was given; None: no batch was given
+    time_ms    when the bookmark was set, which tells batches with the same ends apart
     """
 
     name: str
@@ -55,7 +57,7 @@ def checked_name(name: str) -> str:
 
 
 def check_batch(table_id: str, known: Bookmark[Position], batch: Bookmark[Position] | None) -> None:
-    """Raise ConflictError where the batch of a bookmark is not this one any more."""
+    """Raise ConflictError if the bookmark's batch is no longer `batch`."""
     if batch is not None and known != batch:
         raise ConflictError(f"table {table_id!r}: another consumer has moved bookmark {known.name!r}")
 

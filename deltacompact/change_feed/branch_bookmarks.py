@@ -4,9 +4,9 @@ bookmark.mirror           snapshot 7      done
 bookmark.mirror.next      snapshot 9      given and not done
 bookmark.audit.first      snapshot 9      a first batch was given, all rows; nothing is done
 
-A tag is set if it is still what we saw, by the catalog's own requirement: of two consumers one is refused, and looks
-again. Every engine's expiry keeps a tag's snapshot for 30 days, however old it is; `maintain` also keeps the snapshots
-from there to the head of the branch, through which the feed goes.
+The catalog sets a tag only if it is still the one we saw: of two consumers one is refused, and looks again. Every
+engine's expiry keeps a tag's snapshot for 30 days, however old it is; `maintain` also keeps the snapshots from there to
+the head of the branch, which the feed reads.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _found(metadata: TableMetadata, name: str) -> Bookmark[int]:
 
 
 def _whole(metadata: TableMetadata, name: str) -> Bookmark[int]:
-    """The same. Raises InputError where a batch lost its beginning: as a first one it would have no deletes."""
+    """One bookmark. Raises InputError if the tag of its beginning is lost: as a first batch it would lack deletes."""
     if _tag(name, GIVEN_NEXT) in metadata.refs and _tag(name) not in metadata.refs:
         raise InputError(
             f"table {metadata.table_id!r}: the tag {_tag(name)!r} is gone, where the batch of bookmark {name!r} "
@@ -55,14 +55,14 @@ def _tag(name: str, ending: str = "") -> str:
 
 
 def _set_ms(metadata: TableMetadata, tag: Ref | None) -> int | None:
-    """When a tag was set: its greatest age is that of its snapshot at that time, and 30 days."""
+    """When a tag was set. Its maximum age is the age that its snapshot had then, plus 30 days."""
     if tag is None or tag.max_ref_age_ms is None:
         return None
     return metadata.snapshots[tag.snapshot_id].timestamp_ms + tag.max_ref_age_ms - KEPT_S * 1000
 
 
 def given(table: IcebergTable, name: str, from_: AsOf, to: AsOf, branch: str) -> tuple[IcebergTable, Bookmark[int]]:
-    """The batch that a consumer is to do: the one that it was given before, or the next. Nothing new: no `next`.
+    """The batch for a consumer: the one that it was given before, or the next. If nothing is new: without `next`.
 
     Raises NotFoundError for an unknown bookmark if no beginning is given, InputError where a tag was lost.
     """
@@ -89,7 +89,7 @@ def given(table: IcebergTable, name: str, from_: AsOf, to: AsOf, branch: str) ->
 
 
 def done_by(metadata: TableMetadata, from_: AsOf) -> AsOf:
-    """Where the last batch of a consumer ended, if `from_` is its bookmark, and no branch or tag; else `from_`."""
+    """If `from_` names a bookmark (and no branch or tag): where its consumer's last batch ended; else `from_`."""
     if not isinstance(from_, str) or from_ in metadata.refs:
         return from_
     known = _whole(metadata, from_)
@@ -97,7 +97,7 @@ def done_by(metadata: TableMetadata, from_: AsOf) -> AsOf:
 
 
 def committed(table: IcebergTable, name: str, batch: Bookmark[int] | None = None) -> Bookmark[int]:
-    """Say that the batch is done. Raises InputError where none was given, ConflictError where another came first."""
+    """Record that the batch is done. Raises InputError if none was given, ConflictError if another came first."""
     known = _found(table.metadata, checked_name(name))
     check_batch(table.metadata.table_id, known, batch)
     if known.next is None:

@@ -1,10 +1,10 @@
-"""Rows that are on both sides are no change: they were copied, moved, or written again as they were.
+"""Removes rows that are on both sides: they were copied, moved, or written again unchanged.
 
 removed    b.parquet    1 x    2 y    3 z
 added      d.parquet    1 x    2 Y    3 z           left: removed 2 y, added 2 Y
 
-Rows become entries, digest and place, of 32 bytes. What does not fit the memory is divided by digest, and lies in a
-folder of this machine. Of equal rows, as many are left on one side as it has more than the other.
+Rows become entries of 32 bytes: digest and place. Entries that do not fit into memory are divided by digest, in files
+of a temporary folder. If equal rows occur several times, one side keeps as many as it has more than the other.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from deltacompact.storage.local import LocalStore
 
 ENTRY_BYTES = DIGEST_BYTES + POINTER_BYTES
 _HELD = 4
-"""How many times as much memory as the entries themselves sorting them takes."""
+"""Sorting entries takes so many times their own memory."""
 _CHUNK = 1 << 20
 """Entries that are divided at a time."""
 
@@ -74,7 +74,7 @@ def _by_bucket(entries: Iterator[Entries], candidates: Sequence[Candidates], buc
 
 @dataclass(frozen=True, slots=True)
 class _RowsLeft:
-    """Rows that are left: the ordinals of their candidates, and their numbers in the files."""
+    """The rows that are left: the ordinals of their candidates, and their numbers in the files."""
 
     ordinals: npt.NDArray[np.uint32]
     numbers: npt.NDArray[np.int64]
@@ -95,14 +95,14 @@ def unmatched(digests: npt.NDArray[np.uint64], sides: npt.NDArray[np.bool_]) -> 
     partners_of, partners = removed[np.asarray(found.is_valid())], added[np.asarray(found.drop_null())]
     kept = np.ones(len(sides), bool)
     kept[partners_of] = kept[partners] = False
-    are_pairs = np.count_nonzero(~kept) == 2 * len(partners)  # else rows are there several times
+    are_pairs = np.count_nonzero(~kept) == 2 * len(partners)  # if not, equal rows occur several times
     if are_pairs and (digests[partners_of, 1] == digests[partners, 1]).all():
         return kept
     return _unmatched_of_many(digests, sides)
 
 
 def _unmatched_of_many(digests: npt.NDArray[np.uint64], sides: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """The same where a digest may be there several times, at four times the cost."""
+    """As `unmatched`, if digests occur several times. Costs four times as much."""
     order, groups, ranks, partners = ranked(digests, sides)
     kept = np.empty(len(sides), bool)
     kept[order] = ranks >= partners[groups]
@@ -112,9 +112,9 @@ def _unmatched_of_many(digests: npt.NDArray[np.uint64], sides: npt.NDArray[np.bo
 def ranked(
     digests: npt.NDArray[np.uint64], sides: npt.NDArray[np.bool_]
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Rows in the order of digest and side; of each its group, and its rank among those of its side there.
+    """(rows in the order of digest and side, group of each, rank of each within group and side, pairs of each group).
 
-    The last is, of each group, how many pairs it has: rows of a lesser rank have a partner.
+    A row has a partner if its rank is less than the number of its group's pairs.
     """
     order = np.lexsort((sides, digests[:, 1], digests[:, 0]))
     ordered, of_side = digests[order], sides[order].astype(np.int64)
@@ -140,7 +140,7 @@ def _shrunk(candidates: Sequence[Candidates], kept: Sequence[_RowsLeft]) -> Iter
 
 
 def lineage_digests(one: Candidates) -> Iterator[tuple[Numbers, Digests]]:
-    """Row id and number of the last change as digests; where they are unknown, random ones, which equal no other."""
+    """Row id and sequence number of the last change, as digests. If unknown: random ones, which equal no other."""
     tables = one.file.lineage(one.bits)
     for numbers, table in tables if tables is not None else ():
         digests = _numbers_as_digests(table)

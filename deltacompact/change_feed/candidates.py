@@ -6,7 +6,7 @@ after     a.parquet: 0   2 live                         c.parquet: all     d.par
 removed   a: row 1                   b: all rows        c is as it was: nobody opens it
 added                                                                      d: all rows
 
-They are candidates, because a copy on write removes a file and adds most of its rows again.
+They are only candidates, because a copy on write removes a file and adds most of its rows again.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class RowsOfFile(Protocol):
 
     @property
     def row_bytes(self) -> int:
-        """About the memory that one of them takes, as far as it is known without opening the file."""
+        """About the memory that a row takes, as far as it is known without opening the file."""
 
     @property
     def path(self) -> str: ...
@@ -73,11 +73,11 @@ class Candidates:
         return self.count * self.file.row_bytes
 
     def kept(self, room: HeldBytes) -> Candidates:
-        """The same, held in memory as they are read first, if they fit the room."""
+        """The same candidates. Their first read keeps the rows in memory, if they fit into the room."""
         return replace(self, file=_RowsInMemory(self.file, room))
 
     def only(self, numbers: Numbers) -> Candidates:
-        """Those of the rows that have these numbers."""
+        """Only the rows with these numbers."""
         chosen = np.zeros(self.file.rows, bool)
         chosen[numbers] = True
         return replace(self, bits=np.packbits(chosen, bitorder="little"))
@@ -95,7 +95,7 @@ class Candidates:
 
 @dataclass(slots=True)
 class HeldBytes:
-    """What rows that are read a second time may take in memory. `left`: what is free."""
+    """The memory for rows that are read twice. `left`: the bytes that are free."""
 
     left: int
 
@@ -108,9 +108,10 @@ class HeldBytes:
 
 @dataclass(slots=True)
 class _RowsInMemory:
-    """Rows of a file that are in memory once they were read, if they fit the room. Else it is known how large they are.
+    """Rows of a file. The first read keeps them in memory if they fit into the room; if not, it tells how large they
+    are.
 
-    The first read is of all rows that are ever asked for, with all columns.
+    The first read must be of all rows that are ever asked for, with all columns.
     """
 
     file: RowsOfFile
@@ -166,7 +167,7 @@ class _RowsInMemory:
 
 
 def changed(file: RowsOfFile, before: Bits | None, after: Bits | None) -> Iterator[Candidates]:
-    """Those of a file that both sides have. None: all its rows live."""
+    """The candidates of a file that both sides have, by its live rows before and after (None: all)."""
     lived, lives = _mask(before, file.rows), _mask(after, file.rows)
     for is_added, wanted in ((False, lived & ~lives), (True, lives & ~lived)):
         if wanted.any():

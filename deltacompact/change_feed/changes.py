@@ -60,7 +60,7 @@ def stream_changes(
 def stream_batch(
     catalog: Streams, table_id: str, bookmark: StreamBookmark, asked: ChangesAsked
 ) -> pa.RecordBatchReader:
-    """The changes of the batch that a consumer was given, the same each time. Without one: none."""
+    """The changes of the batch that a consumer was given, the same each time. No batch: no changes."""
     from deltacompact.change_feed.delta_streams import StreamRange, joined
     from deltacompact.change_feed.stream_bookmarks import state_of
 
@@ -77,7 +77,7 @@ def stream_batch(
 def branch_batch(
     table: IcebergTable, branch: str, bookmark: Bookmark[int], asked: ChangesAsked
 ) -> pa.RecordBatchReader:
-    """The same of a branch."""
+    """As `stream_batch`, for a branch."""
     from deltacompact.change_feed.iceberg import SnapshotRange
 
     end = bookmark.next or bookmark.done

@@ -1,4 +1,4 @@
-"""The columns of a change feed: those of the table, and what is said of each row.
+"""The columns of a change feed: those of the table, and four that tell what changed.
 
 id  status  _change_type    _change_ordinal  _commit_snapshot_id  _commit_timestamp
 2   new     update_before   0                7757497569257380734  2026-11-22 09:10:03.512
@@ -52,14 +52,14 @@ class ChangeCommit:
 
 
 def feed_schema(table_id: str, columns: pa.Schema) -> pa.Schema:
-    """The columns of the feed. Raises InputError where the table has one of the names that say what changed."""
+    """The columns of the feed. Raises InputError if the table has a column with a name of the four."""
     if taken := [name for name in columns.names if name in TOLD.names]:
         raise InputError(f"table {table_id!r} has a column {taken[0]!r}: leave it out with --columns")
     return pa.schema([*columns, *TOLD])
 
 
 def told(rows: pa.Table, kinds: npt.NDArray[np.int8] | ChangeType, commit: ChangeCommit) -> pa.Table:
-    """The rows with what is said of each of them."""
+    """The rows with the four columns of the feed."""
     if isinstance(kinds, ChangeType):
         types = pa.repeat(pa.scalar(str(kinds), pa.string()), rows.num_rows)
     else:

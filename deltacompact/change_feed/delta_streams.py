@@ -1,11 +1,12 @@
-"""What may have changed in a stream between two versions or moments, and the commits in between.
+"""Finds candidates for changes in a stream between two versions or moments, and the commits in between.
 
 from 1     a: 0 1 2 live      b: all           deltas 80, 90          as version 1 was when it was sealed
 to now     a: 0   2 live      b: all     c     delta 95
 
 Live rows are found as a reader finds them: from the index and the keys of the deltas. Compacted files are opened only
-if rows of theirs came or went: rows that compactions moved from one to another are followed (moved_rows.py). A sealed
-version has the rows with which its successor begins, if that is its compaction, and fewer files differ from there.
+if some of their rows came or went: rows that compactions only moved are followed (moved_rows.py). If a version was
+compacted into its successor, both have the same rows at that moment, and the successor shares more files with later
+ones: so we begin there.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import files, schemas
 
 _UNPACKED = 4
-"""How many times as large rows are in memory as in a file, where the log does not say."""
+"""If the log does not tell, rows take so many times more bytes in memory than in a file."""
 
 AsOf = str | datetime | None
 
@@ -129,7 +130,7 @@ class StreamRange:
         end: StreamState,
         limits: ReadLimits,
     ) -> StreamRange:
-        """The same between two states of the chain. None: from the beginning."""
+        """The range between two states of the chain. `begin` None: from the table's beginning."""
         begin = genesis_state() if begin is None else begin_state(chain, begin)
         for state in (begin, end):
             if state.version != chain[-1].version and stream_files(state):
@@ -139,7 +140,7 @@ class StreamRange:
 
     @property
     def columns(self) -> pa.Schema:
-        """Those of both ends, and of the versions between them."""
+        """The columns of both ends, and of the versions between them."""
         return joined([self._schema(state) for state in (self.begin, *self._between_ends(), self.end)])
 
     def _between_ends(self) -> tuple[StreamState, ...]:
@@ -149,12 +150,12 @@ class StreamRange:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The primary key, without what the partition says."""
+        """The primary key, without partition keys."""
         primary = self.table.keys.primary if self.table.keys else ()
         return tuple(name for name in primary if name not in self.table.partition_keys)
 
     def lacking(self, name: str) -> str | None:
-        """Which end has rows, and no such column. What the partition says, all its rows have."""
+        """Which end has rows but lacks this column; None: neither. Rows always have their partition's keys."""
         if name in self.table.partition_keys:
             return None
         for words, state in (("the beginning", self.begin), ("the end", self.end)):
@@ -201,7 +202,7 @@ class StreamRange:
                 )
 
     def _pairs(self) -> Iterator[tuple[tuple[StreamState, StreamState], ChangeCommit]]:
-        """The states before and after each commit. A compaction changes no row."""
+        """The states before and after each commit, without compactions, which change no row."""
         names = [state.version for state in self.chain]
         first, last = names.index(self.begin.version), names.index(self.end.version)
         before = self.begin
@@ -252,7 +253,7 @@ class StreamRange:
             return lived, lives
 
     def _only_compacted(self, older: StreamState, newer: StreamState) -> bool:
-        """Whether the one became the other by compactions: else file numbers may have been given twice."""
+        """Whether `newer` came from `older` by compactions alone; if not, file numbers may have been given twice."""
         names = [state.version for state in self.chain]
         between = self.chain[names.index(older.version) : names.index(newer.version) + 1]
         return len(between) > 1 and len({state.opened.lineage for state in between}) == 1
@@ -288,7 +289,7 @@ def _named(found: Iterator[tuple[DataFile, Bits | None]]) -> LiveFiles:
 
 
 def joined(found: Sequence[pa.Schema]) -> pa.Schema:
-    """The columns of several schemas. Raises SchemaError where two do not fit."""
+    """The columns of all schemas. Raises SchemaError if two do not fit."""
     described = [DataFile(UNNUMBERED, "its versions", ContentType.PARQUET, 1, 0, each) for each in found]
     return schemas.unmarked(schemas.union(described))
 
@@ -298,7 +299,7 @@ def _told(state: StreamState) -> tuple[int, frozenset[int]]:
 
 
 def begin_state(chain: Sequence[StreamState], state: StreamState) -> StreamState:
-    """The state that has the same rows in the fewest files of today: the beginning of the version after it."""
+    """The state with the same rows that shares most files with today: the beginning of the version after it."""
     place = next(number for number, one in enumerate(chain) if one.version == state.version)
     while chain[place].sealed and _told(state) == _told(chain[place]):
         successor = chain[place + 1]

@@ -1,4 +1,4 @@
-"""Two ends of a table's history in numbers: changes by type, files that came and went.
+"""Counts what differs between two ends of a table's history: changes by type, files that came and went.
 
 orders, 1 to now: 120 inserts, 7 deletes, 30 updates; files +3 -1
 """
@@ -26,7 +26,7 @@ class Difference:
 
 
 def difference(table_id: str, ranges: Sequence[ChangeRange], whole: pa.Schema, asked: ChangesAsked) -> Difference:
-    """What `changes_of` tells, counted. Raises what it raises."""
+    """The changes of `changes_of`, counted. Raises as it does."""
     counts = counts_of(changes_of(table_id, ranges, whole, asked))
     files = [one.files() for one in ranges]
     added, removed = (sum(len(side[a] - side[b]) for side in files) for a, b in ((1, 0), (0, 1)))

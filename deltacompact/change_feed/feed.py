@@ -25,12 +25,13 @@ from deltacompact.reading.selection import Selected
 from deltacompact.reading.skipping import Skipping
 
 HELD_BYTES = 512 << 20
-"""What a feed holds where nobody bounds it; more is divided, and lies in a folder of this machine."""
+"""The bytes that a feed holds in memory unless they are bounded; more goes to files of a temporary folder."""
 
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """What is asked of the changes: columns and filter, the key of a row (empty: none), whether befores are wanted.
+    """Which changes are wanted: columns and filter, the key of a row (empty: none), and whether updates come with what
+    was before.
 
     `selected` reads the key's columns, too.
     """
@@ -46,7 +47,7 @@ class Feed:
         if _both_sides(candidates):
             if all(one.file.lineage(one.bits) is not None for one in candidates):
                 candidates = uncancelled(candidates, lineage_digests, self.held_bytes)
-            room = HeldBytes(self.held_bytes // HELD)  # what does not fit is read twice
+            room = HeldBytes(self.held_bytes // HELD)  # rows that do not fit are read twice
             candidates = uncancelled([one.kept(room) for one in candidates], self._digests, self.held_bytes)
         if self.key and _both_sides(candidates):
             yield from self._updates(candidates, commit)
@@ -58,7 +59,7 @@ class Feed:
                     yield told(table.select(self.selected.wanted.names), kind, commit)
 
     def _that_may_match(self, candidates: Sequence[Candidates]) -> list[Candidates]:
-        """Rows that match on neither side are in no feed: files without any that do are not opened."""
+        """The candidates without files that have no matching row on either side: these stay closed."""
         skipping = Skipping.of(self.selected)
         may = skipping.may_match([one.file.known(skipping.asked) for one in candidates])
         return [one for one, wanted in zip(candidates, may, strict=True) if wanted]

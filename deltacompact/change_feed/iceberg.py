@@ -1,12 +1,12 @@
-"""What may have changed in an Iceberg branch between two snapshots, and the commits in between.
+"""Finds candidates for changes in an Iceberg branch between two snapshots, and the commits in between.
 
 from 7     8 append      added files
-           9 replace     no change, by definition: what is before and after it is compared apart
+           9 replace     no change, by definition: the stretches before and after it are compared apart
            10 delete     files with other deletes: their live bitmaps are compared
 to 10
 
-A file with the same deletes at both ends is never opened. Whatever else may apply to a file is resolved as `convert`
-does it: equality deletes by the digests of keys, vectors and position deletes as bitmaps.
+A file with the same deletes at both ends is never opened. For other files, dead rows are found as `convert` does it:
+equality deletes by the digests of keys, vectors and position deletes as bitmaps.
 """
 
 from __future__ import annotations
@@ -80,9 +80,9 @@ class DataFileRows:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRange:
-    """The snapshots of a branch after `begin` (None: from its beginning) up to `end`, as far as they are known.
+    """The snapshots of a branch after `begin` (None: from the branch's beginning) up to `end`.
 
-    `path` has them in order, and is empty where `end` does not descend from `begin`.
+    `path` has them in order. It is empty if `end` does not descend from `begin`, or if some have expired.
     """
 
     table: IcebergTable
@@ -115,7 +115,7 @@ class SnapshotRange:
         return found if len(found) == len(metadata.identifier_ids) else ()
 
     def lacking(self, name: str) -> str | None:
-        """Which snapshot, at either end, has a schema without such a column of today."""
+        """The snapshot at either end whose schema lacks this column of today's; None: neither."""
         number = next(number for number, column in self.table.metadata.columns.items() if column.field.name == name)
         for snapshot in (self.begin, self.end):
             if snapshot is not None and number not in self.table.field_ids(snapshot):
@@ -136,7 +136,7 @@ class SnapshotRange:
         return [ChangeStep(commit, lambda: list(self._of_segments()))]
 
     def commits(self) -> list[ChangeStep]:
-        """A step for each commit that may have changed rows. Raises InputError where they are not all there."""
+        """A step for each commit that may have changed rows. Raises InputError if one has expired."""
         if self.end is None or self.begin == self.end:
             return []
         if not self.path:
@@ -160,7 +160,7 @@ class SnapshotRange:
         return StateReader(self.table.store)
 
     def _of_segments(self) -> Iterator[Candidates]:
-        """Of each stretch without a `replace`."""
+        """The candidates of each stretch between `replace` snapshots."""
         reader, before, last = self._reader, self.begin, self.begin
         for snapshot in self.path:
             if _is_replace(snapshot):
@@ -212,7 +212,7 @@ def _is_replace(snapshot: Snapshot) -> bool:
 
 
 def candidates_between(live: LiveReader, before: TableState, after: TableState) -> Iterator[Candidates]:
-    """The rows of files that only one side has, or that have other deletes there; the order is that of the files."""
+    """The rows of files that only one side has, or whose deletes differ; in the order of the files."""
     sides = differing(before, after)
     found = [{file.task.entry.file.path: file for file in live.files(side)} for side in sides]
     for path in dict.fromkeys([*found[0], *found[1]]):

@@ -1,12 +1,12 @@
-"""Rows that compactions only moved: the index says where they went, so they are cancelled and no file is opened.
+"""Cancels rows that compactions only moved: the index says where they went, so no file is opened.
 
 before    15: rows 0 1 2 3 live
 index     15 was rewritten as 20: its rows 0 2 3 are rows 0 1 2; then 20 as 22, in another order: 2 0 1
 after     22: rows 0 1 2 3 live                    left: removed 15: 1    added 22: 3, which came from a delta
 
-Where each row went is followed through all relocations of the newer side, one after the other. A row is cancelled if
-it lives at both ends: what it has is the same, since relocations are of rows that were copied. What the index does not
-tell any more, because its runs were merged, is compared by digest, as all else is.
+Each row is followed through all relocations of the newer side, one after the other. A row that lives at both ends is
+cancelled, because relocated rows were copied unchanged. If the index no longer tells where rows went, because its runs
+were merged, they are compared by digest like all others.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from deltacompact.index.live_bitmaps import live_mask
 from deltacompact.index.remap import Relocator
 
 FileName = tuple[str, int]
-"""The path of a file, and how often it was there before: a file may have been appended twice."""
+"""The path of a file, and a count that tells its occurrences apart: a file may have been appended twice."""
 LiveFiles = dict[FileName, tuple[DataFile, Bits | None]]
 """Files with live rows. None: all of them live."""
 
@@ -65,7 +65,7 @@ def without_moved(
 
 
 def _numbered(files: Sequence[DataFile]) -> Mapping[FileName, ChainFileNumber]:
-    """The numbers of files, without those that are there twice: their rows are known by path."""
+    """The numbers of files, without files that occur twice."""
     times = Counter(file.path for file in files)
     return {(file.path, 0): ChainFileNumber(file.number) for file in files if times[file.path] == 1}
 

@@ -1,9 +1,9 @@
-"""Rows that came and rows that went of one key are an update: before, and after.
+"""Pairs a row that went with a row of the same key that came: together they are an update.
 
 removed 2 y, 4 w      added 2 Y, 5 v      key id      update 2: y -> Y      delete 4      insert 5
 
-Rows of a table whose keys are not unique are paired in their order, as far as both sides have some. What does not fit
-the memory is divided by key, and lies in a folder of this machine.
+If keys are not unique, rows of one key are paired in their order, as far as both sides have some. Rows that do not fit
+into memory are divided by key, in files of a temporary folder.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from deltacompact.reading.selection import Selected
 _UNPAIRED = np.array([CODES[ChangeType.DELETE], CODES[ChangeType.INSERT]], np.int8)
 _PAIRED = np.array([CODES[ChangeType.UPDATE_BEFORE], CODES[ChangeType.UPDATE_AFTER]], np.int8)
 HELD = 3
-"""How many times as much memory as the rows themselves pairing them takes."""
+"""Pairing rows takes so many times their own memory."""
 _BUCKETS_MAX = 256
 """Files that are open at a time."""
 _SIDE = "_deltacompact_is_added"
@@ -83,7 +83,7 @@ def _key_digests(table: pa.Table, key: Sequence[str]) -> npt.NDArray[np.uint64]:
 
 
 def _one_zero(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """-0.0 as 0.0: they are one key, while rows that hold them differ."""
+    """-0.0 becomes 0.0: as keys they are equal, although rows with one and the other differ."""
     return pc.add(column.cast(pa.float64()), 0.0) if pa.types.is_floating(column.type) else column
 
 

@@ -1,8 +1,8 @@
-"""What users ask of a change feed, and the reader that answers.
+"""A user's request for changes, and the reader that answers it.
 
 changes_of(range, ChangesAsked(columns=["id"], where="total > 9"))      a RecordBatchReader
 
-Nothing is read before the first batch is asked for, and what lies in a folder of this machine goes with the reader.
+Nothing is read before the first batch is asked for. Temporary files are deleted when the reader ends.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class ChangesAsked:
         return usual if self.memory_bytes is None else self.bounded().limits.reading
 
     def held(self) -> int:
-        """What the feed may hold: half of what a task has that reads."""
+        """The bytes that the feed may hold: half of a reading task's memory."""
         settings = self.bounded()
         if self.memory_bytes is None or settings.memory_per_task_bytes is None:
             return self.held_bytes

@@ -1,6 +1,6 @@
 """Digests of whole rows: equal rows have equal digests. Values are compared by type and bits, at any depth.
 
-{id: 5, tags: ["a", "b"]}     the digest of 5 and of the digests of "a" and "b" behind each other
+{id: 5, tags: ["a", "b"]}     the digest of 5 and of the concatenated digests of "a" and "b"
 0.0 and -0.0 differ, every NaN is the same, null equals null, [] is not null
 
 Columns at the top level are digested like keys of deletes (SHA-1). Lists, maps and structs become bytes first: the

@@ -11,7 +11,7 @@ from deltacompact.change_feed.columns import ChangeCommit
 
 @dataclass(frozen=True, slots=True)
 class ChangeStep:
-    """`candidates` are looked for when they are asked for."""
+    """A commit, or the whole range. `candidates` are found only when they are iterated."""
 
     commit: ChangeCommit
     candidates: Callable[[], list[Candidates]]

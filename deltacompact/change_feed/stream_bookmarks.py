@@ -4,8 +4,8 @@ orders/bookmarks/mirror/…00.json    done: nothing                        begun
 orders/bookmarks/mirror/…01.json    done: nothing        next: 3, 7      a batch was given: version 3 with 7 log entries
 orders/bookmarks/mirror/…02.json    done: 3, 7                           it was done
 
-The greatest number counts. Of two consumers that put the same number one is first, and the other looks again. Vacuum
-keeps the files of the states that a bookmark names, until it was idle for 30 days.
+The greatest number counts. If two consumers put the same number, one is first, and the other looks again. Vacuum keeps
+the files of the states that a bookmark names until the bookmark was idle for 30 days.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _TRIES = 20
 
 @dataclass(frozen=True, slots=True)
 class StreamPosition:
-    """A version when its log had so many entries."""
+    """A state of a stream: a version, and the number of entries that its log had then."""
 
     version: str
     tail: int
@@ -68,7 +68,7 @@ def bookmarks(catalog: Streams, table_id: str) -> list[StreamBookmark]:
 def given(
     catalog: Streams, table_id: str, name: str, from_: str | datetime | None, to: str | datetime | None
 ) -> StreamBookmark:
-    """The batch that a consumer is to do: the one that it was given before, or the next.
+    """The batch for a consumer: the one that it was given before, or the next.
 
     Raises NotFoundError for an unknown bookmark if no beginning is given.
     """
@@ -92,7 +92,7 @@ def given(
 
 
 def committed(catalog: Streams, table_id: str, name: str, batch: StreamBookmark | None = None) -> StreamBookmark:
-    """Say that the batch is done. Raises InputError where none was given, ConflictError where another came first."""
+    """Record that the batch is done. Raises InputError if none was given, ConflictError if another came first."""
     number, known = _newest(catalog, table_id, checked_name(name))
     if known is None:
         raise unknown(table_id, name)
@@ -113,7 +113,7 @@ def dropped(catalog: Streams, table_id: str, name: str) -> None:
 
 
 def done_by(catalog: Streams, table_id: str, from_: str | datetime | None) -> Positions | None:
-    """What a consumer has done, if `from_` is its bookmark. None: it is none, or a version's number, or a time."""
+    """If `from_` names a bookmark: what its consumer has done. None: `from_` is a version, a time, or unknown."""
     if not isinstance(from_, str) or not is_name(from_) or from_.isdecimal() or moment_of(from_) is not None:
         return None
     known = _newest(catalog, table_id, from_)[1]
@@ -151,7 +151,8 @@ def state_of(catalog: Streams, table_id: str, partition: Partition, position: St
 
 
 def positions_at(catalog: Streams, table_id: str, as_of: str | datetime | None) -> Positions:
-    """Where each partition stands, or stood. Raises InputError for a version: it is one partition's."""
+    """The position of each partition now, or at a time. Raises InputError for a version, which belongs to one
+    partition."""
     found: dict[Partition, StreamPosition] = {}
     for partition in catalog.partitions(table_id):
         if as_of is None:
@@ -177,7 +178,7 @@ def _folder(table_id: str) -> str:
 
 
 def _newest(catalog: Streams, table_id: str, name: str) -> tuple[int, StreamBookmark | None]:
-    """The number of the next object, and what the newest says."""
+    """(number of the next object, the newest bookmark)."""
     found = read_newest(catalog.store, f"{_folder(table_id)}{name}/")
     if found is None:
         return 0, None
@@ -203,14 +204,14 @@ def _put(catalog: Streams, table_id: str, number: int, wanted: StreamBookmark) -
 
 
 def told_positions(positions: Positions | None) -> Any:
-    """As JSON."""
+    """Positions as JSON values."""
     if positions is None:
         return None
     return [[list(partition.values), one.version, one.tail] for partition, one in positions.items()]
 
 
 def parsed_positions(told: Any) -> Positions | None:
-    """What `told_positions` wrote."""
+    """The positions of `told_positions`."""
     if told is None:
         return None
     return {

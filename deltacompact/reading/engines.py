@@ -1,4 +1,4 @@
-"""Live rows as other libraries take them: they ask for columns and filters, and get no more than that.
+"""Live rows for other libraries, which ask for columns and filters and get no more than that.
 
 dataset_of(scan)       a pyarrow Dataset       DuckDB and Polars know them: they hand down columns and filters
 lazy_frame_of(scan)    a Polars LazyFrame      columns and limit are handed down; by the predicate files are skipped
@@ -36,7 +36,7 @@ class Scanning(Protocol):
 
 
 def scanning(scan: Any, selection: Mapping[str, Any]) -> Scanning:
-    """A table's scan with a selection: who asks for columns gets no others, and both filters count."""
+    """A table's scan, limited to a selection: no other columns, and both filters apply."""
     chosen = dict(selection)
     of_user = chosen.pop("filter", None)
     known = of_user if of_user is None or isinstance(of_user, pc.Expression) else pq.filters_to_expression(of_user)
@@ -50,7 +50,8 @@ def scanning(scan: Any, selection: Mapping[str, Any]) -> Scanning:
 
 
 class LiveDataset(ds.Dataset):
-    """The live rows of a table as a `pyarrow.dataset.Dataset`: what has no files that others may read has no fragments.
+    """The live rows of a table as a `pyarrow.dataset.Dataset`. It has no fragments, because its files also have dead
+    rows.
 
     Each scan reads the table as it is then.
     """
@@ -92,7 +93,7 @@ class LiveDataset(ds.Dataset):
 
     @property
     def partition_expression(self) -> pc.Expression:
-        """What is true of all rows: nothing is said."""
+        """An expression that holds for all rows: just true."""
         return pc.scalar(True)
 
     def __repr__(self) -> str:
@@ -111,8 +112,8 @@ def relation_of(scan: Scanning, connection: duckdb.DuckDBPyConnection | None = N
 
 
 def computed_by_duckdb(statement: str, name: str, rows: pa.RecordBatchReader) -> str | None:
-    """The one text that a statement gives, in which the rows go by `name`; None: null. Raises InputError without
-    duckdb."""
+    """The single text that an SQL statement over these rows (the relation `name`) returns; None: null. Raises
+    InputError if duckdb is not installed."""
     with importing("duckdb"):
         import duckdb
     with duckdb.connect() as connection:
@@ -174,10 +175,10 @@ class _FilterDataset(ds.Dataset):
 
 
 def _in_arrow(predicate: polars.Expr, columns: pa.Schema) -> pc.Expression | None:
-    """What is true for all rows for which a predicate of Polars is. None: Polars cannot say it in Arrow's terms.
+    """An Arrow expression that holds for every row that a Polars predicate keeps. None: Polars cannot translate it.
 
-    In Polars NaN is greater than all numbers, in Arrow no comparison with it is true: such rows are left to Polars.
-    Moments of other zones than UTC it hands down as their wall clocks.
+    In Polars NaN is greater than all numbers; in Arrow no comparison with NaN is true. So the expression lets rows with
+    NaN pass, and Polars filters them. Polars hands down times of zones other than UTC as wall-clock times.
     """
     import polars
 

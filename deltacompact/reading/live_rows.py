@@ -42,7 +42,7 @@ Bits = npt.NDArray[np.uint8]
 
 _HERE = Capacity(1, 1 << 40, 1 << 40)
 _UNPACKED = 4
-"""How many times as large rows are in memory as in a file, where the log does not say."""
+"""If the log does not tell, rows take so many times more bytes in memory than in a file."""
 
 
 def schema_of(snapshot: PartitionSnapshot) -> pa.Schema:
@@ -63,10 +63,10 @@ def live_parts(
     limits: ReadLimits = READ_LIMITS,
     skipping: Skipping = NOTHING_SKIPPED,
 ) -> ReadParts:
-    """The files that have live rows, in fold order, each to be read when it is asked for.
+    """The files that have live rows, in fold order, not read yet.
 
-    Those without a wanted row are skipped. The keys of deltas are read all the same, unless nothing is left: they say
-    which rows of other files live.
+    Files without a wanted row are skipped. The keys of deltas are read all the same, because they tell which rows of
+    other files live; unless all files are skipped.
     """
     partition, deltas = snapshot.partition, [file for delta in snapshot.deltas for file in delta.files]
     base = snapshot.base.files if snapshot.base else ()

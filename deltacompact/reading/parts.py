@@ -40,7 +40,7 @@ class TablePart:
 
 @dataclass(frozen=True, slots=True)
 class ReadParts:
-    """What is to be read of some files. So many of them were opened to find that out, and so many are skipped."""
+    """The parts of some files to read, and how many files were opened to find them, and how many are skipped."""
 
     parts: list[TablePart]
     opened: int = 0
@@ -48,7 +48,7 @@ class ReadParts:
 
 
 def read_in_order(parts: Iterable[TablePart], at_once: int) -> Iterator[pa.Table]:
-    """The rows of all parts, in order. An error is raised where the rows of its part would be."""
+    """The rows of all parts, in order. An error of a part is raised in the place of its rows."""
     if at_once == 1:
         for part in parts:
             yield from part.tables()
@@ -91,7 +91,7 @@ def _read(part: TablePart) -> list[pa.Table]:
 
 @contextlib.contextmanager
 def _threads(at_once: int) -> Iterator[ThreadPoolExecutor]:
-    """Threads that nobody waits for after an error, Ctrl-C, or when the reader stops halfway."""
+    """A pool of threads. After an error, Ctrl-C, or a reader that stops halfway, we do not wait for them."""
     threads = ThreadPoolExecutor(at_once, "deltacompact-reads")
     try:
         yield threads

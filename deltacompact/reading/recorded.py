@@ -1,10 +1,10 @@
-"""Reads that we carry out, as records for those who decide how rows lie. None, unless the environment names a file.
+"""Records our reads, as a basis for laying rows out. Only if the environment names a file.
 
     DELTACOMPACT_READS=/var/log/reads.jsonl          orders.read(filter=[("day", ">", 9)])
     {"at": 1795400000.0, "read": {"table": "orders", "columns": ["day"], "opened": 24, "skipped": 216, "rows": 812}}
 
-One line is added when a read ends, whoever ends it. It says by which columns was asked, and keeps no literal. A record
-that cannot be written is missed, and said in the log: no read fails for it.
+When a read ends, one line is added. It has the columns of the filter, but none of its values. If the line cannot be
+written, the log says so, and the read goes on.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ReadRecord:
-    """A read that goes on. `path`: where its record goes; None: nobody wants one.
+    """A read under way. `path`: where its record goes; None: it is not recorded.
 
-    `rows` has those of each part that was read; `opened` and `skipped` have numbers of files, to be added up.
+    `rows` has the number of rows of each part; `opened` and `skipped` have numbers of files: all are summed at the end.
     """
 
     table: str
@@ -49,7 +49,7 @@ class ReadRecord:
         return cls(table, columns_asked(selected), os.environ.get(VARIABLE) or None)
 
     def parts(self, found: ReadParts) -> list[TablePart]:
-        """The parts of some files, which are counted as they are opened."""
+        """The parts of some files, whose rows are counted as they are read."""
         self.opened.append(found.opened)
         self.skipped.append(found.skipped)
         return (
@@ -67,7 +67,7 @@ class ReadRecord:
             self.opened.append(not part.is_open)
 
     def until_the_end(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-        """The rows of the read. At their end, or where the reader stops, the record is written."""
+        """The rows of the read. The record is written at their end, or when the reader stops."""
         try:
             yield from tables
         finally:

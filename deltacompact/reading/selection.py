@@ -20,9 +20,9 @@ from deltacompact.base.wording import columns_shown, text_of
 
 @dataclass(frozen=True, slots=True)
 class Selected:
-    """The columns that are returned, in their order; those that are read, in the table's; the rows that are kept.
+    """The columns to return, in the wanted order; the columns to read, in the table's order; the filter of rows.
 
-    `asked`: the columns with a predicate, as far as anybody can tell.
+    `asked`: the columns that the filter uses, as far as we can tell.
     """
 
     wanted: pa.Schema
@@ -32,7 +32,7 @@ class Selected:
 
     @classmethod
     def of(cls, table_id: str, whole: pa.Schema, columns: Sequence[str] | None, filter: Any = None) -> Selected:
-        """Raises InputError for an unknown column, and for a filter that is none or does not fit the columns."""
+        """Raises InputError for an unknown column, and for a filter that is malformed or does not fit the columns."""
         wanted = _selected(table_id, whole, columns)
         expression = _expression(filter)
         if expression is None:
@@ -57,7 +57,7 @@ class Selected:
 
 
 def named_columns(columns: Any) -> tuple[str, ...] | None:
-    """The names of columns, which an iterator may give. Raises InputError for what are none."""
+    """The names of columns, from any iterable. Raises InputError for anything else."""
     if columns is None:
         return None
     found = tuple(expect.several("columns", columns))
@@ -93,7 +93,7 @@ def _expression(wanted: Any) -> pc.Expression | None:
 
 
 def _shown(expression: pc.Expression) -> str:
-    """Arrow shows bytes as they are, and Python takes no others than UTF-8."""
+    """The text of an expression, also if it holds bytes: Arrow prints these raw, and Python decodes only UTF-8."""
     try:
         return str(expression)
     except UnicodeDecodeError:
@@ -116,11 +116,11 @@ def _shape(wanted: Any) -> str:
 
 
 _ASKED_MAX = 200
-"""Of wider tables, all columns are read to decide."""
+"""If a table has more columns, we do not try which ones a filter needs."""
 
 
 def _read_by(expression: pc.Expression, whole: pa.Schema) -> list[str] | None:
-    """The columns without which an expression cannot be computed: Arrow does not tell them. None: any, who knows."""
+    """The columns that an expression needs. Arrow does not tell, so we try without each. None: unknown."""
     empty = whole.empty_table()
     if len(whole) > _ASKED_MAX or not _computes(expression, empty):
         return None

@@ -1,11 +1,11 @@
-"""Which files and row groups a read leaves out, because no row of theirs can match its filter.
+"""Which files and row groups a read leaves out, because none of their rows can match its filter.
 
     day > 5       a.parquet    the log or manifest says day 1 to 3            it is not opened
                   b.parquet    day 4 to 9     group 0: day 4 to 5             it is opened, and group 0 is not decoded
                                               group 1: day 6 to 9
 
-What is left is filtered row by row all the same. So the live rows have to be known before: a row that a later delta
-replaced is dead, whatever the filter says of either.
+The rest is still filtered row by row. Live rows must be known before: a row that a later delta replaced is dead, even
+if it matches the filter and the later one does not.
 """
 
 from __future__ import annotations
@@ -67,9 +67,11 @@ def columns_asked(selected: Selected) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Skipping:
-    """What a read leaves out. `columns`: those that it reads; `asked`: those of them with a predicate and an order.
+    """What a read leaves out.
 
-    `wanted`: true for all rows that the reader wants. None: nobody knows, and nothing is left out.
+    columns    the columns that it reads
+    asked      those of them that the filter uses and that have an order
+    wanted     an expression that holds for every wanted row; None: unknown, so nothing is left out
     """
 
     columns: pa.Schema
@@ -86,11 +88,11 @@ class Skipping:
         return cls(selected.needed, pa.schema(asked), reduce(and_, both) if both and asked else None)
 
     def may_match(self, files: Sequence[KnownColumns]) -> list[bool]:
-        """Of each file, whether it may have rows that are wanted."""
+        """For each file, whether it may have wanted rows."""
         return [True] * len(files) if self.wanted is None else may_match(self.wanted, self.columns, files)
 
     def rows(self, file: DataFile, footer: pq.FileMetaData, lives: Mask | None) -> Mask | None:
-        """Which of the rows that live (None: all of them) lie in row groups that may have wanted ones."""
+        """The live rows (None: all) that lie in row groups which may have wanted rows."""
         if self.wanted is None:
             return lives
         groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
@@ -104,7 +106,7 @@ class Skipping:
         return found if lives is None else found & lives
 
     def live(self, reader: FileReader, lives: Mask | None) -> Mask | None:
-        """The same of a file of a stream, whatever its format."""
+        """As `rows`, for a file of a stream in any format."""
         if reader.file.content_type is not ContentType.PARQUET or not reader.file.rows:
             return lives
         return self.rows(reader.file, reader.parquet.metadata, lives)
@@ -129,7 +131,7 @@ NOTHING_SKIPPED = Skipping(pa.schema([]), pa.schema([]))
 
 
 def known_of(file: DataFile, partition: Partition, columns: pa.Schema) -> KnownColumns:
-    """What the log says of a file of a stream. Columns that it lacks are those of the partition, or null."""
+    """What the log tells about the columns of a file. Columns that it lacks have the partition's value, or null."""
     lacked = {name: ONLY_NULLS for name in columns.names if name not in file.schema.names}
     ranges = ranges_from(file.clustered.ranges, file.schema, columns) if file.clustered else {}
     return {**lacked, **known_from(ranges, columns), **known_of_partition(partition, columns)}
@@ -145,19 +147,19 @@ def _constant(text: str | None, column: pa.Field) -> KnownColumn:
         return ONLY_NULLS
     try:
         value = schemas.partition_scalar(text, column)
-    except SchemaError:  # whoever reads the rows says so
+    except SchemaError:  # reading the rows will raise it
         return ANYTHING
     return ANYTHING if pa.types.is_floating(column.type) else KnownColumn(value, value, nulls=False)
 
 
 def _is_misread(type_: pa.DataType) -> bool:
-    """Whether pyarrow may not tell the bounds of a chunk as they are: it cuts nanoseconds of a time of day."""
+    """Whether pyarrow may give wrong bounds for this type. For a time of day, it cuts the nanoseconds."""
     t = pa.types
     return bool(t.is_time64(type_) and type_.unit == "ns") or t.is_unsigned_integer(type_) or t.is_float16(type_)
 
 
 def _own_name(file: DataFile, name: str) -> str | None:
-    """The file's own name of a column at the top level. None: it lacks the column, or rows have other values there."""
+    """The file's own name of a top-level column. None: it lacks the column, or a fill replaces values in it."""
     if name not in file.schema.names or field_ids.field_id(file.schema.field(name)) in field_ids.fills_of(file):
         return None
     own = field_ids.stored_names(file, [name])
