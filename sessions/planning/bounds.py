@@ -97,7 +97,7 @@ class Bounds:
 
 
 def _tables(scores: Scores) -> tuple[Vector, Vector, dict[str, tuple[int, float]]]:
-    """How many sessions of its stream came before each session, and their spread; and both as of now, by stream."""
+    """For each session, the number and spread of its stream's earlier sessions; for each stream, both as of now."""
     usual = float(np.median(np.abs(scores.values))) / 0.6745 if len(scores.values) else 1.0
     sizes = np.minimum(np.abs(scores.values) / max(1e-3, usual), SPREAD_MAX)
     seen: dict[str, _Spread] = {}

@@ -1,4 +1,4 @@
-"""Rates: what the terms of work take, learned from finished sessions. Pure.
+"""Rates: the seconds that each term of work takes, learned from finished sessions. Pure.
 
 CPU seconds    shipped            of a row, a byte, a file, …           measured on the machine of the README
                x this pool        1.3      sessions here compute so much longer: one number, learned at once
@@ -9,9 +9,9 @@ wall seconds   those of the busiest slot x 1.05, and a request to a store behind
 A session of 2 slots: 3.0 CPU seconds, 1.6 of them on the busier slot, 40 requests, in a process that begins with it
     1.6 x 1.1 (the machine is busy) + 40 x 0.03 s / 4 at a time + 0.02 s       2.1 s, once its process is up
 
-So a busy machine, or a store that answers slowly, changes nothing in what is known of CPU seconds. Both are fitted by
-least squares of relative errors, drawn to the shipped values, and both have bounds of their own (bounds.py). The parts
-of a session are groups of its stages, so that CPU seconds of decoding teach nothing about the index.
+So a busy machine, or a store that answers slowly, does not change the rates of CPU seconds. CPU and wall seconds are
+fitted apart, by least squares of relative errors drawn to the shipped values, and each has its own bounds (bounds.py).
+The parts of a session are groups of its stages, so that CPU seconds of decoding teach nothing about the index.
 """
 
 from __future__ import annotations

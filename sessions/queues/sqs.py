@@ -5,10 +5,10 @@
     dead_letter     SendMessage to the dead-letter queue, then DeleteMessage
     redrive         receive from the dead-letter queue, send to the queue, delete: one message at a time
 
-Whoever dies between the two requests leaves a message twice. It is never lost.
+A process that dies between sending and deleting leaves the message in both queues. No message is lost.
 
-The dead-letter queue is named by the user, or by the queue's redrive policy. SQS itself moves messages there that were
-received too often; those carry no reason of ours.
+The user names the dead-letter queue, or else the queue's redrive policy does. SQS itself moves messages there that were
+received too often. These have no reason, because only `dead_letter` writes one.
 """
 
 from __future__ import annotations

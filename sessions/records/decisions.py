@@ -1,4 +1,4 @@
-"""What triggers decided last, of each table in one object: `watch` writes it, and everybody may read it.
+"""The last decision of each policy about each partition, one object for a table. `watch` writes these objects.
 
 watch-decisions/5c5c….json    orders   day=2024-01-01   policy "orders"   submit   deltas         25 deltas, 20 or more
                                        day=2024-01-02                     wait     not_sealed     its window is open

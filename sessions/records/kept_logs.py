@@ -2,8 +2,8 @@
 
     logs/run-1.3.g0.1.1.log     group g0.1, launched by epoch 3 of run-1 for the first time
 
-In a folder, processes of its machine write there themselves. Below an S3 prefix, and for clusters, the dispatcher puts
-the last part of what they print there.
+If the state is a folder, processes on its machine write their logs there. For clusters, and for a state below an S3
+prefix, the dispatcher keeps the last part of what a group printed.
 """
 
 from __future__ import annotations

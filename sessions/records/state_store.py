@@ -1,14 +1,14 @@
-"""The state that dispatchers share: job runs, sessions, who works on what.
+"""The state that dispatchers share: records of job runs, sessions and dispatchers, and marks to find job runs by.
 
-    open/run-1                          run-1 was accepted and has not ended: what a sweep looks at
-    open/run-2~1                        run-2 had ended, and is run again: its life 1
-    ended/8204618700.run-1              run-1 has ended, the latest first: what the page shows without looking at all
-    ended-indexed                       every job run that has ended has such a mark
-    job-runs/run-1/run/…                its record
+    open/run-1                          run-1 was accepted and has not ended: a sweep starts from these marks
+    open/run-2~1                        run-2 had ended, and runs again: its life 1
+    ended/8204618700.run-1              run-1 has ended: the page lists the latest without reading all
+    ended-indexed                       present once every ended job run has its mark in ended/
+    job-runs/run-1/run/…                the record of run-1
     job-runs/run-1/sessions/day=…/…     one record for each partition
-    job-runs/run-1/groups/g0.json       which of them share a process or cluster
-    dispatchers/host-7.4711.1f….json    said every few seconds; its Last-Modified is the store's clock
-    clock                               put by whoever asks for the store's time
+    job-runs/run-1/groups/g0.json       the sessions that share a process or cluster
+    dispatchers/host-7.4711.1f….json    a live dispatcher writes this every few seconds
+    clock                               written to read the store's time from its Last-Modified
 
 Every job run that is accepted and not ended has a mark in open/:
 
@@ -16,8 +16,8 @@ Every job run that is accepted and not ended has a mark in open/:
     end        swap the record, put the mark in ended/, then delete the mark in open/
     retry      a new life has a mark of its own, so a late DELETE for an earlier life never removes it
 
-The number of a mark in ended/ counts the seconds until the year 2286. So one request lists what ended last, however
-much has ended before.
+The number of a mark in ended/ counts the seconds until the year 2286, so the job run that ended last is listed first.
+One request finds the latest job runs, however many have ended before.
 """
 
 from __future__ import annotations

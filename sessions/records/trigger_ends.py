@@ -1,4 +1,4 @@
-"""Keeps how a trigger's job runs ended after their records expire: whoever expires a record writes its end here first.
+"""How a trigger's job runs ended, kept after their records expire. The end is written before the record is deleted.
 
 watch/5c5c…/00000000000000000003.json    slot 3 of a table's submissions: it named job run watch-5c5c…-3
 job-runs/watch-5c5c…-3/…                 expired
