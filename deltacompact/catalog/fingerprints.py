@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from deltacompact.base.errors import CorruptionError, InputError
+from deltacompact.base.errors import CorruptionError, DeltaCompactError, InputError
 from deltacompact.base.fingerprint import Fingerprint
 from deltacompact.base.model import CompactedDelta, Partition
 from deltacompact.delta_streams.appending.advice import advising
@@ -90,10 +90,24 @@ class FingerprintReport:
 def _computed(by: str, schema: pa.Schema, tables: Iterator[pa.Table], where: str) -> Fingerprint:
     if by == SELF or not schema.names:  # DuckDB has no table without columns; where there is none, no row is
         return fingerprint_of(tables, schema, where)
-    batches = (batch for table in tables for batch in table.to_batches())
-    reader = pa.RecordBatchReader.from_batches(schemas.unmarked(schema), batches)
-    statement = fingerprint_statement(schema, LIVE, by)
-    return _whole(computed_by_duckdb(statement, LIVE, reader), f"DuckDB on {where}") or Fingerprint()
+    failed: list[DeltaCompactError] = []
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        try:
+            for table in tables:
+                yield from table.to_batches()
+        except DeltaCompactError as error:
+            failed.append(error)
+            raise
+
+    reader = pa.RecordBatchReader.from_batches(schemas.unmarked(schema), batches())
+    try:
+        text = computed_by_duckdb(fingerprint_statement(schema, LIVE, by), LIVE, reader)
+    except Exception:
+        if failed:  # DuckDB has an error of its own, of many lines
+            raise failed[0] from None
+        raise
+    return _whole(text, f"DuckDB on {where}") or Fingerprint()
 
 
 def _whole(text: str | None, said_by: str) -> Fingerprint | None:

@@ -21,7 +21,7 @@ from deltacompact.base.numbers import ChainFileNumber
 from deltacompact.planning.plan import SourceFile
 from deltacompact.session.arranging import check_certified, missing_outputs, ranges_of_sources
 from deltacompact.session.last_round import LastRound
-from deltacompact.session.records import outputs_name, understood
+from deltacompact.session.records import UnresumableError, outputs_name, understood
 from deltacompact.session.workbench import Workbench
 from deltacompact.steps.materialize import Materialized
 from deltacompact.table.documents import SchemaTable, file_from_json, file_to_json
@@ -35,7 +35,6 @@ def compacted_files(bench: Workbench, last: LastRound) -> tuple[DataFile, ...]:
     """Write the outputs that no attempt has written yet. Returns all files of the new version, by number."""
     made = _written(bench, last)
     bench.stages.measured.rows_copied += sum(output.rows_copied for output in made)
-    check_certified(last.outputs.decision.arranged, [output.file.fingerprint for output in made])
     files = [*_staying(bench, last), *(output.file for output in made)]
     rows = sum(file.live_rows for file in files)
     if rows != last.counts.live:
@@ -44,9 +43,14 @@ def compacted_files(bench: Workbench, last: LastRound) -> tuple[DataFile, ...]:
 
 
 def _written(bench: Workbench, last: LastRound) -> list[Materialized]:
-    """Each output of the session, recorded by an earlier attempt or written now."""
+    """Each output of the session, recorded by an earlier attempt or written now.
+
+    Raises CorruptionError where clustered rows do not add up, UnresumableError where an earlier attempt wrote some of
+    them: whoever resumed the session would fail each time.
+    """
     outputs, records = last.outputs.outputs, OutputRecords(bench)
     records.adopt()
+    adopted = len(records.recorded)
     bench.records.check_there({made.file.path: made.file.bytes for made in records.recorded.values()})
     missing = [output for output in outputs if output.number not in records.recorded]
     tasks = last.under_way or missing_outputs(bench, missing, last.outputs, last.masks_of)
@@ -56,7 +60,14 @@ def _written(bench: Workbench, last: LastRound) -> list[Materialized]:
 
     bench.stages.wait("materialize", tasks, sum(output.rows for output in missing), record)
     records.put()
-    return [records.recorded[output.number] for output in outputs]
+    made = [records.recorded[output.number] for output in outputs]
+    try:
+        check_certified(last.outputs.decision.arranged, [output.file.fingerprint for output in made])
+    except CorruptionError as error:
+        if adopted:
+            raise UnresumableError(str(error)) from error
+        raise
+    return made
 
 
 class OutputRecords:
