@@ -251,8 +251,8 @@ def markdown_of(ran: Sequence[Ran], cpus: int) -> str:
     if noises[0] is not None:
         twice = sum(one.cpu.again is not None for one in ran)
         told.append(
-            f"{twice} were run twice, one right after the other: the two differ by {noises[0]:.0%} of CPU and "
-            f"{noises[1]:.0%} of wall seconds (median), and by *run twice* on the sessions of a line."
+            f"{twice} were run twice: the two differ by {noises[0]:.0%} of CPU and {noises[1]:.0%} of wall seconds "
+            "(median), by *run twice* on a line's."
         )
     tables = table_of("CPU", ran, lambda one: one.cpu), table_of("wall", ran, lambda one: one.wall)
     return "\n\n".join([*tables, " ".join(told)])
