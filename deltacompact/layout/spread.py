@@ -2,9 +2,14 @@
 
 10 rows, 3 wanted     1, 5, 8          each in the middle of its third, so that what is sorted tells of all values
 2 files, 32 wanted    0, 1             all of them
+
+rows 0, 700, 2,050    of a file with row groups of 2,000 and 100 rows: 2 looks into the first, 1 into the second
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -25,3 +30,24 @@ def spread(there: int, wanted: int) -> npt.NDArray[np.int64]:
     if there <= wanted:
         return np.arange(there, dtype=np.int64)
     return ((np.arange(wanted) + 0.5) * (there / wanted)).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class LookedGroup:
+    """A row group, how many looks hit it, and those of its rows that are wanted: [start, stop)."""
+
+    group: int
+    looks: int
+    rows: tuple[int, int]
+
+
+def looked_groups(
+    group_rows: Sequence[int], places: Sequence[int] | npt.NDArray[np.int64], rows: tuple[int, int]
+) -> list[LookedGroup]:
+    """The row groups that looks at these rows of a file hit, in their order. Of the file, only `rows` are wanted."""
+    starts = np.cumsum([0, *group_rows])
+    groups, times = np.unique(np.searchsorted(starts, places, side="right") - 1, return_counts=True)
+    return [
+        LookedGroup(group, looks, (max(int(starts[group]), rows[0]), min(int(starts[group + 1]), rows[1])))
+        for group, looks in zip(groups.tolist(), times.tolist(), strict=True)
+    ]

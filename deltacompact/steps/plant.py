@@ -23,7 +23,7 @@ from deltacompact.base.model import ContentType
 from deltacompact.layout.cluster_by import ClusterColumn
 from deltacompact.layout.growing import grow
 from deltacompact.layout.split_tree import SplitTree
-from deltacompact.layout.spread import SAMPLE_PER_FILE, SAMPLE_ROWS, looks_at, spread
+from deltacompact.layout.spread import SAMPLE_PER_FILE, SAMPLE_ROWS, looked_groups, looks_at, spread
 from deltacompact.steps.live_ranges import LiveRanges, pieces_of
 from deltacompact.steps.materialize import LivePiece
 from deltacompact.storage.fetched_file import ReadAhead, begun_ahead
@@ -130,14 +130,12 @@ def _ranges(reader: FileReader, piece: LivePiece, wanted: int) -> list[_SharedRa
     if piece.file.content_type is not ContentType.PARQUET or wanted >= stop - start:
         return [_SharedRange(piece.rows, 1.0)]
     metadata = reader.parquet.metadata
-    starts = np.cumsum([0, *(metadata.row_group(number).num_rows for number in range(metadata.num_row_groups))])
-    looks = max(1, wanted // ROWS_PER_LOOK)
-    of_look = np.searchsorted(starts, start + spread(stop - start, looks), side="right") - 1
-    groups, times = np.unique(of_look, return_counts=True)
-    ranges = [(max(int(starts[group]), start), min(int(starts[group + 1]), stop)) for group in groups]
-    living = times * np.array([piece.lives[slice(*rows)].mean() for rows in ranges])
+    group_rows = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
+    places = start + spread(stop - start, max(1, wanted // ROWS_PER_LOOK))
+    looked = looked_groups(group_rows, places, piece.rows)
+    living = np.array([one.looks * piece.lives[slice(*one.rows)].mean() for one in looked])
     shares = (living / (living.sum() or 1.0)).tolist()
-    return [_SharedRange(rows, share) for rows, share in zip(ranges, shares, strict=True)]
+    return [_SharedRange(one.rows, share) for one, share in zip(looked, shares, strict=True)]
 
 
 def _sample(reader: FileReader, piece: LivePiece, live: LiveRanges, rows: tuple[int, int], wanted: int) -> pa.Table:

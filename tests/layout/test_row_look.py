@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from deltacompact.layout.row_look import RowLook
+from deltacompact.layout.spread import LookedGroup, looked_groups
 
 GROUPS = st.lists(st.integers(0, 60), min_size=1, max_size=5)
 
@@ -33,3 +34,11 @@ def test_as_many_rows_as_of_the_whole_file():
     assert RowLook.at([5_000, 5_000], 0, 100) == RowLook(0, 5_000, 50)
     assert RowLook.at([5_000, 5_000], 3, 100) == RowLook(5_000, 10_000, 50)
     assert RowLook.at([8_000], 2, 100) == RowLook(0, 8_000, 100)
+
+
+def test_looks_into_row_groups_are_counted_and_only_wanted_rows_are_read():
+    assert looked_groups([2_000, 100], [0, 700, 2_050], (0, 2_100)) == [
+        LookedGroup(0, 2, (0, 2_000)),
+        LookedGroup(1, 1, (2_000, 2_100)),
+    ]
+    assert looked_groups([10, 10, 10], [9, 10], (5, 12)) == [LookedGroup(0, 1, (5, 10)), LookedGroup(1, 1, (10, 12))]

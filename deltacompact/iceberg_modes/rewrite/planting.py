@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -25,7 +24,7 @@ from deltacompact.iceberg_modes.rewrite.arrangement import Arrangement, ClusterB
 from deltacompact.iceberg_modes.rewrite.live_slices import LiveSlices, Slice, masks_of
 from deltacompact.index.live_bitmaps import Masks, live_mask
 from deltacompact.layout.document import Layout, layout_document, layout_from_json
-from deltacompact.layout.spread import SAMPLE_PER_FILE, SAMPLE_ROWS, looks_at, spread
+from deltacompact.layout.spread import SAMPLE_PER_FILE, SAMPLE_ROWS, looked_groups, looks_at, spread
 from deltacompact.storage.fetched_file import ReadAhead, begun_ahead
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import field_ids, parquet_read
@@ -131,16 +130,16 @@ def _of_file(
     metadata, lives = reader.parquet.metadata, live_mask(masks[one.ordinal], one.file.rows)
     names = metadata.schema.to_arrow_schema().names
     decoded = parquet_read.decoded_bytes(reader.parquet, names) / max(1, metadata.num_rows)
-    starts = np.cumsum([0, *(metadata.row_group(number).num_rows for number in range(metadata.num_row_groups))])
-    looks = sorted(Counter((np.searchsorted(starts, places, side="right") - 1).tolist()).items())
-    ranges = [(max(int(starts[group]), one.rows[0]), min(int(starts[group + 1]), one.rows[1])) for group, _ in looks]
-    reader.announce([range_ for rows in ranges for range_ in reader.ranges(rows)])
-    for (group, times), (start, stop) in zip(looks, ranges, strict=True):
-        rows = pa.concat_tables(_live(reader, lives, columns, (start, stop)))
-        taken = spread(rows.num_rows, wanted * times)
+    group_rows = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
+    looked = looked_groups(group_rows, places, one.rows)
+    reader.announce([range_ for group in looked for range_ in reader.ranges(group.rows)])
+    for group in looked:
+        start, stop = group.rows
+        rows = pa.concat_tables(_live(reader, lives, columns, group.rows))
+        taken = spread(rows.num_rows, wanted * group.looks)
         if len(taken):
-            stand_for = rows_each * times * rows.num_rows / (stop - start) / len(taken)
-            sizes = np.full(len(taken), stand_for * _stored_row_bytes(metadata.row_group(group)))
+            stand_for = rows_each * group.looks * rows.num_rows / (stop - start) / len(taken)
+            sizes = np.full(len(taken), stand_for * _stored_row_bytes(metadata.row_group(group.group)))
             yield _SampledRows(rows.take(pa.array(taken)), sizes, decoded)
 
 
