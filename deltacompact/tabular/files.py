@@ -160,9 +160,9 @@ def _described(
             far = far_values.of_footer(parquet.metadata, schema)
             nulls = null_counts.of_footer(parquet.metadata, schema, keys)
         case ContentType.ORC:
-            from pyarrow.orc import ORCFile
+            from deltacompact.tabular.orc_files import open_orc
 
-            orc = ORCFile(source)
+            orc = open_orc(source)
             schema, rows = orc.schema, orc.nrows
         case ContentType.FEATHER:
             batches = _feather(source, None)
@@ -510,12 +510,12 @@ def _units(source: pa.NativeFile, file: DataFile, columns: list[str], start: int
     """The stripes or batches of a file that is not Parquet; a text file has one unit."""
     match file.content_type:
         case ContentType.ORC:
-            from pyarrow.orc import ORCFile
+            from deltacompact.tabular.orc_files import open_orc, stripe
 
-            orc, first = ORCFile(source), 0
+            orc, first = open_orc(source), 0
             read = columns or orc.schema.names[:1]  # a stripe without columns would have no rows
-            for stripe in range(orc.nstripes):
-                table = pa.Table.from_batches([orc.read_stripe(stripe, columns=read)]).select(columns)
+            for number in range(orc.nstripes):
+                table = stripe(orc, number, read).select(columns)
                 yield first, table
                 first += table.num_rows
         case ContentType.FEATHER:
