@@ -153,9 +153,8 @@ def _constant(text: str | None, column: pa.Field) -> KnownColumn:
 
 
 def _is_misread(type_: pa.DataType) -> bool:
-    """Whether pyarrow may give wrong bounds for this type. For a time of day, it cuts the nanoseconds."""
-    t = pa.types
-    return bool(t.is_time64(type_) and type_.unit == "ns") or t.is_unsigned_integer(type_) or t.is_float16(type_)
+    """Whether pyarrow gives wrong bounds for this type: it cuts the nanoseconds of a time of day."""
+    return bool(pa.types.is_time64(type_) and type_.unit == "ns")
 
 
 def _own_name(file: DataFile, name: str) -> str | None:

@@ -103,6 +103,18 @@ def test_row_groups_that_cannot_match_are_not_decoded(clustered, record):
     assert record().rows == 8 / groups and groups == (2 if table.table_id == "t" else 1)
 
 
+@pytest.mark.parametrize("type_", [pa.uint8(), pa.uint64()], ids=str)
+def test_row_groups_of_unsigned_numbers_that_cannot_match_are_not_decoded(tmp_path, record, type_):
+    numbers = [1, 2, 2**type_.bit_width - 2, 2**type_.bit_width - 1]
+    rows = pa.table({"id": [1, 2, 3, 4], "n": pa.array(numbers, type_)})
+    pq.write_table(rows, tmp_path / "rows.parquet", row_group_size=2)
+    table = deltacompact.open_catalog(tmp_path / "lake").create_table("t", primary_keys=["id"])
+    table.append_files([str(tmp_path / "rows.parquet")])
+    found = [table.read(filter=pc.field("n") == pa.scalar(one, type_))["id"].to_pylist() for one in numbers]
+    assert found == [[1], [2], [3], [4]]
+    assert record().rows == 2
+
+
 def test_a_feed_opens_changed_files_that_may_match(clustered):
     table, paths = clustered
     only(paths, 40)
