@@ -51,8 +51,7 @@ def remembered_ends(store: ObjectStore, table: str) -> dict[int, JobRunState]:
     for stat in store.list(folder):
         slot = stat.path.removeprefix(folder)
         if slot.isdecimal():
-            failed = store.get(stat.path) == JobRunState.FAILED.value.encode()
-            ends[int(slot)] = JobRunState.FAILED if failed else JobRunState.SUCCEEDED
+            ends[int(slot)] = JobRunState(store.get(stat.path).decode())
     return ends
 
 

@@ -92,6 +92,16 @@ def test_an_expiry_that_is_killed_anywhere_is_finished_by_the_next_one(memory, c
         assert at > 5
 
 
+def test_how_a_triggers_job_runs_ended_is_remembered(memory, clock):
+    how = {slot: state for slot, state in enumerate(JobRunState) if state.ended}
+    for slot, state in how.items():
+        memory.put(slot_path(TABLE, slot), b"{}")
+        ended(memory, submitted_id(TABLE, slot), state)
+    clock.now_s += 2 * DAY_S
+    expire(StateStore(memory), DAY_S)
+    assert remembered_ends(memory, TABLE) == how
+
+
 def test_a_job_run_that_is_accepted_under_the_name_of_one_that_expires_is_not_removed(memory, clock):
     ended(memory, "again")
     clock.now_s += 2 * DAY_S
