@@ -3,9 +3,10 @@
 orders/bookmarks/mirror/…00.json    done: nothing                        begun
 orders/bookmarks/mirror/…01.json    done: nothing        next: 3, 7      a batch was given: version 3 with 7 log entries
 orders/bookmarks/mirror/…02.json    done: 3, 7                           it was done
+orders/bookmarks/mirror/…03.json    dropped                              the next one of this name begins at 4
 
-The greatest number counts. If two consumers put the same number, one is first, and the other looks again. Vacuum keeps
-the files of the states that a bookmark names until the bookmark was idle for 30 days.
+The greatest number counts, and none is used twice. If two consumers put the same number, one is first, and the other
+looks again. Vacuum keeps the files of the states that a bookmark names until the bookmark was idle for 30 days.
 """
 
 from __future__ import annotations
@@ -106,10 +107,12 @@ def committed(catalog: Streams, table_id: str, name: str, batch: StreamBookmark 
 
 
 def dropped(catalog: Streams, table_id: str, name: str) -> None:
-    """Forget a bookmark. Raises NotFoundError for an unknown one."""
-    if _newest(catalog, table_id, checked_name(name))[1] is None:
+    """Forget a bookmark. Raises NotFoundError for an unknown one, ConflictError if its consumer moves it just now."""
+    number, known = _newest(catalog, table_id, checked_name(name))
+    if known is None:
         raise unknown(table_id, name)
-    catalog.store.delete([stat.path for stat in catalog.store.list(f"{_folder(table_id)}{name}/")])
+    if not _put(catalog, table_id, number, Bookmark(name, None), dropped=True):
+        raise ConflictError(f"table {table_id!r}: a consumer moved bookmark {name!r} meanwhile")
 
 
 def done_by(catalog: Streams, table_id: str, from_: str | datetime | None) -> Positions | None:
@@ -186,11 +189,13 @@ def _newest(catalog: Streams, table_id: str, name: str) -> tuple[int, StreamBook
     check_format(document, found[0].stat.path)
     if document.get("table") != table_id:
         raise InputError(f"{found[0].stat.path} is a bookmark of table {document.get('table')!r}, not of {table_id!r}")
+    if document.get("dropped"):
+        return found[0].number + 1, None
     ends = [parsed_positions(document[end]) for end in ("done", "next")]
     return found[0].number + 1, Bookmark(name, ends[0], ends[1], document["time_ms"])
 
 
-def _put(catalog: Streams, table_id: str, number: int, wanted: StreamBookmark) -> bool:
+def _put(catalog: Streams, table_id: str, number: int, wanted: StreamBookmark, dropped: bool = False) -> bool:
     document = {
         "format": FORMAT_VERSION,
         "kind": "bookmark",
@@ -199,6 +204,7 @@ def _put(catalog: Streams, table_id: str, number: int, wanted: StreamBookmark) -
         "time_ms": int(catalog.clock() * 1000),
         "done": told_positions(wanted.done),
         "next": told_positions(wanted.next),
+        **({"dropped": True} if dropped else {}),
     }
     return put_certainly(catalog.store, numbered_path(f"{_folder(table_id)}{wanted.name}/", number), dump(document))
 

@@ -15,7 +15,7 @@ from publications import configure
 import deltacompact
 from deltacompact import ConflictError, InputError, NotFoundError, Settings, cli
 from deltacompact.catalog.mirror import mirror
-from deltacompact.change_feed import branch_bookmarks
+from deltacompact.change_feed import branch_bookmarks, stream_bookmarks
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg_modes.maintain.options import MaintainOptions
 from deltacompact.iceberg_modes.maintain.retention import plan_expiry
@@ -356,6 +356,29 @@ def test_a_bookmark_is_moved_for_the_batch_that_was_done(source):
     with pytest.raises(ConflictError, match="another consumer has moved bookmark 'mirror'"):
         source.table.commit_bookmark("mirror", first)
     assert batch(source) == [3]
+
+
+def test_a_consumer_of_a_dropped_bookmark_does_not_move_the_next_one_of_its_name(tmp_path, monkeypatch):
+    """Else the next one's consumer is never given the first batch."""
+    source, once = Streams(tmp_path), iter([True])
+    source.append(1, 2)
+    batch(source, from_="1999-01-01")
+    put = stream_bookmarks.put_certainly
+
+    def overtaken(*arguments):
+        if next(once, None):
+            source.table.drop_bookmark("mirror")
+            batch(source, from_="1999-01-01")
+        return put(*arguments)
+
+    monkeypatch.setattr(stream_bookmarks, "put_certainly", overtaken)
+    with pytest.raises(ConflictError, match="another consumer has moved bookmark 'mirror'"):
+        source.table.commit_bookmark("mirror")
+    assert batch(source) == [1, 2]
+    source.table.commit_bookmark("mirror")
+    monkeypatch.setattr(stream_bookmarks, "put_certainly", lambda *arguments: False)
+    with pytest.raises(ConflictError, match="a consumer moved bookmark 'mirror' meanwhile"):
+        source.table.drop_bookmark("mirror")
 
 
 def test_a_consumer_that_finds_nothing_new_is_not_idle(source, monkeypatch):
