@@ -5,7 +5,8 @@ repeated                    7 to 9: the token is known                nothing
 then                        the bookmark is at 9
 
 The token names both ends of the batch, and when it was given: a branch may go back, and forth again. The batch is the
-same until the bookmark is committed: so each change is in the mirror once, whoever dies when. A key changes once in a
+same until the bookmark is committed: so each change is in the mirror once, whoever dies when. The mirror forgets old
+tokens, so a batch is appended only while the bookmark, read after the mirror, still names it. A key changes once in a
 net change, and a commit's deletes come before its upserts. A row that moves to another partition of the mirror is
 deleted in the one, and inserted in the other. Sort keys of the mirror decide nothing: after a rollback, or a delete
 without sort values, a row of the source has a smaller one than the mirror's. So all keys are cleared first.
@@ -14,7 +15,7 @@ without sort values, a row of the source has a smaller one than the mirror's. So
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -24,11 +25,11 @@ import pyarrow.compute as pc
 from deltacompact.base.errors import InputError
 from deltacompact.base.wording import columns_shown
 from deltacompact.catalog.delta_stream_table import DeltaStreamTable
+from deltacompact.change_feed.bookmark import Bookmark, check_batch
 from deltacompact.change_feed.columns import TOLD, ChangeType
 
 if TYPE_CHECKING:
     from deltacompact.catalog.iceberg_table import IcebergCatalogTable
-    from deltacompact.change_feed.bookmark import Bookmark
     from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 
 _CHANGE = TOLD.field(0).name
@@ -45,7 +46,7 @@ def mirror(
     """Append what came since the bookmark, and move it. Returns how many rows were upserted or deleted.
 
     `chosen` are arguments of the source's `changes`. Raises InputError where the mirror declares no key, or one that is
-    no column of the source. Keys must be unique in the source.
+    no column of the source, ConflictError if another consumer has moved the bookmark. The source's keys must be unique.
     """
     sink = _StreamMirror(into) if isinstance(into, DeltaStreamTable) else _Branch(into._loaded())
     reader, known = _batch(source, bookmark, {**chosen, "key": sink.key, "before": False})
@@ -56,7 +57,11 @@ def mirror(
         return 0
     ends = f"{_digest(known.done)} to {_digest(known.next)}"
     token = f"changes of {source.table_id} by {bookmark}: {ends}, given at {known.time_ms}"
-    rows = sink.append(reader, token) if has_rows else 0
+
+    def check() -> None:
+        check_batch(source.table_id, _known(source, bookmark) or Bookmark(bookmark, None), known)
+
+    rows = sink.append(reader, token, check) if has_rows else 0
     source.commit_bookmark(bookmark, known)
     return rows
 
@@ -73,7 +78,7 @@ class _StreamMirror:
             raise InputError(f"table {self.table.table_id!r} declares no primary key: create it with --primary-key")
         return list(dict.fromkeys([*self.table.keys.primary, *self.table.partition_keys]))
 
-    def append(self, changes: pa.RecordBatchReader, token: str) -> int:
+    def append(self, changes: pa.RecordBatchReader, token: str, check: Callable[[], None]) -> int:
         rows, columns = 0, [name for name in changes.schema.names if name not in TOLD.names[1:]]
         keys = self.table.keys
         sorts = {sort.name for sort in keys.sort} & {*columns} - {*self.key} if keys else set[str]()
@@ -84,6 +89,7 @@ class _StreamMirror:
                 rows += some.num_rows
                 told = some.select(columns)
                 yield from (_cleared(told, sorts), told.filter(_is(_UPSERTS))) if sorts else (told,)
+            check()  # an append that began before this ends long before a token is forgotten
 
         schema = pa.schema([changes.schema.field(name) for name in columns])
         batch = pa.RecordBatchReader.from_batches(schema, batches())
@@ -104,7 +110,7 @@ class _Branch:
 
         return list(matched_columns(self.table.metadata))
 
-    def append(self, changes: pa.RecordBatchReader, token: str) -> int:
+    def append(self, changes: pa.RecordBatchReader, token: str, check: Callable[[], None]) -> int:
         from deltacompact.iceberg.row_deltas import KeyedRows, commit_row_delta
 
         columns, rows = [name for name in changes.schema.names if name not in TOLD.names], 0
@@ -117,7 +123,7 @@ class _Branch:
                 upserts, deletes = (table.filter(_is(kinds)).select(columns) for kinds in (_UPSERTS, _DELETES))
                 yield KeyedRows(upserts, deletes)
 
-        commit_row_delta(self.table, batch(), columns, token)
+        commit_row_delta(self.table, batch(), columns, token, check)
         return rows
 
 

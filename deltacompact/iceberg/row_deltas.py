@@ -9,12 +9,13 @@ An equality delete applies to older rows of its spec and partition (spec, "Scan 
 spec that the branch has rows in. A branch without rows gets none. Later, `convert` marks the rows that they delete.
 
 If the snapshot with the token has expired, a repeated batch is committed again: it replaces the rows by the same rows.
+Before each attempt, a caller may check that no later batch has come.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -81,11 +82,16 @@ def matched_columns(metadata: TableMetadata) -> tuple[str, ...]:
 
 
 def commit_row_delta(
-    table: IcebergTable, batch: Iterable[KeyedRows], columns: Sequence[str], token: str
+    table: IcebergTable,
+    batch: Iterable[KeyedRows],
+    columns: Sequence[str],
+    token: str,
+    check: Callable[[], None] = lambda: None,
 ) -> Snapshot | None:
     """Commit a batch to the main branch. None: it was committed before, or is empty.
 
-    `columns` are those of the upserts; the table's other columns become null. Raises InputError for columns that the
+    `columns` are those of the upserts; the table's other columns become null. `check` is called once the head of an
+    attempt is known; if it raises, nothing is committed. Raises InputError for columns that the
     table lacks or requires, SchemaError for a value that does not fit, ConflictError if other commits came first, and
     OutcomeUnknownError if the catalog did not say what happened: then the written files stay.
     """
@@ -96,7 +102,8 @@ def commit_row_delta(
     if _has(state, token):
         return None
     writer = _RowDeltaWriter(table, state)
-    committer = Committer(table.store, reader, MAIN, f"append-{uuid.uuid4().hex[:8]}")
+    name = f"append-{uuid.uuid4().hex[:8]}"
+    committer = Committer(table.store, reader, MAIN, name, before_attempt=lambda snapshot_id: check())
     try:
         for some in batched(batch, lambda rows: rows.bytes, _AT_ONCE_BYTES):
             writer.write(pa.concat_tables(one.upserts for one in some), pa.concat_tables(one.deletes for one in some))

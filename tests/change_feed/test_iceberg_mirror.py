@@ -24,7 +24,10 @@ from pyiceberg.types import DoubleType, LongType, NestedField, StringType, Struc
 
 import deltacompact
 from deltacompact import ConflictError, InputError, SchemaError, Settings, cli
+from deltacompact.catalog.delta_stream_table import DeltaStreamTable
 from deltacompact.catalog.mirror import mirror
+from deltacompact.delta_streams.log import tokens
+from deltacompact.iceberg import row_deltas
 from deltacompact.iceberg.table.content_files import Content
 
 M = "ns.m"
@@ -157,6 +160,40 @@ def test_a_batch_whose_snapshot_was_expired_changes_nothing_when_it_is_repeated(
     assert len(into.history()) == 1
     mirror(source, into, "b")
     assert rows(into) == rows(source) == [(2, "tue", "3.0"), (3, "tue", "3.0")]
+
+
+@pytest.mark.parametrize("kind", ["stream", "branch"])
+def test_a_run_that_sleeps_until_its_batch_is_forgotten_brings_no_old_row_back(
+    source, lake, tmp_path, monkeypatch, kind
+):
+    """Others have mirrored the batch and the next one meanwhile, and the mirror knows the token no longer."""
+    if kind == "branch":
+        into, place, name = target(lake), row_deltas._RowDeltaWriter, "write"
+    else:
+        into = deltacompact.open_catalog(tmp_path / "mirror").create_table(M, primary_keys=["id"])
+        place, name = DeltaStreamTable, "append"
+    put(source, (1, "mon", 1.0))
+    mirror(source, into, "b", **BEGIN)
+    put(source, (1, "mon", 2.0))
+    awake, once = getattr(place, name), iter([True])
+
+    def sleeps(*arguments, **options):
+        if next(once, None):
+            mirror(source, into, "b")
+            put(source, (1, "mon", 3.0))
+            mirror(source, into, "b")
+            if kind == "branch":
+                assert into.maintain(expire_snapshots=True, options={"older-than": "0s"}).expire_snapshots.snapshots
+            for _ in range(2 if kind == "stream" else 0):
+                into.compact(settings=LOCAL)
+                into.append(pa.table({"id": [9]}), operation="delete")
+        return awake(*arguments, **options)
+
+    monkeypatch.setattr(tokens, "TOKEN_RETENTION_S", 0)
+    monkeypatch.setattr(place, name, sleeps)
+    with pytest.raises(ConflictError, match="another consumer has moved bookmark 'b'"):
+        mirror(source, into, "b")
+    assert rows(into) == [(1, "mon", "3.0")]
 
 
 def test_a_row_that_another_writer_added_meanwhile_is_replaced_in_the_next_run(source, lake, monkeypatch):
