@@ -1,53 +1,37 @@
-"""One run of compact() over a table of delta streams: every partition in its own session.
+"""One call of compact() over a table of delta streams, prepared: what the session of each partition has to do.
+
+Nothing is written here.
 
 for all partitions, many at a time where the store is behind a network
     fetch      ->  a snapshot: base files and deltas       (or: nothing to do, and why)
     lane       ->  in this process, or on the cluster
     plan       ->  CompactionPlan                          (bad input is refused here, before any work)
-for as many partitions at a time as the plans admit
-    session    ->  rounds, materialize, switch
-one result for each partition; if one session fails, the others still publish
 """
 
 from __future__ import annotations
 
-import functools
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
 from deltacompact.base import expect
 from deltacompact.base.errors import DeltaCompactError, InputError, NotFoundError
-from deltacompact.base.events import EventSink, fan_out, logger
 from deltacompact.base.model import INT64_MAX, ContentType, OperationType, Partition, Readers, SortKey, Table, TableKeys
 from deltacompact.base.partitions import side_by_side
 from deltacompact.base.settings import DEFAULTS, Options
-from deltacompact.base.wording import one_line
 from deltacompact.delta_streams.clustering import check_clustering, schemas_of
 from deltacompact.delta_streams.destinations import check_destination
-from deltacompact.delta_streams.idle_streams import idle_streams, keep_listing
+from deltacompact.delta_streams.idle_streams import idle_streams
 from deltacompact.delta_streams.partition import DeltaStreamPartition
 from deltacompact.delta_streams.streams import Streams
 from deltacompact.delta_streams.table_documents import check_keys, clustering_of, no_keys_yet
-from deltacompact.executors.choose import capacities, executors_for, share_slots
-from deltacompact.executors.executor import Executor
-from deltacompact.planning.lanes import Claim, Lane, lanes, rooms, sessions_at_once
+from deltacompact.planning.lanes import Lane, lanes
 from deltacompact.planning.marking import marking
 from deltacompact.planning.plan import Capacity, CompactionPlan
-from deltacompact.results import CompactionResult, SessionResult, failed, finished, result_of
-from deltacompact.session import attempts
-from deltacompact.session.attempts import SessionTerms
-from deltacompact.session.side_by_side import ClaimedRun, run_side_by_side
-from deltacompact.sinks.environment import sinks_asked_for
-from deltacompact.storage.certain_put import telling_interrupts
+from deltacompact.session.terms import SessionTerms, plan_session
 from deltacompact.table.ports import NothingToDo, PartitionSnapshot
-from deltacompact.tabular.allocator import session_memory
-
-if TYPE_CHECKING:  # importing PyIceberg takes a second
-    from deltacompact.publication.publication import PublicationResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,90 +48,6 @@ class Request:
     partitions: Sequence[Mapping[str, Any]] | None = None
     options: Options = DEFAULTS
     attempt: str | None = None
-
-
-def compact_job(catalog: Streams, request: Request, sinks: Sequence[EventSink] = ()) -> CompactionResult:
-    """Run a request: each partition in its own session, events to the sinks."""
-    job = prepare(catalog, request)
-    emit = fan_out([*sinks, *sinks_asked_for(catalog.store.uri)])
-    with telling_interrupts(), session_memory(request.options.memory_bytes):
-        results = _sessions(job, emit)
-        publication = _shown(catalog, job)
-    keep_listing(catalog, job.destination_table_id, [work.partition for work in job.work])
-    done = CompactionResult(job.source_table_id, job.destination_table_id, tuple(results), publication)
-    if done.errors and len(done.errors) == len(results):
-        error = done.errors[0]
-        error.result = done  # type: ignore[attr-defined]
-        raise error
-    return done
-
-
-def _shown(catalog: Streams, job: CompactionJob) -> PublicationResult | None:
-    """Let the table that the destination is published to show what it has now; None: it is not published."""
-    if job.publication is None:
-        return None
-    from deltacompact.publication.publication import show_compacted
-
-    partitions = [work.partition for work in job.work]
-    result = show_compacted(catalog, job.destination_table_id, job.publication, partitions)
-    if result.error is not None:
-        logger.warning(
-            "table %s is compacted, but %s does not show it yet: %s",
-            job.destination_table_id,
-            job.publication,
-            one_line(result.error),
-        )
-    return result
-
-
-def _sessions(job: CompactionJob, emit: EventSink) -> list[SessionResult]:
-    """Plan all sessions, then run as many at a time as the plans admit. The results are in the partitions' order."""
-    options, lane_of = job.terms.options, job.lanes
-    sessions = Counter(lane_of.values())
-    at_once = {lane: min(count, sessions_at_once(lane, options, job.waits)) for lane, count in sessions.items()}
-    executors = executors_for(options, at_once, job.waits)
-    room_of = rooms(capacities(options, executors), at_once)
-
-    def planned(work: PartitionWork) -> CompactionPlan | NothingToDo | Exception:
-        if not isinstance(work.found, PartitionSnapshot):
-            return work.found
-        try:
-            return plan_work(job, work, work.found, executors[lane_of[work.partition]].capacity)
-        except Exception as error:
-            return error
-
-    def run(work: PartitionWork, decided: CompactionPlan | NothingToDo | Exception) -> SessionResult:
-        if isinstance(decided, NothingToDo):
-            return SessionResult(dict(work.partition.values), nothing_to_do=decided.reason)
-        if isinstance(decided, Exception):
-            result = failed(work.partition, decided)
-        else:
-            result = run_session(job, work, decided, executors[lane_of[work.partition]], emit)
-        snapshot = work.found if isinstance(work.found, PartitionSnapshot) else None
-        emit(finished(job.source_table_id, result, work.partition, snapshot))
-        return result
-
-    def stop() -> None:
-        for executor in executors.values():
-            executor.stop()
-
-    plans = side_by_side(job.work, planned, job.at_once)
-    share_slots(
-        executors,
-        [
-            decided.task_places
-            for work, decided in zip(job.work, plans, strict=True)
-            if isinstance(decided, CompactionPlan) and lane_of[work.partition] is Lane.POOL
-        ],
-    )
-    runs = [
-        ClaimedRun(
-            Claim.of(lane_of[work.partition], decided) if isinstance(decided, CompactionPlan) else None,
-            functools.partial(run, work, decided),
-        )
-        for work, decided in zip(job.work, plans, strict=True)
-    ]
-    return run_side_by_side(runs, room_of, stop, options.partitions_at_once)
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,29 +167,9 @@ def plan_work(
 ) -> CompactionPlan:
     """The plan of a partition's compaction. Raises SchemaError, with advice, before any work."""
     try:
-        return attempts.plan_session(work.stream.ports, snapshot, job.terms, capacity)
+        return plan_session(work.stream.ports, snapshot, job.terms, capacity)
     except DeltaCompactError as error:
         raise work.stream.advised(error, snapshot) from error
-
-
-def run_session(
-    job: CompactionJob, work: PartitionWork, plan: CompactionPlan, executor: Executor, emit: EventSink
-) -> SessionResult:
-    """Compact one partition stream: begin a session, or resume an interrupted one.
-
-    Any exception becomes the error of the result, because a bad partition must not end the job of the others.
-    """
-    try:
-        spilled_before = executor.spilled_bytes()
-        session, published = attempts.resume_or_begin(work.stream.ports, plan, job.terms, executor, emit)
-        spilled = executor.spilled_bytes()
-        if spilled is not None:
-            spilled -= spilled_before or 0
-        return result_of(session, published, executor, spilled)
-    except DeltaCompactError as error:
-        return failed(work.partition, work.stream.advised(error, plan.input))
-    except Exception as error:
-        return failed(work.partition, error)
 
 
 def _keys(

@@ -18,13 +18,13 @@ from deltacompact.base.events import SessionFinished, logger
 from deltacompact.base.model import Partition, null_keys
 from deltacompact.base.notebooks import html_table
 from deltacompact.base.wording import counted, noticed, one_line, size
-from deltacompact.executors.executor import Executor
 from deltacompact.planning.decisions import DecidedFile, counted_reasons, decided_words
-from deltacompact.session.driver import CompactionSession, PublishedSession
 from deltacompact.table.ports import PartitionSnapshot
 
-if TYPE_CHECKING:  # importing PyIceberg takes a second
-    from deltacompact.publication.publication import PublicationResult
+if TYPE_CHECKING:
+    from deltacompact.executors.executor import Executor
+    from deltacompact.publication.publication import PublicationResult  # importing PyIceberg takes a second
+    from deltacompact.session.driver import CompactionSession, PublishedSession
 
 SHOWN = 10
 """So many of more partitions are printed one by one."""

@@ -19,7 +19,8 @@ from benchmarks.driver.executor import SimulatedExecutor
 from benchmarks.driver.table import Shape, append, job_of
 from benchmarks.driver.tasks import SimulatedTasks
 from deltacompact.catalog.delta_streams import DeltaStreamCatalog
-from deltacompact.job import plan_work, run_session
+from deltacompact.job import plan_work
+from deltacompact.running import run_session
 from deltacompact.storage.local import LocalStore
 from deltacompact.table.ports import PartitionSnapshot
 

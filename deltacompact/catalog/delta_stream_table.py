@@ -600,7 +600,7 @@ class DeltaStreamTable(UsersWords):
             compaction of 'orders': 1 partition: 1 compacted, 0 with nothing to do, 0 failed
         """
         from deltacompact.arguments import request_of, sinks_of
-        from deltacompact.job import compact_job
+        from deltacompact.running import compact_job
 
         sinks = sinks_of(event_sinks, sns_event_topic_arn, desired_sla)
         return compact_job(self._catalog, request_of(self._table_id, **chosen), sinks)

@@ -21,8 +21,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from deltacompact.base import compute as pc
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import TableKeys
 from deltacompact.base.wording import columns_shown

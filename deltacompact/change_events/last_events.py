@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from deltacompact.base import compute as pc
 from deltacompact.base.model import ContentType, DataFile, OperationType, TableKeys
 from deltacompact.base.numbers import UNNUMBERED
 from deltacompact.change_events.events import Events, Indices

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from deltacompact.base import compute as pc
 from deltacompact.base.errors import InputError, SchemaError
 from deltacompact.base.model import partition_text
 from deltacompact.change_events.events import Events, Placed

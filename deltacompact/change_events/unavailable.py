@@ -13,8 +13,8 @@ import base64
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from deltacompact.base import compute as pc
 from deltacompact.base.errors import InputError
 from deltacompact.change_events.events import Indices, Origin
 from deltacompact.tabular import schemas

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltacompact import _kernels
+from deltacompact.base import compute as pc
 from deltacompact.change_feed.candidates import Candidates, Numbers
 from deltacompact.change_feed.row_digests import Digests
 from deltacompact.iceberg.deletes.ranges import read_batch, write_by_bucket

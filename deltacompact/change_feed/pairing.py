@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from deltacompact.base import compute as pc
 from deltacompact.change_feed.cancelling import ranked
 from deltacompact.change_feed.candidates import Candidates
 from deltacompact.change_feed.columns import CODES, ChangeType

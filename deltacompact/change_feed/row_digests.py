@@ -12,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from deltacompact.base import compute as pc
 from deltacompact.iceberg.deletes.delete_keys import as_arrow, digests
 from deltacompact.tabular.schemas import plain, plain_type
 

@@ -94,7 +94,7 @@ def compact(
     from deltacompact.arguments import topic_sinks
     from deltacompact.cli.progress import progress_unless
     from deltacompact.cli.result_report import print_result, result_document
-    from deltacompact.job import compact_job
+    from deltacompact.running import compact_job
 
     as_json, began = options["as_json"], time.perf_counter()
     request = _request(table, options)

@@ -14,8 +14,6 @@ from deltacompact.base.errors import ConflictError, DeltaCompactError
 from deltacompact.base.model import CompactedDelta, FarValues, Partition, Table, TableKeys
 from deltacompact.base.partitions import both
 from deltacompact.base.settings import AMPLIFICATION_MAX
-from deltacompact.delta_streams.appending.advice import advised
-from deltacompact.delta_streams.appending.far import all_far
 from deltacompact.delta_streams.destinations import open_destination
 from deltacompact.delta_streams.log.entries import Compacted, Fence, Opened
 from deltacompact.delta_streams.log.log import StreamLog, genesis_state
@@ -83,6 +81,8 @@ class DeltaStreamPartition:
 
     def advised(self, error: DeltaCompactError, snapshot: PartitionSnapshot) -> DeltaCompactError:
         """The error with advice: which delta brought the file that it names, and how to take that delta out."""
+        from deltacompact.delta_streams.appending.advice import advised
+
         source, _ = self._states[snapshot.moment]
         return advised(error, self._catalog, self._source.table_id, self.partition, source, self._keys)
 
@@ -147,6 +147,8 @@ class DeltaStreamPartition:
 
     def _far(self, snapshot: PartitionSnapshot, keys: TableKeys) -> FarValues | None:
         """The far values of all that the session has folded; None where those of the base or of a delta are unknown."""
+        from deltacompact.delta_streams.appending.far import all_far
+
         source, base = self._states[snapshot.moment]
         folded = (base if snapshot.owned else source).compacted if snapshot.base else None
         return all_far(folded, snapshot.deltas, keys)

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from deltacompact.base import compute as pc
 from deltacompact.base.errors import InputError
 from deltacompact.base.wording import column_meant
 from deltacompact.iceberg.table.column_bounds import WHOLE_NUMBERS, comparable, has_order

@@ -20,8 +20,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from deltacompact.base import compute as pc
 from deltacompact.base.batching import batched
 from deltacompact.base.errors import ConflictError, InputError, OutcomeUnknownError
 from deltacompact.base.limits import READ_LIMITS

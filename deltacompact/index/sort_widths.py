@@ -15,8 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from deltacompact.base import compute as pc
 from deltacompact.base.model import DataFile, Delta, TableKeys
 from deltacompact.index.keys import SORT_KEY_BYTES_MAX, too_long
 from deltacompact.index.live_bitmaps import live_tables

@@ -21,7 +21,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
+
+from deltacompact.base import compute as pc
 
 Ranks = npt.NDArray[np.int64]
 _HEAD = 8

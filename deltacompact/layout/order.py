@@ -18,8 +18,8 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from deltacompact.base import compute as pc
 from deltacompact.base.errors import InputError
 
 Ordered: TypeAlias = "npt.NDArray[Any] | pa.LargeBinaryArray"

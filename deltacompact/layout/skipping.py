@@ -23,7 +23,8 @@ from operator import and_
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
+
+from deltacompact.base import compute as pc
 
 _NAN = re.compile(r"\bnan\b")
 CASES_MAX = 16

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from deltacompact.base import compute as pc
 from deltacompact.layout.boxes import ColumnBounds
 from deltacompact.layout.document import stored_value, value_of
 from deltacompact.layout.skipping import KnownColumn, bound_of

@@ -17,10 +17,10 @@ from operator import or_
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
+from deltacompact.base import compute as pc
 from deltacompact.base.missing import importing
 from deltacompact.reading.skipping import asked_by
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from deltacompact.base import compute as pc
 from deltacompact.base import expect
 from deltacompact.base.errors import InputError
 from deltacompact.base.wording import columns_shown, text_of

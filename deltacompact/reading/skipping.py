@@ -20,9 +20,9 @@ from operator import and_
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from deltacompact.base import compute as pc
 from deltacompact.base.errors import SchemaError
 from deltacompact.base.model import ContentType, DataFile, Partition
 from deltacompact.layout.skipping import (

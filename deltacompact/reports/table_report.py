@@ -168,10 +168,7 @@ def _keys_document(table: Table) -> dict[str, Any]:
 def table_document(
     catalog: Streams, table_id: str, counting: Counting = silently, usd_per_core_hour: float | None = None
 ) -> Shown:
-    """Streams, versions, deltas and index of a table; and what a compaction is expected to take.
-
-    That is told where there are totals to say it in, or where its price is asked for: a plan takes as long as all else.
-    """
+    """Streams, versions, deltas and index of a table; and what a compaction of its deltas is expected to take."""
     partitions, now_s = catalog.partitions(table_id), catalog.clock()
     with counting(f"opening {table_id}", len(partitions)) as one_is_done:
 
@@ -194,7 +191,7 @@ def table_document(
     errors = tuple(stream for stream in found if isinstance(stream, Exception))
     files = [stream[1] for stream in found if not isinstance(stream, Exception)]
     document = {**_keys_document(table), "depth": _depths(files, table.cluster_by), "streams": streams}
-    if (len(streams) == 1 and usd_per_core_hour is None) or not any(each.get("deltas") for each in streams):
+    if not any(each.get("deltas") for each in streams):
         return Shown(document, errors)
     expected, words = _expected(catalog, table_id, usd_per_core_hour)
     return Shown(document | {"expected": expected}, errors, words)

@@ -7,36 +7,18 @@ a record that cannot be resumed       begin another session, with the next numbe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-
 from deltacompact.base.errors import CorruptionError, NotFoundError
 from deltacompact.base.events import EventSink, logger
-from deltacompact.base.model import TableKeys
-from deltacompact.base.settings import Options
 from deltacompact.executors.executor import Executor
-from deltacompact.index.primary_key_index import read_manifest
-from deltacompact.index.sort_widths import measured
-from deltacompact.planning.plan import Capacity, CompactionPlan
-from deltacompact.planning.planner import plan
+from deltacompact.planning.plan import CompactionPlan
 from deltacompact.session.driver import CompactionSession, PublishedSession
 from deltacompact.session.records import SessionRecord, SessionRecords, UnresumableError, session_id
+from deltacompact.session.terms import SessionTerms, plan_session
 from deltacompact.session.workbench import conflict_of
-from deltacompact.table.ports import NothingToDo, PartitionSnapshot, Ports
-from deltacompact.tabular.writing import check_writable
+from deltacompact.table.ports import NothingToDo, Ports
 
 SESSIONS_GIVEN_UP_MAX = 20
 """How many sessions on one version a compaction gives up before it fails."""
-
-
-@dataclass(frozen=True, slots=True)
-class SessionTerms:
-    """The keys and options by which every partition of a table is compacted."""
-
-    keys: TableKeys
-    partition_keys: Sequence[str]
-    options: Options
-    tombstone_retention: int | None = None
 
 
 def resume_or_begin(
@@ -64,30 +46,6 @@ def resume_or_begin(
     raise CorruptionError(f"{where}: {SESSIONS_GIVEN_UP_MAX + 1} sessions could not be resumed; vacuum deletes them")
 
 
-def plan_session(
-    ports: Ports,
-    snapshot: PartitionSnapshot,
-    terms: SessionTerms,
-    capacity: Capacity,
-    record: SessionRecord | None = None,
-) -> CompactionPlan:
-    """The plan of a snapshot, with the sizes of an earlier attempt's record. Raises SchemaError before any work."""
-    snapshot = replace(snapshot, deltas=measured(ports.store, snapshot.deltas, terms.keys))
-    manifest = read_manifest(ports.store, snapshot.index) if snapshot.index else None
-    decided = plan(
-        snapshot,
-        terms.keys,
-        terms.partition_keys,
-        manifest,
-        terms.options,
-        capacity,
-        terms.tombstone_retention,
-        record.sizes if record else None,
-    )
-    check_writable(decided.schema, terms.options.content_type)
-    return decided
-
-
 def _recorded_or_own(ports: Ports, terms: SessionTerms, own: CompactionPlan, records: SessionRecords) -> CompactionPlan:
     """Our own plan, recorded now, or the plan that an earlier attempt recorded.
 
@@ -102,7 +60,7 @@ def _recorded_or_own(ports: Ports, terms: SessionTerms, own: CompactionPlan, rec
     snapshot = ports.source.fetch(record.moment)
     if isinstance(snapshot, NothingToDo):
         raise UnresumableError("its plan is for other work")
-    adopted = plan_session(ports, snapshot, terms, own.capacity, record)
+    adopted = plan_session(ports, snapshot, terms, own.capacity, record.sizes)
     if SessionRecord.of(adopted) != record:
         raise UnresumableError("its plan would read other columns today")
     if own.planned_peak_bytes < adopted.planned_peak_bytes > own.capacity.memory_per_task_bytes:

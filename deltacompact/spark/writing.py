@@ -23,10 +23,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql.datasource import WriterCommitMessage
 
+from deltacompact.base import compute as pc
 from deltacompact.base.model import DataFile, FarValues, OperationType, Partition, Token
 from deltacompact.base.numbers import UNNUMBERED
 from deltacompact.change_events.events import Origin

@@ -30,7 +30,7 @@ def converted(array: pa.Array, type_: pa.DataType) -> pa.Array:
     if isinstance(type_, pa.BaseExtensionType):
         return pa.ExtensionArray.from_storage(type_, converted(array, type_.storage_type))
     if t.is_run_end_encoded(array.type):
-        import pyarrow.compute as pc
+        from deltacompact.base import compute as pc
 
         return converted(pc.run_end_decode(array), type_)
     if t.is_dictionary(type_):
@@ -84,7 +84,7 @@ def _struct(array: pa.Array, type_: pa.DataType) -> pa.Array:
 
 def remapped(array: pa.Array, type_: pa.DataType, key: Convert, item: Convert) -> pa.Array:
     """A map of this type. The two functions convert its keys and its items."""
-    import pyarrow.compute as pc
+    from deltacompact.base import compute as pc
 
     offsets = array.offsets
     first, last = offsets[0].as_py(), offsets[len(array)].as_py()
@@ -102,7 +102,7 @@ def relisted(array: pa.Array, type_: pa.DataType, item: Convert) -> pa.Array:
             array = array.cast(pa.list_(array.type.value_field, size))
         values = array.values.slice(array.offset * size, len(array) * size)
         return pa.FixedSizeListArray.from_arrays(item(values, type_.value_type), type=type_, mask=null_mask(array))
-    import pyarrow.compute as pc
+    from deltacompact.base import compute as pc
 
     large = pa.types.is_large_list(type_)
     lengths = pc.fill_null(pc.list_value_length(array), 0).cast(pa.int64())

@@ -16,9 +16,9 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from deltacompact.base import compute as pc
 from deltacompact.base.model import INT64_MAX, FarValues
 from deltacompact.tabular.conversion import is_list
 

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from deltacompact.base import compute as pc
 from deltacompact.base.model import DataFile
 
 KeyRanges = tuple[tuple[str, Any, Any], ...]

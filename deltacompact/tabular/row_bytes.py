@@ -11,7 +11,8 @@ from __future__ import annotations
 import contextlib
 
 import pyarrow as pa
-import pyarrow.compute as pc
+
+from deltacompact.base import compute as pc
 
 _OFFSET = 9
 """Bytes of one value's offset and null bit."""

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from deltacompact.base import compute as pc
 from deltacompact.base.model import ContentType
 from deltacompact.base.settings import DEFAULTS
 from deltacompact.tabular import row_bytes

@@ -180,7 +180,7 @@ def _null_by_index(array: pa.DictionaryArray) -> pa.DictionaryArray:
 
     dictionary [a, null, b], indices [0, 1, 2]  ->  dictionary [a, b], indices [0, null, 1]
     """
-    import pyarrow.compute as pc
+    from deltacompact.base import compute as pc
 
     values = converted(array.dictionary, without_view(array.type.value_type))  # views cannot be filtered
     valid = values.is_valid()
@@ -386,6 +386,6 @@ def check_partition_values(table: pa.Table, partition: Partition, path: str) -> 
 def _all_equal(column: pa.ChunkedArray, expected: pa.Scalar) -> bool:
     if not expected.is_valid:
         return bool(column.null_count == len(column))
-    import pyarrow.compute as pc
+    from deltacompact.base import compute as pc
 
     return bool(column.null_count == 0 and pc.all(pc.equal(column, expected)).as_py())

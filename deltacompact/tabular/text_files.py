@@ -15,10 +15,10 @@ import re
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.json
 
+from deltacompact.base import compute as pc
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import ContentType
 from deltacompact.tabular import parquet_read, schemas

@@ -50,7 +50,7 @@ def _dates(array: pa.Array) -> Iterator[pa.Array]:
     elif isinstance(type_, pa.BaseExtensionType):
         yield from _dates(array.storage)
     elif t.is_run_end_encoded(type_):
-        import pyarrow.compute as pc
+        from deltacompact.base import compute as pc
 
         yield from _dates(pc.run_end_decode(array))
     elif t.is_dictionary(type_):

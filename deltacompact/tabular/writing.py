@@ -15,8 +15,8 @@ from typing import IO, Any, Protocol, TypeVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from deltacompact.base import compute as pc
 from deltacompact.base.errors import InputError, StoreError
 from deltacompact.base.model import ContentType, DataFile
 from deltacompact.base.numbers import UNNUMBERED

@@ -24,8 +24,9 @@ from deltacompact import DeltaStreamCatalog, SessionResult
 from deltacompact.base.errors import CorruptionError, InputError, Interrupted, StoreError
 from deltacompact.base.wording import one_line
 from deltacompact.catalog.opening import is_iceberg_catalog, open_catalog
-from deltacompact.job import Request, compact_job
+from deltacompact.job import Request
 from deltacompact.planning.within_memory import within_memory
+from deltacompact.running import compact_job
 from sessions.base.clock import StoreClock
 from sessions.base.exits import EXIT_AGAIN, EXIT_ENDED, EXIT_SUPERSEDED, EXIT_TERMINATED
 from sessions.base.logs import log_json

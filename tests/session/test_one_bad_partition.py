@@ -20,7 +20,7 @@ from deltacompact.delta_streams.paths import TablePaths
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.maintenance.check import check, rehash_table
 from deltacompact.maintenance.vacuum.vacuum import vacuum
-from deltacompact.session import attempts
+from deltacompact.session import terms
 from deltacompact.session.driver import CompactionSession
 from deltacompact.tabular import writing
 from deltacompact.tabular.row_groups import WriteOptions
@@ -112,7 +112,7 @@ def test_any_exception_of_a_session_is_the_error_of_its_result(lake, monkeypatch
 
 
 def test_an_exception_of_planning_and_of_looking_is_that_of_its_partition(lake, monkeypatch, capfd):
-    plan, choose = attempts.plan, partition_module.choose
+    plan, choose = terms.plan, partition_module.choose
 
     def plan_breaks(given, *rest):
         if dict(given.partition.values) == {"p": "a"}:
@@ -124,7 +124,7 @@ def test_an_exception_of_planning_and_of_looking_is_that_of_its_partition(lake, 
             raise LookupError("no look")
         return choose(source, destination, partition, *rest)
 
-    monkeypatch.setattr(attempts, "plan", plan_breaks)
+    monkeypatch.setattr(terms, "plan", plan_breaks)
     monkeypatch.setattr(partition_module, "choose", input_breaks)
     said = []
     result = deltacompact.compact("t", delta_catalog_client=lake, event_sinks=[said.append])

@@ -12,9 +12,9 @@ from deltacompact.base.settings import Options
 from deltacompact.executors.executor import Executor
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.reading.live_rows import live_parts, schema_of
-from deltacompact.session import attempts
-from deltacompact.session.attempts import SessionTerms
+from deltacompact.session.attempts import resume_or_begin
 from deltacompact.session.driver import CompactionSession, PublishedSession
+from deltacompact.session.terms import SessionTerms, plan_session
 from deltacompact.table.ports import PartitionSnapshot
 
 KEYS = TableKeys.of(["k"])
@@ -34,8 +34,8 @@ def snapshot(toy: ToyCatalog) -> PartitionSnapshot:
 
 def run(toy: ToyCatalog, executor: Executor = HERE, **arguments: Any) -> tuple[CompactionSession, PublishedSession]:
     chosen = terms(toy.keys, **arguments)
-    own = attempts.plan_session(toy.ports, snapshot(toy), chosen, executor.capacity)
-    return attempts.resume_or_begin(toy.ports, own, chosen, executor, lambda event: None)
+    own = plan_session(toy.ports, snapshot(toy), chosen, executor.capacity)
+    return resume_or_begin(toy.ports, own, chosen, executor, lambda event: None)
 
 
 def rows(toy: ToyCatalog) -> list[dict[str, Any]]:

@@ -13,8 +13,8 @@ from toy_catalog import ToyCatalog
 from toy_runs import HERE, KEYS, live, run, snapshot, terms
 
 from deltacompact import ConflictError, InputError, Settings
-from deltacompact.session import attempts
 from deltacompact.session.driver import CompactionSession
+from deltacompact.session.terms import plan_session
 from deltacompact.storage.local import LocalStore
 from deltacompact.storage.memory import MemoryStore
 from deltacompact.storage.opening import open_object, open_store
@@ -82,7 +82,7 @@ def test_files_with_few_dead_rows_get_deletion_vectors() -> None:
 
 def test_of_two_sessions_one_is_in_conflict() -> None:
     toy = filled(MemoryStore())
-    late = attempts.plan_session(toy.ports, snapshot(toy), terms(), HERE.capacity)
+    late = plan_session(toy.ports, snapshot(toy), terms(), HERE.capacity)
     run(toy, rewrite_dead_fraction=0.5)
     with pytest.raises(ConflictError, match="another compaction came first"):
         CompactionSession(toy.ports, late, HERE, lambda event: None).execute()
@@ -149,7 +149,7 @@ def test_the_same_on_ray(tmp_path: Path, ray_cluster: str) -> None:
     toy.append(4, rows((1, "c"), (2, "dead"), (50, "dead")), dead=[1, 2])
     _, published = run(toy, executor)
     assert published.counts.upserts == 1 and live(toy) == {**EXPECTED, 1: "c"}
-    late = attempts.plan_session(toy.ports, snapshot_after(toy, 5), terms(), executor.capacity)
+    late = plan_session(toy.ports, snapshot_after(toy, 5), terms(), executor.capacity)
     run(toy, executor)
     with pytest.raises(ConflictError, match="another compaction came first"):
         CompactionSession(toy.ports, late, executor, lambda event: None).execute()

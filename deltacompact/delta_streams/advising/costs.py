@@ -30,7 +30,7 @@ from deltacompact.planning.plan import CompactionPlan, SourceFile
 from deltacompact.planning.statistics import statistics_of
 from deltacompact.planning.touched import Touched
 from deltacompact.planning.work import expected_s, together_s, work_of_plan
-from deltacompact.session.attempts import SessionTerms, plan_session
+from deltacompact.session.terms import SessionTerms, plan_session
 from deltacompact.table.ports import NothingToDo
 
 

@@ -21,8 +21,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from deltacompact.base import compute as pc
 from deltacompact.base.limits import ReadLimits
 from deltacompact.iceberg.deletes.ranges import Prefixes, buckets_of
 from deltacompact.iceberg.table.name_mapping import Names

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltacompact import _kernels
+from deltacompact.base import compute as pc
 from deltacompact.base.distinct import distinct_numbers
 from deltacompact.iceberg.deletes.delete_keys import as_arrow, digests, prefixes, read_buckets
 from deltacompact.iceberg.key_index.blocks import of_prefixes

@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from deltacompact.base import compute as pc
 from deltacompact.base.limits import ReadLimits
 from deltacompact.base.model import DataFile
 from deltacompact.storage.objects import ObjectStore

@@ -18,9 +18,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltacompact import _kernels
+from deltacompact.base import compute as pc
 from deltacompact.base.distinct import distinct_numbers
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import ContentType, DataFile, OperationType, TableKeys

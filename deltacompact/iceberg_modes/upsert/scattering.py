@@ -18,9 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltacompact import _kernels
+from deltacompact.base import compute as pc
 from deltacompact.base.errors import InputError
 from deltacompact.base.limits import ReadLimits
 from deltacompact.base.wording import counted

@@ -13,13 +13,13 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyiceberg.expressions import BoundPredicate
 from pyiceberg.expressions import literals as literals_
 from pyiceberg.expressions.parser import parse
 from pyiceberg.expressions.visitors import BooleanExpressionVisitor, visit
 from pyparsing import ParseException
 
+from deltacompact.base import compute as pc
 from deltacompact.base.errors import InputError
 from deltacompact.base.wording import columns_shown, text_of
 

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyiceberg.transforms import UnknownTransform, VoidTransform, parse_transform
 from pyiceberg.types import BinaryType, IcebergType, NestedField, TimestampType, TimestamptzType
 from pyiceberg.utils.decimal import decimal_to_unscaled
 
+from deltacompact.base import compute as pc
 from deltacompact.base.errors import InputError
 from deltacompact.iceberg.table.content_files import PartitionTuple, PartitionValue, Spec, canonical
 from deltacompact.iceberg.table.metadata import Column, TableMetadata

@@ -1,0 +1,53 @@
+"""By what the sessions of a table compact, and the plan that a partition's session makes of it.
+
+keys id, sort by version        f2 lacks the longest value of `version`: its column is read
+snapshot, index, capacity       the plan; a column that Parquet cannot hold is refused before any work
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from deltacompact.base.model import TableKeys
+from deltacompact.base.settings import Options
+from deltacompact.index.primary_key_index import read_manifest
+from deltacompact.index.sort_widths import measured
+from deltacompact.planning.plan import Capacity, CompactionPlan
+from deltacompact.planning.planner import AdoptedSizes, plan
+from deltacompact.table.ports import PartitionSnapshot, Ports
+from deltacompact.tabular.writing import check_writable
+
+
+@dataclass(frozen=True, slots=True)
+class SessionTerms:
+    """The keys and options by which every partition of a table is compacted."""
+
+    keys: TableKeys
+    partition_keys: Sequence[str]
+    options: Options
+    tombstone_retention: int | None = None
+
+
+def plan_session(
+    ports: Ports,
+    snapshot: PartitionSnapshot,
+    terms: SessionTerms,
+    capacity: Capacity,
+    adopted: AdoptedSizes | None = None,
+) -> CompactionPlan:
+    """The plan of a snapshot, with the sizes of an earlier attempt. Raises SchemaError before any work."""
+    snapshot = replace(snapshot, deltas=measured(ports.store, snapshot.deltas, terms.keys))
+    manifest = read_manifest(ports.store, snapshot.index) if snapshot.index else None
+    decided = plan(
+        snapshot,
+        terms.keys,
+        terms.partition_keys,
+        manifest,
+        terms.options,
+        capacity,
+        terms.tombstone_retention,
+        adopted,
+    )
+    check_writable(decided.schema, terms.options.content_type)
+    return decided
