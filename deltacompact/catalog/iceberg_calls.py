@@ -70,14 +70,7 @@ class IcebergCalls:
 
     def compactable(self, table_id: str) -> pyiceberg_door.IcebergTable:
         """The table, unless its files belong to somebody else or nothing could be committed. Raises InputError."""
-        table = self.loaded(table_id)
-        Patience.of(table.metadata.properties)  # a bad one is refused before any work
-        if (owner := table.metadata.properties.get(PUBLICATION)) is not None:
-            raise InputError(
-                f"Iceberg table {table_id!r} is a publication: its files belong to the delta table in {owner}; "
-                "compact that one"
-            )
-        return table
+        return _compactable(self.loaded(table_id))
 
     def metadata(self, table_id: str) -> TableMetadata:
         """What the catalog says of a table, in one answer."""
@@ -89,16 +82,15 @@ class IcebergCalls:
         table_id: str,
         options: Mapping[str, Any] | None = None,
         branch: str = MAIN,
-        state: TableState | None = None,
     ) -> Plan:
-        """What a mode would do with a branch. Writes nothing. `state`: the branch, where it was read a moment ago."""
-        return self._call(mode, table_id, options, branch).plan(state)
+        """What a mode would do with a branch. Writes nothing."""
+        return self._call(mode, self.loaded(table_id), options, branch).plan()
 
     def planned_with_totals(
         self, mode: Mode[Plan, Result], table_id: str, options: Mapping[str, Any] | None = None, branch: str = MAIN
     ) -> tuple[Plan, BranchTotals, BranchTotals]:
         """The plan, and what the branch is made of before it is carried out, and about afterwards."""
-        return self._call(mode, table_id, options, branch).plan_with_totals()
+        return self._call(mode, self.loaded(table_id), options, branch).plan_with_totals()
 
     def run(
         self,
@@ -118,7 +110,7 @@ class IcebergCalls:
         """
         asked_for = sinks_asked_for(f"iceberg://{self.name}")
         emit = fan_out([emit, *asked_for]) if asked_for else emit
-        return self._call(mode, table_id, options, branch, settings, emit).run(plan)
+        return self._call(mode, self.loaded(table_id), options, branch, settings, emit).run(plan)
 
     def expected(self, plan: RewritePlan | ConvertPlan | UpsertPlan, settings: Settings | None = None) -> Expected:
         """How long carrying out a plan is expected to take. Starts no cluster."""
@@ -128,15 +120,21 @@ class IcebergCalls:
         there = foresee(settings, lane_for(settings, plan.rows, plan.bytes))
         return replace(mode_named(plan.mode).steps().expected(plan, there.capacity), start_s=there.start_s)
 
-    def foreseen(self, state: TableState, settings: Settings | None = None) -> tuple[Expected, str | None]:
+    def foreseen(
+        self, table: pyiceberg_door.IcebergTable, state: TableState, settings: Settings | None = None
+    ) -> tuple[Expected, str | None]:
         """What a rewrite of this branch is expected to take, and why there is nothing to do. Raises as `planned`."""
-        plan = self.planned(mode_named(None), state.metadata.table_id, branch=state.branch, state=state)
+        plan = self._call(mode_named(None), table, None, state.branch).plan(state)
         return self.expected(plan, settings), plan.nothing_to_do
+
+    def seen(self, table_id: str, branch: str = MAIN) -> tuple[pyiceberg_door.IcebergTable, TableState]:
+        """A table, and a branch of it as it is now: its live data files and delete files."""
+        table = self.loaded(table_id)
+        return table, StateReader(table.store).read(table.metadata, branch)
 
     def state(self, table_id: str, branch: str = MAIN) -> TableState:
         """A branch as it is now: its live data files and delete files."""
-        table = self.loaded(table_id)
-        return StateReader(table.store).read(table.metadata, branch)
+        return self.seen(table_id, branch)[1]
 
     def changes(self, table_id: str, snapshot_ids: Iterable[int]) -> list[ManifestEntry]:
         """The files that snapshots added and deleted, in their order, as far as they have not been expired."""
@@ -167,7 +165,7 @@ class IcebergCalls:
     def _call(
         self,
         mode: Mode[Plan, Result],
-        table_id: str,
+        table: pyiceberg_door.IcebergTable,
         options: Mapping[str, Any] | None,
         branch: str,
         settings: Settings | None = None,
@@ -176,7 +174,19 @@ class IcebergCalls:
         from deltacompact.iceberg.marks.finding import Sizes
         from deltacompact.iceberg_modes.driver import ModeRun
 
-        table = self.compactable(table_id)
+        table = _compactable(table)
         chosen = mode.read_options(expect.options("options", options), table.metadata.properties)
         settings = within_memory(settings or Settings())
         return ModeRun(table, branch, chosen, settings, Sizes.of(settings), emit=emit, mode=mode)
+
+
+def _compactable(table: pyiceberg_door.IcebergTable) -> pyiceberg_door.IcebergTable:
+    """The table, unless its files belong to somebody else or nothing could be committed. Raises InputError."""
+    table_id, properties = table.metadata.table_id, table.metadata.properties
+    Patience.of(properties)  # a bad one is refused before any work
+    if (owner := properties.get(PUBLICATION)) is not None:
+        raise InputError(
+            f"Iceberg table {table_id!r} is a publication: its files belong to the delta table in {owner}; "
+            "compact that one"
+        )
+    return table

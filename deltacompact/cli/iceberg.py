@@ -79,11 +79,11 @@ def show(catalog: IcebergCatalog, table: str | None, options: dict[str, Any]) ->
         found = iceberg_table.snapshots(catalog.state(table, branch))
         shown = found if options["verbose"] else found[: iceberg_table.SNAPSHOTS_SHOWN]
         return answer(as_json, found, *iceberg_table.snapshot_lines(shown, len(found)))
-    state = catalog.state(table, branch)
+    loaded, state = catalog.seen(table, branch)
     contents = iceberg_table.branch_contents(state)
     document, lines = dataclasses.asdict(contents), iceberg_table.lines(contents)
     price = options["usd_per_core_hour"]
-    expected, said = iceberg_table.expected(lambda: catalog.foreseen(state, _settings(options)), price)
+    expected, said = iceberg_table.expected(lambda: catalog.foreseen(loaded, state, _settings(options)), price)
     document, lines = document | {"expected": expected}, [*lines, said]
     if options["files"]:
         files = iceberg_table.files(state)

@@ -13,6 +13,7 @@ from publications import configure
 
 import deltacompact
 from deltacompact import cli
+from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 
 T = "ns.t"
 
@@ -144,6 +145,15 @@ def test_events_tell_of_groups_and_commits(lake, configured):
     with pytest.raises(deltacompact.InputError):
         catalog.rewrite(T, {"where": "nobody = 1"}, emit=events.append)
     assert "nobody" in events[-1].error
+
+
+def test_show_asks_the_catalog_once(configured, capsys, monkeypatch):
+    """The metadata of a table can have megabytes. `show` had them read again for what it expects."""
+    asked, load = [], IcebergTable.load
+    monkeypatch.setattr(IcebergTable, "load", lambda *given: asked.append(given) or load(*given))
+    assert cli.run(["show", configured, T]) == 0
+    assert "a compaction would take" in said(capsys)
+    assert len(asked) == 1
 
 
 def test_the_command_line_shows_what_a_branch_is_made_of(lake, configured, capsys):
