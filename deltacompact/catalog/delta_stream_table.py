@@ -422,16 +422,14 @@ class DeltaStreamTable(UsersWords):
         """
         from deltacompact.delta_streams.advising.adviser import advice_of_streams
         from deltacompact.layout.advice import READS
+        from deltacompact.reports.plots import draw_boxes
 
         chosen = None if partition is None else self._catalog.partition(self._table_id, partition)
         asked = READS if reads is None else reads
         found = advice_of_streams(
             self._catalog, self._table_id, columns, chosen, asked, settings, scan_reports, spark_logs
         )
-        if plot is not None:
-            from deltacompact.reports.plots import draw_boxes
-
-            draw_boxes(plot, found)
+        draw_boxes(plot, found)
         return found
 
     def heat(
@@ -575,12 +573,10 @@ class DeltaStreamTable(UsersWords):
         """
         from deltacompact.arguments import request_of
         from deltacompact.catalog.table_plan import plan_of
+        from deltacompact.reports.plots import draw_plans
 
         found = plan_of(self._catalog, request_of(self._table_id, **chosen), usd_per_core_hour)
-        if plot is not None:
-            from deltacompact.reports.plots import draw_plans
-
-            draw_plans(plot, found._shown)
+        draw_plans(plot, found._shown)
         return found
 
     def compact(
@@ -647,16 +643,13 @@ class DeltaStreamTable(UsersWords):
 
             return stream_obstacles_of(self._catalog, self._table_id, partition, readable_by)
         if health or plot:
-            from deltacompact.maintenance.health import thresholds_of
             from deltacompact.reports.health import health_of_streams
+            from deltacompact.reports.plots import health_asked
 
-            limits = thresholds_of(health)
-            found = health_of_streams(self._catalog, self._table_id, self._chosen(partition), limits)
-            if plot is not None:
-                from deltacompact.reports.plots import draw_health
-
-                draw_health(plot, found)
-            return found
+            chosen = self._chosen(partition)
+            return health_asked(
+                health, plot, lambda limits: health_of_streams(self._catalog, self._table_id, chosen, limits)
+            )
 
         from deltacompact.maintenance.check import check
 

@@ -118,13 +118,11 @@ class IcebergCatalogTable(UsersWords):
             True
         """
         from deltacompact.iceberg_modes.modes import mode_named
+        from deltacompact.reports.plots import draw_branch_plan
 
         found = self._catalog.planned_with_totals(mode_named(mode), self._table_id, options, branch)
         plan: ModePlan = found[0]
-        if plot is not None:
-            from deltacompact.reports.plots import draw_branch_plan
-
-            draw_branch_plan(plot, self._table_id, *found[1:])
+        draw_branch_plan(plot, self._table_id, *found[1:])
         return plan
 
     def advise(
@@ -161,6 +159,7 @@ class IcebergCatalogTable(UsersWords):
         from deltacompact.iceberg.table_heat import heat_of_table
         from deltacompact.iceberg_modes.advising import Adviser, columns_of, columns_with_bounds
         from deltacompact.layout.advice import READS
+        from deltacompact.reports.plots import draw_boxes
 
         table, told = self._table_and_reads(reported)
         state = StateReader(table.store).read(table.metadata, branch)
@@ -172,10 +171,7 @@ class IcebergCatalogTable(UsersWords):
         there = foresee(settings, lane_for(settings, rows, size))
         asked = READS if reads is None else reads
         found = Adviser(table.store, state, there.capacity, asked, told.notes).advice(by)
-        if plot is not None:
-            from deltacompact.reports.plots import draw_boxes
-
-            draw_boxes(plot, found)
+        draw_boxes(plot, found)
         return found
 
     def heat(self, **reported: Unpack[ReportedReads]) -> tuple[Heat, tuple[str, ...]]:
@@ -349,17 +345,15 @@ class IcebergCatalogTable(UsersWords):
         if readable_by:
             return obstacles_of(readable_by, lambda: self._catalog.state(self._table_id, branch))
         if health or plot:
-            from deltacompact.maintenance.health import thresholds_of
             from deltacompact.maintenance.iceberg_health import health_of_branch
             from deltacompact.reports.health import TableHealth
+            from deltacompact.reports.plots import health_asked
 
-            limits, state = thresholds_of(health), self._catalog.state(self._table_id, branch)
-            found = TableHealth(self._table_id, limits, tuple(health_of_branch(state)))
-            if plot is not None:
-                from deltacompact.reports.plots import draw_health
+            def look(limits: Thresholds) -> TableHealth:
+                found = health_of_branch(self._catalog.state(self._table_id, branch))
+                return TableHealth(self._table_id, limits, tuple(found))
 
-                draw_health(plot, found)
-            return found
+            return health_asked(health, plot, look)
         return check_branch(self._catalog.loaded(self._table_id).store, self._catalog.state(self._table_id, branch))
 
     # Reading

@@ -48,12 +48,10 @@ def plan(catalog: DeltaStreamCatalog | IcebergCatalog, table: str, **options: An
     refuse_iceberg_options()
     from deltacompact.cli.console import out
     from deltacompact.reports.plan_report import plan_report, print_plans
+    from deltacompact.reports.plots import draw_plans
 
     shown = plan_report(catalog, _request(table, options), options["usd_per_core_hour"])
-    if options["plot"]:
-        from deltacompact.reports.plots import draw_plans
-
-        draw_plans(options["plot"], shown)
+    draw_plans(options["plot"], shown)
     if options["as_json"]:
         say_json(shown.document)
     else:

@@ -15,7 +15,8 @@ from deltacompact.cli.answers import Failed, say_json
 from deltacompact.cli.arguments import one_partition
 from deltacompact.cli.sections import refuse_delta_stream_options, refuse_iceberg_options
 from deltacompact.maintenance.health import Thresholds
-from deltacompact.reports.health import print_health
+from deltacompact.reports.health import health_of_streams, print_health
+from deltacompact.reports.plots import health_asked
 from deltacompact.reports.scale import Detail
 
 if TYPE_CHECKING:
@@ -35,16 +36,13 @@ def run(
         found = catalog.table(table).check(options["branch"], health=limits, plot=options["plot"])
     else:
         from deltacompact.cli.counting import opening
-        from deltacompact.reports.health import health_of_streams
 
         refuse_iceberg_options()
         only = one_partition(catalog, table, partition)
         chosen = catalog.partitions(table) if only is None else [only]
-        found = health_of_streams(catalog, table, chosen, limits, opening)
-        if options["plot"]:
-            from deltacompact.reports.plots import draw_health
-
-            draw_health(options["plot"], found)
+        found = health_asked(
+            limits, options["plot"], lambda limits: health_of_streams(catalog, table, chosen, limits, opening)
+        )
     if options["as_json"]:
         say_json(found.document)
     else:

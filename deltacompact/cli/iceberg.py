@@ -94,6 +94,7 @@ def show(catalog: IcebergCatalog, table: str | None, options: dict[str, Any]) ->
 def print_plan(catalog: IcebergCatalog, table: str, options: dict[str, Any]) -> None:
     """The plan as text, as JSON, or into a file."""
     from deltacompact.iceberg_modes.totals import totals_line
+    from deltacompact.reports.plots import draw_branch_plan
 
     refuse_delta_stream_options()
     mode, detail = mode_named(options["mode"]), detail_of(options)
@@ -111,10 +112,7 @@ def print_plan(catalog: IcebergCatalog, table: str, options: dict[str, Any]) -> 
     else:
         lines += [totals_line(before, after), f"expected: {foreseen.words(price)}"]
         lines += _input_lines(detail.chosen(found.groups, lambda group: group.bytes)) if detail.files else []
-    if options["plot"]:
-        from deltacompact.reports.plots import draw_branch_plan
-
-        draw_branch_plan(options["plot"], table, before, after)
+    draw_branch_plan(options["plot"], table, before, after)
     answer(options["as_json"], document, *lines)
 
 

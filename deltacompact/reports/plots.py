@@ -4,14 +4,16 @@ check --health --plot health.svg    file sizes · dead rows by partition · what
 plan --plot plan.svg                files and bytes by partition, before and after
 advise --plot boxes.svg             the range of each file in two columns · by column, how many files hold a value
 
-In Python, `check`, `plan` and `advise` of a table take `plot="health.svg"`.
+In Python, `check`, `plan` and `advise` of a table take `plot="health.svg"`. Where no file is named, nothing is drawn,
+and matplotlib is not imported.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,16 +23,12 @@ from deltacompact.base.errors import InputError
 from deltacompact.base.missing import importing
 from deltacompact.base.wording import counted
 from deltacompact.layout.depth import depths_of
+from deltacompact.maintenance.health import Thresholds, thresholds_of
 from deltacompact.reports.words import clipped, named, printable
-
-with importing("matplotlib"):
-    import matplotlib
-
-    matplotlib.use("svg")
-    from matplotlib.figure import Figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
     from deltacompact.iceberg_modes.totals import BranchTotals
     from deltacompact.layout.advice import Advice
@@ -46,8 +44,18 @@ _BOXES_MAX = 2_000
 _MIB = 1 << 20
 
 
-def draw_health(path: str, health: TableHealth) -> None:
+@functools.cache
+def _matplotlib() -> Any:
+    with importing("matplotlib"):
+        import matplotlib.figure
+    matplotlib.use("svg")
+    return matplotlib
+
+
+def draw_health(path: str | None, health: TableHealth) -> None:
     """File sizes, dead rows and what waits. Raises InputError for a file that is no .svg, or cannot be written."""
+    if path is None:
+        return
     found, limits = health.partitions, health.thresholds
     figure, (sizes, dead, waiting) = _figure(f"{health.table_id}: {counted(len(found), 'partition')}", 3)
     _sizes(sizes, [size / _MIB for one in found for size in one.file_bytes], limits.small_file_bytes / _MIB)
@@ -58,7 +66,14 @@ def draw_health(path: str, health: TableHealth) -> None:
     _save(figure, path)
 
 
-def draw_plans(path: str, shown: Shown) -> None:
+def health_asked(health: bool | Thresholds, plot: str | None, look: Callable[[Thresholds], TableHealth]) -> TableHealth:
+    """What `check(health=…, plot=…)` of any table answers. Raises InputError."""
+    found = look(thresholds_of(health))
+    draw_health(plot, found)
+    return found
+
+
+def draw_plans(path: str | None, shown: Shown) -> None:
     """Files and bytes of a report of `plan` by partition, before and after."""
     planned = [report for report in shown.document if "why" in report]
     rows = [
@@ -74,7 +89,7 @@ def draw_plans(path: str, shown: Shown) -> None:
     draw_plan(path, f"{shown.total.table}: {counted(len(planned), 'partition')} to compact", rows)
 
 
-def draw_branch_plan(path: str, table: str, before: BranchTotals, after: BranchTotals) -> None:
+def draw_branch_plan(path: str | None, table: str, before: BranchTotals, after: BranchTotals) -> None:
     """Data files, bytes and delete files of a branch of an Iceberg table, before a plan is carried out and after."""
     sides = {
         "data files": (before.data_files, after.data_files),
@@ -84,8 +99,10 @@ def draw_branch_plan(path: str, table: str, before: BranchTotals, after: BranchT
     draw_plan(path, table, [(table, sides)])
 
 
-def draw_plan(path: str, title: str, rows: Sequence[tuple[str, dict[str, tuple[float, float]]]]) -> None:
+def draw_plan(path: str | None, title: str, rows: Sequence[tuple[str, dict[str, tuple[float, float]]]]) -> None:
     """What there is before and after, by measure, of each name. All have the same measures."""
+    if path is None:
+        return
     measures = list(rows[0][1]) if rows else []
     figure, panels = _figure(title, max(1, len(measures)))
     for panel, measure in zip(panels, measures, strict=False):
@@ -94,11 +111,13 @@ def draw_plan(path: str, title: str, rows: Sequence[tuple[str, dict[str, tuple[f
     _save(figure, path)
 
 
-def draw_boxes(path: str, advice: Advice) -> None:
+def draw_boxes(path: str | None, advice: Advice) -> None:
     """The boxes of files in the first two columns, and the depth along each. Places are ranks, not values.
 
     Raises InputError where there are none: no columns were named, or no file has bounds of them.
     """
+    if path is None:
+        return
     if (boxes := advice.boxes) is None:
         raise InputError(f"plot {path}: there is nothing to draw, files have no bounds of columns that were named")
     figure, (plane, *depths) = _figure(f"{advice.table_id}: {counted(boxes.files, 'file')}", 1 + len(boxes.columns))
@@ -125,7 +144,7 @@ def _planes(panel: Axes, boxes: Boxes) -> None:
 
 
 def _figure(title: str, panels: int) -> tuple[Figure, Sequence[Axes]]:
-    figure = Figure(figsize=(9, 2.6 * panels + 0.6), layout="constrained")
+    figure: Figure = _matplotlib().figure.Figure(figsize=(9, 2.6 * panels + 0.6), layout="constrained")
     figure.suptitle(_literal(title))
     axes: Any = figure.subplots(panels, squeeze=False)
     return figure, axes[:, 0]
@@ -179,7 +198,7 @@ def _save(figure: Figure, path: str) -> None:
     if not path.lower().endswith(".svg"):
         raise InputError(f"plot {path}: name an .svg file")
     try:
-        with warnings.catch_warnings(), matplotlib.rc_context({"svg.fonttype": "none"}):
+        with warnings.catch_warnings(), _matplotlib().rc_context({"svg.fonttype": "none"}):
             warnings.simplefilter("ignore")  # letters that the font lacks: the viewer has them
             figure.savefig(Path(path), format="svg", metadata={"Date": None})
     except OSError as error:
