@@ -116,7 +116,9 @@ def complete_tables(context: click.Context, _: click.Parameter, begun: str) -> l
 
 catalog_argument = click.argument("catalog", callback=catalog_at, shell_complete=_folders)
 iceberg_catalog_argument = click.argument("catalog", callback=iceberg_catalog_at)
-any_catalog_argument = click.argument("catalog", callback=any_catalog_at, shell_complete=_folders)
+any_catalog_argument = click.argument(  # from the environment where no argument is given at all: a bare `show`
+    "catalog", callback=any_catalog_at, shell_complete=_folders, envvar=CATALOG_VARIABLE
+)
 table_argument = click.argument("table", shell_complete=complete_tables)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document instead of text.")
 PARTITION_HELP = "Value of a partition key; once for each key. A bare NAME stands for null."

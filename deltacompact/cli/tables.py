@@ -147,9 +147,9 @@ def create(
 def show(catalog: DeltaStreamCatalog | IcebergCatalog, table: str | None, **options: Any) -> None:
     """Show the tables of a catalog, or one table.
 
-    Of a table it shows totals, and for each partition the version, its files, its index, and the deltas that came
-    since; of many partitions, for the ten with the most rows to fold. Of an Iceberg table it shows the data files and
-    delete files of a branch.
+    Without CATALOG it shows the tables of $DELTACOMPACT_CATALOG. Of a table it shows totals, and for each partition
+    the version, its files, its index, and the deltas that came since; of many partitions, for the ten with the most
+    rows to fold. Of an Iceberg table it shows the data files and delete files of a branch.
 
     \b
     deltacompact show ./lake

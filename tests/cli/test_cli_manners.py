@@ -454,12 +454,19 @@ def test_a_column_that_an_error_names_is_in_the_event():
 
 def test_a_dash_is_the_catalog_of_the_environment(lake, capfd, monkeypatch):
     monkeypatch.delenv("DELTACOMPACT_CATALOG", raising=False)
+    assert cli.run(["show"]) == 2
+    assert "Missing argument 'CATALOG'" in capfd.readouterr().err
     assert cli.run(["show", "-"]) == 2
     assert "$DELTACOMPACT_CATALOG, which is not set" in capfd.readouterr().err
     monkeypatch.setenv("DELTACOMPACT_CATALOG", str(lake.store.root))
     for words in (["show", "-"], ["plan", "-", "t"], ["check", "-", "t"]):
         assert cli.run(words) == 0, words
     capfd.readouterr()
+    shown = []
+    for words in (["show"], ["show", "-"]):
+        assert cli.run(words) == 0
+        shown.append(capfd.readouterr().out)
+    assert shown[0] == shown[1]
     assert cli.run(["plan", "t"]) == 2
     assert "Missing argument 'TABLE'. Write - as CATALOG for the one at $DELTACOMPACT_CATALOG" in capfd.readouterr().err
     for words, is_hinted in ((["export", "t", "x.parquet"], True), (["export", "-", "t"], False)):
