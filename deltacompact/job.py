@@ -38,14 +38,14 @@ from deltacompact.table.ports import NothingToDo, PartitionSnapshot
 class Request:
     """One call of compact(): table, partitions (None: all), keys (None: the table's), destination (None: in place).
 
-    `attempt` names the call, so that it can be fenced.
+    Partitions that the catalog has named are not looked for again. `attempt` names the call, so that it can be fenced.
     """
 
     source_table_id: str
     primary_keys: Iterable[str] | None = None
     sort_keys: Sequence[SortKey | str | Sequence[str]] | None = None
     destination_table_id: str | None = None
-    partitions: Sequence[Mapping[str, Any]] | None = None
+    partitions: Sequence[Mapping[str, Any] | Partition] | None = None
     options: Options = DEFAULTS
     attempt: str | None = None
 
@@ -201,7 +201,14 @@ def _check_columns(keys: TableKeys, table: Table, snapshot: PartitionSnapshot) -
             raise InputError(f"table {table.table_id!r} has no column {name!r} (columns: {columns})")
 
 
-def _partitions(catalog: Streams, table_id: str, named: Sequence[Mapping[str, Any]] | None) -> list[Partition]:
+def _partitions(
+    catalog: Streams, table_id: str, named: Sequence[Mapping[str, Any] | Partition] | None
+) -> list[Partition]:
     if named is None:
         return catalog.partitions(table_id)
-    return list(dict.fromkeys(catalog.partition(table_id, values) for values in expect.several("partitions", named)))
+    chosen = expect.several("partitions", named)
+    return list(
+        dict.fromkeys(
+            values if isinstance(values, Partition) else catalog.partition(table_id, values) for values in chosen
+        )
+    )

@@ -7,6 +7,7 @@ import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any
 
@@ -193,17 +194,20 @@ def table_document(
     document = {**_keys_document(table), "depth": _depths(files, table.cluster_by), "streams": streams}
     if not any(each.get("deltas") for each in streams):
         return Shown(document, errors)
-    expected, words = _expected(catalog, table_id, usd_per_core_hour)
+    expected, words = _expected(catalog, table_id, partitions, usd_per_core_hour)
     return Shown(document | {"expected": expected}, errors, words)
 
 
-def _expected(catalog: Streams, table_id: str, usd_per_core_hour: float | None) -> tuple[dict[str, Any], str]:
+def _expected(
+    catalog: Streams, table_id: str, partitions: Sequence[Partition], usd_per_core_hour: float | None
+) -> tuple[dict[str, Any], str]:
     """What `plan` says of all partitions that can be planned, or why there is no plan; as JSON values and in words."""
     from deltacompact.arguments import request_of
     from deltacompact.reports.plan_report import plan_report
 
     try:
-        total: PlannedTotal = plan_report(catalog, request_of(table_id), usd_per_core_hour).total
+        request = replace(request_of(table_id), partitions=partitions)
+        total: PlannedTotal = plan_report(catalog, request, usd_per_core_hour).total
     except DeltaCompactError as error:  # such as no keys yet
         return {"error": error_document(error)}, f"a compaction cannot be planned: {error}"
     return total.expected.document(usd_per_core_hour), f"a compaction would take {total.words}"

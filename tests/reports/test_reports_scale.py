@@ -132,6 +132,15 @@ def test_a_plan_costs_no_request_more_than_its_job(stored):
     stored.reset()
 
 
+def test_show_looks_for_the_partitions_of_a_table_once(stored):
+    """For what it expects, each of 3,000 partitions was looked for again."""
+    stored.reset()
+    table_report.table_document(DeltaStreamCatalog(stored), "t")
+    requests = stored.by_path()
+    stored.reset()
+    assert {count for (method, path), count in requests.items() if method == "list" and "partitions" in path} == {1}
+
+
 def test_a_catalog_reads_each_log_once_and_all_at_a_time(stored):
     catalog = DeltaStreamCatalog(stored)
     stored.reset()
