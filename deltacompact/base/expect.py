@@ -7,7 +7,7 @@ names("primary_keys", [1])    InputError: primary_keys holds 1 (int), it must ho
     catalog.append("orders", rows, operation_colum="op")
     TypeError: append() has an unknown argument 'operation_colum': did you mean 'operation_column'?
 
-`@users_calls()` gives the public methods of a class these checks and their users' names; `@user_call`, one function.
+`@users_calls` gives the public methods of a class these checks and their users' names; `@user_call`, one function.
 """
 
 from __future__ import annotations
@@ -153,16 +153,12 @@ def user_call(function: Call) -> Call:
     return call  # type: ignore[return-value]
 
 
-def users_calls(*words: str) -> Callable[[Kind], Kind]:
-    """Makes these methods of a class `user_call`s, inherited ones too; without names, its own public methods."""
-
-    def decorated(kind: Kind) -> Kind:
-        for name in words or [name for name in vars(kind) if not name.startswith("_")]:
-            member = inspect.getattr_static(kind, name)
-            if inspect.isfunction(member):
-                setattr(kind, name, user_call(member))
-            elif isinstance(member, classmethod):
-                setattr(kind, name, classmethod(user_call(member.__func__)))
-        return kind
-
-    return decorated
+def users_calls(kind: Kind) -> Kind:
+    """Makes the methods of a class `user_call`s: its own public ones, or those in `_words`, inherited ones too."""
+    for name in getattr(kind, "_words", ()) or [name for name in vars(kind) if not name.startswith("_")]:
+        member = inspect.getattr_static(kind, name)
+        if inspect.isfunction(member):
+            setattr(kind, name, user_call(member))
+        elif isinstance(member, classmethod):
+            setattr(kind, name, classmethod(user_call(member.__func__)))
+    return kind

@@ -69,7 +69,7 @@ _INSTEAD = {
 """What a table of an Iceberg catalog has, and this one has not."""
 
 
-@users_calls()
+@users_calls
 @dataclass(frozen=True, slots=True, repr=False)
 class DeltaStreamTable(UsersWords):
     """A table of delta streams, by what users do with it. `catalog.table("orders")` gives one; making it reads nothing.

@@ -25,26 +25,6 @@ from deltacompact.storage.s3_access import S3Settings
 if TYPE_CHECKING:
     from deltacompact.maintenance.drop import DropResult
 
-_WORDS = (
-    "append",
-    "append_files",
-    "compacted_files",
-    "create_table",
-    "declare_cluster_by",
-    "declare_readers",
-    "declare_schema_mode",
-    "drop_table",
-    "partitions",
-    "publish",
-    "read",
-    "restate",
-    "scan",
-    "stop_publishing",
-    "table",
-    "tables",
-    "uri",
-)
-
 
 def open_catalog(uri: str | os.PathLike[str] | None = None, *, s3: S3Settings | None = None) -> DeltaStreamCatalog:
     """The catalog at "file:///path", "s3://bucket/prefix" or a local path; default: $DELTACOMPACT_CATALOG."""
@@ -57,7 +37,7 @@ def open_catalog(uri: str | os.PathLike[str] | None = None, *, s3: S3Settings | 
     return DeltaStreamCatalog(open_store(uri, s3))
 
 
-@users_calls(*_WORDS)
+@users_calls
 class DeltaStreamCatalog(DeltaStreamCalls, UsersWords):
     """Tables of partition streams below the root of a store. Safe to use from several threads and processes.
 
@@ -65,7 +45,25 @@ class DeltaStreamCatalog(DeltaStreamCalls, UsersWords):
     that has its name, and raises NotFoundError for an unknown table.
     """
 
-    _words = _WORDS
+    _words = (
+        "append",
+        "append_files",
+        "compacted_files",
+        "create_table",
+        "declare_cluster_by",
+        "declare_readers",
+        "declare_schema_mode",
+        "drop_table",
+        "partitions",
+        "publish",
+        "read",
+        "restate",
+        "scan",
+        "stop_publishing",
+        "table",
+        "tables",
+        "uri",
+    )
 
     def __repr__(self) -> str:
         return f"open_catalog({self.where!r})"

@@ -35,24 +35,8 @@ if TYPE_CHECKING:  # a mode is imported when it is run: `show` must not wait for
     from deltacompact.iceberg_modes.upsert.result import UpsertResult
     from deltacompact.layout.advice import Advice
 
-_WORDS = (
-    "advise",
-    "at",
-    "convert",
-    "maintain",
-    "name",
-    "plan",
-    "plan_conversion",
-    "plan_upsert",
-    "properties",
-    "rewrite",
-    "table",
-    "tables",
-    "upsert",
-)
 
-
-@users_calls(*_WORDS)
+@users_calls
 @dataclass(frozen=True, slots=True, repr=False)
 class IcebergCatalog(IcebergCalls, UsersWords):
     """Tables of a PyIceberg catalog. `table_id` is "namespace.table".
@@ -60,7 +44,21 @@ class IcebergCatalog(IcebergCalls, UsersWords):
     Plans and modes take the arguments of `IcebergCatalogTable.compact`; `emit` is a callable that gets every event.
     """
 
-    _words = _WORDS
+    _words = (
+        "advise",
+        "at",
+        "convert",
+        "maintain",
+        "name",
+        "plan",
+        "plan_conversion",
+        "plan_upsert",
+        "properties",
+        "rewrite",
+        "table",
+        "tables",
+        "upsert",
+    )
 
     @classmethod
     def at(cls, uri: str) -> IcebergCatalog:

@@ -83,7 +83,7 @@ _INSTEAD = {
 """What a table of delta streams has, and this one has not."""
 
 
-@users_calls()
+@users_calls
 @dataclass(frozen=True, slots=True, repr=False)
 class IcebergCatalogTable(UsersWords):
     """A table of an Iceberg catalog, by what users do with it. Each call loads the table anew from its catalog.

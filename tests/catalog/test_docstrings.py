@@ -18,7 +18,6 @@ from iceberg_lake import Lake
 import deltacompact
 from deltacompact import DeltaStreamCatalog, DeltaStreamTable, IcebergCatalog, IcebergCatalogTable
 from deltacompact.base.expect import arguments_of
-from deltacompact.catalog import delta_streams, iceberg
 
 FUNCTIONS = [
     *(deltacompact.compact, deltacompact.open_catalog, deltacompact.check, deltacompact.vacuum, deltacompact.changes),
@@ -26,7 +25,6 @@ FUNCTIONS = [
 ]
 TABLE_OF = {DeltaStreamCatalog: DeltaStreamTable, IcebergCatalog: IcebergCatalogTable}
 """The table whose arguments the calls of a catalog take, as the catalog's docstring says."""
-WORDS = {DeltaStreamCatalog: delta_streams._WORDS, IcebergCatalog: iceberg._WORDS}
 EXAMPLES = [
     test
     for thing in (DeltaStreamTable, DeltaStreamCatalog, IcebergCatalogTable, IcebergCatalog, *FUNCTIONS)
@@ -36,7 +34,7 @@ EXAMPLES = [
 
 
 def methods(kind):
-    words = WORDS.get(kind) or [name for name in vars(kind) if not name.startswith("_")]
+    words = kind._words or [name for name in vars(kind) if not name.startswith("_")]
     return [name for name in words if not isinstance(inspect.getattr_static(kind, name), property)]
 
 
