@@ -28,14 +28,14 @@ def run_demo(
     Raises CorruptionError where Spark finds other rows.
     """
     from deltacompact.spark.producer import produce
-    from deltacompact.spark.session import spark_session
+    from deltacompact.spark.quiet_start import quiet_session
     from deltacompact.spark.validate import validate
 
     with contextlib.ExitStack() as stack:
         uri = catalog_uri or stack.enter_context(tempfile.TemporaryDirectory(prefix="deltacompact-demo-"))
         seconds: dict[str, float] = {}
         err.print("starting Spark …", style="dim")
-        spark = spark_session("deltacompact demo")
+        spark = quiet_session("deltacompact demo")
         stack.callback(spark.stop)
         began = time.perf_counter()
         produced = produce(spark, uri, TABLE, rows_per_delta=rows_per_delta)

@@ -22,8 +22,7 @@ from pyspark.sql import functions as F
 from deltacompact.base.errors import InputError
 from deltacompact.base.wording import text_of
 from deltacompact.spark.jars import ICEBERG_RUNTIME, SQLITE_JDBC
-from deltacompact.spark.quiet_start import said_if_it_fails
-from deltacompact.spark.session import spark_session
+from deltacompact.spark.quiet_start import quiet_session
 from deltacompact.tabular.fingerprint_sql import fingerprint_statement
 
 if TYPE_CHECKING:
@@ -99,7 +98,7 @@ def validate_snapshots(
         return report
     settings = spark_settings(catalog.name, catalog.properties)
     packages = ",".join([ICEBERG_RUNTIME, *([SQLITE_JDBC] if "sqlite" in str(settings.get("uri")) else [])])
-    spark = spark or SparkSession.getActiveSession() or _started(packages)
+    spark = spark or SparkSession.getActiveSession() or quiet_session("validate", spark__jars__packages=packages)
     prefix = f"spark.sql.catalog.{catalog.name}"
     if spark.conf.get(prefix, "") == "":
         spark.conf.set(prefix, "org.apache.iceberg.spark.SparkCatalog")
@@ -158,11 +157,6 @@ def added_up(spark: SparkSession, schema: pa.Schema, relation: str) -> str:
     """The fingerprint of a relation of Spark's, as text. The session's time zone must be UTC."""
     (text,) = spark.sql(fingerprint_statement(schema, relation, "spark", uuids=True)).collect()[0]
     return str(text)
-
-
-def _started(packages: str) -> SparkSession:
-    with said_if_it_fails():
-        return spark_session("validate", spark__jars__packages=packages)
 
 
 def _digests(spark: SparkSession, table: str, snapshot_id: int) -> DataFrame:

@@ -1,8 +1,11 @@
-"""What a starting Spark says on stderr is told only if it does not start: Ivy names every jar that it finds.
+"""What a starting Spark says on stderr is told only if it does not start.
 
-with said_if_it_fails():
-    SparkSession…getOrCreate()      :: loading settings :: …     held back; printed if this raises
-afterwards                          ERROR TaskSetManager …       goes where it always went
+quiet_session("validate")
+    :: loading settings :: …                        Ivy names every jar that it finds
+    WARNING: Using incubator modules: …             Java, of a flag that Spark itself gives it
+    Unable to access jarfile …                      … all are held back, and printed if no session comes of it
+afterwards
+    ERROR TaskSetManager …                          goes where it always went
 
 The Java process gets this process's stderr when it starts, and keeps it. So it gets a pipe, which a thread reads.
 """
@@ -13,6 +16,18 @@ import contextlib
 import os
 import threading
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from deltacompact.spark.session import spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def quiet_session(app_name: str, **conf: str) -> SparkSession:
+    """A session as `spark_session` makes it, for a command: nobody reads what its Java says of itself."""
+    with said_if_it_fails():
+        return spark_session(app_name, **conf)
 
 
 @contextlib.contextmanager

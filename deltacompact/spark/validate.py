@@ -48,7 +48,7 @@ from deltacompact.spark.comparable import comparison_of, sort_column
 from deltacompact.spark.frames import FrameFile, FrameLayout, rows_frame
 from deltacompact.spark.history import FoldedHistory, history
 from deltacompact.spark.index_frame import index_frame
-from deltacompact.spark.session import spark_session
+from deltacompact.spark.quiet_start import quiet_session
 from deltacompact.tabular import schemas
 
 DIGESTS_SHOWN = 5
@@ -96,7 +96,7 @@ def validate(
     chosen = catalog.partitions(table_id) if partition is None else [catalog.partition(table_id, partition)]
     if not chosen:
         return ()
-    spark = spark or spark_session("deltacompact validate")
+    spark = spark or quiet_session("deltacompact validate")
     return tuple(_validate_partition(spark, catalog, table, named) for named in chosen)
 
 

@@ -7,6 +7,7 @@ import decimal
 import hashlib
 import math
 import random
+import subprocess
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -31,6 +32,7 @@ from deltacompact.index.index_files import bucket_writer
 from deltacompact.index.primary_key_index import read_index, read_manifest, write_manifest
 from deltacompact.maintenance.check import check, rehash_table
 from deltacompact.maintenance.vacuum.vacuum import vacuum
+from deltacompact.spark import quiet_start
 from deltacompact.spark.comparable import comparable_type
 from deltacompact.spark.digests import in_sql, python_digests, sql_digest
 from deltacompact.spark.validate import validate
@@ -326,6 +328,18 @@ def rewrite_index(catalog, change):
 
 
 @interpreted
+def test_what_java_says_while_spark_starts_is_not_told(spark, compacted, monkeypatch, capfd):
+    """It warns of a flag that Spark gives it, on a line before what was validated."""
+
+    def started(name):
+        subprocess.run(["sh", "-c", "echo 'WARNING: Using incubator modules: jdk.incubator.vector' >&2"], check=True)
+        return spark
+
+    monkeypatch.setattr(quiet_start, "spark_session", started)
+    assert validate(compacted, "t")[0].ok
+    assert capfd.readouterr().err == ""
+
+
 def test_a_lost_row_is_missed(spark, compacted):
     rewrite_file(compacted, lambda table: table.slice(0, 17))
     found = problems(spark, compacted, "t")
