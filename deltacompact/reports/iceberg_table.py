@@ -3,7 +3,7 @@
 db.orders: format version 2; branches and tags: main
 branch main: snapshot 7757497569257380734, 2 manifests
   6 data files, 7.0 KiB, 6 rows
-  3 delete files with 20 rows: 2 of equality, 1 of positions
+  3 delete files with 20 rows: 2 of equality, 1 of positions; compact --mode convert replaces those of equality
   last compaction 2026-11-22 00:56 UTC; last commit 2026-11-22 01:10 UTC
   a compaction would take 0.4 s with start-up on 2 slots, 0.1 core-seconds
 """
@@ -124,7 +124,9 @@ def _deletes(found: BranchContents) -> str:
     if not any(kinds.values()):
         return "no delete files"
     there = ", ".join(f"{count:,} {kind}" for kind, count in kinds.items() if count)
-    return f"{counted(sum(kinds.values()), 'delete file')} with {counted(found.delete_rows, 'row')}: {there}"
+    # A rewrite, of which the next line tells, may have nothing to do: files do not go for these deletes alone.
+    instead = "; compact --mode convert replaces those of equality" if found.equality_delete_files else ""
+    return f"{counted(sum(kinds.values()), 'delete file')} with {counted(found.delete_rows, 'row')}: {there}{instead}"
 
 
 def contents_as_html(found: BranchContents) -> str:

@@ -165,7 +165,8 @@ def test_the_command_line_shows_what_a_branch_is_made_of(lake, configured, capsy
         f"branch main: snapshot {head}, 6 manifests",
     ]
     assert re.fullmatch(r"  5 data files, [\d.]+ KiB, 5 rows", shown[2])
-    assert shown[3] == "  1 delete file with 1 row: 1 of equality"
+    of_equality = "1 of equality; compact --mode convert replaces those of equality"
+    assert shown[3] == f"  1 delete file with 1 row: {of_equality}"
     assert re.fullmatch(r"  a compaction would take 0\.\d s with start-up on \d+ slots?, 0\.0 core-seconds", shown[-1])
     assert str(deltacompact.open_catalog(configured).table(T)).splitlines() == shown
     assert cli.run(["show", configured, T, "--json"]) == 0
