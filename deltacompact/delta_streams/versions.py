@@ -20,6 +20,7 @@ from deltacompact.base import expect
 from deltacompact.base.errors import ConflictError, InputError
 from deltacompact.base.expect import user_call
 from deltacompact.base.model import Partition
+from deltacompact.base.moments import moment_at, spelled
 from deltacompact.base.wording import counted
 from deltacompact.delta_streams.appending.blocking import examined, measuring
 from deltacompact.delta_streams.appending.carried import check_carried
@@ -77,8 +78,8 @@ def rollback(
 
     `catalog` is what open_catalog returned; `table_id`, `partition` and `version` (a name, a number, or a time) say
     what goes back. Tokens stay known: a producer that sends dropped batches again needs new tokens. Raises
-    ConflictError where a compaction or a restatement came first, InputError where nothing came since, or the version is
-    too old.
+    ConflictError where a compaction or a restatement came first, InputError where nothing came since, the version is
+    too old, or the time is before the first commit.
 
     Examples:
         >>> deltacompact.rollback(catalog, "orders", "0").compacted is None
@@ -91,6 +92,9 @@ def rollback(
     log.active(strictly=True)
     chain = list(log.chain())  # one look: a commit between two would be wanted, and carried over once more
     base, wanted = chain[-1], state_of_chain(catalog, table_id, chosen, chain, version)
+    if chain[0].commits and not (wanted.opened.number or wanted.commits):  # a mistyped year would empty the table
+        first = spelled(moment_at(chain[0].commits[0].time_ms))
+        raise InputError(f"table {table_id!r}, partition {chosen}: {version} is before its first commit, of {first}")
     if wanted.version == base.version and len(wanted.commits) == len(base.commits):
         raise InputError(f"version {wanted.version} is the active one: nothing was committed since")
     if base.compacted and base.compacted.source_table_id != table_id:
