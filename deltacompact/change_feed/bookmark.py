@@ -66,7 +66,7 @@ def unknown(table_id: str, name: str) -> NotFoundError:
     days = KEPT_S // 86400
     return NotFoundError(
         f"table {table_id!r} has no bookmark {name!r}, or it was idle for more than {days} days: say where it begins "
-        "with --from (a time before the first commit: with all rows)"
+        "with --from (1970-01-01: with all rows)"
     )
 
 

@@ -42,6 +42,7 @@ AsOf = str | int | datetime | None
 _UNPACKED = 4
 """How many times as large rows are in memory as in a file."""
 _LINEAGE = pa.schema([ROW_ID, LAST_UPDATED])
+_ICEBERG_SINCE = 2017
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,13 +186,16 @@ class SnapshotRange:
 
 
 def begin_of(metadata: TableMetadata, from_: str | int | datetime, branch: str) -> Snapshot | None:
-    """The snapshot after which changes count. A time before the first one is the empty table."""
+    """The snapshot after which changes count. A time before the first one is the empty table.
+
+    Where the first ones have expired, only a time before there was Iceberg is surely before them.
+    """
     try:
         return snapshot_as_of(metadata, from_, branch)
     except NotFoundError:
+        moment = None if isinstance(from_, int) else moment_of(from_)
         ancestors = list(metadata.ancestors(metadata.branch(branch)))
-        is_whole = not ancestors or ancestors[-1].parent_id is None
-        if isinstance(from_, int) or moment_of(from_) is None or not is_whole:
+        if moment is None or not (moment.year < _ICEBERG_SINCE or not ancestors or ancestors[-1].is_first):
             raise
         return None
 
@@ -203,7 +207,7 @@ def _path(metadata: TableMetadata, begin: Snapshot | None, end: Snapshot | None)
         if begin is not None and snapshot.snapshot_id == begin.snapshot_id:
             return found[::-1]
         found.append(snapshot)
-    is_whole = begin is None and found and found[-1].parent_id is None
+    is_whole = begin is None and found and found[-1].is_first
     return found[::-1] if is_whole else []
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from datetime import UTC, datetime
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -181,6 +182,28 @@ def test_expiry_keeps_the_snapshots_of_a_bookmark(tmp_path):
     source.table.maintain(expire_snapshots=True, options={"older-than": "0s"})
     assert len(source.table.history()) == 4
     assert batch(source) == [2, 3, 4]
+
+
+def test_a_time_whose_snapshot_has_expired_is_no_empty_table(tmp_path):
+    """Its rows would come as inserts, and rows that went since would not come at all."""
+    source = Branch(tmp_path)
+    source.append(1)
+    time.sleep(0.002)
+    then = datetime.now(UTC)
+    time.sleep(0.002)
+    source.lake.catalog.load_table(T).delete("id = 1")
+    source.append(2)
+    feed = source.table.changes(from_=then).read_all()
+    assert sorted(zip(feed["id"].to_pylist(), feed["_change_type"].to_pylist(), strict=True)) == [
+        (1, "delete"),
+        (2, "insert"),
+    ]
+    source.table.maintain(expire_snapshots=True, options={"older-than": "0s"})
+    with pytest.raises(NotFoundError, match=r"has no snapshot of .* \(the oldest that is left: "):
+        source.table.changes(from_=then)
+    with pytest.raises(InputError, match="ask for the net change"):
+        source.table.changes(per_commit=True).read_all()
+    assert batch(source, from_="1970-01-01") == [2], "a new consumer begins with all rows"
 
 
 @pytest.mark.parametrize("first", [True, False])

@@ -93,6 +93,11 @@ class Snapshot:
         """Whether deltacompact committed it."""
         return SESSION in self.summary
 
+    @property
+    def is_first(self) -> bool:
+        """Whether nothing was before it. PyIceberg also takes a parent away that expires; version 1 does not tell."""
+        return self.parent_id is None and self.sequence_number <= 1
+
 
 @dataclass(frozen=True, slots=True)
 class StatisticsFile:
