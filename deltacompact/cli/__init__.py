@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,6 +30,7 @@ from deltacompact.storage.certain_put import telling_interrupts
 
 def main() -> None:
     """Entry point: turns errors into one line and an exit status."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: unfinished files would stay
     _PROGRAM.main(LIMITS)
 
 

@@ -2,7 +2,7 @@
 
 read … | head -1       the pipe is closed       nothing is said, exit 0
 status … > /dev/full   nothing can be written   one line, exit 1
-Ctrl-C                 what is left behind      one line, exit 130
+Ctrl-C, kill           what is left behind      one line, exit 130
 bad input              the error                one line, exit 2; with --json a document on stdout as well
 """
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pyarrow as pa
@@ -136,6 +138,28 @@ def test_help_teaches(run, command, capfd):
     assert cli.run([command, "--help"]) == 0
     said = capfd.readouterr().out
     assert said.startswith("Usage: deltacompact") and "CATALOG" in said
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_a_changes_feed_that_is_stopped_leaves_no_file(tmp_path, sent):
+    """It divides its rows into files of a temporary folder, and writes what it finds to a file of its own."""
+    table = deltacompact.open_catalog(tmp_path / "lake").create_table("t", primary_keys=["id"])
+    for value in range(2):
+        table.append(pa.table({"id": np.arange(150_000), "v": np.full(150_000, f"a text of {value}")}))
+        table.compact(settings=deltacompact.Settings(executor="local"))
+    folder, out = tmp_path / "tmp", tmp_path / "out"
+    folder.mkdir()
+    out.mkdir()
+    asked = ["--from", "0", "--memory", "256MiB", "--out", str(out / "changes.parquet")]
+    command = [sys.executable, "-m", "deltacompact", "changes", str(tmp_path / "lake"), "t", *asked]
+    environment = {**os.environ, "TMPDIR": str(folder)}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        while process.poll() is None and not any(folder.glob("deltacompact-*/*")):
+            time.sleep(0.001)
+        process.send_signal(sent)
+        assert process.wait(60) == 130 and "interrupted" in process.stderr.read()
+    assert [*folder.rglob("*"), *(path for path in out.rglob("*") if path.is_file())] == []
 
 
 @pytest.mark.processes
