@@ -9,6 +9,7 @@ deleted before the first row is read.
 
 from __future__ import annotations
 
+import functools
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -42,6 +43,12 @@ Bits = npt.NDArray[np.uint8]
 _LINEAGE = with_lineage(pa.schema([]))
 _UNPACKED = 4
 """Rows take so many times more bytes in memory than in a file, about."""
+
+
+@functools.cache
+def _idle() -> LocalExecutor:
+    """An executor that nobody gives a task. To make one for each file took a tenth of a feed of many files."""
+    return LocalExecutor(Settings(executor="local", local_threads=1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +111,7 @@ class LiveReader:
         return by_field_id(self.metadata.columns[number].field for number in sorted(ids))
 
     def _finder(self, columns: pa.Schema, folder: str, executor: LocalExecutor | None = None) -> Finder:
-        tasks = Tasks(self.store, executor or LocalExecutor(Settings(executor="local", local_threads=1)))
+        tasks = Tasks(self.store, executor or _idle())
         of_table = pa.schema([column for column in columns if column.name not in _LINEAGE.names])
         metadata = replace(self.metadata, schema=of_table)
         indexes = KeyIndexes.read_only(tasks, self.limits, folder) if self.uses_index and folder else None

@@ -106,7 +106,7 @@ def entries_of(places: list[Place]) -> Entries:
 
 
 @given(rewrites())
-@settings(deadline=None, max_examples=examples(150))
+@settings(deadline=None, max_examples=examples(80))
 def test_rows_are_found_after_any_rewrites_in_any_order(found: Rewrites) -> None:
     relocator = Relocator(found.store, found.relocations)
     lives = {place: now for place, now in found.now.items() if now is not None}
