@@ -1,1 +1,1 @@
-"""The mode `upsert`: of the rows of one key only the newest lives, the others are marked as dead."""
+"""The mode `upsert`: the newest row of each key lives, and the others are marked as dead."""

@@ -1,9 +1,9 @@
-"""The columns that an upsert reads, resolved in the table's schema before any work: pure.
+"""Resolves the columns that an upsert reads in the table's schema, before any work. Pure.
 
 the table        1: id long (identifier), 2: name, 3: day date, 4: updated timestamp, 5: op string
 the options      sort-columns=updated desc, operation-column=op, delete-values=D
 key 1            sort 4 desc            operation 5, "D"
-described as     key 1; sort 4 desc; operation 5 D          by field id: a renamed column stays the same one
+recorded as      key 1; sort 4 desc; operation 5 D          by field id, which stays when a column is renamed
 """
 
 from __future__ import annotations
@@ -25,9 +25,11 @@ from deltacompact.tabular.field_ids import field_id
 
 @dataclass(frozen=True, slots=True)
 class UpsertColumns:
-    """Today's names, in the order of the table's schema for the key. `deletes` are the values that mark a delete.
+    """The columns by their current names. `key` is in the order of the table's schema.
 
-    `words` tell them by name; `recorded` by field id, so it is the same after a column was renamed.
+    deletes     the values of the operation column that mean a delete
+    words       all of this for people, by name
+    recorded    the same by field id: it does not change when a column is renamed
     """
 
     key: tuple[str, ...]
@@ -86,7 +88,7 @@ def _identifier_fields(metadata: TableMetadata) -> set[str]:
 
 
 def _deletes(column: pa.Field, options: UpsertOptions, table_id: str) -> pa.Array:
-    """The values that mark a delete, in the column's type."""
+    """The values that mean a delete, in the type of the operation column."""
     type_ = schemas.plain_type(column.type)
     texts = pa.array(options.delete_values, pa.string())
     try:
@@ -99,7 +101,7 @@ def _deletes(column: pa.Field, options: UpsertOptions, table_id: str) -> pa.Arra
 
 
 def _words(options: UpsertOptions, key: Sequence[str], ids: Mapping[str, str] | None = None) -> str:
-    """What is compared: columns by name or, if `ids` has the field id of each name, by field id."""
+    """The columns in words, by name. `ids`: the field id of each name, to write instead."""
     called = ids or {}
     words = ["key " + ", ".join(called.get(name, name) for name in key)]
     if options.sort_columns:

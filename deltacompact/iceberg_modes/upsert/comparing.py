@@ -1,4 +1,4 @@
-"""Compares the rows of data files by tasks: which of them are dead now, and which files keep others dead.
+"""Compares the rows of data files in tasks, and finds the rows that are dead now and the files that keep them dead.
 
 inputs      a, b, c with their deletes
 find        rows that are dead already                     the same tasks as for a rewrite
@@ -6,10 +6,10 @@ scatter     live rows -> entries, by hash bucket           key, sort and operati
 fold        entries of a bucket -> dead rows               one task for each bucket
 gather      dead rows -> live bitmaps                      one task for each group of files
 
-With a key index, new files are entered there instead of scattered, and a fold takes its bucket from the index: all rows
-that are new, and the others that may have one of their keys.
+With a key index, new files are entered into the index instead of scattered. A fold then reads its bucket from the
+index: all new rows, and those old rows that may have the key of a new row.
 
-Tasks hand each other files in a folder below the table, so no process ever holds all keys, and the driver only counts.
+Tasks hand each other files in a folder below the table, so no process ever holds all keys. The driver only counts.
 """
 
 from __future__ import annotations
@@ -57,14 +57,18 @@ from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import schemas
 
 GATHERED_ROW_BYTES = 9
-"""A gathering task holds a byte a row, and eight for each dead row of a bucket."""
+"""A gathering task holds one byte for each row, and eight for each dead row of one bucket."""
 
 
 @dataclass(frozen=True, slots=True)
 class ComparedFile:
-    """What became of the rows of an input that were not dead before. `masks_path` has their bitmap, if any died.
+    """What became of an input's rows that were alive before.
 
-    guards    whether a row of the file made others dead
+    live          rows that live on
+    superseded    rows that are dead now, because their key has a newer row
+    deletes       rows that delete their key: dead, too
+    guards        whether a row of this file keeps other rows dead
+    masks_path    where the file's live bitmap is. None: no row died
     """
 
     ordinal: Ordinal
@@ -80,7 +84,7 @@ class ComparedFile:
 
 
 class KeyComparison:
-    """The tasks of one plan. What they hand each other lies in `folder` of the store."""
+    """The tasks of one plan. They hand each other files in `folder`."""
 
     def __init__(
         self,
@@ -103,9 +107,10 @@ class KeyComparison:
         self._finder = Finder(self._tasks, metadata, limits, sizes, folder, indexes)
 
     def compared(self) -> list[ComparedFile]:
-        """What became of each input, in their order.
+        """What became of each input, in the order of the plan.
 
-        Raises InputError or SchemaError naming a file that cannot be compared, CorruptionError if rows got lost.
+        Raises InputError or SchemaError naming a file that cannot be compared, and CorruptionError if the counts do not
+        add up.
         """
         found = None
         if self._indexes is not None:
@@ -144,13 +149,13 @@ class KeyComparison:
     def _indexed_entries(
         self, index: KeyIndex, files: Sequence[DataFile], first_rows: npt.NDArray[np.int64]
     ) -> tuple[Order, IndexedRows, int]:
-        """The entries of the inputs' live rows from the index, in so many buckets."""
+        """(order, entries, bucket count) of the inputs' live rows, from the index."""
         assert self._indexes is not None
         inputs, known = self._plan.inputs, frozenset(index.data)
         indexed = [FileIdentity.of(one.entry) for one in inputs]
         new = [
             replace(file, deletions=None) for one, file in zip(indexed, files, strict=True) if one not in known
-        ]  # all rows are entered, so all are measured
+        ]  # dead rows are entered, too, so they are measured
         entering = entered_rows(self._metadata, self._plan.columns, self._measured(new), index)
         sources = [self._finder.file(one) for one in inputs]
         full = self._indexes.covering(index, entering, list(zip(indexed, sources, strict=True)), self._finder.columns)
@@ -175,7 +180,7 @@ class KeyComparison:
         return order, entries, buckets
 
     def _with_unread(self, files: Sequence[ComparedFile], live_rows: Sequence[int]) -> list[ComparedFile]:
-        """The same, where rows of settled inputs that no new one can meet were left alone: they live."""
+        """The files. Rows that no fold read count as live: rows of settled inputs whose key no new row has."""
         return [
             replace(file, live=max(file.live, rows - file.dead)) if _is_settled(one) else file
             for one, file, rows in zip(self._plan.inputs, files, live_rows, strict=True)
@@ -184,7 +189,7 @@ class KeyComparison:
     # Order
 
     def _measured(self, files: Sequence[DataFile]) -> list[DataFile]:
-        """The files with the longest values of their string sort columns, which plan the width of sort keys."""
+        """The files, each with the length of the longest value of each string sort column: sort keys get that width."""
         by_name = {column.name: column.type for column in self._metadata.schema}
         if not any(schemas.has_lengths(schemas.plain_type(by_name[key.name])) for key in self._plan.columns.sort):
             return list(files)
@@ -207,7 +212,7 @@ class KeyComparison:
     # Tasks
 
     def _scattered_entries(self, files: Sequence[DataFile], live_rows: int) -> tuple[Order, Scattered, int]:
-        """The entries of the inputs' live rows, in so many buckets."""
+        """(order, entries, bucket count) of the inputs' live rows, read from the data files."""
         order = self._order(self._measured([file for file in files if file.live_rows]))
         memory = self._executor.capacity.memory_per_task_bytes
         buckets = max(
@@ -217,7 +222,7 @@ class KeyComparison:
         return order, self._scattered(files, order, buckets, live_rows), buckets
 
     def _scattered(self, files: Sequence[DataFile], order: Order, buckets: int, rows: int) -> Scattered:
-        """The files of entries, in the order of the rows."""
+        """Runs the scatter tasks. Their files follow each other in the order of the rows."""
         capacity = self._executor.capacity
         rows_max = sizing.task_rows(
             rows,
@@ -260,13 +265,13 @@ class KeyComparison:
         return Scattered(tuple(task.path for task in tasks), order.entry_bytes)
 
     def _columns(self, encoding: Encoding) -> pa.Schema:
-        """The columns to read."""
+        """The columns to read, in the order of the table's schema."""
         names = {*encoding.columns, self._plan.columns.operation}
         columns = [column for column in self._metadata.schema if column.name in names]
         return pa.schema([*columns, LAST_UPDATED] if has_lineage(self._metadata) else columns)
 
     def _groups(self, first_rows: npt.NDArray[np.int64]) -> tuple[range, ...]:
-        """Consecutive files whose rows a gathering task can hold."""
+        """Ranges of ordinals. A gathering task can hold the rows of one range."""
         memory = self._executor.capacity.memory_per_task_bytes * sizing.POINTERS_SHARE_OF_MEMORY
         rows_max = max(self._limits.task_rows_min, int(memory / GATHERED_ROW_BYTES))
         rows = np.diff(first_rows).tolist()
@@ -292,7 +297,7 @@ class KeyComparison:
         first_rows: npt.NDArray[np.int64],
         folds: Sequence[FoldTask],
     ) -> list[ComparedFile]:
-        """The files, with the places of their bitmaps."""
+        """The files, with the paths of their live bitmaps."""
         tasks = []
         for number, group in enumerate(groups):
             with_dead = tuple(ordinal for ordinal in group if files[ordinal].dead)
@@ -308,7 +313,7 @@ class KeyComparison:
 
 
 def measured_files(store: ObjectStore, files: Sequence[DataFile], keys: TableKeys) -> list[DataFile]:
-    """Task: the files with the longest values of their string sort columns."""
+    """Task: the files, each with the length of the longest value of each string sort column."""
     return [measured_file(store, file, keys) for file in files]
 
 
@@ -317,7 +322,7 @@ def _is_settled(one: UpsertTask) -> bool:
 
 
 def _without_dead(found: ScannedFile, masks_path: str) -> DataFile:
-    """The file, as the engine's readers skip its dead rows."""
+    """The file with its dead rows as a deletion vector, so that the engine's readers skip them."""
     dead = found.file.rows - found.live_rows
     if not dead:
         return found.file

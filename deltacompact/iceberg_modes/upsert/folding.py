@@ -1,11 +1,12 @@
-"""Task: folds one hash bucket. The newest row of each key lives, the others are dead; all are where a delete is newest.
+"""Task: folds one hash bucket. The newest row of each key lives, the others are dead. If it is a delete, all are dead.
 
     entries     k1 5 (0, 0)     k2 5 (0, 1)     k2 6 (1, 0)     k3 6 (1, 2) delete
     live        k1 (0, 0)       k2 (1, 0)
     dead        (0, 1), (1, 2)                  as numbers of rows of all files together: 1, 5
     guards      file 1: its row keeps (0, 1) dead. If that row were gone, nobody would have k2
 
-The engine's own fold decides. Dead rows are stored in their order, a batch for each group of files.
+The fold is the kernel that delta streams use, too. Dead rows are stored as sorted numbers, in one batch for each group
+of files.
 """
 
 from __future__ import annotations
@@ -33,10 +34,11 @@ class BucketsOfEntries(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FoldTask:
-    """Folds the entries of one bucket, in the order of their files and rows: scattered ones, or those of an index.
+    """Folds the entries of one bucket, from scatter tasks or from an index.
 
-    first_rows    the number of each file's first row, counted over all files; at the end, the number of all rows
-    groups        the ordinals of each group of files, consecutive
+    first_rows    the number of each file's first row, counted through all files; at the end, the number of all rows
+    groups        ranges of ordinals: one batch of dead rows for each
+    path          where the dead rows go
     """
 
     bucket: int
@@ -49,12 +51,12 @@ class FoldTask:
 
 @dataclass(frozen=True, slots=True)
 class FoldedBucket:
-    """What became of a bucket's rows, by file ordinal: uint64 counts and flags.
+    """What became of a bucket's rows: arrays by file ordinal.
 
     live         rows that live
-    superseded   rows that are dead now, and that did not delete their key themselves
-    deletes      rows that deleted their key: they are dead in any case
-    guards       whether a row of the file made others dead: the newest of its key, or a delete
+    superseded   rows that are dead now, without those that delete their key
+    deletes      rows that delete their key: they are dead in any case
+    guards       whether a row of the file keeps others dead: it is the newest of its key, or a delete
     """
 
     live: npt.NDArray[np.int64]
@@ -64,7 +66,7 @@ class FoldedBucket:
 
 
 def fold_bucket(store: ObjectStore, task: FoldTask) -> FoldedBucket:
-    """Write the dead rows of the bucket. Raises CorruptionError if rows are not conserved."""
+    """Write the dead rows of the bucket, and count. Raises CorruptionError if a winner was not among the entries."""
     files = len(task.first_rows) - 1
     parts = [part for part in task.entries.of_bucket(store, task.bucket) if len(part)]
     folded = _folded(parts, task)
@@ -87,13 +89,13 @@ def fold_bucket(store: ObjectStore, task: FoldTask) -> FoldedBucket:
 
 
 def _folded(parts: Sequence[Entries], task: FoldTask) -> Entries:
-    positions = np.zeros(len(task.first_rows) - 1, np.int64)  # nothing is ever forgotten
+    positions = np.zeros(len(task.first_rows) - 1, np.int64)  # no tombstones to keep, so no ages
     fold = _kernels.Fold(list(parts) or [none(task.order.entry_bytes)], task.order.sort_key_bytes, positions, None)
     return fold.finish()
 
 
 def _guards(winners: Entries, dead: Sequence[Entries], files: int) -> npt.NDArray[np.bool_]:
-    """The files of winning rows whose keys have dead rows."""
+    """By file: whether it has the winning row of a key with dead rows."""
     if not any(map(len, dead)):
         return np.zeros(files, bool)
     touched = _kernels.Touched(list(dead), winners.shape[1])
@@ -116,7 +118,7 @@ def _by_file(parts: Sequence[Entries], files: int) -> npt.NDArray[np.int64]:
 
 
 def _write(store: ObjectStore, task: FoldTask, dead: npt.NDArray[np.int64]) -> None:
-    """A batch for each group of files."""
+    """Write the numbers of dead rows: one batch for each group of files."""
     with store.writer(task.path) as sink, pa.ipc.new_file(sink, pa.schema([("row", pa.int64())])) as out:
         for group in task.groups:
             bounds = task.first_rows[[group.start, group.stop]]

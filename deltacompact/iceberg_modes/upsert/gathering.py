@@ -1,4 +1,4 @@
-"""Task: the dead rows of all buckets, gathered for one group of files, become a live bitmap of each file.
+"""Task: gathers the dead rows of one group of files from all buckets, and writes a live bitmap for each file.
 
 bucket 0    1         bucket 1    5         files 0‥1 begin at the rows 0, 3
 file 0      row 1 is dead: 101              file 1    row 2 is dead: 110
@@ -19,11 +19,13 @@ from deltacompact.storage.objects import ObjectStore
 
 @dataclass(frozen=True, slots=True)
 class GatherTask:
-    """Gathers batch `group` of each file of dead rows.
+    """Gathers the dead rows of one group of files.
 
-    ordinals      the files of the group
-    with_dead     those that have dead rows: the others get no bitmap
-    first_rows    the number of each file's first row, and of the row behind the last file's last
+    group         the group's number: its batch in each file of `dead`
+    ordinals      the data files of the group
+    with_dead     the data files with dead rows: the others get no bitmap
+    first_rows    the number of each data file's first row; at the end, the number after the group's last row
+    dead          the files that the folds wrote, one for each bucket
     """
 
     group: int
@@ -35,7 +37,7 @@ class GatherTask:
 
 
 def gather(store: ObjectStore, task: GatherTask) -> None:
-    """Write the live bitmaps: only rows that this run found to be dead are dead in them."""
+    """Write the live bitmaps. Rows that were dead before this upsert have the bit of a live row."""
     first = task.first_rows[0]
     lives = np.ones(int(task.first_rows[-1] - first), bool)
     for path in task.dead:

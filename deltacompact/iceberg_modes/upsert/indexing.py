@@ -1,12 +1,13 @@
-"""Rows of an upsert in a key index: how they are entered, and what a bucket of them is today.
+"""Enters the rows of an upsert into a key index, and turns a bucket's entries into the entries that a fold reads.
 
     entered     digest(k1) | written by -1, sort columns | file 4 of its run, row 7 and flags      nothing but the file
     today       digest(k1) | written by 6,  sort columns | input 2, row 7, delete bit              a.parquet came with 6
                                                            dead rows, and files that are gone, are left out
 
-In version 3 a row may have a sequence number of its own; -1 says that it has none. All rows are entered, so one without
-a key has a flag, and is refused only if it lives. Keys of two key spaces must not meet: today's digests are mixed with
-the number of the key space.
+The first line is what the index stores; it depends on the data file alone. The second is what the fold of this session
+reads. In version 3 a row may have its own sequence number; -1: it has none, and gets its file's. Dead rows are entered,
+too, so a row without a key gets a flag, and is refused only if it lives. A key may be in several key spaces, so the
+number of the key space is mixed into the digest.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _UNKNOWN = -1
 
 
 def index_terms(metadata: TableMetadata, columns: UpsertColumns) -> Terms:
-    """By what rows of an upsert are indexed."""
+    """The terms of the index for an upsert by these columns."""
     ids = {column.name: _id(column) for column in metadata.schema}
     names = dict.fromkeys((*columns.key, *(key.name for key in columns.sort)))
     if columns.operation is not None:
@@ -57,9 +58,10 @@ def index_terms(metadata: TableMetadata, columns: UpsertColumns) -> Terms:
 def entered_rows(
     metadata: TableMetadata, columns: UpsertColumns, measured: Sequence[DataFile], index: KeyIndex
 ) -> EnteredRows:
-    """How rows are entered. `measured`: new files, with the longest values of their string sort columns.
+    """How rows are entered into `index`.
 
-    Values are read in the table's types, so sort keys only grow with the longest values.
+    `measured`: the new files, with the lengths of the longest values of their string sort columns. Sort keys get wider
+    where these need it, and never narrower. Values are read in the table's types, so nothing else changes the width.
     """
     name_of = {column.name: str(_id(column)) for column in metadata.schema}
     keys = TableKeys(
@@ -93,7 +95,7 @@ def _id(column: pa.Field) -> int:
 
 @dataclass(frozen=True, slots=True)
 class EnteredRows:
-    """How rows are entered. Columns are named by their field ids, in `order` too."""
+    """Turns rows into index entries. Columns are named by their field ids, in `order`, too."""
 
     columns: pa.Schema
     order: Order
@@ -114,7 +116,7 @@ class EnteredRows:
 
 
 def _written_by(table: pa.Table) -> npt.NDArray[np.int64]:
-    """The sequence number that each row has itself."""
+    """The row's own sequence number. -1: it has none."""
     name = str(field_id(LAST_UPDATED))
     if name not in table.column_names:
         return np.full(table.num_rows, _UNKNOWN, np.int64)
@@ -123,17 +125,17 @@ def _written_by(table: pa.Table) -> npt.NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True)
 class IndexedRows:
-    """The inputs' live rows that may meet another row of their key, by bucket, from an index.
+    """The live rows that a fold must compare, by bucket, from an index.
 
-    sequences, key_spaces    by input: its sequence number, the number of its key space
-    settled                  by input: whether an upsert has compared it with all others that are settled
-    first_rows               the number of each input's first row, counted over all inputs
-    masks                    files of live bitmaps, and the inputs with dead rows that have theirs there
+    sequences, key_spaces    by input: its sequence number, and the number of its key space
+    settled                  by input: whether an upsert has compared it with all other settled inputs
+    first_rows               the number of each input's first row, counted through all inputs
+    masks                    files of live bitmaps, each with the ordinals of its inputs
 
-    Live rows of settled inputs have different keys. So only those are folded whose key a new row may have:
+    No two live rows of settled inputs have the same key. So a fold needs only those whose key a new row may have:
 
         new         digest 40…                          the only row of c.parquet
-        settled     blocks from 08…, 31…, 77…           the second is read, the others stay closed
+        settled     blocks from 08…, 31…, 77…           the second is read, the others are not
     """
 
     runs: tuple[NumberedRun, ...]
@@ -146,7 +148,10 @@ class IndexedRows:
     masks: tuple[tuple[str, tuple[int, ...]], ...]
 
     def of_bucket(self, store: ObjectStore, bucket: int) -> list[Entries]:
-        """In the order of (ordinal, row). Raises IndexUnusableError, and InputError for a live row without a key."""
+        """The entries in the order of (ordinal, row), as one array in a list.
+
+        Raises IndexUnusableError if the index is damaged, and InputError for a live row without a key.
+        """
         read = [
             (run, *numbered(of_bucket(store, run.files, run.order.entry_bytes, bucket, self.bucket_count), run.numbers))
             for run in self.runs
@@ -174,7 +179,7 @@ class IndexedRows:
         return not self.settled[run.numbers[run.numbers >= 0]].all()
 
     def _meets(self, ordinals: npt.NDArray[np.int64], entries: Entries, new: Prefixes) -> npt.NDArray[np.bool_]:
-        """Whether an entry is new, or one that a new one may meet."""
+        """For each entry: whether it is new, or a new entry may have its key. `new`: sorted prefixes of new digests."""
         meets = ~self.settled[ordinals]
         settled = np.flatnonzero(~meets)
         if len(new):
@@ -183,7 +188,7 @@ class IndexedRows:
         return meets
 
     def _live(self, order: Order, ordinals: npt.NDArray[np.int64], entries: Entries, bits: _InputBits) -> Entries:
-        """The entries of rows that live, as they are today. `order`: that of their run."""
+        """The entries of live rows, with ordinals, sequence numbers and mixed digests. `order`: that of their run."""
         flagged = fields(entries)["row"]
         rows = (flagged & ~(DELETE_BIT | KEYLESS_BIT)).astype(np.int64)
         if (rows >= np.diff(self.first_rows)[ordinals]).any():
@@ -204,13 +209,13 @@ class IndexedRows:
 
 
 def _mixes(count: int) -> npt.NDArray[np.uint8]:
-    """For each key space, what its digests are mixed with: (count, 20)."""
+    """The bytes to mix into the digests of each key space: (count, 20)."""
     digests = [hashlib.sha1(f"key space {number}".encode()).digest() for number in range(count)]
     return np.frombuffer(b"".join(digests), np.uint8).reshape(count, DIGEST_BYTES)
 
 
 class _InputBits:
-    """The live bitmaps of inputs with dead rows: a bit a row."""
+    """The live bitmaps of the inputs that have dead rows, end to end."""
 
     def __init__(self, store: ObjectStore, masks: Sequence[tuple[str, tuple[int, ...]]], inputs: int) -> None:
         self._starts = np.full(inputs, -1, np.int64)

@@ -1,4 +1,4 @@
-"""The mode `upsert`, as the list of modes has it."""
+"""The mode `upsert`, for the list of modes."""
 
 from __future__ import annotations
 

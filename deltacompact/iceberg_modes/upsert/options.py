@@ -1,8 +1,8 @@
-"""The options of an upsert: what identifies a row, what makes it newer, and which rows are deletes.
+"""The options of an upsert: which columns identify a row, which make it newer, and which rows are deletes.
 
     {"key-columns": "id", "sort-columns": "updated asc", "operation-column": "op", "delete-values": "D"}
 
-What a table must have for them is checked in the plan.
+`columns.py` checks them against the table.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NAME = "upsert"
 
 
 class Reach(enum.StrEnum):
-    """Within what a key is unique: in the whole table, or in each partition alone."""
+    """Where a key is unique: in the whole table, or only in each partition."""
 
     TABLE = "table"
     PARTITION = "partition"
@@ -30,7 +30,7 @@ class Reach(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class UpsertOptions:
-    """Columns are named as the table names them today. `reach`: see Reach."""
+    """The options. Columns have their current names."""
 
     key_columns: tuple[str, ...] = option(
         "key-columns",

@@ -1,4 +1,4 @@
-"""Plans an upsert: pure. Which data files have to be compared with each other, and why others need not be.
+"""Plans an upsert: chooses the data files to compare with each other, and says why the others are left out. Pure.
 
     file    sequence    day         the key is (day, id), so each partition is a key space of its own
     a       5           3
@@ -7,9 +7,10 @@
 
     order   a, b                    by sequence number, then by path: rows of b win over rows of a
 
-A *key space* is a part of the table within which a key is unique: the whole table, or one partition. Rows of one key
-can only lie in one partition if the partition's source columns are among the key columns, and all files have one spec.
-Everywhere else the whole table is one key space, unless the option `scope=partition` promises more.
+A *key space* is the part of the table within which a key is unique: one partition, or the whole table. Each partition
+is a key space if the key columns include the partition's source columns, and all data files have the same partition
+spec: then all rows of a key lie in one partition. Otherwise the whole table is one key space, unless the user promises
+more with the option `scope=partition`.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ from deltacompact.iceberg_modes.upsert.options import NAME, Reach, UpsertOptions
 from deltacompact.iceberg_modes.words import group_lines, values_of_partition
 
 VERSIONS = (2, 3)
-"""Format versions that have delete files, as far as we know them."""
+"""The format versions with delete files that we know."""
 
 KeySpace = Scope | None
-"""A partition, or the whole table: None."""
+"""A partition. None: the whole table."""
 
 
 class UpsertReason(enum.StrEnum):
-    """Why a data file is compared. Plans contain it, so a value must keep its meaning."""
+    """Why a data file is compared. Stored plans contain these values, so they must keep their meaning."""
 
     NEVER_COMPARED = "never_compared"
     CAME_SINCE = "came_since"
@@ -49,9 +50,9 @@ class UpsertReason(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class UpsertTask(FileScanTask):
-    """A data file whose rows are compared, and why it is.
+    """A data file to compare, its key space, and why it is compared.
 
-    A file that an earlier upsert has compared may share keys with one that came since.
+    A file that an earlier upsert compared is compared again if it may share keys with a newer file.
     """
 
     key_space: KeySpace
@@ -60,17 +61,20 @@ class UpsertTask(FileScanTask):
 
 @dataclass(frozen=True, slots=True)
 class SpaceGroup(ScanTaskGroup[UpsertTask]):
-    """The files of one key space: they are compared with each other."""
+    """The files of one key space, which are compared with each other."""
 
     key_space: KeySpace
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class UpsertPlan(ModePlan):
-    """The files to compare, the later the newer, and how many files need not be compared again.
+    """The plan of an upsert.
 
-    Once it is carried out, all rows up to the sequence number `through` are settled: the planned snapshot's, or that of
-    an earlier plan of which this one does a part again.
+    inputs           the files to compare, the oldest first
+    settled_files    how many files need no comparison
+    settled          what earlier upserts have compared. None: nothing
+    through          when the plan is done, all rows up to this sequence number are settled. It is that of the planned
+                     snapshot; if this plan repeats a part of another plan, that plan's
     """
 
     mode: ClassVar[str] = NAME
@@ -85,12 +89,12 @@ class UpsertPlan(ModePlan):
 
     @property
     def words(self) -> str:
-        """By which columns rows are compared, and within what."""
+        """The columns by which rows are compared, and the scope: for people."""
         return f"{self.columns.words}; scope {self.reach.value}"
 
     @property
     def recorded(self) -> str:
-        """The same as snapshots of ours say it."""
+        """The same as `words`, with field ids, as our snapshots and journals store it."""
         return _recorded(self.columns, self.reach)
 
     @property
@@ -116,7 +120,7 @@ class UpsertPlan(ModePlan):
 
     @property
     def nothing_to_do(self) -> str | None:
-        """Why no row has to be compared; None: some have."""
+        """Why there are no rows to compare. None: there are some."""
         if self.inputs:
             return None
         if self.settled is None:
@@ -136,9 +140,9 @@ def _recorded(columns: UpsertColumns, reach: Reach) -> str:
 
 
 def plan_upsert(state: TableState, options: UpsertOptions, only: frozenset[KeySpace] | None = None) -> UpsertPlan:
-    """The plan for a branch. `only`: just these key spaces (to be done again).
+    """The plan for a branch. `only`: compare just these key spaces, and all their files again.
 
-    Raises InputError where the table is of a kind that cannot be upserted, or lacks a column.
+    Raises InputError if the table cannot be upserted, or lacks a column.
     """
     empty = plan_of_files(state, options, frozenset())
     spaces = {entry.file.path: _key_space(entry, empty.reach) for entry in state.data}
@@ -147,7 +151,7 @@ def plan_upsert(state: TableState, options: UpsertOptions, only: frozenset[KeySp
 
 
 def plan_of_files(state: TableState, options: UpsertOptions, paths: frozenset[str]) -> UpsertPlan:
-    """The plan that compares these data files, whatever has been compared already. Raises like `plan_upsert`."""
+    """The plan that compares these data files, even if an upsert has compared them. Raises like `plan_upsert`."""
     _refuse(state)
     columns = upsert_columns(state.metadata, options)
     reach = options.reach or _natural_reach(state, columns)
@@ -188,12 +192,12 @@ def _refuse_lost_order(
     until: int,
     trusts_row_order: bool,
 ) -> None:
-    """Refuse rows of which nobody knows which are newer, because somebody has merged several commits into one file.
+    """Refuse a file that merged the rows of several commits, if nothing tells which rows are newer.
 
-    Up to the sequence number `until` all rows of one key have been compared, so those have different keys. The age of
-    the oldest row of a file that replaced others is unknown. So sort columns are enough only if no file of the key
-    space has a lower number. The order of its rows is enough if that is trusted, and if it is the only file of its
-    number, too: between two of them, nothing but their paths would decide.
+    Rows up to the sequence number `until` are settled: each key has one live row there, so their order does not matter.
+    A merged file has rows of unknown age. If another file of the key space has a lower sequence number, even sort
+    columns do not help. If none has, sort columns help. The order of the merged file's rows helps if the user trusts
+    it, and no other file has its sequence number: between two such files, nothing but their paths would decide.
     """
     of_space: dict[KeySpace, list[ManifestEntry]] = defaultdict(list)
     for entry in chosen:
@@ -211,7 +215,7 @@ def _refuse_lost_order(
 
 
 def _refuse_unnumbered(entries: Sequence[ManifestEntry]) -> None:
-    """Refuse files of several commits of version 1, which all have the number 0: their paths would decide."""
+    """Refuse files of several version 1 commits: all have the sequence number 0, so only their paths would decide."""
     unnumbered = [entry for entry in entries if entry.sequence == 0]
     for entry in unnumbered[1:]:
         first = unnumbered[0]
@@ -229,7 +233,10 @@ _REMEDY = "Name sort-columns that say it; after that, upsert before other writer
 def _lost_order(
     merged: ManifestEntry, entries: Sequence[ManifestEntry], columns: UpsertColumns, trusts_row_order: bool
 ) -> str | None:
-    """Why nothing tells which rows of a key are newer. None: something does. `merged` is the newest such file."""
+    """Why nothing tells which rows of a key are newer, as the end of a message. None: something tells.
+
+    `merged` is the newest merged file of `entries`, which are sorted by sequence number.
+    """
     oldest = entries[0]
     if oldest.sequence < merged.sequence:
         return f" than those of {oldest.file.path}"
@@ -246,7 +253,7 @@ def _key_space(entry: ManifestEntry, reach: Reach) -> KeySpace:
 
 
 def _unsettled(state: TableState, spaces: Mapping[str, KeySpace], done: Settled | None) -> frozenset[KeySpace]:
-    """The key spaces into which rows may have come that have not been compared."""
+    """The key spaces that may have rows which no upsert has compared."""
     if done is None:
         return frozenset(spaces.values())
     if not done.has_grown:
@@ -255,7 +262,7 @@ def _unsettled(state: TableState, spaces: Mapping[str, KeySpace], done: Settled 
 
 
 def _natural_reach(state: TableState, columns: UpsertColumns) -> Reach:
-    """Partition by partition where that is the same as the whole table, and less to hold."""
+    """PARTITION if the rows of a key can lie in one partition only: the result is the same, and needs less memory."""
     spec_ids = {entry.file.spec_id for entry in state.data}
     if len(spec_ids) != 1:
         return Reach.TABLE
@@ -266,12 +273,12 @@ def _natural_reach(state: TableState, columns: UpsertColumns) -> Reach:
 
 
 def _came_after(entry: ManifestEntry, through: int) -> bool:
-    """Whether the file came to the branch after this sequence number. A rewrite counts: its rows may be new ones."""
+    """Whether the file was added after this sequence number. Outputs of a rewrite count: their rows may be new."""
     return entry.file_sequence_number is None or entry.file_sequence_number > through
 
 
 def _refuse(state: TableState) -> None:
-    """Refuse what would be compared or marked wrongly, before any work."""
+    """Refuse a table that an upsert would compare or mark wrongly, before any work."""
     name, version = state.metadata.table_id, state.metadata.format_version
     if version not in VERSIONS:
         advice = ": upgrade it to 2" if version == 1 else ""

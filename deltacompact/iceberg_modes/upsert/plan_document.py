@@ -1,4 +1,4 @@
-"""An upsert plan as JSON, and back: to be read, approved, kept, and carried out by another process.
+"""Writes an upsert plan as JSON, for a person to approve and another process to carry out, and reads it back.
 
     {"format": 1, "kind": "iceberg upsert plan", "sha256": "5c5c…",
      "plan": {"table": "ns.t", "branch": "main", "snapshot_id": 7, "sequence_number": 5, "options": {…},
@@ -8,8 +8,8 @@
                           "inputs": [{"path": "…/a.parquet", "reason": "came_since", "equality": [[0, 1]], …}]}],
               "settled_files": 2, …}}
 
-An approved plan compares the data files that it names, with their deletes of now. Files that came since the plan are
-left to the next run. A file that is not there any more makes the plan stale.
+An approved plan compares the data files that it names, with their current deletes. Newer files are left to the next
+run. If a named file is gone, the plan is stale.
 """
 
 from __future__ import annotations
@@ -57,9 +57,10 @@ def plan_document(plan: UpsertPlan) -> dict[str, Any]:
 
 
 def plan_from_json(text: str | bytes, state: TableState) -> UpsertPlan:
-    """The plan of a document, resolved in the current table.
+    """The plan of a document, on the current table.
 
-    Raises InputError if it is no plan, is damaged, or is of another table, and ConflictError if it is stale.
+    Raises InputError if the text is not a plan, is damaged, or belongs to another table, and ConflictError if the plan
+    is stale.
     """
     body = plan_envelope.opened(text, NAME, state)
     paths = all_input_paths(body)
@@ -73,7 +74,7 @@ def plan_from_json(text: str | bytes, state: TableState) -> UpsertPlan:
 
 
 def plan_of_body(body: Mapping[str, Any], state: TableState, columns: UpsertColumns) -> UpsertPlan:
-    """The plan just as it was made, with the deletes of that time, by columns that are still the same."""
+    """The plan as it was made, with the deletes of that time. The caller has checked that `columns` are the same."""
     files = NamedFiles(state, body["deletes"])
     inputs = [
         UpsertTask(*files.past(source), _key_space_of(group["key_space"]), UpsertReason(source["reason"]))

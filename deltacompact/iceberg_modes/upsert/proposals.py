@@ -1,10 +1,11 @@
-"""What a snapshot that marks superseded rows would change on a head: pure.
+"""Proposes a snapshot on a head: it adds the delete files that mark superseded rows. Pure.
 
     marked      day 3: p1 names rows of a       day 4: p2 names rows of c
-    head        a, b, c; somebody deleted rows of d by position, which guarded rows of c
-    proposal    "overwrite": added p1; day 4 is refused, and compared again
+    head        a, b, c, d; another writer deleted rows of d by position, and d's rows kept rows of c dead
+    proposal    "overwrite": adds p1; day 4 is refused, and compared again
 
-It is a row delta (`overwrite`), and not a `replace`: so others check their own work against it (rule 23).
+The operation is `overwrite` (a row delta) and not `replace`, so that other writers validate their commits against it
+(rule 23).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from deltacompact.iceberg_modes.upsert.validation import ComparedSpace, UpsertHe
 class MarkedSpace:
     """A key space, and the delete files that mark its superseded rows.
 
-    `fingerprint` is of the rows that they mark; None: nobody added them up.
+    `fingerprint` adds up the marked rows. None: nobody added them up.
     """
 
     space: ComparedSpace
@@ -36,9 +37,9 @@ class MarkedSpace:
 
 @dataclass(frozen=True, slots=True)
 class UpsertOutcome:
-    """The key spaces that are in the snapshot, and those that cannot be any more.
+    """The key spaces whose marks are in the snapshot, and those that the head does not allow any more.
 
-    `removed_deletes` counts the delete files that new vectors took the place of.
+    `removed_deletes` counts the delete files that new deletion vectors replace.
     """
 
     spaces: tuple[MarkedSpace, ...]
@@ -47,12 +48,12 @@ class UpsertOutcome:
 
     @property
     def paths(self) -> frozenset[str]:
-        """The files that are in the snapshot."""
+        """The delete files that the snapshot adds."""
         return frozenset(mark.file.path for one in self.spaces for mark in one.marks)
 
     @property
     def marked(self) -> frozenset[str]:
-        """The data files that are marked in it."""
+        """The data files whose rows the snapshot marks."""
         return frozenset(
             one.entry.file.path for mark in (mark for space in self.spaces for mark in space.marks) for one in mark.of
         )
@@ -64,12 +65,12 @@ class UpsertOutcome:
 
 @dataclass(frozen=True, slots=True)
 class ProposeUpsert:
-    """Proposes the marks of those key spaces whose view they do not change.
+    """Proposes the marks of each key space, unless they would change which rows readers see as newest.
 
-    The snapshot says that everything is settled if no key space of the plan is missing or refused, and if the head
-    descends from the planned snapshot: after a rollback, what an earlier upsert had settled may not be any more. If
-    there is nothing to mark, it says just that, and changes no file: what has been compared may then be merged.
-    `certified`: fingerprints by the ids of snapshots, which these do not tell themselves.
+    The snapshot records the rows as settled if no key space of the plan is missing or refused, and if the head descends
+    from the planned snapshot: after a rollback, rows that an earlier upsert settled may be unsettled again. If no row
+    is marked, the snapshot changes no file, and only records that the rows are settled; then other writers may merge
+    files. `certified`: the fingerprints of snapshots, by id, that the snapshots do not record themselves.
     """
 
     plan: UpsertPlan
@@ -93,7 +94,8 @@ class ProposeUpsert:
         return Proposal(OVERWRITE, removed, tuple(addition(mark.file) for mark in marks), outcome, summary, settles)
 
     def _rows_left(self, state: TableState, valid: Sequence[MarkedSpace]) -> dict[str, str]:
-        """The fingerprint of what is left, if the head is as it was planned: another may have lost the same rows."""
+        """The fingerprint of the rows that stay alive. Empty if it is unknown, or if the head is not the planned
+        snapshot: other writers may have deleted some of the marked rows."""
         marked = [one for one in valid if one.marks]
         went = [one.fingerprint for one in marked if one.fingerprint is not None]
         before = same_rows(state.metadata, state.snapshot, self.certified).get(RECORDED_FINGERPRINT)
@@ -103,7 +105,7 @@ class ProposeUpsert:
         return {RECORDED_FINGERPRINT: str(found - sum(went, Fingerprint()))}
 
     def _settles(self, state: TableState, valid: int) -> Memory | None:
-        """What is settled by it. None: nothing that is not known already."""
+        """What the snapshot settles. None: nothing new."""
         if valid < len(self.plan.key_spaces) or not self._descends(state):
             return None
         known = settled(state, self.plan.recorded)
@@ -118,10 +120,11 @@ class ProposeUpsert:
 
 @dataclass(frozen=True, slots=True)
 class ProposeMemory:
-    """Proposes a snapshot that says what is settled on its head, and changes no file; or nothing, if that is known.
+    """Proposes a snapshot that changes no file, and copies what is settled into the table's properties, if it is not
+    there.
 
-    Other writers may have replaced files since the upsert that settled them, and versions of deltacompact before this
-    one said so in snapshots alone. Once those are expired, nobody would know any more.
+    Older versions of deltacompact recorded that in the summaries of snapshots alone. It would be lost with the
+    snapshots, once they are expired.
     """
 
     recorded: str

@@ -1,4 +1,4 @@
-"""What an upsert did, in numbers and in words.
+"""What an upsert did: counts, and the lines that `compact` prints.
 
 1,000 rows of 12 files = 700 keys + 280 superseded + 20 deleting rows
 marked in 9 files: 9 delete files, snapshot 8123
@@ -17,9 +17,11 @@ from deltacompact.iceberg_modes.words import snapshots_of, whole_result
 
 @dataclass(slots=True, repr=False)
 class UpsertResult(ModeResult):
-    """What an upsert did. Rows that were compared = keys that live + superseded rows + rows that deleted their key.
+    """What an upsert did: rows_compared = keys + rows_superseded + rows_deleting.
 
-    `rows_superseded` includes rows of keys whose newest row is a delete.
+    keys               rows that live: one for each key
+    rows_superseded    rows with a newer row of their key, which may be a delete
+    rows_deleting      rows that delete their key
     """
 
     compared_by: str = ""
@@ -49,7 +51,7 @@ class UpsertResult(ModeResult):
         return "\n".join(whole_result(self, lines, "not marked"))
 
     def count(self, done: Committed[UpsertOutcome]) -> None:
-        """Add what one commit did. A key space that is refused is counted when it is compared again."""
+        """Add what one commit did. A refused key space is counted when it has been compared again."""
         if done.snapshot is not None and done.outcome.paths:
             self.snapshots.append(done.snapshot.snapshot_id)
         elif done.snapshot is not None:

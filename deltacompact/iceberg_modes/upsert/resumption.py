@@ -1,16 +1,16 @@
-"""What a dead session's marks of superseded rows would change on the current head: pure.
+"""Proposes, on the current head, the marks that a dead session wrote and did not commit. Pure.
 
     recorded    a: row 1 lost to b; b guards it; marks p1        planned at 5, by key 1
-    head        a, b, append c                                   added p1
-                a, b, positions q of b                           left out, as for a session that lives
-                upserted through 6, by key 1                     left out: that upsert has marked the same rows
+    head        a, b, append c                                   adds p1
+                a, b, positions q of b                           leaves it out, as a live session would
+                upserted through 6, by key 1                     leaves it out: that upsert has marked the same rows
 
-An upsert decides which rows live. So only an upsert by the same columns commits what another one had written: whoever
-gives other columns, or no upsert at all, may have stopped the dead one because it compared by wrong ones.
+An upsert decides which rows live. So a dead upsert's marks are committed only by an upsert with the same columns. A
+user who asks for other columns, or for another mode, may have stopped the dead one because its columns were wrong.
 
-A journal may be old, but the proof of `validation.py` does not ask how much time has passed. It needs the plan just as
-it was: the deletes of each file then, the sequence number, the format version. All of that is in the journal. Columns
-are compared by field id, so one that was renamed since is the same, and one that was dropped and came back is not.
+A journal may be old, but the proof in `validation.py` holds for any time between plan and commit. It needs the plan as
+it was: the deletes of each file, the sequence number, the format version. The journal has all of these. Columns are
+compared by field id: a renamed column is the same, a column that was dropped and added again is another.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from deltacompact.iceberg_modes.upsert.validation import ComparedSpace, Compared
 
 
 def record_of(number: int, marked: MarkedSpace) -> WrittenGroup:
-    """A key space for the journal: its marks, and what became of the rows of each input."""
+    """The journal's record of a key space: its marks, and what became of each input's rows."""
     files = [[one.file.live, one.file.superseded, one.file.deletes, one.file.guards] for one in marked.space.inputs]
     return recorded_marks.record_of(number, marked.marks, {"files": files})
 
 
 def is_by(planned: Planned, plan: UpsertPlan) -> bool:
-    """Whether a dead session compared by the same columns as this plan, and trusted no more than it does."""
+    """Whether the dead session used the same columns as `plan`, and trusted the order of rows only if `plan` does."""
     trusts_no_more = plan.options.trusts_row_order or not planned.body["options"]["trusts_row_order"]
     return bool(planned.body["recorded"] == plan.recorded) and trusts_no_more
 
@@ -46,7 +46,7 @@ def is_by(planned: Planned, plan: UpsertPlan) -> bool:
 def resume_upsert(
     columns: UpsertColumns, planned: Planned, groups: Sequence[WrittenGroup], state: TableState
 ) -> Proposal[UpsertOutcome]:
-    """Propose the marks of those key spaces whose view they do not change. `columns` are those of the plan."""
+    """Propose the marks of the key spaces that the current head still allows. `columns`: those of the dead session."""
     plan = plan_of_body(planned.body, state, columns)
     done = settled(state, plan.recorded)
     if done is not None and done.through >= plan.through:

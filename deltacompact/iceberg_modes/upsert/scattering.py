@@ -1,13 +1,14 @@
-"""Task: the rows of data files become entries, scattered by hash bucket.
+"""Task: turns the rows of data files into entries, and scatters them by hash bucket.
 
     a.parquet, ordinal 0, sequence 5    k1 k2        bucket 0    k2 | 5 | 0, 1
     b.parquet, ordinal 1, sequence 6    k2 k3 D      bucket 1    k1 | 5 | 0, 0      k2 | 6 | 1, 0      …
 
-Entries are the engine's own: digest, sort key, file ordinal, row (`index/entries.py`). The sort key begins with the
-row's sequence number, so sort columns only decide between rows of one sequence number; without sort columns the order
-of files and rows says all, and there is no sort key. A row that deletes its key has the delete bit.
+Entries are those of delta streams: digest, sort key, file ordinal, row (`index/entries.py`). The sort key begins with
+the row's sequence number, so sort columns only decide between rows with the same one. Without sort columns the order of
+files and rows is enough, and there is no sort key. A row that deletes its key has the delete bit.
 
-In version 3 a rewrite that merges files keeps the sequence number of each row in a column. It counts, not the file's.
+In version 3 a rewrite keeps each row's sequence number in a column. If a row has one there, it counts, and not the
+file's.
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ from deltacompact.tabular.field_ids import matched
 from deltacompact.tabular.files import Part
 
 KEY_SPACE = KeyColumn("", KeyClass.INTEGER)
-"""The number of the key space, as one more key column: rows of two key spaces never have the same digest."""
+"""The number of the key space as one more key column, so that rows of two key spaces never have the same digest."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeySpaceSlice:
-    """A slice of a data file of one sequence number, and the number of its key space."""
+    """A slice of a data file, the file's sequence number, and the number of its key space."""
 
     piece: SourceSlice
     sequence_number: int
@@ -51,10 +52,10 @@ class KeySpaceSlice:
 
 @dataclass(frozen=True, slots=True)
 class ScatterTask:
-    """Slices in the order of (ordinal, row). Their entries go to `path`, a batch for each bucket.
+    """Turns slices, in the order of (ordinal, row), into entries at `path`: one batch for each bucket.
 
-    columns      the columns that are read, with their field ids
-    operation    the column that marks deletes, by one of the values `deletes`. None: no row is a delete
+    columns      the columns to read, with their field ids
+    operation    the operation column: a value among `deletes` there makes the row a delete. None: no row is a delete
     """
 
     pieces: tuple[KeySpaceSlice, ...]
@@ -79,7 +80,7 @@ class Scattered:
 
 
 def scatter(store: ObjectStore, task: ScatterTask) -> None:
-    """Write the entries. Raises InputError naming a file in which a live row has no key."""
+    """Write the entries. Raises InputError naming a file with a live row that has no key."""
     width = task.order.entry_bytes
     entries, offsets = _kernels.group_entries(list(_packed(store, task)) or [none(width)], task.bucket_count)
     write_batches(store, task.path, entries, offsets.tolist())
@@ -119,7 +120,7 @@ def _sort_keys(table: pa.Table, one: KeySpaceSlice, task: ScatterTask) -> npt.ND
 def marked(
     table: pa.Table, rows: npt.NDArray[np.uint64], path: str, operation: str | None, deletes: pa.Array | None
 ) -> npt.NDArray[np.uint64]:
-    """The row numbers, with the delete bit where the row deletes its key."""
+    """The row numbers. Those of rows that delete their key have the delete bit."""
     if operation is None or deletes is None or operation not in table.column_names:
         return rows
     values = schemas.cast(schemas.plain(table[operation]), deletes.type, path, operation)

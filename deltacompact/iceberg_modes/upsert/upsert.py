@@ -1,9 +1,9 @@
-"""The mode `upsert`: of the rows of one key only the newest lives.
+"""The mode `upsert`: the newest row of each key lives.
 
 plan        files to compare with each other, by key space      pure
-compare     live rows -> which are superseded                   the engine's own digests, entries and fold
+compare     live rows -> which are superseded                   with the digests, entries and fold of delta streams
 mark        superseded rows -> position deletes or vectors      `marks/`; no data file is written
-commit      one row delta                                       key spaces that others touched are compared again
+commit      one row delta                                       key spaces that other writers changed are compared again
 
 Marked rows are dead for every reader. The mode `rewrite` takes them out of the files.
 """
@@ -51,7 +51,7 @@ from deltacompact.iceberg_modes.words import values_of_partition
 
 @dataclass(slots=True)
 class Upserting(Work[UpsertPlan, SpaceGroup, tuple[SpaceGroup, MarkedSpace], UpsertOutcome, UpsertResult]):
-    """The work of a plan. `touched` are the key spaces that others touched, and what they did."""
+    """The work of a plan. `touched`: key spaces that other writers changed meanwhile, and what they did."""
 
     def written(
         self, groups: Sequence[SpaceGroup], session: str, folder: str
@@ -80,7 +80,7 @@ class Upserting(Work[UpsertPlan, SpaceGroup, tuple[SpaceGroup, MarkedSpace], Ups
         return telling(call, adding_up(call, propose, self._is_right), known)
 
     def _is_right(self, state: TableState, proposal: Proposal[UpsertOutcome], changed: Fingerprint) -> bool:
-        """Whether superseded rows would go, all of them on the head that was planned, and no others."""
+        """Whether the proposal removes superseded rows, and no others. On the planned snapshot it must remove all."""
         marked = (one.fingerprint for one in proposal.outcome.spaces if one.fingerprint is not None)
         if state.snapshot_id != self.plan.snapshot_id:
             return _loses_superseded(state, proposal, changed)
@@ -94,11 +94,11 @@ class Upserting(Work[UpsertPlan, SpaceGroup, tuple[SpaceGroup, MarkedSpace], Ups
         former = self.plan
         plan = plan_upsert(state, former.options, only=frozenset(one.space.key_space for one, _ in self.touched))
         if plan.reach is not former.reach or not self._has_stayed(state):
-            return plan_upsert(state, former.options)  # of a new spec, rows of one key may lie in several partitions
+            return plan_upsert(state, former.options)  # with a new spec, a key's rows may lie in several partitions
         return replace(plan, through=former.through)
 
     def _has_stayed(self, state: TableState) -> bool:
-        """Whether the head still has what was compared and committed. After a rollback, marked rows may live again."""
+        """Whether the head descends from the planned snapshot and from our commits. If not, marked rows may live."""
         line = {snapshot.snapshot_id for snapshot in state.metadata.ancestors(state.snapshot)}
         return line.issuperset({self.plan.snapshot_id, *self.result.snapshots})
 
@@ -134,7 +134,7 @@ def _resume(resuming: Resuming, plan: UpsertPlan | None) -> Resumption | None:
 
 
 def _loses_superseded(state: TableState, proposal: Proposal[UpsertOutcome], changed: Fingerprint) -> bool:
-    """Rows that were superseded; less, if others have deleted some of them since the plan."""
+    """Whether the proposal removes at most the superseded rows. Other writers may have deleted some of them."""
     return 0 <= -changed.rows <= _superseded(proposal)
 
 
@@ -155,7 +155,7 @@ def _remember(
 
 
 def totals_after(plan: UpsertPlan, state: TableState) -> BranchTotals:
-    """A mark for each data file that is compared, at most, in the place of its former marks."""
+    """The most that the branch can have: one mark for each compared data file, which replaces the file's marks."""
     before = totals_of(state)
     superseded = {entry.file.key for source in plan.inputs for entry in source.deletes.by_position}
     return replace(before, delete_files=before.delete_files - len(superseded) + len(plan.inputs))

@@ -84,7 +84,7 @@ class ComparedTask:
 
 @dataclass(frozen=True, slots=True)
 class ComparedSpace:
-    """A key space: its inputs that have dead rows or guard some, and all others."""
+    """A key space with all its inputs."""
 
     key_space: KeySpace
     inputs: tuple[ComparedTask, ...]
@@ -95,7 +95,7 @@ class ComparedSpace:
 
     @property
     def purges(self) -> bool:
-        """Whether a delete, and all rows of its key with it, may be marked."""
+        """Whether the marks may include a delete, and with it all rows of its key."""
         return any(one.file.deletes for one in self.inputs)
 
 
@@ -108,7 +108,7 @@ def compared_spaces(plan: UpsertPlan, files: Sequence[ComparedFile]) -> list[Com
 
 
 class UpsertHead:
-    """The branch as it is now, as key spaces are checked against it."""
+    """The branch as it is now. Key spaces are checked against it."""
 
     def __init__(self, state: TableState, plan: UpsertPlan) -> None:
         self.marked = MarkedHead(state)
@@ -140,7 +140,7 @@ class UpsertHead:
         return None
 
     def _unguarded(self, one: ComparedTask, space: ComparedSpace) -> UpsertProblem | None:
-        """Whether a row that keeps others dead may have been deleted, and these not."""
+        """A problem, if a row that keeps others dead may have been deleted, and the others not."""
         new = self._since.new_to(one.task.entry, one.task.deletes)
         if new.by_position:
             return UpsertProblem.ROWS_DELETED_BY_POSITION
@@ -150,7 +150,7 @@ class UpsertHead:
         return None if self._takes_all[shared] else UpsertProblem.ROWS_DELETED_BY_KEY
 
     def _takes_whole_keys(self, delete: ManifestEntry, space: ComparedSpace) -> bool:
-        """Whether an equality delete takes all rows of a key that were planned, or none of them."""
+        """Whether an equality delete removes all planned rows of a key, or none of them."""
         by_key = set(delete.file.equality_ids) <= self._plan.columns.key_ids
         is_newer = delete.sequence > self._plan.sequence_number
         return by_key and is_newer and (self._state.is_global(delete) or self._lies_in_one_partition(space))
@@ -161,7 +161,7 @@ class UpsertHead:
         return len({scope_of(one.task.entry) for one in space.inputs if one.file.dead or one.file.guards}) == 1
 
     def _has_old_rows(self, space: ComparedSpace) -> bool:
-        """Whether rows that were not there, or dead, at the plan may be visible now."""
+        """Whether rows may be visible now that were absent or dead at the plan."""
         if any(space.key_space in (None, scope_of(entry)) for entry in self._unplanned):
             return True
         for one in space.inputs:
