@@ -62,13 +62,13 @@ class UntrustedError(CorruptionError):
 class WrittenGroup:
     """The record of a written group, by its number in the plan: its files, and what else its mode needs to commit it.
 
-    `went`: where its rows went, if the mode keeps that. Former versions ignore it.
+    `row_map`: where each of its rows is now, if the mode keeps that. The record calls it "went".
     """
 
     number: int
     outputs: tuple[ContentFile, ...]
     details: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    went: Mapping[str, Any] | None = field(default=None, hash=False)
+    row_map: Mapping[str, Any] | None = field(default=None, hash=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ class Journal:
                 "outputs": [file_document(file) for file in group.outputs],
                 "details": group.details,
             }
-            | ({} if group.went is None else {"went": group.went})
+            | ({} if group.row_map is None else {"went": group.row_map})
             for group in groups
         ]
         self.store.put(f"{self.folder}written-{groups[0].number}.json", _sealed({"groups": records}))

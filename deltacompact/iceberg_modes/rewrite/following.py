@@ -68,7 +68,7 @@ class Follower:
 
     def __call__(self, head: RewriteHead, groups: Sequence[Rewritten]) -> Following:
         """The groups whose rows can be followed, and their marks. If a file is bad: nothing, with a note."""
-        groups = [one for one in groups if one.went is not None and not head.is_gone(one.group)]
+        groups = [one for one in groups if one.row_map is not None and not head.is_gone(one.group)]
         try:
             return self._followed(head, groups) if groups else Following()
         except (InputError, CorruptionError, NotFoundError) as error:
@@ -85,12 +85,12 @@ class Follower:
         to_mark: list[FileToMark] = []
         worn: set[str] = set()
         for one in groups:
-            assert one.went is not None
-            live = one.went.live_bits(self.store)
+            assert one.row_map is not None
+            live = one.row_map.live_bits(self.store)
             if self._keeps_dead([changed.get(path) for path in _paths(one)], live, dead):
                 killed = [_killed(changed.get(path), dead) for path in _paths(one)]
                 whole = [file.rows for file in one.outputs]
-                of_outputs = dict(one.went.row_map(self.store, live, whole).translate(killed))
+                of_outputs = dict(one.row_map.opened(self.store, live, whole).translate(killed))
                 empty = {number for number, of_output in of_outputs.items() if len(of_output) == whole[number]}
                 outputs = tuple(file for number, file in enumerate(one.outputs) if number not in empty)
                 followed[one.group.number] = replace(one, outputs=outputs)

@@ -52,7 +52,7 @@ from deltacompact.iceberg_modes.rewrite.proposals import Rewritten
 from deltacompact.iceberg_modes.rewrite.sampling import Sampled, SampleTask, sampled
 from deltacompact.iceberg_modes.rewrite.shares import PartitionShare, in_order
 from deltacompact.iceberg_modes.rewrite.splitting import ALL_LIVE, SplitTask, all_live, split
-from deltacompact.iceberg_modes.rewrite.went import Went, WentShare
+from deltacompact.iceberg_modes.rewrite.stored_row_map import StoredRowMap, StoredRowShare
 from deltacompact.iceberg_modes.rewrite.writing import WriteTask, Written, without_nan, write
 from deltacompact.index.live_bitmaps import write_masks
 from deltacompact.index.number_blocks import NUMBERED_ROWS_MAX
@@ -151,12 +151,12 @@ class Outputs:
         files = iter(dead.files)
         by_group = [[_with(next(files), self._columns(group)) for _ in group.inputs] for group in groups]
         tasks, group_of, shares = self._planned(groups, by_group, dead.masks_of, folder)
-        went = [
-            _went(group, members, dead.masks_of, of_group)
+        row_maps = [
+            _row_map(group, members, dead.masks_of, of_group)
             for group, members, of_group in zip(groups, by_group, shares, strict=True)
         ]
         for number in sorted(set(range(len(groups))) - set(group_of)):
-            yield _rewritten(groups[number], by_group[number], [], went[number])
+            yield _rewritten(groups[number], by_group[number], [], row_maps[number])
         outputs: dict[int, list[tuple[int, ContentFile]]] = defaultdict(list)
         wanted = Counter(group_of)
         free = [without_nan((one.entry.file for one in group.inputs), self._may_be_nan.values()) for group in groups]
@@ -184,7 +184,7 @@ class Outputs:
                 complete, of_files = [file for _, file in numbered], sums.pop(own)
                 if certified is not None:
                     refuse_other_rows(expected[own], of_files.values(), by_group[own][0].file.path)
-                rewritten = _rewritten(groups[own], by_group[own], complete, went[own])
+                rewritten = _rewritten(groups[own], by_group[own], complete, row_maps[own])
                 found = {file.path: one for number, file in numbered if (one := of_files[number]) is not None}
                 yield replace(rewritten, fingerprints=found)
 
@@ -373,32 +373,32 @@ class Outputs:
         return self._table.with_metrics(plain, footer, {**free, **written.nan_counts}, self._bounded)
 
 
-def _went(
+def _row_map(
     group: FileGroup,
     members: Sequence[ScannedFile],
     masks_of: Mapping[int, str],
     shares: Sequence[tuple[PartitionShare, _Tasks]],
-) -> Went | None:
-    """Where the rows of a group went; None: there are too many rows to keep that."""
+) -> StoredRowMap | None:
+    """Where each row of a group is now. None: the group has too many rows to store that."""
     if group.rows > NUMBERED_ROWS_MAX:
         return None
     live = tuple(LiveBitmap(masks_of[one.ordinal], one.ordinal) for one in members)
     runs = shares[0][0].runs if shares else ()
-    return Went(live, tuple(_share(share, tasks) for share, tasks in shares), runs)
+    return StoredRowMap(live, tuple(_share(share, tasks) for share, tasks in shares), runs)
 
 
-def _share(share: PartitionShare, tasks: _Tasks) -> WentShare:
+def _share(share: PartitionShare, tasks: _Tasks) -> StoredRowShare:
     numbers = (task.numbers_path for task in tasks if isinstance(task, ArrangeTask))
-    return WentShare(len(tasks), tuple(path for path in numbers if path is not None), share.pieces)
+    return StoredRowShare(len(tasks), tuple(path for path in numbers if path is not None), share.pieces)
 
 
 def _rewritten(
-    group: FileGroup, members: Sequence[ScannedFile], outputs: Sequence[ContentFile], went: Went | None
+    group: FileGroup, members: Sequence[ScannedFile], outputs: Sequence[ContentFile], row_map: StoredRowMap | None
 ) -> Rewritten:
     """The group with its outputs, once all of its rows are accounted for."""
     by_position = sum(member.dead_by_position for member in members)
     by_key = sum(member.dead_by_key for member in members)
-    done = Rewritten(group, tuple(outputs), by_position, by_key, went)
+    done = Rewritten(group, tuple(outputs), by_position, by_key, row_map)
     if group.rows != done.rows + by_position + by_key:
         raise CorruptionError(
             f"{group.rows} rows of {group.inputs[0].entry.file.path} and others went in, {done.rows} came out, "

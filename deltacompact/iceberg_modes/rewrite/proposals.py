@@ -23,22 +23,22 @@ from deltacompact.iceberg.table.table_state import Scope, TableState
 from deltacompact.iceberg_modes.readers import may_mark
 from deltacompact.iceberg_modes.rewrite.laid_out import summary_of
 from deltacompact.iceberg_modes.rewrite.plan import FileGroup, RewritePlan, overlapping_bytes
+from deltacompact.iceberg_modes.rewrite.stored_row_map import StoredRowMap
 from deltacompact.iceberg_modes.rewrite.validation import FOLLOWED, RewriteHead, RewriteProblem
-from deltacompact.iceberg_modes.rewrite.went import Went
 
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
     """A group, the files that were written in its place, and how many of its rows were dead.
 
-    `went`: where each of its rows went, if that is known. `fingerprints`: of the files, if they were asked for.
+    `row_map`: where each of its rows is now; None: unknown. `fingerprints`: of the files, if they were asked for.
     """
 
     group: FileGroup
     outputs: tuple[ContentFile, ...]
     dead_by_position: int
     dead_by_key: int
-    went: Went | None = None
+    row_map: StoredRowMap | None = None
     fingerprints: Mapping[str, Fingerprint] = field(default_factory=dict, hash=False)
 
     @property
@@ -46,7 +46,7 @@ class Rewritten:
         return sum(file.rows for file in self.outputs)
 
     @property
-    def went_to(self) -> frozenset[Scope]:
+    def target_partitions(self) -> frozenset[Scope]:
         """The partitions that rows of the group moved to."""
         return frozenset((file.spec_id, file.partition) for file in self.outputs)
 
@@ -132,7 +132,7 @@ class ProposeRewrite:
 
     def _proposed(self, state: TableState, follow: Follow) -> Proposal[RewriteOutcome]:
         head = RewriteHead(state, self.plan, [group.group for group in self.rewritten])
-        problems = [(group, tuple(head.problems_of(group.group, group.went_to))) for group in self.rewritten]
+        problems = [(group, tuple(head.problems_of(group.group, group.target_partitions))) for group in self.rewritten]
         touched = [group for group, found in problems if found and FOLLOWED.issuperset(found)]
         followed = follow(head, touched) if touched else Following()
         whole = {group.group.number: group for group, found in problems if not found} | dict(followed.groups)

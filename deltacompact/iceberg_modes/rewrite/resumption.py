@@ -24,14 +24,14 @@ from deltacompact.iceberg_modes.journal.journal import Planned, WrittenGroup
 from deltacompact.iceberg_modes.rewrite.plan import may_not_be_merged
 from deltacompact.iceberg_modes.rewrite.plan_document import plan_of_body
 from deltacompact.iceberg_modes.rewrite.proposals import AddsUp, Follow, ProposeRewrite, RewriteOutcome, Rewritten
-from deltacompact.iceberg_modes.rewrite.went import went_document, went_of
+from deltacompact.iceberg_modes.rewrite.stored_row_map import row_map_document, stored_row_map
 
 
 def record_of(rewritten: Rewritten) -> WrittenGroup:
     """A group for the journal."""
     details = {"dead_by_position": rewritten.dead_by_position, "dead_by_key": rewritten.dead_by_key}
-    went = None if rewritten.went is None else went_document(rewritten.went)
-    return WrittenGroup(rewritten.group.number, rewritten.outputs, details, went)
+    row_map = None if rewritten.row_map is None else row_map_document(rewritten.row_map)
+    return WrittenGroup(rewritten.group.number, rewritten.outputs, details, row_map)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,8 @@ class ResumeRewrite:
                     may_not_be_merged(one.entry, plan.options, through) for one in as_planned.inputs
                 ):
                     continue
-                went = None if group.went is None else went_of(group.went)
-                found.append(Rewritten(as_planned, group.outputs, **group.details, went=went))
+                row_map = None if group.row_map is None else stored_row_map(group.row_map)
+                found.append(Rewritten(as_planned, group.outputs, **group.details, row_map=row_map))
         return ProposeRewrite(plan, found, self.follow, adds_up=self.adds_up)(state)
 
     def _then(self, planned: Planned, state: TableState) -> TableState:

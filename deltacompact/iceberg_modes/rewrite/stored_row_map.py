@@ -1,10 +1,11 @@
-"""Where the rows of a group went: kept in files and in the journal, so that a later session can follow them, too.
+"""A row map (`iceberg/row_map.py`) as a session stores it, so that a later session can follow a group's rows, too.
 
 live      a: live-0.arrow, ordinal 0      b: live-0.arrow, ordinal 1
 runs      split-3-0-0.numbers             only of rows that go to several partitions
 shares    outputs 2, their numbers        pieces of runs: [0, 0, 2] is run 0, rows 0 to 2
 
-The files lie in the session's work folder. They are deleted with it, once the group is committed or given up.
+The journal has the paths; the files lie in the session's work folder. They are deleted with it, once the group is
+committed or given up.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ from deltacompact.storage.objects import ObjectStore
 
 
 @dataclass(frozen=True, slots=True)
-class WentShare:
-    """A share's number of outputs, the paths of their rows' numbers (none if rows kept their order), its pieces."""
+class StoredRowShare:
+    """A RowShare: how many outputs it has, the file of row numbers of each (empty: the rows kept their order), its
+    pieces of runs."""
 
     outputs: int
     numbers: tuple[str, ...] = ()
@@ -33,33 +35,34 @@ class WentShare:
 
 
 @dataclass(frozen=True, slots=True)
-class Went:
-    """The paths of a group's live bitmaps (one for each data file) and of its runs' numbers, and its shares."""
+class StoredRowMap:
+    """The live bitmap of each data file of a group, the shares, and the file of row numbers of each run."""
 
     live: tuple[LiveBitmap, ...]
-    shares: tuple[WentShare, ...]
+    shares: tuple[StoredRowShare, ...]
     runs: tuple[str, ...] = ()
 
     def live_bits(self, store: ObjectStore) -> list[Bits]:
-        """The live bitmap of each source, as the outputs were written."""
-        masks = {path: read_masks(store, path) for path in dict.fromkeys(one.masks_path for one in self.live)}
-        return [masks[one.masks_path][one.ordinal] for one in self.live]
+        """The live bitmap of each data file when the outputs were written."""
+        masks = {path: read_masks(store, path) for path in dict.fromkeys(bitmap.masks_path for bitmap in self.live)}
+        return [masks[bitmap.masks_path][bitmap.ordinal] for bitmap in self.live]
 
-    def row_map(self, store: ObjectStore, live: Sequence[Bits], outputs: Sequence[int]) -> RowMap:
-        """The map. `outputs`: the rows of each output."""
+    def opened(self, store: ObjectStore, live: Sequence[Bits], outputs: Sequence[int]) -> RowMap:
+        """The row map. `outputs`: the rows of each output."""
         shares, first = [], 0
         for share in self.shares:
             rows = outputs[first : first + share.outputs]
-            numbers = [_reading(store, path, of_output) for path, of_output in zip(share.numbers, rows, strict=False)]
+            numbers = [_reader(store, path, of_output) for path, of_output in zip(share.numbers, rows, strict=False)]
             shares.append(RowShare(rows, numbers, share.pieces))
             first += share.outputs
         rows_of = Counter[int]()
-        for piece in (piece for share in self.shares for piece in share.pieces):
-            rows_of[piece.run] += piece.stop - piece.start
-        return RowMap(live, shares, [_reading(store, path, rows_of[run]) for run, path in enumerate(self.runs)])
+        for share in self.shares:
+            for piece in share.pieces:
+                rows_of[piece.run] += piece.stop - piece.start
+        return RowMap(live, shares, [_reader(store, path, rows_of[run]) for run, path in enumerate(self.runs)])
 
 
-def _reading(store: ObjectStore, path: str, rows: int) -> ReadNumbers:
+def _reader(store: ObjectStore, path: str, rows: int) -> ReadNumbers:
     def read() -> Iterator[NumberBlock]:
         with session_object(store, path) as source:
             yield from read_numbers(source, path, rows)
@@ -67,29 +70,29 @@ def _reading(store: ObjectStore, path: str, rows: int) -> ReadNumbers:
     return read
 
 
-def went_document(went: Went) -> dict[str, Any]:
-    """As JSON values."""
+def row_map_document(row_map: StoredRowMap) -> dict[str, Any]:
+    """As JSON values, for the journal."""
     return {
-        "live": [[one.masks_path, one.ordinal] for one in went.live],
-        "runs": went.runs,
+        "live": [[bitmap.masks_path, bitmap.ordinal] for bitmap in row_map.live],
+        "runs": row_map.runs,
         "shares": [
             {
                 "outputs": share.outputs,
                 "numbers": share.numbers,
                 "pieces": [[piece.run, piece.start, piece.stop] for piece in share.pieces],
             }
-            for share in went.shares
+            for share in row_map.shares
         ],
     }
 
 
-def went_of(document: Mapping[str, Any]) -> Went:
-    """What `went_document` says."""
-    return Went(
+def stored_row_map(document: Mapping[str, Any]) -> StoredRowMap:
+    """The row map that `row_map_document` wrote."""
+    return StoredRowMap(
         tuple(LiveBitmap(path, Ordinal(ordinal)) for path, ordinal in document["live"]),
         tuple(
-            WentShare(one["outputs"], tuple(one["numbers"]), tuple(Piece(*piece) for piece in one["pieces"]))
-            for one in document["shares"]
+            StoredRowShare(share["outputs"], tuple(share["numbers"]), tuple(Piece(*piece) for piece in share["pieces"]))
+            for share in document["shares"]
         ),
         tuple(document["runs"]),
     )

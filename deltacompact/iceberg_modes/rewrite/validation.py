@@ -112,11 +112,11 @@ class RewriteHead:
         """The sequence number of the next snapshot."""
         return self._state.metadata.next_sequence_number
 
-    def problem_of(self, group: FileGroup, went_to: Collection[Scope]) -> RewriteProblem | None:
-        """Why the group, whose rows went to these partitions, cannot be committed; None: it can."""
-        return next(self.problems_of(group, went_to), None)
+    def problem_of(self, group: FileGroup, targets: Collection[Scope]) -> RewriteProblem | None:
+        """Why the group cannot be committed. None: it can. `targets`: the partitions of its outputs."""
+        return next(self.problems_of(group, targets), None)
 
-    def problems_of(self, group: FileGroup, went_to: Collection[Scope]) -> Iterator[RewriteProblem]:
+    def problems_of(self, group: FileGroup, targets: Collection[Scope]) -> Iterator[RewriteProblem]:
         """Every reason why the group cannot be committed as it was written."""
         for source in group.inputs:
             now = self._now(source)
@@ -130,7 +130,7 @@ class RewriteHead:
             new = self._since.new_to(now, source.deletes)
             if new.by_position:
                 yield RewriteProblem.NEW_POSITION_DELETE
-            elsewhere = [scope for scope in went_to if scope != scope_of(now)]
+            elsewhere = [scope for scope in targets if scope != scope_of(now)]
             if new.equality or any(self._is_hit_elsewhere(now, scope, group) for scope in elsewhere):
                 yield RewriteProblem.NEW_EQUALITY_DELETE
             if self._since.has_lost(source.deletes):
