@@ -1,6 +1,6 @@
-"""What is said of a table before it is clustered, whatever kind of table it is: the answer of `advise`.
+"""The answer of `advise`, for both kinds of table: what clustering the table would bring, and cost.
 
-day         depth 3.1 now       1 if files were clustered       one for each column, and for all together
+day         depth 3.1 now       1 if files were clustered       a line for each column, and for all together
 rewrite     240 files           96 core-seconds                 107 reads pay for it
 """
 
@@ -15,12 +15,12 @@ from deltacompact.layout.boxes import Boxes
 from deltacompact.layout.depth import LayoutDepth
 
 READS = 100
-"""The default number of reads that are expected to pay for the work."""
+"""The default: clustering should pay for itself within so many reads."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """The depth of a column, or of all together, and what it would be if files were clustered."""
+    """The depth of a column, or of all columns together, now and if the files were clustered. None: unknown."""
 
     now: LayoutDepth
     clustered: LayoutDepth | None = None
@@ -28,13 +28,14 @@ class Outlook:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Advice:
-    """What clustering a table would bring and cost. `outlooks`: each column, and where there are several, all of them.
+    """What clustering a table would bring and cost.
 
-    rewrite_files, rewrite_bytes    what overlaps, and would be written anew
-    saved_s                         core-seconds that a read takes less; None: no columns were named
-    pays_after                      so many reads pay for the work; None: it never does
-    worth_it                        whether that is no more than `reads`
-    boxes                           of the files: for those who draw them
+    outlooks                        one for each column; if there are several columns, also one for all together
+    rewrite_files, rewrite_bytes    the files that overlap, and would be rewritten
+    saved_s                         core-seconds that each read would save. None: no columns were named
+    pays_after                      the number of reads that pay for the rewrite. None: it never pays
+    worth_it                        whether `pays_after` is at most `reads`
+    boxes                           the boxes of the files, to draw them
     """
 
     table_id: str
@@ -63,6 +64,6 @@ class Advice:
 
 
 def left_alone(files: int) -> Iterator[str]:
-    """What there is to say of so many files in cold classes."""
+    """The note on this number of files in cold storage classes. Nothing for 0."""
     if files:
         yield f"{counted(files, 'file')} in S3's classes for infrequent access or archives: left alone"

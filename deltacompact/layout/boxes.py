@@ -1,4 +1,4 @@
-"""Boxes: the range of ranks that each file has in each column, from its least and greatest values alone.
+"""Boxes: for each file and column the range of its values, as ranks. Least and greatest values are all it takes.
 
     partition    file    day        customer             day       customer
     1            a       1 to 3     "ada" to "bob"       0 to 2    2 to 4
@@ -7,10 +7,10 @@
     1            d       9 to 9     "eve" to "eve"       6 to 6    6 to 6
     2            e       3 to 3     "ada" to "ada"       8 to 8    10 to 10    ranks of partitions never meet
 
-A rank counts the bounds of all files, so every type that has an order becomes whole numbers. Bounds have even ranks,
-and what lies between two of them the odd one. Partitions have ranks of their own, one after the other: readers skip
-the files of other partitions anyway. A file with nulls and values lies where its values are: how many nulls it has,
-readers know besides.
+The bounds of all files are sorted and numbered, so values of every type with an order become whole numbers. Bounds have
+even ranks; values between two bounds have the odd rank between them. Each partition has its own stretch of ranks,
+because readers skip the files of other partitions anyway. The box of a file with nulls and values is around the values:
+readers know its number of nulls from elsewhere.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from deltacompact.base import compute as pc
 
 Ranks = npt.NDArray[np.int64]
 _HEAD = 8
-"""Bytes of a value that say about where it lies between two others."""
+"""Bytes of a value that are enough to tell roughly where it lies between two others."""
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnBounds:
-    """What is known of a column, file by file. `low`, `high`: of one Arrow type with an order; null: unknown.
+    """The bounds of a column, file by file. `low`, `high`: values of one Arrow type with an order; null: unknown.
 
-    nulls, nans    the files that have nothing but null, and nothing but NaN and null
+    nulls, nans    whether a file has only nulls; whether it has only NaN and nulls
     """
 
     low: pa.Array
@@ -44,7 +44,7 @@ class ColumnBounds:
 
 @dataclass(frozen=True, slots=True)
 class BoundPlaces:
-    """Of each bound of a column, about where it lies, as a number. `whole`: there is nothing between whole numbers."""
+    """Each bound of a column as a number, roughly. `whole`: the values are whole numbers, with nothing in between."""
 
     of: npt.NDArray[np.float64] = field(hash=False)
     whole: bool
@@ -54,9 +54,9 @@ class BoundPlaces:
 class Boxes:
     """The boxes of files. `low`, `high`: ranks of shape (columns, files), both inclusive.
 
-    partitions    the number of the partition of each file, from 0 on
-    rows          of each file: where rows lie, readers ask
-    places        of each column
+    partitions    for each file, the number of its partition, from 0 on
+    rows          for each file, its rows: readers ask more often where more rows are
+    places        for each column, its bounds as numbers
     """
 
     columns: tuple[str, ...]
@@ -82,7 +82,7 @@ class Boxes:
 
 
 def boxes_of(columns: Sequence[str], bounds: Sequence[ColumnBounds], partitions: Ranks, rows: Iterable[int]) -> Boxes:
-    """The boxes of files, of which each column has these bounds."""
+    """The boxes of files. `bounds`: those of each column."""
     ranges = [_ranges(of_column, partitions) for of_column in bounds]
     shape = len(ranges), len(partitions)
     low = np.array([low for low, _, _ in ranges], np.int64).reshape(shape)
@@ -92,13 +92,13 @@ def boxes_of(columns: Sequence[str], bounds: Sequence[ColumnBounds], partitions:
 
 
 def numbered(partitions: Iterable[Hashable]) -> Ranks:
-    """Of each file, the number of its partition."""
+    """For each file, the number of its partition."""
     known: dict[Hashable, int] = {}
     return np.array([known.setdefault(partition, len(known)) for partition in partitions], np.int64)
 
 
 def _ranges(bounds: ColumnBounds, partitions: Ranks) -> tuple[Ranks, Ranks, BoundPlaces]:
-    """The range of each file. What has no bounds, or bounds that contradict each other, may hold any value."""
+    """(low, high, places) of one column. A file without bounds, or with contradictory ones, may hold any value."""
     files = len(partitions)
     ranks, places = _ranks(_without_nan(pa.chunked_array([bounds.low, bounds.high]).combine_chunks()))
     last = len(places.of) - 1
@@ -116,7 +116,7 @@ def _ranges(bounds: ColumnBounds, partitions: Ranks) -> tuple[Ranks, Ranks, Boun
 
 
 def _ranks(values: pa.Array) -> tuple[Ranks, BoundPlaces]:
-    """Ranks of values from 1 on, -1 where unknown; and the places of all ranks, of 0 and one beyond the last too."""
+    """The ranks of values, from 1 on (-1: unknown), and the places of all ranks, from 0 to one beyond the last."""
     coded = values.dictionary_encode()
     order = np.asarray(pc.array_sort_indices(coded.dictionary)).astype(np.int64)
     rank = np.empty(len(order), np.int64)
@@ -132,7 +132,7 @@ def _ranks(values: pa.Array) -> tuple[Ranks, BoundPlaces]:
 
 
 def _places(values: pa.Array) -> npt.NDArray[np.float64]:
-    """About where sorted values lie, as numbers. Of bytes, those behind what all of them begin with."""
+    """Sorted values as numbers, roughly. For bytes: the eight after the prefix that all values share."""
     if not pa.types.is_binary(values.type):
         return np.clip(np.asarray(values.cast(pa.float64(), safe=False), np.float64), -1e300, 1e300)
     found = values.to_pylist()
@@ -142,13 +142,13 @@ def _places(values: pa.Array) -> npt.NDArray[np.float64]:
 
 
 def _alike(one: bytes, other: bytes) -> int:
-    """With how many bytes both begin."""
+    """The length of the common prefix."""
     length = min(len(one), len(other))
     return next((place for place in range(length) if one[place] != other[place]), length)
 
 
 def _without_nan(values: pa.Array) -> pa.Array:
-    """NaN is no bound, and a zero has no sign."""
+    """The values with null instead of NaN, which is no bound, and 0.0 instead of -0.0."""
     if not pa.types.is_floating(values.type):
         return values
     return pc.add(pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values), pa.scalar(0.0, values.type))

@@ -1,4 +1,4 @@
-"""The columns by which rows are clustered, and how often each is asked for.
+"""Parses the columns by which rows are clustered, with a weight for how often readers ask for each.
 
 "day*3,customer,amount"     day with weight 3, customer and amount with 1
 ["day*3", "customer"]       the same, as a list
@@ -17,13 +17,13 @@ from deltacompact.base.errors import InputError
 from deltacompact.layout.quoting import QUOTED, parts, quoted, unquoted
 
 COLUMNS_MAX = 4
-"""More columns would get so few cuts each that none of them helped."""
+"""With more columns, each would get too few cuts to help readers."""
 _ITEM = re.compile(rf"(?:(?P<quoted>{QUOTED})\s*|(?P<plain>[^\"*].*?|))(?:\*(?P<weight>[^*]*))?", re.S)
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterColumn:
-    """A column to divide rows by. Weight 0: only where no other column can."""
+    """A column to divide rows by. Weight 0: it divides rows only where no other column can."""
 
     name: str
     weight: float = 1.0
@@ -34,9 +34,10 @@ class ClusterColumn:
 
 
 def cluster_columns(said_by: str, value: Any) -> tuple[ClusterColumn, ...]:
-    """The columns of a text or a list; an empty one: rows are not clustered. `said_by` is named in errors.
+    """The columns in a text or a list. None if that is empty: rows are not clustered. Errors name `said_by`.
 
-    Raises InputError for more than four, for one that comes twice, and for a weight that is no number above 0.
+    Raises InputError for more than four columns, for a column that comes twice, and for a weight that is not a number
+    above 0.
     """
     items = value if isinstance(value, (list, tuple)) else list(parts(str(value))) if str(value).strip() else []
     columns = tuple(_column(said_by, str(item).strip()) for item in items)
@@ -47,7 +48,7 @@ def cluster_columns(said_by: str, value: Any) -> tuple[ClusterColumn, ...]:
 
 
 def text_of_columns(columns: Sequence[ClusterColumn]) -> str:
-    """The columns as one text, which `cluster_columns` reads: the same for all spellings of the same columns."""
+    """The columns as a text that `cluster_columns` reads. All spellings of the same columns give the same text."""
     return ",".join(map(str, columns))
 
 

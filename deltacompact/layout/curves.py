@@ -1,7 +1,8 @@
-"""Curves through the cells of a grid: one number for the ranks of several columns, so that near numbers lie near.
+"""Curves through the cells of a grid: they number the cells so that near numbers are near cells. A cell is a rank in
+each of several columns.
 
     ranks    (0, 0)  (1, 0)  (1, 1)  (0, 1)       of two columns, one bit each
-    hilbert     0       3       2       1         its neighbours are neighbours in the grid
+    hilbert     0       3       2       1         successive numbers are neighbours in the grid
     zorder      0       2       3       1         the bits of the ranks in turn
 
 Hilbert's by J. Skilling, "Programming the Hilbert curve", AIP Conference Proceedings 707 (2004).
@@ -16,7 +17,7 @@ Keys = npt.NDArray[np.uint64]
 
 
 def zorder(ranks: Keys, bits: int) -> Keys:
-    """The numbers of cells with these ranks, of shape (columns, rows), in so many bits a column."""
+    """The number of each row's cell. `ranks`: of shape (columns, rows), with so many bits each."""
     found = np.zeros(ranks.shape[1], np.uint64)
     for bit in range(bits - 1, -1, -1):
         for of_column in ranks:
@@ -25,7 +26,7 @@ def zorder(ranks: Keys, bits: int) -> Keys:
 
 
 def hilbert(ranks: Keys, bits: int) -> Keys:
-    """The same, along Hilbert's curve."""
+    """The number of each row's cell along Hilbert's curve. Arguments as for `zorder`."""
     axes = ranks.astype(np.uint64)
     for bit in range(bits - 1, 0, -1):
         _turned(axes, bit)

@@ -1,11 +1,11 @@
 """Cuts a sort order into files and cells, on a sample of rows.
 
     a column    files of one size: a cut is the value with which the next file begins
-    a curve     files of 0.75 to 1.25 of that: a cut is where neighbours on the curve differ in their highest bit, which
-                is the border of a large cell of the grid
+    a curve     files of 0.75 to 1.25 of that size: a cut is where neighbours on the curve differ in the highest bit,
+                which is the border of a large cell of the grid
 
-Equal keys are never divided: where they fill several files, a leaf has several, and its rows are divided evenly. Keys
-that fill a cell make one alone, however many rows have them: these are in order as they come.
+A cut never divides equal keys. If one key fills several files, they are one leaf, and its rows are divided evenly. A
+key that fills a cell gets a cell of its own, whose rows need no sorting.
 
     keys      1 2 2 2 2 2 3 4 5 6      cells of 2 rows      1 · 2 alone · 3 4 · 5 6
 """
@@ -26,11 +26,11 @@ from deltacompact.layout.sort_order import OrderedColumn, SortItem
 from deltacompact.layout.split_tree import CutColumn, Leaf
 
 WINDOW = 0.25
-"""So much larger or smaller than the others a file may be, to end at the border of a cell."""
+"""A file may be larger or smaller than the others by this share, to end at the border of a cell."""
 
 
 def keys_of(sample: pa.Table, items: Sequence[SortItem]) -> tuple[Key, ...]:
-    """What rows are sorted by. The ranks of a curve are those of the sample."""
+    """The keys to sort rows by. The ranks of a curve are those of the sample."""
     return tuple(
         ColumnKey(item.name, item.descending, item.nulls_first)
         if isinstance(item, OrderedColumn)
@@ -40,10 +40,10 @@ def keys_of(sample: pa.Table, items: Sequence[SortItem]) -> tuple[Key, ...]:
 
 
 def _grid(column: pa.ChunkedArray, name: str) -> CutColumn:
-    """The values with which ranks begin, so that a rank is the share of rows below it.
+    """The values with which ranks begin, chosen so that a rank is the share of rows below it.
 
-    Behind nulls, and behind a value that many rows have, several ranks begin with the next value: else all that comes
-    behind would lie in a corner of the grid, and a curve would hardly part it.
+    After the nulls, and after a value of many rows, several ranks begin with the next value. Otherwise all later values
+    would be in one corner of the grid, and a curve would hardly separate them.
     """
     present = column.combine_chunks().drop_null()
     ranks, first = dense_ranks(values_of(present).of)
@@ -53,7 +53,7 @@ def _grid(column: pa.ChunkedArray, name: str) -> CutColumn:
 
 
 def cut_ranges(sample: pa.Table, keys: Sequence[Key], sizes: Weights, files: int, cells_per_file: int = 1) -> RangeCuts:
-    """The ranges that divide rows like these into so many files. `sizes`: the bytes that each row stands for."""
+    """The ranges that divide rows like the sample's into `files` files. `sizes`: the bytes that each row stands for."""
     order = sorted_by(keys, sample)
     ranks = np.array([key_ranks(key, sample)[order] for key in keys])
     borders = np.flatnonzero((ranks[:, 1:] != ranks[:, :-1]).any(axis=0)) + 1
@@ -78,11 +78,11 @@ def cut_ranges(sample: pa.Table, keys: Sequence[Key], sizes: Weights, files: int
 
 
 _Cut = tuple[int, bool]
-"""Which of the keys of the sample a range begins with, in their order; True: it begins behind that."""
+"""(number of a distinct key of the sample, False): a range begins with this key. True: it begins after this key."""
 
 
 def _alone(ends: npt.NDArray[np.float64], borders: Numbers, rows: int, total: float, cells: int) -> set[int]:
-    """The keys that fill a cell, as far as the sample can tell."""
+    """The numbers of the keys that fill a cell each, if the sample has enough of their rows to tell."""
     of_key = np.diff(np.concatenate([[0.0], ends, [total]]))
     rows_of_key = np.diff(np.concatenate([[0], borders, [rows]]))
     fills = (of_key >= total / cells) & (rows_of_key >= SAMPLE_PER_CELL_MIN)
@@ -90,7 +90,7 @@ def _alone(ends: npt.NDArray[np.float64], borders: Numbers, rows: int, total: fl
 
 
 def _cut_before(key: int, alone: Collection[int]) -> _Cut:
-    """The cut that a key is behind: with it, or behind the one before, where that has a cell of its own."""
+    """The cut in front of a key: at the key, or after the key before it, if that has a cell of its own."""
     return (key - 1, True) if key - 1 in alone and key not in alone else (key, False)
 
 
@@ -99,7 +99,7 @@ def _taken(key: Key, sample: pa.Table, rows: Numbers) -> pa.Array:
 
 
 def _heights(keys: Sequence[Key], sample: pa.Table, order: Numbers, borders: Numbers) -> npt.NDArray[np.float64]:
-    """How high each border is: the highest bit in which neighbours on a curve differ. Other borders are alike."""
+    """For each border, the highest bit in which the neighbours on a curve differ. Without a curve: 0."""
     if len(keys) > 1 or not isinstance(keys[0], CurveKey) or not len(borders):
         return np.zeros(len(borders))
     numbers = np.asarray(keys[0].of(sample)).astype(np.uint64)[order]
@@ -110,7 +110,7 @@ def _heights(keys: Sequence[Key], sample: pa.Table, order: Numbers, borders: Num
 def _leaf_cuts(
     ends: npt.NDArray[np.float64], heights: npt.NDArray[np.float64], total: float, files: int
 ) -> list[tuple[int, int]]:
-    """Of each leaf, the border with which it begins (-1: the first row), and its files."""
+    """For each leaf, the border with which it begins (-1: the first row), and its number of files."""
     found, begun = [(-1, 0)], 0.0
     for left in range(files, 1, -1):
         found[-1] = found[-1][0], found[-1][1] + 1
@@ -121,14 +121,14 @@ def _leaf_cuts(
             place = int(best[np.argmin(np.abs(ends[best] - begun - size))])
             found.append((place, 0))
             begun = float(ends[place])
-        else:  # one key fills this file, and the next one too
+        else:  # one key fills this file and the next
             begun += size
     found[-1] = found[-1][0], found[-1][1] + 1
     return found
 
 
 def _inside(ends: npt.NDArray[np.float64], first: int, stop: int, total: float, cells: int) -> list[int]:
-    """Borders that divide a leaf into so many cells."""
+    """The borders that divide a leaf into `cells` cells."""
     low = ends[first] if first >= 0 else 0.0
     high = ends[stop] if stop < len(ends) else total
     wanted = low + np.arange(1, cells) * (high - low) / max(1, cells)

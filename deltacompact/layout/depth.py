@@ -1,16 +1,16 @@
-"""Depth: how many files hold a value, and the share of files that a reader opens for it, by bounds alone.
+"""Depth: how many files may hold a value, by their bounds, and the share of files that a reader opens for it.
 
     files      a: 1 to 3    b: 3 to 5    c: 1 to 5
     value      1   2   3   4   5
     depth      2   2   3   2   2          mean 2.2, at most 3
 
-value      one value of a column, or of each of several columns
-range      from such a value on, a twentieth of all values
+value      a reader asks for one value of a column, or of each of several columns
+range      a reader asks for a twentieth of all values, from a value on
 
-Where rows are known, readers ask for their values. Else values are drawn where rows lie by bounds: a file by its rows,
-and a value evenly in its range. The share is of the files of the partition. Files that lie well have a depth of 1, and
-of 100 files a reader opens one; with several columns each of k has its turn, and about 100^(-1/k) of the files are
-opened for a value of one of them.
+If rows are known, the values are theirs. Otherwise they are drawn from the bounds: a file by its number of rows, and a
+value evenly from its range. Shares are of the files of the partition. Well clustered files have a depth of 1: of 100
+files a reader opens one. If k columns share the clustering, a reader of a value of one column opens about 100^(-1/k) of
+the files.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy.typing as npt
 from deltacompact.layout.boxes import BoundPlaces, Boxes, Ranks
 
 DRAWN = 1024
-"""So many values and ranges are drawn: shares are known to about one and a half points."""
+"""The number of values and of ranges that are drawn. It makes shares exact to about 1.5 percentage points."""
 RANGE_SHARE = 0.05
 
 _GOLDEN = 1.32471795724474602596
@@ -32,7 +32,7 @@ _GOLDEN = 1.32471795724474602596
 
 @dataclass(frozen=True, slots=True)
 class Predicates:
-    """What readers ask for: ranges of ranks, of shape (columns, predicates), each in one partition."""
+    """What readers ask for: ranges of ranks, of shape (columns, predicates), both inclusive; each in one partition."""
 
     low: Ranks
     high: Ranks
@@ -45,9 +45,14 @@ class Predicates:
 
 @dataclass(frozen=True, slots=True)
 class LayoutDepth:
-    """How many files hold a value, on average and at most, and how many a range. The shares that are opened for one.
+    """How many files and row groups readers open.
 
-    With several columns: for values or ranges of all of them at a time. None: nothing is known of row groups.
+    mean, most                            files that hold a value: on average, and at most
+    range_mean                            files that meet a range, on average
+    value_share, range_share              the share of files that are opened for a value, for a range
+    group_value_share, group_range_share  the same for row groups. None: nothing is known of them
+
+    With several columns, a value or a range is one of all columns at once.
     """
 
     columns: tuple[str, ...]
@@ -61,9 +66,9 @@ class LayoutDepth:
 
 
 def depth_of(boxes: Boxes, groups: Boxes | None = None, rows: Boxes | None = None) -> LayoutDepth:
-    """The depth of all columns together. Of one: `depth_of(boxes.of(0))`.
+    """The depth of all columns together. For the depth of one column: `depth_of(boxes.of(0))`.
 
-    `groups`, `rows`: the boxes of some row groups, and of some rows, with ranks of the same order.
+    `groups`, `rows`: the boxes of some row groups, and of some rows, ranked together.
     """
     if not boxes.files:
         return LayoutDepth(boxes.columns, 0.0, 0, 0.0, 0.0, 0.0)
@@ -82,19 +87,19 @@ def depth_of(boxes: Boxes, groups: Boxes | None = None, rows: Boxes | None = Non
 
 
 def mean_depths(boxes: Boxes) -> dict[str, float]:
-    """How many files hold a value, on average: by column, and of several columns "together"."""
+    """How many files hold a value, on average: by column, and for several columns also under "together"."""
     found = {name: depth_of(boxes.of(place)).mean for place, name in enumerate(boxes.columns)}
     return found | ({"together": depth_of(boxes).mean} if len(found) > 1 else {})
 
 
 def _there(boxes: Boxes, predicates: Predicates) -> npt.NDArray[np.int64]:
-    """How many boxes lie in the partition of each predicate."""
+    """For each predicate, the number of boxes in its partition."""
     counts = np.bincount(boxes.partitions, minlength=int(predicates.partitions.max()) + 1)
     return counts[predicates.partitions].astype(np.int64)
 
 
 def _share(groups: Boxes, predicates: Predicates) -> float | None:
-    """The share of row groups that are read, in partitions of which some are known."""
+    """The share of row groups that are read, in partitions with known row groups. None: there are none."""
     there = _there(groups, predicates)
     known = there > 0
     return float((held_by(groups, predicates)[known] / there[known]).mean()) if known.any() else None
@@ -105,7 +110,7 @@ def _asked(boxes: Boxes, rows: Boxes | None, share: float) -> Predicates:
 
 
 def predicates_of(rows: Boxes, share: float = 0.0) -> Predicates:
-    """Predicates from some of the rows: their values, or ranges up to the value that this share of rows is above."""
+    """Predicates from some rows: their values; with a `share`, ranges from a value on that hold this share of rows."""
     chosen = np.unique(np.linspace(0, rows.files - 1, DRAWN).astype(np.int64))
     partitions = rows.partitions[chosen]
     low, high = rows.low[:, chosen], rows.low[:, chosen].copy()
@@ -119,7 +124,7 @@ def predicates_of(rows: Boxes, share: float = 0.0) -> Predicates:
 
 
 def drawn(boxes: Boxes, share: float = 0.0, count: int = DRAWN) -> Predicates:
-    """Predicates by bounds, always the same: values, or ranges of this share of what a partition's files span."""
+    """Predicates from bounds, without chance: values; with a `share`, ranges of this share of a partition's span."""
     weights = np.maximum(boxes.rows, 1)
     files = np.searchsorted(np.cumsum(weights), (np.arange(count) + 0.5) / count * weights.sum(), side="right")
     low = np.empty((len(boxes.columns), count), np.int64)
@@ -136,7 +141,7 @@ def drawn(boxes: Boxes, share: float = 0.0, count: int = DRAWN) -> Predicates:
 
 
 def _rank(places: BoundPlaces, first: int, last: int, step: float) -> int:
-    """The rank of what lies so far on the way between two bounds."""
+    """The rank of the value at `step` (0 to 1) of the way from one bound to another."""
     low, high = places.of[first], places.of[last]
     place = low + step * (high - low)
     place = round(place) if places.whole else place
@@ -149,13 +154,13 @@ def _rank(places: BoundPlaces, first: int, last: int, step: float) -> int:
 
 
 def _share_of(places: BoundPlaces, first: int, last: int, rank: int) -> float:
-    """How far on the way a rank lies, from 0 to 1."""
+    """How far a rank is on the way from one bound to another, from 0 to 1."""
     low, high = places.of[first], places.of[last]
     return float((places.of[rank // 2] - low) / (high - low)) if high > low else 0.0
 
 
 def depths_of(boxes: Boxes) -> npt.NDArray[np.int64]:
-    """Of each rank of the only column, how many files hold it."""
+    """For each rank of the only column, the number of files that hold it."""
     low, high = boxes.low[0], boxes.high[0]
     changes = np.bincount(low, minlength=int(high.max(initial=-1)) + 2)
     changes[1:] -= np.bincount(high, minlength=len(changes) - 1)
@@ -173,7 +178,7 @@ def _spans(boxes: Boxes, column: int) -> tuple[Ranks, Ranks]:
 
 
 def held_by(boxes: Boxes, asked: Predicates) -> npt.NDArray[np.int64]:
-    """How many boxes each question meets. Of one column, two sorted lists tell."""
+    """For each predicate, how many boxes it meets. For one column, two sorted lists are enough to count."""
     if len(boxes.columns) == 1:
         begun = np.searchsorted(np.sort(boxes.low[0]), asked.high[0], side="right")
         ended = np.searchsorted(np.sort(boxes.high[0]), asked.low[0], side="left")

@@ -1,4 +1,4 @@
-"""A split tree or the ranges of a sort order as JSON, and back: about 100 bytes a cell, with the exact values of cuts.
+"""Writes a split tree, or the ranges of a sort order, as JSON, and reads it back. Cuts keep their exact values.
 
     {"format": 1, "kind": "split tree", "sha256": "5c5c…",
      "tree": {"table": "8e…",
@@ -8,8 +8,8 @@
               "splits": [[0, 1, 1, -3], [1, 0, -1, -2]],                                 column, cut, left, right
               "leaves": [[2, 1], [1, 1]]}}                                               cells, files
 
-Whole numbers stand for dates, times and timestamps in the unit of their type. Floats are hexadecimal, decimals text,
-bytes {"hex": …}. A split's child below 0 is a cell: -1 is cell 0.
+A cell takes about 100 bytes. Dates, times and timestamps are whole numbers in the unit of their type; floats are
+hexadecimal, decimals text, bytes {"hex": …}. A negative child of a split is a cell: -1 is cell 0.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ TREE, RANGES = "split tree", "sort ranges"
 _BODY = {TREE: "tree", RANGES: "ranges"}
 
 Layout = SplitTree | RangeCuts
-"""Of each row, to which cell it goes; and of cells, to which file."""
+"""Sends each row to a cell, and each cell to a file."""
 
 
 def layout_document(layout: Layout, table: str) -> dict[str, Any]:
-    """The document of a tree or of ranges, which are for the table of this identity alone."""
+    """The document of a tree or of ranges. `table`: the identity of the only table that they are for."""
     body: dict[str, Any] = {"table": table, "leaves": [[leaf.cells, leaf.files] for leaf in layout.leaves]}
     if isinstance(layout, SplitTree):
         splits = [[split.column, split.cut, split.left, split.right] for split in layout.splits]
@@ -49,7 +49,7 @@ def layout_document(layout: Layout, table: str) -> dict[str, Any]:
 
 
 def layout_from_json(text: str | bytes, table: str) -> Layout:
-    """The tree or ranges of a document. Raises InputError if it is none, is damaged, or is of another table."""
+    """The tree or ranges in a document. Raises InputError if it has neither, is damaged, or is for another table."""
     try:
         document = json.loads(text)
     except ValueError:
@@ -58,7 +58,7 @@ def layout_from_json(text: str | bytes, table: str) -> Layout:
 
 
 def layout_from_document(document: Any, table: str) -> Layout:
-    """The same of a document that has been parsed."""
+    """The same for a parsed document."""
     if not isinstance(document, dict) or document.get("kind") not in (TREE, RANGES):
         raise InputError("this is no split tree")
     kind, found = document["kind"], document.get("format")
@@ -112,13 +112,13 @@ def _values_of(stored: Mapping[str, Any]) -> pa.Array:
 
 
 def _storage(values: pa.Array) -> list[Any]:
-    """The values as Python's numbers, texts and bytes, which lose nothing: nanoseconds and far years neither."""
+    """The values as Python's numbers, texts and bytes, without loss: also of nanoseconds and far years."""
     return list(values.cast(_stored_type(values.type)).to_pylist())
 
 
 def _array(stored: list[Any], type_: pa.DataType) -> pa.Array:
     values = [value_of(value) for value in stored]
-    return pa.array(values, _stored_type(type_)).cast(type_, safe=False)  # text may be no UTF-8
+    return pa.array(values, _stored_type(type_)).cast(type_, safe=False)  # text may not be valid UTF-8
 
 
 def _stored_type(type_: pa.DataType) -> pa.DataType:
@@ -128,12 +128,12 @@ def _stored_type(type_: pa.DataType) -> pa.DataType:
     if t.is_date64(type_) or t.is_time64(type_) or t.is_timestamp(type_) or t.is_duration(type_):
         return pa.int64()
     if t.is_string(type_) or t.is_large_string(type_):
-        return pa.large_binary()  # a file may hold text that is no UTF-8
+        return pa.large_binary()  # a file may hold text that is not valid UTF-8
     return type_.storage_type if isinstance(type_, pa.BaseExtensionType) else type_
 
 
 def stored_value(value: Any) -> Any:
-    """A number, text or bytes as JSON has it."""
+    """A number, text or bytes as a JSON value."""
     match value:
         case bytes():
             return _text_or_hex(value)
@@ -152,7 +152,7 @@ def _text_or_hex(value: bytes) -> Any:
 
 
 def value_of(stored: Any) -> Any:
-    """The value of `stored_value`; text as its bytes."""
+    """The value that `stored_value` wrote. Text comes back as bytes."""
     read: dict[str, Callable[[str], Any]] = {"hex": bytes.fromhex, "float": float.fromhex, "decimal": Decimal}
     if isinstance(stored, dict):
         ((kind, text),) = stored.items()

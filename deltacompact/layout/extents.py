@@ -1,15 +1,16 @@
-"""Extents: how far rows that are written together reach in a column, among all that their partition has. Pure.
+"""Extents: the share of a partition's rows whose files a group of files meets in a column. Pure.
 
     partition     day         customer      rows
     a   stays     1 to 30     ada to zoe     900
     b   stays     31 to 31    ada to kim      60
     c   written   31 to 31    ada to eve      20
     d   written   31 to 32    bob to zoe      20
-    extent        100 of 1,000 rows by day, all of them by customer: so many are in files that the rows of c and d meet
+    extent        day 0.1: the files that meet c and d by day have 100 of 1,000 rows. customer 1.0: all files do
 
-A split tree cuts the column in which its rows are widest. It sees these rows alone, and would divide two days as often
-as a whole table has its days divided. By their extents, they are as wide as they are in the table: what came in the
-order of time lies close in time already, and is divided by customer. Where all files are written, all extents are 1.
+A split tree cuts the column in which its rows are widest. It sees only the rows that are written: it would divide two
+days into as many parts as the days of a whole table. Weighted with extents, a column is as wide as its rows are in the
+partition. So rows that came in the order of time, and are close in time already, are divided by customer. If all files
+are written, all extents are 1.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ STAYS = -1
 
 
 def extents_of(boxes: Boxes, written: Ranks, groups: int) -> list[Extents]:
-    """The extents of each group of files that are written together. A group lies in one partition.
+    """The extents of each group of files that are written together. A group is in one partition.
 
-    `written`: the number of each file's group; STAYS: the file is in no group. A file without bounds may hold any
+    `written`: for each file the number of its group, or STAYS if it is in none. A file without bounds may hold any
     value, so it meets all others.
     """
     chosen = written != STAYS
@@ -61,16 +62,14 @@ def _span(low: Ranks, high: Ranks, written: Ranks, groups: int) -> tuple[Ranks, 
 
 
 def _rows_met(low: Ranks, high: Ranks, rows: Ranks, span: tuple[Ranks, Ranks]) -> npt.NDArray[np.int64]:
-    """The rows of files that meet each span: those that begin before it ends, without those that end before it begins.
-
-    Ranks of partitions never meet: files of those before it have done both.
-    """
+    """For each span, the rows of files that meet it: files that begin before its end, minus files that end before its
+    beginning. Files of earlier partitions count in both, and cancel out."""
     least, greatest = span
     return _rows_until(low, rows, greatest + 1) - _rows_until(high, rows, least)
 
 
 def _rows_until(bounds: Ranks, rows: Ranks, until: Ranks) -> npt.NDArray[np.int64]:
-    """The rows of files whose bound is less than each of these."""
+    """For each rank of `until`, the rows of the files whose bound is less."""
     order = np.argsort(bounds, kind="stable")
     below = np.concatenate([np.zeros(1, np.int64), np.cumsum(rows[order], dtype=np.int64)])
     found: npt.NDArray[np.int64] = below[np.searchsorted(bounds[order], until)]
@@ -78,7 +77,7 @@ def _rows_until(bounds: Ranks, rows: Ranks, until: Ranks) -> npt.NDArray[np.int6
 
 
 def weighed(columns: Sequence[ClusterColumn], extents: Extents) -> tuple[ClusterColumn, ...]:
-    """The columns with their weights times their extents. A weight above 0 stays above it, however small both are."""
+    """The columns, with each weight times the column's extent. A weight above 0 never becomes 0."""
     return tuple(
         replace(column, weight=column.weight * extents.get(column.name, 1.0) or column.weight) for column in columns
     )

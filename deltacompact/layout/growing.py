@@ -1,12 +1,13 @@
-"""Grows a split tree on a sample of rows: a k-d tree over ranks, until a leaf is one file and a cell a row group.
+"""Grows a split tree on a sample of rows: a k-d tree over ranks. It ends when a leaf is a file, and a cell a row group.
 
     day        1 1 2 2 3 3 4 4      3 files: 1 to the left with a third of the bytes, 2 to the right
-    customer   a z b y c x d w      the column that is widest in its rank times its weight is cut: day < 2, then …
+    customer   a z b y c x d w      the column with the greatest width times weight is cut: day < 2, then …
 
-The rank of a value is the share of the table's bytes below its middle, so equal values share a rank, and a value that
-fills half of the table is as wide as that. A column that has one value here cannot be cut; a cut that leaves files of
-very unequal sizes is taken only if no other column has a better one. Columns that identify a row come last: they cut a
-value that is larger than a file. What nothing can cut becomes a leaf of several files.
+A value's rank is the share of the table's bytes before the middle of its rows. Equal values share a rank, and the width
+of a column is the difference of its greatest and least rank. A column with one value here cannot be cut. A cut into
+files of very unequal sizes is taken only if no other column has a better one. Columns that identify a row come last:
+they divide the rows of a value that is larger than a file. Rows that no column can divide become a leaf of several
+files.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from deltacompact.layout.order import Numbers, dense_ranks, values_of
 from deltacompact.layout.split_tree import CutColumn, Leaf, Split, SplitTree
 
 UNEVEN = 1.25
-"""A part may be planned so much larger than it should be, before another column is tried,"""
+"""If a part would be larger than its size by more than this factor, the next column is tried."""
 UNEVEN_MAX = 1.5
-"""and so much larger, before its rows are divided by their position alone."""
+"""If it is larger by more than this factor for every column, the rows are divided by their position alone."""
 SAMPLE_PER_CELL_MIN = 4
 
 Weights = npt.NDArray[np.float64]
@@ -33,7 +34,8 @@ Weights = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class _RankedColumn:
-    """A column of the sample. `first` is a row with each rank; `share` is the rank as a share of the table."""
+    """A column of the sample. `dense`: the rank of each row; `first`: a row with each rank; `share`: each rank as a
+    share of the table's bytes."""
 
     column: ClusterColumn
     dense: Numbers
@@ -44,7 +46,7 @@ class _RankedColumn:
 def grow(
     sample: pa.Table, columns: Sequence[ClusterColumn], sizes: Weights, files: int, cells_per_file: int = 1
 ) -> SplitTree:
-    """The tree that divides rows like these into so many files. `sizes`: the bytes that each row stands for."""
+    """The tree that divides rows like the sample's into `files` files. `sizes`: the bytes that each row stands for."""
     grower = _Grower([_ranked(sample, column, sizes) for column in columns], sizes, cells_per_file)
     grower.leaf_or_split(np.arange(sample.num_rows), files)
     return grower.tree(sample)
@@ -69,7 +71,8 @@ def _ranked(sample: pa.Table, column: ClusterColumn, sizes: Weights) -> _RankedC
 
 @dataclass(frozen=True, slots=True)
 class _Cut:
-    """Rows with a rank below `rank` go left, where so many of the parts are. The larger side is `uneven` too large."""
+    """Rows with a rank below `rank` go left, into `parts_left` of the parts. `uneven`: how many times its size the
+    larger side has."""
 
     column: int
     rank: int
@@ -79,7 +82,7 @@ class _Cut:
 
 @dataclass(slots=True)
 class _Grower:
-    """Splits in the order of their numbers: a column, a dense rank of the sample, and both children."""
+    """`splits`: by number, (column, dense rank of the sample, left child, right child)."""
 
     columns: Sequence[_RankedColumn]
     sizes: Weights
@@ -89,7 +92,7 @@ class _Grower:
     cells: int = 0
 
     def leaf_or_split(self, rows: Numbers, files: int) -> int:
-        """The subtree of these rows of the sample: its first split, or ~ the number of its only cell."""
+        """Grow the subtree of these rows of the sample. Returns its first split, or ~cell for its only cell."""
         cut = self._best(rows, files) if files > 1 else None
         if cut is not None and cut.uneven <= UNEVEN_MAX:
             return self._split(rows, files, cut, self.leaf_or_split)
@@ -116,7 +119,7 @@ class _Grower:
         return number
 
     def _best(self, rows: Numbers, parts: int) -> _Cut | None:
-        """The cut of the widest column, if its parts are even; else the most even cut. None: nothing can be cut."""
+        """The cut of the widest column whose parts are even, or else the most even cut. None: no column can be cut."""
         found = []
         for column in self._widest_first(rows):
             cut = self._cut(column, rows, parts)
@@ -126,7 +129,7 @@ class _Grower:
         return min(found, key=lambda cut: cut.uneven, default=None)
 
     def _widest_first(self, rows: Numbers) -> list[int]:
-        """The columns that have several values in these rows."""
+        """The columns with several values in these rows."""
         widths = {}
         for number, column in enumerate(self.columns):
             low, high = (column.dense[rows].min(), column.dense[rows].max()) if len(rows) else (0, 0)
@@ -135,7 +138,7 @@ class _Grower:
         return sorted(widths, key=lambda number: -widths[number])
 
     def _cut(self, number: int, rows: Numbers, parts: int) -> _Cut:
-        """The cut between two values that is nearest to half of the parts."""
+        """The cut between two values whose left side is nearest to half of the parts."""
         dense = self.columns[number].dense[rows]
         order = np.argsort(dense, kind="stable")
         sorted_ = dense[order]
@@ -149,7 +152,7 @@ class _Grower:
         return _Cut(number, int(sorted_[borders[nearest] + 1]), left, uneven)
 
     def tree(self, sample: pa.Table) -> SplitTree:
-        """The tree with the values of the sample at which columns were cut."""
+        """The tree, with values of the sample as cuts."""
         used = [sorted({rank for column, rank, *_ in self.splits if column == of}) for of in range(len(self.columns))]
         places = [{rank: place for place, rank in enumerate(ranks)} for ranks in used]
         columns = tuple(_cut_column(sample, ranked, ranks) for ranked, ranks in zip(self.columns, used, strict=True))

@@ -1,11 +1,11 @@
-"""How much the columns of a table are asked for: what is left of reads, whose logs may be gone. Pure.
+"""Heat: how many reads ask for each column of a table. It outlives the logs that told of the reads. Pure.
 
     at day 0     day 30, customer 10          40 reads
-    at day 7     day 15, customer 5           half of it, and what came since is added
-    taken        log 5c5c… up to query 812    who brings the log again, grown meanwhile, adds the later queries alone
+    at day 7     day 15, customer 5           halved after a half-life; new reads are added
+    taken        log 5c5c… up to query 812    if the log is given again, grown, only later queries count
 
-Only names of columns are kept, and of a source of reads a hash of its name. What grows for months is forgotten: a
-source of which nothing has come for eight half-lives would add four thousandths of a read for each if it came again.
+Heat keeps only names of columns, and a hash of the name of each source of reads. A source that gave nothing for eight
+half-lives is forgotten: if it is given again, each of its old reads adds at most 1/256 of a read.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from deltacompact.layout.reads import HALF_LIFE_S, Read, decay, heat_of
 SOURCES_MAX = 1_000
 FORGOTTEN_AFTER_S = 8 * HALF_LIFE_S
 LEAST = 0.001
-"""Of a read: columns that are asked for less are forgotten."""
+"""In reads: colder columns are forgotten."""
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A read, and its number in its source. Numbers grow there; several reads may have the same."""
+    """A read, and its number in its source. Numbers never fall within a source; several reads may have one number."""
 
     source: str
     number: int
@@ -36,7 +36,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """How far a source has been taken: the greatest number of a read, and when it came, in Unix seconds."""
+    """How far a source has been read: the greatest number of a read, and when it was added, in Unix seconds."""
 
     number: int
     at_s: float
@@ -44,7 +44,7 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class Heat(UsersWords):
-    """Reads by column, as they count at a time. `taken`: by hash of the source."""
+    """Reads by column, as they count at the time `at_s`. `taken`: by hash of the source."""
 
     _inside = ("known", "now", "taken", "with_reads")
 
@@ -53,7 +53,7 @@ class Heat(UsersWords):
     taken: Mapping[str, Taken] = field(default_factory=lambda: MappingProxyType({}), hash=False)
 
     def now(self, now_s: float) -> Heat:
-        """The same at another time. A clock that went ahead costs a decay, and no more."""
+        """The same at another time. If a clock was ahead once, heat decays too much, and nothing else happens."""
         left = decay(now_s - self.at_s)
         columns = {name: heat * left for name, heat in self.columns.items() if heat * left >= LEAST}
         young = {name: one for name, one in self.taken.items() if now_s - one.at_s < FORGOTTEN_AFTER_S}
@@ -65,7 +65,7 @@ class Heat(UsersWords):
         return {name: heat for name, heat in self.columns.items() if name in names}
 
     def with_reads(self, told: Iterable[Told], now_s: float) -> Heat:
-        """With the reads that have not been taken yet. All of a source are told at once, or its later ones."""
+        """The heat with the reads that are not in it yet. Give all reads of a source at once, or its later ones."""
         before = self.now(now_s)
         new, taken = [], dict(before.taken)
         for one in told:
@@ -82,12 +82,12 @@ class Heat(UsersWords):
 
 
 def hashed(source: str) -> str:
-    """What is kept of a source's name."""
+    """The hash of a source's name that is kept."""
     return hashlib.sha256(source.encode(errors="surrogateescape")).hexdigest()[:16]
 
 
 def heat_document(heat: Heat) -> dict[str, Any]:
-    """As JSON."""
+    """As JSON values."""
     taken = {name: [one.number, one.at_s] for name, one in sorted(heat.taken.items())}
     return {"at_s": heat.at_s, "columns": dict(sorted(heat.columns.items())), "taken": taken}
 

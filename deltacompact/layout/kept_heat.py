@@ -1,10 +1,11 @@
-"""The heat of a table, beside it: a small document that is replaced by the next number, put if absent.
+"""Keeps the heat of a table beside it, in numbered documents: each one is put if absent, and replaces the one before.
 
     heat/00000000000000000007.json     40 reads of log 5c5c…
-    heat/00000000000000000008.json     and 3 that came since; 3 is removed
+    heat/00000000000000000008.json     and 3 later ones; document 3 is deleted
 
-Of two who bring reads at a time, one is first, and the other adds its own to that. Heat decides an order, never rows: a
-document that is damaged, or of a table that lay here before, is as none.
+If two writers add reads at once, the first one wins, and the other adds its reads to the winner's document. Heat
+decides how rows are ordered, never which rows there are. So a document that is damaged, or belongs to an earlier table
+of this name, counts as empty.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from deltacompact.storage.numbered import numbered_path, read_newest
 from deltacompact.storage.objects import ObjectStore
 
 KEPT = 4
-"""Older documents: whoever has read one of them, and is slow, finds that the next number is taken."""
+"""The number of older documents to keep: a slow writer that has read one of them finds the next number taken."""
 _FORMAT = 1
 _TRIES = 20
 
 
 @dataclass(frozen=True, slots=True)
 class KeptHeat:
-    """The heat of a table in a folder of its own. `identity`: another one for each table of the name."""
+    """The heat of a table, in a folder of its own. `identity`: differs from that of earlier tables with this name."""
 
     store: ObjectStore
     folder: str
@@ -35,11 +36,11 @@ class KeptHeat:
     identity: str
 
     def read(self) -> Heat:
-        """What is known; nothing: no reads have been told."""
+        """The heat that is kept. Empty: there is none."""
         return self._newest()[1]
 
     def keep(self, told: Iterable[Told], now_s: float) -> Heat:
-        """The heat with these reads, which is kept from now on. Raises StoreError if others are always faster."""
+        """Add these reads, keep the heat, and return it. Raises StoreError if other writers are always faster."""
         told = list(told)
         for _ in range(_TRIES):
             number, before = self._newest()

@@ -1,11 +1,11 @@
-"""The lines of a log that another program wrote, and perhaps still writes: plain or zstd, one file or rolled ones.
+"""Reads the lines of a log that another program wrote, or still writes: plain or zstd, in one file or several.
 
     local-17.zstd                              a log of one file
-    eventlog_v2_app-1/events_1_app-1.zstd      a rolled one: its files in the order of their numbers
-                      events_2_app-1.zstd      written by now: it ends within a frame, and within a line
+    eventlog_v2_app-1/events_1_app-1.zstd      a rolled log: its files in the order of their numbers
+                      events_2_app-1.zstd      still being written: it ends within a frame, and within a line
     spark-events/                              a folder of both
 
-What can be read of a log that is cut short or damaged is read.
+A damaged or incomplete log is read as far as possible.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from deltacompact.base.errors import InputError
 from deltacompact.base.wording import counted
 
 READ_BYTES = 4 << 10
-"""At a time: so much is lost where a compressed file ends within a frame."""
+"""Bytes read at once: at most so many are lost if a compressed file ends within a frame."""
 _ROLLED = re.compile(r"events_(?P<number>\d+)_.*")
 _NO_LOG = re.compile(r"\..*|appstatus_.*")
 _UNREADABLE = (".lz4", ".lzf", ".snappy")
@@ -31,18 +31,18 @@ _UNREADABLE = (".lz4", ".lzf", ".snappy")
 
 @dataclass(slots=True)
 class LeftOut:
-    """How many lines, and ends of files, told nothing because they could not be read."""
+    """How many lines, and ends of files, could not be read."""
 
     lines: int = 0
 
     @property
     def words(self) -> tuple[str, ...]:
-        """One line that says so, where there are any."""
+        """One line that says how many. Empty: none."""
         left = f"{counted(self.lines, 'line')} left out: cut short, damaged, or of an unknown shape"
         return (left,) if self.lines else ()
 
     def document(self, line: bytes) -> Any:
-        """The JSON of a line. None: it has none, and is counted, unless it is empty."""
+        """The JSON of a line. None: the line is empty, or is not JSON; then it is counted."""
         if not line.strip():
             return None
         try:
@@ -53,7 +53,7 @@ class LeftOut:
 
 
 def logs_in(path: Path) -> Iterator[tuple[Path, ...]]:
-    """The logs at a path: each one's files in their order. Raises InputError where nothing is there."""
+    """The logs at a path: the files of each, in order. Raises InputError if the path does not exist."""
     if not path.exists():
         raise InputError(f"there is no log {path}")
     if path.is_file():
@@ -68,13 +68,13 @@ def logs_in(path: Path) -> Iterator[tuple[Path, ...]]:
 
 
 def name_of(log: tuple[Path, ...]) -> str:
-    """The name of a log, the same while it is written and when it is done, in one file or rolled: the application's."""
+    """The name of the application that wrote the log: the same for a log in one file or several, complete or not."""
     name = log[0].parent.name if _ROLLED.fullmatch(log[0].name) else log[0].name
     return name.removesuffix(".inprogress").removesuffix(".zstd").removeprefix("eventlog_v2_")
 
 
 def lines_of(files: Iterable[Path], left_out: LeftOut) -> Iterator[bytes]:
-    """The lines of these files, one after the other. Raises InputError for a compression that we cannot read."""
+    """The lines of these files, in order. Raises InputError for a compression that we cannot read."""
     for path in files:
         begun: list[bytes] = []
         for chunk in _chunks(path, left_out):

@@ -1,12 +1,12 @@
-"""The order of a column's values, as arrays that are compared fast: whole numbers, floats, or bytes.
+"""Turns a column's values into arrays that can be compared fast, in the same order: whole numbers, floats, or bytes.
 
     int, date, time, timestamp, bool     whole numbers                    1969-12-31 -> -1
     float, double                        floats: -0.0 is 0.0, NaN above all
     decimal                              16 or 32 bytes of one width      -1.50 -> 7f ff … 6a     1.50 -> 80 00 … 96
     string, binary, uuid                 bytes of full length             "é" -> c3 a9, as UTF-8 orders characters
 
-Nulls have no place here: who splits says whether they come first or last. Values are compared whole, not by bounds
-that were cut.
+Nulls are left out: the caller decides whether they come first or last. Values are compared in full, not by shortened
+bounds.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ Ordered: TypeAlias = "npt.NDArray[Any] | pa.LargeBinaryArray"
 Numbers = npt.NDArray[np.int64]
 Side: TypeAlias = Literal["left", "right"]
 RUNS_MERGED_MAX = 16
-"""So few sorted runs are merged; more are sorted faster as if they had no order."""
+"""With fewer sorted runs, merging them is fastest. With more, sorting from scratch is."""
 _HEAD = 8
-"""Bytes of a string that are compared as one number."""
+"""Bytes of a string that are compared at once, as one number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """The values of a column that are not null, and where the nulls are."""
+    """The values of a column without its nulls, and for each row whether it is null."""
 
     of: Ordered
     is_null: npt.NDArray[np.bool_]
@@ -61,7 +61,7 @@ def values_of(column: pa.Array | pa.ChunkedArray) -> Values:
 
 
 def ordered(array: pa.Array) -> Ordered:
-    """Values without nulls in the form in which they are compared."""
+    """Values without nulls, in the form in which they are compared. Raises InputError for a type without an order."""
     t, type_ = pa.types, array.type
     if t.is_boolean(type_):
         return np.asarray(array.cast(pa.uint8()))
@@ -83,8 +83,8 @@ def ordered(array: pa.Array) -> Ordered:
 def stable_order(values: npt.NDArray[Any]) -> Numbers:
     """The places of values in sorted order; equal values keep their order.
 
-    A whole number and its place, packed into 64 bits, are sorted by vector instructions, in a fifth of the time. Values
-    of a few sorted files are merged by NumPy's own stable sort, in a third of that.
+    If a whole number and its place fit 64 bits, they are packed and sorted by vector instructions, in a fifth of the
+    time. If the values are a few sorted runs, NumPy's stable sort merges them in a third of that.
     """
     if len(values) < 2 or values.dtype.kind not in "iu" or np.count_nonzero(values[1:] < values[:-1]) < RUNS_MERGED_MAX:
         return np.argsort(values, kind="stable").astype(np.int64)
@@ -98,7 +98,7 @@ def stable_order(values: npt.NDArray[Any]) -> Numbers:
 
 
 def dense_ranks(values: Ordered) -> tuple[Numbers, Numbers]:
-    """Of each value, how many smaller values there are; and of each such value, the first place where it is."""
+    """(rank of each value: the number of distinct smaller values, first place of each distinct value)."""
     if not isinstance(values, np.ndarray):
         return _ranks_of_bytes(values)
     order = stable_order(values)
@@ -113,7 +113,7 @@ def dense_ranks(values: Ordered) -> tuple[Numbers, Numbers]:
 
 
 def _ranks_of_bytes(values: pa.LargeBinaryArray) -> tuple[Numbers, Numbers]:
-    """Eight bytes behind what all begin with tell most values apart; of the others, all bytes count."""
+    """Compares the eight bytes after the common prefix, and all bytes of values that are equal there."""
     if not len(values):
         return np.empty(0, np.int64), np.empty(0, np.int64)
     ends = pc.min_max(values).as_py()
@@ -131,12 +131,12 @@ def _ranks_of_bytes(values: pa.LargeBinaryArray) -> tuple[Numbers, Numbers]:
 
 
 def not_above(cuts: Ordered, values: Ordered) -> Numbers:
-    """Of each value, how many of the cuts, which are sorted, are not greater."""
+    """For each value, how many cuts are less or equal. Cuts are sorted."""
     return _counted(cuts, values, "right")
 
 
 def below(cuts: Ordered, values: Ordered) -> Numbers:
-    """Of each value, how many of the cuts, which are sorted, are smaller."""
+    """For each value, how many cuts are less. Cuts are sorted."""
     return _counted(cuts, values, "left")
 
 
@@ -147,7 +147,7 @@ def _counted(cuts: Ordered, values: Ordered, side: Side) -> Numbers:
 
 
 def _counted_in_bytes(cuts: pa.LargeBinaryArray, values: pa.LargeBinaryArray, side: Side) -> Numbers:
-    """Eight bytes behind what all cuts begin with decide nearly always. Where they are those of a cut, all bytes do."""
+    """Compares the eight bytes after the common prefix of the cuts, and all bytes of values that equal a cut there."""
     if not len(cuts) or not len(values):
         return np.zeros(len(values), np.int64)
     skipped = _common(cuts[0].as_py(), cuts[-1].as_py())
@@ -166,7 +166,7 @@ def _counted_in_bytes(cuts: pa.LargeBinaryArray, values: pa.LargeBinaryArray, si
 def _bisected(
     cuts: pa.LargeBinaryArray, values: pa.LargeBinaryArray, low: Numbers, high: Numbers, counts: Callable[..., Any]
 ) -> Numbers:
-    """The numbers between `low` and `high`, found by halving: one comparison of all open values in each step."""
+    """The numbers between `low` and `high`, by bisection. Each step compares all undecided values at once."""
     while len(asked := np.flatnonzero(low < high)):
         middle = (low[asked] + high[asked]) // 2
         counted = np.asarray(counts(cuts.take(pa.array(middle)), values.take(pa.array(asked))))
@@ -176,7 +176,7 @@ def _bisected(
 
 
 def _heads(values: pa.LargeBinaryArray, skipped: int) -> npt.NDArray[np.uint64]:
-    """Eight bytes of each value behind the first ones as a number; shorter ones end in zeros."""
+    """The eight bytes of each value after the first `skipped`, as a number. Zeros stand for missing bytes."""
     offsets = np.frombuffer(values.buffers()[1], np.int64)[values.offset : values.offset + len(values) + 1]
     data = np.frombuffer(values.buffers()[2] or b"", np.uint8)[: offsets[-1]]
     padded = np.concatenate([data, np.zeros(_HEAD, np.uint8)])
@@ -188,13 +188,13 @@ def _heads(values: pa.LargeBinaryArray, skipped: int) -> npt.NDArray[np.uint64]:
 
 
 def _common(one: bytes, other: bytes) -> int:
-    """How many bytes two values begin with alike."""
+    """The length of the common prefix."""
     limit = min(len(one), len(other))
     return next((place for place in range(limit) if one[place] != other[place]), limit)
 
 
 def _of_decimals(array: pa.Array) -> npt.NDArray[Any]:
-    """Big-endian bytes with the sign bit turned over: their order is that of the numbers."""
+    """Big-endian bytes with the sign bit inverted: they sort like the numbers."""
     wide = pa.decimal256(array.type.precision, array.type.scale)
     plain = pa.decimal128(array.type.precision, array.type.scale) if array.type.precision <= 38 else wide
     array = array.cast(plain)
@@ -205,7 +205,7 @@ def _of_decimals(array: pa.Array) -> npt.NDArray[Any]:
 
 
 def _in_bytes(array: pa.Array, width: int) -> npt.NDArray[np.uint8]:
-    """The bytes of values of one width. NumPy compares them as if zeros followed, which is right for one width."""
+    """The bytes of values of one width. NumPy ignores zeros at the end, which is harmless for values of one width."""
     raw = np.frombuffer(array.buffers()[1] or b"", np.uint8)
     return np.ascontiguousarray(raw[array.offset * width : (array.offset + len(array)) * width].reshape(-1, width))
 

@@ -1,20 +1,20 @@
-"""Which files overlap, and which of them a run lays out anew: from boxes, bytes and ages. Pure.
+"""Finds the files that overlap, and chooses those that a session lays out anew, by boxes, bytes and ages. Pure.
 
     day        a: 1 to 3    b: 3 to 5    c: 2 to 4    d: 6 to 9
-    overlap    a and c, b and c          a and b have one day in common: no cut by day would part them better
+    overlap    a and c, b and c          a and b have one day in common: no cut by day would separate them better
 
-Two files overlap if their boxes meet in all columns, and in one of them in more than one value. Files that were divided
-between two values do not overlap, and neither do files that are full of one value.
+Two files overlap if their boxes meet in all columns, and in one column have more than one value in common. Files on
+both sides of a cut do not overlap, and neither do files with one and the same value.
 
-    runs       base 100 GB    friday 2 GB    saturday 1 GB    sunday 1 GB          each was written at one time
+    runs       base 100 GB    friday 2 GB    saturday 1 GB    sunday 1 GB          files of one run have one age
     tiers      sunday and saturday are merged, then friday with both: it is no larger. The base is larger: it stays
 
-A run whose own files overlap was never laid out, so all of its overlapping files are chosen. Of merged runs, a file is
-chosen only if it overlaps a file of another one: data that arrive in the order of time never touch older files. If many
-such runs hold the same customers, one tree over all runs separates the customers better, and overlap in one column is
-enough. The oldest run does not take part in this, once it has been laid out.
+If files of one run overlap each other, the run was never laid out, and these files are chosen. When runs are merged, a
+file is chosen only if it overlaps a file of another run: data that arrive in the order of time never touch older files.
+If many such runs hold the same customers, one tree over all runs separates the customers better. So overlap in one
+column is enough to be chosen there, except for the oldest run, once it has been laid out.
 
-    allowed    400 MB of 1 TB      a new layout: the new files with the least days, up to 400 MB; the next run goes on
+    allowed    400 MB of 1 TB      a new layout: the new files with the least days, up to 400 MB; more next time
                4 GB of 10 GB       the base has to wait, and the newer runs are merged
 """
 
@@ -34,19 +34,19 @@ from deltacompact.layout.boxes import Boxes, Ranks
 Chosen = npt.NDArray[np.bool_]
 
 ABOUT = 1.5
-"""Two appends never have exactly the same size: a run counts as larger than others if it has more than so many times
-their bytes."""
+"""A run counts as larger than others only if it has more than so many times their bytes: no two appends have exactly
+the same size."""
 WELL = 1.25
-"""In a grid, each file meets some others. Files lie well up to so many times this number."""
+"""In a grid, each file meets some others. Files that meet up to so many times that number are well clustered."""
 _Ranges = npt.NDArray[np.int32]
 _LOOKS = 16
-"""After so many steps, files that need no more comparisons are left out."""
+"""After each so many steps, files that need no more comparisons are dropped."""
 _FEW = 512
-"""If at most so many files are left, they are compared with all others."""
+"""If no more files are undecided, they are compared with all others."""
 
 
 def overlapping(boxes: Boxes, of: Ranks | None = None) -> Chosen:
-    """The files that overlap another one. `of`: only those of the same number count."""
+    """The files that overlap another file. `of`: a number for each file; only files of one number are compared."""
     found = np.zeros(boxes.files, bool)
     if boxes.files < 2 or not boxes.columns:
         return found
@@ -65,15 +65,16 @@ def meetings(low: npt.NDArray[np.integer], high: npt.NDArray[np.integer]) -> int
 
 
 def _swept(low: _Ranges, high: _Ranges, groups: Ranks | None) -> Chosen:
-    """Files in the order of their first ranks: each is compared with those that begin before it ends.
+    """Whether each file overlaps another. Files are sorted by their first ranks.
 
-    All are compared with their next one, then with the one after it, and so on. Who is known to overlap, and has only
-    such behind it, is compared no more. In the end the few that nobody has met yet are compared with all others.
+    Step n compares each file with the n-th file after it, as long as that begins before the file ends. Files that
+    overlap, and have only overlapping files left to meet, are dropped. When few files are undecided, these are compared
+    with all others.
     """
     count = low.shape[1]
     found = np.zeros(count, bool)
     ends = np.searchsorted(low[0], high[0], side="right")
-    low, high = low[::-1], high[::-1]  # in the first column all of them meet, so it is asked last
+    low, high = low[::-1], high[::-1]  # in the first column all these pairs meet, so compare it last
     at = np.arange(count)
     for step in range(1, count):
         at = at[ends[at] > at + step]
@@ -90,7 +91,7 @@ def _swept(low: _Ranges, high: _Ranges, groups: Ranks | None) -> Chosen:
 
 
 def _each(low: _Ranges, high: _Ranges, groups: Ranks | None, found: Chosen, left: Ranks) -> Chosen:
-    """Compares these files with all."""
+    """`found`, after these files are compared with all others."""
     others = np.arange(len(found))
     for file in left.tolist():
         one, other = _overlap(low, high, groups, np.full(len(found), file), others)
@@ -99,7 +100,7 @@ def _each(low: _Ranges, high: _Ranges, groups: Ranks | None, found: Chosen, left
 
 
 def _overlap(low: _Ranges, high: _Ranges, groups: Ranks | None, one: Ranks, other: Ranks) -> tuple[Ranks, Ranks]:
-    """Those of the pairs of files that overlap. Each column leaves fewer to the next."""
+    """The pairs of files that overlap. Each column drops the pairs that do not meet in it."""
     if groups is not None:
         same = groups[one] == groups[other]
         one, other = one[same], other[same]
@@ -112,10 +113,8 @@ def _overlap(low: _Ranges, high: _Ranges, groups: Ranks | None, one: Ranks, othe
 
 
 def tiers(ages: Ranks, sizes: Ranks) -> Iterator[int]:
-    """The ages of the runs that are merged, the newest first: the next older one is, while it is not larger than all.
-
-    Nothing, where the newest is alone.
-    """
+    """The ages of the runs to merge, the newest first. An older run joins while it is not larger than all newer ones
+    together. Nothing, if no run joins the newest."""
     known, place = np.unique(ages, return_inverse=True)
     of_run = np.bincount(place, sizes)
     merged = 0.0
@@ -130,10 +129,11 @@ def tiers(ages: Ranks, sizes: Ranks) -> Iterator[int]:
 
 @dataclass(frozen=True, slots=True)
 class RewriteAllowance:
-    """The bytes, or rows, that a run may rewrite of files that overlap.
+    """The bytes, or rows, of overlapping files that a session may rewrite.
 
-    earned     what each file brought, for its own partition
-    carried    what former runs left, shared by bytes; below 0, they rewrote more, and all earn less
+    earned     for each file, what its partition may rewrite because this file came
+    carried    what former sessions left over; partitions share it by their bytes. Below 0: they rewrote too much, and
+               all partitions get less
     """
 
     earned: npt.NDArray[np.floating[Any]]
@@ -141,11 +141,12 @@ class RewriteAllowance:
 
     @classmethod
     def over_time(cls, times: float, account: LayoutAccount, came: Ranks) -> RewriteAllowance:
-        """So many times what has come: to the account, and what came since of each file."""
+        """`times` as much as has come. `account`: what came and was rewritten before; `came`: for each file, what came
+        since."""
         return cls(times * came, times * account.came - account.rewritten)
 
     def of(self, partitions: Sequence[Ranks], sizes: Ranks) -> list[float]:
-        """That of each partition, which has these files."""
+        """The allowance of each partition. `partitions`: the files of each; `sizes`: the size of each file."""
         earned = [float(self.earned[own].sum()) for own in partitions]
         if self.carried < 0:
             left = max(0.0, 1 + self.carried / (sum(earned) or 1.0))
@@ -156,7 +157,7 @@ class RewriteAllowance:
 
 @dataclass(frozen=True, slots=True)
 class LayoutChoice:
-    """The files that one run lays out anew; and those that it would, were it allowed to rewrite more."""
+    """The files that a session lays out anew, and those that wait because it may not rewrite more."""
 
     chosen: Chosen
     waits: Chosen
@@ -171,13 +172,13 @@ def to_lay_out(
     ranked: Sequence[int] | None = None,
     heaviest: int = 0,
 ) -> LayoutChoice:
-    """The files that one run lays out anew, each partition by itself.
+    """The files that a session lays out anew, chosen in each partition by itself.
 
-    ages        files of one number were written together, greater ones later
-    laid_out    files that a run has laid out by these columns: nothing parts those of one run any better
-    allowance   what a run may rewrite; None: any number of bytes
-    ranked      the numbers of all partitions: what others leave of their allowance goes to the first that need more
-    heaviest    the column in whose order files that are too many for one run are taken
+    ages        files of one age were written together; a greater age is later
+    laid_out    whether a file has been laid out by these columns: files of one age are not compared again then
+    allowance   what the session may rewrite. None: everything
+    ranked      the numbers of all partitions, by urgency: the first that need more get what others leave over
+    heaviest    the column with the greatest weight: if not all files are allowed, they are taken in its order
     """
     new = np.ones(boxes.files, bool) if laid_out is None else ~laid_out
     alone = np.zeros(boxes.files, bool)
@@ -200,7 +201,7 @@ def to_lay_out(
 
 
 class _Wanted:
-    """What to lay out anew of one partition. `alone`: new files that overlap others of their age."""
+    """What to lay out anew in one partition. `alone`: new files that overlap others of their age."""
 
     def __init__(self, boxes: Boxes, sizes: Ranks, ages: Ranks, new: Chosen, alone: Chosen, heaviest: int) -> None:
         self._boxes, self._sizes, self._ages, self._new, self._alone = boxes, sizes, ages, new, alone
@@ -209,7 +210,8 @@ class _Wanted:
         self.all = self._merged(self._tiers)
 
     def within(self, bytes_: float) -> Chosen:
-        """What may be done for so many bytes: all, or some of the new files; where these are few, the newest runs."""
+        """The files to lay out with at most `bytes_`: all of them; else as many new files as fit; if all new files fit,
+        these with as many of the newest runs as fit."""
         if self._fits(self.all, bytes_):
             return self.all
         new = np.flatnonzero(self.all & self._new)
@@ -225,7 +227,7 @@ class _Wanted:
         return bool(self._sizes[files].sum() <= bytes_)
 
     def _merged(self, runs: list[int]) -> Chosen:
-        """The files of some runs that overlap others of them, and those that overlap alone."""
+        """The files that these runs, merged, lay out: those that overlap another of them, and all of `alone`."""
         found = np.flatnonzero(np.isin(self._ages, runs))
         oldest = ~self._new[found] & (self._ages[found] == self._ages.min(initial=np.iinfo(np.int64).max))
         boxes, merged = self._boxes.take(found), self._alone.copy()
@@ -233,14 +235,14 @@ class _Wanted:
         return merged
 
     def _parted(self, files: Ranks) -> Chosen:
-        """Those of some files that overlap others of them."""
+        """The files among these that overlap another of them."""
         boxes, found = self._boxes.take(files), np.zeros(len(self._sizes), bool)
         found[files] = overlapping(boxes) | _in_one_column(boxes, np.ones(len(files), bool))
         return found
 
 
 def _in_one_column(boxes: Boxes, among: Chosen) -> Chosen:
-    """Those among some files that overlap another one of them in a column, unless they lie well in most columns."""
+    """The files of `among` that overlap another of them in some column. None, if these are well clustered already."""
     found, some = np.zeros(boxes.files, bool), np.flatnonzero(among)
     if _lie_well(boxes.take(some)):
         return found
@@ -250,7 +252,7 @@ def _in_one_column(boxes: Boxes, among: Chosen) -> Chosen:
 
 
 def _lie_well(boxes: Boxes) -> bool:
-    """Whether a file meets about as few others in a column, on average, as in a grid: of 100 in two columns 10."""
+    """Whether a file meets hardly more others in a column than in a grid: 10, for 100 files in two columns."""
     columns = len(boxes.columns)
     met = sum(meetings(*ranges) for ranges in zip(boxes.low, boxes.high, strict=True))
     return bool(met <= WELL * columns * boxes.files ** (2 - 1 / max(1, columns)))

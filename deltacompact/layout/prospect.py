@@ -1,9 +1,9 @@
-"""What clustering would make of rows: boxes of the files and row groups into which a split tree divides some. Pure.
+"""Foresees the files that clustering would write: the boxes of the leaves of a split tree, grown on a sample. Pure.
 
     sample     20,000 rows of day 3, which has 4 M rows and becomes 12 files
     tree       12 leaves of 4 cells: a box around the rows of each
 
-Nothing is written, and the tree is forgotten: the rewrite grows its own, from more rows.
+The tree is thrown away: a rewrite grows its own, from more rows.
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ from deltacompact.layout.growing import grow
 from deltacompact.layout.order import dense_ranks, values_of
 
 _SAMPLE_PER_FILE = 8
-"""Fewer rows of the sample would make boxes too small. A partition of more files is foreseen with fewer of them."""
+"""With fewer rows of the sample in a file, its box would be too small. If a sample has too few rows for all files of
+its partition, fewer files are foreseen."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionSample:
-    """Some rows of a partition, how many it has, and how many files they become."""
+    """Some rows of a partition, the number of all its rows, and the number of files that these become."""
 
     sample: pa.Table
     rows: int
@@ -36,27 +37,27 @@ class PartitionSample:
 
 @dataclass(frozen=True, slots=True)
 class Prospect:
-    """The boxes of files and of row groups, and those of the rows of the samples, which readers ask for."""
+    """The boxes of files and of row groups, and of the sampled rows, whose values readers ask for."""
 
     files: Boxes
     groups: Boxes
     rows: Boxes
 
     def depth(self, column: int | None) -> LayoutDepth:
-        """That of a column; None: of all together."""
+        """The depth of a column. None: of all columns together."""
         each = self.files, self.groups, self.rows
         return depth_of(*(each if column is None else (boxes.of(column) for boxes in each)))
 
 
 def outlooks(now: Prospect, then: Prospect) -> tuple[Outlook, ...]:
-    """What lies ahead of each column, and where there are several, of all of them together."""
+    """The depth of each column now and then. If there are several columns, also that of all together."""
     columns = len(now.files.columns)
     places: list[int | None] = [*range(columns), *([None] if columns > 1 else [])]
     return tuple(Outlook(now.depth(place), then.depth(place)) for place in places)
 
 
 def foreseen(samples: Sequence[PartitionSample], by: Sequence[ClusterColumn], cells_per_file: int) -> Prospect:
-    """What becomes of partitions of which these are samples."""
+    """What clustering would make of the sampled partitions."""
     names = tuple(column.name for column in by)
     found: list[list[Ranks]] = [[np.zeros((2 * len(names) + 2, 0), np.int64)] for _ in range(3)]
     start = 0
@@ -69,7 +70,8 @@ def foreseen(samples: Sequence[PartitionSample], by: Sequence[ClusterColumn], ce
 
 
 def _of_partition(one: PartitionSample, by: Sequence[ClusterColumn], cells_per_file: int) -> tuple[Ranks, ...]:
-    """The ranges of files, of cells and of rows, and how many rows of the sample each has: (columns x 2 + 1, boxes)."""
+    """Boxes of files, of cells, and of rows. Each array: (least rank of each column, greatest rank of each column, rows
+    of the sample) by box."""
     files = max(1, min(one.files, one.sample.num_rows // _SAMPLE_PER_FILE))
     tree = grow(one.sample, by, np.ones(one.sample.num_rows), files, cells_per_file)
     ranks = np.array([_ranks(one.sample[column.name]) for column in by])
@@ -82,7 +84,7 @@ def _of_partition(one: PartitionSample, by: Sequence[ClusterColumn], cells_per_f
 
 
 def _ranks(column: pa.ChunkedArray) -> Ranks:
-    """Nulls come before all values."""
+    """The rank of each row. Nulls come before all values."""
     values = values_of(column)
     found = np.zeros(len(values.is_null), np.int64)
     found[~values.is_null] = dense_ranks(values.of)[0] + 1
@@ -90,8 +92,7 @@ def _ranks(column: pa.ChunkedArray) -> Ranks:
 
 
 def _around(ranks: Ranks, box_of: Ranks, times: Ranks) -> Ranks:
-    """The box around the rows of each number. The box of a value that fills several files comes once for each of
-    them."""
+    """The box around the rows of each number. `times`: how often each box comes: once for each file of a leaf."""
     low = np.full((len(ranks), len(times)), np.iinfo(np.int64).max)
     high = np.full((len(ranks), len(times)), -1)
     for column, of_column in enumerate(ranks):
@@ -103,7 +104,7 @@ def _around(ranks: Ranks, box_of: Ranks, times: Ranks) -> Ranks:
 
 
 def _placed(found: Ranks, start: int, partition: int, one: PartitionSample) -> Ranks:
-    """The boxes with ranks and rows of the table, and the number of their partition."""
+    """The boxes in terms of the table: ranks from `start` on, rows of the table, and the number of the partition."""
     found = found.copy()
     found[:-1] += start
     found[-1] = found[-1] * max(1, one.rows // one.sample.num_rows)

@@ -1,7 +1,7 @@
-"""Names of columns in texts that have commas, stars and brackets of their own: double quotes hold a name together.
+"""Quotes names of columns in texts whose commas, stars and brackets have a meaning.
 
-day*3,customer            names without any of these need no quotes
-"a,b"*2,"5"" wide"        a,b and 5" wide: a quote inside of a name is written twice
+day*3,customer            names without these characters need no quotes
+"a,b"*2,"5"" wide"        the columns a,b and 5" wide: a quote inside a name is doubled
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _PIECES = re.compile(rf"{QUOTED}|.", re.S)
 
 
 def parts(text: str) -> Iterator[str]:
-    """What stands between commas, without blanks around it. Commas inside of quotes or brackets do not count."""
+    """The parts between commas, without blanks around them. Commas inside quotes or brackets do not count."""
     depth, part = 0, ""
     for piece in _PIECES.findall(text):
         depth += (piece == "(") - (piece == ")")
@@ -28,12 +28,12 @@ def parts(text: str) -> Iterator[str]:
 
 
 def unquoted(name: str) -> str:
-    """The name itself."""
+    """The name without its quotes."""
     return name[1:-1].replace('""', '"') if _WHOLE.fullmatch(name) else name
 
 
 def quoted(name: str) -> str:
-    """The name as `parts` and stars leave it whole: in quotes where it needs them."""
+    """The name, in quotes if it needs them."""
     plain = name == name.strip() and not set(name) & set(',*"()')
     doubled = name.replace('"', '""')
     return name if plain else f'"{doubled}"'

@@ -1,11 +1,12 @@
-"""Ranges of a sort order: each row goes to exactly one, by the keys that rows are sorted by.
+"""Ranges of a sort order: the keys of a row say to which range it goes.
 
     keys      day downwards, id                     cuts    (9, "k")   (4, "b")
     rows      (9, "a") -> range 0    (9, "k") -> range 1    (7, "x") -> range 1    (4, "c") -> range 2
 
-A key is a column, or one number for several: their place on a curve. A row is compared to all cuts at once: its place
-among the values that a key has in the cuts is a whole number, and so is its place among cuts that begin alike. A range
-may begin *behind* a cut: keys that many rows have make a range alone, in which nothing has to be sorted.
+A key is a column, or the place of several columns on a curve. All rows are compared with all cuts at once: key by key,
+a value becomes its place among the values of the cuts, and the places of the keys so far are combined into one number.
+A range may begin *behind* a cut: then the rows that equal the cut have a range of their own, in which nothing has to be
+sorted.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from deltacompact.layout.sort_order import Curve
 from deltacompact.layout.split_tree import Cells, CutColumn, Leaf
 
 BITS = 10
-"""Of a column's rank on a curve: 1,024 ranks. Four columns make 40."""
+"""Bits of a column's rank on a curve: 1,024 ranks. Four columns make 40 bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class ColumnKey:
 
 @dataclass(frozen=True, slots=True)
 class CurveKey:
-    """Rows in the order of a curve through the ranks of columns, which their cuts tell."""
+    """Rows in the order of a curve through ranks of columns. `columns`: the cuts that give the ranks."""
 
     curve: Curve
     columns: tuple[CutColumn, ...]
@@ -65,10 +66,13 @@ Key = ColumnKey | CurveKey
 
 @dataclass(frozen=True, slots=True)
 class RangeCuts:
-    """`cuts`: in their order, the keys of the first row of each range but the first.
+    """The cuts between ranges.
 
-    `behind`: of each cut, whether its range begins behind all rows with these keys; the range before it then begins
-    with them. Empty: no range does.
+    cuts      for each key, its values in the cuts. A cut has the keys of the first row of a range; the first range has
+              no cut
+    leaves    ranges that follow each other make a leaf
+    behind    for each cut, whether its range begins after the rows that equal it; these are the range before then.
+              Empty: no range does
     """
 
     keys: tuple[Key, ...]
@@ -81,11 +85,11 @@ class RangeCuts:
         return sum(leaf.cells for leaf in self.leaves)
 
     def are_alike(self, cell: int) -> bool:
-        """Whether all rows of a range are equal in the order."""
+        """Whether all rows of a range have equal keys, so that they need no sorting."""
         return cell < len(self.behind) and self.behind[cell]
 
     def cells_of(self, rows: pa.Table) -> Cells:
-        """Of each row, the number of its range."""
+        """For each row, the number of its range."""
         count = len(self.cuts[0])
         of_rows, of_cuts = np.zeros(rows.num_rows, np.int64), np.zeros(count, np.int64)
         for key, cuts in zip(self.keys, self.cuts, strict=True):
@@ -95,12 +99,12 @@ class RangeCuts:
             of_cuts = of_cuts * width + known.of_values(pa.chunked_array([cuts]))
             of_rows, of_cuts = _compressed(of_rows, of_cuts)
         if self.behind:
-            of_cuts = of_cuts + np.array(self.behind)  # a cut has an odd number, and what is behind it the next
+            of_cuts = of_cuts + np.array(self.behind)  # cuts have odd numbers, so the next number is just after a cut
         return np.searchsorted(of_cuts, of_rows, side="right").astype(np.int32)
 
 
 def _compressed(of_rows: Numbers, of_cuts: Numbers) -> tuple[Numbers, Numbers]:
-    """Small numbers with the same order: odd ones are those of cuts, even ones lie between them."""
+    """Both as small numbers in the same order: those of cuts are odd, those between cuts even."""
     distinct = np.unique(of_cuts)
 
     def placed(numbers: Numbers) -> Numbers:
@@ -112,7 +116,7 @@ def _compressed(of_rows: Numbers, of_cuts: Numbers) -> tuple[Numbers, Numbers]:
 
 @dataclass(frozen=True, slots=True)
 class _KeyPlaces:
-    """Where values of a key lie among some distinct ones: 2 n + 1 for the n-th of them, even numbers between."""
+    """The places of values among some distinct ones: 2 n + 1 for the n-th of these, even numbers in between."""
 
     cuts: CutColumn
     descending: bool
@@ -137,7 +141,7 @@ class _KeyPlaces:
 
 
 def sorted_by(keys: Sequence[Key], rows: pa.Table) -> Numbers:
-    """The rows in the order of the keys. Rows that are equal in all of them keep their order."""
+    """The row numbers in the order of the keys. Rows with equal keys keep their order."""
     if len(keys) == 1:
         (key,) = keys
         values = values_of(key.of(rows))
@@ -155,7 +159,7 @@ def sorted_by(keys: Sequence[Key], rows: pa.Table) -> Numbers:
 
 
 def key_ranks(key: Key, rows: pa.Table) -> Numbers:
-    """Whole numbers in the order of a key: equal values have one."""
+    """The rank of each row by a key. Equal values have equal ranks."""
     values = values_of(key.of(rows))
     ranks, first = dense_ranks(values.of)
     found = np.full(len(values.is_null), -1 if key.nulls_first else len(first), np.int64)

@@ -1,4 +1,4 @@
-"""Which rows of a file to look at when a look has to be cheap: some of one row group, as far apart as can be. Pure.
+"""Chooses the rows of a cheap look at a file: rows of one row group, as far apart as possible. Pure.
 
 every 100th row is wanted       file 0, two groups of 5,000      every 50th row of its first group
                                 file 1, two groups of 5,000      every 50th row of its second group
@@ -16,7 +16,7 @@ import pyarrow as pa
 
 @dataclass(frozen=True, slots=True)
 class RowLook:
-    """Every `step`th of the rows `start` to `stop` of a file, `stop` left out."""
+    """Every `step`th of the rows [start, stop) of a file."""
 
     start: int
     stop: int
@@ -24,10 +24,10 @@ class RowLook:
 
     @classmethod
     def at(cls, group_rows: Sequence[int], number: int, step: int) -> RowLook:
-        """As many rows as every `step`th of the file, all from one group.
+        """As many rows as every `step`th row of the file would be, all from one row group.
 
-        File 0 shows its first group, file 1 its second: the first groups of files alone would tell of few values.
-        `group_rows` are the rows of its groups, at least one.
+        `number`: the file's. File 0 shows its first group, file 1 its second, because the first groups of all files
+        may have the same few values. `group_rows`: the rows of each group; there is at least one group.
         """
         group = number % len(group_rows)
         start, rows = sum(group_rows[:group]), group_rows[group]
@@ -38,5 +38,5 @@ class RowLook:
         return self.start, self.stop
 
     def of(self, first: int, table: pa.Table) -> pa.Table:
-        """The rows to look at in a slice of the file, which begins with the row `first`."""
+        """The rows to look at in `table`, a slice of the file that begins with row `first`."""
         return table.take(pa.array(np.arange((self.start - first) % self.step, table.num_rows, self.step)))

@@ -1,12 +1,12 @@
-"""Scan reports, as engines post them to a REST catalog (`…/metrics`), as reads: pure.
+"""Parses scan reports, as engines post them to a REST catalog (`…/metrics`), into reads: pure.
 
     {"report-type": "scan-report", "table-name": "prod.db.orders", "filter": {"type": "lt-eq", "term": "day", …},
      "metrics": {"result-data-files": {"unit": "count", "value": 240}, "skipped-data-files": {…}}, …}
 
     {"at": 1795400000.0, "read": {"table": "orders", "columns": ["day"], "opened": 240, "skipped": 0, "rows": 812}}
 
-A report does not say when it was made: whoever received it does, {"at": 1795400000, "report": {…}}; else it counts as
-one of now. Literals are left behind. The second line is a record of our own (layout/reads.py).
+The second line is our own record of a read (layout/reads.py). A report does not say when it was made. Its receiver may
+add the time: {"at": 1795400000, "report": {…}}; otherwise it counts as made now. Literals are dropped.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _CHILDREN = ("child", "left", "right")
 
 
 def read_of(document: Any, now_s: float) -> Read | None:
-    """The read that a report or a record is about. None: it is neither, and perhaps a report of a commit."""
+    """The read in a report or a record. None: the document is neither; it may be the report of a commit."""
     if not isinstance(document, Mapping):
         return None
     if "read" in document:
@@ -44,9 +44,9 @@ def _recorded(document: Mapping[str, Any]) -> Read | None:
 
 
 def _columns(filter_: Any) -> Iterator[str]:
-    """The columns with a predicate, in their order. An expression that is always true has none.
+    """The columns with a predicate, in the order of the filter.
 
-    "not-null" skips no file, and engines add it to every comparison and every join.
+    "not-null" is left out: it skips no file, and engines add it to every comparison and every join.
     """
     if not isinstance(filter_, Mapping) or filter_.get("type") == "not-null":
         return
@@ -66,7 +66,7 @@ def _count(metrics: Any, name: str) -> int:
 
 
 def _moment_s(at: Any, now_s: float) -> float | None:
-    """Unix seconds, or a time as ISO 8601 has it. None: neither."""
+    """The moment of Unix seconds or an ISO 8601 text; `now_s` without any. None: it is neither."""
     if at is None:
         return now_s
     if isinstance(at, (int, float)) and not isinstance(at, bool):

@@ -1,13 +1,14 @@
-"""A log of reads, replayed against policies: what each would have written anew, and what readers would not have opened.
+"""Replays a log of reads against policies: how much each would have rewritten, and how little readers would have
+opened.
 
     12:00   files a, b arrive        never: nothing     every run: a and b are laid out     depth > 8: not yet
     12:05   40 reads by customer     each opens 2       each opens 1
     end     never 0 written          every run 1 GB written, 40 files and 20 GB not opened
 
-A file is some points, evenly spread between its bounds: more is not known of it. A policy that acts grows a split tree
-over the points of the files that it chooses; new files are the points of its leaves. A read asks for ranges of a
-twentieth of the points of a partition, by all columns on which it has a predicate. Nothing is drawn at random: the same
-log gives the same figures. Pure.
+A simulated file is a set of points, evenly spread between its bounds, because only the bounds are known. A policy that
+acts grows a split tree over the points of the files that it chooses; the points of each leaf are a new file. A read
+asks for ranges of a twentieth of a partition's points, in all columns on which it has a predicate. Nothing is random:
+the same log gives the same figures. Pure.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ from deltacompact.layout.overlap import Chosen, meetings, to_lay_out
 from deltacompact.layout.spread import spread
 
 STEPS_MAX = 50
-"""A policy acts so often at most: of more commits, some that follow each other come together."""
+"""A policy acts at most so often: if there are more commits, successive ones are put together."""
 POINTS = 8_000
-"""Of all files together; a file has at least eight."""
+"""The points of all files together. A file has at least eight."""
 QUESTIONS = 64
-"""Ranges that stand for the reads by some columns between two steps."""
+"""The number of ranges that stand for the reads by one set of columns between two steps."""
 _GOLDEN = 1.32471795724474602596
 
 Points = npt.NDArray[np.float64]
@@ -42,7 +43,7 @@ Points = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A file when it was committed, in Unix seconds, and its bytes."""
+    """When a file was committed, in Unix seconds, and its bytes."""
 
     at_s: float
     bytes: int
@@ -50,7 +51,7 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedFile:
-    """A file by its points, of shape (points, columns). Ages grow with each step."""
+    """A file as points, of shape (points, columns). `age`: greater for later files."""
 
     points: Points = field(hash=False)
     partition: int
@@ -61,12 +62,12 @@ class SimulatedFile:
 
 
 Choice = Callable[[Sequence[SimulatedFile], Boxes], Chosen]
-"""Of each file, whether it is laid out anew at a step."""
+"""Decides at a step, for each file, whether it is laid out anew."""
 
 
 @dataclass(frozen=True, slots=True)
 class LayoutPolicy:
-    """When files are laid out anew, and which."""
+    """A rule that decides when files are laid out anew, and which."""
 
     name: str
     choice: Choice = field(hash=False)
@@ -74,7 +75,7 @@ class LayoutPolicy:
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What a policy would have done: runs that wrote something, what they wrote, and what reads opened in all."""
+    """What a policy would have done: the runs that rewrote files, what they wrote, and what all reads opened."""
 
     policy: str
     runs: int = 0
@@ -85,7 +86,7 @@ class Replayed:
 
 
 def policies(by: Sequence[ClusterColumn], depths: Iterable[float] = (2.0, 8.0)) -> tuple[LayoutPolicy, ...]:
-    """Never, at every step, where partitions are deeper than so, and in tiers as a rewrite does it."""
+    """Four kinds of policy: never; at every step; when a partition is deeper than a limit; in tiers, as a rewrite."""
     return (
         LayoutPolicy("never", lambda files, boxes: np.zeros(len(files), bool)),
         LayoutPolicy("every run", lambda files, boxes: _of_partitions(files, boxes, by, 1.0)),
@@ -102,7 +103,7 @@ def replayed(
     by: Sequence[ClusterColumn],
     file_bytes: int,
 ) -> Replayed:
-    """What becomes of files with these boxes, which arrive one after the other, and of reads: when, and by what."""
+    """Replay a policy. `files`: their boxes, with their `arrivals`; `reads`: (when, the columns that are asked for)."""
     points = _points(files)
     held: list[SimulatedFile] = []
     done = Replayed(policy.name)
@@ -138,7 +139,7 @@ def replayed(
 
 
 def _steps(arrivals: Sequence[Arrival]) -> Iterator[tuple[float, float, list[int]]]:
-    """From when to when a state lasts, and the files that came at its beginning. Reads before the first see it."""
+    """(begin, end, files that arrive at the begin) of each step. Reads before the first arrival see the first step."""
     moments = sorted({one.at_s for one in arrivals})
     begins = [moments[place] for place in spread(len(moments), STEPS_MAX).tolist()]
     if not begins:
@@ -165,7 +166,7 @@ def _points(files: Boxes) -> list[Points]:
 
 
 def _columns(files: Boxes) -> Iterator[tuple[BoundPlaces, Ranks, Ranks]]:
-    """The columns of files, each with where its bounds lie."""
+    """(places, low, high) of each column."""
     return zip(files.places, files.low, files.high, strict=True)
 
 
@@ -179,7 +180,7 @@ def _boxes(files: Sequence[SimulatedFile], by: Sequence[ClusterColumn]) -> Boxes
 
 
 def _ranked(low: Points, high: Points, partitions: Ranks) -> tuple[Ranks, Ranks]:
-    """Ranks of bounds. Those of partitions never meet."""
+    """The ranks of bounds. Each partition has its own stretch of ranks."""
     _, dense = np.unique(np.concatenate([low, high]), return_inverse=True)
     ranks = dense.astype(np.int64) + np.concatenate([partitions, partitions]) * (dense.max(initial=0) + 1)
     _, dense = np.unique(ranks, return_inverse=True)
@@ -188,7 +189,7 @@ def _ranked(low: Points, high: Points, partitions: Ranks) -> tuple[Ranks, Ranks]
 
 
 def _extents(boxes: Boxes, chosen: Chosen) -> list[Extents]:
-    """Those of what is chosen of each partition."""
+    """The extents of the chosen files of each partition."""
     return extents_of(boxes, np.where(chosen, boxes.partitions, STAYS), int(boxes.partitions.max()) + 1)
 
 
@@ -199,7 +200,7 @@ def _laid_out(
     file_bytes: int,
     age: int,
 ) -> Iterator[SimulatedFile]:
-    """The files that a split tree makes of the points of some, each partition by itself."""
+    """The files that a split tree makes of the points of these, in each partition by itself."""
     for partition in sorted({one.partition for one in files}):
         own = [one for one in files if one.partition == partition]
         points = np.concatenate([one.points for one in own])
@@ -219,7 +220,8 @@ def _laid_out(
 
 
 def _opened(files: Sequence[SimulatedFile], boxes: Boxes, asked: Sequence[bool]) -> tuple[float, float]:
-    """How many files a read opens that asks for some of the columns, and how many bytes they have."""
+    """(files, bytes) that a read opens, on average. `asked`: for each column, whether the read has a predicate on
+    it."""
     points = np.concatenate([one.points for one in files])
     of_point = np.concatenate([np.full(len(one.points), one.partition) for one in files])
     chosen = spread(len(points), QUESTIONS)
@@ -248,7 +250,7 @@ def _deeper(by: Sequence[ClusterColumn], depth: float) -> Choice:
 
 
 def _of_partitions(files: Sequence[SimulatedFile], boxes: Boxes, by: Sequence[ClusterColumn], depth: float) -> Chosen:
-    """All files of partitions where something is new, and a file meets more files than that in a column, on average."""
+    """All files of partitions with new files, if a file there meets more than `depth` files in a column, on average."""
     chosen = np.zeros(len(files), bool)
     new = np.array([not one.laid_out for one in files], bool)
     weights = sum(column.weight for column in by)

@@ -1,4 +1,4 @@
-"""Which files may have a row for which a filter is true: pure, by the least and greatest values of their columns.
+"""Finds the files that may have a row for which a filter is true, by least and greatest values of columns: pure.
 
     day > 5 and total < 9    day       total
     a                        1 to 3    0.5 to 70.0     day is not above 5: skipped
@@ -6,9 +6,9 @@
     c                        4 to 9    unknown         opened
     d                        7 to 9    0.5 to 7.5      opened
 
-Arrow decides: it simplifies a filter by what is certain of all rows of a file. In a column, a row has a value, null or
-NaN, and `not (total < 9)` is true for NaN, although no value is that great. So a filter is asked once for each of these
-cases in which it can be true at all: that is nearly always one. If a file's values are unknown, or Arrow cannot decide,
+Arrow decides: it simplifies the filter by what is certain for all rows of a file. In each column, a row has a value,
+null or NaN, and `not (total < 9)` is true for NaN, even if no value is that great. So Arrow is asked once for each of
+these cases in which the filter can be true: nearly always one. If a file's values are unknown, or Arrow cannot decide,
 the file is opened.
 """
 
@@ -28,14 +28,15 @@ from deltacompact.base import compute as pc
 
 _NAN = re.compile(r"\bnan\b")
 CASES_MAX = 16
-"""A column that would make more cases of a filter is not looked at."""
+"""If a column would make more cases of a filter than this, it is ignored."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownColumn:
-    """What is known of a column in one file. `low`, `high`: of the column's type; None: that side is unknown.
+    """What is known of a column in one file.
 
-    They bound the values that are neither null nor NaN. `values`, `nulls`, `nans`: whether there may be any of these.
+    low, high              bounds of the values that are neither null nor NaN, in the column's type. None: unknown
+    values, nulls, nans    whether the file may have such a row
     """
 
     low: pa.Scalar | None = None
@@ -46,7 +47,7 @@ class KnownColumn:
 
 
 KnownColumns = Mapping[str, KnownColumn]
-"""By column. A column without an entry may have any value."""
+"""By name. A column without an entry may have any value."""
 
 ANYTHING = KnownColumn()
 ONLY_NULLS = KnownColumn(values=False, nans=False)
@@ -60,8 +61,8 @@ _Case = Mapping[str, _ValueKind]
 
 
 def may_match(wanted: pc.Expression, columns: pa.Schema, files: Sequence[KnownColumns]) -> list[bool]:
-    """Of each file, whether it may have a row for which the filter is true. Nothing is opened."""
-    if _has_nan(wanted):  # Arrow takes `not (x < NaN)` for false where x has bounds
+    """For each file, whether it may have a row for which the filter is true. No file is opened."""
+    if _has_nan(wanted):  # with bounds on x, Arrow takes `not (x < NaN)` for false
         return [True] * len(files)
     may = [False] * len(files)
     try:
@@ -69,13 +70,13 @@ def may_match(wanted: pc.Expression, columns: pa.Schema, files: Sequence[KnownCo
             left = [place for place, file in enumerate(files) if not may[place] and _has(file, case)]
             for place in _satisfiable(wanted, columns, [_certain(columns, files[place], case) for place in left]):
                 may[left[place]] = True
-    except pa.ArrowException:  # the filter does not fit the columns: whoever reads rows says so
+    except pa.ArrowException:  # the filter does not fit the columns: the reader will say so
         return [True] * len(files)
     return may
 
 
 def _has_nan(wanted: pc.Expression) -> bool:
-    """Whether an expression may have NaN as a literal."""
+    """Whether the expression may contain NaN."""
     try:
         return bool(_NAN.search(str(wanted)))
     except UnicodeDecodeError:  # a literal of bytes
@@ -83,7 +84,7 @@ def _has_nan(wanted: pc.Expression) -> bool:
 
 
 def _cases(wanted: pc.Expression, columns: pa.Schema, files: Sequence[KnownColumns]) -> list[_Case]:
-    """The cases in which the filter may be true, whatever a file has."""
+    """The cases in which the filter can be true for some file."""
     cases: list[_Case] = [{}]
     for name in columns.names:
         type_ = columns.field(name).type
@@ -106,8 +107,9 @@ def _may(known: KnownColumn, kind: _ValueKind) -> bool:
 
 
 def _satisfiable(wanted: pc.Expression, columns: pa.Schema, certain: Sequence[pc.Expression]) -> list[int]:
-    """The places of those things under which the filter may be true. Their files do not exist."""
-    import pyarrow.dataset as ds  # `plan` knows this module, and must not wait for it
+    """The places of the expressions under which the filter may be true. Each is given to Arrow as that of a file, named
+    by its place, which does not exist and is not opened."""
+    import pyarrow.dataset as ds  # `plan` imports this module, and must start fast
     from pyarrow.fs import LocalFileSystem
 
     format_, here = ds.ParquetFileFormat(), LocalFileSystem()
@@ -128,7 +130,7 @@ def is_bounded(type_: pa.DataType) -> bool:
 
 
 def bound_of(value: Any, type_: pa.DataType) -> pa.Scalar | None:
-    """A value as a bound of a column of this type. None: it is none, NaN for one."""
+    """A value as a bound of a column of this type. None: it cannot be a bound, as NaN."""
     if value is None or value != value:
         return None
     try:

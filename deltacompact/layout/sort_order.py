@@ -1,12 +1,12 @@
-"""A sort order as people write it, as Spark's procedure has it.
+"""Parses a sort order, in the syntax of Spark's procedure.
 
-    "day DESC NULLS LAST, id"     day downwards, null behind all values; then id upwards, null before all values
+    "day DESC NULLS LAST, id"     day descending, nulls last; then id ascending, nulls first
     "hilbert(day, customer)"      along Hilbert's curve through the ranks of both
-    "region, zorder(a, b)"        by region, and for each along Z-order
-    "bucket(4, a), days(ts) DESC" by what Iceberg's transforms make of the values
+    "region, zorder(a, b)"        by region, and within a region along Z-order
+    "bucket(4, a), days(ts) DESC" by the results of Iceberg's transforms
     "\"a,b\" DESC"                a name with a comma, a bracket, or DESC at its end stands in double quotes
 
-Without NULLS, null counts as less than all values, NaN as greater.
+Without NULLS FIRST or LAST, null counts as less than all values. NaN is greater than all numbers.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Curve(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class OrderedColumn:
-    """A column to sort by. `transform`: by what Iceberg's transform makes of its values."""
+    """A column to sort by. `transform`: the Iceberg transform whose results are sorted."""
 
     name: str
     descending: bool = False
@@ -62,7 +62,7 @@ SortItem = OrderedColumn | CurveThrough
 
 
 def sort_items(said_by: str, text: str) -> tuple[SortItem, ...]:
-    """The items of a sort order. Raises InputError naming the one that cannot be read, or that comes twice."""
+    """The items of a sort order. Raises InputError naming an item that cannot be parsed, or that comes twice."""
     items = tuple(_item(said_by, part) for part in parts(text))
     keys = [(name, getattr(item, "transform", "identity")) for item in items for name in item.names]
     if repeated := next((name for place, (name, by) in enumerate(keys) if (name, by) in keys[:place]), None):
@@ -89,7 +89,8 @@ def _item(said_by: str, text: str) -> SortItem:
 
 
 def _key(found: dict[str, str]) -> tuple[str, str] | None:
-    """Iceberg's text of a transform, and its column; None: it is none, or lacks something. Spark takes both orders."""
+    """(transform as Iceberg writes it, column). None: it cannot be parsed. Arguments may come in either order, as in
+    Spark."""
     if "name" in found:
         return "identity", found["name"]
     name, arguments = found["transform"].lower(), list(parts(found["arguments"]))

@@ -1,13 +1,14 @@
-"""Event logs of Spark (`spark.eventLog.enabled`) as reads of one table: pure.
+"""Parses event logs of Spark (`spark.eventLog.enabled`) into reads of one table: pure.
 
     SQLExecutionStart 7    plan: BatchScan prod.db.orders   filters=day IS NOT NULL, day = 20455   metrics 310, 312
     DriverAccumUpdates 7   310: 4 files, 312: 20 skipped
     StageCompleted         303: 250 rows
-    SQLExecutionEnd 7      orders, asked by day, 4 files opened, 20 skipped, 250 rows
+    SQLExecutionEnd 7      orders, predicate on day, 4 files opened, 20 skipped, 250 rows
 
-What a plan says of its predicates is text with literals in it, which nobody can take apart for sure. So the columns of
-the table are looked for in it, and nothing else of it is kept. `IS NOT NULL` skips no file: Spark adds it to every
-comparison and every join. A plan that is made anew while it runs counts once, and so does a scan that is used twice.
+A plan has its predicates as text, with literals, and no parser takes all of these apart. So the text is searched for
+names of the table's columns, and nothing else is kept. `IS NOT NULL` does not count: it skips no file, and Spark adds
+it to every comparison and every join. A plan that Spark changes while it runs counts once, and so does a scan that is
+used twice.
 
     Iceberg 1.12, Spark 4.1     IcebergScan(table=prod.db.orders, …, filters=day = 20455, runtimeFilters=, …)
     Iceberg 1.3, Spark 3.3      prod.db.orders (branch=null) [filters=day = 20455, groupedBy=]
@@ -31,7 +32,7 @@ _TOLD = frozenset(
     f"{_SQL}{name}".encode()
     for name in ("SQLExecutionStart", "SQLAdaptiveExecutionUpdate", "DriverAccumUpdates", "SQLExecutionEnd")
 ) | {b"SparkListenerStageCompleted"}
-"""The events that say something of reads. Others are not parsed: most lines tell of tasks."""
+"""The events about reads. Others are not parsed: most lines are about tasks."""
 _TABLE = re.compile(r"(?:table=|\] )(?P<table>[^\s,()\[\]]+)(?:,| \(branch=| \[filters=)")
 _FILE_SCAN = re.compile(r"(?:FileScan|Scan) (?:parquet|orc|csv|json|avro) (?P<table>\S+)")
 _OPENED = ("number of result data files", "number of files read")
@@ -43,7 +44,7 @@ _NOT_NULL = re.compile(r"isnotnull\([^()]*\)|[^,()]+ IS NOT NULL", re.I)
 
 @dataclass(frozen=True, slots=True)
 class _LoggedScan:
-    """A scan of the table. Metrics are the numbers under which their values are told later."""
+    """A scan of the table. `opened`, `skipped` and `rows` are ids of metrics; their values come in later events."""
 
     columns: tuple[str, ...]
     opened: int | None
@@ -57,7 +58,7 @@ class _LoggedScan:
 
 @dataclass(slots=True)
 class _Execution:
-    """A query that has begun. `values`: of its metrics, as far as they are told."""
+    """A query that has begun. `scans`: by the least id of their metrics."""
 
     at_s: float
     scans: dict[int | None, _LoggedScan] = field(default_factory=dict)
@@ -65,10 +66,10 @@ class _Execution:
 
 @dataclass(slots=True)
 class SparkLog:
-    """The reads of a table by one application. `columns`: those that the table has.
+    """The reads of a table by one application. `columns`: those of the table.
 
-    Lines that are no event are counted in `left_out`. A query without an end, of an application that still runs or was
-    killed, is told by what is known of it.
+    `left_out` counts lines that are not events. A query without an end, because the application still runs or was
+    killed, is a read with what is known of it.
     """
 
     table_id: str
@@ -79,7 +80,7 @@ class SparkLog:
     _values: dict[int, int] = field(default_factory=dict)
 
     def reads(self, lines: Iterable[bytes]) -> Iterator[tuple[int, Read]]:
-        """Each read with the number of its query, which grows within an application."""
+        """(number of the query, read). Numbers never fall within an application."""
         for line in lines:
             found = _EVENT.match(line)
             if found and found[1] not in _TOLD and line.rstrip().endswith(b"}"):
@@ -109,7 +110,7 @@ class SparkLog:
                 yield from self._ended(int(event["executionId"]))
 
     def _planned(self, event: Mapping[str, Any]) -> None:
-        """A plan that is made anew has the scans that are left, and perhaps others."""
+        """Add the scans of a plan. If Spark changes the plan, the new one repeats scans that have not run yet."""
         if (execution := self._running.get(int(event["executionId"]))) is None:
             return
         for scan in _scans(event["sparkPlanInfo"], self.table_id, self.columns):
@@ -146,7 +147,7 @@ def _scans(node: Mapping[str, Any], table_id: str, columns: Collection[str]) -> 
 
 
 def _table_of(name: str, text: str) -> str | None:
-    """The table of a scan. None: files that have no table's name."""
+    """The table of a scan. None: it scans files without a table's name."""
     if found := _FILE_SCAN.match(name):
         return found["table"]
     _, _, named = name.partition("BatchScan ")
@@ -157,7 +158,7 @@ def _table_of(name: str, text: str) -> str | None:
 
 
 def _predicates(text: str, metadata: Mapping[str, Any]) -> str:
-    """What a plan's node says of predicates."""
+    """The predicates of a plan's node, as text."""
     if "PushedFilters" in metadata or "PartitionFilters" in metadata:
         return f"{metadata.get('PartitionFilters', '')} {metadata.get('PushedFilters', '')}"
     _, _, filters = text.partition("filters=")
@@ -165,10 +166,10 @@ def _predicates(text: str, metadata: Mapping[str, Any]) -> str:
 
 
 def columns_asked_in(predicates: str, columns: Collection[str]) -> tuple[str, ...]:
-    """The columns, of those that there are, with a predicate that can skip files."""
+    """The columns among `columns` with a predicate that can skip files, in their order."""
     text = _NOT_NULL.sub("", _LITERAL.sub("''", predicates))
     found = set()
-    for name in sorted(columns, key=len, reverse=True):  # a name may end as another one does
+    for name in sorted(columns, key=len, reverse=True):  # a name may be a part of another
         if name in text and (without := _asked(name).sub("", text)) != text:
             text = without
             found.add(name)
@@ -176,7 +177,7 @@ def columns_asked_in(predicates: str, columns: Collection[str]) -> tuple[str, ..
 
 
 def _asked(name: str) -> re.Pattern[str]:
-    """A column at the place where one stands: before an operator, as an argument, or with the number of an attribute.
+    """Matches a column where predicates have columns: before an operator, as an argument, with an attribute's number.
 
     "day = 7", "EqualTo(day,7)", "bucket(4, day) = 3", "(day#165 = 7)", not "place.day = 7"
     """

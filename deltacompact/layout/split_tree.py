@@ -1,12 +1,12 @@
-"""A split tree: each row goes to exactly one cell. Cells that follow each other make a leaf, which is a file.
+"""A split tree sends each row to one cell. Cells that follow each other make a leaf, which is a file.
 
     day < 3 ?    yes    customer < "m" ?    yes    cell 0    leaf 0
                                             no     cell 1    leaf 0
                  no     cell 2              leaf 1           day >= 3, whatever the customer
 
-A column has its cut values, sorted. Rows are first ranked (how many cuts are not above the value), then sent down the
-tree by whole numbers: nothing is done for one row alone. Equal values have one rank, so they are never separated by
-their own column. Nulls have a place before or behind all values, NaN is above all numbers.
+A column has sorted cut values. The rank of a row in it is the number of cuts that are not above its value. All rows are
+ranked at once, and then go down the tree together, by their ranks. Equal values have one rank, so their own column
+never separates them. Nulls come before or after all values, NaN after all numbers.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from deltacompact.layout.order import Numbers, not_above, values_of
 
 Cells = npt.NDArray[np.int32]
 _ROWS_AT_ONCE = 16 << 10
-"""They stay in the processor's cache."""
+"""So many rows stay in the processor's cache."""
 _WIDENED = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
-"""Kinds of types within which a column may have been widened, and its values keep their order."""
+"""Kinds of types. If a column is widened within a kind, its values keep their order."""
 
 
 @dataclass(frozen=True, slots=True)
 class CutColumn:
-    """A column and its cuts, sorted. A null among them is the last: it divides values from nulls.
+    """A column and its sorted cuts. A null among them is the last: it divides values from nulls.
 
-    Those of a tree are there once. On the grid of a curve, as many ranks begin with a value as the one before it fills.
+    In a tree, cuts are distinct. On the grid of a curve, a cut is repeated once for each rank that begins with it.
     """
 
     name: str
@@ -42,7 +42,7 @@ class CutColumn:
     nulls_first: bool = True
 
     def ranks(self, column: pa.ChunkedArray) -> Numbers:
-        """Of each row, how many cuts are not above it. Raises InputError where types do not fit."""
+        """For each row, how many cuts are not above it. Raises InputError if the types do not fit."""
         values = values_of(column)
         found = np.zeros(len(values.is_null), np.int64)
         if not self.nulls_first:
@@ -51,7 +51,7 @@ class CutColumn:
         return found
 
     def as_type(self, type_: pa.DataType) -> pa.Array:
-        """The cuts in the type that the column has by now: it may have been widened."""
+        """The cuts in the column's current type, which may be wider than theirs."""
         if self.cuts.type == type_:
             return self.cuts
         if any(is_kind(self.cuts.type) and is_kind(type_) for is_kind in _WIDENED):
@@ -65,7 +65,7 @@ class CutColumn:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Rows whose rank in a column is above `cut` go right, all others left. A child below 0 is a cell: ~0 is cell 0."""
+    """Rows with a rank above `cut` in a column go right, all others left. A negative child is a cell: ~0 is cell 0."""
 
     column: int
     cut: int
@@ -75,7 +75,8 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """Cells that follow each other. More than one file: one value fills several, and its rows are divided evenly."""
+    """Cells that follow each other. If one value fills several files, the leaf has several, with equal shares of
+    rows."""
 
     cells: int
     files: int = 1
@@ -83,7 +84,7 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class SplitTree:
-    """The first split is the root; without splits, all rows lie in cell 0. Leaves are in the order of their cells."""
+    """The first split is the root. Without splits, all rows are in cell 0. Leaves are in the order of their cells."""
 
     columns: tuple[CutColumn, ...]
     splits: tuple[Split, ...]
@@ -100,11 +101,11 @@ class SplitTree:
         return sum(leaf.cells for leaf in self.leaves)
 
     def are_alike(self, cell: int) -> bool:
-        """Whether rows of a cell have no order among them: always."""
+        """Whether the rows of a cell need no sorting: always."""
         return True
 
     def cells_of(self, rows: pa.Table) -> Cells:
-        """Of each row, the number of its cell. Raises InputError where a column is missing or has another type."""
+        """For each row, the number of its cell. Raises InputError if a column is missing or has another type."""
         if missing := [name for name in self.names if name not in rows.column_names]:
             raise InputError(f"the split tree has column {missing[0]!r}, which the rows lack: it is of another schema")
         if not self.splits:
@@ -114,9 +115,10 @@ class SplitTree:
 
 
 def _descended(ranks: npt.NDArray[np.int64], splits: Sequence[Split]) -> Cells:
-    """The cells of rows with these ranks, by column. Some rows go down at a time, all of them one step at once.
+    """The cell of each row. `ranks`: of shape (columns, rows). A block of rows goes down the tree, all one step at a
+    time.
 
-    A cell is a split with itself below on both sides, so rows that are there stay.
+    A cell is a split whose children are the cell itself, so rows that have arrived stay there.
     """
     first = len(splits)
     below = np.array([(split.left, split.right) for split in splits], np.int32)

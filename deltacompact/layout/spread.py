@@ -1,6 +1,6 @@
-"""Some of many, as far from each other as they can be: rows, files, places to look at. Pure.
+"""Chooses some of many rows, files or places, as far from each other as possible. Pure.
 
-10 rows, 3 wanted     1, 5, 8          each in the middle of its third, so that what is sorted tells of all values
+10 rows, 3 wanted     1, 5, 8          each in the middle of its third: in sorted rows, they cover all values
 2 files, 32 wanted    0, 1             all of them
 
 rows 0, 700, 2,050    of a file with row groups of 2,000 and 100 rows: 2 looks into the first, 1 into the second
@@ -16,17 +16,17 @@ import numpy.typing as npt
 
 SAMPLE_ROWS = 20_000
 SAMPLE_PER_FILE = 200
-"""Files then differ by a seventh in size. With 50 rows they differed by two fifths."""
+"""With so many sampled rows a file, files differ in size by a seventh. With 50 they differed by two fifths."""
 _LOOKS_MIN, _LOOKS_MAX, _LOOK_ROWS = 64, 512, 20_000
 
 
 def looks_at(rows: int) -> int:
-    """At how many places of so many rows to look for a sample."""
+    """The number of places to look at for a sample of `rows` rows."""
     return max(1, min(_LOOKS_MAX, rows, max(_LOOKS_MIN, rows // _LOOK_ROWS)))
 
 
 def spread(there: int, wanted: int) -> npt.NDArray[np.int64]:
-    """The places of so many, in their order; of all, where there are no more."""
+    """`wanted` places among `there`, in order. All of them, if there are no more."""
     if there <= wanted:
         return np.arange(there, dtype=np.int64)
     return ((np.arange(wanted) + 0.5) * (there / wanted)).astype(np.int64)
@@ -34,7 +34,7 @@ def spread(there: int, wanted: int) -> npt.NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True)
 class LookedGroup:
-    """A row group, how many looks hit it, and those of its rows that are wanted: [start, stop)."""
+    """A row group, how many looks hit it, and its wanted rows: [start, stop) of the file."""
 
     group: int
     looks: int
@@ -44,7 +44,7 @@ class LookedGroup:
 def looked_groups(
     group_rows: Sequence[int], places: Sequence[int] | npt.NDArray[np.int64], rows: tuple[int, int]
 ) -> list[LookedGroup]:
-    """The row groups that looks at these rows of a file hit, in their order. Of the file, only `rows` are wanted."""
+    """The row groups of a file that have these places, in order. `rows`: the wanted rows of the file, [start, stop)."""
     starts = np.cumsum([0, *group_rows])
     groups, times = np.unique(np.searchsorted(starts, places, side="right") - 1, return_counts=True)
     return [

@@ -1,9 +1,9 @@
-"""The reads of one table that are told of, by scan reports, logs of Spark and our own records, and what they ask for.
+"""Collects the reads of one table from scan reports, logs of Spark and our own records, and what they ask for.
 
-    reports.jsonl             2 reads by day                     1 line cut short: left out, and said
-    eventlog_v2_app-1/        30 reads by day and customer       columns that the table lacks are forgotten
+    reports.jsonl             2 reads by day                     1 line was cut short: left out, with a note
+    eventlog_v2_app-1/        30 reads by day and customer       columns that the table lacks are dropped
 
-No value that was asked for is kept, nor who asked, nor where a log lies.
+Nothing keeps the values that were asked for, who asked, or where a log is.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from deltacompact.layout.spark_logs import SparkLog
 
 @dataclass(slots=True)
 class ToldReads:
-    """The reads of a table, with those of their columns that files may lie apart by. No `sources`: nobody was asked."""
+    """The reads of a table. `columns`: those that can cluster rows; others are dropped. `sources`: what was read, in
+    words."""
 
     table_id: str
     columns: Collection[str]
@@ -39,9 +40,9 @@ class ToldReads:
         return [one.read for one in self.told]
 
     def add_reports(self, reports: Sequence[Any]) -> None:
-        """Scan reports as a REST catalog gets them, and records of our own: documents, or lines of JSON.
+        """Add scan reports as a REST catalog gets them, or our own records: documents, or lines of JSON.
 
-        Those that begin with the same one are the same source, which has grown.
+        Reports that begin with the same report are the same source, which has grown.
         """
         columns, source = frozenset(self.columns), f"reports {reports[0] if reports else ''!r}"
         for number, report in enumerate(reports):
@@ -53,10 +54,11 @@ class ToldReads:
         self.sources.append(counted(len(reports), "scan report"))
 
     def add_spark_logs(self, path: str | Path) -> None:
-        """The event logs at a path. Raises InputError where there is none, or for a compression that we cannot read."""
+        """Add the event logs at a path. Raises InputError if there is none, or for a compression that we cannot
+        read."""
         logs = {name_of(log): log for log in logs_in(Path(path))}
         known = {one.source for one in self.told}
-        for name in sorted(logs.keys() - known):  # a folder may be named, and a log in it
+        for name in sorted(logs.keys() - known):  # the user may have named a folder, and a log in it
             self.told += self._of_spark(name, logs[name])
         self.sources.append(counted(len(logs), "log"))
 
@@ -66,14 +68,14 @@ class ToldReads:
             yield Told(name, number, read)
 
     def columns_asked(self) -> tuple[ClusterColumn, ...]:
-        """The columns that reads ask for. Raises InputError where none of them asks for any."""
+        """The columns that reads ask for. Raises InputError if no read asks for any."""
         if found := columns_asked(heat_of(self.reads, self.now_s)):
             return found
         of = " and ".join(self.sources)
         raise InputError(f"none of {of} is of a read of table {self.table_id!r} with a predicate on a column of it")
 
     def refuse_none(self) -> None:
-        """Raise InputError where nobody has told any, for `simulate`."""
+        """Raise InputError if no source was given, for `simulate`."""
         if not self.sources:
             raise InputError("simulate replays reads: give --spark-log or --scan-reports")
 
@@ -89,7 +91,7 @@ def told_reads(
     scan_reports: Iterable[Any] = (),
     spark_logs: Iterable[str | Path] = (),
 ) -> ToldReads:
-    """The reads of a table with these columns, in scan reports and in the logs at some paths."""
+    """The reads of a table in scan reports, and in the logs at these paths. `columns`: those that can cluster rows."""
     told = ToldReads(table_id, columns, now_s)
     if reports := list(scan_reports):
         told.add_reports(reports)

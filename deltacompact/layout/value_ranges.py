@@ -1,11 +1,11 @@
-"""The least and the greatest value of columns: from rows, as JSON in the log, and as bounds of boxes.
+"""The least and greatest values of columns: found in rows, stored as JSON in the log, used as bounds of boxes.
 
     day        2026-01-03 … 2026-01-09       20456, 20462             days since 1970
-    customer   "ada" … "zoë", 70 bytes       "ada", "zoë…" + 1        long ones are cut, the greatest made greater
+    customer   "ada" … "zoë", 70 bytes       "ada", "zoë…" + 1        long values are cut, the greatest is rounded up
     note       only null                     null, null
-    amount     1.5 … NaN                     {"float": …} twice       NaN is no bound, as readers skip files
+    amount     1.5 … NaN                     {"float": …} twice       NaN is no bound: readers could not skip by it
 
-A column whose range is not known may have any value.
+A column without a known range may have any value.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from deltacompact.layout.document import stored_value, value_of
 from deltacompact.layout.skipping import KnownColumn, bound_of
 
 Range = tuple[Any, Any]
-"""Two numbers or bytes; (None, None): only null."""
+"""(least, greatest), as numbers or bytes. (None, None): the rows have only null."""
 ValueRanges = Mapping[str, Range]
 StoredRanges = tuple[tuple[str, Any, Any], ...]
 
@@ -34,36 +34,36 @@ BOUND_BYTES_MAX = 64
 
 
 def ranges_of(rows: pa.Table, names: Sequence[str]) -> dict[str, Range]:
-    """The ranges of these columns of some rows."""
+    """The ranges of these columns in `rows`."""
     return {name: range_of(comparable(rows[name])) for name in names}
 
 
 def joined(ranges: Iterable[ValueRanges]) -> dict[str, Range]:
-    """The ranges of rows together. A range that one of them lacks is unknown for all."""
+    """The ranges of all rows together. If one part lacks a column's range, the range of the whole is unknown."""
     each = list(ranges)
     names = set.intersection(*(set(one) for one in each)) if each else set()
     return {name: _joined([one[name] for one in each]) for name in sorted(names)}
 
 
 def stored_ranges(ranges: ValueRanges) -> StoredRanges:
-    """The ranges as the log has them."""
+    """The ranges as the log stores them."""
     cut = {name: (_cut(low), _cut_above(high)) for name, (low, high) in ranges.items()}
     return tuple((name, stored_value(low), stored_value(high)) for name, (low, high) in cut.items())
 
 
 def ranges_from(stored: StoredRanges, was: pa.Schema, now: pa.Schema) -> dict[str, Range]:
-    """The ranges of a file of schema `was`, in the types that columns have now."""
+    """The ranges of a file written with schema `was`, in the types that the columns have now."""
     found = {}
     for name, low, high in stored:
         if name in was.names and name in now.names:
             types = was.field(name).type, now.field(name).type
-            with contextlib.suppress(pa.ArrowException):  # it does not fit any more: nobody knows
+            with contextlib.suppress(pa.ArrowException):  # it does not fit the new type: unknown
                 found[name] = _in_type(value_of(low), *types), _in_type(value_of(high), *types)
     return found
 
 
 def column_bounds(ranges: Sequence[ValueRanges], name: str, type_: pa.DataType) -> ColumnBounds:
-    """The bounds of files in one column. Values that do not fit its type may be any."""
+    """The bounds of files in one column. A bound that does not fit the column's type is unknown."""
     held = _held(type_)
     known = [one.get(name) for one in ranges]
     low, high = (
@@ -74,7 +74,7 @@ def column_bounds(ranges: Sequence[ValueRanges], name: str, type_: pa.DataType) 
 
 
 def with_rows(of_files: ColumnBounds, values: pa.ChunkedArray) -> ColumnBounds:
-    """The bounds of files, and behind them the values of some rows, each by itself."""
+    """The bounds of files, followed by the values of some rows, each row like a file of its own."""
     own = comparable(values).combine_chunks()
     is_null = np.asarray(own.is_null())
     is_nan = (
@@ -89,7 +89,7 @@ def with_rows(of_files: ColumnBounds, values: pa.ChunkedArray) -> ColumnBounds:
 
 
 def known_from(ranges: ValueRanges, columns: pa.Schema) -> dict[str, KnownColumn]:
-    """The ranges as they decide which files are read. They tell of nulls and NaN only where there is nothing else."""
+    """The ranges as `skipping` needs them. Whether a file has nulls or NaN is known only if it has nothing else."""
     return {name: _known(one, columns.field(name).type) for name, one in ranges.items() if name in columns.names}
 
 
@@ -102,7 +102,7 @@ def _known(one: Range, type_: pa.DataType) -> KnownColumn:
 
 
 def comparable(column: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:
-    """The values in one of the types that bounds are compared in: int64, float64, decimal256 or binary."""
+    """The values in one of the four types in which bounds are compared: int64, float64, decimal256 or binary."""
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
     plain = [_plain(chunk) for chunk in chunks]
     type_ = plain[0].type if plain else _plain(pa.array([], column.type)).type
@@ -110,7 +110,7 @@ def comparable(column: pa.Array | pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def range_of(values: pa.ChunkedArray) -> Range:
-    """The range of values that can be compared."""
+    """The range of values that `comparable` returned."""
     if pa.types.is_floating(values.type):
         values = values.filter(pc.invert(pc.is_nan(values)), null_selection_behavior="drop")
     found = pc.min_max(values)
@@ -155,7 +155,7 @@ def _joined(ranges: Sequence[Range]) -> Range:
 
 
 def in_type(value: Any, was: pa.DataType, now: pa.DataType) -> Any:
-    """A value, as a footer has it, in the form in which bounds are compared. Raises pa.ArrowException, ValueError."""
+    """A value of a footer, in the form in which bounds are compared. Raises pa.ArrowException or ValueError."""
     if isinstance(value, float) and math.isnan(value):
         raise ValueError("NaN is no bound")
     if isinstance(value, str):
@@ -171,7 +171,7 @@ def _cut(low: Any) -> Any:
 
 
 def _cut_above(high: Any) -> Any:
-    """Bytes that are not less, and not long. Nothing is above bytes of 0xff: they are not cut."""
+    """Short bytes that are not less. If all leading bytes are 0xff, nothing short is greater: they are not cut."""
     if not isinstance(high, bytes) or len(high) <= BOUND_BYTES_MAX:
         return high
     begin = high[:BOUND_BYTES_MAX].rstrip(b"\xff")
@@ -179,7 +179,7 @@ def _cut_above(high: Any) -> Any:
 
 
 def _in_type(value: Any, was: pa.DataType, now: pa.DataType) -> Any:
-    """A bound in the type that the column has by now: units of times may have become finer."""
+    """A bound in the column's current type: the unit of a time may have become finer."""
     if value is None or was == now or not isinstance(value, int) or not pa.types.is_temporal(was):
         return value
     return comparable(pa.array([value], pa.int64()).cast(_by_number(was)).cast(was).cast(now))[0].as_py()
