@@ -1,13 +1,15 @@
-"""Where rows go that a session lays out by a split tree: from how many rows each cell has to files and places. Pure.
+"""Arranges the rows that a session lays out by a split tree: gives each row a file and a place there, from the number
+of rows of each cell. Pure.
 
     tree       leaf 0 with cells 0 and 1, leaf 1 with cell 2        rows of the cells    3  1  4
     outputs    cells 0 and 1: 4 rows      cell 2: 4 rows            one output's span: 4
-    order      by cell, then by run, then as they came
+    order      by cell, then by run, then as the rows came
     rank 5     the second row of cell 0 -> output 0, row 1 -> destination 1       of cell 2: 4 + …
 
-A destination is the number of the output times the span, and the row: the index divides it again, as it does with ranks
-of rows that keep their order. An output has no more rows than a compacted file may have. Where a leaf got more, it is
-cut by the tree on, and a cell that is too large by the order of its rows alone. A part is what fits memory at a time.
+A destination is the number of the output times the span, plus the row in the output. The index divides it again, as it
+divides the ranks of rows that keep their order. An output has at most the rows of a compacted file. If a leaf has more,
+the tree's own splits divide it further; if a cell has more, the order of its rows divides it. A part is a range of
+cells that fits memory.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ Counts = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class ArrangedOutput:
-    """An output: of the rows of the parts from `first_part` to `stop_part`, by cell, those of [start, stop)."""
+    """An output: the rows [start, stop) of the parts [first_part, stop_part), counted in the order of cells."""
 
     first_part: int
     stop_part: int
@@ -50,12 +52,12 @@ class Arrangement:
     """How a session lays out the rows that it writes. Its last round records it.
 
     by             the columns, "day*3,customer"
-    parts          how many cells each part of the rows has
-    runs           the objects with the rows, sorted by cell, a block for each part
-    blocks         the object that says where the blocks are; "": rows stay in memory, and are routed again by whoever
-                   resumes the session
-    codec          of the outputs; None: the default
-    fingerprint    of the rows; None: nobody certifies them
+    parts          the number of cells of each part
+    runs           the objects with the rows, sorted by cell, one block for each part
+    blocks         the object that says where the blocks are. "": rows stay in memory, and a session that is resumed
+                   routes them again
+    codec          of the outputs. None: the default
+    fingerprint    of the rows. None: nobody certifies them
     """
 
     by: str
@@ -72,7 +74,7 @@ class Arrangement:
 
     @property
     def objects(self) -> tuple[str, ...]:
-        """What writes the outputs needs."""
+        """The objects that are needed to write the outputs."""
         return (*self.runs, self.blocks) if self.blocks else ()
 
     def to_json(self) -> dict[str, Any]:
@@ -87,7 +89,7 @@ class Arrangement:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Arrangement:
-        """Raises KeyError, TypeError or ValueError for anything that is no arrangement."""
+        """Raises KeyError, TypeError or ValueError for anything that is not an arrangement."""
         outputs = tuple(ArrangedOutput(*map(int, output)) for output in value["outputs"])
         certified = Fingerprint.certain(value["fingerprint"])
         runs, blocks = (tuple(value["runs"]), value["blocks"]) if "blocks" in value else ((), "")
@@ -95,7 +97,8 @@ class Arrangement:
 
 
 def parts_of(tree: SplitTree, rows: int, part_rows: float) -> tuple[int, ...]:
-    """The cells of each part: a part has about `part_rows` of so many rows, or is one cell. A leaf has whole parts."""
+    """The number of cells of each part. A part has about `part_rows` of the `rows`, or is one cell, and lies in one
+    leaf."""
     files = sum(leaf.files for leaf in tree.leaves)
     expected = (rows * leaf.files / files / part_rows for leaf in tree.leaves)
     return tuple(
@@ -106,7 +109,7 @@ def parts_of(tree: SplitTree, rows: int, part_rows: float) -> tuple[int, ...]:
 
 
 def parts_of_leaves(tree: SplitTree, parts: Sequence[int]) -> tuple[int, ...]:
-    """How many parts each leaf has. Raises ValueError for parts of another tree."""
+    """The number of parts of each leaf. Raises ValueError for parts of another tree."""
     ends = list(accumulate(parts))
     stops = [ends.index(end) + 1 for end in accumulate(leaf.cells for leaf in tree.leaves)]
     if stops[-1:] != [len(parts)]:
@@ -115,7 +118,7 @@ def parts_of_leaves(tree: SplitTree, parts: Sequence[int]) -> tuple[int, ...]:
 
 
 def outputs_of(tree: SplitTree, rows: Counts, parts: Sequence[int], rows_max: int) -> tuple[ArrangedOutput, ...]:
-    """The outputs for so many rows in each cell. Raises ValueError where there are more places than 32 bits name."""
+    """The outputs. `rows`: of each cell. Raises ValueError if destinations do not fit 32 bits."""
     before = np.concatenate([[0], np.cumsum(rows)])
     starts = np.concatenate([[0], np.cumsum(parts)])
     found = []
@@ -131,7 +134,7 @@ def outputs_of(tree: SplitTree, rows: Counts, parts: Sequence[int], rows_max: in
 
 
 def _cells_of_outputs(tree: SplitTree, before: Counts, rows_max: int) -> Iterator[tuple[int, int, int]]:
-    """The cells of each output, [low, high), and how many files share them."""
+    """The cells [low, high) of each output, and the number of files that share them."""
     nodes = _nodes(tree)
     ends = list(accumulate(leaf.cells for leaf in tree.leaves))
     for leaf, end in zip(tree.leaves, ends, strict=True):
@@ -145,7 +148,7 @@ def _cells_of_outputs(tree: SplitTree, before: Counts, rows_max: int) -> Iterato
 def _cut(
     nodes: Mapping[tuple[int, int], int], low: int, high: int, before: Counts, rows_max: int
 ) -> Iterator[tuple[int, int, int]]:
-    """The cells of a subtree, cut as the tree cuts them, until no part has too many rows."""
+    """The cells of a subtree, divided at its splits until no part has too many rows."""
     if before[high] - before[low] <= rows_max or (low, high) not in nodes:
         yield low, high, 1
         return
@@ -155,7 +158,7 @@ def _cut(
 
 
 def _nodes(tree: SplitTree) -> dict[tuple[int, int], int]:
-    """Of the cells of each split, [low, high), the first one that lies right of it."""
+    """For the cells [low, high) of each split, the first cell on its right side."""
     found: dict[tuple[int, int], int] = {}
     cells: list[tuple[int, int]] = [(0, 0)] * len(tree.splits)
 
@@ -177,7 +180,7 @@ def _divided(cells: int, parts: int) -> Iterator[int]:
 def destinations(
     cells: npt.NDArray[np.integer], first_of_cell: Counts, stops: Counts, span: int
 ) -> npt.NDArray[np.uint32]:
-    """The destination of each row of a run. `cells` are theirs, in their order.
+    """The destination of each row of a run. `cells`: the cell of each row.
 
     first_of_cell    the place of the run's first row of each cell, counted through all outputs
     stops            the place at which each output ends
@@ -194,7 +197,7 @@ def destinations(
 
 
 def first_of_cells(of_runs: Sequence[Counts]) -> Iterator[Counts]:
-    """Of each run, the place of its first row of each cell: cells one after another, and runs in each."""
+    """For each run, the place of its first row of each cell. Places follow the cells, and in a cell the runs."""
     rows = np.sum(of_runs, axis=0) if of_runs else np.zeros(0, np.int64)
     next_ = np.cumsum(rows) - rows
     for counts in of_runs:

@@ -127,8 +127,8 @@ def decide_files(
 ) -> tuple[FileDecision, ...]:
     """A decision for each source, in fold order. `live`, by ordinal: the rows that live after the last round.
 
-    `written`: where rows are laid out, the ranges of those that are written in any case. Files that overlap them, or
-    each other, are written too. None: nobody asks for files that overlap.
+    `written`, if rows are laid out: the ranges of the rows that are written in any case. Files that overlap these, or
+    each other, are rewritten, too. None: overlaps do not matter.
     """
     alone = [_alone(plan, source, int(live[source.ordinal])) for source in plan.sources]
     decided = _with_small_merged(plan, live, alone)
@@ -138,7 +138,7 @@ def decide_files(
 def _with_overlapping(
     plan: CompactionPlan, live: npt.NDArray[np.int64], decided: Sequence[FileDecision], written: WrittenRanges
 ) -> tuple[FileDecision, ...]:
-    """Rewrite the files that stay otherwise, and overlap others."""
+    """The decisions, where files that would stay but overlap others are rewritten."""
     stay = [one.ordinal for one in decided if one.action in STAYS]
     rewritten = [plan.sources[one.ordinal] for one in decided if one.action is FileAction.REWRITE]
     new = [(written.get(source.ordinal, {}), int(live[source.ordinal])) for source in rewritten]
@@ -159,9 +159,10 @@ def _with_overlapping(
 def account_after(
     plan: CompactionPlan, files: Iterable[FileDecision], live: npt.NDArray[np.int64]
 ) -> LayoutAccount | None:
-    """The rows that have come, and those that layouts have rewritten: of the version that a session makes.
+    """The account of the session's version: the rows that have come, and the rows that layouts have rewritten.
 
-    None: it lays nothing out, and none before did. New rows are laid out as they are written, base files that overlap.
+    None: neither this session nor an earlier one lays rows out. It lays out the new rows that it writes, and base files
+    that overlap.
     """
     known = plan.layout_bound.account
     if known is None and not plan.clusters:
@@ -269,13 +270,13 @@ def _unfit(plan: CompactionPlan, source: SourceFile) -> FileReason | None:
     if file.content_type is not options.content_type:
         return FileReason.OTHER_FORMAT
     if plan.clusters and not file.has_one_group:
-        return FileReason.NOT_CLUSTERED  # of one that has, no order of rows would let readers skip a part
+        return FileReason.NOT_CLUSTERED  # in a file with one group, readers can skip nothing anyway
     if options.compression is not None:
         return FileReason.OTHER_CODEC
     if not file.schema.equals(plan.schema):
         return FileReason.OTHER_SCHEMA
     if not file.decodes:
-        return FileReason.NOT_DECODED  # what cannot be read must not become a compacted file
+        return FileReason.NOT_DECODED  # an unreadable file must not become a compacted file
     bytes_max = options.target_file_bytes or sizing.TARGET_FILE_BYTES_MAX
     if file.rows > options.rows_per_compacted_file or file.bytes > bytes_max:
         return FileReason.TOO_LARGE
@@ -314,5 +315,5 @@ def _is_small(plan: CompactionPlan, source: SourceFile) -> bool:
 
 
 def live_bytes(sources: Iterable[SourceFile], live: npt.NDArray[np.int64]) -> float:
-    """About the bytes of these files' live rows."""
+    """The bytes of these files' live rows, estimated."""
     return sum(source.file.bytes * int(live[source.ordinal]) / source.file.rows for source in sources)

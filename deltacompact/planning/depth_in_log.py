@@ -1,6 +1,6 @@
-"""How deep compacted files lie, by what the log knows of them: pure, for those who look at a table.
+"""The depth of compacted files, by the value ranges in the log: pure. `watch` and `show` use it.
 
-watch    partition day 3    2.4        0: a session would let all lie as they do
+watch    partition day 3    2.4        0: a session would lay no file out anew
 show     table orders       customer 2.1, amount 3.0, together 1.4
 """
 
@@ -22,9 +22,9 @@ from deltacompact.tabular import schemas
 
 
 def gain_in_log(files: Sequence[DataFile], cluster_by: str, schema: pa.Schema) -> LayoutGain:
-    """What a session would gain that lays compacted files out by these columns. A depth of 0: all may stay as they lie.
+    """What a session would gain by laying compacted files out by these columns. Depth 0: no file needs it.
 
-    Of a read, all rows of the partition have the same chance to be asked for.
+    A read asks for each row of the partition with the same chance.
     """
     if not columns_of(cluster_by, schema):
         return LayoutGain()
@@ -39,9 +39,9 @@ def gain_in_log(files: Sequence[DataFile], cluster_by: str, schema: pa.Schema) -
 
 
 def depths_in_log(partitions: Sequence[Sequence[DataFile]], cluster_by: str) -> dict[str, float]:
-    """How many compacted files of their partition hold a value, on average: by column, and of several "together".
+    """How many compacted files of a partition hold a value, on average: by column; for several, also "together".
 
-    Nothing where no file has such a column, or where partitions have types of it that do not fit together.
+    Empty if no file has such a column, or if its types in the partitions do not fit together.
     """
     files = [file for of_partition in partitions for file in of_partition]
     try:

@@ -1,4 +1,4 @@
-"""What the driver of a cluster does for a session, and how long that takes: tasks, objects, what tasks are told of.
+"""Counts what the driver of a cluster does for a session, and how long it takes: tasks, objects, arguments.
 
 work       1.2 M rows in the deltas, 40 M rows to write
 capacity   one node of 8 CPUs and 64 GiB
@@ -25,7 +25,7 @@ class CompactionWork:
     merged_entries   entries of the base's index that are folded with them; 0 if the index gets a run
     written_rows     rows of the rewritten files,
     written_bytes    and their decoded bytes
-    rounds           0: as many as the object store makes necessary, at most one for each of the
+    rounds           0: as many as the object store makes necessary, but not more than files
     files            files in the deltas
     hash_buckets     0: as many as sizing.py plans
     entry_bytes      bytes of an index entry: 32 without a sort key
@@ -42,13 +42,13 @@ class CompactionWork:
 
     @classmethod
     def full(cls, rows: int, row_bytes: float, files: int = 10, hash_buckets: int = 0) -> CompactionWork:
-        """The first compaction of a table: all rows come in deltas, with so many decoded bytes each."""
+        """The first compaction of a table: all rows come in deltas. `row_bytes`: decoded bytes of a row."""
         return cls(rows, 0, rows, rows * row_bytes, files=files, hash_buckets=hash_buckets)
 
 
 @dataclass(frozen=True, slots=True)
 class Handed:
-    """What a driver hands out, and its seconds for that. `objects` are those that tasks return."""
+    """What a driver hands out, and the seconds that it takes. `objects`: those that tasks return."""
 
     hash_buckets: int
     rounds: int
@@ -60,7 +60,7 @@ class Handed:
 
 
 def capacity_of(nodes: int, cpus: int, memory_bytes: int) -> Capacity:
-    """The capacity of a cluster of so many workers, each with so many CPUs and bytes of memory."""
+    """The capacity of a cluster. `cpus`, `memory_bytes`: of each node."""
     heap, store = sizing.node_memory(memory_bytes)
     return Capacity(nodes * cpus, heap // cpus, store * nodes, (cpus,) * nodes)
 
@@ -100,10 +100,10 @@ _STEP = 2**0.5
 
 @functools.lru_cache(maxsize=65_536)
 def driver_s(rows: int, capacity: Capacity) -> float:
-    """Seconds of the driver in a full compaction of so many rows: tasks, objects, and what tasks are told of.
+    """The driver's seconds for a full compaction of `rows`.
 
-    The number of tasks jumps where rows make another wave or round, and may fall there. Planning wants more rows never
-    to take less, so this is the greatest value over a ladder of sizes up to the next step above `rows`.
+    Where rows begin another wave or round, the number of tasks jumps, and may fall. Planning needs a value that never
+    falls with more rows, so this is the greatest value over a ladder of sizes, up to the first step of at least `rows`.
     """
     size, most = 1_000_000.0, 0.0
     while True:

@@ -1,4 +1,4 @@
-"""Decides where the sessions of one compact() run, and which of them run at a time: pure.
+"""Decides where the sessions of one compact() run, and which of them run side by side: pure.
 
     lane       its sessions               where their tasks run
     inline     small, in this process     one after another, in the session's own thread: while one waits, others work
@@ -27,7 +27,8 @@ from deltacompact.planning.sizing import SESSION_BYTES, TASK_BASE_BYTES
 from deltacompact.table.ports import PartitionSnapshot
 
 INLINE_SESSIONS = 32
-"""A session of few rows makes some dozens of requests and hardly computes: at 30 ms so many keep one CPU busy."""
+"""A session of few rows makes some dozens of requests and hardly computes: with 30 ms a request, so many keep one CPU
+busy."""
 
 POOL_SESSIONS = 4
 CLUSTER_SESSIONS = 16
@@ -85,7 +86,7 @@ def _has_one_task_a_stage(snapshot: PartitionSnapshot, limits: Limits) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The planned memory of a session in bytes: of the tasks that it can run at a time, and between its stages."""
+    """The planned memory of a session in bytes: `heap_bytes` of its simultaneous tasks, `held_bytes` between stages."""
 
     lane: Lane
     heap_bytes: int = 0
@@ -93,7 +94,8 @@ class Claim:
 
     @classmethod
     def of(cls, lane: Lane, plan: CompactionPlan) -> Claim:
-        """Tasks of one process share its interpreter and libraries, tasks on Ray do not."""
+        """The claim of a planned session. Tasks in one process share its interpreter and libraries, tasks on Ray do
+        not."""
         shared = 0 if lane is Lane.CLUSTER else TASK_BASE_BYTES
         heap = plan.tasks_at_once * (plan.planned_peak_bytes - shared)
         return cls(lane, heap, SESSION_BYTES + plan.planned_held_bytes)
@@ -101,7 +103,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """The number of sessions that may run in a lane at a time, and the memory that their claims may add up to."""
+    """The most sessions that may run in a lane side by side, and the most memory that they may claim together."""
 
     sessions: int
     heap_bytes: int
@@ -109,7 +111,7 @@ class Room:
 
 
 def sessions_at_once(lane: Lane, settings: Settings, waits: bool) -> int:
-    """The most sessions of a lane that run at a time. `waits` as in `lanes`.
+    """The most sessions of a lane that run side by side. `waits` as in `lanes`.
 
     Each inline session runs a task, and the settings may bound the tasks of this process.
     """
@@ -122,9 +124,9 @@ def sessions_at_once(lane: Lane, settings: Settings, waits: bool) -> int:
 
 
 def rooms(capacities: Mapping[Lane, Capacity], sessions: Mapping[Lane, int]) -> dict[Lane, Room]:
-    """The room of each lane that is used, by its sessions at a time and the capacity of the process or the cluster.
+    """The room of each lane in use. `capacities`: of the process or the cluster; `sessions`: the most of each lane.
 
-    Lanes in this process divide its memory.
+    The lanes in this process divide its memory.
     """
     in_process = sum(lane is not Lane.CLUSTER for lane in capacities)
     here = (PROCESS_SHARE_BESIDE_CLUSTER if Lane.CLUSTER in capacities else 1.0) / max(1, in_process)
@@ -142,7 +144,7 @@ def _room(capacity: Capacity, sessions: int, share: float) -> Room:
 def admitted(queue: Iterable[Claim], running: Sequence[Claim], room: Room, free: int | None = None) -> int:
     """How many sessions at the head of a lane's queue may start now, beside those that run in the lane.
 
-    `free`: at most so many. A session that is alone in its lane starts whatever it claims: its plan has reckoned with
+    `free`: at most so many. A session that is alone in its lane starts, however much it claims: its plan is made for
     the whole machine.
     """
     together = list(running)

@@ -1,10 +1,10 @@
-"""Whether a session marks a few dead rows or rewrites their files: decided by who reads the table.
+"""Decides whether a session marks a few dead rows, or rewrites their files: it depends on the readers of the table.
 
 asked for    readers     share of dead rows below which a file stays, with a deletion vector
-0.3          any         0.3      whoever compacts has decided it
--            vectors     0.1      published as Iceberg or Delta Lake, or declared
--            files       0        whoever reads plain files would see dead rows
--            -           0        nobody has said: the same
+0.3          any         0.3      the user has decided it
+-            vectors     0.1      the table is published as Iceberg or Delta Lake, or its readers are declared
+-            files       0        readers of plain files would see dead rows
+-            -           0        unknown: readers may read plain files
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from deltacompact.base.model import Readers
 from deltacompact.base.settings import Options
 
 MARKED_BELOW = 0.1
-"""So many dead rows cost their readers less than rewriting the file costs the writer."""
+"""Up to this share, dead rows cost readers less than a rewrite of the file costs the writer."""
 
 
 def marking(options: Options, readers: Readers | None) -> Options:

@@ -6,8 +6,8 @@
     delta 16      6     5    rewrite       -> ranks 3‥8
     outputs    numbers 17 (ranks 0‥4) and 18 (ranks 4‥8)
 
-A rank counts the live rows of all rewritten files in fold order, so a row's destination is known before it is read.
-Where rows are laid out by columns, each rank gets a destination instead (arrangement.py).
+A rank counts the live rows of all rewritten files in fold order, so a row's destination is known before it is read. If
+rows are laid out by columns, arrangement.py gives each rank a destination.
 
 The last round records the decision, and an attempt that resumes the session obeys the record: `follow` is only
 arithmetic. Another release might decide differently, and its ranks would not fit the index that is already written.
@@ -39,7 +39,7 @@ RankedSource = tuple[SourceFile, Rank]
 class OutputDecision:
     """All choices: a decision for each source in fold order, the first new file number, and the rows of a new file.
 
-    `arranged`: how the rows are laid out; None: they keep their order. Then `rows_per_output` is its span.
+    `arranged`: how the rows are laid out; then `rows_per_output` is its span. None: rows keep their order.
     """
 
     files: tuple[FileDecision, ...]
@@ -152,7 +152,7 @@ def arranged(outputs: OutputPlan, plan: CompactionPlan, arrangement: Arrangement
 
 
 def _outputs(decision: OutputDecision, rows: int) -> tuple[Output, ...]:
-    """The new files for so many live rows."""
+    """The new files. `rows`: the live rows of all rewritten files."""
     per_output = decision.rows_per_output
     if decision.arranged is not None:
         return _arranged(decision, decision.arranged, rows)
@@ -168,7 +168,7 @@ def _outputs(decision: OutputDecision, rows: int) -> tuple[Output, ...]:
 
 
 def _arranged(decision: OutputDecision, arrangement: Arrangement, rows: int) -> tuple[Output, ...]:
-    """The same where rows are laid out: each output has the destinations from its span on."""
+    """The new files of rows that are laid out. The destinations of an output begin at its number times the span."""
     if sum(output.rows for output in arrangement.outputs) != rows:
         raise ValueError(f"it lays out other rows than the {rows} that live")
     return tuple(

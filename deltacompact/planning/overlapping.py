@@ -1,16 +1,16 @@
-"""Which compacted files a session lays out anew with the rows that it writes: by boxes and rows alone. Pure.
+"""Chooses the compacted files that a session lays out anew with the rows that it writes, by boxes and rows. Pure.
 
     cluster_by     "day"
     base 14        day 1 to 9, run 14, 9 M rows    base 20    day 9 to 12, run 20, 90 k rows
     delta 80       day 8 to 13, 80 k rows          is written in any case, and laid out
-    -> base 20     overlaps it and is no larger: chosen.     Base 14 is larger than what is newer: it waits
-    delta 81       day 14 to 15                    overlaps nothing: what comes in the order of time touches no base
+    -> base 20     overlaps it and is no larger: chosen.     Base 14 is larger than all newer rows: it waits
+    delta 81       day 14 to 15                    overlaps nothing: rows in the order of time touch no base file
 
-Sizes are rows: deltas may be compressed otherwise, or text. The runs of a file are those of the log (`Clustered`). A
-file that was never laid out, or by other columns, may have any value, and counts as older than all runs.
+Sizes are rows, because deltas may have another compression, or be text. The log has the run of each file (`Clustered`).
+A file that was never laid out, or by other columns, may have any value, and counts as older than all runs.
 
-    account       1,000 rows came at first, 1,000 were rewritten       the version has both, and its successor
-    delta 81      10 more come    4 x 1,010 - 1,000 = 3,040 may be rewritten; what needs more waits
+    account       1,000 rows came at first, 1,000 were rewritten       the version stores both numbers
+    delta 81      10 more come    4 x 1,010 - 1,000 = 3,040 may be rewritten; a choice of more rows waits
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ NEVER = -1
 
 @dataclass(frozen=True, slots=True)
 class LayoutBound:
-    """Rows are rewritten up to so many times those that came.
+    """Up to `times` as many rows may be rewritten as came.
 
-    account    of the version; None: nothing was counted yet, and all that is there came
-    since      files of this run came since the version
+    account    of the version. None: nothing was counted yet, so all present rows count as having come
+    since      files of this run or a later one came since the version
     """
 
     times: float
@@ -46,14 +46,14 @@ class LayoutBound:
     since: int = INT64_MAX
 
     def allowance(self, runs: Ranks, sizes: Ranks) -> RewriteAllowance:
-        """Of a session, with files of these runs and sizes."""
+        """The allowance of a session. `runs`, `sizes`: of its files."""
         if self.account is None:
             return RewriteAllowance.over_time(self.times, LayoutAccount(0, 0), sizes)
         return RewriteAllowance.over_time(self.times, self.account, sizes * (runs >= self.since))
 
 
 def columns_of(cluster_by: str | None, schema: pa.Schema) -> tuple[ClusterColumn, ...]:
-    """Those of the columns that the rows have: all others would be null in every row."""
+    """The columns to cluster by that the rows have. All others would be null in every row."""
     columns = cluster_columns("cluster_by", cluster_by or "")
     return tuple(
         column
@@ -70,11 +70,11 @@ def overlapping_files(
     bound: LayoutBound | None = None,
     cold: Collection[str] = (),
 ) -> LayoutChoice:
-    """Which of the compacted files are laid out anew, and which wait.
+    """The compacted files that are laid out anew, and those that wait.
 
-    written    the ranges of rows that are written in any case, and how many they are
-    bound      what may be rewritten; None: any number of rows
-    cold       paths of files that stay, so that those that overlap them alone stay as well
+    written    the ranges of rows that are written in any case, and their number
+    bound      how many rows may be rewritten. None: all
+    cold       paths of files that stay. A file that overlaps only these stays, too
     """
     if cold and (stays := np.array([file.path in cold for file in files], bool)).any():
         warm = [file for file, is_cold in zip(files, stays.tolist(), strict=True) if not is_cold]
@@ -98,9 +98,9 @@ def overlapping_files(
 def extents_in_log(
     files: Sequence[DataFile], written: Sequence[tuple[ValueRanges, int]], cluster_by: str, schema: pa.Schema
 ) -> Extents:
-    """How far rows that are written together reach among those of the files that stay.
+    """The extents of the rows that are written, among the rows of all files.
 
-    `written`: what is known of the rows of each source, and how many live.
+    `files`: those that stay. `written`: for each source that is rewritten, its ranges and its number of live rows.
     """
     ranges = [*(_ranges(file, schema) for file in files), *(known for known, _ in written)]
     rows = [*(file.live_rows for file in files), *(count for _, count in written)]
@@ -112,7 +112,8 @@ def extents_in_log(
 def boxes_in_log(
     files: Sequence[DataFile], cluster_by: str, schema: pa.Schema, partitions: Ranks | None = None
 ) -> Boxes:
-    """The boxes of files in the columns to cluster by. `partitions`: the number of each one's, where there are some."""
+    """The boxes of files in the columns to cluster by. `partitions`: the number of each file's partition. None: there
+    is one partition."""
     ranges, rows = [_ranges(file, schema) for file in files], [file.rows for file in files]
     return _boxes(ranges, rows, cluster_by, schema, partitions)
 
@@ -131,7 +132,7 @@ def _boxes(
 
 
 def known_ranges(file: DataFile, cluster_by: str, schema: pa.Schema) -> ValueRanges | None:
-    """The ranges of a file in the columns to cluster by, as the log has them; None: it does not have them all."""
+    """The ranges of a file in the columns to cluster by, from the log. None: the log lacks some."""
     known = _ranges(file, schema)
     return known if all(column.name in known for column in columns_of(cluster_by, schema)) else None
 
@@ -145,4 +146,4 @@ def _is_by(file: DataFile, cluster_by: str) -> bool:
 
 
 WrittenRanges = Mapping[Ordinal, ValueRanges]
-"""By ordinal, what is known of the rows of a file that is written in any case."""
+"""By ordinal, the ranges of a file that is rewritten in any case."""

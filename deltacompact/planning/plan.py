@@ -1,12 +1,12 @@
-"""A plan of a compaction session: the files in fold order, the rounds, and what follows from them. Pure values.
+"""A plan of a compaction session: the files in fold order, the rounds, and the sizes that follow. Pure values.
 
     base        version 3-a1: files 14, 15 (8 live rows), index of 4 buckets
     deltas      80 upsert: file 0 · 90 delete: files 0, 1
     sources     ordinal 0 = 14, 1 = 15 | 2 = (80, 0), 3 = (90, 0), 4 = (90, 1)         fold order
     rounds      ordinals 2‥4, 4‥5
 
-planner.py decides it. A plan answers for tasks, memory and space without reading anything. What happens to the files is
-planned after the last round, when the live rows are known: see outputs.py.
+planner.py makes the plan. A plan computes tasks, memory and space without reading anything. outputs.py plans what
+happens to the files after the last round, when the live rows are known.
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ from deltacompact.tabular.row_groups import WriteOptions
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """The machine or cluster. It decides how the work is divided, never the result. `nodes` has the slots of each.
+    """The machine or cluster. It decides how the work is divided, never the result.
 
-    `tasks_per_slot`: so many tasks may share a slot, because most of them wait for a store behind a network.
-    `is_near`: the store is not behind one.
+    nodes             the slots of each node
+    tasks_per_slot    so many tasks may share a slot, because most of them wait for a store behind a network
+    is_near           the store is not behind a network
     """
 
     slots: int
@@ -97,7 +98,7 @@ class CompactionPlan:
 
     @property
     def new_columns(self) -> tuple[str, ...]:
-        """The columns that the compacted rows get and did not have; none in a first compaction."""
+        """The columns that the compacted rows have, and the base lacks. Empty in a first compaction."""
         known = self.input.base.schema.names if self.input.base else self.schema.names
         return tuple(sorted(set(self.schema.names).difference(known)))
 
@@ -108,18 +109,20 @@ class CompactionPlan:
 
     @property
     def clusters(self) -> bool:
-        """Whether rows are laid out by columns that they have."""
+        """Whether rows are laid out: the rows have some column to cluster by."""
         return bool(columns_of(self.cluster_by, self.schema))
 
     @property
     def layout_bound(self) -> LayoutBound:
-        """What a session may rewrite of files that overlap. A base of another table counts for nothing: all is new."""
+        """How many rows of overlapping files the session may rewrite. If the base is another table's, all rows are
+        new."""
         base = self.input.base if self.input.owned else None
         times, since = self.options.write_amplification_max, self.input.next_file_number
         return LayoutBound(times, base.account if base else None, since)
 
     def as_compacted(self, source: SourceFile, ranges: ValueRanges) -> DataFile:
-        """A file that stays. A delta file gets a number and, where rows are laid out, a run and its `ranges`."""
+        """A file that stays, as a compacted file. A delta file gets a number; if rows are laid out, also a run and its
+        `ranges`."""
         if source.in_base:
             return source.file
         file = replace(source.file, number=self.number_of(source))
@@ -148,7 +151,7 @@ class CompactionPlan:
 
     @property
     def next_file_number(self) -> ChainFileNumber:
-        """Above every number used in the destination's chain, this session's delta files included."""
+        """The first number above all those in the destination's chain, including this session's delta files."""
         return ChainFileNumber(self.input.next_file_number + len(self.sources) - self._first_delta)
 
     @property
@@ -198,17 +201,17 @@ class CompactionPlan:
 
     @property
     def exchanges_in_files(self) -> bool:
-        """Whether the pointers and ranks of the last round go through files: the object store has no room for them."""
+        """Whether the pointers and ranks of the last round go through files, because the object store has no room."""
         return not sizing.fits_exchange(self.pointed_rows, self.capacity.object_store_bytes, self.options.limits)
 
     @property
     def data_bytes(self) -> int:
-        """The bytes of all files but deletes."""
+        """The bytes of all files, without deletes."""
         return sum(source.file.bytes for source in self.sources if source.operation is OperationType.UPSERT)
 
     @property
     def target_file_bytes(self) -> int:
-        """About the largest size of a compacted file. It depends only on the data, so all attempts use the same."""
+        """The largest size of a compacted file, roughly. It depends only on the data, so all attempts use the same."""
         return self.options.target_file_bytes or sizing.target_file_bytes(self.data_bytes)
 
     @property
@@ -217,9 +220,10 @@ class CompactionPlan:
         return WriteOptions(self.options.content_type, self.options.compression, self.options.row_group_rows)
 
     def is_small(self, rows: int, data_bytes: float) -> bool:
-        """Whether to merge a compacted file with others: it has less than half of the target, by rows and by bytes.
+        """Whether to merge a compacted file with others: it has less than half of the target, in rows and in bytes.
 
-        If the target grows with the table, half of the smallest target counts. Else a growing table would be rewritten.
+        If the target grows with the table, the smallest target counts: otherwise a growing table would be rewritten
+        again and again.
         """
         target = self.options.target_file_bytes or sizing.TARGET_FILE_BYTES_MIN
         return 2 * rows < self.options.rows_per_compacted_file and 2 * data_bytes < target
@@ -237,13 +241,13 @@ class CompactionPlan:
 
     @property
     def run_bytes(self) -> int:
-        """Decoded bytes of the rows that a task which lays rows out sorts at a time: no more than there are."""
+        """Decoded bytes of the rows that a task sorts at once to lay them out: at most all rows."""
         decoded = sum(source.file.decoded_bytes or 4 * source.file.bytes for source in self.sources)
         return max(1 << 20, min(sizing.run_bytes(self.capacity.memory_per_task_bytes), decoded))
 
     @property
     def _remote_bytes(self) -> int:
-        """Most bytes of files and index that are behind a network."""
+        """Bytes of files and index that are behind a network, at most."""
         files = [source.file for source in self.sources]
         if self.capacity.is_near and not any(is_uri(file.path) for file in files):
             return 0
@@ -252,7 +256,7 @@ class CompactionPlan:
 
     @property
     def tasks_at_once(self) -> int:
-        """Most tasks of the session that run at a time."""
+        """The most tasks of the session that run side by side."""
         hashing = math.ceil(self.round_rows / self.task_rows)
         outputs = math.ceil(self.data_bytes / self.target_file_bytes)
         groups = max(map(self.bucket_groups, self.rounds))
@@ -260,7 +264,7 @@ class CompactionPlan:
 
     @property
     def task_places(self) -> int:
-        """How many tasks may run at a time: one for each slot, or a few more where they share slots."""
+        """How many tasks may run side by side: one for each slot, or a few more if they share slots."""
         return sizing.task_places(
             self.capacity.slots,
             self.capacity.tasks_per_slot,
@@ -280,8 +284,8 @@ class CompactionPlan:
 
     @property
     def routed_bytes(self) -> int:
-        """Most decoded bytes of rows that are laid out, and stay in memory until they are written. Others go through
-        files."""
+        """Decoded bytes of the rows that are laid out and stay in memory until they are written, at most. 0: they go
+        through files."""
         if not self.clusters:
             return 0
         exchanged = 0 if self.exchanges_in_files else self.pointed_rows * sizing.EXCHANGE_BYTES
@@ -306,9 +310,8 @@ class CompactionPlan:
         return sizing.pointer_groups(self.pointed_rows, self.hash_bucket_count, memory)
 
     def planned_process_bytes(self, tasks: int, holds: bool = False) -> int:
-        """Memory of a process that runs so many tasks at a time. `holds`: and keeps what tasks hand to each other.
-
-        One copy of the entries is inside tasks, or on its way into them: those of the tasks, and of their results.
+        """Memory of a process that runs this number of tasks side by side. `holds`: it also keeps what tasks hand to
+        each other, without the copy of the entries that is inside the tasks and their results.
         """
         inside = (self.round_rows + tasks * min(self.task_rows, self.round_rows)) * self.encoding.entry_bytes
         held = max(0, self.planned_held_bytes - inside) if holds else 0
@@ -326,7 +329,7 @@ class CompactionPlan:
 
     @property
     def undivided_bytes(self) -> int:
-        """As `read_bytes`, of what is held however little is read at a time: copies of a wide row, and text."""
+        """The part of `read_bytes` that is held however little is read at once: copies of a wide row, and text."""
         return int(max((self._undivided_bytes(source.file) for source in self.sources if source.file.rows), default=0))
 
     def _undivided_bytes(self, file: DataFile) -> float:
@@ -335,17 +338,19 @@ class CompactionPlan:
         return (file.widest_row_bytes or 0) * sizing.ROW_COPIES / 4
 
     def _read_bytes(self, file: DataFile) -> float:
-        """Where nobody measured the widest row, it is taken to fill a row group: then it is all that is held."""
+        """If nobody measured the widest row, it may fill a row group: then its copies are all that is held."""
         held, copies = self._held_bytes(file), self._widest_row_bytes(file) * sizing.ROW_COPIES / 4
         return max(held, copies) if file.widest_row_bytes is None else held + copies
 
     def _held_bytes(self, file: DataFile) -> float:
-        """The decoded bytes of a file that a reader holds at a time.
+        """The decoded bytes of a file that a reader holds at once.
 
-        Text is read whole; it is decoded twice, and once as text. Small row groups are decoded together, a large one
-        of Parquet bit by bit, but its pages may be large; of rows that may have any size it is one batch, and twice
-        more at rest: as it was read, and as it waits to be written. Where nobody knows the largest row group, as in
-        logs of earlier releases, it is taken to have as many rows as ours, and four times the stored size.
+        text                          read whole: held as text once, and decoded twice
+        small row groups              decoded together
+        a large Parquet row group     decoded bit by bit, but its pages may be large
+        the same, rows of any size    decoded in one batch, and held twice: as read, and as it waits to be written
+        unknown row groups            (logs of earlier releases) taken to have as many rows as ours, and four times the
+                                      stored size
         """
         run_bytes = self.options.limits.reading.run_bytes
         decoded = file.decoded_bytes or 4 * file.bytes
@@ -365,7 +370,8 @@ class CompactionPlan:
         return any(schemas.is_variable(field.type) for field in self.schema)
 
     def _widest_row_bytes(self, file: DataFile) -> int:
-        """Most bytes of one row, if rows may have any size: at most a row group, where nobody knows. Else 0."""
+        """Bytes of the widest row, at most, if rows may have any size: if unknown, those of a row group. Otherwise
+        0."""
         if not self._has_any_width:
             return 0
         known = file.widest_row_bytes or file.group_bytes or file.decoded_bytes
@@ -373,9 +379,9 @@ class CompactionPlan:
 
     @property
     def planned_space_bytes(self) -> int:
-        """Most bytes that the session adds to the store: the outputs, and an index for each round.
+        """Bytes that the session adds to the store, at most: the outputs, and an index for each round.
 
-        Nothing is deleted before the switch. So the indices of all rounds exist until a vacuum deletes them.
+        Nothing is deleted before the switch, so the indices of all rounds exist until a vacuum deletes them.
         """
         folded = [
             self.base_rows + sum(map(self.rows_of, self.rounds[:number])) for number in range(1, len(self.rounds) + 1)

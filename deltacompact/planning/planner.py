@@ -1,11 +1,11 @@
 """Plans a compaction session: pure, from a snapshot and limits to a plan.
 
     snapshot    8 rows in the index, deltas of 5,000,000 and 10 rows
-    encoding    of the keys: from the index, or from the columns of the deltas
+    encoding    how keys become bytes: from the index, or from the columns of the deltas
     sizes       4 hash buckets, as the index has · one round for each delta · the index is merged: too much changes
     plan        the sources in fold order, and all of the above
 
-An attempt that resumes a session adopts the sizes that depend on the machine, because its records are made for them.
+An attempt that resumes a session adopts the sizes that depend on the machine: the session's records fit these alone.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ def _changes_only(
 ) -> bool:
     """Whether to add a run: the runs above the first must be few, and small compared to it.
 
-    Relocations cost each task one bit for each row of a rewritten file, so the sum of these bits is bounded too. Rows
-    that are laid out cost 32 more: if all of the base could move, they must fit a task's memory.
+    Each task holds one bit for each row of a rewritten file, for the relocations, so the sum of these bits is bounded,
+    too. If rows are laid out, a row takes 32 bits more: those of the whole base must fit a task's memory.
     """
     if manifest.encoding != encoding:
         return False

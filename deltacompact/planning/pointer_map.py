@@ -1,4 +1,4 @@
-"""Maps a session's pointers to the pointers of the table's index. Planned here, applied by the step assign pointers.
+"""Maps a session's pointers to the pointers of the table's index. The step `assign pointers` applies the map.
 
 ordinal 0, kept         group KEPT       file number 14, the same row
 ordinal 1, rewritten    group 0          rank 7 of all live rows: output 17, row 3
@@ -26,8 +26,8 @@ NOWHERE = 0xFFFFFFFE
 class SourceGroup:
     """Source files whose rows are ranked together. `first_rank` counts the live rows of all earlier groups.
 
-    The files in `whole`, with their ordinals, start with their live rows from before the session and lose the rows
-    that died. Other files start empty and get the rows that live.
+    The live bitmaps of the files in `whole` start with the live rows from before the session, and lose the rows that
+    died. The bitmaps of the others start empty, and get the rows that live.
     """
 
     ordinals: npt.NDArray[np.uint32]
@@ -40,8 +40,10 @@ class SourceGroup:
 class PointerMap:
     """How to map pointers. Tombstones and "gone" entries stay as they are.
 
-    `group_of`, by ordinal: the source group that ranks the file, KEPT, or NOWHERE. `number_of`, by ordinal: the file
-    number of a file that stays. The files of the groups from `marked_from` on stay as well, with deletion vectors.
+    group_of       by ordinal: the source group that ranks the file, KEPT, or NOWHERE
+    number_of      by ordinal: the file number of a file that stays
+    first_ranks    by source group
+    marked_from    the files of groups from this number on stay, with deletion vectors
     """
 
     group_of: npt.NDArray[np.uint32]

@@ -1,10 +1,10 @@
-"""What policies would have cost and saved on a table: its files, as they came, and a log of reads. Pure.
+"""What layout policies would have cost and saved on a table, by its files and a log of reads. Pure.
 
     never           0 B written            12 TB opened
     tiers           31 GB, 240 core-s      9.1 TB not opened, 18,000 core-s
 
-Costs and savings have one unit, core-seconds, as advice has it (layout/simulation.py). Files that a compaction has
-replaced are known no more: its own are there instead, and came with it.
+layout/simulation.py replays; here costs and savings become core-seconds, the unit of `advise`. Files that a compaction
+has replaced are unknown: the compaction's own files stand for them, and count as arriving with it.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from deltacompact.planning.worth import read_s
 
 REPLAYED = "replayed are the files that are there: what compactions have replaced came, for all we know, with them"
 FILES_MAX = 5_000
-"""So many files are replayed. Of a larger table, one simulates a part with fewer."""
+"""At most so many files are replayed. For a larger table, the user simulates a part."""
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyOutcome:
-    """What a policy would have written, and what readers would not have opened: against never laying anything out."""
+    """What a policy would have written, and what readers would not have opened, compared with no layout at all."""
 
     policy: str
     runs: int
@@ -57,7 +57,7 @@ def simulated(
     file_bytes: int,
     depths: Sequence[float],
 ) -> tuple[PolicyOutcome, ...]:
-    """The outcome of each policy. `file_bytes`: of a file that is written; `depths`: a policy for each."""
+    """The outcome of each policy. `file_bytes`: of a rewritten file. `depths`: the limits of the policies by depth."""
     asked = [(read.at_s, read.columns) for read in reads]
     found = [replayed(policy, files, arrivals, asked, by, file_bytes) for policy in policies(by, depths)]
     return tuple(_outcome(one, found[0]) for one in found)

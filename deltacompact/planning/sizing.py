@@ -24,8 +24,8 @@ FIGURE_MEMORY_BYTES = 8 * GIB
 """Figure 3-1: 150 M rows a bucket at 32 bytes and 8 GiB a CPU. A bucket then takes about half of a task's memory."""
 
 FULL = 0.8
-"""Files of rows that are laid out are planned to have so much of the rows that they may have: none is exactly as large
-as planned."""
+"""Files of laid out rows are planned with this share of the rows that they may have, because none gets exactly the
+planned size."""
 
 REHASH_ABOVE = 0.9
 """An index is rehashed if a bucket would take more than this share of a task's memory. Then it takes about half."""
@@ -40,7 +40,7 @@ objects as arguments 0.9 s.
 """
 
 STAGE_ROW_S = 2e-7
-"""About the core seconds for a row in one stage before materialize: hashing takes 1.5e-7, folding 2.4e-7."""
+"""Core-seconds for a row in a stage before materialize, roughly: hashing takes 1.5e-7, folding 2.4e-7."""
 
 HASH_BUCKET_WAVES = 4
 BUCKET_GROUPS_MIN = 8
@@ -52,20 +52,20 @@ DEDUPE_COPIES = 2.5
 """Entries that a dedupe task holds for each new entry: the received one, the sorted one and the merged one."""
 
 COMPARED_COPIES = 5.0
-"""Entries that a task holds for each row of a bucket that is compared whole: received, folded, winners, dead ones."""
+"""Entries that an upsert's task holds for each row of its bucket: received, folded, winners, dead ones."""
 
 TASK_BASE_BYTES = 192 << 20
 """Interpreter and libraries of a task's process. Measured: 64 MiB after a task, 28 for S3, 47 for Ray."""
 
 SESSION_BYTES = 32 << 20
-"""What a session holds beside its entries: its log, its plan, its records, connections and buffers. A task takes at
-least as much: twelve small sessions side by side, each of which runs its own tasks, took 25 MiB each."""
+"""The memory of a session beside its entries: its log, plan, records, connections and buffers. A task takes at least as
+much: twelve small sessions side by side, each with its own tasks, took 25 MiB each."""
 
 ROOMS_OF_A_READER = 2
-"""The room for what is fetched ahead of a remote file, and as much again for a read that does not wait for room."""
+"""A reader of a remote file holds what it fetched ahead, and as much again for a read that does not wait for room."""
 
 UPLOAD_BYTES = 40 << 20
-"""Blocks of a file that is uploaded while it is written: those under way, and the one that fills."""
+"""Blocks of a file that is uploaded while it is written: those under way, and the block that fills."""
 
 ROW_BYTES_MAX = 64 << 20
 ROW_COPIES = 20
@@ -89,10 +89,11 @@ RANKED_BYTES = 24
 """Bytes of a survivor while it is ranked: its pointer, its rank, and the copy of the rank that is sent."""
 
 MASKED_BYTES = 1
-"""Bytes of a row, at most, where only its bit is held: the bits, the ranks of their lines, and masks being written."""
+"""Bytes of a row, at most, if only its bit is held: the bits, the ranks of their lines, and masks being written."""
 
 OUTPUT_SLOTS, OUTPUT_WAVES = 200, 8
-"""So many slots take about 20 outputs a second: 2 % of the driver's time. More slots get several outputs a task."""
+"""So many slots write about 20 outputs a second, which takes 2 % of the driver's time. With more slots, a task writes
+several outputs."""
 
 NODE_HEAP_SHARE = 0.6
 NODE_OBJECT_STORE_SHARE = 0.3
@@ -101,10 +102,10 @@ MASKS_SHARE_OF_MEMORY = 1 / 16
 """Every task that reads an index holds the masks of its relocations. They may take this share of its memory."""
 
 MOVED_BYTES, DESTINATION_BYTES = 24, 4
-"""Of a row that is laid out: while its destination is computed, and the destination."""
+"""Bytes of a row that is laid out: while its destination is computed, and the destination alone."""
 
 RUN_BYTES_MIN, RUN_BYTES_MAX, RUN_COPIES = 16 << 20, 256 << 20, 4
-"""Of rows that are laid out, so many bytes are sorted at a time: as read, as one table, sorted, and what is decoded
+"""The bytes of laid out rows that are sorted at once, and their copies: as read, as one table, sorted, and decoded
 ahead."""
 
 SHARED_SLOTS_MEMORY = 0.25
@@ -113,7 +114,8 @@ SHARED_SLOTS_MEMORY = 0.25
 TARGET_FILE_BYTES_MIN = 256 << 20
 TARGET_FILE_BYTES_MAX = 512 << 20
 TARGET_FILES = 64
-"""Files of a partition before they grow. Updating a row rewrites its whole file, so small tables use smaller files."""
+"""A partition has so many files before its files grow. An update of a row rewrites its whole file, so small tables have
+smaller files."""
 
 
 def hash_bucket_count(rows: int, entry_bytes: int, memory_per_task_bytes: int, limits: Limits = LIMITS) -> int:
@@ -124,7 +126,7 @@ def hash_bucket_count(rows: int, entry_bytes: int, memory_per_task_bytes: int, l
 
 
 def compared_buckets(rows: int, entry_bytes: int, memory_per_task_bytes: int) -> int:
-    """Hash buckets at least, so that a task can compare all rows of one."""
+    """The least number of hash buckets with which a task can compare all rows of a bucket."""
     free = max(memory_per_task_bytes - TASK_BASE_BYTES, 64 << 20)
     return math.ceil(rows * entry_bytes * COMPARED_COPIES / free)
 
@@ -151,7 +153,7 @@ def fits_held(base_entries: int, new_rows: int, entry_bytes: int, object_store_b
 
 
 def fits_exchange(rows: int, object_store_bytes: int, limits: Limits) -> bool:
-    """Whether the pointers and ranks of so many survivors fit the object store."""
+    """Whether the pointers and ranks of this number of survivors fit the object store."""
     return rows * EXCHANGE_BYTES <= object_store_bytes * limits.exchange_share
 
 
@@ -166,8 +168,9 @@ def adds_run(
 ) -> bool:
     """Whether to add a run to an index rather than merge it.
 
-    `first` is the number of entries in its oldest run, `above` has those of the later runs. `mask_bytes` are the bytes
-    of all masks that readers would need.
+    first         the number of entries in its oldest run
+    above         the numbers of entries in the later runs
+    mask_bytes    the bytes of all masks that readers would need
     """
     few = len(above) + 1 < limits.runs_max
     small = sum(above) + new_rows <= first * limits.runs_share_max
@@ -177,17 +180,18 @@ def adds_run(
 
 
 def adds_round_run(first: int, above: Sequence[int], new_rows: int, limits: Limits) -> bool:
-    """Whether a round adds a run to the session's index. Else it merges: after 1, 3, 7, … times the rows of a round."""
+    """Whether a round adds a run to the session's index. Otherwise it merges: after 1, 3, 7, … times a round's rows."""
     return len(above) + 1 < limits.runs_max and sum(above) + new_rows <= first
 
 
 def rounds(rows_by_file: Sequence[int], rows_per_round: int) -> list[int]:
-    """Split files in fold order into rounds of at least one file. For each round, the number of files up to its end."""
+    """Split files in fold order into rounds of at least one file. Returns the number of files up to each round's
+    end."""
     return list(accumulate(map(len, batched(rows_by_file, int, rows_per_round))))
 
 
 def driver_s(nodes: int, arguments: int) -> float:
-    """The driver's seconds for a task that returns an object for each node and gets so many as arguments."""
+    """The driver's seconds for a task that returns an object for each node. `arguments`: the objects that it gets."""
     return DRIVER_TASK_S + nodes * DRIVER_OBJECT_S + arguments * DRIVER_ARGUMENT_S
 
 
@@ -195,8 +199,8 @@ def stage_tasks(rows: int, tasks_max: int, task_s: float) -> int:
     """The number of tasks of a stage. Each task costs the driver `task_s` seconds.
 
     n tasks work for rows x STAGE_ROW_S / n seconds, the driver for n x task_s seconds. The sum is least if both are
-    equal. On a small cluster that n exceeds `tasks_max`, the few waves that balance the load. On a large cluster it is
-    less than one wave.
+    equal. On a small cluster, this n is above `tasks_max`, which is a few waves, to balance the load. On a large
+    cluster it is less than one wave.
     """
     return max(1, min(tasks_max, int(math.sqrt(rows * STAGE_ROW_S / task_s))))
 
@@ -212,9 +216,9 @@ def task_rows(
 
 
 def bucket_groups(hash_buckets: int, rows: int, slots: int, nodes: int, tasks: int, limits: Limits) -> int:
-    """The number of bucket groups. Each is a task: up to two waves over the cluster, as hashing makes them equal.
+    """The number of bucket groups. Each is a task. At most two waves over the cluster: hashing makes the tasks equal.
 
-    `tasks` is the number of tasks in the stage before. Each group gets an object from each of them.
+    `tasks`: the number of tasks in the stage before, each of which sends an object to each group.
     """
     if limits.groups is not None:
         return min(hash_buckets, limits.groups)
@@ -227,23 +231,23 @@ def bucket_groups_max(slots: int) -> int:
 
 
 def pointer_groups(rows: int, hash_buckets: int, memory_per_task_bytes: int) -> int:
-    """The number of bucket groups that makes each small enough for a task to hold its survivors' pointers or ranks."""
+    """The least number of bucket groups with which a task can hold its survivors' pointers or ranks."""
     bytes_max = max(1 << 20, int(memory_per_task_bytes * POINTERS_SHARE_OF_MEMORY))
     return max(1, min(hash_buckets, math.ceil(rows * SPLIT_BYTES / bytes_max)))
 
 
 def moving_groups(rows: int, memory_per_task_bytes: int) -> int:
-    """The least number of groups of source files whose rows are laid out: a task holds the destinations of one."""
+    """The least number of groups of source files, if rows are laid out: a task holds the destinations of its group."""
     return math.ceil(rows * MOVED_BYTES / (memory_per_task_bytes * POINTERS_SHARE_OF_MEMORY))
 
 
 def may_move(rows: int, memory_per_task_bytes: int) -> bool:
-    """Whether the tasks of the next session can hold where so many rows went, beside the index."""
+    """Whether the tasks of the next session can hold the destinations of `rows` moved rows beside the index."""
     return rows * DESTINATION_BYTES <= memory_per_task_bytes * MASKS_SHARE_OF_MEMORY
 
 
 def run_bytes(memory_per_task_bytes: int) -> int:
-    """Decoded bytes of rows that are sorted by cell at a time."""
+    """Decoded bytes of the rows that are sorted by cell at once."""
     return max(RUN_BYTES_MIN, min(RUN_BYTES_MAX, memory_per_task_bytes // (2 * RUN_COPIES)))
 
 
@@ -258,8 +262,8 @@ def source_groups(
 ) -> int:
     """The number of groups of source files. A task holds a bit for each row, and 24 bytes a survivor while it ranks.
 
-    Each group gets survivors from all `bucket_groups` and returns their ranks; `in_files`: through files, one message
-    after another.
+    Each group gets survivors from all `bucket_groups` and returns their ranks. `in_files`: these go through files, one
+    message after another.
     """
     if limits.groups is not None:
         return max(1, min(limits.groups, rows))
@@ -272,19 +276,19 @@ def source_groups(
 
 
 def target_file_bytes(data_bytes: int) -> int:
-    """About the largest size of a compacted file in a partition of so many bytes, unless the caller chooses it.
+    """The largest size of a compacted file, roughly, in a partition of `data_bytes`, unless the caller chooses it.
 
-    A session rewrites whole files: in a table of 1.6 GB with files of 512 MiB, updating one row rewrites a quarter.
-    Readers split files at 128 MiB anyway.
+    A session rewrites whole files: in a table of 1.6 GB with files of 512 MiB, an update of one row rewrites a quarter
+    of the table. Readers split files at 128 MiB anyway.
     """
     return min(TARGET_FILE_BYTES_MAX, max(TARGET_FILE_BYTES_MIN, data_bytes // TARGET_FILES))
 
 
 def output_files(rows: int, data_bytes: int, rows_max: int, bytes_max: int, limits: Limits) -> int:
-    """The number of compacted files for so many rows, estimated to take so many bytes.
+    """The number of compacted files for `rows`, which take an estimated `data_bytes`.
 
-    A few large files become a power of two (never smaller than half the limit), so that cores are evenly loaded. The
-    number depends only on the data, so both executors write the same files.
+    A small number of large files is rounded up to a power of two, to load cores evenly; no file becomes smaller than
+    half the limit. The number depends only on the data, so both executors write the same files.
     """
     if rows == 0:
         return 0
@@ -301,7 +305,7 @@ def node_memory(memory_bytes: int) -> tuple[int, int]:
 
 
 def outputs_per_task(outputs: int, slots: int) -> int:
-    """How many compacted files a task writes: as many as keep the driver free, in waves that balance the load."""
+    """How many compacted files a task writes: enough to keep the driver free, few enough to balance the load."""
     return max(1, min(math.ceil(slots / OUTPUT_SLOTS), outputs // (OUTPUT_WAVES * slots)))
 
 
@@ -317,9 +321,10 @@ def peak_task_bytes(
 ) -> int:
     """Planned peak memory of the largest task: it hashes rows, folds a bucket, or reads and writes row groups.
 
-    `read_bytes` are the decoded bytes of a row group. `pointer_rows` are the survivors of a bucket group, whose
-    pointers or ranks a task holds, and `base_entries` are those of the table's index. The session has at most so many
-    `remote_bytes` of files and index behind a network: a task fetches ahead what it reads, and uploads what it writes.
+    read_bytes      decoded bytes of a row group
+    pointer_rows    survivors of a bucket group, whose pointers or ranks a task holds
+    base_entries    entries of the table's index
+    remote_bytes    bytes of files and index behind a network: a task fetches ahead from there, and uploads
     """
     base_chunk, chunk = (min(limits.chunk_entries, rows) for rows in (base_entries, base_entries + pointer_rows))
     hashing = task_rows * entry_bytes * HASH_BUCKET_COPIES
@@ -331,10 +336,10 @@ def peak_task_bytes(
 
 
 def task_places(slots: int, tasks_per_slot: int, task_bytes: int, memory_per_task_bytes: int) -> int:
-    """How many tasks of a process may run at a time. Beyond one for each slot, as many as fit a share of the memory.
+    """How many tasks of a process may run side by side: one for each slot, or more if these fit a share of the memory.
 
-    2 slots of 12 GiB, 4 tasks a slot, tasks of 0.7 GiB above the process's own    8: they take 5.6 GiB
-    the same with tasks of 2.5 GiB                                                 2
+    2 slots of 12 GiB, 4 tasks a slot, tasks of 0.7 GiB beside the process's own    8: they take 5.6 GiB
+    the same with tasks of 2.5 GiB                                                  2
     """
     fit = int(slots * memory_per_task_bytes * SHARED_SLOTS_MEMORY) // max(1, task_bytes - TASK_BASE_BYTES)
     return max(slots, min(slots * tasks_per_slot, fit))

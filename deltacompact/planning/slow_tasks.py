@@ -1,11 +1,11 @@
-"""Decides which tasks run a second time: those that take far longer than their stage has taught. Pure.
+"""Decides which tasks run a second time: those that take far longer than other tasks of their stage. Pure.
 
     stage        8 tasks of 1 M rows; six took 2.0 to 2.4 s, so p95 is 2.4 s
     running      task 6 for 3 s, task 7 for 30 s
     idle slots   3                                  ->  task 7 runs again, and the first result counts
 
-Idle slots say that the stage is near its end: nothing waits for them. The second run is for a node that is slow or
-hangs. A task that is only larger than the others gets the time that its size needs.
+Idle slots show that the stage is near its end: no task waits for a slot. The second run helps if the node of the first
+is slow or hangs. A task that is larger than the others gets the time that its size needs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TIMES_EXPECTED = 2.0
 """A task is slow when it takes this many times the p95 of its stage, scaled by its size."""
 
 DONE_MIN = 3
-"""Two tasks of a stage do not teach what a third one takes."""
+"""Two tasks of a stage do not tell how long a third takes."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What is known of a partition before anything runs: counts and sizes from the log and the index manifest.
+"""Statistics of a partition before a session: counts and sizes from the log and the index manifest.
 
 orders, day=2024-01-01
 deltas   12 files, 240,000 rows, 9 MB Parquet                 read and folded
@@ -19,16 +19,18 @@ from deltacompact.planning.plan import CompactionPlan
 from deltacompact.planning.touched import UNKNOWN, Touched
 
 _SAVED = 32
-"""Bytes of a row that encodings save, about, where nobody knows its width."""
+"""Bytes that encodings save for each row, roughly, if the row's width is unknown."""
 _TEXT = (ContentType.CSV, ContentType.JSON)
 
 
 @dataclass(frozen=True, slots=True)
 class IndexStatistics:
-    """The primary key index of the base. `runs` are entries by run, the oldest first; `mask_bytes` of relocations.
+    """The primary key index of the base.
 
-    mergeable         whether a session may add a run to it instead of writing it anew
-    relocated_rows    rows of the files that were rewritten since it was, counted each time
+    runs              the entries of each run, the oldest first
+    mask_bytes        bytes of the relocations' masks
+    mergeable         whether a session may add a run instead of rewriting the index
+    relocated_rows    rows of the files that were rewritten since the index was, each time that they were
     """
 
     hash_buckets: int
@@ -44,19 +46,20 @@ class PartitionStatistics:
     """The input of one session.
 
     delta_file_rows     rows of each delta file, in fold order
-    delta_bytes         at rest; `text_bytes` of them are CSV or JSON, which take longer to decode, `text_file_bytes`
-                        the largest of these files, and `kept_bytes` are in files large enough to stay as they are where
-                        every row lives
-    base_small_files    compacted files that are to be merged with others
-    entry_bytes         of an index entry: 32 and the sort key
-    read_bytes          of the largest row group, decoded; `undivided_bytes` of them are held however little is read at
-                        a time
+    delta_bytes         stored bytes of the deltas
+    text_bytes          those in CSV or JSON files, which take longer to decode
+    text_file_bytes     the largest of these files
+    kept_bytes          those in delta files that stay as they are if no row dies
+    base_small_files    compacted files to merge with others
+    entry_bytes         bytes of an index entry: 32 and the sort key
+    read_bytes          decoded bytes of the largest row group
+    undivided_bytes     those of them that are held however little is read at once
     index               None before the first compaction
-    touched             what the deltas make a session write anew of the base, where somebody has looked: else all
-    laid_out            where rows are laid out by columns, the share of the base that may be, because it overlaps what
-                        is new; None: rows keep their order
-    catalog             whose table it is: tables of two catalogs may have the same name. `is_remote`: its store is
-                        behind a network
+    touched             the parts of the base that the deltas touch, if somebody has looked: otherwise all
+    laid_out            if rows are laid out by columns, the share of the base that may be rewritten because it overlaps
+                        new rows. None: rows keep their order
+    catalog             the table's catalog: tables of two catalogs may have the same name
+    is_remote           the store is behind a network
     """
 
     table_id: str
@@ -87,7 +90,8 @@ class PartitionStatistics:
 
     @property
     def stream(self) -> str:
-        """The name under which rates are learned. First compactions have another, as they say little of later ones."""
+        """The name under which rates are learned. First compactions have their own: they tell little about later
+        ones."""
         return self._named("" if self.index else " (first)")
 
     def _named(self, what: str) -> str:
@@ -103,7 +107,7 @@ class PartitionStatistics:
 
     @property
     def base_decoded_bytes(self) -> float:
-        """Of all rows of the base, about."""
+        """Bytes in memory of all rows of the base, roughly."""
         return self.touched.base_row_bytes * self.base_rows or decoded_bytes(self.base_rows, self.base_bytes)
 
     @property
@@ -121,17 +125,17 @@ class PartitionStatistics:
 
     @property
     def read_through(self) -> int:
-        """Files that every reader of the partition goes through, until somebody compacts it."""
+        """Files that every reader of the partition must open until it is compacted."""
         return self.delta_files + self.base_small_files
 
 
 def decoded_bytes(rows: int, size: int) -> float:
-    """About the bytes in memory of so many rows and stored bytes."""
+    """The bytes in memory of rows, roughly. `size`: their stored bytes."""
     return float(size + _SAVED * rows)
 
 
 def statistics_of(plan: CompactionPlan) -> PartitionStatistics:
-    """The statistics in the engine's plan. They do not depend on the machine that it is for."""
+    """The statistics in a plan of the engine. They do not depend on the machine of the plan."""
     base = [source.file for source in plan.sources if source.in_base]
     deltas = [source for source in plan.sources if not source.in_base]
     files = [source.file for source in deltas]
@@ -158,7 +162,8 @@ def statistics_of(plan: CompactionPlan) -> PartitionStatistics:
 
 
 def _laid_out(plan: CompactionPlan) -> float:
-    """Nobody knows yet where the rows of deltas lie: they are taken to lie everywhere."""
+    """The share of the base that may be laid out anew. The values of the deltas are unknown yet, so they overlap
+    all."""
     decided = decide_files(plan, np.array([source.file.live_rows for source in plan.sources], np.int64), {})
     rewritten = {one.ordinal for one in decided if one.action is FileAction.REWRITE}
     base = [source for source in plan.sources if source.in_base]

@@ -1,4 +1,4 @@
-"""How much of a table's base its deltas will make a session write anew: a forecast from key ranges. Pure.
+"""Forecasts how much of a table's base its deltas make a session rewrite, from key ranges. Pure.
 
     base       2 files of 2 row groups, 131,072 rows each: id 0 … 524,287, in order
     deltas     500 rows, id 524,300 … 524,800      new keys: no group is touched           decoded 0, copied 0
@@ -6,11 +6,12 @@
     deltas     500 rows, id 3 … 524,000            anywhere: each group is hit             decoded all
     deltas       1 row,  id 3 … 3                  one group                               decoded 1/4, copied 1/4
 
-A row hits one group of those that its range overlaps, each by its rows in the overlap. Of n rows that fall on a group
-on average, none does with probability e^-n. A file is rewritten where one of its groups is hit: hit groups are decoded,
-others are copied if they are large enough. Where nothing tells the ranges, all is taken to be touched.
+A delta row hits one of the groups that its range overlaps; the chance of each group is its share of the rows in the
+overlap. If n rows fall on a group on average, none falls on it with probability e^-n. A file is rewritten if one of its
+groups is hit: hit groups are decoded, others are copied if they are large enough. Without key ranges, all counts as
+touched.
 
-The footers tell the width of rows, too: bytes at rest say little of it, and the log's decoded bytes are an upper bound.
+The footers also tell the width of rows: stored bytes tell little of it, and the log's decoded bytes are an upper bound.
 """
 
 from __future__ import annotations
@@ -28,10 +29,12 @@ from deltacompact.tabular.row_groups import ROW_GROUP_BYTES
 
 @dataclass(frozen=True, slots=True)
 class Touched:
-    """Shares of the base's rows and decoded bytes: of row groups that are decoded, and of those that are copied.
+    """The parts of the base that the deltas touch.
 
-    `base_row_bytes` and `delta_row_bytes` are decoded bytes of a row; 0: nobody knows. `large` is the share of the
-    deltas' bytes in row groups that may be copied: if none of their rows dies, which nobody knows.
+    decoded_rows, decoded_bytes        shares of the base, in row groups that are decoded
+    copied_bytes                       share of the base, in row groups that are copied
+    base_row_bytes, delta_row_bytes    decoded bytes of a row. 0: unknown
+    large                              share of the deltas' bytes, in row groups that are copied if no row of them dies
     """
 
     decoded_rows: float = 1.0
@@ -42,13 +45,13 @@ class Touched:
     large: float = 0.0
 
     def where_rows_move(self, share: float) -> Touched:
-        """Where rows get another order, and so large a share of the base does in any case: nothing is copied."""
+        """The same if rows are laid out, and this share of the base in any case: then no row group is copied."""
         rows, size = (max(share, min(1.0, one + self.copied_bytes)) for one in (self.decoded_rows, self.decoded_bytes))
         return replace(self, decoded_rows=rows, decoded_bytes=size, copied_bytes=0.0, large=0.0)
 
 
 UNKNOWN = Touched()
-"""Where nobody has looked."""
+"""Nobody has looked: all of the base is decoded."""
 
 
 def touched(
@@ -58,10 +61,10 @@ def touched(
     base_share: float = 1.0,
     merged: Collection[int] = (),
 ) -> Touched:
-    """What `delta_rows` rows touch that are distributed like those of `deltas`.
+    """What `delta_rows` rows touch, if their keys are distributed like those of `deltas`.
 
-    `base` has the groups of each file, or of some files that have `base_share` of all rows. Those whose places are
-    `merged` are rewritten anyway, because they are small.
+    base      the row groups of each file, or of some files with `base_share` of all rows
+    merged    the places in `base` of files that are rewritten anyway, because they are small
     """
     groups = [group for file in base for group in file]
     rows, size = sum(group.rows for group in groups), sum(group.decoded_bytes for group in groups)
@@ -86,13 +89,13 @@ def touched(
 
 
 def _hits(groups: Sequence[KeyedGroup], deltas: Sequence[KeyedGroup], scale: float) -> list[float]:
-    """Rows that fall on each group, on average."""
+    """The number of delta rows that fall on each group, on average."""
     hits = [0.0] * len(groups)
     for delta in deltas:
         shares = [_overlap(group, delta) for group in groups]
         inside = [group.rows * of_group for group, (of_group, _) in zip(groups, shares, strict=True)]
-        # Groups that lie side by side divide the delta's rows; those that lie on each other, as in a shuffled table,
-        # share them. Keys between the groups, or beyond them, are new.
+        # Groups with separate ranges divide the delta's rows; groups with the same range, as in a shuffled table, share
+        # them. Keys between the groups, or beyond them, are new.
         covered = min(1.0, sum(of_delta for _, of_delta in shares))
         if total := sum(inside):
             for place, rows in enumerate(inside):
@@ -109,7 +112,7 @@ def _overlap(group: KeyedGroup, delta: KeyedGroup) -> tuple[float, float]:
             low, high = max(one[0], other[0]), min(one[1], other[1])
             if low > high:
                 return 0.0, 0.0
-        except (TypeError, ArithmeticError):  # a number and a text, after a column was changed; a decimal that is none
+        except (TypeError, ArithmeticError):  # number and text, after a column changed; or a decimal NaN
             continue
         of_group *= _part(low, high, *one)
         of_delta *= _part(low, high, *other)
@@ -117,7 +120,7 @@ def _overlap(group: KeyedGroup, delta: KeyedGroup) -> tuple[float, float]:
 
 
 def _part(low: Any, high: Any, begin: Any, end: Any) -> float:
-    """The share of begin … end that low … high is; 1 for values that have no distances."""
+    """The share of the range begin … end that low … high covers. 1 for values without distances."""
     try:
         return float(min(1.0, (high - low + 1) / (end - begin + 1)))
     except (TypeError, ArithmeticError):

@@ -1,10 +1,10 @@
-"""What this process may take in all, divided: how many tasks at a time, what each takes, how much it reads at once.
+"""Divides the memory that this process may take: tasks side by side, the memory of each, how much it reads at once.
 
 memory_bytes    beside the process itself    tasks    each         decoded at a time
 300 MB          94 MiB                       1        66 MiB       5 MiB
 2 GiB, 2 CPUs   1.8 GiB                      2        650 MiB      32 MiB, as without a bound
 
-Limits change how the work is divided, never its result.
+Such limits change how the work is divided, never its result.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from deltacompact.base.settings import Settings
 from deltacompact.planning.sizing import TASK_BASE_BYTES
 
 HELD_SHARE = 0.3
-"""Of the memory beside the process's own, for entries between stages."""
+"""The share of the memory beside the process's own that entries between stages get."""
 
 TASK_BYTES = 384 << 20
-"""A task takes as much that reads, fetches ahead and writes with the limits of the release."""
+"""A task that reads, fetches ahead and writes with the default limits takes so much."""
 
 MEMORY_BYTES_MIN = 256 << 20
 
@@ -30,7 +30,7 @@ Means = TypeVar("Means", bound=Settings)
 
 
 def within_memory(settings: Means) -> Means:
-    """The settings with `memory_bytes` divided; they themselves without it. Raises InputError for too little."""
+    """The settings with `memory_bytes` divided; unchanged without it. Raises InputError if it is too little."""
     if settings.memory_bytes is None:
         return settings
     if settings.executor == "ray":
@@ -53,7 +53,7 @@ def within_memory(settings: Means) -> Means:
 
 
 def _lowered(limits: Limits, share: float) -> Limits:
-    """A task that has this share of the usual memory holds as little of everything."""
+    """The limits of a task that has this share of the usual memory: it holds that share of everything."""
 
     def part(value: int) -> int:
         return max(1, int(value * share))

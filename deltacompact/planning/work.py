@@ -1,13 +1,13 @@
-"""The work of a session in terms, and what each term takes: the one arithmetic of seconds. Pure.
+"""The work of a session as terms, and the seconds that each term takes. All forecasts of seconds come from here. Pure.
 
     4,000,000 base rows of 130 MB, all touched, 12 deltas of 240,000 rows, on 2 slots
     delta_file 6 · delta_row 240,000 · index_row 2,120,000 · base_row 4,000,000 · base_byte 130,000,000 · object 6 · …
     x rates    CPU seconds of one file, row, byte, ...      ->  1.9 s
 
-`plan` takes FIRST_RATES; the control plane begins with them, and learns those of its own machines and tables.
+`plan` uses FIRST_RATES. The control plane begins with them, and learns the rates of its own machines and tables.
 
-A term is divided by the slots, as far as it can be: one task has at least a million rows to hash, and writes one file.
-Every term grows with the data and shrinks with the slots, so more data never takes less and more slots never more.
+Slots divide a term as far as it can be divided: a task hashes at least a million rows, or writes one file. Every term
+grows with the data and shrinks with the slots, so more data never takes less time, and more slots never take more.
 """
 
 from __future__ import annotations
@@ -26,37 +26,37 @@ from deltacompact.planning.statistics import PartitionStatistics, statistics_of
 from deltacompact.planning.touched import UNKNOWN
 
 ROWS_PER_FILE = 4_000_000
-"""The default of rows_per_compacted_file: what one task of materialize writes at most."""
+"""The default of rows_per_compacted_file: the most that a task of materialize writes."""
 
 _DECODED_FILE_BYTES = 4 * sizing.TARGET_FILE_BYTES_MIN
-"""What one task of materialize has in memory of a file in all, about."""
+"""The decoded bytes of a file that a task of materialize writes, roughly."""
 
 RENEWED_SHARE, RELOCATED_SHARE = 2.0, 0.4
-"""What it takes to read, check and renumber an entry of an index that is merged, and to relocate its pointer once, in
-units of folding and writing an entry: measured with indexes of 0.4 to 33 M entries."""
+"""The time to read, check and renumber an entry of an index that is merged, and the time to relocate its pointer once.
+The unit is the time to fold and write an entry. Measured with indexes of 0.4 to 33 M entries."""
 
 TERMS = (
-    "session",  # a session at all: its log, its records, the switch
-    "delta_file",  # opened, and a task for it
-    "delta_row",  # hashed, folded, given a pointer
-    "delta_byte",  # at rest: read, and written in a compacted file
-    "text_byte",  # of these, what CSV and JSON take besides
-    "index_row",  # an entry looked at
-    "merged_row",  # an entry merged with others and written
-    "base_row",
-    "base_byte",
+    "session",  # constant: the log, the records, the switch
+    "delta_file",  # a delta file, opened in a task
+    "delta_row",  # a delta row, hashed, folded, given a pointer
+    "delta_byte",  # a stored byte of a delta, read, and written into a compacted file
+    "text_byte",  # a byte of CSV or JSON, in addition to delta_byte
+    "index_row",  # an index entry, looked at
+    "merged_row",  # an index entry, merged with others and written
+    "base_row",  # a row of the base, rewritten
+    "base_byte",  # a stored byte of the base, rewritten
     "object",  # a file of the index: one for each bucket and run
-    "rehashed_row",
+    "rehashed_row",  # an index entry, moved to another bucket
     "driver",  # a second of the driver of a cluster
-    "written_row",  # a row of a delta, in a compacted file
-    "delta_decoded",  # a byte of it in memory
-    "base_decoded",
-    "large_decoded",  # a byte of a delta in a row group that may be copied
-    "copied_byte",  # of a row group that no delta touches, in a file that one does
-    "arranged_byte",  # in memory, of rows that are laid out by columns: sent to cells, written, and read again
-    "written_text",  # a byte of CSV or JSON, each time it is decoded for files that its rows go to
+    "written_row",  # a delta row, written into a compacted file
+    "delta_decoded",  # a byte in memory of a delta that is written
+    "base_decoded",  # a byte in memory of the base that is rewritten
+    "large_decoded",  # a byte in memory of a delta, in a row group that may be copied
+    "copied_byte",  # a stored byte of a row group that no delta touches, in a rewritten file
+    "arranged_byte",  # a byte in memory of a row that is laid out: sent to a cell, written, and read again
+    "written_text",  # a byte of CSV or JSON, for each time that it is decoded to write rows
 )
-"""What rates are for, one each. New ones come last: records of the version before have the first twelve."""
+"""Each term has a rate. New terms come last: records of the version before have the first twelve."""
 
 FIRST_RATES: Mapping[str, float] = {
     "session": 0.05,
@@ -79,8 +79,8 @@ FIRST_RATES: Mapping[str, float] = {
     "arranged_byte": 2.3e-8,
     "written_text": 4e-9,
 }
-"""Seconds of a session and of the driver, CPU seconds of the other terms: measured on the machine of the README, whose
-runs they expect within a factor of 1.5. A start, not a promise: waiting for a store is not in them."""
+"""Seconds for `session` and `driver`, CPU seconds for the other terms. Measured on the machine of the README, whose
+runs they forecast within a factor of 1.5. They do not include the time to wait for a store."""
 
 STAGE_OF = {
     "session": "session",
@@ -103,7 +103,7 @@ STAGE_OF = {
     "arranged_byte": "lay_out",
     "written_text": "materialize",
 }
-"""Where a term's seconds are spent, about: progress is counted by it."""
+"""The stage in which most of a term's seconds are spent: progress is counted by it."""
 
 Vector = npt.NDArray[np.float64]
 
@@ -148,14 +148,14 @@ class Folding:
 
 
 def work_of(given: PartitionStatistics, folding: Folding, slots: int, driver_s: float) -> WorkTerms:
-    """The work of the busiest of so many slots; of 1 slot: all of it, as CPU seconds count it.
+    """The work of the busiest slot. With 1 slot: all work, as CPU seconds count it.
 
-    Of the base, `given.touched` is written anew: all of it where nobody has looked.
+    Of the base, `given.touched` is rewritten: all of it, if nobody has looked.
     """
     deltas, entries = given.delta_rows, given.index.entries if given.index else 0
     runs = len(given.index.runs) if given.index else 0
-    # The index is searched where a run is added, else merged: in rounds once more after 1, 3, 7, … of them. Pointers
-    # are relocated as often as their files were rewritten since.
+    # If the session adds a run, it searches the index; otherwise it merges it, with rounds once more after 1, 3, 7, …
+    # of them. A pointer is relocated once for each time that its file was rewritten.
     renewed = RENEWED_SHARE * entries + RELOCATED_SHARE * (given.index.relocated_rows if given.index else 0)
     merged = 0.0 if folding.adds_run else (1.0 + math.log2(folding.rounds)) * (entries + deltas) + renewed
     file_rows, file_bytes = ROWS_PER_FILE, sizing.TARGET_FILE_BYTES_MIN
@@ -163,11 +163,11 @@ def work_of(given: PartitionStatistics, folding: Folding, slots: int, driver_s: 
     written = 1.0 - given.kept_bytes / given.delta_bytes if given.delta_bytes else 1.0
     small = written * (1.0 - touched.large)
     arranged = 0.0
-    if given.laid_out is not None:  # where nobody has looked, keys are not taken to touch what the layout leaves
+    if given.laid_out is not None:  # if nobody has looked, assume that keys touch only what is laid out
         base = given.laid_out if given.touched == UNKNOWN else touched.decoded_bytes
         arranged = small * given.delta_decoded_bytes + base * given.base_decoded_bytes
     largest = max(given.delta_file_rows, default=0)
-    text_times = max(1.0, min(slots, largest / file_rows))  # the tasks that share a text decode it once each
+    text_times = max(1.0, min(slots, largest / file_rows))  # each task that shares a text decodes it
     return WorkTerms(
         delta_file=_shared(given.delta_files, slots, 1),
         delta_row=_shared(deltas, slots, LIMITS.task_rows_min),
@@ -191,30 +191,30 @@ def work_of(given: PartitionStatistics, folding: Folding, slots: int, driver_s: 
 
 
 def _shared(amount: float, slots: int, piece: float) -> float:
-    """The share of the busiest slot, if a piece is not divided further."""
+    """The amount of the busiest slot, if no piece is divided further."""
     return max(amount / slots, min(amount, piece))
 
 
 def work_of_plan(
     plan: CompactionPlan, slots: int, driver_s: float, given: PartitionStatistics | None = None
 ) -> WorkTerms:
-    """The most work that a plan may cause. `given`: where more is known than the plan tells."""
+    """The most work that a plan may cause. `given`: better statistics than those of the plan."""
     folding = Folding(plan.hash_bucket_count, len(plan.rounds), plan.changes_only, plan.rehash)
     return work_of(given or statistics_of(plan), folding, slots, driver_s)
 
 
 def expected_s(work: WorkTerms) -> float:
-    """What the work is expected to take where nothing was learned."""
+    """The seconds that the work is expected to take, by FIRST_RATES."""
     return math.fsum(getattr(work, term) * FIRST_RATES[term] for term in TERMS)
 
 
 START_S: Mapping[str, float] = {"process": 0.3, "own_ray": 15.0}
-"""Until the first task may run. Measured: a process with everything imported, with the records that are read and
-written before and after, and Ray on one machine."""
+"""Seconds until the first task may run. Measured: a process that imports everything, and reads and writes its records;
+and the start of Ray on one machine."""
 
 
 def together_s(sessions: Sequence[tuple[float, float]], slots: int, one_after_another: bool) -> float:
-    """What several sessions take that share so many slots. Each: its seconds by itself, and those of one core."""
+    """The seconds of several sessions that share slots. Each is given as (its seconds alone, its core-seconds)."""
     if one_after_another:
         return math.fsum(alone_s for alone_s, _ in sessions)
     longest_s = max((alone_s for alone_s, _ in sessions), default=0.0)

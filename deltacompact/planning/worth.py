@@ -1,12 +1,11 @@
-"""How much laying out files anew gains: core-seconds that reads save, beside core-seconds of work. Pure.
+"""What a new layout gains: the core-seconds that reads save, against the core-seconds of the work. Pure.
 
     day 3     1 GB, a file meets 6 others by customer     a read by customer opens 6 files less: 0.6 s for 4 s of work
     day 4     1 GB, they meet 1 other                     0.1 s for 4 s: later
     heat      100 reads by customer of one of the days    35 s saved, 4.4 times what both cost
 
-A read waits for each file that it opens, and decodes the rows that it reads. Reads ask for one column at a time, and
-for each column as often as its share of the heat says. Nothing can be gained where each file meets only as many others
-as in a grid.
+A read waits for each file that it opens, and decodes the rows that it reads. Each read asks for one column, and for
+each column as often as its heat says. If each file meets only as many others as in a grid, nothing can be gained.
 """
 
 from __future__ import annotations
@@ -31,12 +30,13 @@ FILE_S = 0.09
 
 
 def read_s(files: float, bytes_: float) -> float:
-    """Core-seconds of a read that opens so many files, and decodes so many bytes."""
+    """Core-seconds of a read that opens `files` files, and decodes `bytes_` bytes."""
     return files * FILE_S + bytes_ * FIRST_RATES["base_byte"]
 
 
 def saved_s(boxes: Boxes, file_bytes: float) -> list[float]:
-    """How many core-seconds a read by each column would save if the partition's files lay as in a grid."""
+    """For each column, the core-seconds that a read by it would save if the partition's files were laid out in a
+    grid."""
     in_grid = boxes.files ** (1 - 1 / max(1, len(boxes.columns)))
     met = [meetings(*ranges) / boxes.files - in_grid for ranges in zip(boxes.low, boxes.high, strict=True)]
     return [read_s(max(0.0, one), max(0.0, one) * file_bytes) for one in met]
@@ -44,11 +44,11 @@ def saved_s(boxes: Boxes, file_bytes: float) -> list[float]:
 
 @dataclass(frozen=True, slots=True)
 class LayoutGain:
-    """How files lie, and what laying them out would bring and cost.
+    """What a new layout of the files would gain and cost.
 
-    depth      how many files hold a value of the columns, on average; 0: no columns are named, or there is no file
-    saved_s    by column, core-seconds that a read by it takes less; files that a run would leave count for none
-    cost_s     core-seconds of the run
+    depth      how many files hold a value of the columns now, on average. 0: there are no columns, or no files
+    saved_s    by column, the core-seconds that each read by it saves
+    cost_s     core-seconds of the rewrite
     """
 
     depth: float = 0.0
@@ -56,13 +56,13 @@ class LayoutGain:
     cost_s: float = 0.0
 
     def by_heat(self, heat: Mapping[str, float]) -> float:
-        """What the reads of a heat would save, as a multiple of what clustering costs."""
+        """The core-seconds that the reads of a heat would save, as a multiple of `cost_s`."""
         saved = sum(heat.get(name, 0.0) * one for name, one in self.saved_s.items())
         return saved / self.cost_s if self.cost_s else 0.0
 
 
 def gained_s(boxes: Boxes, sizes: Sequence[int], chosen: Sequence[bool]) -> dict[str, float]:
-    """The seconds of `LayoutGain`, where a run chooses these files. Of a read, all rows have the same chance."""
+    """`saved_s` of LayoutGain, if these files are laid out anew. A read asks for each row with the same chance."""
     is_chosen, bytes_ = np.array(chosen, bool), np.array(sizes, np.int64)
     saved = np.zeros(len(boxes.columns))
     for partition in np.unique(boxes.partitions[is_chosen]).tolist():
@@ -73,12 +73,12 @@ def gained_s(boxes: Boxes, sizes: Sequence[int], chosen: Sequence[bool]) -> dict
 
 
 def with_gain(advice: Advice, by: Sequence[ClusterColumn], files: int, bytes_: int, cost: Expected) -> Advice:
-    """The advice, with what it takes to write so many files anew, and after how many reads that has paid.
+    """The advice, with the cost of rewriting `files` files, and the number of reads that pay for it.
 
-    A read asks for a range of one of the columns, each as often as its weight says.
+    A read asks for a range of one column; for each column as often as its weight says.
     """
     weights = sum(column.weight for column in by)
-    outlooks = zip(by, advice.outlooks, strict=False)  # behind them, the one of all columns
+    outlooks = zip(by, advice.outlooks, strict=False)  # the last outlook, of all columns, is left out
     each = advice.bytes / max(1, advice.partitions)
     saved = sum(column.weight / weights * _range_saved_s(one.now, one.clustered, each) for column, one in outlooks)
     pays = math.ceil(cost.core_seconds / saved) if saved > 0 and files else None
@@ -86,7 +86,7 @@ def with_gain(advice: Advice, by: Sequence[ClusterColumn], files: int, bytes_: i
 
 
 def _range_saved_s(now: LayoutDepth, then: LayoutDepth | None, partition_bytes: float) -> float:
-    """What a read of a range takes less in a partition: files that are not opened, bytes that are not decoded."""
+    """The seconds that a read of a range saves in a partition, for files not opened and bytes not decoded."""
     if then is None:
         return 0.0
     unread = (now.range_share - then.range_share) * partition_bytes
