@@ -1,7 +1,7 @@
 """Tables of delta streams: each stream is a log of objects in a store. They need no other service.
 
 streams       which streams there are, their logs and states; start here
-tables        what is declared of tables                        table_documents  table.json, keys.json, source.json
+tables        the declarations of tables                        table_documents  table.json, keys.json, source.json
 listing       where all streams of a table stood                paths            where every object is
 
 log           the log of one stream: entries, heads, checkpoints, tokens
@@ -9,13 +9,13 @@ appending     rows or files become a delta at its end
 
 partition     the engine's three ports for one partition        snapshots        what a compaction folds
 scan          which partitions, versions, columns and rows are read
-destinations  tables that are written by compacting another one
-versions      list them, go back, take out one delta            taking_out       take out one file
-retained      their states, and those of a moment
-file_lists    what other engines read                           idle_streams     which have nothing to compact
-history       what made each version                            clustering       by which columns rows can lie
-sizes         what lies in a stream, and what waits             advising         how its files lie by some columns
+destinations  tables that are written by compacting another table
+versions      list versions, go back, take out one delta        taking_out       take out one file
+retained      the state of a version, or of a moment
+file_lists    what other engines read                           idle_streams     streams with nothing to compact
+history       what made each version                            clustering       checks the columns to cluster by
+sizes         counts of compacted rows and waiting deltas       advising         what clustering would bring
 table_heat    what reads ask for, kept beside the table
 
-Users call catalog/delta_streams.py; what nothing reaches goes with maintenance/vacuum.
+Users call catalog/delta_streams.py. maintenance/vacuum deletes objects that no version needs.
 """

@@ -1,10 +1,10 @@
-"""By which columns a table's rows can be laid out: checked before any work.
+"""Checks, before any work, that a table's rows can be clustered by the chosen columns.
 
 cluster_by "day*3,customer"    columns of orders: id, day, customer                      fine
            "dya"               no partition has such a column                            InputError, and what it has
            "address.city"      lies in a struct                                          InputError
            "tags"              a list: its values have no order                          InputError
-           "note"              some partitions have no such column yet: all null there   fine
+           "note"              some partitions lack the column: it counts as null there   fine
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from deltacompact.table.ports import PartitionSnapshot
 def check_clustering(table: Table, cluster_by: str, schemas: Iterable[pa.Schema]) -> None:
     """Raise InputError for a column that no row has, that lies in a struct, or whose values have no order.
 
-    `schemas`: those of the partitions' rows. Where there are none, nobody knows.
+    `schemas`: those of the partitions' rows. Without schemas, nothing is checked.
     """
     columns = cluster_columns("cluster_by", clustering_of(cluster_by, table.partition_keys))
     found: dict[str, list[pa.DataType]] = {}
@@ -43,7 +43,7 @@ def check_clustering(table: Table, cluster_by: str, schemas: Iterable[pa.Schema]
 
 
 def schemas_of(snapshot: PartitionSnapshot) -> Iterator[pa.Schema]:
-    """Those of the compacted rows, and of the upserts."""
+    """The schemas of the compacted rows, and of the upserts."""
     if snapshot.base is not None:
         yield snapshot.base.schema
     distinct = {

@@ -1,7 +1,7 @@
-"""A table is the destination of one other table for ever, or it holds streams of its own, never both.
+"""Destinations. A table is the destination of one other table for ever, or it holds its own streams, never both.
 
     compact orders into flat      flat/source.json says "orders"; appends to flat are refused
-    append to events              events/source.json says null: its own; `compact … --destination events` is refused
+    append to events              events/source.json says null: own streams; `compact … --destination events` is refused
 
 Both put source.json if absent before they begin the table's first stream, so if both happen at once, one is refused.
 Release 0.1 wrote no source.json: a table without it that holds a stream counts as its own.
@@ -36,9 +36,9 @@ def check_destination(catalog: Streams, source: Table, keys: TableKeys, table_id
 
 
 def open_destination(catalog: Streams, source: Table, keys: TableKeys, table_id: str, partition: Partition) -> None:
-    """Create the destination, its source.json, the keys of both tables and its stream, where they do not exist yet.
+    """Create the destination, its source.json, the keys of both tables and its stream, if they do not exist yet.
 
-    Raises InputError where the table became something else meanwhile.
+    Raises InputError if the table became something else meanwhile.
     """
     check_destination(catalog, source, keys, table_id)
     try:

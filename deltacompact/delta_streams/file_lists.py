@@ -10,8 +10,8 @@ lists of local files have plain paths.
 Each list is one object with every live file, so a reader sees one version or the next, never a mix. The lists hold
 compacted files only: deltas since the compaction are not in them.
 
-There is no folder with just these files. S3 has no links, so it would be a second copy of the table; and whoever globs
-while files are exchanged sees some of one version and some of the next.
+There is no folder with just these files. S3 has no links, so the folder would be a second copy of the table. And an
+engine that globs the folder while files are exchanged would see files of two versions.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def publish(
 ) -> list[PublishedLists]:
     """Publish the active version of every partition, or of one.
 
-    Raises InputError where a partition was not compacted or has files with dead rows, after publishing the others; and
-    for a table whose readers leave out dead rows, because its next compaction may mark some.
+    Raises InputError if a partition was not compacted or has files with dead rows, after it has published the others;
+    and for a table whose readers honour deletion vectors, because its next compaction may mark rows.
     """
     if catalog.declared(table_id).readers is Readers.VECTORS:
         raise InputError(
@@ -85,7 +85,7 @@ def _publish_stream(catalog: Streams, table_id: str, partition: Partition) -> Pu
 
 
 def _uris(catalog: Streams, table_id: str, partition: Partition, state: StreamState) -> list[str]:
-    """The live files. Raises InputError where there are none yet, or where they have dead rows."""
+    """The live files. Raises InputError if there are none yet, or if they have dead rows."""
     if state.compacted is None:
         raise InputError(f"table {table_id!r}, partition {partition}: nothing was compacted yet")
     if any(file.deletions for file in state.compacted.files):

@@ -5,7 +5,7 @@
     2-77b1…    2026-11-21 09:10    compact     9,500 rows
     3-c0de…    2026-11-21 10:00    rollback    9,000 rows, those of version 1
 
-The logs say it, and no file is looked for: `versions.py` says which of them can still be read.
+All of this comes from the logs. `versions.py` checks which versions can still be read.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ from deltacompact.delta_streams.streams import Streams
 class VersionMade:
     """A version and what made it: "create", "compact", "restate", "rollback", or "retract" of a file.
 
-    time                       by the clock of whoever made it; None: an old release did not note it
-    rows, files                compacted ones; `…_added` and `…_removed` by the version before
-    deltas                     those that came before the next version; `tokens`: those of the commits that brought them
-    session                    the compaction's; None: it was something else
+    time             by the writer's clock. None: an old release did not record it
+    rows, files      compacted rows and files. `…_added`, `…_removed`: compared with the version before
+    deltas           deltas that came before the next version
+    tokens           the tokens of their commits
+    session          of the compaction. None: something else made the version
     """
 
     partition: Partition
@@ -70,7 +71,7 @@ def _made_by(before: Sequence[StreamState], state: StreamState) -> str:
 
 
 def _held(state: StreamState) -> tuple[str, ...]:
-    """The compacted files: a rollback has those of an earlier version."""
+    """The compacted files. A rollback has those of an earlier version."""
     return tuple(file.path for file in state.compacted.files) if state.compacted else ()
 
 

@@ -1,4 +1,4 @@
-"""Which streams of a table need no compaction, told by a few requests for all of them: see listing.py.
+"""Finds the streams of a table that need no compaction, with a few requests for all of them: see listing.py.
 
     LIST orders/ from day=1995-04-03/stream/4-a1…/…01.json on
          day=1995-04-03/stream/4-a1…/…01.json         still the last entry: this stream is idle
@@ -6,8 +6,8 @@
          …                                            up to 1,000 keys in one request
     LIST orders/ from the next stream on that the keys did not reach
 
-So a table with little in each partition costs a request for every 1,000 keys, and one with long logs and many files a
-request for each partition.
+So a table with few objects in each partition costs one request for every 1,000 keys. A table with long logs and many
+files costs one request for each partition.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from deltacompact.storage.objects import ObjectStore
 from deltacompact.table.ports import NothingToDo
 
 _SHARE_MIN = 16
-"""Streams that one thread looks through: with fewer, a page of keys would be read in vain too often."""
+"""A thread looks through at least so many streams: with fewer, too many pages of keys would be read in vain."""
 _STALE_SHARE = 1 / 64
-"""Of the streams of a table, so many must have turned out not to be as listed before somebody lists them anew."""
+"""The listing is written anew if more than this share of a table's streams are not as listed."""
 
 
 def idle_streams(
     catalog: Streams, table_id: str, partitions: Sequence[Partition], purge: bool = False, cluster_by: str = ""
 ) -> dict[Partition, NothingToDo]:
-    """The partitions that need no compaction into the table itself, told without opening their streams.
+    """The partitions that need no compaction into the table itself, found without opening their streams.
 
-    The others may need one or not. A store on this machine has no listings: opening a stream takes no time there.
+    The others may need one or not. On a store on this machine, the result is empty: opening a stream takes no time.
     """
     if len(partitions) < catalog.log_limits.streams_listed_min or not catalog.is_remote:
         return {}
@@ -54,10 +54,10 @@ def idle_streams(
 
 
 def keep_listing(catalog: Streams, table_id: str, partitions: Sequence[Partition]) -> None:
-    """Write the listing anew where many of these streams, which this process has opened, are not as it says."""
+    """Write the listing anew if many of these streams, which this process has opened, are not as listed."""
     if len(partitions) < catalog.log_limits.streams_listed_min or not catalog.is_remote:
         return
-    with contextlib.suppress(Exception):  # it only saves time; some may not write, and of a failed job nothing is there
+    with contextlib.suppress(Exception):  # a listing only saves time: some users may not write
         listed, found = catalog.listing(table_id), _remembered(catalog, table_id, partitions)
         stale = sum(listed.get(partition) != stream for partition, stream in found.items())
         if stale > len(partitions) * _STALE_SHARE:
@@ -85,7 +85,7 @@ class _Tail:
 
 
 def _unchanged(catalog: Streams, paths: TablePaths, listing: Listing) -> set[Partition]:
-    """The streams to whose listed version no entry has come. Of the others, a few may be unchanged as well."""
+    """The streams whose listed version has no new entry. A few of the others may be unchanged, too."""
     tails = []
     for partition, stream in listing.items():
         stream_paths = paths.stream(partition)
@@ -115,5 +115,5 @@ def _looked_through(store: ObjectStore, root: str, tails: Sequence[_Tail], page_
             if is_there and is_last:
                 found.append(tail.partition)
         if todo and todo[0] is first:
-            todo.popleft()  # more than a page has come: it is changed
+            todo.popleft()  # more than a page of objects has come, so the stream has changed
     return found

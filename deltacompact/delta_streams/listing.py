@@ -4,8 +4,8 @@
                             day=1995-04-04   version 2-77…, 7 entries, 3 deltas wait
                             … 998 others
 
-Nothing depends on the listing for correctness: whoever finds that too many streams are not as it says writes it anew.
-A missing, stale or damaged one means that streams are opened one by one.
+The listing only saves time. A process that finds too many streams not as listed writes it anew. If it is missing, stale
+or damaged, streams are opened one by one.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ from deltacompact.table.ports import NothingToDo
 class ListedStream:
     """The active version of a stream and the length of its log, and what a compaction had to do then.
 
-    `waiting` deltas, `marked` files with dead rows under deletion vectors. `clustered`: by which columns all files were
-    laid out.
+    waiting      deltas to compact
+    marked       files with dead rows under deletion vectors
+    clustered    the columns by which all files were laid out. "": they were not
     """
 
     version: str
@@ -47,7 +48,7 @@ class ListedStream:
         return cls(state.version, state.tail, len(state.deltas), marked, state.last_position, clustered)
 
     def is_idle(self, purge: bool, cluster_by: str = "") -> bool:
-        """Whether a compaction has nothing to do, if no entry has come. The name of a first version is not unique."""
+        """Whether a compaction has nothing to do, if no entry has come. False for first versions: all have one name."""
         lies_well = not cluster_by or self.clustered == cluster_by
         return self.version != GENESIS and not self.waiting and not (purge and self.marked) and lies_well
 
@@ -60,7 +61,7 @@ Listing = dict[Partition, ListedStream]
 
 
 def read_listing(store: ObjectStore, table_id: str, keys: Sequence[str]) -> Listing:
-    """The listing of a table with these partition keys; empty where there is none, damaged, or of another one."""
+    """The listing of a table with these partition keys. Empty: it is missing, damaged, or another table's."""
     paths = TablePaths.of(table_id)
     try:
         document = json.loads(store.get(paths.listing))
@@ -81,5 +82,5 @@ def write_listing(store: ObjectStore, table_id: str, listing: Listing) -> None:
 
 
 def _told(stream: ListedStream) -> tuple[object, ...]:
-    """What the listing says of a stream. Earlier releases know five facts."""
+    """The stream's facts as the listing stores them. Earlier releases expect five facts."""
     return astuple(stream) if stream.clustered else astuple(stream)[:-1]

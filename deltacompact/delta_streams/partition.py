@@ -50,7 +50,7 @@ class DeltaStreamPartition:
         self._attempt = attempt
         self._in_place = source.table_id == destination_table_id
         self.compacted_schema: pa.Schema | None = None
-        """That of the compacted rows, once a snapshot was asked for."""
+        """The schema of the compacted rows, once a snapshot was fetched."""
         self._states: dict[Moment, tuple[StreamState, StreamState]] = {}
 
     @property
@@ -65,7 +65,7 @@ class DeltaStreamPartition:
     # Snapshots
 
     def fetch(self, moment: Moment | None = None) -> PartitionSnapshot | NothingToDo:
-        """Raises NotFoundError, CorruptionError, and InputError where the destination cannot take the source's rows."""
+        """Raises NotFoundError, CorruptionError, and InputError if the destination cannot take the source's rows."""
         source, destination = self._now() if moment is None else self._then(moment)
         self.compacted_schema = destination.compacted.schema if destination.compacted else None
         tables = self._source.table_id, self._destination_id, self.partition
@@ -75,7 +75,7 @@ class DeltaStreamPartition:
         return snapshot
 
     def _cold(self, source: StreamState, destination: StreamState) -> frozenset[str]:
-        """Of the compacted files that a layout could choose, those that it would read at a fee, or cannot read."""
+        """The compacted files that a layout could choose, but would have to pay for, or cannot read."""
         _, cluster_by, _ = self._asked
         return cold_among(self._catalog.store, may_be_laid_out(source, destination, cluster_by))
 
@@ -146,7 +146,7 @@ class DeltaStreamPartition:
         return PublishedVersion(state.version, compacted)
 
     def _far(self, snapshot: PartitionSnapshot, keys: TableKeys) -> FarValues | None:
-        """The far values of all that the session has folded; None where those of the base or of a delta are unknown."""
+        """The far values of all rows that the session has folded. None: those of the base or of a delta are unknown."""
         from deltacompact.delta_streams.appending.far import all_far
 
         source, base = self._states[snapshot.moment]
@@ -173,13 +173,13 @@ class DeltaStreamPartition:
         """After this, an attempt that has already taken its snapshot publishes nothing: it meets the fence, or a seal.
         An attempt that takes its snapshot later would not notice the fence: the caller has to stop it by other means.
         """
-        if not self._log.exists():  # of a destination that was never published
+        if not self._log.exists():  # a destination that was never published
             open_destination(self._catalog, self._source, self._keys, self._destination_id, self.partition)
         with telling_interrupts():
             self._log.extend(lambda state: None if attempt in state.fences else Fence(attempt))
 
     def published_by(self, session: str) -> PublishedVersion | None:
-        """The newest version that a session has published; None where it has published none."""
+        """The newest version that a session has published. None: it has published none."""
         if not self._log.exists():
             return None
         state: StreamState | None = self._log.active(strictly=True)

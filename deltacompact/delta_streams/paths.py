@@ -1,10 +1,10 @@
 """The paths of all objects of a table.
 
     ORDERS/table.json                                            created once
-    ORDERS/keys.json                                             by the first compaction, where keys were not declared
+    ORDERS/keys.json                                             by the first compaction, if keys were not declared
     ORDERS/partitions/order_day=1995-04-03                       the mark of a partition that exists
     ORDERS/listing.json                                          where each stream stood when somebody last looked
-    ORDERS/dropped.json                                          table.json of before, while the table is being dropped
+    ORDERS/dropped.json                                          the old table.json, while the table is being dropped
     ORDERS/bookmarks/mirror/00000000000000000000.json            how far a consumer of its changes is
     ORDERS/heat/00000000000000000001.json                        what reads ask for
     ORDERS/order_day=1995-04-03/stream/0/00000000000000000000.json      the log
@@ -99,7 +99,7 @@ class TablePaths:
 
     @property
     def dropped(self) -> str:
-        """What table.json said, while the table is being dropped."""
+        """The old table.json, while the table is being dropped."""
         return f"{self.root}/dropped.json"
 
     @property
@@ -122,7 +122,7 @@ class TablePaths:
         return StreamPaths(f"{self.root}/{folder}" if folder else self.root)
 
     def partition_of(self, mark: str, partition_keys: tuple[str, ...]) -> Partition | None:
-        """The partition that an object marks; None where the object is not a mark."""
+        """The partition that an object marks. None: the object is not a mark."""
         parts = [part.partition("=")[2] for part in mark.removeprefix(self.partitions).split("/")]
         values = parts if partition_keys else []
         named = zip(partition_keys, values, strict=False)
@@ -154,11 +154,11 @@ class StreamPaths(Workspace):
         return f"{self.root}/stream/"
 
     def sequence(self, version: str, path: str) -> int | None:
-        """The sequence number of a log entry of a version; None where the object is not such an entry."""
+        """The sequence number of a log entry of a version. None: the object is not such an entry."""
         return number_in(self.version(version), path)
 
     def entry_of(self, path: str) -> tuple[str, int] | None:
-        """The version and the sequence number of a log entry; None where the object is not a log entry."""
+        """The version and the sequence number of a log entry. None: the object is not a log entry."""
         return _numbered(self.logs, path)
 
     def checkpoint(self, version: str, tail: int) -> str:
@@ -169,7 +169,7 @@ class StreamPaths(Workspace):
         return f"{self.root}/checkpoints/" + (f"{version}/" if version else "")
 
     def checkpoint_of(self, path: str) -> tuple[str, int] | None:
-        """The version and the tail of a checkpoint; None where the object is not a checkpoint."""
+        """The version and the tail of a checkpoint. None: the object is not a checkpoint."""
         return _numbered(self.checkpoints(), path)
 
     @property
@@ -224,7 +224,7 @@ def is_version(name: str) -> bool:
 
 
 def stream_root_of(path: str) -> str | None:
-    """The folder of the stream that owns an object and may vacuum it; None: no stream does.
+    """The folder of the stream that owns an object and may vacuum it. None: no stream does.
 
     `orders` owns `orders/data/5c….parquet`; no stream owns `orders/data/backup/5c….parquet` or `landing/a.csv`.
     """

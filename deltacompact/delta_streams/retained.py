@@ -1,11 +1,11 @@
-"""The states of a stream that can still be read: of a version by its name, or of a moment.
+"""Finds a state of a stream that can still be read: that of a version, by its name, or that of a moment.
 
 0          create, 2 commits at 08:00, 09:00        vacuumed: one of its files is missing
 1-50a3…    compact at 09:10, 1 commit at 11:00      retained
 
-"1"        1-50a3… as it was when it was sealed, or is now
+"1"        1-50a3… as it was when it was sealed, or, if it is active, as it is now
 10:00      1-50a3… without the commit of 11:00
-08:30      0 with its first commit: refused, and the oldest version that is left is named
+08:30      0 with its first commit: refused, and the error names the oldest version that is left
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _NO_TIME = ", and a time is written like 2026-11-22 or '2026-11-22 09:10:03'"
 def state_as_of(catalog: Streams, table_id: str, partition: Partition, as_of: str | datetime) -> StreamState:
     """The state of a version when it was sealed, or of the stream at a moment.
 
-    `as_of` is a version's name, its number, the beginning of its name, or a time (see base/moments.py), of which the
-    last commit counts that is not later. Raises NotFoundError where no version fits, several do, or a file is missing.
+    `as_of`: a version's name, the beginning of it, its number, or a time (see base/moments.py); commits up to that time
+    count. Raises NotFoundError if no version fits, if several do, or if a file is missing.
     """
     return state_of_chain(catalog, table_id, partition, list(catalog.log(table_id, partition).chain()), as_of)
 
@@ -42,7 +42,7 @@ def state_as_of(catalog: Streams, table_id: str, partition: Partition, as_of: st
 def state_of_chain(
     catalog: Streams, table_id: str, partition: Partition, chain: Sequence[StreamState], as_of: str | datetime
 ) -> StreamState:
-    """The same, of a chain of versions as it was read: what came since does not count."""
+    """The same, in a chain of versions that the caller has read: later commits do not count."""
     state = state_in(chain, as_of, f"table {table_id!r}, partition {partition}")
     if state.sealed:
         refuse_missing(catalog, table_id, partition, chain, state)
@@ -50,7 +50,7 @@ def state_of_chain(
 
 
 def state_in(chain: Sequence[StreamState], as_of: str | datetime, where: str) -> StreamState:
-    """The same, of a chain of versions, whether or not its files are there. `where` names the stream in errors."""
+    """The same, without checking that the files are there. `where` names the stream in errors."""
     moment = moment_of(as_of)
     return _state_named(chain, str(as_of), where) if moment is None else _state_at(chain, milliseconds_of(moment))
 
@@ -66,7 +66,7 @@ def _state_named(chain: Sequence[StreamState], version: str, where: str) -> Stre
 
 
 def _state_at(chain: Sequence[StreamState], time_ms: int) -> StreamState:
-    """The stream as of a moment: the newest version that was there, with its commits up to the last one of then."""
+    """The stream as of a moment: the newest version of that time, with its commits up to then."""
     state = [state for state in chain if state.opened.time_ms <= time_ms or not state.opened.number][-1]
     known = [number for number, commit in enumerate(state.commits) if commit.time_ms <= time_ms]
     return replace(state, commits=Commits(state.commits[: known[-1] + 1 if known else 0]))
@@ -75,7 +75,7 @@ def _state_at(chain: Sequence[StreamState], time_ms: int) -> StreamState:
 def refuse_missing(
     catalog: Streams, table_id: str, partition: Partition, chain: Sequence[StreamState], state: StreamState
 ) -> None:
-    """Raise NotFoundError where a file of a state is missing, and name the oldest version that is left."""
+    """Raise NotFoundError if a file of a state is missing. The error names the oldest version that is left."""
     files = StreamFiles(catalog.store, catalog.log(table_id, partition).paths)
     if not (missing := files.missing_of(state)):
         return

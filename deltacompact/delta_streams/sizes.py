@@ -1,4 +1,4 @@
-"""What lies in a stream, from its log alone: compacted rows, dead rows, and the deltas that wait, with their times.
+"""The sizes of a stream, from its log alone: compacted rows, dead rows, and the waiting deltas with their times.
 
 day=1995-04-03    3 files, 9,000 rows and 40 dead ones, 2.1 MiB    compacted 2026-11-22 00:56
                   2 deltas, 300 rows, 0.1 MiB                      committed 01:10 and 02:30
@@ -17,9 +17,9 @@ from deltacompact.delta_streams.log.state import StreamState
 class StreamSizes:
     """Counts of compacted files and of deltas that are not compacted yet. Times are Unix seconds, by writers' clocks.
 
-    rows, dead_rows    of the compacted files: those that live, and those under deletion vectors
+    rows, dead_rows    live rows of the compacted files, and their rows under deletion vectors
     delta_times_s      when the commit of each delta was made
-    compacted_s        when the version with these compacted files was written; None: nothing is compacted yet
+    compacted_s        when the version with these compacted files was written. None: nothing is compacted yet
     """
 
     files: int = 0
@@ -50,7 +50,7 @@ def sizes_of_parts(
     commits: Iterable[Commit],
     compacted_s: float | None = None,
 ) -> StreamSizes:
-    """The sizes of compacted files and of deltas, which are among these commits where their times are known."""
+    """The sizes of compacted files and of deltas. `commits` have the times of deltas, as far as they are known."""
     files = compacted.files if compacted else ()
     waiting = {delta.position for delta in deltas}
     times_s = [commit.time_ms / 1000 for commit in commits for delta in commit.deltas if delta.position in waiting]

@@ -1,4 +1,4 @@
-"""Choose what a compaction folds: from the states of two streams to a snapshot, or to why there is nothing to do. Pure.
+"""Chooses what a compaction folds: from the states of two streams to a snapshot, or to the reason for no work. Pure.
 
 orders into orders      its compacted files, and the deltas since
 orders into flat        deltas above flat's watermark; all of orders, if orders itself was compacted beyond it
@@ -38,14 +38,15 @@ def choose(
     amplification_max: float = AMPLIFICATION_MAX,
     cold: frozenset[str] = frozenset(),
 ) -> PartitionSnapshot | NothingToDo:
-    """Choose the base and the deltas. `purge`: compact also where there are only files with dead rows.
+    """Choose the base and the deltas.
 
-    `cluster_by`: also where files overlap in these columns, as far as `amplification_max` lets them be written, unless
-    they are `cold`.
+    purge         compact also if there are only files with dead rows
+    cluster_by    compact also if files overlap in these columns, if `amplification_max` allows to rewrite them, and
+                  if they are not `cold`
 
-    If the source was restated, or compacted past the destination's watermark, its deltas are no longer there one by
-    one. Then the destination is rebuilt from the source's compacted delta and index, with tombstones. If the source is
-    empty after a rollback or a retraction, the destination is emptied.
+    If the source was restated, or compacted past the destination's watermark, its single deltas are gone. Then the
+    destination is rebuilt from the source's compacted delta and index, with tombstones. If the source is empty after a
+    rollback or a retraction, the destination is emptied.
     """
     work = _OtherWork(purge, cluster_by, amplification_max, cold)
     chosen = _choice(source_table_id, destination_table_id, source, destination, work)
@@ -56,8 +57,8 @@ def choose(
 
 
 def may_be_laid_out(source: StreamState, destination: StreamState, cluster_by: str) -> list[str]:
-    """The paths of compacted files that a session could lay out anew by these columns, wherever new rows lie, or merge
-    because they are small."""
+    """The paths of compacted files that a session could lay out anew by these columns, whatever values new rows have,
+    or could merge because they are small."""
     base, rows = destination.compacted, sum(delta.rows for delta in source.deltas)
     if base is None or not columns_of(cluster_by, base.schema):
         return []
@@ -95,7 +96,7 @@ def _snapshot(
 
 @dataclass(frozen=True, slots=True)
 class _OtherWork:
-    """What is to be done besides folding deltas."""
+    """The work of a compaction besides folding deltas."""
 
     purge: bool
     cluster_by: str
@@ -137,7 +138,7 @@ def _nothing(position: int | None, work: _OtherWork) -> NothingToDo:
 
 
 def _since(base: CompactedDelta | None, deltas: tuple[Delta, ...], work: _OtherWork) -> _Chosen | NothingToDo | None:
-    """The new deltas, or for a purge the files with dead rows, or those that overlap; None where there are none."""
+    """The new deltas, or for a purge the files with dead rows, or the files that overlap. None: there are none."""
     if deltas:
         return _Chosen(base, True, deltas, f"{counted(len(deltas), 'delta')} since the last compaction")
     if base is None:

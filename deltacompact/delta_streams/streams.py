@@ -1,10 +1,10 @@
-"""The partition streams of all tables below the root of a store: which there are, their logs and their states.
+"""The partition streams of all tables below the root of a store: their names, their logs and their states.
 
     streams.partitions("orders")                      day=1995-04-03, day=1995-04-04
     streams.log("orders", partition)                  the log of one stream, which may not exist yet
     streams.state("orders", partition)                its active version
 
-What reads, compacts and cleans streams asks here. Users have the catalog: see catalog/delta_streams.py.
+Readers, compactions and vacuums find streams here. Users have the catalog: see catalog/delta_streams.py.
 """
 
 from __future__ import annotations
@@ -101,9 +101,9 @@ class Streams(Tables):
         return [self.partition(table_id, partition)]
 
     def declare_source(self, table_id: str, source_table_id: str | None) -> None:
-        """Make the table a destination of another table for ever, or (None) one that holds streams of its own.
+        """Make the table a destination of another table for ever, or (None) a table with its own streams.
 
-        Raises InputError where it is something else already.
+        Raises InputError if it is something else already.
         """
         table = self.remembered_table(table_id)  # may be out of date: the put decides
         self.check_source(table, source_table_id)
@@ -153,7 +153,7 @@ class Streams(Tables):
     def begin_stream(self, table_id: str, partition: Partition, source_table_id: str | None = None) -> StreamLog:
         """Begin a partition stream if it does not exist; returns its log. `source_table_id`: for a destination.
 
-        Raises InputError where the table is the other sort: a destination, or a table with streams of its own.
+        Raises InputError if the table is the other kind: a destination, or a table with its own streams.
         """
         log = self.log(table_id, partition)
         if log.was_absent or not log.exists():

@@ -1,11 +1,11 @@
 """The objects that describe a table: table.json, keys.json and source.json.
 
 orders/table.json     {"format":1,"table_id":"orders","partition_keys":["day"],"keys":null,…}
-                      …,"publication":"iceberg://prod/db.orders"}      of a table that is published
-                      …,"schema_mode":"fixed"}                         of a table to which no append adds columns
-                      …,"readers":"vectors"}                           of a table whose readers honour deletes
-                      …,"creation":"5c…"}                              of a table created since November 2026
-                      …,"cluster_by":"day*3,customer"}                 of a table whose rows are laid out by columns
+                      …,"publication":"iceberg://prod/db.orders"}      the table is published
+                      …,"schema_mode":"fixed"}                         no append may add columns
+                      …,"readers":"vectors"}                           its readers honour deletion vectors
+                      …,"creation":"5c…"}                              it was created since November 2026
+                      …,"cluster_by":"day*3,customer"}                 its rows are laid out by columns
 orders/keys.json      {"format":1,"primary_keys":["id"],"sort_keys":[["version","ascending"]]}
 flat/source.json      {"format":1,"source_table_id":"orders"}
 """
@@ -24,7 +24,7 @@ from deltacompact.layout.cluster_by import cluster_columns, text_of_columns
 
 
 def document(data: bytes, path: str) -> dict[str, Any]:
-    """The JSON object in a file. Raises CorruptionError where it is not JSON, InputError for a newer format."""
+    """The JSON object in a file. Raises CorruptionError if it is not JSON, InputError for a newer format."""
     try:
         found = json.loads(data)
     except ValueError:
@@ -35,7 +35,7 @@ def document(data: bytes, path: str) -> dict[str, Any]:
 
 
 def table_document(table: Table) -> dict[str, Any]:
-    """table.json. Facts that may change are in it only where they say something; 0.1 ignores them."""
+    """table.json. Facts that may change are left out if they have their defaults. Release 0.1 ignores them."""
     keys = keys_document(table.keys) if table.keys else None
     published = {"publication": table.publication} if table.publication else {}
     read_by = {"readers": table.readers} if table.readers else {}
@@ -84,12 +84,12 @@ def of_source(table: Table, source_table_id: str | None) -> Table:
 
 
 def no_keys_yet(table: Table) -> InputError:
-    """The error where keys are needed, and neither the table nor the caller has named them."""
+    """The error if keys are needed, and neither the table nor the caller has named them."""
     return InputError(f"table {table.table_id!r} has no primary keys yet: name them (--primary-key, primary_keys=[…])")
 
 
 def clustering_of(cluster_by: str | Sequence[str], partition_keys: Sequence[str]) -> str:
-    """The columns to lay rows out by, in one spelling; "": none. Raises InputError for columns that cannot be."""
+    """The columns to lay rows out by, in one spelling. "": none. Raises InputError for unusable columns."""
     columns = cluster_columns("cluster_by", cluster_by)
     for name in (column.name for column in columns):
         if name in partition_keys:

@@ -1,4 +1,4 @@
-"""The heat of a table of streams lies below its folder: see layout/kept_heat.py."""
+"""The heat of a table of streams, which is stored in the table's folder: see layout/kept_heat.py."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from deltacompact.layout.kept_heat import KeptHeat
 
 
 def heat_of_streams(streams: Streams, table_id: str) -> KeptHeat:
-    """What is kept of the reads of a table."""
+    """The kept heat of a table."""
     creation = streams.declared(table_id).creation or ""
     return KeptHeat(streams.store, TablePaths.of(table_id).heat, table_id, creation)

@@ -1,14 +1,14 @@
-"""The tables of a catalog, by what is declared of them. Some of it may change.
+"""The tables of a catalog, and what is declared about them. Some declarations may change.
 
 orders/table.json     partition keys, keys, retention of tombstones          declare_table
-orders/keys.json      the keys, where the first compaction declared them     declare_keys
-orders/dropped.json   that the table is being dropped            declare_table refuses the name
-orders/source.json    whose destination the table is, or that it has streams of its own
+orders/keys.json      the keys, if the first compaction declared them        declare_keys
+orders/dropped.json   the table is being dropped                 declare_table refuses the name
+orders/source.json    the table's source, or null: it has its own streams
 table.json again      the other table that shows the rows                    declare_publication
                       who reads the compacted files                          declare_readers
                       whether appends may add columns                        declare_schema_mode
-                      which of two tables of one name it is                  present
-                      by which columns rows are laid out                     declare_cluster_by
+                      the id of the creation, new after a drop               present
+                      the columns by which rows are laid out                 declare_cluster_by
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Tables:
         self.store = store
         self.is_remote = isinstance(store, Fetches)
         self.at_once = READ_AT_ONCE if self.is_remote else 1
-        """How many partitions to open or read at a time: several where the store is behind a network."""
+        """How many partitions to open or read side by side: several, if the store is behind a network."""
         self._tables: dict[str, Table] = {}
 
     def __getstate__(self) -> dict[str, Any]:
@@ -83,7 +83,8 @@ class Tables:
         readers: Readers | str | None = None,
         cluster_by: str | Sequence[str] | None = None,
     ) -> Table:
-        """Put table.json: see DeltaStreamCatalog.create_table. Raises ConflictError where it says something else."""
+        """Put table.json: see DeltaStreamCatalog.create_table. Raises ConflictError if the table is declared
+        otherwise."""
         partition_keys = expect.names("partition_keys", partition_keys)
         for number, name in enumerate(partition_keys):
             if not name or name in partition_keys[:number]:
@@ -106,7 +107,7 @@ class Tables:
         with telling_interrupts():
             created = put_certainly(self.store, paths.table, dump(table_document(table)), effect)
         if created:
-            with contextlib.suppress(StoreError):  # it is created: nothing after that can fail it
+            with contextlib.suppress(StoreError):  # it is created: no later error may make the call fail
                 self._refuse_dropped(table_id, paths.table)
         else:
             existing = self.described(table_id)
@@ -122,7 +123,7 @@ class Tables:
         return table
 
     def described(self, table_id: str) -> Table:
-        """The table with its declared keys, or those of its first compaction, and its source. Raises NotFoundError."""
+        """The table with its source, and its keys: declared, or of its first compaction. Raises NotFoundError."""
         path = TablePaths.of(table_id).source
         known = self._tables.get(table_id)
         if known is not None and (known.source_table_id is not None or known.holds_streams):
@@ -133,7 +134,7 @@ class Tables:
         return table
 
     def declared(self, table_id: str) -> Table:
-        """The table with its keys. Its source is there only if an earlier call has looked for it."""
+        """The table with its keys. It has its source only if an earlier call has read that."""
         paths = TablePaths.of(table_id)
         known = self._tables.get(table_id)
         if known is None:
@@ -145,24 +146,25 @@ class Tables:
         return known
 
     def present(self, table_id: str) -> Table:
-        """As `declared`, but looks whether it still is the table that this process remembers: one request.
+        """As `declared`, but checks with one request that the table is still the one that this process remembers.
 
-        Writers look before they append, compactions by `publication`. They would put their entry behind the last one
-        that they know. In a dropped table nobody would read it; in a table that was created again it would leave a hole
-        in the log.
+        Writers check before they append; compactions check with `publication`. Without the check they would put their
+        entry after the last entry that they know. In a dropped table nobody would read it; in a table that was created
+        again, it would leave a hole in the log.
         """
-        TablePaths.of(table_id)  # refuses what is no name
+        TablePaths.of(table_id)  # refuses what is not a name
         if table_id in self._tables:
             self._present(table_id)
         return self.declared(table_id)
 
     def refuse_another(self, table: Table) -> None:
-        """Raise ConflictError where another table has the name by now, NotFoundError where none has: one request."""
+        """Raise ConflictError if another table has the name by now, NotFoundError if no table has it: one request."""
         if self.present(table.table_id).creation != table.creation:
             raise ConflictError(f"table {table.table_id!r} was dropped, and created again: start again")
 
     def _present(self, table_id: str) -> Table:
-        """What table.json says now. What this process remembers of another table of the name is forgotten."""
+        """The table that table.json describes now. If this process remembers another table of the name, it forgets
+        that."""
         try:
             found = table_from(table_id, self._table_document(table_id))
         except NotFoundError:
@@ -183,10 +185,8 @@ class Tables:
             raise NotFoundError(f"table {table_id!r} does not exist in {self.where}{begun}") from None
 
     def publication(self, table_id: str) -> str | None:
-        """The table that it is published to today: "iceberg://prod/db.orders", "delta:///out". Raises NotFoundError.
-
-        `remembered_table` knows afterwards who reads the table today.
-        """
+        """The URI to which the table is published today: "iceberg://prod/db.orders", "delta:///out". Raises
+        NotFoundError. Afterwards `remembered_table` has today's readers, too."""
         declared = self._present(table_id)
         known = self._tables.get(table_id, declared)
         known = replace(known, readers=declared.readers, cluster_by=declared.cluster_by)
@@ -194,11 +194,10 @@ class Tables:
         return declared.publication
 
     def declare_publication(self, table_id: str, target: str | None, readers: Readers | None = None) -> None:
-        """Record the table that shows the compacted rows from now on, or (None) that there is none.
+        """Record the table that shows the compacted rows from now on. None: no table does.
 
         `readers`: who reads the compacted files from now on, unless that was declared. Without a publication, readers
-        may read plain files, dead rows included. These facts in table.json may change, so table.json is written anew;
-        the last writer wins.
+        may read plain files, with dead rows. table.json is written anew; the last writer wins.
         """
         if self.publication(table_id) == target:
             return
@@ -215,9 +214,9 @@ class Tables:
         self._declare_anew(table_id, readers=Readers.of(readers))
 
     def declare_cluster_by(self, table_id: str, cluster_by: str | Sequence[str]) -> None:
-        """Lay rows out by `cluster_by` from the next compaction on; by no columns: they keep their order.
+        """Lay rows out by `cluster_by` from the next compaction on. No columns: rows keep their order.
 
-        The last writer wins. Raises InputError for columns that cannot be.
+        The last writer wins. Raises InputError for unusable columns.
         """
         declared = table_from(table_id, self._table_document(table_id))
         by = clustering_of(cluster_by, declared.partition_keys)
@@ -235,7 +234,7 @@ class Tables:
         self._tables.pop(table_id, None)
 
     def _declare_anew(self, table_id: str, **facts: str | None) -> None:
-        """Write table.json with other values of facts that may change; None: without it."""
+        """Write table.json with these facts changed. None: the fact is left out."""
         document = self._table_document(table_id) | facts
         said = {name: fact for name, fact in document.items() if name not in facts or fact is not None}
         self.store.put(TablePaths.of(table_id).table, dump(said))
@@ -250,7 +249,7 @@ class Tables:
         return [table_name(folder) for folder in self.store.folders() if self._is_table(folder)]
 
     def declare_keys(self, table_id: str, keys: TableKeys | None) -> TableKeys:
-        """Declare `keys` where the table has none. Returns the table's keys. Raises InputError where they differ."""
+        """Declare `keys` if the table has none. Returns the table's keys. Raises InputError if they differ."""
         table, paths = self.declared(table_id), TablePaths.of(table_id)
         if table.keys is None:
             if keys is None:
@@ -262,7 +261,7 @@ class Tables:
         return table.keys
 
     def source_of(self, table_id: str) -> str | None:
-        """Whose destination a table is; None: nobody's."""
+        """The table whose destination this table is. None: it is not a destination."""
         source = self._source_document(TablePaths.of(table_id).source)
         if source is None or source["source_table_id"] is None:
             return None
@@ -275,7 +274,7 @@ class Tables:
     # Inside
 
     def _refuse_dropped(self, table_id: str, created: str | None = None) -> None:
-        """Raise ConflictError while a table of this name is being dropped. What was `created` since goes again."""
+        """Raise ConflictError while a table of this name is being dropped. First delete `created`, if it is given."""
         if not self._is_being_dropped(table_id):
             return
         if created is not None:
@@ -304,7 +303,7 @@ class Tables:
             return None
 
     def _source_document(self, path: str) -> dict[str, Any] | None:
-        """What source.json says; None where there is none."""
+        """The content of source.json. None: there is none."""
         try:
             return document(self.store.get(path), path)
         except NotFoundError:

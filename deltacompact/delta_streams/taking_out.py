@@ -1,12 +1,12 @@
-"""Takes one file out of a stream, compacted or not, so that a damaged one does not block its partition for ever.
+"""Takes one file out of a stream, compacted or not, so that a damaged file does not block its partition for ever.
 
     version 3-77b1…   compacted files 14 (9,000 rows), 15 (500 rows, damaged); deltas 80, 90; an entry for each row
     version 4-c0de…   compacted file 14; deltas 80, 90; 9,000 entries; "500 rows of file 15 were taken out"
 
 The successor has everything but the file: the other files, all deltas, tokens, tombstones, and the index without the
-entries that point into the file. It comes into force by one seal, as a rollback does, and has a lineage of its own, so
-that destinations fold it anew. Until then nothing has changed, whenever the process dies. The keys of the file are
-unknown to the stream from then on: whoever has its rows appends them again. The file itself stays until a vacuum.
+entries that point into the file. One seal puts it into force, as in a rollback. It has its own lineage, so that
+destinations fold it anew. If the process dies before the seal, nothing has changed. Afterwards the stream does not know
+the file's keys: a user who has its rows appends them again. The file itself stays until a vacuum.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _named(state: StreamState, path: str, where: str) -> DataFile:
 def _contents(
     store: ObjectStore, table_id: str, partition: Partition, base: StreamState, file: DataFile
 ) -> list[Entry]:
-    """The entries with the contents of the base, but for the file."""
+    """The entries with the contents of the base, without the file."""
     entries: list[Entry] = []
     if base.compacted is not None and base.index is not None:
         compacted, index = base.compacted, base.index
@@ -110,7 +110,7 @@ def _contents(
 
 
 def _commit_without(commit: Commit, file: DataFile) -> Commit:
-    """The commit with its token and positions. A delta without files is legal."""
+    """The commit without the file, with its token and positions. A delta without files is legal."""
 
     def without(delta: Delta) -> Delta:
         return replace(delta, files=tuple(kept for kept in delta.files if kept.path != file.path))

@@ -1,4 +1,4 @@
-"""The versions of a stream: list them, go back to one, and take out one delta.
+"""The versions of a stream: lists them, goes back to one of them, and takes out one delta.
 
     0                  sealed 4 days ago   vacuumed: one of its files is missing
     1-50a3…            sealed 3 hours ago  3 files, 9,000 rows      retained: may be read, may be rolled back to
@@ -34,7 +34,7 @@ from deltacompact.storage.certain_put import telling_interrupts
 
 @dataclass(frozen=True, slots=True, repr=False)
 class VersionInfo:
-    """One version of a stream. `sealed_s`: when it was sealed, by the store's clock; None for the active version.
+    """One version of a stream. `sealed_s`: when it was sealed, by the store's clock. None: it is the active version.
 
     `retained`: all its files are there.
     """
@@ -90,7 +90,7 @@ def rollback(
     chosen = catalog.partition(table_id, partition)
     log = catalog.log(table_id, chosen)
     log.active(strictly=True)
-    chain = list(log.chain())  # one look: a commit between two would be wanted, and carried over once more
+    chain = list(log.chain())  # read once: a commit between two reads would be carried over twice
     base, wanted = chain[-1], state_of_chain(catalog, table_id, chosen, chain, version)
     if chain[0].commits and not (wanted.opened.number or wanted.commits):  # a mistyped year would empty the table
         first = spelled(moment_at(chain[0].commits[0].time_ms))

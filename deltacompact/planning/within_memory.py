@@ -34,7 +34,7 @@ def within_memory(settings: Means) -> Means:
     if settings.memory_bytes is None:
         return settings
     if settings.executor == "ray":
-        raise InputError("memory_bytes bounds this process, not a cluster: leave out it or executor 'ray'")
+        raise InputError("memory_bytes bounds this process, not a cluster: leave out memory_bytes or executor 'ray'")
     if settings.memory_bytes < MEMORY_BYTES_MIN:
         raise InputError(f"memory_bytes is {settings.memory_bytes:,}, it must be {MEMORY_BYTES_MIN:,} or more")
     free = settings.memory_bytes - TASK_BASE_BYTES

@@ -1,4 +1,4 @@
-"""Advice before work on delta streams, reads that are told of, and simulations of policies over these reads."""
+"""Advice before work on delta streams, the reads in logs and reports, and simulations of policies over these reads."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from deltacompact.planning.simulated import PolicyOutcome, check_count, simulate
 from deltacompact.planning.worth import with_gain
 
 OPTIONS = Options()
-"""Those of the compaction that is foreseen."""
+"""The options of the foreseen compaction."""
 
 
 def advice_of_streams(
@@ -44,11 +44,12 @@ def advice_of_streams(
     scan_reports: Iterable[Any] = (),
     spark_logs: Iterable[str | Path] = (),
 ) -> Advice:
-    """The advice about clustering by these columns; without any, by those that reads ask for, else by those by which
-    the table is clustered, else by those of its heat; where there are none, the depth of the primary keys.
+    """Advice about clustering by these columns.
 
-    Raises InputError for a column that no file has, that lies in a struct, is a partition key, or has no order, for
-    reads of which none asks for a column of the table, and for too many files.
+    Without columns: those of the given reads, else those of the table's cluster_by, else those of its heat. If there
+    are none of these either, only the depth of the primary keys. Raises InputError for a column that no file has, or
+    that lies in a struct, is a partition key, or has no order; for reads that ask for no column of the table; and for
+    too many files.
     """
     looked = LookedAt.at(streams, table_id, partition)
     told = told_reads(table_id, looked.ordered_columns, time.time(), scan_reports, spark_logs)
@@ -93,7 +94,7 @@ def reads_of_streams(
     scan_reports: Iterable[Any] = (),
     spark_logs: Iterable[str | Path] = (),
 ) -> ToldReads:
-    """The reads of a table that are told of, by the columns by which its files may lie apart."""
+    """The reads of a table in these reports and logs, by the columns that can cluster its rows."""
     columns = LookedAt.at(streams, table_id, partition).ordered_columns
     return told_reads(table_id, columns, time.time(), scan_reports, spark_logs)
 
@@ -106,9 +107,9 @@ def simulated_streams(
     partition: Partition | None = None,
     depths: Sequence[float] = (),
 ) -> tuple[PolicyOutcome, ...]:
-    """What policies would have cost and saved. Deltas came as they were committed, compacted files with their version.
+    """What policies would have cost and saved. A delta arrives with its commit, a compacted file with its version.
 
-    Raises InputError as `advice_of_streams`, and for a table without files, or with too many.
+    Raises InputError like `advice_of_streams`, and for a table without files, or with too many.
     """
     looked = LookedAt.at(streams, table_id, partition)
     check_count(table_id, len(looked.files))
@@ -121,8 +122,7 @@ def simulated_streams(
 
 
 def _columns(looked: LookedAt, columns: str | Sequence[str] | None, told: ToldReads) -> tuple[ClusterColumn, ...]:
-    """Those that were chosen, else those that reads ask for, else those by which the table is clustered, else those of
-    its heat."""
+    """The chosen columns, else those of the given reads, else the table's cluster_by, else those of its heat."""
     if columns is not None:
         if not (found := cluster_columns("columns", columns)):
             raise InputError("columns is empty: name some, day*3,customer")
@@ -136,7 +136,7 @@ def _columns(looked: LookedAt, columns: str | Sequence[str] | None, told: ToldRe
 
 
 def _depths(advice: Advice, now: Prospect) -> Advice:
-    """The advice with the depth of each column as it is, and of all together, where nothing is to be clustered."""
+    """The advice with the present depth of each column, and of all together."""
     count = len(now.files.columns)
     each = [Outlook(depth_of(now.files.of(place), now.groups.of(place))) for place in range(count)]
     together = [Outlook(depth_of(now.files, now.groups))] if count > 1 else []

@@ -1,6 +1,6 @@
-"""What compactions by some columns cost, as their plans and the log tell it: nothing is read.
+"""What compactions by some columns cost, by their plans and the log: no file is read.
 
-partition 0    3 deltas, and 12 compacted files that overlap      written anew      48 core-seconds
+partition 0    3 deltas, and 12 compacted files that overlap      rewritten         48 core-seconds
 partition 1    nothing to do                                      left out
 """
 
@@ -46,17 +46,17 @@ class ForeseenCompactions:
 
     @cached_property
     def plans(self) -> Sequence[CompactionPlan]:
-        """Those of the partitions in which a compaction finds something to do."""
+        """The plans of the partitions in which a compaction would find something to do."""
         found = side_by_side(self.looked.partitions, self._plan, self.looked.streams.at_once)
         return [plan for plan in found if plan]
 
     @property
     def cold_files(self) -> int:
-        """The files that lie in S3's classes for infrequent access or archives: a compaction leaves them alone."""
+        """The number of files in S3's classes for infrequent access or archives: a compaction leaves them alone."""
         return sum(len(plan.input.cold) for plan in self.plans)
 
     def cost(self) -> tuple[int, int, Expected]:
-        """The files that are written anew, their bytes, and the seconds that this is expected to take."""
+        """(files to rewrite, their bytes, the expected seconds)."""
         written = [(plan, self._written(plan)) for plan in self.plans]
         there, slots = self._there, self._there.capacity.slots
         seconds = [self._seconds(plan, sources) for plan, sources in written]
@@ -80,7 +80,7 @@ class ForeseenCompactions:
         return plan_session(stream.ports, snapshot, terms, self._there.capacity)
 
     def _written(self, plan: CompactionPlan) -> list[SourceFile]:
-        """The files whose rows it writes anew, if no row of them dies."""
+        """The files that the session rewrites, if no row dies."""
         live = np.array([source.file.live_rows for source in plan.sources], np.int64)
         known = {one.file.path: joined(one.ranges) for one in self.files}
         ranges = {source.ordinal: known.get(source.file.path, {}) for source in plan.sources}
@@ -103,5 +103,5 @@ class ForeseenCompactions:
 
     @cached_property
     def _there(self) -> Foreseen:
-        """The executor that would run them, and what it has."""
+        """The executor that would run the compactions, and its capacity."""
         return foresee(self.settings, lane_for(self.settings, *self._size))

@@ -1,11 +1,11 @@
-"""The files of some partitions, when each came, and the ranges of its row groups by the columns of interest.
+"""The files of the chosen partitions: when each came, and the ranges of its row groups in the columns of interest.
 
     partition 0    c-7 of version 12     came at 09:00    3 row groups    day 1 to 3, 3 to 4, 4 to 9
     partition 0    delta 41              came at 09:20    1 row group     day 9
     partition 1    delta 8, a CSV        came at 08:10    1               any value
 
-Ranges come from footers. Whatever has no bounds may hold any value: CSV, JSON, a group of nulls, a footer that cannot
-be read.
+Ranges come from footers. A row group without bounds may hold any value: in CSV and JSON files, a group of nulls, or one
+whose footer cannot be read.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from deltacompact.steps.file_ranges import ranges_of_group
 from deltacompact.tabular.key_ranges import KeyedGroup, keyed_groups
 
 FOOTERS_MAX = 4_096
-"""So many footers are read. Of a larger table, the user names partitions."""
+"""At most so many footers are read. For a larger table, the user names a partition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ class LookedAt:
 
     @cached_property
     def ordered_columns(self) -> frozenset[str]:
-        """The columns by which files may lie apart. A partition key has one value."""
+        """The columns that can cluster rows: those with an order, without partition keys, which have one value."""
         names = {field.name for one in self.files for field in one.file.schema if has_order(field.type)}
         return frozenset(names.difference(self.table.partition_keys))
 
@@ -85,19 +85,19 @@ class LookedAt:
         return sum(one.file.bytes for one in self.files)
 
     def schema(self, names: Sequence[str]) -> pa.Schema:
-        """Columns with their types. Raises InputError for one that no file has, or whose values have no order."""
+        """The columns with their types. Raises InputError for a column that no file has, or that has no order."""
         files = [one.file for one in self.files]
         return pa.schema([(name, _type(self.table.table_id, name, files)) for name in names])
 
     def ranged(self, columns: pa.Schema) -> Sequence[RangedFile]:
-        """The files with what their footers say of these columns."""
+        """The files with the ranges of these columns, from their footers."""
         return side_by_side(self.files, lambda one: self._ranged(one, columns), self.streams.at_once)
 
     def _ranged(self, arrived: ArrivedFile, columns: pa.Schema) -> RangedFile:
         file = arrived.file
         try:  # without the ranges of text files that the log has: no reader sees those
             groups = keyed_groups(self.streams.store, replace(file, ranges=()), columns.names)
-        except (ValueError, OverflowError):  # moments that Python does not have
+        except (ValueError, OverflowError):  # moments that Python cannot represent
             groups = (KeyedGroup(file.live_rows, file.bytes),)
         ranges = tuple(ranges_of_group(group, file.schema, columns) for group in groups)
         return RangedFile(file, arrived.partition, groups, ranges)
@@ -114,7 +114,7 @@ def _files(state: StreamState) -> Iterator[tuple[DataFile, float]]:
 
 
 def _type(table_id: str, name: str, files: Sequence[DataFile]) -> pa.DataType:
-    """The type of a column, as the last file has it."""
+    """The type of a column in the last file that has it."""
     known = [file.schema.field(name).type for file in files if name in file.schema.names]
     if not known:
         why = "name one at the top level" if "." in name else column_meant(name, files[-1].schema.names)

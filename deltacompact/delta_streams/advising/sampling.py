@@ -1,8 +1,8 @@
-"""How files lie now: the boxes of files, of row groups, and of rows of some files. The rows are what readers ask for.
+"""The present layout: the boxes of files, of row groups, and of sampled rows, whose values readers ask for.
 
-files     240         a box each, from its footers
+files     240         a box each, from footers
 groups    900         a box each
-rows      20,000      of 32 files of the 4 largest partitions, as far from each other as can be
+rows      20,000      of 32 files of the 4 largest partitions, as far from each other as possible
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from deltacompact.tabular.files import Part, read_each
 from deltacompact.tabular.row_groups import cells_of
 
 PARTITIONS_SAMPLED, FILES_SAMPLED, ROWS_SAMPLED = 4, 32, 20_000
-"""About so many rows are looked at, in so many files of so many partitions, the largest ones."""
+"""Roughly so many rows are sampled, from so many files, of so many partitions: the largest."""
 
 Samples = Sequence[tuple[int, PartitionSample]]
-"""Numbers of partitions, and rows of each."""
+"""(number of the partition, sampled rows)."""
 
 
 def prospect_now(files: Sequence[RangedFile], columns: pa.Schema, samples: Samples = ()) -> Prospect:
@@ -51,13 +51,13 @@ def prospect_now(files: Sequence[RangedFile], columns: pa.Schema, samples: Sampl
 def samples_of(
     looked: LookedAt, files: Sequence[RangedFile], columns: pa.Schema, options: Options
 ) -> list[tuple[int, PartitionSample]]:
-    """Rows of the largest partitions: of some files, as far from each other as they can be."""
+    """Sampled rows of the largest partitions."""
     rows = np.bincount([one.partition for one in files], [one.file.live_rows for one in files])
     largest = np.argsort(-rows, kind="stable")[:PARTITIONS_SAMPLED].tolist()
     there = [one for one in files if one.partition in largest and one.file.rows]
     chosen = [there[place] for place in spread(len(there), FILES_SAMPLED).tolist()]
     store = looked.streams.store
-    cold = cold_among(store, [one.file.path for one in chosen])  # what is archived cannot be read
+    cold = cold_among(store, [one.file.path for one in chosen])  # archived files cannot be read
     opened = [one for one in chosen if one.file.path not in cold]
     step = max(1, sum(one.file.rows for one in opened) // ROWS_SAMPLED)
     looks = [RowLook.at(_group_rows(one), number, step) for number, one in enumerate(opened)]
@@ -75,7 +75,7 @@ def samples_of(
 
 
 def cells_per_file(files: Sequence[RangedFile], samples: Samples, options: Options) -> int:
-    """The cells of a tree, which are row groups, in each file that clustering would make."""
+    """The cells in each file that clustering would write. A cell becomes a row group."""
     decoded = sum(one.file.decoded_bytes or 4 * one.file.bytes for one in files)
     rows = sum(one.file.rows for one in files)
     per_file = sum(one.rows for _, one in samples) / max(1, sum(one.files for _, one in samples))
@@ -83,14 +83,14 @@ def cells_per_file(files: Sequence[RangedFile], samples: Samples, options: Optio
 
 
 def _group_rows(one: RangedFile) -> list[int]:
-    """The rows of its groups. A file of one group tells of live rows alone, and the look counts all."""
+    """The rows of each group of a file. With one group, those of the file: the group's number has only live rows."""
     return [group.rows for group in one.groups] if len(one.groups) > 1 else [one.file.rows]
 
 
 def _sample(
     files: Sequence[RangedFile], columns: pa.Schema, seen: Sequence[pa.Table], options: Options
 ) -> PartitionSample:
-    """The rows that were seen of a partition, whose files these are, and how many files it becomes."""
+    """The sample of a partition. `files`: all its files; `seen`: the sampled rows."""
     rows, size = sum(one.file.live_rows for one in files), sum(one.file.bytes for one in files)
     rows_max, target = int(options.rows_per_compacted_file * sizing.FULL), sizing.target_file_bytes(size)
     return PartitionSample(

@@ -4,7 +4,7 @@ stream_writer     data first, then the entry; start here
 changes           change events, and rows of many partitions
 incoming          rows from any library that speaks Arrow
 sources           files that a command line names
-shape             which files fit the stream                far          values that a wider type does not hold
+shape             whether files fit the stream              far          values that a wider type does not hold
 blocking          which deltas block a stream               advice       errors that name delta and command
 new_columns       announced or refused                      carried      deltas on top of a successor
 known_partitions  types and texts of the partition columns that route rows

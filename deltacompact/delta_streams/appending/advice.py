@@ -4,7 +4,7 @@ t/data/5c….parquet: key column 'id' is missing
 ->  tuesday.csv (t/data/5c….parquet): key column 'id' is missing; take out the upsert at stream position 90:
     deltacompact retract file:///lake/ t --position 90
 
-t/data/5c….parquet cannot be read: column 'v', row group 2: …       where the file is compacted, or one of several
+t/data/5c….parquet cannot be read: column 'v', row group 2: …       if the file is compacted, or one of several
 ->  …; it is compacted: … deltacompact retract file:///lake/ t --file t/data/5c….parquet
 
 The command loses a commit, so it is printed only with a proof that the delta blocks: see blocking.py. An error about a
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _COMMAND = "deltacompact retract"
 _COMPACTED = ("the compacted files", "the primary key index")
-"""How errors name what is compacted where they name no file."""
+"""What errors name if they are about compacted rows, and about no file."""
 
 
 def retract_command(catalog_uri: str, table_id: str, partition: Partition, position: int) -> str:
@@ -59,9 +59,9 @@ def with_advice(
     state: StreamState,
     keys: TableKeys | None = None,
 ) -> str:
-    """The text of an error with the user's name of the file, and with advice where a delta blocks the stream.
+    """The text of an error with the user's name of the file, and with advice if a delta blocks the stream.
 
-    `keys` are those of a first compaction, which the table does not have yet.
+    `keys`: those of a first compaction, if the table has none yet.
     """
     if _COMMAND in text:
         return text
@@ -76,7 +76,7 @@ def with_advice(
         return f"{said}; it is compacted: {what}: {command}"
     blocking = None
     if waiting and (named is not None or any(words in text for words in _COMPACTED)):
-        with contextlib.suppress(DeltaCompactError):  # of the store, or of what is damaged beside: nothing is proved
+        with contextlib.suppress(DeltaCompactError):  # of the store, or of another damaged object: no proof
             blocking = culprit(catalog, table_id, partition, state, text, keys)
     if blocking is None:
         return said
@@ -115,7 +115,8 @@ def advised(
     state: StreamState,
     keys: TableKeys | None = None,
 ) -> DeltaCompactError:
-    """The error with advice, or that another table has the name by now. Errors of the store get none."""
+    """The error with advice, or the error that another table has the name by now. Errors of the store stay as they
+    are."""
     if not isinstance(error, (InputError, CorruptionError)):
         return error
     try:

@@ -1,11 +1,11 @@
-"""Which deltas block a stream: no compaction folds it, and no reader reads it, as long as they wait.
+"""Finds the deltas that block a stream: as long as they wait, no compaction can fold it, and no reader can read it.
 
     position 80   a.parquet   id int64                 fits
     position 90   b.parquet   no column id             does not fit what came before: blocks
     position 95   c.parquet   id int64, damaged page   fits, but a fold of it fails: blocks
 
-An error during a fold may name a file that is innocent: a compacted file does not fit the type that a later delta
-brought. So the deltas are looked at in stream order, as an append would, and a named file is folded alone.
+An error during a fold may name an innocent file: for example, a compacted file that does not fit the type of a later
+delta. So the deltas are checked in stream order, as an append would check them, and a named file is folded alone.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Misfit:
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """The files that fit each other, with their shape and their deltas, and the files that do not fit."""
+    """The files that fit each other, each with its delta; the shape of these; and the files that do not fit."""
 
     shape: StreamShape
     fitting: Sequence[tuple[Delta, DataFile]]
@@ -52,12 +52,12 @@ class Examined:
 
 
 def measuring(store: ObjectStore, keys: TableKeys | None) -> Measure:
-    """A function that measures what the log does not say about a file: lengths of sort values, and far values."""
+    """A function that measures what the log may lack about a file: lengths of sort values, and far values."""
     return lambda file: with_far_values(store, measured_file(store, file, keys))
 
 
 def examined(catalog: Streams, table: Table, state: StreamState) -> Examined:
-    """Look at all waiting deltas, in stream order. Reads only what the log does not know about values."""
+    """Check all waiting deltas, in stream order. Reads a file only if the log lacks facts about its values."""
 
     def indexed() -> Encoding:
         assert state.index is not None
@@ -82,9 +82,9 @@ def culprit(
     named: str,
     keys: TableKeys | None = None,
 ) -> tuple[Delta, DataFile, str] | None:
-    """The delta to take out after an error that names files, with its file and what is wrong; None: no proof of one.
+    """(delta to take out, its file, what is wrong) after an error that names files. None: no delta is proved to block.
 
-    `keys` are those of a first compaction. If no file fits them, they are wrong, and not the files.
+    `keys`: those of a first compaction. If no file fits them, the keys are wrong, and not the files.
     """
     table = catalog.described(table_id)
     found = examined(catalog, table if table.keys else table.with_keys(keys), state)

@@ -1,4 +1,4 @@
-"""Deltas that are carried over to a successor must fit what they come to lie on.
+"""Checks that deltas which are carried over to a successor fit the successor's rows.
 
 restate      rows with id string          meanwhile  append  id int64       refused: restate again
 roll back    to rows with at[us] 9999     meanwhile  append  at[ns]         refused: roll back again
@@ -19,7 +19,8 @@ from deltacompact.delta_streams.log.state import StreamState
 def check_carried(
     below: StreamShape, state: StreamState, late: Sequence[Commit], measure: Measure, meanwhile: str
 ) -> None:
-    """Raise SchemaError where a delta of `late` does not fit on `below`. `state` is that of the version they are in."""
+    """Raise SchemaError if a delta of `late` does not fit the rows of `below`. `state`: of the version with the
+    deltas."""
     deltas = [delta for commit in late for delta in commit.deltas if delta.position not in state.retracted]
     try:
         below.with_files([(delta.operation, delta.files) for delta in deltas], measure)

@@ -1,4 +1,4 @@
-"""Appends of change events, and of rows of many partitions: one commit a partition.
+"""Appends change events, or rows of many partitions: one commit for each partition.
 
     op  day   id             day=1   delete data/9a….parquet  id 2          position 41
     c   1     1                      upsert data/5c….parquet  id 1          position 42
@@ -50,9 +50,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ChangeOptions:
-    """What rows say of themselves: their operation, by a column or an envelope, and their partition, by `routed`.
+    """How the operation and the partition of each row are found.
 
-    Without `says_operation` all rows have `operation`. `fixed` has the partition values that the caller gives.
+    operation         of all rows, without `says_operation`
+    says_operation    the column or envelope with each row's operation
+    fixed             partition values that the caller gives
+    routed            partition columns whose values the rows have
     """
 
     operation: OperationType = OperationType.UPSERT
@@ -71,7 +74,7 @@ def change_options(
     partition_by: Sequence[str] | str | None,
     format_: str | None,
 ) -> ChangeOptions | None:
-    """The options; None for rows of one partition and one operation. Raises InputError naming options that clash."""
+    """The options. None: rows of one partition and one operation. Raises InputError naming options that clash."""
     says = _says_operation(operation, operation_column, upsert_values, delete_values, format_)
     fixed = dict(partition.values) if isinstance(partition, Partition) else partition
     if fixed is not None and not isinstance(fixed, Mapping):
@@ -133,7 +136,7 @@ def _check_partition_by(
 
 @dataclass(slots=True)
 class _PartitionRows:
-    """What is written of one partition. `is_known`: its log knows the token, so nothing is written."""
+    """What is written to one partition. `is_known`: its log knows the token, so nothing is written."""
 
     partition: Partition
     writer: StreamWriter
@@ -146,7 +149,7 @@ class _PartitionRows:
         return [file for _, files in self.deltas for file in files]
 
     def add(self, kind: OperationType, file: DataFile | None, name: str) -> None:
-        """One more file, behind the others. Neighbours of one operation are one delta."""
+        """Add a file. Successive files of one operation are one delta."""
         if not self.deltas or self.deltas[-1][0] is not kind:
             self.deltas.append((kind, []))
         if file is not None:
@@ -250,7 +253,7 @@ class ChangesWriter:
             yield table, _origin(source, first, table)
 
     def _known_types(self) -> pa.Schema | None:
-        """The types for the columns of text files: those of the partition, or of the table's last one."""
+        """The types for the columns of text files: those of the partition, or of the table's last partition."""
         if not self._options.routed:
             return self._writer_of(self._partition({})).known_types()
         return self._known_of_table().columns

@@ -1,4 +1,4 @@
-"""The far values of a stream: whether the types that its files have together hold the values of all of them. Pure.
+"""The far values of a stream: checks that the common types of its files hold the values of every file. Pure.
 
     position 80   at timestamp[us]   2026 … 9999        the stream: at 2026 … 9999
     incoming      at timestamp[us]   2026               fits
@@ -7,7 +7,7 @@
     position 80   at timestamp[ns]   2026               the stream: nothing far
     incoming      at timestamp[us]   9999               refused: at stays timestamp[ns]
 
-far_values.py tells what is far. Files of release 0.1 were not measured: they are when a type changes.
+far_values.py says which values are far. Files of release 0.1 were not measured: they are measured when a type changes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class FarOfStream:
         return cls().with_files(file for file in compacted.files if may_have(file))
 
     def with_files(self, files: Iterable[DataFile]) -> FarOfStream:
-        """The far values of these and of more files. Nothing is checked."""
+        """These far values and those of more files, unchecked."""
         files = list(files)
         known = far_values.merged([self.known, *(file.far for file in files if file.far)])
         return FarOfStream(known, (*self.unmeasured, *(file for file in files if file.far is None)))
@@ -49,7 +49,7 @@ class FarOfStream:
         return FarOfStream(self.known).with_files(map(measure, self.unmeasured)) if self.unmeasured else self
 
     def check(self, incoming: DataFile, types: pa.Schema) -> None:
-        """Raise SchemaError where the types that the stream gets with an incoming file do not hold all values."""
+        """Raise SchemaError if `types`, the stream's types with the incoming file, do not hold all values."""
         if not self.known and not incoming.far:
             return
         for path, type_ in far_values.leaves(types):
@@ -75,7 +75,7 @@ def _refused(file: DataFile, path: str, type_: pa.DataType, range_: tuple[int, i
 
 
 def may_have(file: DataFile) -> bool:
-    """Whether a file that was not measured may have far values."""
+    """Whether the file was not measured, and may have far values."""
     return file.far is None and bool(file.rows) and bool(far_values.ranged_columns(file.schema))
 
 
@@ -90,14 +90,14 @@ def has_changed(before: pa.Schema, after: pa.Schema) -> bool:
 
 
 def of_delta(operation: OperationType, file: DataFile, keys: TableKeys | None) -> DataFile:
-    """The file with the far values that count. Of a delete, only those of sort columns do."""
+    """The file with the far values that count: in a delete, only those of sort columns."""
     if operation is OperationType.UPSERT or not file.far:
         return file
     return replace(file, far=far_values.of_columns(file.far, [key.name for key in keys.sort] if keys else []))
 
 
 def all_far(base: CompactedDelta | None, deltas: Sequence[Delta], keys: TableKeys) -> FarValues | None:
-    """The far values of a compacted version and the deltas folded into it; None where some are not known."""
+    """The far values of a compacted version and the deltas folded into it. None: some are unknown."""
     files = [of_delta(delta.operation, file, keys) for delta in deltas for file in delta.files]
     if (base is not None and base.far is None) or any(map(may_have, files)):
         return None

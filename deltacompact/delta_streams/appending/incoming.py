@@ -45,7 +45,7 @@ class Rows:
     is_empty: bool
 
     def described(self, content_type: ContentType) -> DataFile:
-        """The future file as far as it is known before the write: its columns, and whether it has a row. No values."""
+        """The future file as it is known before the write: its columns, and whether it has a row; no values."""
         return DataFile(UNNUMBERED, self.name, content_type, int(not self.is_empty), 0, self.schema, far=())
 
 
@@ -120,7 +120,7 @@ def key_columns(keys: TableKeys | None, partition: Partition) -> list[str]:
 
 
 def rows_of(source: Any, name: str) -> Rows | None:
-    """The rows of an object; None where it is not an object with rows."""
+    """The rows of an object. None: it is not an object with rows."""
     if isinstance(source, pa.Table):
         schema, tables = source.schema, _tables([source], name)
     elif (reader := _reader(source, name)) is not None:

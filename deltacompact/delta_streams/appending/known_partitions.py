@@ -1,4 +1,4 @@
-"""What a table's partitions say of the columns that route rows: their types, and the texts in use.
+"""The columns that route rows, as a table's partitions have them: their types, and the texts in use.
 
 partitions by one listing       files have       types: day int64      texts: day 01, 02; region eu
 day=02/region=eu                no day
@@ -19,12 +19,12 @@ from deltacompact.delta_streams.appending.stream_writer import StreamWriter
 from deltacompact.tabular import schemas
 
 _PARTITIONS_ASKED = 8
-"""Of so many partitions the files are asked for the types: each costs requests, and a table may have thousands."""
+"""The files of at most so many partitions are asked for types: each costs requests, and a table may have thousands."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownPartitions:
-    """The columns of the last partition, with the routed columns of earlier ones where it lacks them."""
+    """The columns of the last partition, and the routed columns that only earlier partitions have."""
 
     columns: pa.Schema
     routes: Routes

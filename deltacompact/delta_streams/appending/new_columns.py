@@ -3,10 +3,10 @@
     the stream     id, region, total, s {x}
     incoming       id, regoin, s {x, y}              2 new columns: regoin, s.y         schema_mode "merge"
                                                      refused                            schema_mode "fixed"
-    incoming       id, __index_level_0__             refused in both: pandas made it up, nobody named it
+    incoming       id, __index_level_0__             refused in both: pandas made the name up
 
-A wrong file would change a schema for ever. The first append of a stream adds all of its columns, so they are no news;
-with "fixed" they are compared with the last other partition of the table.
+A wrong file would change a schema for ever. The first append of a stream adds all of its columns, so these are not
+announced; with "fixed" they are compared with those of the table's last other partition.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def added(before: pa.Schema, after: pa.Schema) -> list[str]:
 
 
 def check_names(names: Sequence[str], path: str, known: Collection[str] = ()) -> None:
-    """Raise SchemaError for a column that nobody has named, unless the stream has it already."""
+    """Raise SchemaError for a column without a name, or with one of pandas, unless the stream has it already."""
     for number, name in enumerate(names, 1):
         if name in known:
             continue
@@ -44,7 +44,7 @@ def check_names(names: Sequence[str], path: str, known: Collection[str] = ()) ->
 
 
 def check_fixed(before: pa.Schema, after: pa.Schema, declared: Collection[str], path: str, table_id: str) -> None:
-    """Raise SchemaError where a file would add a column that is not declared, or give one a wider type."""
+    """Raise SchemaError if a file would add a column that is not declared, or widen the type of a column."""
     for column, type_ in _differences(before, after):
         if type_ is None and column not in declared:
             why = f"is new ({columns_shown(before.names)})"
@@ -59,7 +59,7 @@ def check_fixed(before: pa.Schema, after: pa.Schema, declared: Collection[str], 
 
 
 def _differences(before: pa.Schema, after: pa.Schema) -> Iterator[tuple[str, pa.DataType | None]]:
-    """Path and old type of each column that has another type afterwards; None: it is new."""
+    """(path, old type) of each column that has another type afterwards. Type None: the column is new."""
     places = {name: number for number, name in enumerate(before.names)}
     yield from ((field.name, None) for field in after if field.name not in places)
     for field, known in [(field, before.field(places[field.name])) for field in after if field.name in places]:

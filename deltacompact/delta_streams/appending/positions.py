@@ -1,4 +1,4 @@
-"""Stream positions that a caller chooses: greater than all before, and by custom milliseconds since the epoch.
+"""Stream positions that a caller chooses: greater than all before, and usually milliseconds since the epoch.
 
 now is 2026-11-22, 1,795,…,000 ms    1,795,…,500     accepted
                                      1,795,…,500,000 probably microseconds: refused, unless it is forced
@@ -13,10 +13,10 @@ _AHEAD_MAX_MS = 365 * 24 * 3600 * 1000
 
 
 def checked_position(position: int | None, deltas: int, force: bool, now_s: float) -> int | None:
-    """The position of the first of so many deltas as an int. None: the log chooses one.
+    """The position of the first of `deltas` deltas, as an int. None: the log chooses it.
 
-    `now_s` is the clock, in seconds since the epoch. Raises PositionError for a position that is no int64, that leaves
-    no room for the deltas, or whose unit is probably not milliseconds.
+    `now_s`: the clock, in seconds since the epoch. Raises PositionError for a position that is not an int64, leaves no
+    room for the deltas, or is probably not in milliseconds.
     """
     if position is None:
         return None

@@ -70,9 +70,9 @@ class StreamShape:
         return pa.schema([*self.rows, *only_deleted])
 
     def with_file(self, operation: OperationType, file: DataFile, measure: Measure) -> StreamShape:
-        """The shape with one more file. Raises SchemaError, naming file and column, where the file does not fit.
+        """The shape with one more file. Raises SchemaError, naming file and column, if the file does not fit.
 
-        `measure` is asked where the fit depends on values that nobody has measured.
+        `measure` is called if the fit depends on values that nobody has measured.
         """
         kind = (operation, file.rows > 0, file.schema)
         if self.last is not None and kind == self.last and file.far == () and self._holds_lengths(file):
@@ -98,18 +98,18 @@ class StreamShape:
         return shape
 
     def _holds_lengths(self, file: DataFile) -> bool:
-        """Whether no sort value of the file is longer than those before."""
+        """Whether no sort value of the file is longer than those of earlier files."""
         known = {column.name: column.longest for column in self.encoding.sort_columns} if self.encoding else {}
         return all(size <= known.get(name, size) for name, size in file.longest)
 
     @property
     def _types(self) -> pa.Schema:
-        """The types to which values are cast: those of the rows, and of sort columns those in which they compare."""
+        """The types to which values are cast: those of the rows; for sort columns, those in which they are compared."""
         sort = self.encoding.sort_columns if self.encoding else ()
         return with_sort_types(self.rows, [(column.name, column.type) for column in sort])
 
     def _far_with(self, operation: OperationType, file: DataFile, types: pa.Schema, measure: Measure) -> FarOfStream:
-        """The far values with those of one more file. Raises SchemaError where the types do not hold all of them."""
+        """The far values with those of one more file. Raises SchemaError if the types do not hold all of them."""
         far = self.far
         if far.unmeasured and has_changed(self._types, types):
             far = far.measured(measure)
@@ -123,11 +123,12 @@ class StreamShape:
 def shape_of(
     table: Table, state: StreamState, known: StreamShape | None, indexed: Callable[[], Encoding], measure: Measure
 ) -> StreamShape:
-    """The shape of a stream's state. `known`, the shape of an earlier state, saves looking at its commits again.
+    """The shape of a stream's state.
 
-    `indexed` reads the encoding from the index; it is called where compacted rows lack a key or sort column, or where
-    a sort column is a string, whose longest value the index knows. `measure`
-    reads the sort columns of files that are older than the keys.
+    known      the shape of an earlier state: its commits need not be checked again
+    indexed    reads the encoding from the index; called if the compacted rows lack a key or sort column, or if a sort
+               column is a string, whose longest value only the index knows
+    measure    reads the sort columns of files that are older than the keys
     """
     continues = (
         known is not None

@@ -7,7 +7,7 @@
 
 Below a directory or prefix, and among the matches of a glob, only data files count: names that begin with "." or "_"
 (Spark's _SUCCESS, unfinished files) and other extensions are skipped. A file that is named twice is taken once. The
-result lists what was left out, so that the command can print it.
+result lists the skipped files, so that the command can print them.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class _FoundPath:
 
 
 def _found(store: ObjectStore, name: str) -> list[_FoundPath] | None:
-    """The paths below a directory or prefix, or the matches of a glob, in byte order; None for the name of a file."""
+    """The paths below a directory or prefix, or the matches of a glob, in byte order. None: `name` is a file's."""
     if name.startswith("file://"):
         name = unquote(uri_parts(name).path, errors="surrogateescape")
     if is_uri(name):
@@ -169,7 +169,7 @@ def _data_files(found: Sequence[_FoundPath], of_events: bool) -> tuple[list[str]
 
 
 def _skipped(found: _FoundPath, of_events: bool) -> str | None:
-    """Why a path is not a data file; None: it is."""
+    """Why a path is not a data file. None: it is one."""
     if any(part.startswith((".", "_")) for part in found.inner.split("/")):
         return "its name begins with . or _"
     try:

@@ -59,17 +59,17 @@ if TYPE_CHECKING:
     from deltacompact.delta_streams.streams import Streams
 
 _LOOK_AGAIN_AFTER_S = 5.0
-"""Whoever appends has looked at table.json when it began. After so long, a request more costs little."""
+"""A writer reads table.json when it begins, and again before it commits, if at least this time has passed."""
 
 Deltas = Sequence[tuple[OperationType, Sequence[DataFile]]]
-"""The deltas of one commit: operation and files of each."""
+"""The deltas of one commit: (operation, files) of each."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommitTerms:
     """The token of a commit, and the stream position of its first delta (None: from the clock).
 
-    `schema_mode`: what becomes of new columns; None: as the table says.
+    `schema_mode`: whether it may add columns. None: as the table says.
     """
 
     position: int | None = None
@@ -120,11 +120,11 @@ class StreamWriter:
         return self._commit_taken(operation, taken, terms, begun_s)
 
     def write(self, rows: Rows, operation: OperationType, keys: TableKeys | None) -> DataFile:
-        """Write rows as one file, for `commit_files`. Raises SchemaError where they do not fit the stream."""
+        """Write rows as one file, for `commit_files`. Raises SchemaError if they do not fit the stream."""
         return self._written(rows, operation, keys)
 
     def check(self, deltas: Deltas, terms: CommitTerms, called: Mapping[str, str]) -> None:
-        """Raise SchemaError for written files that the stream, as it is now, would refuse. `called`: as below."""
+        """Raise SchemaError for written files that the stream would refuse now. `called` as in `commit_files`."""
         log = self._catalog.log(self._table_id, self._partition)
         state = log.active() if log.exists() else None
         with _calling([file for _, files in deltas for file in files], called):
@@ -133,9 +133,9 @@ class StreamWriter:
     def commit_files(
         self, deltas: Deltas, terms: CommitTerms, begun_s: float, called: Mapping[str, str] | None = None
     ) -> tuple[Delta, ...]:
-        """Commit written or copied files. Deletes them where they are refused, and where another process was first.
+        """Commit written or copied files. Deletes them if they are refused, or if another process was first.
 
-        `called` has the names of files for messages, by path.
+        `called`: the names of files for messages, by path.
         """
         files = [file for _, files in deltas for file in files]
         with _calling(files, called), self._discarding(files, InputError):  # after another error the log may name them
@@ -195,11 +195,11 @@ class StreamWriter:
             self._catalog.check_age(begun_s)
             self._refuse_another_table(begun_s)
 
-        with telling_interrupts(), self._discarding(files, SchemaError):  # that is before the seal
+        with telling_interrupts(), self._discarding(files, SchemaError):  # raised before the seal
             return log.release(base, successor, check, now_ms)
 
     def _refuse_another_table(self, begun_s: float | None) -> None:
-        """Raise ConflictError where the table was dropped, and created again, while large files were written."""
+        """Raise ConflictError if the table was dropped, and created again, while large files were written."""
         if begun_s is not None and self._catalog.clock() - begun_s > _LOOK_AGAIN_AFTER_S:
             self._catalog.refuse_another(self._table)
 
@@ -226,7 +226,7 @@ class StreamWriter:
         return tuple(files)
 
     def _check_carried(self, files: Sequence[DataFile], state: StreamState, late: Sequence[Commit]) -> None:
-        """Raise SchemaError where deltas that came meanwhile do not fit on top of a restatement's files."""
+        """Raise SchemaError if deltas that came meanwhile do not fit a restatement's files."""
         if late:
             shape = StreamShape.of(self._catalog.described(self._table_id))
             shape = shape.with_files([(OperationType.UPSERT, files)], self._measured)
@@ -297,7 +297,7 @@ class StreamWriter:
 
     @contextlib.contextmanager
     def _discarding(self, files: Sequence[DataFile], refusal: type[BaseException]) -> Iterator[None]:
-        """Delete the managed ones of the files if the block raises such an exception."""
+        """Delete the managed files among these if the block raises `refusal`."""
         try:
             yield
         except refusal:
@@ -305,7 +305,7 @@ class StreamWriter:
             raise
 
     def discard(self, files: Sequence[DataFile]) -> None:
-        """Delete those of the files that the table owns, and that no log names."""
+        """Delete the files among these that the table owns. No log may name them."""
         with contextlib.suppress(DeltaCompactError):  # a vacuum deletes what stays
             self._store.delete([file.path for file in files if file.managed])
 
@@ -317,9 +317,9 @@ class StreamWriter:
         return token is not None and log.exists() and log.recent().known(token) is not None
 
     def committed_by(self, token: Token | None, kinds: tuple[OperationType, ...]) -> tuple[Delta, ...] | None:
-        """The deltas that the token committed before; None: write the data. This saves writing known data.
+        """The deltas that the token committed before: their data need not be written again. None: the token is new.
 
-        Raises InputError where the token stands for other operations.
+        Raises InputError if the token stands for other operations.
         """
         log = self._catalog.log(self._table_id, self._partition)
         if token is None or not log.exists():
@@ -333,7 +333,7 @@ class StreamWriter:
         return self._shape(log.active()).columns if log.exists() else None
 
     def _check_fits(self, deltas: Deltas, state: StreamState | None = None) -> Deltas:
-        """The deltas, with the lengths of sort values that the caller could not know: the keys are younger.
+        """The deltas, with the lengths of sort values that the caller lacks if the keys are younger than the files.
 
         Raises SchemaError for files with which the stream could not be folded or read, before the log names them.
         """
@@ -346,7 +346,8 @@ class StreamWriter:
         return fitting
 
     def _told(self, file: DataFile) -> DataFile:
-        """The file, without partition columns that no row has: the partition's value need not fit their types."""
+        """The file as the log tells of it. If it has no rows, its partition columns are left out: the partition's value
+        need not fit their types."""
         names = self._partition.names
         if file.rows or not any(name in names for name in file.schema.names):
             return file
@@ -355,7 +356,7 @@ class StreamWriter:
     def _new_columns(
         self, deltas: Deltas, state: StreamState | None, mode: SchemaMode | None
     ) -> dict[OperationType, tuple[str, ...]]:
-        """The columns that upserts add to a stream that has others. Raises SchemaError for those that may not be added.
+        """The columns that upserts add to a stream with columns. Raises SchemaError for those that may not be added.
 
         Columns of deletes do not become columns of the table.
         """
@@ -377,7 +378,8 @@ class StreamWriter:
         return {OperationType.UPSERT: tuple(dict.fromkeys(new))}
 
     def _check_names(self, file: DataFile, known: pa.Schema) -> None:
-        """Raise SchemaError for a column without a name that neither the stream has nor, if it is new, the table."""
+        """Raise SchemaError for a column without a name, unless the stream has it. A new stream may take it from the
+        table's other partitions."""
         try:
             check_names(file.schema.names, file.path, known.names)
         except SchemaError:
@@ -386,7 +388,7 @@ class StreamWriter:
             check_names(file.schema.names, file.path, self.columns_of_another_partition().names)
 
     def columns_of_another_partition(self) -> pa.Schema:
-        """The columns of the table's last partition besides this one; none where there is no other."""
+        """The columns of the table's last partition besides this one. Empty: there is no other."""
         return next(self.columns_of_partitions(self.other_partitions()), pa.schema([]))
 
     def other_partitions(self) -> list[Partition]:
@@ -396,7 +398,7 @@ class StreamWriter:
         return [partition for partition in reversed(marks) if partition not in (None, self._partition)]
 
     def columns_of_partitions(self, partitions: Sequence[Partition]) -> Iterator[pa.Schema]:
-        """The columns of those partitions that have upserts, lazily: each one costs requests."""
+        """The columns of each of these partitions that has upserts, lazily: each costs requests."""
         for partition in partitions:
             if (log := self._catalog.log(self._table_id, partition)).exists():
                 other = StreamWriter(self._catalog, self._table_id, partition)
@@ -404,12 +406,12 @@ class StreamWriter:
                     yield columns
 
     def _measured(self, file: DataFile) -> DataFile:
-        """The file with the longest values of its sort columns, and its far values: reads what is not known."""
+        """The file with the longest values of its sort columns, and its far values: read, if they are unknown."""
         keys = self._catalog.remembered_table(self._table_id).keys
         return with_far_values(self._store, measured_file(self._store, file, keys))
 
     def _shape(self, state: StreamState | None) -> StreamShape:
-        """The shape of a state of the stream; for None, the shape that this process remembers, without a request."""
+        """The shape of a state of the stream. State None: the shape that this process remembers, without a request."""
         table, known = self._catalog.remembered_table(self._table_id), self._known_shape
         if state is None:
             return known if known is not None and known.keys == table.keys else StreamShape.of(table)
@@ -455,9 +457,9 @@ def _positioned(deltas: Deltas, first: int) -> tuple[Delta, ...]:
 
 
 def _skipped(table_id: str, token: Token, known: Known, kinds: tuple[OperationType, ...]) -> tuple[Delta, ...]:
-    """The deltas that a known token committed; they have files while they are not compacted.
+    """The deltas that a known token committed. They have files as long as they are not compacted.
 
-    Raises InputError where the token committed other operations: then two batches have the same token.
+    Raises InputError if the token committed other operations: then two batches have the same token.
     """
     why = f"token {token} known since position {known.position}"
     if token.sequence is not None and token.sequence != known.sequence:
@@ -475,7 +477,7 @@ def _skipped(table_id: str, token: Token, known: Known, kinds: tuple[OperationTy
 
 
 def _distinct_names(sources: Sequence[str]) -> list[str]:
-    """The names of files. Raises InputError where two names stand for the same file."""
+    """The names of files. Raises InputError if two names stand for the same file."""
     names: dict[str, str] = {}
     for source in sources:
         if (known := names.get(canonical_name(source))) is not None:
@@ -486,7 +488,7 @@ def _distinct_names(sources: Sequence[str]) -> list[str]:
 
 @contextlib.contextmanager
 def _calling(files: Sequence[DataFile], called: Mapping[str, str] | None = None) -> Iterator[None]:
-    """Let errors name the files as the caller does."""
+    """In errors of the block, replace paths of files by the caller's names."""
     try:
         yield
     except SchemaError as error:
@@ -494,7 +496,7 @@ def _calling(files: Sequence[DataFile], called: Mapping[str, str] | None = None)
 
 
 def _as_called(text: str, files: Sequence[DataFile], called: Mapping[str, str]) -> str:
-    """The text of an error with the caller's names of the files instead of their paths, which are deleted."""
+    """The text of an error with the caller's names of the files instead of paths, whose files are deleted."""
     for number, file in enumerate(files, 1):
         name = called.get(file.path) or file.name
         text = text.replace(file.path, name or (f"appended table {number}" if files[1:] else "the appended table"))

@@ -4,8 +4,8 @@
                      checkpoints/3-77…/…0100.json, …0200.json      the first 100 entries, the first 200
     read             checkpoint 200, then entries 200‥214
 
-A checkpoint is advice: without it, or if it is damaged, the log itself is read. It also bears witness: if it was made
-of more entries than the log has, somebody removed entries from outside.
+A checkpoint only saves time: if it is missing or damaged, the log itself is read. It also shows tampering: if it was
+made of more entries than the log has, somebody removed entries from outside.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def write(objects: LogObjects, state: StreamState) -> None:
 def newest(objects: LogObjects, version: str, tail: int) -> StreamState | None:
     """The newest checkpoint of a log with `tail` entries. None: read the log itself, which is slower.
 
-    Raises CorruptionError where a checkpoint was made of entries that are missing.
+    Raises CorruptionError if a checkpoint was made of entries that are missing.
     """
     paths = objects.paths
     stats = objects.store.list(paths.checkpoints(version))
@@ -72,7 +72,7 @@ def newest(objects: LogObjects, version: str, tail: int) -> StreamState | None:
 
 
 def read(objects: LogObjects, version: str, tail: int) -> StreamState | None:
-    """The state in the checkpoint of `tail` entries; None where it is missing or not ours."""
+    """The state in the checkpoint of `tail` entries. None: it is missing, or not ours."""
     path = objects.paths.checkpoint(version, tail)
     try:
         document = json_object(objects.store.get(path), path)

@@ -1,4 +1,4 @@
-"""What a log entry does, in words: for the user whose command was interrupted, or whose put has an unknown outcome.
+"""Says in words what a log entry does, for a user whose command was interrupted, or whose put has an unknown outcome.
 
 committed at position 7      the delta at position 7 of orders · committed · repeat it with the same token
 sealed                       version 4-a1… of orders · published · the same command goes on from there
@@ -12,7 +12,7 @@ from deltacompact.storage.certain_put import Effect
 
 
 def effect_of(entry: Entry, stream: str) -> Effect | None:
-    """In words, what an entry of the active version does. None: it is a fence, and no user waits for it."""
+    """What an entry of the active version does, in words. None: no user waits for it, as for a fence."""
     match entry:
         case CommittedEntry(commit):
             advice = "repeat it with the same token, which is committed once"

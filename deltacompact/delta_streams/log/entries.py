@@ -38,7 +38,7 @@ from deltacompact.table.documents import SchemaTable, far_from_json, file_from_j
 
 @dataclass(frozen=True, slots=True)
 class TakenOut:
-    """A file that the parent had and this version lacks, and the live rows that went with it."""
+    """A file that was taken out of the parent version, and its number of live rows."""
 
     path: str
     rows: int
@@ -159,7 +159,7 @@ def from_document(document: dict[str, Any], path: str) -> Entry:
 
 
 def check_format(document: Any, path: str) -> None:
-    """Raise InputError where a newer deltacompact wrote the document, before any of it is used."""
+    """Raise InputError if a newer deltacompact wrote the document, before any of it is used."""
     version = document.get("format") if isinstance(document, dict) else None
     if not isinstance(version, int):
         raise InputError(f"{path} was not written by deltacompact: it has no format version")

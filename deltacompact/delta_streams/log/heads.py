@@ -5,9 +5,9 @@
 
     open a stream    GET the head · GET the seal · GET the checkpoint, if there is one · LIST what came since
 
-A head is advice. It may be stale: writers overwrite it in any order, so entries may have come since, or a seal. It
-counts only if the seal is there. The checksum covers the stream's folder as well, so a copy of another stream's head is
-passed over, like a damaged one. Older releases write and read the first three fields only.
+A head only saves time. It may be stale: writers overwrite it in any order, so entries may have come since, or a seal.
+It counts only if the seal is there. The checksum covers the stream's folder, too, so a copy of another stream's head is
+ignored, like a damaged head. Older releases write and read only the first three fields.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from deltacompact.storage.checksummed import checksum
 
 @dataclass(frozen=True, slots=True)
 class StreamHead:
-    """A version that was active once, the seal that led to it (None: not known), and the documents of its last entries.
+    """A version that was active once, the seal that led to it (None: unknown), and the documents of its last entries.
 
-    The entries before `first` are in the checkpoint of `first` entries. Without `entries` the head is a mere hint.
+    The entries before `first` are in the checkpoint of `first` entries. Without `entries`, the head only names the
+    version.
     """
 
     version: str
@@ -36,7 +37,7 @@ class StreamHead:
 
     @property
     def tail(self) -> int:
-        """The length of the log when the head was written; 0 where the head does not say."""
+        """The length of the log when the head was written. 0: unknown."""
         return self.first + len(self.entries)
 
 
@@ -60,13 +61,13 @@ class RecentEntries:
         self._entries[version] = {sequence: data for sequence, data in entries.items() if sequence >= tail}
 
     def since_checkpoint(self, version: str, tail: int) -> list[bytes]:
-        """The entries from the last checkpoint up to `tail`. Raises KeyError where this process lacks one."""
+        """The entries from the last checkpoint up to `tail`. Raises KeyError if this process lacks one."""
         known = self._entries.get(version, {})
         return [known[sequence] for sequence in range(self._first.get(version, 0), tail)]
 
 
 def encoded(stream: str, version: str, parent: str | None, seal: int | None, first: int, log: Sequence[bytes]) -> bytes:
-    """The document of a head. `log` has the entries from `first` on, as they are stored; if empty, it is left out."""
+    """The document of a head. `log`: the stored entries from `first` on; left out if empty."""
     hint = json.dumps({"version": version, "parent": parent, "seal": seal}, separators=(",", ":")).encode()
     if not log:
         return hint
@@ -76,7 +77,7 @@ def encoded(stream: str, version: str, parent: str | None, seal: int | None, fir
 
 
 def parsed(stream: str, data: bytes) -> StreamHead | None:
-    """The head in an object; None where it is damaged or of another stream."""
+    """The head in an object. None: it is damaged, or another stream's."""
     try:
         document = json.loads(data)
         version, parent, seal, log = (document.get(name) for name in ("version", "parent", "seal", "log"))

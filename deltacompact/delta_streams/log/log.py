@@ -44,7 +44,7 @@ def genesis_state() -> StreamState:
 
 
 def pause_s(lost: int) -> float:
-    """How long to wait after so many lost slots in a row. After the first one not at all: two writers met."""
+    """Seconds to wait after `lost` lost slots in a row. After the first, none: only two writers met."""
     return random.uniform(0, min(_LONGEST_PAUSE_S, _PAUSE_S * 2.0 ** min(lost, 20))) if lost > 1 else 0.0
 
 
@@ -68,11 +68,11 @@ class StreamLog:
         self._active = GENESIS
         self._begun = False
         self.was_absent = False
-        """`exists` has found no stream. To begin it does no harm if somebody else has done so since."""
+        """`exists` has found no stream. Beginning it is harmless if another process has begun it since."""
         self._known_head: StreamHead | None = None
         """The head as `exists` has read it, for the first look at the log."""
         self._unlisted: dict[str, int] = {}
-        """Versions that a head has shown: the entry from which on a listing has yet to look for holes."""
+        """For each version that came from a head: the first entry that no listing has checked for holes yet."""
 
     # Reading
 
@@ -87,7 +87,7 @@ class StreamLog:
 
     @property
     def remembered(self) -> StreamState | None:
-        """The active version as this process last saw it, without a request; None: it has not read the log."""
+        """The active version as this process last saw it, without a request. None: it has not read the log."""
         state = self._seen.get(self._active)
         return None if state is None or state.sealed else state
 
@@ -104,9 +104,9 @@ class StreamLog:
         return state
 
     def active(self, strictly: bool = False) -> StreamState:
-        """The state of the active version, which has no seal. Raises NotFoundError where the stream was never begun.
+        """The state of the active version, which has no seal. Raises NotFoundError if the stream was never begun.
 
-        `strictly` lists the rest of the log instead of probing, which finds entries beyond a missing one.
+        `strictly` lists the rest of the log instead of probing. A listing finds entries after a missing one.
         """
         version, listed = self._active, None
         if version == GENESIS and (GENESIS not in self._seen or self._seen[GENESIS].sealed):
@@ -138,7 +138,7 @@ class StreamLog:
             yield state
 
     def state(self, version: str, strictly: bool = False, listed: list[ObjectStat] | None = None) -> StreamState:
-        """Replay a version's log. Raises CorruptionError where an entry is missing before others.
+        """Replay a version's log. Raises CorruptionError if an entry is missing before others.
 
         `listed` is a listing of the rest of the log that was made a moment ago.
         """
@@ -193,7 +193,7 @@ class StreamLog:
     def put(self, version: str, sequence: int, entry: Entry) -> bool:
         """Put one entry at its sequence number. False: another entry holds the slot; read it before the next try.
 
-        The caller must have read every entry below. Raises OutcomeUnknownError where the outcome cannot be known.
+        The caller must have read every entry below. Raises OutcomeUnknownError if the outcome cannot be known.
         """
         won = self._put(version, sequence, entry, effect=effect_of(entry, self.paths.root))
         if won:
@@ -204,10 +204,10 @@ class StreamLog:
     def extend(self, decide: Callable[[StreamState], Entry | None]) -> StreamState:
         """Put the entry that `decide` returns for the active state; decide again after each lost slot.
 
-        Who loses one slot after another waits longer and longer, so that a hundred writers do not all put at once. A
-        seal does not wait: it meets the gaps that they leave. Returns the state below the entry. `decide` returns None
-        where nothing is left to do, or raises. It is asked about the recent state first: if the put succeeds, that was
-        the active one.
+        Returns the state below the entry. `decide` returns None if nothing is left to do, or raises. It first gets the
+        recent state: if the put succeeds, that was the active state. A writer that loses slot after slot waits longer
+        and longer, so that a hundred writers do not all put at once. A seal does not wait: it uses the gaps that the
+        writers leave.
         """
         entry: Entry | None = None
         with contextlib.suppress(DeltaCompactError):  # what is refused now may be right after later entries
@@ -217,7 +217,7 @@ class StreamLog:
             return state
         for lost in count(1):
             self._wait(pause_s(lost))
-            state = self.active(strictly=lost > 1)  # many came meanwhile: to list them is faster than to probe
+            state = self.active(strictly=lost > 1)  # many entries came: a listing is faster than probes
             entry = decide(state)
             if entry is None or self.put(state.version, state.tail, entry):
                 return state
@@ -241,7 +241,7 @@ class StreamLog:
         """Seal `base` in favour of a written successor, and carry over the commits that came meanwhile.
 
         `owner` is the session that owns the bodies of long entries until the seal. `check` gets the base with every
-        entry below the seal, right before each try to put it, and raises where the successor must not replace it.
+        entry below the seal, right before each try to put it, and raises if the successor must not replace it.
         """
         carried = len(base.commits)
         retracted: set[int] = set()
@@ -273,10 +273,10 @@ class StreamLog:
     # Inside
 
     def _hinted(self, strictly: bool = False) -> tuple[str, list[ObjectStat] | None]:
-        """The version to follow seals from: the one that the head names, or the genesis.
+        """The version from which to follow seals: the head's version, or the genesis.
 
         A head counts only if the seal that led to its version is there. Its entries need not be read again.
-        `strictly`: the log is to be listed from the head's first entry on; meanwhile, that is done.
+        `strictly`: at the same time, list the log from the head's first entry on.
         """
         head, self._known_head = self._known_head or self._head.read(), None
         if head is None:
@@ -316,7 +316,7 @@ class StreamLog:
         return replay(version, [*self.objects.read_range(version, first, tail - 1), last], known)
 
     def _put(self, version: str, sequence: int, entry: Entry, owner: str = "", effect: Effect | None = None) -> bool:
-        """Put an entry, and add it to what we know of the log."""
+        """Put an entry, and add it to the state that we remember."""
         stored = self.objects.put(version, sequence, entry, owner, effect)
         if stored is None:
             return False
@@ -326,7 +326,7 @@ class StreamLog:
         return True
 
     def _advise(self, version: str, tail: int) -> None:
-        """After the last put of an entry: write a checkpoint where one is due, and the head."""
+        """After the last put of an entry: write a checkpoint if one is due, and the head."""
         known = self._seen.get(version)
         if checkpoints.is_due(tail, self._limits.entries_between_checkpoints):
             checkpoints.write(self.objects, known if known and known.tail >= tail else self.state(version))

@@ -1,11 +1,11 @@
-"""The objects of a stream's logs: entries with their bodies, read and put one by one, and what a listing of them shows.
+"""The objects of a stream's logs: reads and puts entries with their bodies, one by one, and lists them.
 
     stream/4-a1/…07.json    {"kind": "committed", …}                 a short entry
     stream/4-a1/…08.json    {"kind": "carried", "body": {"path": "manifest/5c….json", "sha256": "…"}}      a long one
     listed: 0 1 2 4         entry 3 is asked for: it is there (a page of the listing had missed it), or it is a hole
 
-Entries never change. A hole is an entry that somebody removed from outside: every process that meets one refuses to go
-on. If the reply to a put is lost, the commit id in the slot shows who won (storage/certain_put.py).
+Entries never change. A hole is an entry that somebody removed from outside: every process that meets a hole refuses to
+go on. If the reply to a put is lost, the commit id in the slot shows who won (storage/certain_put.py).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from deltacompact.storage.certain_put import Effect, put_certainly
 from deltacompact.storage.objects import Fetches, ObjectStat, ObjectStore
 
 ReadEntry = tuple[Entry, str | None]
-"""An entry, and the path of its body where that is an object of its own."""
+"""An entry, and the path of its body. None: the body is not an object of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class LogLimits:
     entry_bytes_max                a longer entry stores its body as a separate object and names it
     entries_between_checkpoints    in a short log; a long log has checkpoints less often
     probes_before_listing          entries to probe for one by one before listing the rest of the log
-    streams_listed_min             of a table with fewer streams, none is written into a listing (listing.py)
+    streams_listed_min             a table with fewer streams gets no listing (listing.py)
     keys_in_a_page                 how many keys S3 returns in one answer to a LIST request
     """
 
@@ -75,7 +75,7 @@ class LogObjects:
     # Reading
 
     def read(self, version: str, sequence: int) -> ReadEntry:
-        """Raises NotFoundError where the entry or its body is missing, CorruptionError where one is damaged."""
+        """Raises NotFoundError if the entry or its body is missing, CorruptionError if one is damaged."""
         path = self.paths.entry(version, sequence)
         return self.decoded(self._document(path), path)
 
@@ -101,7 +101,7 @@ class LogObjects:
                 yield from threads.map(lambda sequence: self.read(version, sequence), sequences)
 
     def opened(self, version: str) -> Opened | None:
-        """The first entry of a version; None where it is missing."""
+        """The first entry of a version. None: it is missing."""
         try:
             entry, _ = self.read(version, 0)
         except NotFoundError:
@@ -109,7 +109,7 @@ class LogObjects:
         return entry if isinstance(entry, Opened) else None
 
     def sealed_successor(self, version: str, sequence: int) -> str | None:
-        """The successor that an entry names; None where the entry is missing or is not a seal."""
+        """The successor that an entry names. None: the entry is missing, or is not a seal."""
         try:
             entry, _ = self.read(version, sequence)
         except (InputError, CorruptionError):
@@ -117,7 +117,7 @@ class LogObjects:
         return entry.successor if isinstance(entry, Sealed) else None
 
     def sign_of_life(self, version: str) -> str | None:
-        """The path of an entry that only an active version gets (a writer's commit, a fence, a seal); None: none."""
+        """The path of an entry that only an active version gets (a writer's commit, a fence, a seal). None: none."""
         if (opened := self.opened(version)) is None:
             return None
         for sequence in range(1, self.listed_tail(version)):
@@ -133,7 +133,7 @@ class LogObjects:
         return None
 
     def decoded(self, document: dict[str, Any], path: str) -> ReadEntry:
-        """The entry in a document that is stored at `path`. Reads its body where that is an object of its own."""
+        """The entry in a document that is stored at `path`. Reads its body if that is an object of its own."""
         body = document.get("body")
         if body is None:
             return _entry_from(document, path), None
@@ -173,9 +173,9 @@ class LogObjects:
     def listed_tail(self, version: str, known: int = 0, first: int = 0, listed: list[ObjectStat] | None = None) -> int:
         """The sequence number after the last entry that a listing of the version shows, which begins at `first`.
 
-        A listing is not atomic: one page may miss an entry while a later page has the next one. So get each entry that
-        the listing lacks. Raises CorruptionError where it is missing. If the last of `known` entries is missing, the
-        log has lost its end; so it is listed as well.
+        A listing is not atomic: one page may miss an entry while a later page has the next entry. So get each entry
+        that the listing lacks. Raises CorruptionError if it is missing. The listing includes the last of the `known`
+        entries: if that is missing, the log has lost its end.
         """
         first = max(0, min(first, known - 1))
         stats = self.listed(version, first) if listed is None else listed
@@ -206,7 +206,7 @@ class LogObjects:
     ) -> ReadEntry | None:
         """Put an entry if absent; return it as everybody else will read it. None: another entry holds the slot.
 
-        `owner` is the session that owns the body of a long entry until the seal. Raises OutcomeUnknownError where the
+        `owner` is the session that owns the body of a long entry until the seal. Raises OutcomeUnknownError if the
         outcome cannot be known.
         """
         path, body, manifest = self.paths.entry(version, sequence), dump(to_document(entry)), None

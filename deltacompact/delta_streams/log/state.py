@@ -29,7 +29,7 @@ from deltacompact.delta_streams.log.tokens import Commits, Known, Tokens
 
 
 def is_attempt(fenced: str) -> bool:
-    """Whether a fence names an attempt ("run-1/3/1"), by which a scheduler knows who works; a session has no slash."""
+    """Whether a fence names an attempt of a job run ("run-1/3/1"). The names of sessions have no slash."""
     return "/" in fenced
 
 
@@ -67,7 +67,7 @@ class StreamState(UsersWords):
 
     @property
     def fenced_sessions(self) -> frozenset[str]:
-        """The sessions that a vacuum fenced off; the other fences name attempts, see `is_attempt`."""
+        """The sessions that a vacuum fenced. The other fences name attempts, see `is_attempt`."""
         return frozenset(name for name in self.fences if not is_attempt(name))
 
     @property
@@ -81,20 +81,20 @@ class StreamState(UsersWords):
         return tuple(delta for commit in self.commits for delta in commit.deltas)
 
     def known(self, token: Token) -> Known | None:
-        """The commit of a token, or one of its producer with a greater number; None: the token is new."""
+        """The commit of a token, or a commit of its producer with a greater number. None: the token is new."""
         return self.commits.known(token) or self.opened.tokens.known(token)
 
     @property
     def has_named_tokens(self) -> bool:
-        """Whether it knows tokens that expire."""
+        """Whether the version knows tokens that expire: those without a number."""
         names = (commit.token is not None and commit.token.sequence is None for commit in self.commits)
         return bool(self.opened.tokens.others) or any(names)
 
     def tokens_inherited(self, now_ms: int, reached_ms: int | None = None) -> Tokens:
         """The tokens that a successor begins with. A token's age counts from the compaction of its commit.
 
-        `reached_ms` is a time that has surely come: if our clock is ahead no token is forgotten early, and if it is
-        behind none is remembered as older than it is.
+        `reached_ms` is a time that has surely passed. With it, a clock that is ahead makes us forget no token early,
+        and a clock that is behind makes no token look older than it is.
         """
         reached_ms = now_ms if reached_ms is None else reached_ms
         return self.opened.tokens.unexpired(min(now_ms, reached_ms)).including(self.commits, max(now_ms, reached_ms))

@@ -1,11 +1,11 @@
 """The head of a stream on its store: read when a process first opens the stream, written after each put.
 
-    GET hint.json            version 4-a1…, which entry 9 of 3-77… seals in, and its entries 100 and 101
+    GET hint.json            version 4-a1…, to which entry 9 of 3-77… led, and its entries 100 and 101
     GET 3-77… entry 9        a seal that names 4-a1…: the head counts     (anything else: it does not, see below)
     replay                   checkpoint 100 of 4-a1…, then entries 100 and 101, without reading them again
 
-heads.py has the document of a head. A head whose seal is missing does not count, unless its version shows that it was
-active once: then somebody removed the seal from outside.
+heads.py has the document of a head. A head whose seal is missing does not count. If its version was active once,
+somebody removed the seal from outside, and CorruptionError is raised.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ class StoredHead:
         """The seals that led to versions: version and number of each seal."""
 
     def read(self) -> StreamHead | None:
-        """The head, unchecked; None where there is none."""
+        """The head, unchecked. None: there is none."""
         try:
             return heads.parsed(self._objects.paths.root, self._objects.store.get(self._objects.paths.hint))
         except NotFoundError:
             return None
 
     def checked(self, head: StreamHead, with_listing: bool) -> tuple[bool, list[ObjectStat] | None]:
-        """Whether the head counts: whether a seal leads to its version.
+        """Whether the head counts, because a seal leads to its version.
 
-        `with_listing`: meanwhile list the log from the head's first entry on.
+        `with_listing`: at the same time, list the log from the head's first entry on.
         """
         objects = self._objects
         return both(
@@ -49,7 +49,7 @@ class StoredHead:
         )
 
     def replayed(self, head: StreamHead) -> StreamState:
-        """The state that the head repeats. Raises a DeltaCompactError where its checkpoint or a body is missing."""
+        """The state that the head repeats. Raises a DeltaCompactError if its checkpoint or a body is missing."""
         objects = self._objects
         known = checkpoints.read(objects, head.version, head.first) if head.first else None
         if known is None and head.first:
@@ -66,7 +66,7 @@ class StoredHead:
         self._led_by[successor] = (version, sequence)
 
     def put(self, version: str, tail: int) -> None:
-        """Overwrite the head. A long log gets a new one at every hundredth part only, because it is written whole."""
+        """Overwrite the head, if the log has grown by a hundredth: a head is written whole."""
         objects, recent = self._objects, self._objects.recent
         parent, seal = self._led_by.get(version, (None, None))
         log = recent.since_checkpoint(version, tail) if objects.keeps_heads else []
@@ -87,7 +87,7 @@ class StoredHead:
     def _follows_a_seal(self, version: str) -> bool:
         """Whether the last entry of a version's parent is a seal that names it. (Old hints do not name that entry.)
 
-        Raises CorruptionError where the version was active once but its parent's seal is missing.
+        Raises CorruptionError if the version was active once, but its parent's seal is missing.
         """
         objects = self._objects
         opened = objects.opened(version)

@@ -1,4 +1,4 @@
-"""Tokens: a batch that a producer sends twice is committed once.
+"""Tokens: a batch that a producer sends twice is committed only once.
 
 append(token="nightly")     committed at position 40
 append(token="nightly")     skipped: known since position 40, nothing is written
@@ -32,11 +32,11 @@ _JOINED = re.compile(r"(?s)(?P<producer>.+):(?P<sequence>\d{1,18})")
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The commit that a token is known by.
+    """The commit of a known token. For a producer, the commit with the greatest sequence number.
 
-    For a producer, the commit with the greatest sequence number. `operations` has the operation of each delta (empty:
-    release 0.1 did not record them), `deltas` the deltas while they are not compacted. `time_ms` is when a name's
-    commit was compacted.
+    operations    of each delta. Empty: release 0.1 did not record them
+    time_ms       when the commit of a plain name was compacted
+    deltas        the deltas, as long as they are not compacted
     """
 
     position: int
@@ -52,7 +52,7 @@ class Known:
 
 
 def meanings(token: Token) -> tuple[Token, ...]:
-    """The tokens that a commit makes known: two where release 0.1 wrote a producer and its number as one text."""
+    """The tokens that a commit makes known: two, if release 0.1 wrote a producer and its number as one text."""
     if not token.joined:
         return (token,)
     match = _JOINED.fullmatch(token.name)
