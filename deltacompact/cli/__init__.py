@@ -59,7 +59,7 @@ _MODULE_OF = {name: module for module, names in _MODULES.items() for name in nam
 
 
 class _Commands(click.Group):
-    """Commands that are imported when they are asked for, and report, if interrupted, what they have put so far."""
+    """Imports a command when it is called. If it is interrupted, its error says what it has put so far."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(_MODULE_OF)
@@ -76,7 +76,7 @@ class _Commands(click.Group):
             with telling_interrupts():
                 return super().invoke(context)
         except click.MissingParameter as missing:
-            # The last argument is missing where somebody takes the catalog for given.
+            # A user who left out the catalog lacks the last argument.
             if CATALOG_VARIABLE in os.environ and isinstance(missing.param, click.Argument) and "-" not in given:
                 text = f"Write - as CATALOG for the one at ${CATALOG_VARIABLE}"
                 raise click.MissingParameter(text, missing.ctx, missing.param) from None

@@ -1,4 +1,4 @@
-"""advise: how files lie by some columns, what clustering by them would bring, and what it would cost."""
+"""advise: how well readers skip files by some columns, what clustering by them would bring, and what it would cost."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 @click.option(
     "--columns",
     metavar="NAME[*WEIGHT],...",
-    help="Up to four columns, each with how often it is asked for: day*3,customer. Default: those by which the table "
-    "is clustered, else the depth of all columns; of delta streams, of the primary keys.",
+    help="Up to four columns, each with a weight for how often reads ask for it: day*3,customer. Default: those of "
+    "the table's clustering; without one, the depth of all columns, or of the primary keys of delta streams.",
 )
 @click.option("--plot", metavar="FILE.svg", help="Draw the boxes of the files, and the depth by column.")
 @json_option
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     default=100,
     show_default=True,
     metavar="N",
-    help="So many reads are to pay for the work.",
+    help="Clustering is worth it if N reads pay for it.",
 )
 @reads_options("Take the columns, and how often each is asked for, from scan reports")
 @price_option("Say what it costs, too.")
@@ -57,10 +57,10 @@ def advise(
 ) -> None:
     """Say whether it is worth to cluster a table by some columns. Writes nothing.
 
-    Depth is how many files hold a value. From the bounds of all files, and a look into some of them, it says which
-    share of files and row groups a reader opens for a value, and for a range of a twentieth of the values, by each
-    column and by all together; what that would be if files were clustered; what this would take; and after how many
-    reads it has paid. Of a delta stream, footers tell the bounds.
+    Depth is how many files hold a value. By the bounds of all files, and some sampled rows, advise tells the share of
+    files and row groups that a reader opens for a value, and for a range of a twentieth of the values: by each column,
+    and by all together; now, and if files were clustered. It tells what clustering takes, and how many reads pay for
+    it. For delta streams, bounds come from footers.
 
     \b
     deltacompact advise iceberg://prod db.orders --columns day*3,customer --plot boxes.svg

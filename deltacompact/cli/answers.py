@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Failed(Exception):
-    """Raised by a command whose answer contains the error already: only the exit status is missing."""
+    """Raised by a command that has printed the error in its answer: it only sets the exit status."""
 
     def __init__(self, error: Exception) -> None:
         super().__init__(str(error))
@@ -54,7 +54,7 @@ def json_row(row: dict[str, Any]) -> str:
 
 
 def _text(value: Any) -> str:
-    """Bytes as hexadecimal digits, as Iceberg's specification writes single values; all else as Python does."""
+    """Bytes as hexadecimal digits, as Iceberg's specification writes single values; other values as Python does."""
     return value.hex() if isinstance(value, bytes) else str(value)
 
 
@@ -86,9 +86,9 @@ def for_each(
     work: Callable[[Partition], Iterable[T]],
     at_once: int = 1,
 ) -> tuple[list[T], list[tuple[Partition, Exception]]]:
-    """Do the work for all partitions (or one): the results of those that succeed, and the errors of the others.
+    """Do the work for all partitions, or for one. Returns the results of those that succeed, and the others' errors.
 
-    A terminal shows what is being done ("checking"), and to how many partitions it was done.
+    `doing`: the work in a word, such as "checking". A terminal shows it, with the number of partitions that are done.
     """
     from deltacompact.base.partitions import done_for_each
     from deltacompact.cli.console import err
@@ -109,7 +109,7 @@ def for_each(
 
 @dataclass(frozen=True, slots=True)
 class Totals(Generic[T]):
-    """What is printed of more partitions than a screen has: what all together have, and the worst ten of them."""
+    """How to print more partitions than fit on a screen: the totals of all, and the worst ten."""
 
     words: Callable[[Sequence[T]], str]
     badness: Callable[[T], int]
@@ -124,9 +124,9 @@ def answer_for_partitions(
     say: Callable[[T], None],
     totals: Totals[T] | None = None,
 ) -> None:
-    """Print results and errors: each, or totals first. Raises Failed for the first error. None of both: nothing to do.
+    """Print results and errors, each of them, or with `totals` first the totals. Raises Failed for the first error.
 
-    `document` makes a result's JSON, `say` prints its lines.
+    `document` makes a result's JSON, `say` prints its lines. Without results and errors, there was nothing to do.
     """
     from deltacompact.cli.console import out
     from deltacompact.reports.words import NOTHING_HELD

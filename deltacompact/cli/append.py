@@ -1,4 +1,4 @@
-"""append: commits files as a delta, or the change events in them as one commit a partition."""
+"""append: commits files as a delta, or the change events in them as one commit for each partition."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     "--token-sequence",
     type=click.IntRange(0, 2**63 - 1),
     metavar="N",
-    help="Number of this batch, where --token names a producer. A later batch has a greater number.",
+    help="Number of this batch, if --token names a producer. A later batch has a greater number.",
 )
 @schema_mode_option("Whether this append may add columns: merge or fixed. Default: the table's schema mode.")
 @click.option("--operation-column", metavar="NAME", help="Change events: the column that says what each row does.")
@@ -154,7 +154,7 @@ def _delta_in_words(delta: Delta) -> list[str]:
 
 
 def _timed(said: str, position: int | None) -> str:
-    """With the time that a position is, where it is one."""
+    """The text, with the time behind a position that is a time."""
     from deltacompact.reports.words import at
 
     if position is None:

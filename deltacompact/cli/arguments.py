@@ -28,11 +28,11 @@ _FOR_ICEBERG = {
     "retract": "rollback goes back to an older snapshot",
     "vacuum": "maintain --expire-snapshots --remove-orphans deletes what nothing needs any more",
 }
-"""What does for an Iceberg table what these commands do for delta streams."""
+"""For commands of delta streams: what does the same for an Iceberg table."""
 
 
 def in_environment(value: str) -> str:
-    """A catalog as it is named: "-" is the one in the environment."""
+    """The name of the catalog. "-" stands for the catalog in the environment."""
     if value != "-":
         return value
     if not (named := os.environ.get(CATALOG_VARIABLE)):
@@ -89,8 +89,8 @@ def iceberg_catalog_at(_: click.Context, __: click.Parameter, value: str) -> Ice
 
 
 def _opened(uri: str) -> IcebergCatalog:
-    """PyIceberg, pydantic and SQLAlchemy are half a million objects that stay: garbage is not looked for among them,
-    which would take a fifth of the CPU of `show`."""
+    """Open an Iceberg catalog without garbage collection. PyIceberg, pydantic and SQLAlchemy make half a million
+    objects that stay: to search them for garbage would take a fifth of the CPU of `show`."""
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -108,7 +108,7 @@ def _folders(context: click.Context, _: click.Parameter, begun: str) -> list[Com
 
 
 def complete_tables(context: click.Context, _: click.Parameter, begun: str) -> list[CompletionItem]:
-    """The tables of a catalog on this machine: a key must not wait for a store behind a network."""
+    """The tables of a catalog on this machine. For other catalogs none: completion must not wait for a network."""
     catalog = context.params.get("catalog")
     names = catalog.tables() if catalog is not None and not getattr(catalog, "is_remote", True) else []
     return [CompletionItem(name) for name in names if name.startswith(begun)]
@@ -184,5 +184,5 @@ def sort_keys_of(options: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def one_partition(catalog: DeltaStreamCatalog, table: str, options: Sequence[str]) -> Partition | None:
-    """The named partition; None without a name."""
+    """The named partition. None: none is named."""
     return catalog.partition(table, pairs(options)) if options else None

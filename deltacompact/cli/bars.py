@@ -1,9 +1,9 @@
-"""Bars on a terminal: for each partition one with the stage that runs, rows, rows per second and the time left.
+"""Bars on a terminal: one for each partition, with the running stage, rows, rows per second and the time left.
 
 day=1 hash_bucket (4 tasks)   ━━━━━━━━━━━━╸━━━━━  2000000/3000000
 day=2 materialize (1 task)    ━━━━━━━━━━━━━━━━━━     9,000 rows          moves to and fro: one task is done or not
-and 14 partitions more                                        no more bars than a screen has room for
-ns.t (2 of 7 groups)          ━━━━━━━╸━━━━━━━━━━   900000/3000000     an Iceberg table: rows of groups that are written
+and 14 partitions more                                        a screen has room for only some bars
+ns.t (2 of 7 groups)          ━━━━━━━╸━━━━━━━━━━   900000/3000000     an Iceberg table: rows of written groups
 checking orders               ━━╸━━━━━━━━━━━━━━━   12/200 0:01:40     a command that does something to each partition
 """
 
@@ -45,12 +45,12 @@ BARS_MAX = 8
 
 
 def _name() -> TextColumn:
-    """What a bar is about. Names of tables and partitions may have brackets, which are no markup."""
+    """The name of a bar. Names of tables and partitions may have brackets, which are not markup."""
     return TextColumn("{task.description:<34}", markup=False)
 
 
 class _RowsDone(MofNCompleteColumn):
-    """Rows that are done, of how many. A stage of one task is done or not: only how many it has."""
+    """Rows that are done, and all rows. For a stage of one task, which is done or not, only all rows."""
 
     def render(self, task: Task) -> Text:
         if task.total is None:
@@ -64,7 +64,7 @@ class _RowsPerSecond(ProgressColumn):
 
 
 class Bars(Progress):
-    """The bars of the first partitions whose sessions run, and how many more there are."""
+    """The bars of the first running sessions, and how many more there are."""
 
     def __init__(self, console: Console, lines: EventSink) -> None:
         columns = (
@@ -79,12 +79,12 @@ class Bars(Progress):
         super().__init__(*columns, console=console, transient=True)
 
     def draw(self, event: Event) -> None:
-        """Show an event. Several sessions run at a time, but each has one stage."""
+        """Show an event. Several sessions may run side by side; each has one stage."""
         match event:
             case StageStarted():
                 name = f"{named_in_line(dict(event.partition.values))} {event.stage} ({counted(event.tasks, 'task')})"
                 rows = max(1, event.rows)
-                # Nothing tells how far a task is: a bar of one would stay at 0 until it ends.
+                # A task does not report how far it is: the bar of a single task would stay at 0 until the end.
                 self._running[event.partition] = self.add_task(name, total=rows if event.tasks > 1 else None, rows=rows)
             case TaskFinished() if event.partition in self._running:
                 self.advance(self._running[event.partition], event.rows)

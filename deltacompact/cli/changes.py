@@ -42,17 +42,17 @@ _key_option = click.option(
 )
 @click.option("--to", metavar="VERSION|SNAPSHOT|TIME", help="Changes up to it, included. Default: now.")
 @click.option(
-    "--net/--per-commit", default=True, help="The first before and the last after (default), or what each commit did."
+    "--net/--per-commit", default=True, help="One change for each row (default), or the changes of each commit."
 )
-@click.option("--before", is_flag=True, help="Of updates, print also what was before.")
+@click.option("--before", is_flag=True, help="For updates, print the row before the change, too.")
 @click.option("--where", metavar="EXPR", help="Only rows for which it is true: \"day = '2026-11-22' and id > 7\".")
 @click.option("--columns", metavar="NAME,NAME", help="Only these columns, and changes in them.")
 @_key_option
 @click.option(
     "--bookmark",
     metavar="NAME",
-    help="What came since this consumer's last --commit: the same batch until then. --from says where it begins. Each "
-    "consumer needs a name of its own: of two with one name, one commits what the other has not done.",
+    help="Changes since this consumer's last --commit; the same batch until the next. --from says where it begins. "
+    "Each consumer needs its own name: if two share one, one commits changes that the other has not done.",
 )
 @click.option("--commit", is_flag=True, help="Say that the bookmark's batch is done, and print nothing.")
 @click.option(
@@ -64,7 +64,7 @@ _key_option = click.option(
 @click.option(
     "--out",
     metavar="FILE|DIR/",
-    help="Write them to a file (.parquet, .feather, .orc or .csv), or to Parquet files in a folder; print none.",
+    help="Write the changes to a file (.parquet, .feather, .orc or .csv), or to Parquet files in a folder.",
 )
 @click.option(
     "--memory",
@@ -182,7 +182,7 @@ def _written(reader: Any, out: str) -> int:
 
 
 class _ListOrDrop(click.Command):
-    """What to do stands before the catalog. A folder of that name is ./list."""
+    """Takes the verb `list` or `drop` before the catalog. A catalog in a folder of that name is ./list."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         verb = args.pop(0) if args[:1] in (["list"], ["drop"]) else "list"
@@ -201,9 +201,9 @@ class _ListOrDrop(click.Command):
 def bookmarks(
     catalog: DeltaStreamCatalog | IcebergCatalog, table: str, name: str | None, as_json: bool, verb: str
 ) -> None:
-    """List how far each consumer of changes is, or forget one.
+    """List how far each consumer of changes is, or forget a consumer.
 
-    What a bookmark needs is not kept any more once it is dropped.
+    Once a bookmark is dropped, the table no longer keeps old files for it.
 
     \b
     deltacompact bookmarks list ./lake orders
@@ -222,7 +222,7 @@ def bookmarks(
 
 
 def _told(end: Any) -> Any:
-    """A snapshot's id, or for each partition the version and how many entries its log had."""
+    """A snapshot's id, or for each partition the version and the length of its log."""
     if not isinstance(end, dict):
         return end
     return {str(partition): f"{one.version}, {one.tail}" for partition, one in end.items()}

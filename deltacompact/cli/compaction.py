@@ -114,7 +114,7 @@ def compact(
 
 
 def _request(table: str, options: dict[str, Any]) -> Request:
-    """The request that the options of a command make."""
+    """The request of a command line's options."""
     from deltacompact.job import Request
     from deltacompact.planning.within_memory import within_memory
 

@@ -1,7 +1,7 @@
-"""The options that plan and compact share: with what means, of what, and how the results are divided.
+"""The options that plan and compact share: for the means of the work, its input, and the sizes of its results.
 
 --executor ray --read-mb-per-s 200          of both kinds of tables
---partition day=1995-04-03                  of delta streams; iceberg.py has those of Iceberg tables
+--partition day=1995-04-03                  of delta streams; iceberg.py has the options of Iceberg tables
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ COUNT = click.IntRange(1, COUNT_MAX)
 def field_option(
     flag: str, name: str, option: Callable[..., Any] = delta_stream_option, more: str = "", **shown: Any
 ) -> Callable[..., Any]:
-    """An option for a field of Options, with the field's default and text. `more` is said beside the text."""
+    """An option for a field of Options, with the field's default and text. `more` follows the text."""
     default, said = getattr(DEFAULTS, name), _SAID[name]
     text = f"{said.meaning[0].upper()}{said.meaning[1:]}." if default is not None else said.sentence
     made: Callable[..., Any] = option(
@@ -111,14 +111,14 @@ _MEANS = (
         is_flag=True,
     ),
 )
-"""With what means to work on tables of both kinds."""
+"""The means of the work, for tables of both kinds."""
 
 _WHAT = (
     delta_stream_option(
         "--primary-key",
         multiple=True,
         metavar="NAME",
-        help="Primary key column; repeat for a composite key. Needed where the table declares none.",
+        help="Primary key column; repeat for a composite key. Needed if the table declares none.",
     ),
     delta_stream_option(
         "--sort-key",
@@ -141,7 +141,7 @@ _WHAT = (
         metavar="N",
     ),
 )
-"""What of delta streams is compacted, and where the rows go."""
+"""The input of a compaction of delta streams, and its destination."""
 
 _SIZES = (
     field_option(
@@ -183,7 +183,7 @@ _SIZES = (
         help="Format of compacted files.",
     ),
 )
-"""How index and files of delta streams are divided."""
+"""The sizes of index and files of delta streams."""
 
 
 def compaction_options(command: Callable[..., Any]) -> Callable[..., Any]:

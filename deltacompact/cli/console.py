@@ -42,7 +42,7 @@ def _console(stderr: bool) -> Console:
 
 
 def write_ascii_where_utf8_is_not_read() -> None:
-    """Set stdout and stderr to ASCII where the locale or the stream's own encoding is not UTF-8."""
+    """Set stdout and stderr to ASCII if the locale or the stream's own encoding is not UTF-8."""
     codecs.register_error("spelled", _spelled)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and (_c_locale() or not _is_utf8(stream.encoding)):
@@ -66,7 +66,7 @@ def warnings_on_stderr(debug: bool) -> Iterator[None]:
 
 
 class _LogLines(logging.Handler):
-    """Prints log records. It skips errors without --debug, because the command prints the error that ends it."""
+    """Prints log records. Without --debug it skips errors, because the command prints the error that ends it."""
 
     def __init__(self, debug: bool) -> None:
         super().__init__(logging.WARNING)

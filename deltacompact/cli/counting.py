@@ -1,4 +1,4 @@
-"""A bar that counts: so many partitions or tables are opened, looked at, checked.
+"""A bar that counts partitions or tables while they are opened or checked.
 
 checking orders  ━━━━━━━━━━━━━━━━━━━━━━━╸         1,812 of 3,000    on a terminal; elsewhere nothing is shown
 """
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def counting(console: Console, doing: str, partitions: int) -> Iterator[Callable[[], None]]:
-    """Each call of what it yields moves the bar on, from any thread."""
+    """Each call of the yielded function, from any thread, moves the bar on by one."""
     if not console.is_terminal:
         yield lambda: None
         return

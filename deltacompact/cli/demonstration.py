@@ -25,7 +25,7 @@ def run_demo(
 ) -> CompactionResult:
     """Run the demo in `catalog_uri` (kept), or in a temporary folder. Returns the result of the compaction.
 
-    Raises CorruptionError where Spark finds other rows.
+    Raises CorruptionError if Spark finds other rows.
     """
     from deltacompact.spark.producer import produce
     from deltacompact.spark.quiet_start import quiet_session

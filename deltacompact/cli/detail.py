@@ -25,5 +25,5 @@ def detail_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def detail_of(options: Mapping[str, Any]) -> Detail:
-    """What the options of a command line say."""
+    """The detail that the options of a command line ask for."""
     return Detail(options["verbose"], options["files"])

@@ -1,4 +1,4 @@
-"""drop: the table's name is asked for before anything goes.
+"""drop: asks for the table's name before it deletes anything.
 
 $ deltacompact drop ./lake orders
 orders: 3 streams, 120 objects, 1.2 GiB will be deleted for good. Its name, to go on: orders
@@ -34,8 +34,8 @@ _LEFT_NAMED = 3
 def drop(catalog: DeltaStreamCatalog, table: str, yes: bool, dry_run: bool, as_json: bool) -> None:
     """Delete a table for good: its rows, its history, its name.
 
-    Stop its writers, readers and compactions first. Files that were appended by reference stay, and so does what
-    others put into its folder. An interrupted drop goes on when it is repeated.
+    Stop its writers, readers and compactions first. Files that were appended by reference stay, and so do foreign files
+    in its folder. If a drop is interrupted, repeat it.
 
     \b
     deltacompact drop ./lake orders --dry-run

@@ -1,6 +1,7 @@
-"""check --health: what readers fold and skip, against thresholds. See reports/health.py.
+"""check --health: compares the work of readers (deltas to fold, dead rows to skip) with thresholds. See
+reports/health.py.
 
-deltacompact check ./lake orders --health --max-age-hours 6      status 4 where a delta waits for longer
+deltacompact check ./lake orders --health --max-age-hours 6      status 4 if a delta waits for longer
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 def run(
     catalog: DeltaStreamCatalog | IcebergCatalog, table: str, partition: Sequence[str], options: dict[str, Any]
 ) -> None:
-    """Print the health of a table. Raises Failed for the first error, or for what is beyond a threshold."""
+    """Print the health of a table. Raises Failed for the first error, or if a partition is beyond a threshold."""
     from deltacompact.cli.console import out
 
     limits = _thresholds(options)

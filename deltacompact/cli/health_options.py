@@ -1,4 +1,4 @@
-"""The options of `check --health`: what is still healthy."""
+"""The options of `check --health`: the thresholds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NEEDS_PLOT = "It needs matplotlib: pip install 'deltacompact[plot]'."
 
 
 def health_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """--health, its thresholds with their defaults, and what is printed and drawn."""
+    """--health, its thresholds with their defaults, --plot and --verbose."""
     options = (
         click.option(
             "--health", is_flag=True, help="Hold file sizes, overlap, dead rows and backlog against thresholds."
@@ -26,7 +26,7 @@ def health_options(command: Callable[..., Any]) -> Callable[..., Any]:
             default=24.0,
             show_default=True,
             metavar="HOURS",
-            help="Since the oldest delta that waits.",
+            help="Age of the oldest delta that waits.",
         ),
         health_option(
             "--max-overlap",
@@ -34,7 +34,7 @@ def health_options(command: Callable[..., Any]) -> Callable[..., Any]:
             default=100,
             show_default=True,
             metavar="N",
-            help="Delta files over the compacted ones; of Iceberg, delete files that may apply to one data file.",
+            help="Delta files over the compacted files; for Iceberg, delete files that may apply to one data file.",
         ),
         health_option(
             "--max-dead-share",
@@ -42,7 +42,7 @@ def health_options(command: Callable[..., Any]) -> Callable[..., Any]:
             default=0.3,
             show_default=True,
             metavar="SHARE",
-            help="Of the rows of data files, those that readers skip.",
+            help="Share of the rows in data files that readers skip.",
         ),
         health_option(
             "--max-small-files",
@@ -60,7 +60,7 @@ def health_options(command: Callable[..., Any]) -> Callable[..., Any]:
             metavar="MIB",
             help="Smaller files are small.",
         ),
-        health_option("--plot", metavar="FILE.svg", help=f"Draw it. {NEEDS_PLOT}"),
+        health_option("--plot", metavar="FILE.svg", help=f"Draw the health. {NEEDS_PLOT}"),
         verbose_option,
     )
     return functools.reduce(lambda wrapped, option: option(wrapped), reversed(options), command)

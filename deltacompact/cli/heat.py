@@ -1,4 +1,4 @@
-"""heat: which columns engines ask a table for, from what they tell of their reads; kept beside the table.
+"""heat: shows how many reads ask for each column of a table, and adds reads from logs and reports.
 
 day         41.2 reads, weight 3.1
 customer    13.3 reads, weight 1
@@ -33,11 +33,11 @@ def heat(
     spark_log: Sequence[Path],
     as_json: bool,
 ) -> None:
-    """Say which columns of a table are asked for; keep reads.
+    """Show which columns reads ask for, and add reads.
 
-    A read of a week ago counts for half. A log may be given again: what came since is added. Names of columns are
-    kept, and no value. `advise` without columns takes those, `watch` submits what pays, and of Iceberg tables
-    `rewrite-job-order=heat-desc` lets the partitions come first whose readers gain most.
+    A read of a week ago counts half. A log may be given again: only its new reads are added. Names of columns are kept,
+    and no values. `advise` without columns uses them, `watch` submits clustering that pays, and for Iceberg tables
+    `rewrite-job-order=heat-desc` puts the partitions first whose readers gain most.
 
     \b
     deltacompact heat iceberg://prod db.orders --spark-log /logs/eventlog_v2_app-1

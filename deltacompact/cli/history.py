@@ -1,4 +1,4 @@
-"""history, rollback and retract: what made each version, go back to one, take out a delta."""
+"""history, rollback and retract: list versions and what made them, go back to a version, take out a delta."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 def history(catalog: DeltaStreamCatalog | IcebergCatalog, table: str, as_json: bool, **options: Any) -> None:
     """Show what made each version or snapshot, and when.
 
-    A line tells the rows, files and bytes that it brought and took, and the session that made it.
+    A line has the rows, files and bytes that it added and removed, and the session that made it.
 
     \b
     deltacompact history ./lake orders
@@ -132,8 +132,8 @@ def retract(
 ) -> None:
     """Take out one delta that is not compacted yet, or one file.
 
-    What cannot be read or folded blocks its partition until it is taken out. With --file, nothing but the rows of that
-    file goes, even if it is compacted; append them again if you have them.
+    A delta that cannot be read or folded blocks its partition until it is taken out. --file takes out only the rows of
+    that file, even if it is compacted; append them again if you have them.
 
     \b
     deltacompact retract ./lake orders --position 1795243455090

@@ -1,4 +1,4 @@
-"""show, plan, compact and maintain for tables of Iceberg catalogs: the options that they have, and what they print.
+"""show, plan, compact and maintain for tables of Iceberg catalogs: their options, and what they print.
 
 deltacompact show     iceberg://prod db.orders
 deltacompact plan     iceberg://prod db.orders --out plan.json
@@ -63,7 +63,7 @@ def iceberg_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def show(catalog: IcebergCatalog, table: str | None, options: dict[str, Any]) -> None:
-    """The tables of a catalog; or what a branch of a table is made of, its snapshots, its files."""
+    """Print the tables of a catalog; or the contents of a branch of a table, its snapshots, its files."""
     from deltacompact.reports import iceberg_table
 
     branch, as_json = options["branch"], options["as_json"]
@@ -146,7 +146,7 @@ def run(catalog: IcebergCatalog, table: str, options: dict[str, Any]) -> None:
 
 
 def _mode_of(plan: bytes | None) -> str | None:
-    """The mode that a plan is of; None without a plan, and for what is none."""
+    """The mode of a plan. None: there is no plan, or it is not one."""
     try:
         kind = json.loads(plan or b"{}")["kind"]
     except (ValueError, KeyError, TypeError):
@@ -231,7 +231,7 @@ def _chosen(options: dict[str, Any]) -> dict[str, str]:
 
 
 def _plan_at(path: Path) -> bytes:
-    """The plan in a file. Raises InputError for a file that is none, of whatever mode."""
+    """The plan in a file. Raises InputError for a file that is not a plan of some mode."""
     try:
         plan = path.read_bytes()
     except OSError as error:

@@ -1,4 +1,4 @@
-"""show for an Iceberg catalog: its tables, by what their newest snapshots say.
+"""show for an Iceberg catalog: its tables, with the totals in their newest snapshots.
 
 data files   rows    bytes  delete files   committed (UTC)  compacted (UTC)  table
         12  1,200  2.1 MiB             3  2026-11-22 01:10                -  db.orders
@@ -25,7 +25,7 @@ _TOTALS = {
     "bytes": "total-files-size",
     "delete_files": "total-delete-files",
 }
-"""What the summary of a snapshot says of the whole branch, if its writer has counted."""
+"""The totals of the branch in the summary of a snapshot, if its writer has counted."""
 
 
 def print_tables(catalog: IcebergCatalog, as_json: bool) -> None:

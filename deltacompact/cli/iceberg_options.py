@@ -13,7 +13,7 @@ from deltacompact.iceberg_modes.modes import MAINTAIN, options_of
 
 
 def option_sections(names: Iterable[str]) -> dict[str, list[tuple[str, str]]]:
-    """For each mode a title, and its options with what they mean."""
+    """For each mode, under a title, its options and their meanings."""
     return {
         f"Values of --option{'' if name == MAINTAIN else f' for --mode {name}'}": [
             _record(option) for option in declared(options_of(name)).values()

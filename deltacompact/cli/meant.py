@@ -1,10 +1,10 @@
-"""What was meant by an option or a command that does not exist.
+"""Suggests what was meant by an option or a command that does not exist.
 
 --key          --partition-key, --primary-key or --sort-key    a word of their names
---op           --operation or --operation-column               how they begin
---colums       --column                                        spelled alike
+--op           --operation or --operation-column               the beginning of their names
+--colums       --column                                        similar spelling
 compakt        compact
-list           cancel, expire or retry                         nothing is like it: of few commands, all
+list           cancel, expire or retry                         nothing is similar: all, if there are few commands
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _FEW = 4
 
 
 def with_what_was_meant(error: click.UsageError) -> click.UsageError:
-    """The same error; one of an unknown option or command says which were meant. Other errors are returned as they are.
+    """The error. If it is about an unknown option or command, it says which may have been meant.
 
-    click's own suggestions are spelled alike, dashes included: it took --where for --help.
+    click's own suggestions compare the spelling with the dashes: it took --where for --help.
     """
     if error.ctx is None:
         return error
@@ -38,7 +38,8 @@ def with_what_was_meant(error: click.UsageError) -> click.UsageError:
 
 
 def _likely(word: str, known: Iterable[str]) -> list[str]:
-    """The known names that have the word or begin with it, in their order; without such, those spelled alike."""
+    """The known names that contain the word or begin with it, in order; if there are none, names of similar
+    spelling."""
     word = word.strip("-").lower()
     names = {name.strip("-"): name for name in known}
     having = [name for bare, name in names.items() if bare.startswith(word) or word in bare.split("-")]

@@ -1,4 +1,4 @@
-"""Which part of a table a command is about: a partition of a delta stream, or a branch of an Iceberg table."""
+"""Options for the part of a table: a partition of a delta stream, or a branch of an Iceberg table."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def place_options(command: Any) -> Any:
 
 
 def place_of(catalog: DeltaStreamCatalog | IcebergCatalog, options: dict[str, Any]) -> dict[str, Any]:
-    """What these options say, as arguments of a table of this kind. Raises InputError for those of the other kind."""
+    """These options as arguments of a table of this kind. Raises InputError for an option of the other kind."""
     from deltacompact.catalog.opening import is_iceberg_catalog
 
     if is_iceberg_catalog(catalog):

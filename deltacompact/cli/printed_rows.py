@@ -1,4 +1,4 @@
-"""Rows on stdout: one JSON object a line, or with --json one document, {"rows": [...]}."""
+"""Prints rows to stdout: one JSON object a line, or with --json one document, {"rows": [...]}."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from deltacompact.cli.answers import Failed, json_row, say
 
 
 def print_rows(reader: Any, as_json: bool, limit: int | None = None) -> bool:
-    """Print the rows of a RecordBatchReader, at most so many, and return whether there is one."""
+    """Print at most `limit` rows of a RecordBatchReader. Returns whether there was a row."""
     if as_json:
         return _print_document(_rows(reader, limit))
     found = False

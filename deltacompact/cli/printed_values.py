@@ -1,4 +1,4 @@
-"""Rows as Python values that can be printed. Python has no value for some of Arrow's instants; they become texts.
+"""Turns rows into Python values that can be printed. Times that Python cannot represent become texts.
 
     timestamp[us]    2024-01-02 03:04:05.000006        a datetime, as pyarrow makes it
     timestamp[ns]    2024-01-02 03:04:05.000006007     a text: a datetime ends with microseconds
@@ -6,7 +6,7 @@
     duration[ns]     1 day, 0:00:00.000000007
     timestamp[s]     +20000-01-01 00:00:00             a text: a datetime ends with the year 9999
 
-pyarrow would make pandas' Timestamps of nanoseconds, where pandas is there, and an error elsewhere.
+pyarrow would turn nanoseconds into Timestamps of pandas, and fail without pandas.
 """
 
 from __future__ import annotations
@@ -84,14 +84,14 @@ def _timestamp(value: int, per_second: int, scalar: pa.Scalar) -> str:
 
 
 def _zone(offset_s: int) -> str:
-    """As Python prints it: seconds only where there are some, as in Monrovia until 1972."""
+    """The offset as Python prints it: with seconds only if there are some, as in Monrovia until 1972."""
     size = abs(offset_s)
     seconds = f":{_two(size % 60)}" if size % 60 else ""
     return f"{'-' if offset_s < 0 else '+'}{_two(size // 3600)}:{_two(size // 60 % 60)}{seconds}"
 
 
 def _offset_s(seconds: int, zone: str) -> int:
-    """What the clocks of a zone add to UTC then; 0 in years that no calendar of zones knows."""
+    """The offset of a zone from UTC at this time. 0 in years beyond the calendars of zones."""
     try:
         instant = pa.scalar(seconds, pa.timestamp("s", zone)).as_py()
     except (OverflowError, ValueError):
@@ -101,7 +101,7 @@ def _offset_s(seconds: int, zone: str) -> int:
 
 
 def _date(days: int) -> str:
-    """Of days since 1970-01-01, in any year; years beyond 9999 have a sign, as in ISO 8601."""
+    """The date so many days after 1970-01-01, in any year. Years beyond 9999 have a sign, as in ISO 8601."""
     cycles, day = divmod(days, _YEARS_400_DAYS)
     date = datetime.date(1970, 1, 1) + datetime.timedelta(day)
     year = date.year + 400 * cycles
@@ -124,7 +124,7 @@ def _duration(value: int, per_second: int) -> str:
 
 
 def _fraction(value: int, per_second: int) -> str:
-    """Six digits, as Python prints them; nine where the value has nanoseconds; none where it is 0."""
+    """Six digits, as Python prints them; nine if the value has nanoseconds; none if it is 0."""
     nanoseconds = value * (10**9 // per_second)
     if nanoseconds == 0:
         return ""

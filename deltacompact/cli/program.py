@@ -1,9 +1,9 @@
-"""What every program does around its commands: errors, interrupts and closed pipes become one line and an exit status.
+"""Runs the commands of a program: errors, interrupts and closed pipes become one line and an exit status.
 
-read … | head -1       the pipe is closed       nothing is said, exit 0
+read … | head -1       the pipe is closed       no output, exit 0
 status … > /dev/full   nothing can be written   one line, exit 1
 Ctrl-C, kill           what is left behind      one line, exit 130
-bad input              the error                one line, exit 2; with --json a document on stdout as well
+bad input              the error                one line, exit 2; with --json also a document on stdout
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ click.IntRange.name = "whole number"
 _FULL = [(number, os.strerror(number)) for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)]
 
 GARBAGE_AFTER = 50_000
-"""New objects before Python looks for garbage among them. Nearly all are of libraries and stay: after 700, as it is by
-default, a small compaction looked 235 times on S3, which took 0.09 s of its 0.74 s of CPU."""
+"""Python collects garbage after so many new objects. Nearly all of them belong to libraries and stay. With the default
+of 700, a small compaction on S3 collected 235 times, which took 0.09 s of its 0.74 s of CPU."""
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A command line by its name. `after_interrupt` says what an interrupted command leaves behind.
+    """A command line. `after_interrupt`: what an interrupted command leaves behind, in words.
 
     `told` makes the document of an error for --json.
     """
@@ -70,7 +70,7 @@ class Program:
         sys.exit(status)
 
     def run(self, arguments: Sequence[str], context: object = None) -> int:
-        """Run one command line and return its exit status. `context` is what commands get as click's object."""
+        """Run one command line and return its exit status. Commands get `context` as click's object."""
         debug, as_json = "--debug" in arguments, "--json" in arguments
         try:
             with warnings_on_stderr(debug):
@@ -116,10 +116,11 @@ class Program:
 
 
 def _is_of_stdout(error: Exception) -> bool:
-    """Whether the output could not be written: errors of files name these, or say more."""
+    """Whether stdout could not be written. Errors of other files have a file name, or a longer text."""
     return isinstance(error, OSError) and error.args in _FULL and error.filename is None
 
 
 def _write_nowhere() -> None:
-    """Let the interpreter flush its buffer at the end: it would fail, and say so in many lines."""
+    """Redirect stdout to /dev/null, where the interpreter can flush its buffer at the end: otherwise it would fail, and
+    print many lines."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -1,11 +1,11 @@
-"""Progress: bars on a terminal (see bars.py). Above them, and where there is none, lines say what begins and ends.
+"""Progress: bars on a terminal (see bars.py). Above them, or without a terminal, lines say what begins and ends.
 
-Bars are imported for a terminal alone: that takes as long as a small compaction. Lines of partitions are few:
+Bars are imported only for a terminal: the import takes as long as a small compaction. Only some partitions get lines:
 
 visits day=1: 3 deltas since …                  the first ten partitions
 visits day=1: round 1 of 1 done, 29 rows live
-visits: 240 partitions done                     of the others, how many, every ten seconds
-visits day=977: failed                          whichever it is
+visits: 240 partitions done                     for the others a count, every ten seconds
+visits day=977: failed                          any partition
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def progress(console: Console) -> Iterator[EventSink]:
 
 
 def progress_unless(as_json: bool) -> contextlib.AbstractContextManager[EventSink]:
-    """The same on stderr; nothing where the answer is one document."""
+    """Progress on stderr. Nothing if the answer is one JSON document."""
     if as_json:
         return contextlib.nullcontext(no_sink)
     from deltacompact.cli.console import err
@@ -61,12 +61,12 @@ def progress_unless(as_json: bool) -> contextlib.AbstractContextManager[EventSin
 
 
 def _in(seconds: float) -> str:
-    """The time of day in so many seconds."""
+    """The time of day that comes in `seconds` seconds."""
     return (datetime.now() + timedelta(seconds=seconds)).strftime("%H:%M:%S")
 
 
 class Lines:
-    """Says what begins and ends, of at most `PARTITIONS_SAID` partitions one by one."""
+    """Prints what begins and ends: one by one for the first `PARTITIONS_SAID` partitions, then a count."""
 
     def __init__(self, console: Console, clock: Callable[[], float] = time.monotonic) -> None:
         self._console, self._clock = console, clock

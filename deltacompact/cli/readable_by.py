@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def answer_for(table: str, found: Mapping[str, Sequence[Obstacle]], as_json: bool) -> None:
-    """Print what was found of each engine. Raises Failed where one cannot read the table."""
+    """Print the obstacles of each engine. Raises Failed if an engine cannot read the table."""
     lines = [
         f"{name} cannot read {table}: {'; '.join(one.words for one in of)}" if of else f"{name} reads {table}"
         for name, of in found.items()

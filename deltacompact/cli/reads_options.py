@@ -1,4 +1,4 @@
-"""Options by which commands are told of reads: `heat`, `simulate` and `advise`."""
+"""The options with which `heat`, `simulate` and `advise` get reads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def reads_options(takes: str = "Scan reports") -> Callable[[Command], Command]:
-    """--scan-reports and --spark-log. `takes`: how the help of the first begins."""
+    """--scan-reports and --spark-log. `takes`: the beginning of the help of the first."""
     reports = click.option(
         "--scan-reports",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -27,11 +27,11 @@ def reads_options(takes: str = "Scan reports") -> Callable[[Command], Command]:
         type=click.Path(exists=True, path_type=Path),
         multiple=True,
         metavar="PATH",
-        help="The same by an event log of Spark, plain or zstd: a file, or a folder of logs. Repeatable.",
+        help="The same from an event log of Spark, plain or zstd: a file, or a folder of logs. Repeatable.",
     )
     return lambda command: reports(logs(command))
 
 
 def report_lines(files: Sequence[Path]) -> list[bytes]:
-    """The documents of all files of reports."""
+    """The lines of all files of reports."""
     return [line for path in files for line in path.read_bytes().splitlines()]

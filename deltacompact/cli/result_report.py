@@ -1,4 +1,4 @@
-"""The reports of `compact`, `publish` and `vacuum`: what was done, as JSON values and as text.
+"""The reports of `compact`, `publish` and `vacuum`, as JSON values and as text.
 
 day=1995-04-03: 1,000 rows in, 990 live, 8 superseded, 2 deleted by 2 delete rows
   …
@@ -42,7 +42,7 @@ def result_document(result: CompactionResult) -> dict[str, Any]:
 
 
 def print_result(out: Console, result: CompactionResult, seconds: float, detail: Detail) -> None:
-    """What was done with each partition, or with the worst of many. Then one line says it all."""
+    """Print what was done with each partition, or with the worst of many. The last line sums it up."""
     sessions = result.sessions
     if not sessions:
         out.print(NOTHING_HELD)
@@ -66,7 +66,7 @@ def print_result(out: Console, result: CompactionResult, seconds: float, detail:
 
 
 def done_line(sessions: Sequence[SessionResult], seconds: float) -> str:
-    """All sessions in one line, the last one of a run. What one partition has done is said above it."""
+    """The last line of a run, which sums up all sessions. For one partition it has only the time."""
     if len(sessions) == 1:
         return f"{'Failed' if sessions[0].error else 'Done'}: {seconds:,.1f} s"
     failed = sum(session.error is not None for session in sessions)
@@ -115,20 +115,20 @@ def _print_session(out: Console, session: SessionResult, files: bool) -> None:
 
 
 def publication_document(result: PublicationResult) -> dict[str, Any]:
-    """What a run has changed in the published table, as JSON values."""
+    """The changes of a run in the published table, as JSON values."""
     document = {f.name: getattr(result, f.name) for f in dataclasses.fields(result)}
     return document | {"error": None if result.error is None else one_line(result.error)}
 
 
 def vacuumed_words(results: Sequence[VacuumResult]) -> str:
-    """What a vacuum deleted of all partitions."""
+    """What a vacuum deleted in all partitions."""
     objects, kept = sum(len(result.deleted) for result in results), sum(result.kept for result in results)
     deleted = f"{results[0].verb} {counted(objects, 'object')} ({size(sum(result.bytes for result in results))})"
     return f"{deleted}, kept {kept:,}"
 
 
 def print_vacuumed(out: Console, result: VacuumResult) -> None:
-    """Print which data was deleted, and how many dead rows are left."""
+    """Print the deleted data files, and how many dead rows are left."""
     out.print(str(result))
     verb = result.verb
     for stat in result.deleted:

@@ -1,4 +1,4 @@
-"""Commands for both kinds of tables: their help lists the options of each kind apart.
+"""Commands for both kinds of tables. Their help lists the options of each kind separately.
 
 Options:                                        those of both
 Options for delta streams:                      delta_stream_option(…)
@@ -17,7 +17,7 @@ from click.core import ParameterSource
 from deltacompact.base.errors import InputError
 
 Records = Sequence[tuple[str, str]]
-"""Names, and what is said of each."""
+"""(name, text) of each option."""
 _INSTEAD = {
     "--partition": "--where",
     "--primary-key": "--option key-columns=NAME",
@@ -28,7 +28,7 @@ _INSTEAD = {
 
 
 class WithSections(click.Command):
-    """Lists the options without a section first, and behind all options what `says` gives by title."""
+    """Lists the options without a section first, then the sections, then those of `says`, by title."""
 
     def __init__(self, *args: Any, says: Callable[[], Mapping[str, Records]] = dict, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -68,7 +68,7 @@ iceberg_option = functools.partial(click.option, cls=IcebergOption)
 
 
 def refuse_health_options() -> None:
-    """Refuse thresholds where nothing is held against them."""
+    """Refuse thresholds without --health."""
     for flag in _given(HealthOption):
         raise InputError(f"{flag} is for check --health")
 

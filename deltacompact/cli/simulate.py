@@ -1,4 +1,4 @@
-"""simulate: a log of reads against policies of clustering.
+"""simulate: replays a log of reads against policies of clustering.
 
 policy       runs  written    core-s  not opened  core-s saved    net
 never        0     0 B        0       0 B         0               0
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @table_argument
 @reads_options()
 @click.option(
-    "--columns", metavar="NAME[*WEIGHT],...", help="By which files are clustered. Default: those that reads ask for."
+    "--columns", metavar="NAME[*WEIGHT],...", help="Columns to cluster by. Default: those that reads ask for."
 )
 @click.option(
     "--depth",
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     default=(2.0, 8.0),
     show_default=True,
     metavar="D",
-    help="Cluster partitions in which a file meets more files than that. Repeatable.",
+    help="A policy: cluster partitions in which a file meets more than D files. Repeatable.",
 )
 @place_options
 @json_option
@@ -56,10 +56,10 @@ def simulate(
 ) -> None:
     """Replay a log of reads against policies of clustering.
 
-    The files of an Iceberg table come again as their snapshots say, those of a delta stream as its log says, and
-    between them the reads. It says what each policy would have written: never, at every run, where files are deep, and
-    in tiers, as `compact` does it; and what readers would not have opened for that, both in core-seconds. Only bounds
-    of files are known, so this is a model. Writes nothing.
+    Files arrive again at the times in the snapshots of an Iceberg table, or in the log of a delta stream, and reads
+    come between them. The policies are: never, every run, partitions deeper than a limit, and tiers, as `compact` does.
+    For each, simulate tells what it would have written, and what readers would not have opened, both in core-seconds.
+    Only bounds of files are known, so this is a model. Writes nothing.
 
     \b
     deltacompact simulate iceberg://prod db.orders --spark-log /logs/eventlog_v2_app-1 --columns day,customer

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 def _no_such_folder(catalog: DeltaStreamCatalog) -> str:
-    """Where the environment names a catalog, a table may have been given in its place."""
+    """A hint for a folder that does not exist: if the environment names a catalog, the user may have meant a table."""
     named = os.environ.get(CATALOG_VARIABLE)
     hint = f"; for a table of ${CATALOG_VARIABLE} write - before it" if named else ""
     return f": there is no such folder{hint}"
@@ -63,8 +63,8 @@ def _no_such_folder(catalog: DeltaStreamCatalog) -> str:
 @click.option(
     "--readers",
     type=click.Choice(["files", "vectors"]),
-    help="Who reads compacted files: engines that see every row (files, the default), or only such as leave out rows "
-    "that a deletion vector marks (vectors). Then a compaction marks a few dead rows instead of rewriting files.",
+    help="Who reads compacted files: engines that see every row (files, the default), or only engines that leave out "
+    "rows marked by a deletion vector (vectors). Then a compaction marks a few dead rows instead of rewriting files.",
 )
 @click.option(
     "--cluster-by",
@@ -87,8 +87,7 @@ def create(
 ) -> None:
     """Create a table. Keys that are not named here are declared by the first compaction.
 
-    Of a table that exists, --schema-mode, --readers and --cluster-by change what they name; all else stays as it was
-    declared.
+    If the table exists, --schema-mode, --readers and --cluster-by change what they name; the rest stays as declared.
 
     \b
     deltacompact create ./lake orders --partition-key day --primary-key id --sort-key updated
@@ -139,17 +138,17 @@ def create(
 @click.argument("table", required=False, shell_complete=complete_tables)
 @json_option
 @detail_options
-@price_option("Of a table: say what a compaction is expected to take and to cost.")
-@delta_stream_option("--quick", is_flag=True, help="Of a catalog: open no stream, show no sizes.")
+@price_option("For a table: say what a compaction is expected to take and to cost.")
+@delta_stream_option("--quick", is_flag=True, help="For a catalog: open no stream, show no sizes.")
 @delta_stream_option("--versions", is_flag=True, help="Show each partition's versions, as read and rollback take them.")
 @iceberg_option("--branch", metavar="NAME", default="main", show_default=True, help="The branch.")
 @iceberg_option("--snapshots", is_flag=True, help="Show the snapshots of the branch, the newest first.")
 def show(catalog: DeltaStreamCatalog | IcebergCatalog, table: str | None, **options: Any) -> None:
     """Show the tables of a catalog, or one table.
 
-    Without CATALOG it shows the tables of $DELTACOMPACT_CATALOG. Of a table it shows totals, and for each partition
-    the version, its files, its index, and the deltas that came since; of many partitions, for the ten with the most
-    rows to fold. Of an Iceberg table it shows the data files and delete files of a branch.
+    Without CATALOG it shows the tables of $DELTACOMPACT_CATALOG. For a table it shows totals, and for each partition
+    the version, its files, its index, and later deltas; if there are many partitions, only the ten with the most rows
+    to fold. For an Iceberg table it shows the data files and delete files of a branch.
 
     \b
     deltacompact show ./lake

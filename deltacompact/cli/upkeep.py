@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     multiple=True,
     metavar="ENGINE",
     help="Say what keeps an engine from reading the table: athena, databricks, duckdb, polars, pyiceberg, snowflake, "
-    "spark or trino; repeatable. Of a delta stream, its publication, or else its compacted files.",
+    "spark or trino; repeatable. For a delta stream: its publication, or else its compacted files.",
 )
 @health_options
 @json_option
@@ -61,9 +61,9 @@ def check(
 ) -> None:
     """Verify log, files and index of a table. Nothing is repaired.
 
-    Every column of every live file is decoded, a batch at a time, unless --quick. Of an Iceberg table, rows are held
-    against the bounds by which readers skip files. With --health, no file is read: what readers fold and skip is held
-    against thresholds, also of an Iceberg table. Beyond one, the status is 4.
+    Unless --quick, every column of every live file is decoded, a batch at a time. For an Iceberg table, rows are
+    compared with the bounds by which readers skip files. With --health, no file is read: counts and ages are compared
+    with thresholds, also for an Iceberg table. Beyond a threshold, the status is 4.
 
     \b
     deltacompact check ./lake orders --quick
@@ -161,7 +161,7 @@ def _checked_words(results: Sequence[CheckResult]) -> str:
     "--before",
     type=int,
     metavar="ID",
-    help="The snapshot before. Default: the one on which the newest compaction began.",
+    help="The snapshot before. Default: that on which the newest compaction began.",
 )
 @iceberg_option("--after", type=int, metavar="ID", help="The snapshot after. Default: that of the newest compaction.")
 def validate(
@@ -178,8 +178,8 @@ def validate(
 ) -> None:
     """Let Spark recompute the table and compare rows and index.
 
-    With --by, fingerprints of the rows are added up instead, and held against those that compact --certify left. Of an
-    Iceberg table, the rows of two snapshots are compared. Spark needs Java 17 or newer.
+    --by duckdb and --by self add up fingerprints of the rows instead, and compare them with those of compact --certify.
+    For an Iceberg table, the rows of two snapshots are compared. Spark needs Java 17 or newer.
 
     \b
     deltacompact validate ./lake orders
@@ -279,7 +279,7 @@ def _validate_iceberg(
     type=click.IntRange(1, HASH_BUCKETS_MAX),
     required=True,
     metavar="N",
-    help="How many hash buckets the index shall have.",
+    help="The new number of hash buckets of the index.",
 )
 @click.option(
     "--executor",
@@ -349,11 +349,11 @@ def rehash(
     default=72.0,
     show_default=True,
     metavar="HOURS",
-    help="Minimum age of what is deleted, counted from the compaction that dropped it.",
+    help="Minimum age of deleted files, counted from the compaction that dropped them.",
 )
 @click.option("--force", is_flag=True, help="Allow less than 72 hours. No reader, writer or compaction may run then.")
 @click.option("--dry-run", is_flag=True, help="Say what would be deleted, and delete nothing.")
-@click.option("--full", is_flag=True, help="Read the whole history, not only what came since the last vacuum.")
+@click.option("--full", is_flag=True, help="Read the whole history, not only the part since the last vacuum.")
 @verbose_option
 @json_option
 def vacuum(
@@ -369,8 +369,8 @@ def vacuum(
 ) -> None:
     """Delete files that nothing reaches any more.
 
-    Run it once a day, and never twice at once for one table. Of a published table, it forgets old snapshots of the
-    Iceberg table, or old versions of the Delta table, first.
+    Run it once a day, and never twice at once for one table. For a published table, it first expires old snapshots of
+    the Iceberg table, or old versions of the Delta table.
 
     \b
     deltacompact vacuum ./lake orders --dry-run

@@ -3,7 +3,7 @@
     day=1    id int32, v string               id int32, v string
     day=3    id int64, w dictionary<string>   id int64, v string, w string, day string
 
-Types are those of the target already.
+These are types of the target.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from deltacompact.tabular import schemas
 
 
 def joined(parts: Iterable[pa.Schema], where: str) -> pa.Schema:
-    """The union of shown columns by name. Raises SchemaError where two types do not fit."""
+    """The union of shown columns by name. Raises SchemaError if two types do not fit."""
     types: dict[str, pa.DataType] = {}
     for part in parts:
         for field in part:
@@ -38,7 +38,7 @@ def with_partition_keys(columns: pa.Schema, keys: Sequence[str]) -> pa.Schema:
 
 
 def check_partition_keys(columns: pa.Schema, keys: Sequence[str]) -> None:
-    """Raise SchemaError for a partition key whose type is not one that partitions are made of."""
+    """Raise SchemaError for a partition key of a type by which published tables are not partitioned."""
     for name in keys:
         if not _makes_partitions(columns.field(name).type):
             raise SchemaError(
@@ -56,7 +56,7 @@ def refuse_widened(before: pa.Schema, after: pa.Schema, keys: Sequence[str], kin
 
 
 def partition_values(partition: Partition, columns: pa.Schema) -> tuple[Value, ...]:
-    """The partition's values in the types of their columns. Raises SchemaError for one that does not fit."""
+    """The partition's values in the types of their columns. Raises SchemaError for a value that does not fit."""
     return tuple(schemas.partition_scalar(text, columns.field(name)).as_py() for name, text in partition.values)
 
 
@@ -66,7 +66,7 @@ def _makes_partitions(type_: pa.DataType) -> bool:
 
 
 def refuse_required(columns: pa.Schema, table: str) -> None:
-    """Raise InputError for a table with a column that must not be null: rows here may have null in it."""
+    """Raise InputError for a table with a required column: rows here may have null in it."""
     for field in columns:
         if not field.nullable:
             raise InputError(f"{table}: column {field.name!r} is required, rows here may have no value")

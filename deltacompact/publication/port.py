@@ -1,10 +1,10 @@
-"""What a publication asks of a target, be it an Iceberg or a Delta table.
+"""The protocol of a target of publications, which is an Iceberg or a Delta table.
 
     target = target_of("delta:///exports/orders")
-    table = target.open(source)           the table that is there; refuses one that is not ours
-    table.columns                         its columns; None: it is not there yet
-    table.prepare(columns)                it is to have these columns
-    table.show(wanted)                    one commit: adds what is missing, removes what is too much
+    table = target.open(source)           refuses a table that is not ours
+    table.columns                         the table's columns; None: the table does not exist yet
+    table.prepare(columns)                gives it these columns
+    table.show(wanted)                    one commit: adds missing files, removes superfluous ones
 
 `wanted` reads the streams. A table calls it after it has read its own head, and commits on that head only. So no commit
 shows an older version than an earlier one did.
@@ -31,9 +31,9 @@ Value = str | int | bool | datetime.date | None
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The delta table whose rows are shown. `where` is the location of its catalog, `root` the table's folder there.
+    """The delta table whose rows are shown. `where`: the location of its catalog; `root`: the table's folder there.
 
-    `now_s` is the time of the run, in seconds.
+    `now_s`: the time of the run, in seconds.
     """
 
     store: ObjectStore
@@ -48,14 +48,14 @@ class Source:
         return f"{self.where}{self.root}"
 
     def stream_of(self, location: str) -> str | None:
-        """The folder of the stream that a data file belongs to; None: it is no file of this catalog."""
+        """The folder of the stream that a data file belongs to. None: it is not a file of this catalog."""
         below = location.removeprefix(self.where)
         return stream_root_of(below) if location.startswith(self.where) else None
 
 
 @dataclass(frozen=True, slots=True)
 class ShownFile:
-    """A file of a version, where readers of the table find it, and the values of its partition."""
+    """A file of a version, its location for readers of the table, and the values of its partition."""
 
     location: str
     file: DataFile
@@ -63,7 +63,7 @@ class ShownFile:
 
     @property
     def dead_rows(self) -> str | None:
-        """Identifies the deletion vector of the file; None: all its rows live."""
+        """Identifies the deletion vector of the file. None: all its rows live."""
         if (deletions := self.file.deletions) is None:
             return None
         text = f"{self.location}\n{deletions.masks_path}\n{deletions.ordinal}"
@@ -72,9 +72,11 @@ class ShownFile:
 
 @dataclass(frozen=True, slots=True)
 class ToShow:
-    """What is to be shown now, by stream folder: files by location, and the numbers of the versions that have them.
+    """The files that the table must show.
 
-    `deltas_left_out` are not compacted yet.
+    streams            by stream folder, the files by location
+    versions           by stream folder, the number of the version with these files
+    deltas_left_out    the number of deltas that are not compacted yet
     """
 
     streams: Mapping[str, Mapping[str, ShownFile]]
@@ -88,7 +90,7 @@ class ToShow:
 
 @dataclass(frozen=True, slots=True)
 class ShownCommit:
-    """What a commit has changed. `snapshot` is the snapshot's id or the version of the table; None: no commit."""
+    """The changes of a commit. `snapshot`: the snapshot's id, or the version of the table. None: no commit."""
 
     snapshot: int | None
     files_added: int
@@ -102,16 +104,16 @@ class PublishedTable(Protocol):
 
     @property
     def columns(self) -> pa.Schema | None:
-        """Its columns in their types; None: it is not there. Raises InputError for a table that cannot be ours."""
+        """The table's columns. None: it does not exist. Raises InputError for a table that cannot be ours."""
 
     def prepare(self, columns: pa.Schema) -> None:
-        """From the next commit on, the table has all these columns."""
+        """Give the table all these columns, at the latest with the next commit."""
 
     def check(self, files: Sequence[ShownFile]) -> None:
         """Raise SchemaError for files that readers of the table would misread."""
 
     def show(self, wanted: Callable[[], ToShow]) -> ShownCommit:
-        """Make one commit with the difference. Raises InputError where others have put files into the table."""
+        """Make one commit with the difference. Raises InputError if other writers have put files into the table."""
 
 
 class PublicationTarget(Protocol):
@@ -122,20 +124,21 @@ class PublicationTarget(Protocol):
         """The name of its format, for people."""
 
     def shown_columns(self, schema: pa.Schema, where: str) -> pa.Schema:
-        """The columns in the types of the target. Raises SchemaError naming the column that it has no type for."""
+        """The columns in the types of the target. Raises SchemaError naming a column whose type the target lacks."""
 
     def open(self, source: Source) -> PublishedTable: ...
 
     def held_files(self, store: ObjectStore, old_s: float, dry_run: bool) -> frozenset[str]:
-        """The names of the data files that readers of the table may still need, and forget what is older.
+        """The names of the data files that readers of the table may still need.
 
-        `store` is the catalog's. What the table shows no more since `old_s` (seconds) is forgotten. Raises InputError
-        where the table is not there: then nobody knows what may be deleted.
+        `store` is the catalog's. Files that the table stopped showing before `old_s` (seconds) are not needed; without
+        `dry_run`, their traces in the table are deleted. Raises InputError if the table does not exist: then nobody
+        knows what may be deleted.
         """
 
 
 def foreign(table: str, path: str) -> InputError:
-    """For a table into which somebody else has put a file."""
+    """The error for a table into which another writer has put a file."""
     return InputError(
         f"{table} has files of others ({path}): a publication needs a table of its own, to which nobody else writes"
     )

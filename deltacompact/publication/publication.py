@@ -1,15 +1,15 @@
-"""Declares where a table is published, and makes that table show what the streams have.
+"""Declares where a table is published, and makes the table there show the compacted rows of the streams.
 
     orders, day=1     version 4-a1…: a, b, d        day=2     version 2-77…: c
     publish           declare; create the table or check it; add columns
                       head: a, b, c  ->  d is missing  ->  one commit that adds d
     publish           nothing is missing: no commit
 
-The switch of a stream and the commit of the table that shows it are two commits. A crash between them leaves that table
-with what it had; the next run compares again. Every attempt reads the head first and the streams afterwards, and
-commits on that head only. So no commit shows an older version than an earlier one did.
+The switch of a stream and the commit of the table that shows it are two commits. After a crash between them, that table
+shows the old rows until the next run. Every attempt reads the head first and the streams afterwards, and commits on
+that head only. So no commit shows an older version than an earlier commit did.
 
-Only compacted rows are shown. A partition that was restated shows its former rows until it is compacted.
+Only compacted rows are shown. After a partition was restated, its old rows are shown until it is compacted.
 """
 
 from __future__ import annotations
@@ -45,11 +45,12 @@ _RUNS_MAX = 10
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PublicationResult:
-    """What a run has changed in the table `target`. `snapshot` is None if nothing was left to change.
+    """What a run has changed in the table `target`.
 
-    `snapshot` is the id of the Iceberg snapshot, or the version of the Delta table. `dead_row_files` are
-    position-delete files, or deletion vectors. `deltas_left_out` are not compacted yet, so the table does not show
-    them. `error` is there where a compaction could not publish its result.
+    snapshot                the id of the Iceberg snapshot, or the version of the Delta table. None: nothing to change
+    dead_row_files_added    position delete files, or deletion vectors
+    deltas_left_out         deltas that are not compacted yet, so the table does not show them
+    error                   why a compaction could not publish its result
     """
 
     table_id: str
@@ -95,7 +96,8 @@ def publish(
 
 
 def show_compacted(catalog: Streams, table_id: str, target: str, partitions: Sequence[Partition]) -> PublicationResult:
-    """Show what a compaction has switched to. Whatever goes wrong is the result's `error`: the next run repairs it."""
+    """Show the versions that a compaction has switched to. An exception becomes the result's `error`: the next run
+    repairs it."""
     try:
         return _Publishing(catalog, table_id, target_of(target), partitions).run()
     except Exception as error:
@@ -112,7 +114,7 @@ class _ShownStream:
 
 
 class _ColumnsChangedError(Exception):
-    """A compaction that came meanwhile has columns that the target did not get in this run."""
+    """A compaction came meanwhile, with columns that the target did not get in this run."""
 
 
 class _Publishing:
@@ -134,9 +136,9 @@ class _Publishing:
         return Source(self._catalog.store, self._where, root, tuple(self._keys), now_s)
 
     def run(self, declare: bool = False) -> PublicationResult:
-        """Compare and commit. If some streams cannot be shown, the others are, and the first error is raised.
+        """Compare and commit. If some streams cannot be shown, show the others, and then raise the first error.
 
-        Before anything is declared, all must be such that they can be shown.
+        `declare`: the publication is new. Then nothing is declared unless all streams can be shown.
         """
         if not self._where.startswith(("file://", "s3://")) or set(self._where) & set("?#"):
             raise InputError(
@@ -171,7 +173,7 @@ class _Publishing:
 
     def _committed(self, table: PublishedTable, columns: pa.Schema, declare: bool) -> PublicationResult:
         if declare:
-            table.check(self._wanted(columns).files)  # refuses unfit ones
+            table.check(self._wanted(columns).files)  # refuses unfit files
             self._declare()
         shown = table.show(lambda: self._wanted(columns))
         return PublicationResult(
@@ -185,9 +187,10 @@ class _Publishing:
         )
 
     def _declare(self) -> None:
-        """It comes before the first commit: a vacuum has to know what the target refers to.
+        """Declare the publication. This comes before the first commit, because a vacuum must know what the target
+        needs.
 
-        Readers of the target honour its deletes. Where lists of plain files were written, others may not.
+        Readers of the target honour its deletes. If lists of plain files were published, other readers may not.
         """
         lists = self._catalog.store.list(f"{TablePaths.of(self._table_id).root}/published/")
         readers = Readers.VECTORS if next(lists, None) is None else None
@@ -222,7 +225,7 @@ class _Publishing:
         for stream in streams:
             compacted = stream.state.compacted
             if compacted is None and stream.state.deltas:
-                continue  # restated: the former rows stay until it is compacted
+                continue  # restated: the old rows are shown until it is compacted
             folder = TablePaths.of(self._table_id).stream(stream.partition).root
             values = partition_values(stream.partition, columns)
             files = compacted.files if compacted else ()
@@ -233,5 +236,5 @@ class _Publishing:
 
 
 def _waiting(streams: Iterable[_ShownStream]) -> int:
-    """The deltas that are not compacted yet."""
+    """The number of deltas that are not compacted yet."""
     return sum(len(stream.state.deltas) for stream in streams)

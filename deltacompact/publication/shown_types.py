@@ -1,7 +1,7 @@
-"""Types of compacted rows in a target's types: what all targets do alike. Pure.
+"""Turns types of compacted rows into a target's types: the part that all targets share. Pure.
 
-dictionary<string>               string, as its values are
-struct, list, map                the same of what they hold; an error names the place
+dictionary<string>               string, the type of its values
+struct, list, map                the same for their elements; an error names the place
 timestamp[ms, UTC], large_binary timestamp[us, UTC], binary
 """
 
@@ -25,12 +25,12 @@ def _nothing(type_or_field: object, what: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ShownTypes:
-    """What a target has.
+    """The types of a target.
 
-    primitive       the type for one that holds no others; None: the target has none
-    why_not         says why
-    check_struct    raises SchemaError for fields that cannot stand beside each other
-    check_name      raises SchemaError for a name
+    primitive       the target's type for a type without elements. None: it has none
+    why_not         says why it has none
+    check_struct    raises SchemaError for fields that cannot be in one struct
+    check_name      raises SchemaError for a name that the target cannot have
     """
 
     primitive: Callable[[pa.DataType], pa.DataType | None]
@@ -39,7 +39,7 @@ class ShownTypes:
     check_name: Callable[[pa.Field, str], None] = _nothing
 
     def columns(self, schema: pa.Schema, where: str) -> pa.Schema:
-        """The columns in the target's types. Raises SchemaError naming the column that it has no type or name for."""
+        """The columns in the target's types. Raises SchemaError naming a column whose type or name it cannot have."""
         return pa.schema([self._field(field, f"{where}: column {field.name!r}") for field in schema])
 
     def _field(self, field: pa.Field, what: str) -> pa.Field:
@@ -64,7 +64,7 @@ class ShownTypes:
 
 
 def primitive_of_all(type_: pa.DataType) -> pa.DataType | None:
-    """The type that every target shows for this one; None: none does, or each has its own."""
+    """The type that every target shows for this type. None: no target has one, or each has its own."""
     t = pa.types
     if t.is_timestamp(type_):
         fits = type_.unit != "ns" and (type_.tz is None or type_.tz in _UTC)

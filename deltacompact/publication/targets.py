@@ -1,4 +1,4 @@
-"""The targets by their schemes."""
+"""Finds the target that a URI names, by its scheme."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from deltacompact.publication.port import PublicationTarget
 
 
 def target_of(uri: str) -> PublicationTarget:
-    """Raises InputError for what names no table of a known format."""
+    """Raises InputError for a URI that does not name a table of a known format."""
     expect.text("the target of a publication", uri)
     if uri.startswith(DELTA):
         return DeltaTarget.of(uri)

@@ -5,11 +5,11 @@
     deletion_vector_1f….bin                      the deletion vectors that this commit brought
 
 target         delta://PATH
-table          checks the table, and commits what is missing
-columns        which types a Delta table has, and which it cannot have
+table          checks the table, and commits missing files
+columns        the types that a Delta table has, and those that it cannot have
 schema         columns as Delta's JSON, with the history of widened types
-protocol       the smallest protocol that a table needs, and which of others' features we do not know
-difference     which files a commit adds and removes: pure
+protocol       the smallest protocol that a table needs; refuses features that we do not know
+difference     the files that a commit adds and removes: pure
 actions        the lines of a commit
 statistics     numRecords, nullCount, minValues, maxValues of a file, from its footer
 vectors        deletion vectors in Delta's framing

@@ -1,7 +1,7 @@
 """The lines of a commit (PROTOCOL.md, "Actions").
 
-{"commitInfo": …}                                                   unique: tells whose commit a version is
-{"protocol": …}   {"metaData": …}                                   where they change
+{"commitInfo": …}                                                   unique: shows whose commit a version is
+{"protocol": …}   {"metaData": …}                                   if they change
 {"txn": {"appId": "file:///lake/orders/day=1", "version": 4}}       version 4 of this stream is shown from here on
 {"remove": {"path": "/lake/…", "deletionVector": …}}                names the vector that the file was added with
 {"add": {"path": "/lake/…", "deletionVector": …}}
@@ -35,7 +35,7 @@ def commit_info(now_ms: int) -> Action:
 def metadata_with(
     known: Action, schema_string: str, keys: Iterable[str], properties: Mapping[str, str], now_ms: int
 ) -> dict[str, Any]:
-    """The metadata that was there, with these columns and properties."""
+    """The known metadata, with these columns and properties."""
     fresh = {"id": str(uuid.uuid4()), "format": {"provider": "parquet", "options": {}}, "createdTime": now_ms}
     configuration = {**(known.get("configuration") or {}), **properties}
     told = {"schemaString": schema_string, "partitionColumns": list(keys), "configuration": configuration}
@@ -49,7 +49,7 @@ def transaction(application: str, version: int, now_ms: int) -> Action:
 def add(
     file: ShownFile, path: str, keys: Iterable[str], statistics: str, vector: Mapping[str, Any] | None, now_ms: int
 ) -> dict[str, Any]:
-    """`path` is the file's in this log."""
+    """`path`: the file, as this log names it."""
     added: dict[str, Any] = {
         "path": path,
         "partitionValues": partition_texts(file, keys),
@@ -64,7 +64,7 @@ def add(
 
 
 def remove(file: Action, now_ms: int) -> dict[str, Any]:
-    """It names the file's deletion vector: without it, readers would keep the file (and its rows twice)."""
+    """The action names the file's deletion vector. Without it, readers would keep the file, and see its rows twice."""
     removed = {
         "path": file["path"],
         "deletionTimestamp": now_ms,

@@ -1,4 +1,4 @@
-"""Checkpoints: one Parquet file with what a version has (PROTOCOL.md, "V1 Spec", "Classic checkpoint").
+"""Checkpoints: one Parquet file with the state of a version (PROTOCOL.md, "V1 Spec", "Classic checkpoint").
 
 protocol   metaData   txn            add               remove
 {3, 7, …}  null       null           null              null
@@ -92,7 +92,7 @@ def actions_in(data: bytes) -> list[dict[str, Any]]:
 
 
 def _without_nulls(value: Any) -> Any:
-    """A commit leaves out what has no value. The values of partitions are texts or null."""
+    """The value without nulls, as a commit has it. Partition values stay: they are texts or null."""
     if not isinstance(value, dict):
         return value
     return {

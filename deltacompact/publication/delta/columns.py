@@ -20,12 +20,12 @@ _NOT_IN_NAMES = frozenset(" ,;{}()\n\t=")
 
 
 def shown_columns(schema: pa.Schema, where: str) -> pa.Schema:
-    """The columns in Delta's types. Raises SchemaError naming the column that it has no type or no name for."""
+    """The columns in Delta's types. Raises SchemaError naming a column whose type or name Delta cannot have."""
     return _TYPES.columns(schema, where)
 
 
 def refuse_alike(columns: Iterable[pa.Field], where: str) -> None:
-    """Raise SchemaError for two columns whose names differ in case only: Delta readers take them for one."""
+    """Raise SchemaError for two columns whose names differ only in case: Delta readers take them for one column."""
     names = [field.name for field in columns]
     lower = Counter(name.lower() for name in names)
     alike = [name for name in names if lower[name.lower()] > 1]

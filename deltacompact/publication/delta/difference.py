@@ -1,11 +1,11 @@
-"""Which files a commit removes and adds, so that a table shows what versions of streams have. Pure.
+"""Finds the files that a commit must remove and add, so that a table shows the versions of its streams. Pure.
 
     shown now      a, b with vector b1               of stream day=1; c of stream day=2
     version        a with dead rows a1, b with b2    of stream day=1
-    difference     removed a, b with b1              added a with a1, b with b2           c stays: nobody asked
+    difference     removed a, b with b1              added a with a1, b with b2           c stays: not asked for
 
-Dead rows are told apart by a digest, which is a tag of the added file. So a crash leaves nothing to remember: the next
-run compares again.
+A digest of the dead rows is a tag of the added file, so the log tells which dead rows are shown. After a crash, the
+next run just compares again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DEAD_ROWS = "deltacompact.dead_rows"
 
 @dataclass(frozen=True)
 class DeltaDifference:
-    """Logical files to remove and to add, and the streams that they are of."""
+    """Logical files to remove and to add, by location, and their streams."""
 
     removed: Mapping[str, Action]
     added: Mapping[str, ShownFile]
@@ -31,12 +31,12 @@ class DeltaDifference:
 
     @cached_property
     def gone(self) -> int:
-        """The data files that are shown no more."""
+        """The number of data files that are no longer shown."""
         return len(self.removed.keys() - self.added.keys())
 
     @cached_property
     def new(self) -> int:
-        """The data files that were not shown yet."""
+        """The number of data files that were not shown before."""
         return len(self.added.keys() - self.removed.keys())
 
     @property
@@ -47,10 +47,10 @@ class DeltaDifference:
 def difference(
     head: Head, folder: str, name: str, source: Source, streams: Mapping[str, Mapping[str, ShownFile]]
 ) -> DeltaDifference:
-    """What is missing or too much on the head, of the streams that are asked about. By location.
+    """The missing and the superfluous files of these streams on the head.
 
-    `folder` is the table's, with a slash at its end; `streams` has the wanted files by stream folder and location.
-    Raises InputError where the head has a file, or a deletion vector, that no publication has brought.
+    `folder`: the table's, with a slash at its end. `streams`: the wanted files, by stream folder and location. Raises
+    InputError if the head has a file, or a deletion vector, that no publication has added.
     """
     removed: dict[str, Action] = {}
     shown: set[str] = set()
@@ -76,5 +76,5 @@ def difference(
 
 
 def _dead_rows(file: Action) -> str | None:
-    """Which dead rows of ours a file is shown without."""
+    """The digest of the dead rows without which the file is shown. None: all its rows, or the vector is not ours."""
     return (file.get("tags") or {}).get(DEAD_ROWS) if file.get("deletionVector") else None

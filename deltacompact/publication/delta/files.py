@@ -1,4 +1,4 @@
-"""Compacted files, and their dead rows, as the log of a Delta table lists them. Each is read once in a run."""
+"""Compacted files, and their dead rows, as the log of a Delta table lists them. Each file is read once in a run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _READS_AT_ONCE = 8
 
 
 class DeltaFiles:
-    """`store` has the compacted files, `delta_store` is the Delta table's folder."""
+    """`store`: where the compacted files are. `delta_store`: the Delta table's folder."""
 
     def __init__(self, store: ObjectStore, delta_store: ObjectStore) -> None:
         self._store = store
@@ -44,7 +44,7 @@ class DeltaFiles:
         return [self._footers[file.location] for file in shown]
 
     def vectors(self, shown: Iterable[ShownFile]) -> dict[str, Mapping[str, Any]]:
-        """The descriptors of their deletion vectors, by dead rows. Those that are new are written, in one file."""
+        """The descriptors of the files' deletion vectors, by dead rows. New vectors are written, in one file."""
         dead = {file.dead_rows: file for file in shown if file.dead_rows is not None}
         new = {dead_rows: file for dead_rows, file in dead.items() if dead_rows not in self._descriptors}
         if new:
@@ -55,7 +55,7 @@ class DeltaFiles:
         return {dead_rows: self._descriptors[dead_rows] for dead_rows in dead}
 
     def discard(self, kept: Iterable[Mapping[str, Any]] = ()) -> None:
-        """Delete the vector files that were written and of which no vector is kept."""
+        """Delete the vector files that this run wrote and no kept descriptor names."""
         unwanted = self._written - {file_of(descriptor) for descriptor in kept}
         with contextlib.suppress(Exception):  # a vacuum deletes them as well
             self._delta_store.delete(sorted(unwanted))

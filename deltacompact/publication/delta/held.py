@@ -1,11 +1,11 @@
-"""The files of a published table that a vacuum must leave alone: those that readers of the Delta table may still need.
+"""Finds the files of a published table that a vacuum must keep, because readers of the Delta table may need them.
 
     shown now                          c, d       stay, however old they are
     removed an hour ago                b          stays: a reader may be at the version before
-    removed 4 days ago                 a          is forgotten
+    removed 4 days ago                 a          may be deleted
 
-The vacuum also deletes what only the Delta table had: commits and checkpoints before the newest checkpoint that is old
-enough, and files of deletion vectors that nothing refers to.
+The vacuum also deletes objects of the Delta table itself: commits and checkpoints before the newest checkpoint that is
+old enough, and files of deletion vectors that no file refers to.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from deltacompact.storage.objects import ObjectStore
 def held_files(store: ObjectStore, folder: str, old_s: float, dry_run: bool) -> frozenset[str]:
     """The names of the files that are shown, or were removed since `old_s` (seconds).
 
-    `store` is the Delta table's folder, `folder` its URI. Raises InputError where the table is not there.
+    `store` is the Delta table's folder, `folder` its URI. Raises InputError if the table is not there.
     """
     head = log.read_head(store)
     if head is None or PUBLICATION not in head.configuration:

@@ -1,12 +1,12 @@
-"""The newest version of a Delta table: the last checkpoint and the commits since ("Action Reconciliation").
+"""Reads the newest version of a Delta table: the last checkpoint and later commits ("Action Reconciliation").
 
     _last_checkpoint                              10
     00000000000000000010.checkpoint.parquet       add a, add b with vector u1, remove c (a tombstone)
     00000000000000000011.json                     remove b with u1, add b with u2
 
 A logical file is a path (/lake/a, or file:///lake/a, which we wrote up to November 2026) and the id of its deletion
-vector. Older commits may be gone: the checkpoint has what they said. Others may put checksums, compacted logs and
-checkpoints of other kinds into the folder: they are passed over.
+vector. Older commits may be gone: the checkpoint has their content. Other writers may put checksums, compacted logs and
+other kinds of checkpoints into the folder: these are ignored.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ LogicalFile = tuple[str, str | None]
 
 @dataclass(slots=True)
 class Head:
-    """What a version has: files (`added`), tombstones (`removed`), protocol, metadata, transactions by application.
+    """The state of a version: files (`added`), tombstones (`removed`), protocol, metadata, transactions by application.
 
-    `checkpoint` is the version of the newest checkpoint.
+    `checkpoint`: the version of the newest checkpoint.
     """
 
     version: int
@@ -58,7 +58,7 @@ class Head:
         return dict(self.metadata.get("configuration") or {})
 
     def apply(self, version: int, actions: Iterable[Action]) -> None:
-        """Follow a commit. Its actions have no order: removals count first."""
+        """Apply a commit. Its actions have no order, so removals come first."""
         for action in sorted(actions, key=lambda action: "add" in action):
             if (gone := action.get("remove")) is not None:
                 self.added.pop(_logical(gone), None)
@@ -78,7 +78,7 @@ def _logical(file: Action) -> LogicalFile:
 
 
 def location_of(file: Action, table: str) -> str:
-    """The URI of a file. A relative path is one of the table's folder, `table`, which ends in a slash."""
+    """The URI of a file. A relative path is below the table's folder, `table`, which ends in a slash."""
     path = unquote(file["path"])
     if path.startswith("/") and table.startswith(_DISK):
         return _DISK + path
@@ -86,9 +86,9 @@ def location_of(file: Action, table: str) -> str:
 
 
 def path_to(location: str, table: str) -> str:
-    """How the log names a file: percent signs are escaped once more, as the names of partitions' folders have some.
+    """The path of a file as the log writes it. Percent signs are escaped once more: folders of partitions have some.
 
-    On a disk it is `/lake/a`, because DuckDB takes `file:///lake/a` for a path below the table's folder.
+    On a disk the path is `/lake/a`, because DuckDB takes `file:///lake/a` for a path below the table's folder.
     """
     path = location.removeprefix(_DISK) if table.startswith(_DISK) else location
     return quote(path, safe="/:=!")
@@ -103,19 +103,19 @@ def checkpoint_path(version: int) -> str:
 
 
 def read_head(store: ObjectStore) -> Head | None:
-    """The newest version; None: there is no table. Raises CorruptionError where a commit is missing."""
+    """The newest version. None: there is no table. Raises CorruptionError if a commit is missing."""
     missing: Exception | None = None
     for _ in range(_READS_MAX):
         try:
             return _read(store)
-        except (NotFoundError, CorruptionError) as error:  # a commit or a cleanup came while we were looking
+        except (NotFoundError, CorruptionError) as error:  # a commit or a cleanup came meanwhile
             missing = error
     raise CorruptionError(f"{store.uri}{FOLDER}: {missing}") from missing
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The commits and the checkpoints that we read, by version."""
+    """The commits, and the checkpoints of the kind that we read, by version."""
 
     commits: Mapping[int, ObjectStat]
     checkpoints: Mapping[int, ObjectStat]
@@ -163,7 +163,7 @@ def _actions(data: bytes, path: str) -> list[Action]:
 
 
 def _hint(store: ObjectStore) -> int | None:
-    """The version of the last checkpoint, if its hint can be read: it only saves a long listing."""
+    """The version of the last checkpoint, from its hint. None: no hint can be read. It only saves a long listing."""
     with contextlib.suppress(NotFoundError, ValueError, KeyError, TypeError):
         return int(json.loads(store.get(LAST_CHECKPOINT))["version"])
     return None

@@ -5,7 +5,7 @@
     timestamps without a zone             …, timestampNtz
     a file narrower than the table        …, typeWidening
 
-A feature stays once it is there, because older versions may need it.
+A feature is never removed, because older versions may need it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ENABLED = {VECTORS: "delta.enableDeletionVectors", WIDENING: "delta.enableTypeW
 
 
 def features_of(columns: pa.Schema, schema_string: str, has_vectors: bool) -> set[str]:
-    """What a table with these columns needs."""
+    """The features that a table with these columns needs."""
     needed = {
         VECTORS: has_vectors,
         LOCAL_TIMES: schema.has_local_times(columns),
@@ -35,7 +35,7 @@ def features_of(columns: pa.Schema, schema_string: str, has_vectors: bool) -> se
 
 
 def protocol_with(known: Mapping[str, Any] | None, features: Set[str]) -> dict[str, Any]:
-    """The protocol that has these features and those that were there."""
+    """The protocol with its known features, and these."""
     known = known or _SMALLEST
     readers, writers = set(known.get("readerFeatures") or ()), set(known.get("writerFeatures") or ())
     if features <= readers:
@@ -49,12 +49,12 @@ def protocol_with(known: Mapping[str, Any] | None, features: Set[str]) -> dict[s
 
 
 def properties_of(features: Set[str]) -> dict[str, str]:
-    """The table properties by which writers may use the features."""
+    """The table properties that let writers use the features."""
     return {_ENABLED[feature]: "true" for feature in sorted(features & set(_ENABLED))}
 
 
 def refuse_unknown(protocol: Mapping[str, Any], configuration: Mapping[str, str], table: str) -> None:
-    """Raise InputError for a table that somebody else has given a feature that we do not write."""
+    """Raise InputError for a table that has got, from another writer, a feature that we do not write."""
     reader, writer = protocol["minReaderVersion"], protocol["minWriterVersion"]
     features = {*(protocol.get("readerFeatures") or ()), *(protocol.get("writerFeatures") or ())}
     if unknown := sorted(features - _KNOWN):

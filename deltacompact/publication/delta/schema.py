@@ -3,8 +3,8 @@
     id int32, then int64    {"name":"id","type":"long","nullable":true,
                              "metadata":{"delta.typeChanges":[{"fromType":"integer","toType":"long"}]}}
 
-A type change is recorded wherever a file has a narrower type than the table: readers convert only what they find in
-this history ("Type Widening").
+If a file has a narrower type than the table, the change is recorded: readers convert only types that are in this
+history ("Type Widening").
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ Json = Any
 
 
 def schema_string(columns: pa.Schema, known: str | None, stored: Sequence[pa.Schema]) -> str:
-    """The columns as the metadata has them. `known` is what it had before, `stored` are the columns of files.
+    """The columns as the metadata has them. `known`: the schema string before; `stored`: the columns of files.
 
-    All are in the types of Delta tables.
+    All columns have types of Delta tables.
     """
     before = json.loads(known) if known else {}
     older = [*stored, *([] if known is None else [columns_of(known, "")])]
@@ -51,13 +51,13 @@ def schema_string(columns: pa.Schema, known: str | None, stored: Sequence[pa.Sch
 
 
 def columns_of(text: str, where: str) -> pa.Schema:
-    """The columns of a table. Raises InputError naming one of a type that no publication has."""
+    """The columns of a table. Raises InputError naming a column of a type that no publication has."""
     fields = json.loads(text)["fields"]
     return pa.schema([_field_of(field, f"{where}: column {field['name']!r}") for field in fields])
 
 
 def is_widened(text: str) -> bool:
-    """Whether a column has another type than some file."""
+    """Whether some file has another type for a column."""
     return any(TYPE_CHANGES in metadata for metadata in _metadata(json.loads(text)))
 
 
@@ -133,7 +133,7 @@ def _name(type_: pa.DataType) -> str:
 
 
 def _changes(before: pa.DataType, after: pa.DataType, path: tuple[str, ...]) -> Iterator[dict[str, str]]:
-    """The changes below one field, down to the next struct, whose fields have their own."""
+    """The changes below one field, down to the next struct, whose fields have their own changes."""
     t = pa.types
     if t.is_list(after) and t.is_list(before):
         yield from _changes(before.value_type, after.value_type, (*path, "element"))

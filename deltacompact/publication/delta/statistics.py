@@ -2,10 +2,10 @@
 
     id 1…9                  min 1, max 9
     price 0.5, NaN          nullCount only: a footer's bounds leave NaN out, and NaN is the greatest for Delta readers
-    text, 40 characters     min: its first 32; max: its first 32, the last one a character greater
-    at …05.1239             min …05.123Z, max …05.124Z: readers of milliseconds and of microseconds skip alike
+    text, 40 characters     min: its first 32; max: its first 32, with the last character raised by one
+    at …05.1239             min …05.123Z, max …05.124Z: right for readers of milliseconds and of microseconds
 
-Readers that skip a file by a wrong bound lose rows. So what is not sure is left out.
+Readers that skip a file by a wrong bound lose rows. So uncertain bounds are left out.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PER_MILLISECOND = {"milliseconds": 1, "microseconds": 1_000}
 
 
 def statistics_of(footer: pq.FileMetaData, columns: pa.Schema, all_live: bool) -> str:
-    """The statistics as the log has them. `columns` are those of the table that are not partition keys."""
+    """The statistics as the log has them. `columns`: those of the table, without partition keys."""
     found = _ColumnsSoFar()
     leaves = _flat_leaves(footer)
     for field in list(columns)[:_COLUMNS_MAX]:
@@ -46,7 +46,7 @@ def statistics_of(footer: pq.FileMetaData, columns: pa.Schema, all_live: bool) -
 
 
 def _flat_leaves(footer: pq.FileMetaData) -> dict[str, int]:
-    """The numbers of the columns that are no part of a nested one, by name."""
+    """The numbers of the columns that are not part of a nested column, by name."""
     leaves = [footer.schema.column(index) for index in range(footer.num_columns)]
     paths = Counter(leaf.path for leaf in leaves)
     return {
@@ -57,7 +57,7 @@ def _flat_leaves(footer: pq.FileMetaData) -> dict[str, int]:
 
 
 class _ColumnsSoFar:
-    """What is known of the columns so far."""
+    """Bounds and counts of nulls by column, added column by column."""
 
     def __init__(self) -> None:
         self.lower: dict[str, Any] = {}
@@ -73,7 +73,7 @@ class _ColumnsSoFar:
         self.nulls[field.name] = sum(one.null_count for one in known)
         valued = [one for one, chunk in zip(known, chunks, strict=True) if one.null_count < chunk.num_values]
         if valued and all(one.has_min_max for one in valued):
-            with contextlib.suppress(OverflowError, ValueError):  # a value that no text of the protocol has
+            with contextlib.suppress(OverflowError, ValueError):  # a value that the protocol cannot write
                 lower, upper = _bounds(field.type, footer.schema.column(index), valued)
                 self.lower |= {} if lower is None else {field.name: lower}
                 self.upper |= {} if upper is None else {field.name: upper}
@@ -94,12 +94,12 @@ def _bounds(type_: pa.DataType, leaf: pq.ColumnSchema, known: Sequence[pq.Statis
 
 
 def _text_of(bound: str | bytes) -> str:
-    """PyArrow gives the bounds of texts that DuckDB declares as JSON as bytes."""
+    """A bound as text. If DuckDB declared a text as JSON, PyArrow gives its bounds as bytes."""
     return bound if isinstance(bound, str) else bound.decode()
 
 
 def _not_below(text: str) -> str | None:
-    """The shortened text, or the next greater one; None: there is none. Readers compare code points."""
+    """A text of at most 32 characters that is not less. None: there is none. Readers compare code points."""
     if len(text) <= _CHARACTERS_MAX:
         return text
     for place in reversed(range(_CHARACTERS_MAX)):
@@ -110,7 +110,7 @@ def _not_below(text: str) -> str | None:
 
 
 def _times(type_: pa.DataType, leaf: pq.ColumnSchema, known: Sequence[pq.Statistics]) -> tuple[Any, Any]:
-    """In milliseconds: rounded down, and up."""
+    """The bounds in milliseconds: the least rounded down, the greatest up."""
     per = _PER_MILLISECOND.get(json.loads(leaf.logical_type.to_json()).get("timeUnit", ""))
     if per is None or leaf.physical_type != "INT64":
         return None, None

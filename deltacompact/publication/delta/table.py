@@ -4,7 +4,7 @@
     read version 7, read the streams                                -> nothing is missing any more: no commit
 
 The bytes of a commit are unique, so a put whose reply was lost is recognised. A run that dies leaves a whole commit or
-none, and at most a file of deletion vectors that no commit names: a vacuum deletes it.
+none. It may also leave a file of deletion vectors that no commit names: a vacuum deletes that.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from deltacompact.storage.objects import PROBE, ObjectStore, refuse_overwriting
 PUBLICATION = "deltacompact.publication"
 """The property that names the delta table whose rows are shown."""
 TOMBSTONES_KEPT_MS = 30 * 24 * 3600 * 1000
-"""A checkpoint forgets files that were removed before that."""
+"""A checkpoint leaves out the tombstones of files that were removed longer ago."""
 COMMITS_BETWEEN_CHECKPOINTS = 10
 _ATTEMPTS_MAX = 20
 
@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 
 
 class ShownDeltaTable:
-    """The Delta table of one run. `folder` is its URI with a slash at its end, literally."""
+    """The Delta table of one run. `folder`: its URI, unescaped, with a slash at its end."""
 
     def __init__(self, store: ObjectStore, folder: str, source: Source) -> None:
         self._store = store
@@ -60,7 +60,7 @@ class ShownDeltaTable:
         return None if self._found is None else self._columns_of(self._found)
 
     def prepare(self, columns: pa.Schema) -> None:
-        """The next commit brings them: there is none before it."""
+        """Remember the columns: the next commit adds them."""
         refuse_alike(columns, self._name)
         self._prepared = shown_columns(columns, self._name)  # a decimal may have become too wide
 
@@ -70,7 +70,7 @@ class ShownDeltaTable:
             actions.partition_texts(file, self._source.keys)
 
     def show(self, wanted: Callable[[], ToShow]) -> ShownCommit:
-        """Raises ConflictError where others are always faster, OutcomeUnknownError if the store does not tell."""
+        """Raises ConflictError if other writers are always faster, OutcomeUnknownError if the store does not tell."""
         try:
             return self._shown(wanted)
         except OutcomeUnknownError:
@@ -131,7 +131,7 @@ class ShownDeltaTable:
         return lines
 
     def _told(self, head: Head | None, added: Sequence[ShownFile], has_vectors: bool) -> list[Action]:
-        """Protocol and metadata, where they change."""
+        """The actions for protocol and metadata, if these change."""
         known = head or Head(-1)
         columns = self._prepared if head is None else joined([self._columns_of(head), self._prepared], self._name)
         schemas = dict.fromkeys(file.file.schema for file in added)
@@ -157,7 +157,7 @@ class ShownDeltaTable:
         return head
 
     def _check(self, head: Head) -> None:
-        """Raise InputError for a Delta table that is somebody else's, or has become one that cannot show these rows."""
+        """Raise InputError for a Delta table that is not ours, or can no longer show these rows."""
         shows = head.configuration.get(PUBLICATION)
         if shows is None:
             raise InputError(f"{self._name} is there already and is no publication: name a new or empty folder")
@@ -177,7 +177,8 @@ class ShownDeltaTable:
     # Checkpoints
 
     def _checkpoint(self, head: Head, version: int, lines: Sequence[Action]) -> None:
-        """After some commits. They stand without it, so the next run tries again where it fails."""
+        """Write a checkpoint, if enough commits came since the last. Commits stand without it: if it fails, the next
+        run tries again."""
         head.apply(version, lines)
         if version - (head.checkpoint or 0) < COMMITS_BETWEEN_CHECKPOINTS:
             return
@@ -194,9 +195,10 @@ class ShownDeltaTable:
 
 
 def refuse_others(store: ObjectStore, name: str) -> None:
-    """Raise InputError for a folder without a Delta table in which there is something: a VACUUM would delete it.
+    """Raise InputError for a folder without a Delta table, but with other files: a VACUUM would delete these.
 
-    The log may just be written by another publisher. The probe and vectors may be left of one that died.
+    A log is allowed: another publisher may be writing it. The probe and vector files are allowed: a publisher that died
+    may have left them.
     """
     for stat in store.list(""):
         is_marker = not stat.path or stat.path.endswith("/")  # consoles make such objects for folders
@@ -209,7 +211,7 @@ def refuse_others(store: ObjectStore, name: str) -> None:
 
 
 def checkpoint_actions(head: Head, since_ms: int) -> list[Action]:
-    """What a version has, without the tombstones from before `since_ms`. No action of a checkpoint changes data."""
+    """The actions of a version's checkpoint, without tombstones from before `since_ms`. None of them changes data."""
     young = [file for file in head.removed.values() if file.get("deletionTimestamp", since_ms) >= since_ms]
     return [
         {"protocol": head.protocol},
@@ -221,7 +223,7 @@ def checkpoint_actions(head: Head, since_ms: int) -> list[Action]:
 
 
 def _same(metadata: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
-    """Whether nothing is new; a schema's text may be spelled in another way by others."""
+    """Whether both are equal. The JSON text of a schema may differ, because other writers format it differently."""
     schemas = [json.loads(one["schemaString"]) if one else None for one in (metadata, known)]
     told = [{name: value for name, value in one.items() if name != "schemaString"} for one in (metadata, known)]
     return schemas[0] == schemas[1] and told[0] == told[1]

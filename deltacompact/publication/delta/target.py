@@ -1,6 +1,6 @@
 """A Delta table as the target of a publication, by its folder.
 
-delta:///exports/orders              a folder of a disk; delta://exports/orders is one below the working directory
+delta:///exports/orders              a folder of a disk; delta://exports/orders is below the working directory
 delta://s3://lake/exports/orders     a folder of a bucket
 """
 
@@ -35,7 +35,7 @@ class DeltaTarget:
 
     @classmethod
     def of(cls, uri: str) -> DeltaTarget:
-        """Raises InputError for anything but delta:// and a path, or s3:// with a bucket and a prefix."""
+        """Raises InputError for anything but delta:// followed by a path, or by s3://, a bucket and a prefix."""
         place = uri.removeprefix(DELTA)
         if place.startswith("file://"):
             place = unquote(place.removeprefix("file://"))
@@ -56,7 +56,7 @@ class DeltaTarget:
         return columns.shown_columns(schema, where)
 
     def open(self, source: Source) -> ShownDeltaTable:
-        """Raises InputError for a folder in which a VACUUM of Delta would find files of ours."""
+        """Raises InputError for a folder in which a VACUUM of Delta Lake would delete files of our catalog."""
         self._refuse_our_folders(source)
         return ShownDeltaTable(self._store(source.store), self.folder, source)
 

@@ -1,10 +1,10 @@
-"""Deletion vectors as Delta has them (PROTOCOL.md, "Deletion DeltaVector Format").
+"""Deletion vectors in Delta's format (PROTOCOL.md, "Deletion DeltaVector Format").
 
     deletion_vector_1f….bin      01 · size (4 bytes, big endian) · D1 D3 39 64 · 64-bit roaring bitmap · CRC-32 · …
                                  offset 1 of the file
 
-The frame of one vector is that of Iceberg's, byte for byte. All vectors of a commit lie in one file in the table's
-folder, named by a UUID ("u"): Trino reads neither inline vectors nor absolute paths.
+A single vector has the same bytes as Iceberg's. All vectors of a commit are in one file in the table's folder, named by
+a UUID ("u"), because Trino reads neither inline vectors nor absolute paths.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _TO_Z85, _FROM_Z85 = bytes.maketrans(_B85, _Z85), bytes.maketrans(_Z85, _B85)
 _UUID_CHARACTERS = 20
 _VERSION = b"\x01"
 _AROUND = 8
-"""Bytes of a blob that are not the bitmap and its magic: the size before, the CRC-32 behind."""
+"""Bytes of a blob around the bitmap and its magic number: the size before, the CRC-32 after."""
 
 PREFIX = "deletion_vector_"
-"""The names of vector files begin so."""
+"""The beginning of the names of vector files."""
 _NAME = re.compile(PREFIX + r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.bin")
 
 Descriptor = Mapping[str, Any]
@@ -33,7 +33,7 @@ Descriptor = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class DeltaVector:
-    """The dead rows of a file: the framed bitmap, and how many they are."""
+    """The dead rows of a file: the framed bitmap, and their number."""
 
     blob: bytes
     rows: int
@@ -58,7 +58,7 @@ def vector_file(vectors: Sequence[DeltaVector], unique: uuid.UUID) -> tuple[str,
 
 
 def file_of(descriptor: Descriptor) -> str | None:
-    """The name of the file in the table's folder that has a vector; None: it lies elsewhere, or in the log."""
+    """The name of the file in the table's folder with this vector. None: the vector is elsewhere, or in the log."""
     named = descriptor["pathOrInlineDv"]
     if descriptor["storageType"] != "u" or len(named) != _UUID_CHARACTERS:
         return None
@@ -66,12 +66,12 @@ def file_of(descriptor: Descriptor) -> str | None:
 
 
 def is_vector_file(name: str) -> bool:
-    """Whether an object of the table's folder has a name that we give."""
+    """Whether an object of the table's folder has a name of our vector files."""
     return bool(_NAME.fullmatch(name))
 
 
 def unique_id(descriptor: Descriptor | None) -> str | None:
-    """Tells the vectors of a file apart ("Derived Fields")."""
+    """The id that distinguishes the vectors of a file ("Derived Fields")."""
     if descriptor is None:
         return None
     offset = descriptor.get("offset")

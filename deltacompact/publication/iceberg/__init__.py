@@ -2,8 +2,8 @@
 
 target         iceberg://NAME/ns.table
 table          checks, creates, adds columns, commits one snapshot
-columns        which types the Iceberg table has, and which it cannot have
-difference     what a snapshot adds and removes: pure
+columns        the types that an Iceberg table has, and those that it cannot have
+difference     the files that a snapshot adds and removes: pure
 files          compacted files and their dead rows, as a manifest lists them
 held           the files that a vacuum of the stream must leave alone
 """

@@ -3,8 +3,8 @@
     day=1    id int32, v string               id int32, v string
     day=2    id int64, n uint64               refused: Iceberg has no unsigned integers: column 'n'
 
-Compacted files stay as they are and have no field ids: readers match columns by name. So the types must be those that
-readers of Iceberg accept in a Parquet file, and not only types that could be converted.
+Compacted files stay as they are and have no field ids: readers match columns by name. So it is not enough that a type
+could be converted: readers of Iceberg must accept it in a Parquet file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _EPOCH = datetime.date(1970, 1, 1)
 
 
 def shown_columns(schema: pa.Schema, where: str) -> pa.Schema:
-    """The columns in the types that Iceberg has for them. Raises SchemaError naming the column that it has none for."""
+    """The columns in Iceberg's types. Raises SchemaError naming a column whose type Iceberg lacks."""
     return _TYPES.columns(schema, where)
 
 

@@ -1,11 +1,11 @@
-"""What one snapshot adds and removes, so that a table shows what versions of streams have. Pure.
+"""Finds the files that a snapshot must add and remove, so that a table shows the versions of its streams. Pure.
 
     shown now      a, b with position deletes b1         of stream day=1; c of stream day=2
     version        a with dead rows a1, b with b2, d     of stream day=1
-    difference     removed b1                            added d, a1, b2            c stays: nobody asked about day=2
+    difference     removed b1                            added d, a1, b2            c stays: day=2 was not asked for
 
-A compacted file never changes, and its path is never used again, so paths tell files apart. Dead rows are told apart by
-a digest that is in the name of their delete file. So a crash leaves nothing to remember: the next run compares again.
+A compacted file never changes, and its path is never used again, so paths identify files. The name of a delete file has
+a digest of its dead rows. So the table tells what is shown, and after a crash the next run just compares again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _OUR_DELETES = re.compile(r"deltacompact-(?P<digest>[0-9a-f]{32})-[0-9a-f]{32}\.
 
 @dataclass(frozen=True, slots=True)
 class IcebergDifference:
-    """Entries to remove, data files to add, and data files whose dead rows are to be added."""
+    """Entries to remove, data files to add, and data files whose dead rows must be added."""
 
     removed: tuple[ManifestEntry, ...]
     data: tuple[ShownFile, ...]
@@ -33,15 +33,15 @@ class IcebergDifference:
 
 
 def deletes_name(dead_rows: str, unique: str) -> str:
-    """The name of a delete file. `unique` is the attempt's, so that no two attempts write one object."""
+    """The name of a delete file. `unique` is different for each attempt, so that no two attempts write one object."""
     return f"deltacompact-{dead_rows}-{unique}.parquet"
 
 
 def difference(head: TableState, source: Source, streams: Mapping[str, Mapping[str, ShownFile]]) -> IcebergDifference:
-    """What is missing or too much on the head, of the streams that are asked about.
+    """The missing and the superfluous files of these streams on the head.
 
-    `streams` has the wanted files by stream folder and location. Raises InputError where the head has a file that no
-    stream of the table has brought.
+    `streams`: the wanted files, by stream folder and location. Raises InputError if the head has a file that does not
+    come from a stream of the table.
     """
     removed: list[ManifestEntry] = []
     data: set[str] = set()
@@ -75,7 +75,7 @@ def _stream_of(head: TableState, file: ContentFile, source: Source, data_path: s
 
 
 def _named_by(head: TableState, file: ContentFile) -> tuple[str, str]:
-    """The data file whose rows a delete file of ours names, and which dead rows these are."""
+    """(data file, digest of its dead rows) of a delete file of ours."""
     name = _OUR_DELETES.fullmatch(file.path.rpartition("/")[2])
     path = only_path(file) if file.content is Content.POSITION_DELETES else None
     if name is None or path is None:

@@ -34,9 +34,9 @@ READS_AT_ONCE = 8
 
 
 class IcebergFiles:
-    """Describes each file once: an attempt that is repeated on another head reads and writes nothing again.
+    """Describes each file once: if an attempt is repeated on another head, it reads and writes nothing again.
 
-    `store` has the compacted files, `iceberg_store` the Iceberg table.
+    `store`: where the compacted files are. `iceberg_store`: that of the Iceberg table.
     """
 
     def __init__(self, store: ObjectStore, iceberg_store: ObjectStore, table: IcebergTable) -> None:
@@ -48,7 +48,7 @@ class IcebergFiles:
         self._dead: dict[str, ContentFile] = {}
 
     def data(self, shown: tuple[ShownFile, ...]) -> list[ContentFile]:
-        """The data files, with the counts and bounds of their footers. Raises SchemaError for one that readers of
+        """The data files, with the counts and bounds of their footers. Raises SchemaError for a file that readers of
         the Iceberg table would misread.
         """
         new = [file for file in shown if file.location not in self._data]
@@ -59,14 +59,14 @@ class IcebergFiles:
         return [self._data[file.location] for file in shown]
 
     def dead(self, shown: tuple[ShownFile, ...]) -> list[ContentFile]:
-        """The position-delete files of their dead rows, written where they are not yet."""
+        """The position delete files of the files' dead rows. Missing delete files are written."""
         for file in shown:
             if file.dead_rows is not None and file.dead_rows not in self._dead:
                 self._dead[file.dead_rows] = self._written(file, file.dead_rows)
         return [self._dead[file.dead_rows] for file in shown if file.dead_rows is not None]
 
     def discard(self, kept: tuple[ShownFile, ...] = ()) -> None:
-        """Delete the delete files that were written and are not wanted."""
+        """Delete the delete files that this run wrote, without those of `kept`."""
         wanted = {file.dead_rows for file in kept}
         for dead_rows, file in self._dead.items():
             if dead_rows not in wanted:
@@ -105,7 +105,8 @@ class IcebergFiles:
 
 
 def _refuse_field_ids(footer: pq.FileMetaData, path: str) -> None:
-    """A delta file that was kept as it came may have field ids of another table, and readers would follow them."""
+    """Raise SchemaError for field ids. A delta file that was kept as it came may have those of another table, and
+    readers would follow them."""
     for field in footer.schema.to_arrow_schema():
         if field_ids.field_id(field) is not None:
             raise SchemaError(

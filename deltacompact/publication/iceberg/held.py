@@ -1,15 +1,15 @@
-"""The files of a published table that a vacuum must leave alone: those that snapshots of the Iceberg table refer to.
+"""Finds the files of a published table that a vacuum must keep, because snapshots of the Iceberg table refer to them.
 
-    snapshot 5, 4 days old      a, b       expired: as nobody reads a version that was sealed so long ago
+    snapshot 5, 4 days old      a, b       expired, as a version that was sealed so long ago
     snapshot 6, an hour old     b, c       b and c stay
-    snapshot 7, main            c, d       c and d stay, however old it is
+    snapshot 7, main            c, d       c and d stay, however old the snapshot is
     tag "audit"                 snapshot 4: e stays
 
-Other engines cannot expire the snapshots of a publication (`gc.enabled` is false), because they would delete files of
-the stream. So the vacuum does, and deletes the metadata and the delete files that only expired snapshots had.
+Other engines must not expire the snapshots of a publication (`gc.enabled` is false), because they would delete files of
+the stream. So the vacuum expires them, and deletes metadata and delete files that only expired snapshots had.
 
-Data files are held by name, which the stream gives once: the vacuum may reach the lake by another name (a link, another
-bucket of the same objects) than the one by which it was published.
+Data files are compared by name, which a stream gives only once, because the vacuum may reach the lake by another path
+(a link, another bucket of the same objects) than the publication.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from deltacompact.storage.identity import file_name
 def held_files(catalog: Any, table_id: str, old_s: float, dry_run: bool) -> frozenset[str]:
     """Expire snapshots that were made before `old_s` (seconds), and return the names of the data files of the others.
 
-    `catalog` is PyIceberg's. Raises InputError where the Iceberg table is not there, and what its catalog raises: then
+    `catalog` is PyIceberg's. Raises InputError if the Iceberg table is not there, and the errors of its catalog: then
     nobody knows what may be deleted.
     """
     try:
@@ -54,7 +54,7 @@ def held_files(catalog: Any, table_id: str, old_s: float, dry_run: bool) -> froz
 
 
 def _expired(metadata: TableMetadata, old_s: float) -> set[int]:
-    """Snapshots that are older, and no head of a branch or tag."""
+    """The ids of older snapshots that are not the head of a branch or tag."""
     heads = {ref.snapshot_id for ref in metadata.refs.values()}
     old = {found.snapshot_id for found in metadata.snapshots.values() if found.timestamp_ms < old_s * 1000}
     return old - heads
@@ -69,7 +69,7 @@ class _HeldFiles:
 
 
 class _SnapshotFiles:
-    """Reads what snapshots refer to. Each manifest is read once."""
+    """Reads the files of snapshots. Each manifest is read once."""
 
     def __init__(self, table: IcebergTable) -> None:
         self.store = table.store

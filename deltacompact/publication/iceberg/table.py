@@ -1,4 +1,4 @@
-"""An Iceberg table that shows compacted rows: it is checked, created, given columns, and gets one snapshot for a run.
+"""An Iceberg table that shows compacted rows: checks it, creates it, adds columns, and commits one snapshot for a run.
 
 head            a, b, c
 wanted          a, b, d     ->  one snapshot that adds d and removes c
@@ -45,12 +45,12 @@ class ShownIcebergTable:
         return None if self._table is None else shown_columns(self._table.metadata.schema, self._name)
 
     def prepare(self, columns: pa.Schema) -> None:
-        """The Iceberg table gets them now: it is created, or a commit of its own adds them."""
+        """Give the Iceberg table these columns now: create it, or add them in a commit of their own."""
         if self._table is None:
             version = {"format-version": str(_FORMAT_VERSION)}
             properties = self._properties | version
             IcebergTable.create(self._catalog, self._table_id, columns, self._source.keys, properties)
-            self._table = self._found()  # somebody else may have created it
+            self._table = self._found()  # another publisher may have created it
             assert self._table is not None
         known = self._table.metadata.properties
         settled = (self._properties.items() | known.items()) == known.items()
@@ -66,7 +66,7 @@ class ShownIcebergTable:
         committer = Committer(store, StateReader(store), MAIN, f"publication-{uuid.uuid4().hex[:8]}")
 
         def propose(head: TableState) -> Proposal[_Proposed]:
-            """What is missing on this head. It reads the streams again, after the head."""
+            """The difference on this head. The streams are read again, after the head."""
             now = wanted()
             found = difference(head, self._source, now.streams)
             data, dead = files.data(found.data), files.dead(found.dead)
@@ -99,7 +99,8 @@ class ShownIcebergTable:
 
     @property
     def _properties(self) -> dict[str, str]:
-        """Whoever expires snapshots or drops the table must not delete the compacted files: they are the stream's."""
+        """With gc.enabled off, an engine that expires snapshots or drops the table does not delete the stream's
+        files."""
         return {PUBLICATION: self._source.shows, "gc.enabled": "false"}
 
     def _found(self) -> IcebergTable | None:
@@ -111,7 +112,7 @@ class ShownIcebergTable:
         return table
 
     def _check(self, table: IcebergTable) -> None:
-        """Raise InputError for an Iceberg table that cannot show these rows, or that is somebody else's."""
+        """Raise InputError for an Iceberg table that cannot show these rows, or that is not ours."""
         metadata, name, keys = table.metadata, self._name, self._source.keys
         if metadata.format_version != _FORMAT_VERSION:
             raise InputError(
@@ -133,14 +134,14 @@ class ShownIcebergTable:
 
 @dataclass(frozen=True, slots=True)
 class _Proposed:
-    """What an attempt would change, and the deltas that were not compacted then."""
+    """The changes of an attempt, and the number of deltas that were not compacted then."""
 
     found: IcebergDifference
     deltas_left_out: int
 
 
 def _operation(found: IcebergDifference) -> str:
-    """The word for the snapshot in the spec. Only one without delete files may be an append."""
+    """The operation of the snapshot, as the spec names it. A snapshot with delete files is not an append."""
     if found.dead or (found.data and found.removed):
         return OVERWRITE
     return DELETE if found.removed else APPEND

@@ -44,7 +44,7 @@ class IcebergTarget:
         return columns.shown_columns(schema, where)
 
     def open(self, source: Source) -> ShownIcebergTable:
-        """Raises InputError where the catalog is not configured."""
+        """Raises InputError if the catalog is not configured."""
         return ShownIcebergTable(pyiceberg_door.open_named(self.catalog), self.table_id, source)
 
     def held_files(self, store: ObjectStore, old_s: float, dry_run: bool) -> frozenset[str]:
