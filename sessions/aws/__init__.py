@@ -1,1 +1,1 @@
-"""Dispatchers that Step Functions keeps alive: what a dispatcher tells the state machine that launched its node."""
+"""Dispatchers that Step Functions keeps alive: they report to the state machine that launched their node."""

@@ -1,12 +1,12 @@
-"""A dispatcher answers the task token of the state machine that launched its node (deploy/aws).
+"""Sends a dispatcher's heartbeats for the task token of the state machine that launched its node (deploy/aws).
 
     heartbeat … heartbeat … success      the dispatcher drained: the state machine launches the next one
     heartbeat … silence of 5 minutes     the state machine terminates the node and launches another
     heartbeat -> TaskTimedOut            we were given up: stop, publish nothing, another dispatcher has our place
-    suspended for 5 minutes, wakes up    the same, whatever the last answer says
+    suspended for 5 minutes, wakes up    the same, even if the last answer was good
 
-A heartbeat that does not arrive is sent again. One that arrived counts from when it was sent. After as long as the
-state machine waits we have been given up, whether or not we can hear it.
+A heartbeat that does not arrive is sent again. A heartbeat that arrives counts from the time when it was sent. After
+five minutes without one we know that we were given up, even if no answer reaches us.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _GIVEN_UP = frozenset({"TaskTimedOut", "TaskDoesNotExist", "InvalidToken"})
 class TaskToken:
     """Sends heartbeats from a thread of its own until it is answered or lost.
 
-    `on_lost` is called once, from that thread, where the state machine has given this dispatcher up. `late` counts the
+    `on_lost` is called once, from that thread, if the state machine has given this dispatcher up. `late` counts the
     heartbeats that arrived more than one interval after they were due.
     """
 
@@ -61,7 +61,8 @@ class TaskToken:
         self._thread.start()
 
     def succeed(self, output: dict[str, Any] | None = None) -> None:
-        """The dispatcher has ended in order. A state machine that no longer listens is no error."""
+        """Report that the dispatcher has ended in order. If the state machine no longer listens, that is not an
+        error."""
         self._answered.set()
         self._thread.join()
         if self.lost:
@@ -73,10 +74,10 @@ class TaskToken:
 
     def _beat(self) -> None:
         heard_s = self._clock()
-        wait_s = 0.0  # the node has been booting: the first heartbeat is due
+        wait_s = 0.0  # the node has just booted: the first heartbeat is due
         while not self._answered.wait(wait_s):
             sent_s = self._clock()
-            if sent_s - heard_s >= self._timeout_s:  # this process slept, or nobody heard it
+            if sent_s - heard_s >= self._timeout_s:  # this process was suspended, or no heartbeat arrived
                 self._lose(f"no heartbeat for {sent_s - heard_s:.0f} s")
                 return
             try:
@@ -90,7 +91,7 @@ class TaskToken:
             else:
                 now_s = self._clock()
                 self.late += now_s - heard_s > 2 * self._heartbeat_s
-                heard_s = sent_s  # the answer may be old: this process may have slept before it read it
+                heard_s = sent_s  # not now_s: this process may have been suspended before it read the answer
                 wait_s = max(0.0, sent_s + self._heartbeat_s - now_s)
 
     def _lose(self, why: str) -> None:

@@ -1,4 +1,4 @@
-"""Who waits and who runs on one dispatcher, by the order and the limits of planning/admission.py.
+"""Decides which groups run and which wait on one dispatcher, by the order and limits of planning/admission.py.
 
 enter(run-1/g1)      None: it may start, and it counts as running from now on
 enter(run-1/g2)      memory: it is planned for more memory than is left on this machine
@@ -16,7 +16,7 @@ from sessions.base.model import Estimate
 from sessions.planning.admission import DispatcherLimits, Postponed, Takes, WaitingGroup, admit, in_order
 
 _DECIDED_FOR_S = 1.0
-"""Groups ask many times a second. What was decided holds until somebody comes or leaves, or for so long."""
+"""Groups ask many times a second. A decision holds until a group comes or leaves, or for this time."""
 
 
 class Admission:
@@ -34,9 +34,9 @@ class Admission:
         self._decide_again_s = 0.0
 
     def enter(self, group: WaitingGroup, expected: Estimate) -> Postponed | None:
-        """Why the group does not start now; None where it may. It waits from the first time on that it asks.
+        """Why the group does not start now. None: it may start. It waits from the first call on.
 
-        `expected` is what it takes once it is launched.
+        `expected`: the seconds that it takes once it is launched.
         """
         name = group.takes.group
         with self._lock:
@@ -61,8 +61,8 @@ class Admission:
             self._started_s.pop(group, None)
 
     def before(self, group: WaitingGroup | None, ours: Container[str]) -> list[Estimate]:
-        """What is left of the groups that take places before one that waits, without ours: those that run, and those
-        that start earlier. None: those that run alone."""
+        """The seconds left of each group that takes a place before `group`: running groups, and those that start
+        earlier. `group` None: only running groups. `ours`: names of groups to leave out."""
         now_s = self._clock()
         with self._lock:
             left = [self._left(name, now_s) for name in self._running if name not in ours]

@@ -1,4 +1,4 @@
-"""Asks the store of the state, which may not answer at once, about one session or about many."""
+"""Asks the store of the state about one or many sessions. The store may not answer at once."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _THREADS = 8
 
 
 def asking(ask: Callable[[], Answer]) -> Answer:
-    """The answer of a store. If there is none, the store is asked again after a while."""
+    """The answer of a store. If it does not answer, it is asked again after a while."""
     return patiently(ask, _STORE_TRIES, wait_max_s=10)
 
 
 def each(asked: Iterable[Asked], ask: Callable[[Asked], Answer]) -> list[Answer]:
-    """The answers about each, several asked at a time."""
+    """The answer about each, in order. Several questions are asked side by side."""
     with ThreadPoolExecutor(_THREADS) as threads:
         return list(threads.map(ask, asked))

@@ -5,11 +5,11 @@
     look     does a version carry 5c5c…?                 yes: the session has succeeded, it is adopted
     record   attempt run-1/2/2                           no: compare-and-swap, then it may be launched
 
-    the catalog does not answer       nothing changes but the session's trouble: it is tried again, or has failed
+    the catalog does not answer       only the session's trouble changes: it is tried again later, or fails
 
 Why that is enough. A runner records its engine session after it has taken its snapshot, and before it seals anything.
-Where our swap comes first, the runner's fails and it ends. Where the runner's comes first, we see an engine session:
-its base is fixed, so it meets our fence in that base's log, or the seal of another one.
+If our swap comes first, the runner's swap fails, and it ends. If the runner's comes first, we see the engine session:
+its base is fixed, so it meets our fence in that base's log, or the seal of another session.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ class SessionAttempts:
         self._clock = clock
 
     def next(self, session_id: str, failures: int = 0, trouble: Trouble | None = None) -> JobRunSession:
-        """The session with a new attempt, or as it has ended. `failures` is how many more there were.
+        """The session with a new attempt, or as it has ended. `failures`: to add to its failures.
 
-        `trouble` is what the latest try met. Where the former attempt cannot be fenced off now, the session keeps it,
-        and has a trouble that says so. Raises LeaseLostError where another dispatcher has been here with a later epoch.
+        `trouble` is what the latest try met. If the former attempt cannot be fenced off now, the session keeps that
+        attempt, and gets a trouble that says so. Raises LeaseLostError if another dispatcher has a later epoch.
         """
         while True:
             if self._held.lost:  # the next holder raises a session's epoch only when it starts it
@@ -79,9 +79,9 @@ class SessionAttempts:
                 return swapped.value
 
     def give_up(self, session_id: str, error: str | None, state: SessionState = SessionState.FAILED) -> JobRunSession:
-        """The session as failed for good, or cancelled, unless it has ended otherwise.
+        """End the session as failed or cancelled, unless it has ended otherwise.
 
-        Where its last attempt cannot be fenced off, that one may still publish, as a whole.
+        If its last attempt cannot be fenced off, that attempt may still publish its whole result.
         """
         while True:
             session = self.next(session_id, 1)
@@ -94,7 +94,7 @@ class SessionAttempts:
                     return swapped.value
 
     def _not_fenced(self, session: JobRunSession, error: Exception) -> JobRunSession:
-        """The session whose table or partition is gone or damaged, or whose catalog does not answer now."""
+        """The session after `error`: its table or partition is gone or damaged, or its catalog does not answer now."""
         self._catalog = None  # it may be opened with other credentials
         if (cause := cause_of(error)) is not None:
             text, now_s = one_line(error), self._clock()
@@ -128,12 +128,12 @@ class SessionAttempts:
         )
 
     def _fenced_off(self, session: JobRunSession, attempt: str, engine_session_id: str) -> PublishedVersion | None:
-        """What a session has published, now that an attempt of it can publish nothing any more."""
+        """Fence the attempt off, so that it can publish nothing any more. Returns what its session has published."""
         stream = self._stream(session)
         published = stream.published_by(engine_session_id)
         if published is None:
             stream.fence_attempt(attempt)
-            published = stream.published_by(engine_session_id)  # before the fence was there, perhaps
+            published = stream.published_by(engine_session_id)  # perhaps it published before our fence
         return published
 
     def _stream(self, session: JobRunSession) -> DeltaStreamPartition:
@@ -150,7 +150,7 @@ class SessionAttempts:
 
 
 def _at_rest(session: JobRunSession) -> JobRunSession:
-    """The session without what it was waiting for."""
+    """The session without a trouble or a delay."""
     return replace(session, cause=None, trouble=None, delay=None)
 
 

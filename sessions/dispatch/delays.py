@@ -1,4 +1,4 @@
-"""Tells in the records of sessions why their group waits, unless it is for a moment."""
+"""Records in sessions why their group waits, unless it waits only for a moment."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from sessions.records.state_store import StateStore
 _LOG = logging.getLogger("sessions")
 _TOLD_AFTER_S = 1.0
 _TOLD_AT_ONCE = 32
-"""Sessions that are told why they wait, each time that all groups were looked at: it must not hold up the others."""
+"""The most sessions whose delay is recorded in one round over all groups, so that groups are not held up."""
 
 
 class Delays:
-    """Tells the sessions of one job run why they wait."""
+    """Records why the sessions of one job run wait."""
 
     def __init__(self, state: StateStore) -> None:
         self._state = state
         self._left = 0
 
     def begin(self) -> None:
-        """All groups are looked at once more."""
+        """A new round over all groups begins."""
         self._left = _TOLD_AT_ONCE
 
     def tell(self, group: HeldGroup, postponed: Postponed) -> None:
@@ -44,7 +44,7 @@ class Delays:
             stored = self._state.session(session.job_run_id, session.id)
             told = replace(stored.value, delay=delay)
             if stored.value.state is SessionState.PLANNED:
-                self._state.change_session(stored, told)  # whoever was faster has news of it
+                self._state.change_session(stored, told)  # if another writer was faster, it has newer facts
         except StoreError as error:
             _LOG.info("why session %s waits could not be told: %s", session.id, one_line(error))
         return replace(session, delay=delay)

@@ -1,18 +1,17 @@
 """The dispatcher: any number of them share one queue and one state.
 
-    receive   messages, while there are free places; each is accepted once, see intake.py
-    sweep     job runs that were accepted and that nobody works on, or whose dispatcher fell silent: claimed, where it
-              is their turn
-    work      a thread for each job run that is held, see job_run_work.py
-    renew     every lease, at a third of its time, in a thread of its own
-    reap      clusters that no living job run owns
-    say       that we are there, which tells the store's time too, in a thread of its own: no sweep holds it up
+    receive   takes messages while there are free places; each message is accepted once, see intake.py
+    sweep     claims open job runs without a dispatcher, or whose dispatcher fell silent, if it is their turn
+    work      one thread for each job run that we hold, see job_run_work.py
+    renew     renews every lease after a third of its time, in a thread of its own
+    reap      ends clusters that no living job run owns
+    say       puts our sign of life, in a thread of its own, so that no sweep delays it. The reply has the store's time
 
-An idle dispatcher asks the store for little: it says that it is there every 20 s, and lists open job runs every 15 s.
-What it accepts itself it claims at once, and a job run that waits for one of ours begins as soon as that has ended.
+An idle dispatcher makes few requests: a sign of life every 20 s, and a listing of open job runs every 15 s. It claims
+at once a job run that it has accepted itself. If a job run waits for one of ours, it begins as soon as ours has ended.
 
-Nothing is kept in memory alone: a dispatcher that is killed anywhere loses nothing, another one goes on after the
-lease's time. SIGTERM drains: running groups may end, then leases are given back. A second signal ends what runs.
+Nothing is kept in memory alone: if a dispatcher is killed, another one continues its work when the leases have run out.
+SIGTERM drains: running groups may end, then leases are given back. A second signal ends running groups.
 """
 
 from __future__ import annotations
@@ -47,21 +46,21 @@ _LONG_POLL_S = 20.0
 _POLL_WHEN_DRAINING_S = 1.0
 _TROUBLED_FOR_S = 1.0
 _SWEEP_EVERY_S, _SWEEP_OF_LEASE = 15.0, 4
-"""So often open job runs are listed, or four times in a lease."""
+"""Open job runs are listed this often, or four times in a lease."""
 _SWEEP_WAITING_EVERY_S = 5.0
-"""The same while one of them waits for another dispatcher's."""
+"""The same while a job run waits for a job run of another dispatcher."""
 _SAY_EVERY_S = 20.0
 _FORGET_EVERY_S = 3600.0
 _LOOK_AGAIN_S = 30.0
-"""So long a job run is left alone that waits for another one which is still open, or that cannot be read."""
+"""A job run that waits for another one, or that cannot be read, is left alone for this time."""
 _REAP_EVERY_S = 60.0
 _BORN_WITHIN_S = 3600.0
 _MISSING_FOR_S = 30.0
 _LOOK_FOR_CANCELLING_S = 30.0
 _GIVEN_BACK_FOR_S = 5.0
-"""A job run that we gave back is for others first."""
+"""A job run that we gave back is left to other dispatchers for this time."""
 _JOB_RUNS_A_SESSION = 2
-"""So many job runs are held for each group that may run: the next ones are planned while others run."""
+"""The job runs that we hold for each group that may run: some are planned while others run."""
 
 
 @dataclass(slots=True)
@@ -72,7 +71,7 @@ class _Holding:
 
 
 class Dispatcher:
-    """One process's share of the work. `run` returns once it is done or was told to stop."""
+    """One dispatcher, with its share of the job runs. `run` returns when it is done, or was told to stop."""
 
     def __init__(
         self, queue: Queue, intake: Intake, state: StateStore, means: Means, reapers: Sequence[Reaper] = ()
@@ -108,9 +107,9 @@ class Dispatcher:
         self._accepted = threading.Event()
 
     def run(self) -> None:
-        """Work until told to stop; with `drain` until nothing is left.
+        """Work until told to stop; with `drain`, until nothing is left.
 
-        Raises InputError, before any work, where queue or state cannot be used.
+        Raises InputError, before any work, if queue or state cannot be used.
         """
         self.queue.depth()
         self._say()
@@ -141,15 +140,15 @@ class Dispatcher:
         self.stopping.gently.set()
         self._launcher.close()
         self._gone.set()
-        saying.join(self._settings.lease_s)  # so that nothing is said after it was taken back
+        saying.join(self._settings.lease_s)  # no sign of life may follow the `unsay`
         self._guarded(lambda: self.state.unsay(self.owner))
 
     def stop(self) -> None:
-        """Stop gently; the second call ends what runs."""
+        """Stop gently. The second call ends running groups."""
         (self.stopping.now if self.stopping.gently.is_set() else self.stopping.gently).set()
 
     def wrong(self) -> str | None:
-        """Why this dispatcher is not healthy; None where it is. A store that does not answer is a reason, too."""
+        """Why this dispatcher is not healthy. None: it is. A store that does not answer is a reason, too."""
         silent_s = time.monotonic() - self._said_s
         if self._said_s > 0 and not self.stopping.gently.is_set() and silent_s > self._settings.lease_s:
             return f"this dispatcher could not say for {silent_s:.0f} s that it is there"
@@ -186,7 +185,7 @@ class Dispatcher:
     # Sweep
 
     def _sweep(self) -> None:
-        """Claim what nobody works on, while there are free places."""
+        """Claim job runs that nobody works on, while there are free places."""
         if (time.monotonic() < self._sweep_s and not self._accepted.is_set()) or not self._free():
             return
         self._accepted.clear()
@@ -194,7 +193,7 @@ class Dispatcher:
         every_s = min(_SWEEP_EVERY_S, self._settings.lease_s / _SWEEP_OF_LEASE)
         for mark in self._unheld():
             if not self._free():
-                every_s = 0.0  # there is more: once a place is free
+                every_s = 0.0  # more job runs wait: sweep again once a place is free
                 break
             self._guarded(lambda mark=mark: self._claim(mark))  # type: ignore[misc]
         if self._behind.keys() - self._holding.keys():
@@ -203,8 +202,8 @@ class Dispatcher:
         self._sweep_s = min(time.monotonic() + every_s, max(next_s, time.monotonic() + min(every_s, _TROUBLED_FOR_S)))
 
     def _unheld(self) -> Iterator[OpenMark]:
-        """Open job runs, the oldest first. Left out are job runs that another dispatcher was just seen to work on, and
-        those that must wait for an earlier one of the same stream."""
+        """Open job runs, the oldest first, without those that another dispatcher was seen to work on a moment ago, and
+        those that wait for an earlier job run of the same stream."""
         marks = self.state.open_job_runs()
         self._open_ids = [mark.job_run_id for mark in marks]
         open_ids = set(self._open_ids)
@@ -226,8 +225,8 @@ class Dispatcher:
         try:
             stored = self.state.job_run(job_run_id)
         except NotFoundError:
-            return  # its mark is put before its record
-        except CorruptionError as error:  # named once; whoever can read it may work on it
+            return  # it is being accepted: the mark comes before the record
+        except CorruptionError as error:  # logged once; another version may be able to read it
             self.state.leave_out(job_run_id, error)
             self._busy_until_s[job_run_id] = time.monotonic() + _LOOK_AGAIN_S
             return
@@ -252,14 +251,14 @@ class Dispatcher:
         thread = threading.Thread(target=work.run, name=job_run_id, daemon=True)
         try:
             thread.start()
-        except RuntimeError:  # no thread is left: whoever has one may go on
+        except RuntimeError:  # no thread is left here: another dispatcher may have one
             held.release()
             raise
         with self._lock:
             self._holding[job_run_id] = _Holding(held, thread, time.monotonic())
 
     def _close(self, mark: OpenMark, run: JobRun) -> None:
-        """Take a mark away that was left. One of a life to come is put a moment before the record says so."""
+        """Remove a mark that was left behind. The mark of a new life is put a moment before its record: it stays."""
         if mark.life <= run.life:
             self.state.close(run)
         elif self._store_now_s() - mark.accepted_s > _BORN_WITHIN_S:
@@ -268,7 +267,7 @@ class Dispatcher:
             self._busy_until_s[run.id] = time.monotonic() + _TROUBLED_FOR_S
 
     def _waits(self, run: JobRun) -> bool:
-        """Whether it is not the time, or not our turn. What is to be cancelled waits for nothing."""
+        """Whether the job run must wait: for its time, for a launcher, or for its turn. A cancelled one never waits."""
         if run.cancelling:
             return False
         if run.trouble is not None and (wait_s := run.trouble.again_s - self._means.clock()) > 0:
@@ -284,25 +283,25 @@ class Dispatcher:
         return False
 
     def _pass_over(self, job_run_id: str, for_s: float, why: str) -> None:
-        """Look at a job run again later: others may be able to work on it."""
+        """Leave a job run alone for a while: other dispatchers may be able to work on it."""
         self._busy_until_s[job_run_id] = time.monotonic() + for_s
         if job_run_id not in self._told:
             self._told.add(job_run_id)
             _LOG.info("job run %s waits: %s", job_run_id, why)
 
     def _ahead_of(self, run: JobRun) -> str | None:
-        """The open job run that has to end before this one may begin."""
+        """The open job run that must end before this one may begin. None: there is none."""
         turn = Turn.of(run)
         for job_run_id in self._open_ids:
             if job_run_id == run.id:
                 continue
-            with contextlib.suppress(NotFoundError, CorruptionError):  # it is being accepted just now, or is damaged
+            with contextlib.suppress(NotFoundError, CorruptionError):  # it is being accepted, or is damaged
                 if job_run_id not in self._turns:
                     self._turns[job_run_id] = self._turn(job_run_id)
                 other = self._turns[job_run_id]
                 if not other.streams.overlap(turn.streams):
                     continue
-                # Streams and acceptance never change. Whether it has begun is read anew, where that decides.
+                # Its streams and acceptance never change. If it matters whether it has begun, read that again.
                 if not turn.begun and other.was_accepted_before(turn):
                     return job_run_id
                 if self._turn(job_run_id).goes_before(turn):
@@ -321,14 +320,15 @@ class Dispatcher:
                 if not holding.thread.is_alive():
                     del self._holding[job_run_id]
                     if set(self._open_ids) - {job_run_id, *self._holding}:
-                        self._sweep_s = 0.0  # it may be the turn of one of them
+                        self._sweep_s = 0.0  # one of these may have waited for it
                     if self._settings.drain and holding.held.run.state is JobRunState.FAILED:
                         self.failed.append(holding.held.run)
                     if not holding.held.run.state.ended:
                         self._busy_until_s[job_run_id] = time.monotonic() + _GIVEN_BACK_FOR_S
 
     def _is_drained(self) -> bool:
-        """The queue is empty, and then: no job run is open. A message is acknowledged after its job run is recorded."""
+        """Whether the queue is empty, and then no job run is open: a message is acknowledged after its job run is
+        recorded."""
         if not self._queue_was_empty.is_set() or self._holding or time.monotonic() < self._look_again_s:
             return False
         self._look_again_s = time.monotonic() + _TROUBLED_FOR_S
@@ -339,7 +339,7 @@ class Dispatcher:
             return False
 
     def _is_open(self, mark: OpenMark) -> bool:
-        """Whether there is anything to wait for: a mark may be all that is left, and a record may be damaged."""
+        """Whether the job run is open. False if only its mark is left, or if its record is damaged."""
         try:
             return not self.state.job_run(mark.job_run_id).value.state.ended
         except (NotFoundError, CorruptionError):
@@ -353,7 +353,7 @@ class Dispatcher:
                 self._guarded(lambda reaper=reaper: self._reap(reaper))  # type: ignore[misc]
 
     def _reap(self, reaper: Reaper) -> None:
-        """List what runs before the job runs are read, so that a group that is launched meanwhile has an owner."""
+        """End orphans. Running groups are listed before job runs are read, so that a group of the list has an owner."""
         listed = reaper.listed()
         job_runs: dict[str, JobRun] = {}
         for job_run_id in {cluster.job_run_id for cluster in listed}:
@@ -361,7 +361,7 @@ class Dispatcher:
                 job_runs[job_run_id] = self.state.job_run(job_run_id).value
             except NotFoundError:
                 continue
-            except CorruptionError as error:  # whether it lives nobody can say: its clusters stay
+            except CorruptionError as error:  # nobody knows whether it lives, so its clusters stay
                 self.state.leave_out(job_run_id, error)
                 listed = [cluster for cluster in listed if cluster.job_run_id != job_run_id]
         reaper.sweep(listed, job_runs, time.time())
@@ -382,7 +382,7 @@ class Dispatcher:
             holding.held.renew()
             holding.renewed_s = time.monotonic()
         except LeaseLostError:
-            pass  # whoever works on it sees it
+            pass  # the thread that works on the job run sees it
         except Exception as error:
             _LOG.warning("job run %s could not be renewed: %s", holding.held.run.id, one_line(error))
 
@@ -391,11 +391,11 @@ class Dispatcher:
             self._guarded(self._say)
 
     def _store_now_s(self) -> float:
-        """The store's time, at most: it told it with its last reply, and our seconds have been as long since."""
+        """The store's time, or less: the time of its last reply, plus the seconds since then by our clock."""
         return self._now_s + (time.monotonic() - self._said_s)
 
     def _say(self) -> None:
-        """Say that we are there. The reply tells the store's time."""
+        """Put our sign of life. The reply has the store's time."""
         record = DispatcherSign(
             owner=self.owner,
             host=socket.gethostname(),
@@ -418,7 +418,7 @@ class Dispatcher:
 
     @staticmethod
     def _guarded(work: Callable[[], None]) -> None:
-        """A store that does not answer now may answer later."""
+        """Do the work, and log an error of it: a store that does not answer now may answer later."""
         try:
             work()
         except Exception as error:

@@ -1,4 +1,4 @@
-"""Removing job runs that ended long ago, with all that is left of them.
+"""Removes job runs that ended long ago, with all their objects.
 
     run-1    ended 40 days ago                          removed
     run-2    ended 40 days ago, events still to send    stays until they are sent or given up, a day after its end
@@ -6,16 +6,16 @@
     run-4    under way for 40 days                      stays
     run-5    its record cannot be read                  stays, and is named
 
-A job run goes in an order that leaves no harm wherever it stops:
+The objects of a job run go in this order, so that an interruption does no harm:
 
-    watch-ends/…          how it ended, where a trigger submitted it: no watcher sends its document again
-    open/run-1, ended/…   its marks: one in open/ is left if a dispatcher died before it took that away
-    logs/run-1.…          what its groups printed
+    watch-ends/…          written first, if a trigger submitted it: how it ended, so no watcher submits it again
+    open/run-1, ended/…   its marks: a mark in open/ is left if a dispatcher died before it removed that
+    logs/run-1.…          the logs of its groups
     job-runs/run-1/…      sessions, groups, events
     job-runs/run-1/run/…  its record, last: as long as it is there, no other job run gets the id, and the next expiry
                           finds the rest
 
-Age is what the store says of the record's last change, against what it says of an object that was put just now.
+An age is the store's time of an object that was put just now, minus its time of the record's last change.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ _LOG = logging.getLogger("sessions")
 
 @dataclass(slots=True)
 class Expired:
-    """What an expiry did, or would do: ids of job runs, and how many objects of theirs."""
+    """What an expiry did, or would do: ids of removed job runs and the number of their objects; ids that stay because
+    events are unsent, or because the record is unreadable."""
 
     job_run_ids: list[str] = field(default_factory=list)
     objects: int = 0
@@ -49,7 +50,8 @@ class Expired:
 
 
 def expire(state: StateStore, older_than_s: float, dry_run: bool = False) -> Expired:
-    """Remove the job runs that ended more than so many seconds ago. Safe beside dispatchers, watchers and the page."""
+    """Remove the job runs that ended more than `older_than_s` seconds ago. Safe beside dispatchers, watchers and the
+    page."""
     ended_before_s = state.now_s() - older_than_s
     unsent, logs = set(Outbox(state.store).expected()), _logs(state)
     done = Expired()
@@ -59,7 +61,7 @@ def expire(state: StateStore, older_than_s: float, dry_run: bool = False) -> Exp
         try:
             stored = state.job_run(job_run_id)
         except NotFoundError:
-            continue  # it is being accepted, or is no job run's folder
+            continue  # it is being accepted, or the folder is not a job run's
         except DeltaCompactError as error:
             _LOG.warning("job run %s stays: %s", job_run_id, one_line(error))
             done.unreadable.append(job_run_id)
@@ -92,13 +94,13 @@ def _remove(state: StateStore, stored: StoredRecord[JobRun], paths: Iterable[str
 
 
 def _folders(state: StateStore) -> Iterator[tuple[str, list[ObjectStat]]]:
-    """What lies below job-runs/, by job run. One listing, of which one job run is in memory at a time."""
+    """The objects below job-runs/, by job run. One listing; only one job run of it is in memory at once."""
     for job_run_id, listed in groupby(state.store.list("job-runs/"), key=lambda stat: stat.path.split("/", 2)[1]):
         yield job_run_id, list(listed)
 
 
 def _logs(state: StateStore) -> Mapping[str, list[str]]:
-    """What groups printed, by job run, where that lies in the state."""
+    """The logs of groups that are in the state, by job run."""
     found: dict[str, list[str]] = defaultdict(list)
     for job_run_id, path in kept_logs(state.store):
         found[job_run_id].append(path)

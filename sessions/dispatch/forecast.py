@@ -1,4 +1,4 @@
-"""What a held job run is expected to take: its groups run side by side, as many as have a place.
+"""Forecasts how long a held job run takes. Its groups run side by side, as many as have a place.
 
 g1 runs, 40 s left · g2 and g3 wait, 60 s each · two at a time · another job run is before us for 20 s
 """
@@ -17,7 +17,7 @@ from sessions.records.leases import HeldJobRun
 
 
 class JobRunForecast:
-    """Expects what one job run takes. `name` is that of a group, which no group of another job run has."""
+    """Forecasts one job run. `name` makes the name of a group unique among all job runs."""
 
     def __init__(self, held: HeldJobRun, means: Means) -> None:
         self._held = held
@@ -33,7 +33,7 @@ class JobRunForecast:
         return WaitingGroup.of(self.name(group), list(plans), accepted_s, limits)
 
     def at_first(self, groups: Mapping[str, Sequence[SessionPlan]], now_s: float) -> Estimate | None:
-        """The estimate of planned groups, before any is launched; None where there are none."""
+        """The estimate of planned groups, before any is launched. None: there are no groups."""
         if not groups:
             return None
         to_come = [group_estimate(list(plans), now_s) for plans in groups.values()]
@@ -43,7 +43,7 @@ class JobRunForecast:
         return expect_job_run([], to_come, self._at_once(plans), 0.0, now_s, others)
 
     def of(self, groups: Collection[HeldGroup]) -> Estimate:
-        """The estimate of the whole job run: running groups have some seconds left, others wait for a place."""
+        """The estimate of the whole job run, with the seconds that running groups have left."""
         now_s, unended = self._clock(), [group for group in groups if group.unended]
         running = [group.left(now_s) for group in unended if group.launched]
         waiting = [group.to_come(now_s) for group in unended if not group.launched]
@@ -55,7 +55,7 @@ class JobRunForecast:
         return expect_job_run(running, waiting, self._at_once(plans), elapsed_s, now_s, others)
 
     def _at_once(self, plans: Sequence[SessionPlan]) -> int:
-        """Groups that run at a time; on this machine they share its CPUs, as planned."""
+        """How many groups run side by side. On this machine they share its CPUs, as planned."""
         limits = self._admission.limits
         if limits.slots is None or not plans or any(plan.node_type != LOCAL for plan in plans):
             return limits.sessions_max

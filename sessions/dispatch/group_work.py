@@ -1,10 +1,10 @@
 """Launches the groups of a held job run, and follows each one to its end.
 
-g1         waits for admission, is launched, ends: two sessions succeeded, one is to be tried again
-g1         again after some seconds, under a new attempt
+g1         waits for admission, is launched, ends: two sessions succeeded, one must be tried again
+g1         is launched again after some seconds, under a new attempt
 g1         records nothing for minutes: it hangs, is ended, and is tried again
 g2         never fits the limits: its sessions fail, and say so
-g2         its catalog does not answer: it waits, later each time, and for so long others have the place
+g2         its catalog does not answer: it waits, longer each time, and other groups have its place meanwhile
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class GroupWork:
     delays: Delays
 
     def taken(self, sessions: Iterable[JobRunSession]) -> list[HeldGroup]:
-        """The sessions in groups. What an earlier epoch has launched can publish no more."""
+        """The sessions in groups. Attempts that an earlier epoch launched are fenced off first."""
         sessions = list(sessions)
         groups: dict[str, HeldGroup] = {}
         launched = [session for session in sessions if session.attempt is not None and not session.state.ended]
@@ -73,7 +73,7 @@ class GroupWork:
             return
         group.update(each(group.unnamed(self.held.epoch), self.retries.next))
         if not group.unended or group.unnamed(self.held.epoch):
-            self._leave(group)  # all of them had been published, or one cannot be fenced off
+            self._leave(group)  # all had published already, or an attempt cannot be fenced off
             group.wait_for_trouble(self.means.clock())
             return
         if self.held.run.trouble is not None:
@@ -81,7 +81,7 @@ class GroupWork:
         self._launch(group)
 
     def _postponed(self, group: HeldGroup, postponed: Postponed) -> None:
-        """The records of its sessions say why a group waits. What never fits has failed."""
+        """Record why the group waits. A group that never fits has failed."""
         if postponed.wait is Wait.NEVER_FITS:
             self._leave(group)
             group.update(each(group.unended, lambda session: self.retries.give_up(session, postponed.text)))
@@ -96,7 +96,7 @@ class GroupWork:
         group.launched_s, group.silent_s = time.monotonic(), 0.0
         try:
             self.means.launcher.launch(spec)
-        except StoreError as error:  # this machine lacks what a process takes: no session has failed for it
+        except StoreError as error:  # this machine lacks resources for a process: not a failure of a session
             self._leave(group)
             self._tried(group, group.unended, one_line(error), Cause.RESOURCES)
             group.wait_for_trouble(self.means.clock())
@@ -106,7 +106,7 @@ class GroupWork:
         _LOG.info("%s launched: %s", spec.id, counted(len(group.unended), "session"))
 
     def follow(self, group: HeldGroup) -> None:
-        """Once a group has ended or hangs: what became of its sessions, and when they are tried again."""
+        """If a group has ended or hangs: see what became of its sessions, and when they are tried again."""
         assert group.launched is not None and group.log is not None
         group.log.look()
         status, why = self.means.launcher.status(group.launched), _KILLED
@@ -131,11 +131,11 @@ class GroupWork:
         group.wait_for_trouble(self.means.clock())
 
     def _tried(self, group: HeldGroup, sessions: list[JobRunSession], why: str, cause: Cause | None) -> None:
-        """These sessions were tried in vain."""
+        """Record a failed try of these sessions."""
         group.update(each(sessions, lambda session: self.retries.after(session, why, cause)))
 
     def cancel(self, group: HeldGroup) -> None:
-        """End what runs gently, and see to it that nothing of it publishes any more. What is published stays."""
+        """End the group gently, and fence its attempts off. Published versions stay."""
         if group.launched is not None:
             self._end_launch(group)
             self.looks.see(group)
@@ -143,13 +143,13 @@ class GroupWork:
         group.update(each(group.unended, self.retries.cancel))
 
     def let_go(self, group: HeldGroup) -> None:
-        """End what runs, and give its place to others."""
+        """End the group, and give its place to others."""
         if group.launched is not None:
             self._end_launch(group)
         self._leave(group)
 
     def _end_launch(self, group: HeldGroup) -> None:
-        """Nothing is left of a process or cluster whose group has ended, but what it printed."""
+        """Keep the group's log, then terminate its process or cluster."""
         assert group.launched is not None and group.log is not None
         group.log.keep()
         try:
@@ -158,7 +158,7 @@ class GroupWork:
             _LOG.error("%s may still run, the reaper looks after it: %s", group.launched, one_line(error))
 
     def _leave(self, group: HeldGroup) -> None:
-        """Give its place to others."""
+        """Give the group's place to others."""
         if group.waiting is not None:
             self.means.admission.leave(group.waiting.takes.group)
         group.waiting, group.launched = None, None

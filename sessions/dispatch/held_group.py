@@ -1,9 +1,9 @@
-"""One group of sessions of a job run that we hold: what is known of it, and how long it will take.
+"""One group of sessions of a job run that we hold: its state, and how long it will take.
 
-g1  waits since 10:00:00 for a place              to come: start and work of its sessions
-g1  launched as run-1.2.g1.1                      left: what its running session has left, and those behind it
-g1  silent for 300 s                              its patience is 240 s: it hangs
-g1  all ended, its process runs for 10 s more     it lingers
+g1  waits since 10:00:00 for a place              to_come: the start and the work of its sessions
+g1  launched as run-1.2.g1.1                      left: the rest of its running session, and its later sessions
+g1  silent for 300 s, patience 240 s              it hangs
+g1  all sessions ended 10 s ago, process runs     it lingers
 """
 
 from __future__ import annotations
@@ -20,17 +20,26 @@ from sessions.planning.refine import group_estimate
 
 _STALL_FACTOR = 10
 _PROCESS_ENDS_WITHIN_S = 10.0
-"""Once its last session has ended: Ray on this machine shuts down. What a cluster says of itself is known later."""
+"""A process ends within this time after its last session: Ray on this machine shuts down."""
 
 
 @dataclass(slots=True)
 class HeldGroup:
-    """One group of sessions: waiting since `waits_since_s`, then running under `launched`, until all have ended.
+    """One group of sessions. It waits for a place, is launched, and may be launched again, until all sessions have
+    ended.
 
-    `used` are the attempts that were launched: none is launched twice. `launched_sessions` are those of the launch,
-    `learnable` those that ended in a process of ours, for the rates. `silent_s` is for how long its records have not
-    changed, by looks that succeeded: a store that does not answer makes nobody silent. `done_s` is since when its
-    records say that all has ended while its process or cluster has not.
+    launched             the id of the running launch. None: the group is not running
+    done_s               when its records said that all sessions have ended
+    launches             how often it was launched
+    launched_sessions    the sessions of the running launch
+    silent_s             for how long its records have not changed. Only successful looks count: a store that does not
+                         answer makes no group silent
+    used                 the attempts that were launched: none is launched twice
+    waits_since_s        since when it waits for a place
+    not_before_s         it is not launched before this time
+    learnable            sessions that ended in a process of ours, to learn rates from
+
+    Times are of the monotonic clock.
     """
 
     name: str
@@ -60,7 +69,7 @@ class HeldGroup:
 
     @property
     def trouble(self) -> Trouble | None:
-        """Why it cannot be launched yet: the trouble of its sessions that lasts longest."""
+        """Why the group cannot be launched yet: the trouble of its sessions that lasts longest."""
         troubles = [session.trouble for session in self.unended if session.trouble is not None]
         return max(troubles, key=lambda trouble: trouble.again_s, default=None)
 
@@ -69,7 +78,7 @@ class HeldGroup:
         return [session.plan for session in self.unended if session.plan is not None]
 
     def unnamed(self, epoch: int) -> list[JobRunSession]:
-        """The sessions whose attempt of this epoch was launched already, or that have none."""
+        """The sessions that need a new attempt: they have none of this epoch, or it was launched already."""
         return [
             session
             for session in self.unended
@@ -77,7 +86,7 @@ class HeldGroup:
         ]
 
     def wait_for_trouble(self, now_s: float) -> None:
-        """Start it again when what its sessions met may have passed. `now_s` is of the clock that dates records."""
+        """Do not launch the group before its trouble may have passed. `now_s`: by the clock that dates records."""
         if (trouble := self.trouble) is not None:
             after_s = max(0.0, trouble.again_s - now_s)
             self.not_before_s = max(self.not_before_s, time.monotonic() + after_s)
@@ -91,18 +100,18 @@ class HeldGroup:
         return Estimate.of(lambda bound: start_s + sum(getattr(of_session, bound) for of_session in left), now_s)
 
     def to_come(self, now_s: float) -> Estimate:
-        """The same for a group that is not launched. It may have to wait before it is tried again."""
+        """Seconds from now until a group that is not launched ends. It may have to wait before it is tried again."""
         return group_estimate(self.plans_left).later(max(0.0, self.not_before_s - time.monotonic()), now_s)
 
     def lingers(self) -> bool:
-        """Whether nothing is left to do for a process that had its time to end since, or for a cluster."""
+        """Whether all sessions have ended and the launch has not: a process after some seconds, a cluster at once."""
         if self.unended or self.done_s is None:
             return False
         is_process = all(session.plan is None or session.plan.launcher == LOCAL for session in self.sessions.values())
         return not is_process or time.monotonic() - self.done_s > _PROCESS_ENDS_WITHIN_S
 
     def patience_s(self, stall_s: float) -> float:
-        """How long its sessions may record nothing. Each try gets twice as long, because the plan may be wrong."""
+        """How long the group may be silent. The time doubles with each failure, because the plan may be wrong."""
         longest_s = max((plan.start_s + plan.expected.seconds for plan in self.plans_left), default=0.0)
         failures = max((session.failures for session in self.unended), default=0)
         return float(max(stall_s, _STALL_FACTOR * longest_s) * 2**failures)

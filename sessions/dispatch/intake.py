@@ -1,12 +1,12 @@
-"""From a message to an accepted job run: recorded first, acknowledged afterwards.
+"""Makes accepted job runs of messages. A job run is recorded first, and its message acknowledged afterwards.
 
 a good document                      recorded as ACCEPTED, acknowledged
-the same message again               it is recorded already: acknowledged
+the same message again               recorded already: acknowledged
 a document that can never be served  dead letter, with reason and field
 another document of the same id      dead letter
-one of its id, sent after it failed  it is run again, with this document; see records/lives.py
-no URI, no number of JSON, too deep  dead letter: whatever goes wrong while it is read is a refusal of it alone
-the state does not answer            released: it comes again, later each time
+a document of a failed job run's id  the job run is run again, with this document; see records/lives.py
+a document that cannot be read       dead letter: any error while it is read refuses this message alone
+the state does not answer            released: the message comes again, later each time
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Intake:
         self._clock = clock
 
     def take(self, message: Message) -> str | None:
-        """Deal with a message; the job run that was accepted just now, if one was."""
+        """Deal with a message. Returns the id of the job run, if one was accepted."""
         try:
             return self._accepted(message)
         except RefusedDocument as refused:
@@ -51,13 +51,13 @@ class Intake:
             self._bury(message, reason, refused.field, str(refused))
         except DeltaCompactError as error:
             self._put_off(message, error)
-        except Exception as error:  # a fault of ours: it costs no other message anything
+        except Exception as error:  # a fault of ours: it must not hold up other messages
             _LOG.error("message %s could not be dealt with", message.id, exc_info=True)
             self._put_off(message, error)
         return None
 
     def _read(self, message: Message) -> Instruction:
-        """The document. Raises RefusedDocument: whatever reading it raises, reading it again would raise too."""
+        """The document. Raises RefusedDocument for every error: reading it again would fail in the same way."""
         try:
             instruction = parse(message.body)
             self._allowed.check(instruction)
@@ -103,7 +103,7 @@ class Intake:
             self._put_off(message, error)
 
     def _put_off(self, message: Message, error: Exception) -> None:
-        """Decorrelated jitter: about three times as long each time."""
+        """Release the message for a random time, up to three times as long each time (decorrelated jitter)."""
         longest_s = min(_RELEASED_FOR_MAX_S, _RELEASED_FOR_MIN_S * 3**message.receives)
         after_s = random.uniform(_RELEASED_FOR_MIN_S, longest_s)
         _LOG.warning("message %s is put off for %.0f s: %s", message.id, after_s, one_line(error))

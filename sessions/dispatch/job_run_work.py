@@ -1,13 +1,13 @@
-"""One job run that we hold, from its claim to its end: what a thread of the dispatcher does.
+"""The work on one job run that we hold, from its claim to its end, in a thread of the dispatcher.
 
-claimed    RUNNING in an earlier epoch: new attempts at what has not ended, the old ones fenced off
-planned    a session for each partition, in groups; expected to take 412 s, of 600 s that are desired
+claimed    RUNNING in an earlier epoch: new attempts at sessions that have not ended; old attempts are fenced off
+planned    a session for each partition, in groups; expected to take 412 s, of the desired 600 s
 worked     each group is started and followed, see group_work.py
-ended      SUCCEEDED, or FAILED where a session has
+ended      SUCCEEDED, or FAILED if a session has failed
 
 told to stop     launches nothing more, lets running groups end, gives the lease back
-cancelled        the same, but ends running groups; what they had published stays
-lease lost       terminates what it launched: another dispatcher goes on
+cancelled        the same, but ends running groups; published versions stay
+lease lost       terminates its groups: another dispatcher works on
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _WORTH_GIVING_BACK_S = 5.0
 
 
 class JobRunWork:
-    """Does the work of one held job run. `run` reads like the design."""
+    """Does the work of one held job run. Start with `run`."""
 
     def __init__(self, held: HeldJobRun, means: Means) -> None:
         self._held = held
@@ -109,7 +109,7 @@ class JobRunWork:
     # Plan
 
     def _sessions(self, instruction: Instruction) -> list[JobRunSession] | None:
-        """The sessions as they are recorded. None: the job run has ended, or waits for what passes."""
+        """The recorded sessions. None: the job run has ended, or waits for a trouble to pass."""
         held = self._held
         if held.run.state is not JobRunState.ACCEPTED:
             return list(held.state.some_sessions(held.run.id, held.run.session_ids))
@@ -120,12 +120,12 @@ class JobRunWork:
         return None if plans is None else asking(lambda: record_plans(held, self._means, plans))
 
     def _plans(self, instruction: Instruction) -> tuple[SessionPlan, ...] | None:
-        """The plans of the sessions; None where the job run has failed, or waits for what passes."""
+        """The plans of the sessions. None: the job run has failed, or waits for a trouble to pass."""
         try:
             return self._means.plan(instruction)
         except Exception as error:
             text, cause = one_line(error), cause_of(error)
-            if cause is None:  # nothing that another dispatcher, or another try, would do better
+            if cause is None:  # no other dispatcher or later try would do better
                 if not isinstance(error, DeltaCompactError):
                     _LOG.warning("job run %s cannot be planned", self._held.run.id, exc_info=True)
                 self._end(text)
@@ -134,7 +134,7 @@ class JobRunWork:
             return None
 
     def _put_off(self, cause: Cause, text: str) -> None:
-        """Give the job run back until it is time for another try; where there were enough, it has failed."""
+        """Give the job run back until another try; after enough tries, it has failed."""
         before, now_s = self._held.run.trouble, self._means.clock()
         trouble = self._means.policy.next(before, cause, text, now_s)
         if trouble is None:
@@ -144,7 +144,7 @@ class JobRunWork:
         _LOG.warning("job run %s cannot be planned now: %s", self._held.run.id, told(trouble))
 
     def _all_wait_for(self) -> Trouble | None:
-        """The trouble that ends first, where no group runs and each one waits for a while: others have the place."""
+        """The trouble that ends first, if no group runs and each waits for a while: then the job run is given back."""
         soon_s = self._means.clock() + _WORTH_GIVING_BACK_S
         waiting = [group for group in self._groups if group.unended]
         troubles = [trouble for group in waiting if (trouble := group.trouble) is not None and trouble.again_s > soon_s]
@@ -158,7 +158,7 @@ class JobRunWork:
     # End
 
     def _failure(self) -> str | None:
-        """Why the job run has failed; None where every session has succeeded or had nothing to do."""
+        """Why the job run has failed. None: no session has failed, or the job run was cancelled."""
         sessions = [session for group in self._groups for session in group.sessions.values()]
         failed = [session for session in sessions if session.state is SessionState.FAILED]
         if any(session.state is SessionState.CANCELLED for session in sessions):
@@ -175,13 +175,14 @@ class JobRunWork:
         _LOG.info("job run %s %s%s", self._held.run.id, state, f": {error}" if error else "")
 
     def _cancelled(self) -> bool:
-        """Whether a session was, or the job run before it had any. One that had succeeded by then has succeeded."""
+        """Whether a session was cancelled, or the job run was before it had sessions. A job run whose sessions had all
+        succeeded by then has succeeded."""
         sessions = [session for group in self._groups for session in group.sessions.values()]
         was_cancelled = any(session.state is SessionState.CANCELLED for session in sessions)
         return was_cancelled or (self._held.run.cancelling and self._held.run.state is JobRunState.ACCEPTED)
 
     def _let_go(self) -> None:
-        """Nothing of ours runs when this returns, and others may claim the job run."""
+        """End all groups, and give the job run back: other dispatchers may claim it."""
         for group in self._groups:
             self._group_work.let_go(group)
         if not self._held.lost:

@@ -1,11 +1,11 @@
-"""What groups print goes to the state, where the disk or the cluster that has it may end before somebody reads it.
+"""Copies the logs of groups into the state: the disk or the cluster with a log may be gone before somebody reads it.
 
-    a process, state in a folder      it writes there itself
-    a process, state on S3            its last 64 KiB, every 30 s while it prints, and at its end
-    a cluster                         its last 64 KiB, at its end, before the cluster is taken away
+    a process, state in a folder      nothing to copy: the process writes its log there
+    a process, state on S3            the last 64 KiB of its log, every 30 s while it grows, and at the end
+    a cluster                         the last 64 KiB of its log, before the cluster is terminated
 
-A process that is killed has printed what it has printed: its dispatcher keeps that. Where the machine itself ends, at
-most 30 s are lost. A log that cannot be kept is named, and holds nothing up.
+If a process is killed, its dispatcher copies the log. If the machine is lost, so are at most 30 s of the log. If a log
+cannot be copied, a warning names it, and the work goes on.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class LogKeeper:
         self._kept_s = clock()
 
     def look(self) -> None:
-        """Keep the log of a process that runs, now and then."""
+        """Copy the log of a running process, if it is time."""
         if self._is_process and self._clock() - self._kept_s >= _KEPT_EVERY_S:
             self.keep()
 

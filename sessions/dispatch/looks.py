@@ -1,4 +1,4 @@
-"""Sees in the records how far the sessions of running groups are, and learns what those took that have ended."""
+"""Reads in the records how far the sessions of running groups are, and learns from the seconds of ended sessions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from sessions.records.leases import HeldJobRun
 _LOG = logging.getLogger("sessions")
 _LOOK_EVERY_S = 2.0
 _LOOK_COUNTS_MAX_S = 10.0
-"""Of the time between two looks: a dispatcher that was suspended itself has seen nobody be silent."""
+"""The most of the time between two looks that counts as silence: the dispatcher itself may have been suspended."""
 
 
 class Looks:
@@ -32,7 +32,7 @@ class Looks:
         self._again_s = time.monotonic() + _LOOK_EVERY_S
 
     def look(self, groups: Collection[HeldGroup]) -> None:
-        """See how far sessions are, and say so where the job run is expected to take longer or less for it."""
+        """Read how far sessions are. If the expected seconds of the job run change by it, record that."""
         if time.monotonic() < self._again_s:
             return
         self._again_s = time.monotonic() + _LOOK_EVERY_S
@@ -46,7 +46,7 @@ class Looks:
             _LOG.info("how far sessions are could not be seen: %s", one_line(error))
 
     def see(self, group: HeldGroup, names: Sequence[str] | None = None) -> bool:
-        """Read these sessions of a group, or all that have not ended; whether one of them has changed."""
+        """Read these sessions of a group, or all that have not ended. Returns whether one of them has changed."""
         wanted = [session.id for session in group.unended] if names is None else list(names)
         seen = asking(lambda: self._held.state.some_sessions(self._held.run.id, wanted))
         changed = any(group.sessions[session.id] != session for session in seen)
@@ -55,7 +55,8 @@ class Looks:
         return changed
 
     def _see_running(self, group: HeldGroup) -> None:
-        """Read sessions that may have changed: as they run one by one, up to the first that has not ended."""
+        """Read the sessions that may have changed. They run one after another, so stop at the first that has not
+        ended."""
         if group.launched is None:
             return
         since_s = max(group.looked_s, group.launched_s)
@@ -68,7 +69,7 @@ class Looks:
         group.silent_s = 0.0 if changed else group.silent_s + min(group.looked_s - since_s, _LOOK_COUNTS_MAX_S)
 
     def learn(self, group: HeldGroup, took_s: float) -> None:
-        """Learn what sessions and their group took, for what the next ones are expected to take."""
+        """Learn from the seconds that sessions and their group took, for later forecasts."""
         ran = [group.sessions[name] for name in group.launched_sessions]
         inside_s = [session.outcome.seconds for session in ran if session.outcome and session.attempts == 1]
         try:

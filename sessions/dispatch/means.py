@@ -1,4 +1,4 @@
-"""What a dispatcher works with, on every job run."""
+"""The means of a dispatcher for its job runs: planner, launcher, admission, rates, settings."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from sessions.planning.learning import RateStore
 from sessions.planning.starts import StartStore
 
 Plan = Callable[[Instruction], tuple[SessionPlan, ...]]
-"""What the sessions of a document are to run on. Raises NotFoundError, InputError where that cannot be served."""
+"""Plans the sessions of a document. Raises NotFoundError or InputError if the document cannot be served."""
 
 
 @dataclass(slots=True)
 class Stopping:
-    """How a dispatcher ends: `gently` launches nothing more, `now` terminates what runs."""
+    """How a dispatcher ends: `gently` launches nothing more, `now` terminates running groups."""
 
     gently: threading.Event = field(default_factory=threading.Event)
     now: threading.Event = field(default_factory=threading.Event)
@@ -30,7 +30,7 @@ class Stopping:
 
 @dataclass(frozen=True, slots=True)
 class Means:
-    """Who plans, launches, admits and learns; by which settings; and how the dispatcher is told to end."""
+    """Planner, launcher, admission, learned rates and start times, settings, the signal to stop, and the clock."""
 
     plan: Plan
     launcher: Launchers

@@ -1,6 +1,6 @@
-"""Records the sessions of a planned job run, then that it is running.
+"""Records the sessions of a planned job run, and then the job run as running.
 
-epoch 2     sessions "all", group g1.2      an earlier epoch recorded them and died: they stay as they are
+epoch 2     sessions "all", group g1.2      epoch 1 had recorded sessions, and died: they are planned anew
 life 2      session of day=1                it had succeeded in life 1: it stays; the others begin anew
 """
 
@@ -25,7 +25,7 @@ _LOG = logging.getLogger("sessions")
 
 
 def record_plans(held: HeldJobRun, means: Means, plans: Sequence[SessionPlan]) -> list[JobRunSession]:
-    """Record the sessions, then that the job run is running. What an earlier epoch recorded stays as it is."""
+    """Record the sessions, and then the job run as running. Returns the sessions."""
     run = held.run
     plans = tuple(replace(plan, group=f"{plan.group}.{held.epoch}") for plan in plans)
     means.launcher.ready()
@@ -56,8 +56,8 @@ def record_plans(held: HeldJobRun, means: Means, plans: Sequence[SessionPlan]) -
 
 
 def _promisable_s(run: JobRun, planned_s: float | None, expected: Estimate | None, now_s: float) -> float | None:
-    """The nearest SLA that can be promised where the desired one cannot: with what passed since the acceptance, and
-    what other job runs take before this one."""
+    """The nearest SLA that can be promised, if the desired SLA cannot. It includes the time since the acceptance, and
+    the seconds of other job runs before this one. None: the desired SLA can be promised."""
     if run.desired_sla_s is None or expected is None:
         return planned_s
     promised_s = math.ceil(max(0.0, now_s - run.accepted_s) + expected.promise_s)
@@ -72,7 +72,7 @@ def _recorded(held: HeldJobRun, plan: SessionPlan) -> JobRunSession:
     session = replace(session, expected_first=plan.expected, expected=plan.expected)
     if held.state.add_session(session):
         return session
-    # An earlier epoch recorded it and died before the job run was running, or it is of an earlier life.
+    # An earlier epoch recorded the session and died before the job run was running, or it is from an earlier life.
     stored = held.state.session(run.id, name)
     again = _again(stored.value, session, was_ours=name in run.session_ids)
     if again != stored.value and held.state.change_session(stored, again) is None:
@@ -83,8 +83,8 @@ def _recorded(held: HeldJobRun, plan: SessionPlan) -> JobRunSession:
 def _again(stored: JobRunSession, planned: JobRunSession, was_ours: bool) -> JobRunSession:
     """A session that was recorded before, as it is planned now.
 
-    One of this life was not launched: it begins. Of an earlier life, what has succeeded for this document stays; the
-    last attempt at anything else is fenced off before the next one.
+    A session of this life was never launched, so it begins. A session of an earlier life stays if it has succeeded for
+    this document; otherwise its last attempt is fenced off before the next one.
     """
     again = replace(planned, epoch=stored.epoch, attempts=stored.attempts)
     if stored.life == planned.life or not was_ours:

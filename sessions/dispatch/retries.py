@@ -1,8 +1,8 @@
-"""What follows a try that did not end its session: another attempt, at once or later, or the session's end.
+"""Decides what follows a try that did not end its session: another attempt, at once or later, or the session's end.
 
-its process was killed              tried again, counted as a failure; after three of them it has failed
-its catalog does not answer         tried again later, each time later; no failure is counted
-the job run is cancelled            it has ended, unless it had published
+its process was killed              tried again, and counted as a failure; after three failures it has failed
+its catalog does not answer         tried again later, longer each time; not counted as a failure
+the job run is cancelled            ended, unless it had published
 """
 
 from __future__ import annotations
@@ -40,9 +40,10 @@ class Retries:
         return asking(lambda: self._attempts.give_up(session.id, _CANCELLED, SessionState.CANCELLED))
 
     def after(self, session: JobRunSession, how: str, launch: Cause | None) -> JobRunSession:
-        """The session after a try that did not end it: another one follows, unless there were enough.
+        """The session after a try that did not end it: with another attempt, or given up after enough tries.
 
-        `how` the process ended counts where the session has recorded no error, `launch` is why the launch failed.
+        how       how the process ended: the reason, if the session has recorded no error
+        launch    why the launch failed. None: it did not
         """
         why, cause = session.error or how, launch or (Cause(session.cause) if session.cause else None)
         if cause is not None:

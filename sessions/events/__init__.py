@@ -1,1 +1,1 @@
-"""What happens to job runs, as CloudEvents: each once in the record, and at least once on an SNS topic."""
+"""Events of job runs, as CloudEvents: each is once in the record, and sent at least once to an SNS topic."""

@@ -1,13 +1,13 @@
 """Sends recorded events to their topics, from one thread of a dispatcher.
 
     ours, no topic    ->  nothing, until we end run-1
-    pending/run-1     ->  read run-1, list its events, publish those that are not marked, mark them
-                          run-1 has ended: record what a crash kept back, send that too, remove pending/run-1
+    pending/run-1     ->  read run-1, list its events, publish the unmarked ones, mark them
+                          run-1 has ended: record the events that a crash kept back, send them, remove pending/run-1
     the topic fails   ->  run-1 is tried again after 1, 2, 4, … 300 s; no job run waits for its events
 
-Each dispatcher delivers for the job runs that it claimed, and for those that it accepted and nobody has claimed yet.
-What was left by one that died is delivered with the next claim, or, where the job run has ended, by whoever finds it
-some minutes later. So two may send an event each; it has the same id both times.
+A dispatcher delivers the events of job runs that it claimed, and of those that it accepted and nobody has claimed yet.
+If a dispatcher dies, the next one that claims its job run delivers; if the job run has ended, any dispatcher does, some
+minutes later. So two dispatchers may send the same event; it has the same id both times.
 """
 
 from __future__ import annotations
@@ -33,19 +33,20 @@ logger = logging.getLogger("sessions")
 
 _BACKOFF_FIRST_S, _BACKOFF_MOST_S = 1.0, 300.0
 _LOOK_S = 30.0
-"""So often a job run is looked at whose events do not say that it has ended."""
+"""How often a job run is read whose events do not show that it has ended."""
 _STRAYS_EVERY_S = 300.0
-"""So often all marks are listed, which costs a request: for what dispatchers have left that died."""
+"""How often all marks are listed, to find the events of dispatchers that died. It costs a request."""
 _STRAY_S = 60.0
-"""So long after its end a job run's events are anybody's."""
+"""After this time since the end of a job run, any dispatcher may deliver its events."""
 _GIVEN_UP_S = 24 * 3600.0
-"""What a topic did not take for so long after the end of a job run stays in the record alone."""
+"""Events that a topic did not take within this time after the end of a job run are given up: they stay in the
+record."""
 _ENDS = (EventType.JOB_RUN_SUCCEEDED, EventType.JOB_RUN_FAILED, EventType.JOB_RUN_CANCELLED)
 
 
 @dataclass
 class _Delivery:
-    """How far the events of one job run are: the run as it was last read, what is sent, when to try again."""
+    """The delivery of one job run's events: which are sent, the job run as last read, when to try again."""
 
     sent: set[str] | None = None
     run: JobRun | None = None
@@ -55,9 +56,10 @@ class _Delivery:
 
 
 class Courier:
-    """`default_topic` gets the events of job runs whose document names none; None: they stay in the record.
+    """Delivers events.
 
-    `recorder` knows the job runs that this process accepted and claimed; None: all are this courier's.
+    default_topic    gets the events of job runs whose document names no topic. None: they stay in the record
+    recorder         knows the job runs that this process accepted and claimed. None: deliver for all job runs
     """
 
     def __init__(
@@ -87,13 +89,13 @@ class Courier:
         self._thread.start()
 
     def stop(self) -> None:
-        """Deliver what is recorded by now, once, and end."""
+        """Deliver the events recorded so far once more, and end."""
         self._stopping.set()
         self._thread.join()
 
     def deliver(self) -> None:
-        """Look once at every job run that may have events to send."""
-        strays = abs(self._clock() - self._strays_s) >= _STRAYS_EVERY_S  # either way: a clock may be set back
+        """Send the unsent events of every job run that may have some."""
+        strays = abs(self._clock() - self._strays_s) >= _STRAYS_EVERY_S  # abs: a clock may be set back
         if strays:
             self._strays_s = self._clock()
         for job_run_id in self._expected(strays):
@@ -108,7 +110,7 @@ class Courier:
                 self._failed(job_run_id, delivery, error)
 
     def _expected(self, strays: bool) -> list[str]:
-        """Job runs with a mark. Ours are known, so that nothing is listed for them."""
+        """Job runs that may have events to send: ours, without a listing; with `strays`, all that have a mark."""
         if self._recorder is None or strays:
             expected = self._outbox.expected()
             self._deliveries = {name: self._deliveries[name] for name in expected if name in self._deliveries}
@@ -128,12 +130,12 @@ class Courier:
             recorded = self._outbox.recorded(job_run_id)
             self._send(topic, run, recorded, delivery.sent)
             if not run.state.ended and _says_the_end(recorded, run):
-                delivery.read_s = -_LOOK_S  # somebody else has ended it
+                delivery.read_s = -_LOOK_S  # another dispatcher has ended it: read it at the next look
         if run.state.ended:
             self._finish(job_run_id)
 
     def _run(self, job_run_id: str, delivery: _Delivery) -> JobRun | None:
-        """The job run: what we wrote of it last, and as it is recorded now and then. None: there is nothing to do."""
+        """The job run: as we wrote it last, or as we read it some seconds ago. None: there is no such job run."""
         ours = self._recorder.latest.get(job_run_id) if self._recorder else None
         if ours is not None:
             delivery.run = ours
@@ -162,11 +164,11 @@ class Courier:
         if run.state.ended:
             return self._clock() - (run.finished_s or 0.0) > _STRAY_S
         if run.lease is not None:
-            recorder.accepted.discard(job_run_id)  # whoever claimed it delivers
+            recorder.accepted.discard(job_run_id)  # the dispatcher that claimed it delivers
         return job_run_id in recorder.accepted
 
     def _send(self, topic: Topic, run: JobRun, recorded: set[str], sent: set[str]) -> None:
-        """Publish what was not sent, the oldest first."""
+        """Publish the unsent events, the oldest first."""
         unsent = [(name, data) for name in recorded - sent if (data := self._event(run, name)) is not None]
         unsent.sort(key=lambda event: (json.loads(event[1])["time"], event[0]))
         for start in range(0, len(unsent), BATCH_MAX):
@@ -179,7 +181,7 @@ class Courier:
                 raise RuntimeError(f"{topic.arn} took {len(taken)} of {len(batch)} events")
 
     def _event(self, run: JobRun, name: str) -> bytes | None:
-        """An event; None where it is damaged: it is noted, and the others are sent."""
+        """The bytes of an event. None: it is damaged; that is noted, and the others are sent."""
         data = self._outbox.read(run.id, name)
         path = f"job-runs/{run.id}/events/{name}.json"
         try:
@@ -228,5 +230,5 @@ class Courier:
 
 
 def _says_the_end(recorded: set[str], run: JobRun) -> bool:
-    """Whether an event says that a job run has ended, in the life in which it was read."""
+    """Whether a recorded event says that the job run has ended, in this life."""
     return any(f"{kind}~~{run.life}" in recorded for kind in _ENDS)

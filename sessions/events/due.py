@@ -1,11 +1,11 @@
-"""Which events follow from a record. They are a function of it, so what a crash kept from being told is told later.
+"""Derives events from a record: pure. If a crash kept an event from being recorded, it is derived again later.
 
     Session  RUNNING    attempt 2, 2 of 5 rounds    started~2, round_completed~1, round_completed~2
     Session  SUCCEEDED  after 5 rounds              … round_completed~5, succeeded
     JobRun   ACCEPTED                               accepted
 
-An estimate changes with every task. It is told when it leaves its step of 5 %, and when it or its promise crosses the
-desired SLA.
+An estimate changes with every task. It becomes an event when it leaves its step of 5 %, and when it or its promise
+crosses the desired SLA.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _KIND_OF_ERROR = re.compile(r"[A-Z]\w*(?:Error|Exception|Interrupted)\b")
 
 
 def events_of_job_run(run: JobRun) -> list[JobRunEvent]:
-    """All that a job run's record says, but for estimates."""
+    """All events of a job run's record, without estimates."""
     common = _of_job_run(run)
     partitions = len(run.document.get("partitions") or ())
     said: list[tuple[EventType, float, dict[str, Any]]] = [
@@ -54,13 +54,13 @@ def events_of_job_run(run: JobRun) -> list[JobRunEvent]:
 
 
 def _not_promised(run: JobRun) -> dict[str, Any]:
-    """Said before anything of it starts, with what would keep the desired SLA."""
+    """The data of the event that the desired SLA cannot be promised: the promise, and what would keep the SLA."""
     promise_s = round(run.expected_first.promise_s, 3) if run.expected_first else None
     return {"promise_s": promise_s, "nearest_sla_s": run.nearest_sla_s, "cpus_needed": run.cpus_needed}
 
 
 def events_of_session(session: JobRunSession, run: JobRun | None) -> list[JobRunEvent]:
-    """All that a session's record says, but for estimates."""
+    """All events of a session's record, without estimates."""
     common = _of_session(session, run)
     said: list[tuple[EventType, int, float, dict[str, Any]]] = []
     plan, progress, outcome = session.plan, session.progress, session.outcome
@@ -104,13 +104,13 @@ def events_of_session(session: JobRunSession, run: JobRun | None) -> list[JobRun
 
 
 def _delayed(kind: EventType, job_run_id: str, subject: str, trouble: Trouble, common: dict[str, Any]) -> JobRunEvent:
-    """One event for a trouble, however often it is met."""
+    """The event of a trouble. A trouble that lasts is one event: `since_s` is part of its name."""
     data = {**common, "cause": trouble.cause, "error": error_kind(trouble.text)}
     return JobRunEvent(kind, job_run_id, subject, round(trouble.since_s * 1000), trouble.since_s, data)
 
 
 def estimate_told(record: JobRun | JobRunSession, run: JobRun | None) -> JobRunEvent | None:
-    """The event of the estimate that a record holds."""
+    """The event of a record's estimate. None: it has no estimate."""
     expected = record.expected
     if expected is None:
         return None
@@ -138,7 +138,7 @@ def _bounds(expected: Estimate) -> dict[str, float]:
 
 
 def is_news(before: Estimate | None, after: Estimate | None, desired_sla_s: int | None) -> bool:
-    """Whether an estimate is to be told: the first one, another step of 5 %, the other side of the desired SLA."""
+    """Whether an estimate becomes an event: it is the first, in another step of 5 %, or across the desired SLA."""
     if after is None or before is None:
         return after is not None
     if desired_sla_s and _within(before, desired_sla_s) != _within(after, desired_sla_s):
@@ -151,7 +151,7 @@ def _within(expected: Estimate, seconds: float) -> tuple[bool, bool]:
 
 
 def error_kind(error: str | None) -> str:
-    """The class of an error. Its text may quote a value of a row, so it stays in the record."""
+    """The class of an error. Its text may quote a value of a row, so the text stays in the record."""
     found = _KIND_OF_ERROR.match(error or "")
     return found[0] if found else "Error"
 

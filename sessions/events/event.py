@@ -5,9 +5,9 @@
      "type": "deltacompact.session.round_completed", "time": "2024-01-02T03:04:05.678Z",
      "datacontenttype": "application/json", "data": {"job_run_id": "run-1", "round": 2, "rounds": 5, …}}
 
-`id` follows from what happened, so whoever records or sends an event again says the same. An event carries names (job
-run, table, session, partition values, which are parts of paths), numbers and reasons: no row value, no key of a row,
-no credential, no catalog's URI. `events.schema.json` beside this file has every type.
+`id` is made of the facts of the event, so an event that is recorded or sent again has the same id. An event has names
+(job run, table, session, partition values, which are parts of paths), numbers and reasons. It has no row value, no key
+of a row, no credential, and no catalog's URI. `events.schema.json` beside this file has every type.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class EventType(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class JobRunEvent:
-    """`subject` is a session's id, "" where the event is about the whole job run. `ordinal` counts events of one type
-    about one subject: the attempt, the round, the time of an estimate."""
+    """`subject`: a session's id; "" if the event is about the whole job run. `ordinal` distinguishes events of one type
+    and subject: the attempt, the round, the time of an estimate."""
 
     type: EventType
     job_run_id: str
@@ -54,7 +54,7 @@ class JobRunEvent:
 
     @property
     def name(self) -> str:
-        """Its name among the events of its job run."""
+        """The event's name, unique in its job run."""
         return f"{self.type}~{self.subject}~{self.ordinal}"
 
     def document(self) -> dict[str, Any]:

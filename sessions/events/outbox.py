@@ -1,8 +1,8 @@
-"""Where events wait until they are sent: in the record of their job run.
+"""The outbox: events wait beside the record of their job run until they are sent.
 
     pending/run-1                                          run-1 may have events that are not recorded or not sent
-    job-runs/run-1/events/session.started~day=…~1.json     an event, put if absent: it is there once, for ever
-    job-runs/run-1/events-sent/8f0c….json                  names of events that were sent, one object for each batch
+    job-runs/run-1/events/session.started~day=…~1.json     an event, put if absent: it never changes
+    job-runs/run-1/events-sent/8f0c….json                  names of sent events, one object for each batch
 
 An event is sent before it is marked. A crash in between sends it again.
 """
@@ -32,7 +32,7 @@ class Outbox:
         self._store = store
 
     def record(self, event: JobRunEvent) -> bool:
-        """Record an event. False where it is there already."""
+        """Record an event. False: it is there already."""
         return self._store.put_if_absent(_path(event.job_run_id, event.name), event.to_bytes())
 
     def recorded(self, job_run_id: str) -> set[str]:
@@ -57,7 +57,7 @@ class Outbox:
         self._store.put(path, json.dumps(sorted(names)).encode())
 
     def expect(self, job_run_id: str) -> None:
-        """Say that a job run will have events, so that they are looked for after a crash as well."""
+        """Mark a job run that will have events, so that they are found after a crash, too."""
         self._store.put_if_absent(f"pending/{job_run_id}", b"")
 
     def expected(self) -> list[str]:
@@ -65,7 +65,7 @@ class Outbox:
         return [stat.path.removeprefix("pending/") for stat in self._store.list("pending/")]
 
     def done(self, job_run_id: str) -> None:
-        """Every event of a job run that has ended is recorded and sent."""
+        """Remove the mark: the job run has ended, and all its events are recorded and sent."""
         self._store.delete([f"pending/{job_run_id}"])
 
 

@@ -1,11 +1,11 @@
-"""An observer of the records that puts what follows from each change into the outbox.
+"""Observes changes of records, and puts the events of each change into the outbox.
 
-    accepted -> running, epoch 1          a claim: everything that follows from the record, in case a crash kept it back
+    accepted -> running, epoch 1          a claim: all events of the record, in case a crash kept some back
     round 2 -> round 3                    round_completed~2
     expected 412 s -> 405 s               nothing
     expected 412 s -> 380 s               sla.updated
 
-It runs wherever records are written: in dispatchers and in the processes of sessions.
+It runs in every process that writes records: in dispatchers and in the processes of groups.
 """
 
 from __future__ import annotations
@@ -21,10 +21,13 @@ from sessions.records.state_store import StateStore
 
 
 class EventRecorder:
-    """Records events. Job runs are remembered for what their sessions' events say of them.
+    """Records events.
 
-    `accepted` and `claimed` are the job runs that this process did so with: whose events its courier delivers. Of those
-    that it claimed, `latest` is what it last wrote.
+    accepted    the job runs that this process accepted; its courier delivers their events until another one claims them
+    claimed     the job runs that this process claimed; its courier delivers their events
+    latest      the claimed job runs, as this process last wrote them
+
+    Job runs are remembered, because events of their sessions name their table and SLA.
     """
 
     def __init__(self, state: StateStore) -> None:
@@ -36,7 +39,7 @@ class EventRecorder:
         self._job_runs: dict[str, JobRun] = {}
 
     def know(self, run: JobRun) -> None:
-        """A job run that was read already: events say of it what never changes."""
+        """Remember a job run that the caller has read. Events only use its facts that never change."""
         self._job_runs.setdefault(run.id, run)
 
     def changed(self, before: JobRun | JobRunSession | None, after: JobRun | JobRunSession) -> None:
@@ -50,7 +53,7 @@ class EventRecorder:
     def _job_run_changed(self, before: JobRun | None, after: JobRun) -> None:
         if before is None or _epoch(before) != _epoch(after):
             (self.accepted if before is None else self.claimed).add(after.id)
-            ours = before is not None and after.id in self.accepted  # what follows from it was recorded when we did so
+            ours = before is not None and after.id in self.accepted  # its events were recorded when we accepted it
             if not ours:
                 self._outbox.expect(after.id)
             known = events_of_job_run(before) if ours and before is not None else []
@@ -87,7 +90,7 @@ class EventRecorder:
             self._outbox.record(event)
 
     def _job_run(self, job_run_id: str) -> JobRun | None:
-        """A job run as it was once read. The fields that events need never change."""
+        """A job run as it was read once. The fields that events need never change."""
         if job_run_id not in self._job_runs:
             try:
                 self._job_runs[job_run_id] = self._state.job_run(job_run_id).value
@@ -97,7 +100,7 @@ class EventRecorder:
 
 
 def record_missing(state: StateStore, run: JobRun) -> None:
-    """Record what follows from the records of a job run that has ended, and a crash kept back."""
+    """Record the events of a job run that has ended, if a crash kept some back."""
     outbox = Outbox(state.store)
     recorded = outbox.recorded(run.id)
     events = [event for session in _sessions(state, run) for event in events_of_session(session, run)]
@@ -107,7 +110,7 @@ def record_missing(state: StateStore, run: JobRun) -> None:
 
 
 def _sessions(state: StateStore, run: JobRun) -> Iterable[JobRunSession]:
-    """By their names, where all are there: a listing costs a request more, and finds what is damaged or missing."""
+    """The sessions of a job run, by their names. If one is missing or damaged, by a listing, which costs a request."""
     try:
         return state.some_sessions(run.id, run.session_ids)
     except (InputError, CorruptionError):

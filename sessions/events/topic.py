@@ -13,7 +13,7 @@ BATCH_MAX = 10
 
 
 class Topic:
-    """One topic. Raises InputError for what is no topic's ARN; nothing is asked of it yet."""
+    """One topic. Raises InputError if `arn` is not that of a topic. No request is made yet."""
 
     def __init__(self, arn: str) -> None:
         topic = TopicArn.of(arn)
@@ -22,9 +22,9 @@ class Topic:
         self._client = aws_client("sns", topic.region)
 
     def publish(self, group: str, events: Sequence[tuple[str, bytes]]) -> list[str]:
-        """Publish events by name, at most BATCH_MAX; the names of those that the topic took.
+        """Publish at most BATCH_MAX events, as (name, bytes). Returns the names of those that the topic took.
 
-        `group` keeps the order within it on a FIFO topic, which drops what it was sent twice within five minutes.
+        A FIFO topic keeps the order within `group`, and drops an event that is sent again within five minutes.
         """
         entries = [
             {

@@ -1,1 +1,1 @@
-"""Where the sessions of a job run run: in a process here, or on a cluster of their own."""
+"""Launch the sessions of a job run: in a process on this machine, or on a cluster of their own."""

@@ -1,12 +1,12 @@
-"""All launchers that a dispatcher has, behind the one protocol: each group goes to the one that its plan names.
+"""The launchers of a dispatcher, behind one protocol: each group goes to the launcher that its plan names.
 
     launch(run-1.3.g1.1, "local")          a process of this machine, at once
     launch(run-1.3.g2.1, "ray_cluster")    a cluster: it takes minutes, so a thread does it; status says running
-    launch(run-1.3.g3.1, "ray_cluster")    beside the other one
+    launch(run-1.3.g3.1, "ray_cluster")    a second cluster, at the same time
 
-A cluster that could not be brought up is a group that has ended. Clusters are asked how they are every 15 s: each
-question is a command or a request, and what their sessions do is in the records. Where nobody knows, it is asked again,
-less and less often; after ten minutes that is said.
+If a cluster cannot be brought up, its group has ended. A cluster's status is asked for every 15 s: each question is a
+command or a request, and the progress of sessions is in the records. If the backend does not know the status, it is
+asked again, less and less often; after ten minutes the status is unknown.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _LOG = logging.getLogger("sessions")
 _ASKED_EVERY_S = 15.0
 _ASKED_EVERY_MAX_S = 120.0
 _UNKNOWN_FOR_S = 600.0
-"""So long a group is taken to run that nobody knows of: its records say whether it does."""
+"""For this time, a group of unknown status counts as running: its records show whether it works."""
 _AT_ONCE = 64
-"""Clusters that are brought up at a time; more wait for their turn, as they would for the provider."""
+"""Clusters that are brought up side by side. More wait for their turn, as they would at the provider."""
 _FAILED = 1
 
 
 class Launchers:
-    """By name, as plans name them. Raises KeyError for a plan of a launcher that this dispatcher does not have.
+    """Launchers by the names that plans use. Raises KeyError for a launcher that this dispatcher does not have.
 
-    `ready` returns once this machine can launch: what that takes is no part of a job run.
+    `ready` returns when this machine can launch. The wait for that is not part of a job run.
     """
 
     def __init__(self, by_name: Mapping[str, Launcher], ready: Callable[[], None] = lambda: None) -> None:
@@ -74,7 +74,7 @@ class Launchers:
 
 @dataclass(slots=True)
 class _LastAnswer:
-    """What a backend said of a group last, and when it last knew."""
+    """The last known status of a group, when the backend last knew it, and when it was last asked."""
 
     status: GroupStatus
     known_s: float
@@ -83,7 +83,7 @@ class _LastAnswer:
 
 
 class InBackground:
-    """A launcher of clusters that keeps nobody waiting: it launches in threads, and remembers what it was told."""
+    """A launcher of clusters that never blocks: it launches in threads, and remembers the last status."""
 
     def __init__(self, inner: Launcher, clock: Callable[[], float] = time.monotonic) -> None:
         self._inner = inner
@@ -99,7 +99,7 @@ class InBackground:
                 self._launching[spec.id] = self._threads.submit(self._inner.launch, spec)
 
     def status(self, group_id: str) -> GroupStatus:
-        """A backend that does not answer says nothing: the group runs, as far as we know."""
+        """The last known status. If the backend does not answer, the group runs, as far as we know."""
         launching = self._launching.get(group_id)
         if launching is not None and not launching.done():
             return GroupStatus(GroupState.RUNNING, text="it is being launched")
@@ -113,7 +113,7 @@ class InBackground:
         return told.status
 
     def _ask(self, group_id: str, told: _LastAnswer) -> None:
-        """Ask the backend. Not to know something is never its last word: it may know later."""
+        """Ask the backend. If it does not know the status, it is asked again: it may know later."""
         try:
             found = self._inner.status(group_id)
         except StoreError as error:
@@ -131,7 +131,7 @@ class InBackground:
         return self._inner.logs(group_id)
 
     def terminate(self, group_id: str) -> None:
-        """Let a launch end first: nobody would own half a cluster."""
+        """Terminate the group. A launch ends first: otherwise nobody would own half a cluster."""
         launching = self._launching.get(group_id)
         if launching is not None and not launching.cancel():
             with contextlib.suppress(Exception):

@@ -1,11 +1,11 @@
 """Groups as KubeRay RayJobs: one manifest for each group, applied by kubectl.
 
-    apply RayJob run-1-3-g0-1-e414a84c      KubeRay makes the cluster, submits the runner, and takes the cluster away
+    apply RayJob run-1-3-g0-1-e414a84c      KubeRay makes the cluster, submits the runner, and removes the cluster
     get   status.jobDeploymentStatus        Initializing, Running, Complete, Failed
 
-`backoffLimit` is 0, because the sessions' records say what is to be tried again, and each retry of KubeRay's would be
-another cluster. `jobId` is the group's name, so a job that was submitted is not submitted again. In SidecarMode a
-container beside the head submits it: no pod of its own can be evicted meanwhile. HTTPMode has the operator do it.
+`backoffLimit` is 0: dispatchers retry sessions by their records, and each retry of KubeRay would be another cluster.
+`jobId` is the group's name, so a job is not submitted twice. In SidecarMode a container beside the head submits it, so
+there is no separate pod that could be evicted. In HTTPMode the operator submits it.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ MANAGED_BY = "app.kubernetes.io/managed-by"
 MANAGER = "deltacompact-sessions"
 
 _STARTS_WITHIN = 10
-"""A cluster that is not up after so many times the planned start never will be: its pods cannot be placed."""
+"""A cluster that is not up after so many times the planned start is given up: its pods cannot be placed."""
 _POD_SHARE = 0.9
-"""Of a node, what a worker's pod asks for; the rest is the node's own."""
+"""The share of a node that a worker's pod asks for. The rest is for the node itself."""
 _HEAD_CPUS, _HEAD_GIB = 2, 8
 _KUBECTL_S = 60.0
 _DELETED_WITHIN_S = 300.0
@@ -39,7 +39,7 @@ _ENDED = {"Complete", "Failed", "ValidationFailed"}
 
 @dataclass(frozen=True, slots=True)
 class KubeOptions:
-    """Where RayJobs go and what their pods run. `node_selector_key`: the label that names a node's type."""
+    """The namespace of RayJobs, and what their pods run. `node_selector_key`: the label with a node's type."""
 
     image: str
     ray_version: str
@@ -115,7 +115,7 @@ def _pod(name: str, cpus: str, memory_bytes: int, options: KubeOptions) -> dict[
 
 
 class KubeRayLauncher:
-    """`kubectl` is the command with what chooses the cluster, such as ("kubectl", "--context", "prod")."""
+    """`kubectl`: the command, with arguments that choose the cluster, such as ("kubectl", "--context", "prod")."""
 
     def __init__(
         self, prices: Prices, state_uri: str, options: KubeOptions, kubectl: tuple[str, ...] = ("kubectl",)
@@ -138,7 +138,7 @@ class KubeRayLauncher:
         return GroupStatus(GroupState.ENDED, EXIT_ENDED if told.get("jobStatus") == "SUCCEEDED" else EXIT_AGAIN, text)
 
     def logs(self, group_id: str) -> str:
-        """What the runner has printed: the sidecar follows it, and without one the head knows it."""
+        """The log of the runner: from the sidecar, or without one from the head."""
         found = self._get(group_id)
         cluster = ((found or {}).get("status") or {}).get("rayClusterName")
         if not cluster:
@@ -154,7 +154,7 @@ class KubeRayLauncher:
         return run([*self._here, *command], _KUBECTL_S).output
 
     def terminate(self, group_id: str) -> None:
-        """KubeRay takes the cluster away with the RayJob. Raises StoreError where it may still run."""
+        """Delete the RayJob, and with it the cluster. Raises StoreError if the cluster may still run."""
         within = f"--timeout={_DELETED_WITHIN_S:.0f}s"
         command = ["delete", "rayjob.ray.io", cluster_name(group_id), "--ignore-not-found", "--wait=true", within]
         run_well([*self._here, *command], _DELETED_WITHIN_S + _KUBECTL_S)

@@ -1,12 +1,12 @@
 """A launcher starts one group of sessions somewhere, and tells when it has ended.
 
     launch(run-1.3.g0.1)      a process or a cluster, in which `deltacompact-sessions run-group …` runs
-    launch(run-1.3.g0.1)      it is there already: nothing happens
+    launch(run-1.3.g0.1)      it runs already: nothing happens
     status(run-1.3.g0.1)      running; then: ended, exit status 0
-    terminate(run-1.3.g0.1)   it is gone when this returns, whatever it was at
+    terminate(run-1.3.g0.1)   it is gone when this returns, even if it was at work
 
-What became of the sessions is in their records. A launcher that says "ended" of a group that is not does no harm: the
-next attempt fences the former one off.
+The outcome of sessions is in their records. If a launcher says "ended" of a group that runs, no harm is done: the next
+attempt fences the former one off.
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ from sessions.base.troubles import Cause
 
 @dataclass(frozen=True, slots=True)
 class GroupSpec:
-    """One try at a group of sessions. `id` is new with every try: it names the process or cluster.
+    """One launch of a group of sessions. `id` is new for every launch: it names the process or cluster.
 
-    `launcher` is the one that the plan chose; `peak_bytes` is the most memory that one of its sessions takes in one
-    process.
+    `launcher`: chosen by the plan. `peak_bytes`: the most memory that one session takes in one process.
     """
 
     id: str
@@ -40,7 +39,7 @@ class GroupSpec:
 
     @property
     def command(self) -> tuple[str, ...]:
-        """What runs in the process, or on the head of the cluster."""
+        """The command that runs in the process, or on the head of the cluster."""
         where = ("--state", self.state_uri, "--job-run", self.job_run_id)
         return ("deltacompact-sessions", "run-group", *where, "--group", self.group, "--epoch", str(self.epoch))
 
@@ -55,9 +54,10 @@ class GroupState(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GroupStatus:
-    """`exit_status` of a group that has ended, as a shell says it (128 + signal), where it is known.
+    """The status of a group.
 
-    `cause`: it was never brought up, for a cause that passes.
+    exit_status    of a group that has ended, as a shell has it (128 + signal). None: unknown
+    cause          why it could not be brought up, or reached, for now
     """
 
     state: GroupState
@@ -67,16 +67,16 @@ class GroupStatus:
 
 
 class Launcher(Protocol):
-    """Safe to use from several threads. Raises StoreError where the backend does not answer."""
+    """Safe to use from several threads. Raises StoreError if the backend does not answer."""
 
     def launch(self, spec: GroupSpec) -> None: ...
 
     def status(self, group_id: str) -> GroupStatus: ...
 
     def logs(self, group_id: str) -> str:
-        """What the group has printed, the last of it."""
+        """The end of the group's log."""
 
     def terminate(self, group_id: str) -> None: ...
 
     def close(self) -> None:
-        """Terminate what still runs."""
+        """Terminate the groups that must not outlive the dispatcher."""

@@ -1,15 +1,15 @@
-"""Groups as processes on this machine, forked from a server that has imported everything already.
+"""Runs groups as processes on this machine, forked from a server that has imported everything already.
 
     dispatcher ── asks ──► fork server (imports deltacompact once, runs one thread of Python) ── fork ──► a group
     a group        leads a session of its own; its output goes to <logs>/run-1.3.g0.1.log
 
-A group starts in some 10 ms, where a fresh interpreter takes a second of CPU to import pyarrow. The dispatcher has
-threads, so it is not forked itself: that is what the fork server of `multiprocessing` is for. When a dispatcher is
-killed, its groups go on until they see that they were superseded.
+A group starts in some 10 ms; a fresh interpreter would take a second of CPU to import pyarrow. The dispatcher has
+threads, so it must not be forked itself: the fork server of `multiprocessing` is for that. When a dispatcher is killed,
+its groups work on until they see that they were superseded.
 
-    runs           two pipes to it are open here
-    has ended      they are closed; how it ended is remembered until the group is terminated, then nothing is
-    out of files   StoreError before anything is started: the group is tried again
+    a group runs           two pipes to it are open here
+    it has ended           the pipes are closed; its status is remembered until the group is terminated
+    no file is left        StoreError before anything is started: the group is tried again
 """
 
 from __future__ import annotations
@@ -32,21 +32,23 @@ from sessions.base.exhaustion import exhausted
 from sessions.launchers.launcher import GroupSpec, GroupState, GroupStatus
 
 RunGroup = Callable[[str, str, str, int], int]
-"""State, job run, group, epoch -> exit status. A function of a module, by which the new process finds it."""
+"""(state, job run, group, epoch) -> exit status. It must be a function of a module: the new process imports it."""
 
 _PRELOADED = ["sessions.runner.group", "deltacompact.compact", "deltacompact.executors.local", "pandas"]
-"""pandas: pyarrow imports it with its first array, in 0.2 s. It is not forgone here: a new process imports the main
-program that started it, and that may be somebody else's."""
+"""pandas: pyarrow imports it with its first array, in 0.2 s. We do not prevent that here, because a new process imports
+the main program that started it, which may be a user's and need pandas."""
 _TERMINATED_WITHIN_S = 5.0
 _DESCRIPTORS_TO_START = 12
-"""A socket, two pipes and their copies; the fork server's, where it has to be started anew."""
+"""A socket, two pipes and their copies; and those of the fork server, if it must be started anew."""
 _LOG_BYTES_SHOWN = 64 << 10
 
 
 class LocalLauncher:
-    """`logs` is the folder of what groups print; `run` runs a group in the new process.
+    """Launches groups on this machine.
 
-    `preloaded` are modules that most groups need besides, and that take long to import.
+    logs         the folder for the logs of groups
+    run          runs a group in the new process
+    preloaded    more modules that most groups need, and that take long to import
     """
 
     def __init__(self, logs: Path, run: RunGroup, preloaded: Sequence[str] = ()) -> None:
@@ -62,7 +64,7 @@ class LocalLauncher:
         self._is_ready = False
 
     def ready(self) -> None:
-        """Return once the fork server has imported everything: from now on a launch takes what it always takes."""
+        """Return when the fork server has imported everything: later launches all take the same time."""
         with self._lock:
             if not self._is_ready:
                 process = self._context.Process(target=_nothing)
@@ -72,8 +74,9 @@ class LocalLauncher:
                 self._is_ready = True
 
     def launch(self, spec: GroupSpec) -> None:
-        """Raises StoreError where this machine lacks what a process takes; whether it was started is unknown then."""
-        with self._lock:  # multiprocessing keeps a list of its children that is not for several threads
+        """Raises StoreError if this machine lacks resources for a process. Then it is unknown whether it was
+        started."""
+        with self._lock:  # the list of children in multiprocessing is not thread-safe
             self._dying = [process for process in self._dying if _ended(process) is None]
             if spec.id not in self._groups:
                 arguments = (self._run, spec, str(self._log(spec.id)))
@@ -103,22 +106,22 @@ class LocalLauncher:
             return ""
 
     def terminate(self, group_id: str) -> None:
-        """Nothing of the group runs, and nothing is remembered of it, when this returns."""
+        """End the group, and forget it."""
         for sent in (signal.SIGTERM, signal.SIGKILL):
             if self._ends(group_id, sent):
                 break
         with self._lock:
             left = self._groups.pop(group_id, None)
             if left is not None and not isinstance(left, GroupStatus):
-                self._dying.append(left)  # the kernel has not let go of it yet
+                self._dying.append(left)  # the kernel has not ended it yet
 
     def _ends(self, group_id: str, sent: signal.Signals) -> bool:
-        """Whether a group ends in time after a signal, or has ended already."""
+        """Send a signal to the group. Returns whether it ends in time, or has ended already."""
         deadline_s = time.monotonic() + _TERMINATED_WITHIN_S
         told = False
         while self.status(group_id).state is GroupState.RUNNING:
             if not told:
-                with self._lock:  # a process that has ended is closed under it
+                with self._lock:  # `status` closes a process that has ended
                     process = self._groups.get(group_id)
                     if process is not None and not isinstance(process, GroupStatus):
                         self._signal(process, sent)
@@ -134,7 +137,7 @@ class LocalLauncher:
 
     @staticmethod
     def _signal(process: ForkServerProcess, sent: signal.Signals) -> None:
-        """Send a signal to the group and to what it has started, such as a Ray cluster."""
+        """Send a signal to the group and to the processes that it has started, such as a Ray cluster."""
         assert process.pid is not None
         with contextlib.suppress(ProcessLookupError):
             try:
@@ -147,7 +150,7 @@ class LocalLauncher:
 
 
 def _started(process: ForkServerProcess) -> None:
-    """Start it if the descriptors for it are there: of too few, multiprocessing would leave the first ones open."""
+    """Start a process, if there are enough free descriptors: otherwise multiprocessing would leave some open."""
     try:
         spare: list[int] = []
         try:
@@ -162,7 +165,7 @@ def _started(process: ForkServerProcess) -> None:
 
 
 def _ended(process: ForkServerProcess) -> GroupStatus | None:
-    """How a process has ended, its pipes closed; None while it runs."""
+    """How a process has ended; its pipes are closed. None: it runs."""
     code = process.exitcode
     if code is None:
         return None
@@ -176,7 +179,8 @@ def _nothing() -> None:
 
 
 def run_in_own_session(run: RunGroup, spec: GroupSpec, log: str) -> None:
-    """The process of a group: it leads a session of its own, so that a signal reaches all that it starts."""
+    """The main function of a group's process. It leads a session of its own, so that a signal reaches all its
+    children."""
     os.setsid()
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     for stream in (1, 2):

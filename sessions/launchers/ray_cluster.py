@@ -1,14 +1,13 @@
-"""Groups on clusters of their own, brought up by Ray's cluster launcher from a rendered cluster.yaml.
+"""Runs groups on clusters of their own, brought up by Ray's cluster launcher from a rendered cluster.yaml.
 
     launch      ray up run-1-3-g0-1-e414a84c.yaml        a head, then workers as Ray asks
                 submit job NAME                          the runner, on the head
     status      ask for job NAME
-    terminate   ray down …                               as often as it takes
+    terminate   ray down …                               up to three times
 
-Jobs are submitted and asked for through the head's dashboard, which listens on the head alone: `ray dashboard` forwards
-a port of this machine to it for as long as the question takes. Every command may be repeated: `ray up` finds the
-cluster by its name, and a job is submitted once under one id. Another dispatcher, which has no file, finds the cluster
-by its name as well.
+Jobs go through the head's dashboard, which listens only on the head: `ray dashboard` forwards a port of this machine to
+it for each question. Every command may be repeated: `ray up` finds the cluster by its name, and a job is submitted only
+once under its id. Another dispatcher, which lacks the file, finds the cluster by its name, too.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ _DOWN_ATTEMPTS = 3
 
 @dataclass(frozen=True, slots=True)
 class ClusterOptions:
-    """What differs from the template for every cluster. None leaves what the template says."""
+    """Values that replace those of the template in every cluster. None: the template's stays."""
 
     region: str | None = None
     image: str | None = None
@@ -105,7 +104,7 @@ def _set_node(config: dict[str, Any], instance: NodeType, spec: GroupSpec, optio
 
 
 class RayClusterLauncher:
-    """`folder` is where rendered files lie. `ray` is the command."""
+    """`folder`: for rendered files. `ray`: the command."""
 
     def __init__(
         self,
@@ -122,7 +121,8 @@ class RayClusterLauncher:
         self._state_uri, self._options, self._ray = state_uri, options or ClusterOptions(), ray
 
     def launch(self, spec: GroupSpec) -> None:
-        """Bring the cluster up and submit the runner to its head; blocks until then. If it fails, it leaves nothing."""
+        """Bring the cluster up, and submit the runner to its head. Blocks until then. After an error nothing is
+        left."""
         name = cluster_name(spec.id)
         file = self._written(spec.id, render(self._template, spec, self._prices, self._options))
         try:
@@ -143,7 +143,7 @@ class RayClusterLauncher:
             return ray_jobs.logs(client, cluster_name(group_id))
 
     def terminate(self, group_id: str) -> None:
-        """Raises StoreError where the cluster may still run."""
+        """Raises StoreError if the cluster may still run."""
         command = [self._ray, "down", "--yes", str(self._file_there(group_id))]
         for attempt in range(_DOWN_ATTEMPTS):
             ran = run(command, _DOWN_S)
@@ -157,7 +157,7 @@ class RayClusterLauncher:
         """Clusters outlive a dispatcher: another one finds them by their names."""
 
     def launched(self) -> Iterator[Launched]:
-        """Heads that run for this state, by their tags."""
+        """The running clusters of this state, found by their tags."""
         import boto3
 
         region = self._options.region or self._template["provider"]["region"]
@@ -177,7 +177,7 @@ class RayClusterLauncher:
 
     @contextlib.contextmanager
     def _jobs(self, group_id: str) -> Iterator[ray_jobs.Client]:
-        """The jobs of a cluster. Raises StoreError where its dashboard cannot be reached."""
+        """A client for the jobs of a cluster. Raises StoreError if its dashboard cannot be reached."""
         port = free_port()
         command = [self._ray, "dashboard", "--no-config-cache", "--port", str(port), str(self._file_there(group_id))]
         with forwarding(command, port, _FORWARDED_WITHIN_S):
@@ -187,7 +187,7 @@ class RayClusterLauncher:
         return self._folder / f"{cluster_name(group_id)}.yaml"
 
     def _file_there(self, group_id: str) -> Path:
-        """The file of a cluster that another dispatcher has launched: name, provider and authentication suffice."""
+        """The file of a cluster. If another dispatcher launched it, a new file: name, provider and login are enough."""
         file = self._file(group_id)
         if file.exists():
             return file

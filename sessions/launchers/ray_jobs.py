@@ -1,11 +1,11 @@
-"""Jobs on a Ray cluster, by the API of its dashboard: the only door to Ray's JobSubmissionClient.
+"""Jobs on a Ray cluster, through the API of its dashboard: the only door to Ray's JobSubmissionClient.
 
-    submit(NAME, command)     once under one id, however often it is asked for
+    submit(NAME, command)     starts the job once, even if it is called again
     status(NAME)              PENDING, RUNNING      running
                               SUCCEEDED             ended, 0
-                              FAILED, STOPPED       ended, the exit status of the driver where Ray knows it
-                              no such job           unknown: the head has forgotten it, or is another one
-                              no answer             StoreError: nobody knows now, so it is asked again
+                              FAILED, STOPPED       ended, with the driver's exit status if Ray knows it
+                              no such job           unknown: the head has forgotten it, or is another head
+                              no answer             StoreError: unknown for now, so it is asked again
 
 The client needs `ray[default]`, as `ray up` does.
 """
@@ -25,7 +25,7 @@ _LOG_CHARACTERS_SHOWN = 64 << 10
 
 
 class Client(Protocol):
-    """What is used of ray.job_submission.JobSubmissionClient. It raises RuntimeError for what the cluster refuses."""
+    """The part of ray.job_submission.JobSubmissionClient that we use. It raises RuntimeError if the cluster refuses."""
 
     def submit_job(self, *, entrypoint: str, submission_id: str) -> str: ...
 
@@ -35,7 +35,7 @@ class Client(Protocol):
 
 
 def open_client(address: str) -> Client:
-    """The client of the dashboard at "http://host:port". Raises StoreError where that does not answer."""
+    """The client of the dashboard at "http://host:port". Raises StoreError if that does not answer."""
     try:
         from ray.job_submission import JobSubmissionClient
 
@@ -57,7 +57,7 @@ def submit(client: Client, name: str, entrypoint: str) -> None:
 
 
 def status(client: Client, name: str) -> GroupStatus:
-    """Raises StoreError where the cluster does not answer."""
+    """Raises StoreError if the cluster does not answer."""
     with _answering(name):
         try:
             info = client.get_job_info(name)
@@ -75,14 +75,14 @@ def status(client: Client, name: str) -> GroupStatus:
 
 
 def logs(client: Client, name: str) -> str:
-    """What the job has printed, the last of it. Raises StoreError."""
+    """The end of the job's log. Raises StoreError."""
     with _answering(name):
         return client.get_job_logs(name)[-_LOG_CHARACTERS_SHOWN:]
 
 
 @contextlib.contextmanager
 def _answering(what: str) -> Iterator[None]:
-    """Errors of the client, in one line. Of requests, every error is an OSError."""
+    """Turn errors of the client into StoreErrors of one line. Every error of the requests library is an OSError."""
     try:
         yield
     except RuntimeError as error:

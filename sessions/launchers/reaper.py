@@ -1,12 +1,11 @@
-"""Clusters that nobody owns: their dispatcher died between launch and record, or could not bring them down.
+"""Terminates clusters that nobody owns: their dispatcher died between launch and record, or could not end them.
 
     run-1.3.g0.1    run-1 runs, epoch 3            owned
-    run-1.2.g0.1    run-1 runs, epoch 3            an earlier owner's: orphan
+    run-1.2.g0.1    run-1 runs, epoch 3            of an earlier owner: orphan
     run-0.1.g0.1    run-0 has ended                orphan
     run-9.1.g0.1    there is no such job run       orphan
 
-An orphan is terminated once the reaper has seen it be one for a while: its owner still cleans up after a job run that
-has just ended.
+An orphan is terminated after ten minutes: the owner of a job run that has just ended still cleans up.
 """
 
 from __future__ import annotations
@@ -41,28 +40,28 @@ def orphans(launched: Iterable[Launched], job_runs: Mapping[str, JobRun]) -> lis
 def due(
     found: Iterable[Launched], orphans_since_s: Mapping[str, float], now_s: float, grace_s: float
 ) -> list[Launched]:
-    """The orphans whose time of grace is over. Pure."""
+    """The groups that have been orphans for `grace_s`. Pure."""
     return [group for group in found if now_s - orphans_since_s.get(group.group_id, now_s) >= grace_s]
 
 
 def _owned(group: Launched, run: JobRun | None) -> bool:
-    """Whether a living job run owns the group. While nobody holds the job run, its groups may go on."""
+    """Whether a living job run owns the group. While nobody holds the job run, its groups may work on."""
     return run is not None and not run.state.ended and (run.lease is None or group.epoch >= run.lease.epoch)
 
 
 class Reaper:
-    """Terminates orphans. `sweep` is called every few minutes, with the job runs as they are read after the listing."""
+    """Terminates orphans. Call `sweep` every few minutes, with job runs that were read after the listing."""
 
     def __init__(self, launcher: Reapable, grace_s: float = GRACE_S) -> None:
         self._launcher, self._grace_s = launcher, grace_s
         self._since_s: dict[str, float] = {}
 
     def listed(self) -> list[Launched]:
-        """The groups that run. List them before job runs are read, so that each group has an owner by then."""
+        """The running groups. List them before job runs are read: then the job run of each group is recorded."""
         return list(self._launcher.launched())
 
     def sweep(self, listed: Iterable[Launched], job_runs: Mapping[str, JobRun], now_s: float) -> list[str]:
-        """Terminate what is due; the ids of what was. One that cannot be terminated is tried again next time."""
+        """Terminate the orphans that are due, and return their ids. If one fails, it is tried again next time."""
         found = orphans(listed, job_runs)
         self._since_s = {group.group_id: self._since_s.get(group.group_id, now_s) for group in found}
         gone = []

@@ -1,4 +1,4 @@
-"""Running the command-line tools of launchers, and the names that clusters get.
+"""Runs the command-line tools of launchers, and makes the names of clusters.
 
 cluster_name("run-1.3.g0.1")     run-1-3-g0-1-e414a84c      letters, digits and dashes; no two ids share one
 """
@@ -21,7 +21,7 @@ from deltacompact.base.errors import StoreError
 from sessions.launchers.launcher import GroupSpec
 
 NAME_CHARACTERS_MAX = 47
-"""KubeRay's limit for a RayJob, whose name must be a DNS label as well."""
+"""KubeRay's limit for the name of a RayJob, which must also be a DNS label."""
 
 GROUP, JOB_RUN, EPOCH, STATE = "deltacompact-group", "deltacompact-job-run", "deltacompact-epoch", "deltacompact-state"
 """The tags of a cluster: they tell a reaper which job run and state it belongs to."""
@@ -64,7 +64,7 @@ def tags_of(spec: GroupSpec) -> dict[str, str]:
 
 
 def run(command: Sequence[str], timeout_s: float, standard_input: str = "") -> Ran:
-    """Run a tool to its end. Raises StoreError where it is missing or does not end in time."""
+    """Run a tool to its end. Raises StoreError if it is missing, or does not end in time."""
     try:
         done = subprocess.run(
             command,
@@ -91,7 +91,8 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def forwarding(command: Sequence[str], port: int, within_s: float) -> Iterator[None]:
-    """A tool that forwards a port of this machine until the block ends. Raises StoreError where it does not."""
+    """Run a tool that forwards a port of this machine, until the block ends. Raises StoreError if it does not
+    forward."""
     with tempfile.TemporaryFile() as printed:
         try:
             process = subprocess.Popen(command, stdout=printed, stderr=subprocess.STDOUT, start_new_session=True)
@@ -119,7 +120,7 @@ def _listens(port: int) -> bool:
 
 
 def run_well(command: Sequence[str], timeout_s: float, standard_input: str = "") -> str:
-    """What the tool printed. Raises StoreError with its last line where it failed."""
+    """The output of the tool. Raises StoreError with its last line if it failed."""
     ran = run(command, timeout_s, standard_input)
     if ran.exit_status:
         raise StoreError(f"{' '.join(command[:3])} failed: {ran.last_line}")

@@ -1,1 +1,1 @@
-"""Metrics for Prometheus, made of the records whenever they are asked for, so that no restart loses a count."""
+"""Metrics for Prometheus, computed from the records at each scrape, so that no restart loses a count."""

@@ -1,15 +1,15 @@
-"""What Prometheus is told. Every number is read off the records, so a restarted dispatcher tells the same.
+"""Metrics of job runs and dispatchers. All numbers come from the records, so a restarted dispatcher has the same ones.
 
     deltacompact_job_runs{state="running"} 3
     deltacompact_session_rows_total{kind="live"} 9.1e+08
     deltacompact_sla_slack_seconds{job_run="run-1"} 188
     deltacompact_last_success_timestamp_seconds 1.7953e+09
 
-An overview holds the job runs that ended last. Counters never fall for it: what a job run had added stays added when
-it leaves the overview, and the last success stays known.
+An overview has only the job runs that ended last. When a job run leaves the overview, its part of each counter is kept,
+so counters never fall; the last success is kept, too.
 
-Labels are states, stages and kinds, of which there are few; of job runs, only those that are open have a label of
-their own, and of those the 50 whose SLA is nearest.
+Labels are states, stages and kinds, of which there are few. Of job runs, only the 50 open ones with the least slack
+have a label of their own.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ROWS = ("rows_in", "live", "superseded", "deleted")
 
 
 class RecordsCollector(Collector):
-    """Makes metrics of an overview, which is read when they are asked for. Safe to use from several threads."""
+    """Makes metrics of an overview, which is read at each scrape. Safe to use from several threads."""
 
     def __init__(self, read: Callable[[], Overview]) -> None:
         self._read = read
@@ -82,7 +82,7 @@ def metrics_of(overview: Overview) -> Iterator[Metric]:
 
 
 def _succeeded_s(overview: Overview) -> float | None:
-    """When a job run ended well last, of those in the overview: it holds those that ended last, well or not."""
+    """When a job run of the overview last succeeded. None: none of them has."""
     ends = [seen.run.finished_s for seen in overview.job_runs if seen.run.state is JobRunState.SUCCEEDED]
     return max(filter(None, ends), default=None)
 
@@ -163,7 +163,7 @@ def _of_slas(overview: Overview) -> Iterator[Metric]:
 
 
 def _states(kind: type[JobRunState] | type[SessionState], states: Iterable[str]) -> dict[tuple[str, ...], float]:
-    """Every state has a value, so that none is missed while it is 0."""
+    """The number of records in each state, with 0 for states that have none."""
     counted = Counter(states)
     return {(state.value,): counted[state] for state in kind}
 

@@ -1,11 +1,11 @@
-"""What Prometheus is told of tables, as a watcher found them at its last look. No request is made for it.
+"""Metrics of tables, from the last look of a watcher. A scrape makes no request.
 
     deltacompact_table_backlog_age_seconds{catalog="s3://lake/tables",table="orders",branch=""} 340
     deltacompact_table_delete_files{catalog="iceberg://prod",table="db.orders",branch="main"} 120
 
-Values are those of a whole table: the sum over its partitions, the oldest delta, the last compaction. There are series
-of 200 tables at most, and of more those whose deltas wait longest, then those with most dead rows. What a kind of table
-does not have is left out, and so is a table that could not be looked at: its old numbers would be taken for new ones.
+Values are those of a whole table: sums over its partitions, the oldest delta, the last compaction. If there are more
+than 200 tables, those have series whose deltas wait longest, then those with most dead rows. A value that a kind of
+table does not have is left out. So is a table that could not be read: its old numbers would look like new ones.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ _LABELS = ["catalog", "table", "branch"]
 
 @dataclass(frozen=True, slots=True)
 class TableSizes:
-    """What lies in a partition, a branch, or a table. Times are Unix seconds. None: there is no such thing here.
+    """The sizes of a partition, a branch, or a table. Times are Unix seconds. None: this kind of table has no such
+    size.
 
-    backlog_rows, backlog_bytes    of deltas; of an Iceberg branch, bytes that came since its last compaction
-    dead_rows                      that lie in files and are deleted; of Iceberg, those that delete files name
-    orphan_bytes                   that vacuum, or the removal of orphans, would delete; None if they are not counted
+    backlog_rows, backlog_bytes    of waiting deltas; for an Iceberg branch, bytes added since its last compaction
+    dead_rows                      deleted rows in data files; for Iceberg, those that delete files name
+    orphan_bytes                   bytes that vacuum, or the removal of orphans, would delete. None: not counted
     """
 
     oldest_delta_s: float | None = None
@@ -49,7 +50,8 @@ class TableSizes:
 
 @dataclass(frozen=True, slots=True)
 class TablesSeen:
-    """All tables of a watcher, by catalog, table and branch. `unreadable` could not be looked at, by the last look."""
+    """All tables of a watcher, by catalog, table and branch. `unreadable`: how many could not be read at the last
+    look."""
 
     looked_s: float | None = None
     tables: Mapping[tuple[str, str, str], TableSizes] = field(default_factory=dict)
@@ -57,7 +59,7 @@ class TablesSeen:
 
 
 def total(parts: Iterable[TableSizes]) -> TableSizes:
-    """A table of its partitions: sums, the oldest delta, and the last compaction."""
+    """The sizes of a table from those of its partitions: sums, the oldest delta, and the last compaction."""
     columns: dict[str, list[Any]] = {}
     for part in parts:
         for name, value in asdict(part).items():
@@ -68,7 +70,7 @@ def total(parts: Iterable[TableSizes]) -> TableSizes:
 
 
 class TablesCollector(Collector):
-    """Makes gauges of what was seen. Ages are as of the scrape."""
+    """Makes gauges of the watcher's last look. Ages are as of the scrape."""
 
     def __init__(self, seen: Callable[[], TablesSeen], clock: Callable[[], float]) -> None:
         self._seen = seen
@@ -98,7 +100,8 @@ def _worst_first(named: tuple[tuple[str, str, str], TableSizes]) -> tuple[float,
 
 
 def _backlog_age(sizes: TableSizes, now_s: float) -> float | None:
-    """0 where nothing waits. Of an Iceberg branch nobody knows what waits before a mode has planned it."""
+    """The age of the oldest waiting delta; 0 if none waits. None for an Iceberg branch, where only a plan would
+    tell."""
     if sizes.deltas is None:
         return None
     return 0.0 if sizes.oldest_delta_s is None else max(0.0, now_s - sizes.oldest_delta_s)

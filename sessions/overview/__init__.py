@@ -1,1 +1,1 @@
-"""What the records say at one moment, for everything that shows it: status, SLA report, metrics, page."""
+"""An overview of all records at one moment, for status, SLA report, metrics and page."""

@@ -1,17 +1,16 @@
-"""Expected against actual: what was said when a session or a job run started, and what it took.
+"""Compares the seconds that a session or a job run took with those that were desired, expected and promised.
 
     run-1   accepted 10:00, began 10:00:02, ended 10:06:33     desired 600 s    391 s from its acceptance: kept
                                                                expected 412 s   389 s from its start: kept, error -5.6 %
                                                                promised 520 s   kept, with a slack of 34 %
-    run-2   accepted 10:00, began 15:00, ended 15:06           desired 600 s    18,360 s: missed by far
-                                                               expected 412 s   360 s: kept, once it was at work
+    run-2   accepted 10:00, began 15:00, ended 15:06           desired 600 s    18,360 s from its acceptance: missed
+                                                               expected 412 s   360 s from its start: kept
     run-3   accepted 10:00, has not begun at 10:20             desired 600 s    slack -600 s
 
-A run keeps what was *desired* if so much time passes from its acceptance on, whatever it waited for. From its start on
-it keeps what was *expected* where it takes no longer than that with the paper's buffer of 10 %, its promise where it
-ends by then, and its interval where it lies within. Runs that failed keep nothing, and those that were cancelled do not
-count. All times are of the store's clock. Where a record has an end before its beginning, which older versions could
-write, nobody knows how long it took.
+*desired* counts from the acceptance, waits included. The others count from the start: *expected* is kept if the run
+takes at most 10 % longer (the paper's buffer), *promised* if it takes no longer, the *interval* if its seconds lie
+within. Runs that failed keep nothing, and cancelled runs do not count. All times are of the store's clock. A record of
+an older version may have its end before its beginning: then the seconds are unknown.
 """
 
 from __future__ import annotations
@@ -31,10 +30,13 @@ _ENDS = (SessionState.SUCCEEDED, SessionState.NOTHING_TO_DO, SessionState.FAILED
 
 @dataclass(frozen=True, slots=True)
 class Outturn:
-    """One job run or session: what was desired and first expected, what is expected now, what it took.
+    """One job run or session: its SLAs, and the seconds that it took.
 
-    `actual_s` counts from the acceptance of its job run, `executed_s` from its start. `slack_s` is what is left of the
-    desired SLA of a job run that has not ended, once it has taken what it is expected to take; below 0 it is missed.
+    desired_s     the desired SLA
+    first, now    the first estimate, and the current one
+    actual_s      seconds from the acceptance of its job run
+    executed_s    seconds from its own start
+    slack_s       for an open job run: the desired SLA minus the expected seconds. Below 0: it will be missed
     """
 
     job_run_id: str
@@ -51,7 +53,7 @@ class Outturn:
 
     @property
     def error(self) -> float | None:
-        """What it took against what was expected: 0.1 is 10 % longer. None where either is not known."""
+        """The error of the first estimate: 0.1 if it took 10 % longer. None: one of the two is unknown."""
         if self.executed_s is None or self.first is None or self.first.seconds <= 0 or self.failed:
             return None
         return self.executed_s / self.first.seconds - 1.0
@@ -80,14 +82,14 @@ class Outturn:
 
     @property
     def promise_slack(self) -> float | None:
-        """By how much the promise was later than the end, as a share of what it took; below 0 it was missed."""
+        """The promise minus the seconds that it took, as a share of these. Below 0: it was missed."""
         if not self.executed_s or self.first is None or self.failed:
             return None
         return self.first.promise_s / self.executed_s - 1.0
 
     @property
     def kept_desired(self) -> bool | None:
-        """None where nothing was desired, or it still runs and may make it."""
+        """None: nothing was desired, or it still runs and may keep it."""
         if self.desired_s is None:
             return None
         if self.failed:
@@ -120,8 +122,8 @@ class Outturn:
 
 @dataclass(frozen=True, slots=True)
 class Adherence:
-    """Shares of those that ended (None: none did), median width of intervals and slack of promises, errors of those
-    that succeeded."""
+    """How well SLAs were kept: shares of the ended runs (None: none ended), the median width of intervals and slack of
+    promises, and the errors of the runs that succeeded."""
 
     ended: int
     failed: int
@@ -136,14 +138,14 @@ class Adherence:
 
 
 def outturns(overview: Overview) -> tuple[list[Outturn], list[Outturn]]:
-    """Job runs, and sessions."""
+    """(outturns of job runs, outturns of sessions)."""
     of_runs = [_of_job_run(seen.run, seen.table, overview.at_s) for seen in overview.job_runs]
     of_sessions = [_of_session(made, seen.run, seen.table) for seen in overview.job_runs for made in seen.sessions]
     return of_runs, of_sessions
 
 
 def adherence(of: Iterable[Outturn]) -> Adherence:
-    """The shares that were kept. A run that failed did not keep what was expected of it."""
+    """The shares that were kept. A failed run counts as not kept."""
     ended = [outturn for outturn in of if outturn.state in _ENDS]
     errors = sorted(abs(outturn.error) for outturn in ended if outturn.error is not None)
     expecting = [outturn for outturn in ended if outturn.first is not None]
@@ -186,8 +188,8 @@ def _of_job_run(run: JobRun, table: str, now_s: float) -> Outturn:
 
 
 def _slack_s(run: JobRun, now_s: float) -> float | None:
-    """A job run that was not planned yet is late once its desired SLA is over; a planned one, once it can no longer
-    keep it."""
+    """The slack of an open job run. Before it is planned, the time that is left; afterwards, the time that is left
+    minus the expected seconds."""
     if run.desired_sla_s is None or run.state.ended:
         return None
     since_s = lasted_s(run.accepted_s, now_s) or 0.0
@@ -198,7 +200,7 @@ def _slack_s(run: JobRun, now_s: float) -> float | None:
 
 
 def _of_session(session: JobRunSession, run: JobRun, table: str) -> Outturn:
-    """The outturn of a session. One that had nothing to do was expected to do something, so it does not count."""
+    """The outturn of a session. If it had nothing to do, its estimate does not count."""
     failed, cancelled = session.state is SessionState.FAILED, session.state is SessionState.CANCELLED
     idle = session.state is SessionState.NOTHING_TO_DO
     return Outturn(

@@ -1,11 +1,11 @@
-"""What somebody may do now: what is late, failed, dead or silent, each with the command lines for it.
+"""Next steps for an operator: late and failed job runs, dead letters and silent dispatchers, with command lines.
 
 run-7, orders     expected 240 s after its desired SLA; it waits for memory     status …, job-runs cancel …
 run-5, visits     failed: StoreError: …                                         status …, job-runs retry …
 the queue         2 dead letters                                                dlq list …, dlq redrive …
 host-7.4711.1f    silent for 3 h; it held 2 job runs                            nothing: others take them over
 
-What has been asked for again needs nobody: a failed job run is left out once a later one has the same document.
+A failed job run is left out if a later job run has the same document: it was asked for again.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from sessions.overview.adherence import outturns
 from sessions.overview.overview import JobRunSeen, Overview
 
 OF_A_KIND_MAX = 20
-"""Failed job runs, late ones, silent dispatchers: of each kind so many, the latest first."""
+"""The most steps of one kind (failed, late, silent), the latest first."""
 _FAILED_WITHIN_S = 7 * 24 * 3600.0
 _PROGRAM = "deltacompact-sessions"
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where state and queue are, as a command line names them. A page may know no queue."""
+    """The URIs of state and queue, for command lines. A page may not know the queue."""
 
     state: str
     queue: str | None = None
@@ -39,7 +39,7 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """`about` names it: a job run (`job_run_id`), a dispatcher, the queue. `commands` may be typed, best first."""
+    """One step. `about`: the job run (with `job_run_id`), dispatcher, or queue. `commands`: to type, the best first."""
 
     about: str
     text: str
@@ -85,7 +85,7 @@ def _late(overview: Overview, places: Places) -> Iterator[Step]:
 def _failed(overview: Overview, places: Places) -> Iterator[Step]:
     asked: list[dict[str, Any]] = []
     steps = []
-    for seen in overview.job_runs:  # the one that was accepted last comes first
+    for seen in overview.job_runs:  # the latest accepted comes first
         wanted = _wanted(seen)
         if seen.run.state is JobRunState.FAILED and wanted not in asked:
             ago_s = overview.at_s - (seen.run.finished_s or seen.run.accepted_s)
@@ -99,7 +99,7 @@ def _failed(overview: Overview, places: Places) -> Iterator[Step]:
 
 
 def _wanted(seen: JobRunSeen) -> dict[str, Any]:
-    """What a job run is to do, whatever it is called."""
+    """The document of a job run without its id."""
     return {key: value for key, value in seen.run.document.items() if key != "job_run_id"}
 
 

@@ -1,9 +1,9 @@
-"""Job runs with their sessions, the dispatchers and the queue, as read at one moment.
+"""Reads job runs with their sessions, the dispatchers and the queue, at one moment.
 
-    open       all of them. Sessions are read again where their record was replaced: a listing says so
-    ended      the latest 1,000, by their index: one request, whatever has ended before. Each is read once
+    open       all job runs. A session is read again only if a listing shows that its record was replaced
+    ended      the latest 1,000 job runs, from their index in one request. Each is read only once
 
-An overview of 1,000 sessions that stand still costs a few listings, and 100,000 job runs that have ended cost nothing.
+So 1,000 sessions that do not change cost a few listings, and 100,000 older job runs cost nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from sessions.records.state_store import Said, StateStore, StoredRecord
 
 ENDED_MAX = 1000
 _ENDED_EVERY_S = 30.0
-"""So often job runs are looked for that were accepted and ended between two looks."""
+"""How often to look for job runs that were accepted and ended between two overviews."""
 _DECISIONS_EVERY_S = 5.0
 _READERS = 16
 
@@ -46,9 +46,11 @@ class JobRunSeen:
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """`job_runs` begin with the one that was accepted last. `depth` is None where no queue is known or it is silent.
+    """An overview.
 
-    `unreadable` are objects that were left out, each with the reason.
+    job_runs      the latest accepted comes first
+    depth         of the queue. None: no queue is known, or it does not answer
+    unreadable    objects that were left out, with the reason of each
     """
 
     at_s: float
@@ -59,12 +61,12 @@ class Overview:
 
     @property
     def delays(self) -> dict[str, Delay]:
-        """Why nobody works on job runs, by their ids."""
+        """Why nobody works on a job run, by its id."""
         return delays_of([seen.run for seen in self.job_runs], [said.dispatcher for said in self.dispatchers_there])
 
     @property
     def dispatchers_there(self) -> tuple[Said, ...]:
-        """Those that were heard of within the time of a lease."""
+        """The dispatchers with a sign of life within the time of a lease."""
         return tuple(said for said in self.dispatchers if said.is_there(self.at_s))
 
     @property
@@ -73,7 +75,7 @@ class Overview:
 
 
 def delays_of(runs: Iterable[JobRun], dispatchers: Iterable[DispatcherSign]) -> dict[str, Delay]:
-    """Why nobody works on job runs, by their ids. Where no dispatcher is there, none of them is told to miss one."""
+    """Why nobody works on a job run, by its id. Without dispatchers, no launcher counts as missing."""
     open_ones = [run for run in runs if not run.state.ended]
     passing = {
         run.id: Delay(run.trouble.cause, told(run.trouble), run.trouble.again_s)
@@ -85,7 +87,7 @@ def delays_of(runs: Iterable[JobRun], dispatchers: Iterable[DispatcherSign]) -> 
 
 
 def clock_of(state: StateStore) -> StoreClock:
-    """The clock of the store that holds a state; that of this machine, where that is the store or may not write."""
+    """The clock of the store with the state. If the state is on this machine, or we may not write, this machine's."""
     clock = StoreClock()
     if state.folder is None:
         with contextlib.suppress(DeltaCompactError):
@@ -96,7 +98,7 @@ def clock_of(state: StateStore) -> StoreClock:
 class OverviewReader:
     """Reads overviews of one state. Safe to use from several threads, which share what was read.
 
-    `ended_max`: so many job runs that have ended, the latest; None reads them all, which costs as much as was ever run.
+    `ended_max`: the most ended job runs, the latest first. None: all, which costs a read for each.
     """
 
     def __init__(
@@ -119,7 +121,7 @@ class OverviewReader:
         self._last: Overview | None = None
 
     def decisions(self) -> list[KeptDecision]:
-        """What triggers decided last, read at most every few seconds."""
+        """The last decisions of triggers, read at most every few seconds."""
         with self._lock:
             if self._is_older(self._decided_s, _DECISIONS_EVERY_S):
                 kept = kept_decisions(self._state.store, self._state.unreadable)
@@ -135,22 +137,22 @@ class OverviewReader:
         return None if self._queue is None else self._queue.uri
 
     def logs(self, job_run_id: str) -> list[str]:
-        """Where that lies what its groups printed, the latest last."""
+        """The URIs of the logs of a job run's groups, the latest last."""
         return [self._state.uri + path for _, path in kept_logs(self._state.store, job_run_id)]
 
     def unreadable(self) -> int:
-        """How many objects were left out so far, because they cannot be read."""
+        """The number of objects that were left out so far, because they cannot be read."""
         return len(self._state.unreadable)
 
     def read(self, at_most_s: float = 0.0) -> Overview:
-        """The records as they are, or as they were at most so many seconds ago."""
+        """The records as they are now, or as they were at most `at_most_s` seconds ago."""
         with self._lock:
             if self._last is None or self._is_older(self._last.at_s, at_most_s):
                 self._last = self._read()
             return self._last
 
     def _is_older(self, at_s: float | None, than_s: float) -> bool:
-        """Whether something was read so long ago, never, or in the future (a calendar was set back)."""
+        """Whether something was read longer than `than_s` ago, never, or in the future (a clock was set back)."""
         return at_s is None or not 0 <= self._clock() - at_s < than_s
 
     def _read(self) -> Overview:
@@ -176,12 +178,12 @@ class OverviewReader:
         return Overview(self._clock(), tuple(reversed(everything)), dispatchers, depth, self._state.unreadable.why)
 
     def _listed(self) -> Iterable[str]:
-        """Job runs that have ended, at most so many, or every one that has a folder."""
+        """The latest ended job runs, at most `ended_max`; without a limit, every job run with a folder."""
         return self._state.job_run_ids() if self._ended_max is None else self._state.recently_ended(self._ended_max)
 
     def _job_run(self, job_run_id: str) -> JobRunSeen | None:
-        """The run is read before its sessions: where it has ended, so have they. None: it is being accepted, has
-        expired, or cannot be read."""
+        """A job run with its sessions. It is read before these: if it has ended, so have they. None: it is being
+        accepted, has expired, or cannot be read."""
         try:
             run = self._state.job_run(job_run_id).value
         except NotFoundError:
@@ -191,10 +193,10 @@ class OverviewReader:
             self._state.leave_out(job_run_id, error)
             return None
         if run.state.ended and job_run_id not in self._open and run.session_ids:
-            with contextlib.suppress(InputError, CorruptionError):  # of one alone: a listing finds the others
+            with contextlib.suppress(InputError, CorruptionError):  # a listing finds the undamaged ones
                 sessions = self._state.some_sessions(job_run_id, sorted(run.session_ids))
                 return JobRunSeen(run, tuple(sessions))
         known = self._state.changed_sessions(job_run_id, self._open.get(job_run_id, {}))
         self._open[job_run_id] = known
-        ours = set(run.session_ids) or set(known)  # those of an earlier document are history
+        ours = set(run.session_ids) or set(known)  # sessions of an earlier document are left out
         return JobRunSeen(run, tuple(known[name].value for name in sorted(known) if name in ours))

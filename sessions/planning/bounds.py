@@ -14,8 +14,8 @@ take 142 scores for a promise of 99.3 %, so beyond the edge the tail is taken to
 the next one exceeds u + k b (r^(1/k) - 1) with a probability of 0.2 / r. This is b ln r for many of them, and more for
 few, because b is not known well then. Scores of a table that scatters more than others are divided by how much more.
 
-A session that is expected to take longer is never promised to end earlier: bounds are computed so at a few lengths, and
-interpolated between them.
+A session that is expected to take longer is never promised to end earlier: bounds that rise with the length are
+computed at a few lengths, and interpolated between these.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What would keep a desired SLA that cannot be promised: more CPUs, or more time. Pure.
+"""Finds what would keep a desired SLA that cannot be promised: more CPUs, or more time. Pure.
 
     desired 900 s, 2 CPUs here        promised within 2,980 s      2,980 s would be kept
     the same on  4 CPUs               promised within 1,520 s
@@ -28,7 +28,7 @@ _WHAT = "cpus"
 def plan_with_remedy(
     partitions: Sequence[PartitionStatistics], wish: Wish, situation: Situation
 ) -> tuple[SessionPlan, ...]:
-    """The plans of a job run; where its desired SLA cannot be promised, each says how many CPUs would keep it."""
+    """The plans of a job run. If its desired SLA cannot be promised, each plan says how many CPUs would keep it."""
     plans = plan_job_run(partitions, wish, situation)
     if nearest_sla_s(plans) is None or len(partitions) > PARTITIONS_MAX:
         return plans
@@ -42,7 +42,7 @@ def plan_with_remedy(
 
 
 def cpus_needed(plans: Sequence[SessionPlan]) -> int | None:
-    """The CPUs that would keep the desired SLA, where it cannot be promised and more of them help."""
+    """The CPUs that would keep a desired SLA that cannot be promised. None: it can be, or more CPUs do not help."""
     found = choice_of(plans, _WHAT, PlanReason.MORE_CPUS)
     return None if found is None else int(found.value)
 
@@ -54,7 +54,7 @@ def not_promised(desired_s: float | None, nearest_s: float, cpus: int | None) ->
 
 
 def larger(situation: Situation, factor: int) -> Situation:
-    """The situation with `factor` times the CPUs, the memory and the sessions at a time."""
+    """The situation with `factor` times the CPUs, the memory and the simultaneous sessions."""
     offers = tuple(_larger(offer, factor) for offer in situation.offers)
     return replace(situation, offers=offers, sessions_max=factor * situation.sessions_max)
 

@@ -1,16 +1,16 @@
-"""Who works on a job run: a lease with a fencing epoch, in the record itself.
+"""Leases with a fencing epoch, in the record of a job run: they say which dispatcher works on it.
 
     run-1   no lease                                      claim    ->  owner a, epoch 1
     run-1   owner a, epoch 1, renewed 15 s ago            claim    ->  no: it is alive
     run-1   owner a, epoch 1, renewed 80 s ago, ttl 60    claim    ->  owner b, epoch 2: a takeover
     a wakes up and renews epoch 1                         its swap fails: LeaseLostError
-    run-1   owner c, its calendar was set back a day      free, once we have seen the same version for 76 s
+    run-1   owner c, the store's clock set back a day     free, once we have seen the same version for 76 s
 
-The age of a lease is the difference of two Last-Modified times of the store, that of the record and that of an object
-put just now. Our own calendar does not matter. But the store's may be set back, as that of a folder is with its
-machine's: then a dead dispatcher's record seems fresh until the old time comes again. So a lease is stale, too, once we
-have seen its record unchanged for that long. Only the holder changes a job run's state, by swaps, so a dispatcher that
-has lost its lease can change nothing.
+The age of a lease is the difference of two Last-Modified times of the store: that of an object put just now, and that
+of the record. Our own clock does not matter. But the store's clock may be set back (for a folder, it is the machine's):
+then a dead dispatcher's record looks fresh until the old time comes again. So a lease is stale, too, once we have seen
+its record unchanged for that long. Only the holder changes a job run's state, by swaps, so a dispatcher that has lost
+its lease can change nothing.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ from sessions.base.model import JobRun, JobRunState, Lease
 from sessions.records.state_store import StateStore, StoredRecord
 
 NOBODY = ""
-"""The owner of a lease that was given back. The record keeps it for its epoch, from which the next one counts on."""
+"""The owner of a lease that was given back. The lease stays in the record, because the next epoch counts on from its
+epoch."""
 
 
 class LeaseLostError(Exception):
-    """Somebody else works on the job run now, or may."""
+    """Another dispatcher works on the job run now, or may."""
 
 
 class Stillness:
@@ -70,7 +71,7 @@ def free_at_s(stored: StoredRecord[JobRun]) -> float:
 
 
 def free_in_s(stored: StoredRecord[JobRun], now_s: float, still_s: float) -> float:
-    """Seconds until the lease is stale, by the store's clock or by how long its record has stood still."""
+    """Seconds until the lease is stale, by the store's clock or by the time that its record was unchanged."""
     lease = stored.value.lease
     return min(free_at_s(stored) - now_s, stale_after_s(lease.ttl_s) - still_s if lease else 0.0)
 
@@ -78,7 +79,7 @@ def free_in_s(stored: StoredRecord[JobRun], now_s: float, still_s: float) -> flo
 def claim(
     state: StateStore, stored: StoredRecord[JobRun], owner: str, ttl_s: float, now_s: float, still_s: float = 0.0
 ) -> HeldJobRun | None:
-    """Take a free job run; None if it is not free, or somebody else was faster."""
+    """Claim a free job run. None: it is not free, or another dispatcher was faster."""
     if not is_free(stored, now_s, still_s):
         return None
     run, before = stored.value, stored.value.lease
@@ -147,7 +148,7 @@ class HeldJobRun:
             found = self.state.job_run(self.run.id)
             if found.version.number == self._stored.version.number or not self._is_ours(found.value):
                 self._lost = True
-            self._stored = found  # or it was our own put, of which the reply was lost
+            self._stored = found  # if it is ours, the reply to our own put was lost
         raise LeaseLostError(f"job run {self.run.id}: the lease of epoch {self.epoch} is lost")
 
     def _is_ours(self, run: JobRun) -> bool:

@@ -1,18 +1,18 @@
-"""JSON records, each replaced by compare-and-swap, in the way that the store has for it.
+"""JSON records that are replaced by compare-and-swap. Each kind of store has its own way:
 
     S3, memory      one object, replaced with If-Match: one request to read, one to swap
     a folder        an object for each version, put if absent: numbered.py
 
     job-runs/run-1/run/99999999999999999999.json     the one object
 
-The one object has the greatest number as its name, and lies where the version before put its numbered objects. A record
-that began as numbered objects stays so, because dispatchers of the version before may work on it too. A record that
-began as one object looks damaged to the version before, which leaves it alone. So two versions never work on one job
-run without knowing of each other.
+The single object has the greatest number as its name, in the folder where the version before put numbered objects. A
+record that began as numbered objects stays so, because dispatchers of the version before may work on it, too. A record
+that began as a single object looks damaged to the version before, which leaves it alone. So two versions never work on
+one job run without seeing each other's changes.
 
     swap 5c5c…       If-Match holds                   replaced
-    swap 5c5c…       refused, newest names ours       it was ours: a reply was lost, or it has been replaced already
-    swap 5c5c…       refused, newest does not         somebody else was first
+    swap 5c5c…       refused, newest names 5c5c…      our swap succeeded: its reply was lost, or it was replaced since
+    swap 5c5c…       refused, newest does not         another writer was first
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class SwappedRecords:
         self._swaps = store if isinstance(store, Swaps) else None
         self._numbered = NumberedRecords(store, looks=1 if self._swaps else 2)
         self._probed = False
-        self._known: dict[str, Version] = {}  # of records that are updated: most often nobody else has done so since
+        self._known: dict[str, Version] = {}  # of updated records: usually nobody else has changed them since
         self.unreadable = Unreadable() if unreadable is None else unreadable
 
     def read(self, folder: str) -> Version:
@@ -61,7 +61,7 @@ class SwappedRecords:
         return version
 
     def read_all(self, prefix: str, name: str = "") -> Iterator[Version]:
-        """Every record below a prefix whose folder ends in `name`. Unreadable ones are noted and left out."""
+        """Every record below a prefix whose folder ends in `name`. Unreadable records are noted and left out."""
         yield from self.read_changed(prefix, {}, name).values()
 
     def read_changed(self, prefix: str, known: Mapping[str, Version], name: str = "") -> dict[str, Version]:

@@ -1,1 +1,1 @@
-"""What runs inside a launched process: one group of sessions of one job run, through deltacompact.compact()."""
+"""The runner in a launched process: runs one group of sessions of one job run, through deltacompact.compact()."""

@@ -1,12 +1,12 @@
-"""One branch of an Iceberg table, compacted under the name of an attempt.
+"""Compacts one branch of an Iceberg table, under the name of an attempt.
 
-    run-1/1/1    rewrites three groups, commits snapshot 8, is killed before it can say so
-    run-1/1/2    plans the branch as it is now: nothing is left to do; snapshot 8 is what run-1 did
-    run-1/1/1    was not killed but suspended, and wakes up after that: it finds that run-1/1/2 has committed, so it
-                 commits nothing; if that one is still at work, it commits, and run-1/1/2 finds its files gone
+    run-1/1/1    rewrites three groups, commits snapshot 8, is killed before it can record that
+    run-1/1/2    plans the branch as it is now: nothing is left to do; snapshot 8 is the outcome of run-1
+    run-1/1/1    was not killed but suspended, and wakes up: if run-1/1/2 has committed, it commits nothing; if
+                 run-1/1/2 is still at work, it commits, and run-1/1/2 finds its files gone
 
-What an attempt has committed stays, whoever commits next: the rows of the branch are the same after each snapshot.
-The engine tells little while it works, so a thread looks after the lease.
+A snapshot of one attempt stays when the next one commits: the rows of the branch are the same after each. The engine
+reports little while it works, so a thread watches the lease.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LOOK_EVERY_S = 1.0
 def compact_branch(
     catalog: IcebergCatalog, asked: Instruction, report: SessionReport, watch: LeaseWatch
 ) -> tuple[Outcome, str | None]:
-    """What all attempts at this session have done, and why there was nothing to do, if there was nothing."""
+    """(outcome of all attempts at this session, why there was nothing to do; None: there was something)."""
     session = report.session
     arguments: dict[str, Any] = {
         "delta_catalog_client": catalog,
@@ -57,7 +57,7 @@ def compact_branch(
 
 
 def outcome_of(snapshots: Sequence[Snapshot]) -> Outcome:
-    """What snapshots did by their summaries, whatever mode wrote them."""
+    """The outcome of snapshots, from their summaries, for every mode."""
 
     def counted(*keys: str) -> int:
         return sum(int(snapshot.summary.get(key, 0)) for snapshot in snapshots for key in keys)
@@ -81,7 +81,7 @@ def outcome_of(snapshots: Sequence[Snapshot]) -> Outcome:
 
 @contextlib.contextmanager
 def terminated_if_superseded(watch: Callable[[], None]) -> Iterator[None]:
-    """Another thread looks after the lease, and ends this process as SIGTERM does where it is lost."""
+    """Watch the lease in another thread. If it is lost, end this process with SIGTERM."""
     done = threading.Event()
 
     def look() -> None:

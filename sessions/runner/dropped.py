@@ -1,12 +1,12 @@
-"""A table that was dropped while a session worked on it: the session fails, and nothing of it is left.
+"""Handles a table that was dropped while a session worked on it: the session fails, and its objects are removed.
 
     10:00:00   orders is read, its rows are in memory
     10:00:05   somebody removes the folder orders/
     10:00:07   the session writes its outputs, and seals the base: into a folder that holds nothing else
-               -> orders/table.json is not there: what this session has put is removed, "was dropped meanwhile"
+               -> orders/table.json is not there: the session's objects are removed, "was dropped meanwhile"
 
-Only what carries the session's name, or the version's that it has made, is removed. A table that was created anew under
-the same name meanwhile has its table.json, and is left alone.
+Only objects with the name of the session, or of the version that it made, are removed. If a new table was created under
+the same name meanwhile, it has a table.json, and is left alone.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ _OF_THE_LOG = re.compile(r".*/stream/(.+/)?([0-9]{20}|hint)\.json")
 
 
 def check_there(store: ObjectStore, table_ids: Iterable[str], session_id: str | None, version: str | None) -> None:
-    """Raises NotFoundError for a table that was dropped, after removing what a session has left of itself there.
+    """Raises NotFoundError for a table that was dropped, after removing the objects that the session left there.
 
-    `session_id` is the engine's; `version` is what it has published.
+    `session_id`: the engine's. `version`: the version that it has published.
     """
     for table_id in dict.fromkeys(table_ids):
         paths = TablePaths.of(table_id)
         try:
             store.stat(paths.table)
         except NotFoundError:
-            with contextlib.suppress(DeltaCompactError):  # whoever has dropped the table sees what is left
+            with contextlib.suppress(DeltaCompactError):  # the user who dropped the table sees what is left
                 _remove(store, paths.root, session_id, version)
             raise NotFoundError(f"table {table_id!r} was dropped while it was compacted") from None
 

@@ -1,14 +1,14 @@
-"""One group of sessions, one after another, in this process.
+"""Runs one group of sessions, one after another, in this process.
 
     day=2024-01-01    succeeded                      recorded, with its outcome
-    day=2024-01-02    ConflictError                  recorded; to be tried again
-    day=2024-01-02    StoreError                     recorded with its cause; to be waited for
+    day=2024-01-02    ConflictError                  recorded; tried again
+    day=2024-01-02    StoreError                     recorded with its cause; tried again later
     day=2024-01-03    no such partition              failed for good
     -> EXIT_AGAIN
 
 Each session is one compact() of one partition, or of one branch of an Iceberg table, under the name of its attempt.
-SIGTERM ends the process where it stands: what is recorded is resumed by the next attempt. So does a lease of another
-epoch, which is looked for while the sessions run; that is a courtesy, safety comes from the fences.
+SIGTERM ends the process at once: the next attempt resumes what is recorded. So does a lease of another epoch, which the
+process checks for while sessions run. That check saves work; safety comes from the fences.
 """
 
 from __future__ import annotations
@@ -48,15 +48,15 @@ if TYPE_CHECKING:  # importing PyIceberg takes a second
 
 _LOG = logging.getLogger("sessions")
 _FOR_GOOD = (InputError, CorruptionError)
-"""Trying again would fail in the same way."""
+"""Errors after which another try would fail in the same way."""
 
 
 class Terminated(BaseException):
-    """SIGTERM: the process ends where it stands."""
+    """SIGTERM came: the process ends at once."""
 
 
 def run_group(state_uri: str, job_run_id: str, group: str, epoch: int) -> int:
-    """Run the sessions of a group that have not ended; the exit status of the process."""
+    """Run the sessions of a group that have not ended. Returns the exit status of the process."""
     log_json(job_run=job_run_id, group=group)
     try:
         with handled(_terminate):
@@ -81,7 +81,7 @@ def _run(state_uri: str, job_run_id: str, group: str, epoch: int) -> int:
 
 
 class GroupRun:
-    """Runs groups of one job run in one epoch. Raises Superseded where another epoch has begun."""
+    """Runs groups of one job run in one epoch. Raises Superseded if another epoch has begun."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class GroupRun:
         self._catalog: DeltaStreamCatalog | IcebergCatalog | None = None
 
     def run(self, group: str) -> int:
-        """Every session of the group that is this epoch's and has not begun; an exit status."""
+        """Run every session of the group that has this epoch and has not begun. Returns an exit status."""
         self._watch.see(self.job_run)
         again = False
         for session_id in self._state.group(self._job_run_id, group):
@@ -111,7 +111,7 @@ class GroupRun:
         return EXIT_AGAIN if again else EXIT_ENDED
 
     def _run(self, stored: StoredRecord[JobRunSession]) -> bool:
-        """One session; whether it has ended."""
+        """Run one session. Returns whether it has ended."""
         report = SessionReport(self._state, stored, self._watch, self._now_s)
         report.begin()
         began_s, began_cpu_s = time.monotonic(), time.process_time()
@@ -134,7 +134,7 @@ class GroupRun:
         return True
 
     def _compacted(self, report: SessionReport) -> tuple[Outcome, str | None]:
-        """What was done, and why there was nothing to do, if there was nothing."""
+        """(outcome, why there was nothing to do; None: there was something)."""
         if self._catalog is None:
             self._catalog = self._open_catalog(self._instruction.catalog)
         catalog = self._catalog
@@ -149,7 +149,8 @@ class GroupRun:
         return _outcome(done), done.nothing_to_do
 
     def _check_there(self, catalog: DeltaStreamCatalog, report: SessionReport, version: str | None) -> None:
-        """Raises NotFoundError for a table that was dropped meanwhile. A store that does not answer says nothing."""
+        """Raises NotFoundError for a table that was dropped meanwhile. If the store does not answer, nothing
+        happens."""
         asked = self._instruction
         tables = [asked.source_table_id, asked.destination_compacted_table_id or asked.source_table_id]
         with contextlib.suppress(StoreError):
@@ -170,7 +171,7 @@ def _cpu_seconds(outcome: Outcome, report: SessionReport, here_cpu_s: float) -> 
 
 
 def _request(instruction: Instruction, session: JobRunSession) -> Request:
-    """What a document and a plan decide. Events go out through the records alone, so no topic is named."""
+    """The request of a document and a plan. It names no topic: events are sent from the records alone."""
     plan = session.plan
     settings = within_memory(instruction.engine_settings(**(settings_of(plan) if plan else {})))
     hash_bucket_count = instruction.hash_bucket_count or (plan.hash_bucket_count or None if plan else None)

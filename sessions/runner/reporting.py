@@ -1,12 +1,12 @@
-"""The engine's events, written to a session's record while the session runs.
+"""Writes the engine's events into a session's record while the session runs.
 
     SessionStarted    engine session and rounds are recorded, or this process ends: nothing is sealed before that
-    StageStarted      hash_bucket, 12 tasks      written where the last write is a second ago
+    StageStarted      hash_bucket, 12 tasks      written if the last write was a second ago
     TaskFinished      1, 2, 3 of 12
     RoundCompleted    round 1 of 5
 
-The record says which attempt it belongs to. An attempt that is not named there any more was superseded: a dispatcher
-that took over has changed the record first, and it fences off what had started before.
+The record names its attempt. If it names another one, ours was superseded: a dispatcher that takes over first changes
+the record, and then fences earlier attempts off.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ _TRIES = 4
 
 
 class Superseded(BaseException):
-    """Another attempt has begun: this process has nothing more to do. No handler of errors catches it."""
+    """Another attempt has begun, so this process ends. `except Exception` does not catch it."""
 
 
 class LeaseWatch:
-    """Looks now and then whether the dispatcher that started us still holds the job run."""
+    """Checks now and then that the dispatcher that started us still holds the job run."""
 
     def __init__(self, state: StateStore, job_run_id: str, epoch: int, clock: Callable[[], float] = time.monotonic):
         self._state = state
@@ -56,7 +56,7 @@ class LeaseWatch:
         self._next_s = 0.0
 
     def __call__(self) -> None:
-        """Look, where it is time to. A store that does not answer says nothing."""
+        """Check, if it is time. If the store does not answer, nothing happens."""
         if self._clock() >= self._next_s:
             try:
                 self.check()
@@ -64,7 +64,7 @@ class LeaseWatch:
                 _LOG.info("the lease could not be looked at: %s", one_line(error))
 
     def check(self) -> None:
-        """Raises Superseded where the lease is of another epoch."""
+        """Raises Superseded if the lease has another epoch."""
         try:
             run = self._state.job_run(self._job_run_id).value
         except NotFoundError:
@@ -72,7 +72,7 @@ class LeaseWatch:
         self.see(run)
 
     def see(self, run: JobRun) -> None:
-        """The same of a job run that was read just now."""
+        """The same for a job run that was read just now."""
         lease = run.lease
         if lease is None or lease.epoch != self._epoch:
             raise Superseded(f"job run {self._job_run_id} is in epoch {lease.epoch if lease else None}")
@@ -126,13 +126,13 @@ class SessionReport:
             case RoundCompleted():
                 self._progress = replace(self._progress, round=event.round)
                 self._tell()
-            case _:  # it says that the session is at work, no more
+            case _:  # it only shows that the session is at work
                 self._tell()
 
     def begin(self) -> None:
-        """Say that the session runs: from its first try on, by the store's clock.
+        """Record that the session runs. Its start is that of its first try, by the store's clock.
 
-        The reply tells its time, so when it began is in the next write.
+        Only the reply has the store's time, so the start is in the next write.
         """
         self.write(
             state=SessionState.RUNNING,
@@ -141,7 +141,7 @@ class SessionReport:
             error_named=None,
             cause=None,
         )
-        if not self.now_s.is_told:  # where a reply does not say when, reading what was just written does
+        if not self.now_s.is_told:  # if the reply has no time, read the record, which has
             self.now_s.told(self._state.session(self.session.job_run_id, self.session.id).modified_s)
         started_s = self.session.started_s or self.now_s()
         self._lost_s = self.now_s() - started_s
@@ -150,7 +150,7 @@ class SessionReport:
             self._unwritten["expected"] = plan.expected.later(self._lost_s, self.now_s())
 
     def write(self, **fields: Any) -> None:
-        """Change the record. Raises Superseded where it is not this attempt's, or cannot be written."""
+        """Change the record. Raises Superseded if it belongs to another attempt, or cannot be written."""
         patiently(lambda: self._swap(fields), _TRIES, wait_max_s=5)
 
     def _swap(self, fields: dict[str, Any]) -> None:
@@ -166,10 +166,10 @@ class SessionReport:
             ours = found.value.attempt == self._attempt and not found.value.state.ended
             if not ours or found.version.number == self._stored.version.number:
                 raise Superseded(f"session {self.session.id}: attempt {found.value.attempt} has taken over")
-            self._stored = found  # our own write, of which the reply was lost
+            self._stored = found  # our own write, whose reply was lost
 
     def _tell(self) -> None:
-        """Write how far the session is, once a second at most. Nothing depends on it."""
+        """Write the progress of the session, at most once a second. Nothing depends on it."""
         if time.monotonic() - self._written_s < _WRITE_EVERY_S:
             return
         self._still_ours()
@@ -179,7 +179,7 @@ class SessionReport:
             self._written_s = time.monotonic()
 
     def _told(self) -> dict[str, Any]:
-        """How far the session is, and what it is now expected to take."""
+        """The fields with the session's progress and current estimate."""
         now_s, plan = self.now_s(), self.session.plan
         progress = replace(self._progress, updated_s=now_s)
         if plan is None:
