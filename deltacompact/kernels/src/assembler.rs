@@ -1,7 +1,7 @@
-//! A Parquet file made of row groups that are encoded already: their bytes are copied, nothing is decoded.
+//! Makes a Parquet file of row groups that are encoded already: their bytes are copied, nothing is decoded.
 //!
 //! ```text
-//! source A   [g0][g1][g2] footer          template: a file without rows, of the schema and metadata that are wanted
+//! source A   [g0][g1][g2] footer          template: a file without rows, with the schema and metadata of the new file
 //! source B   [g0] footer
 //! append(A, 2), append(B, 0)  ->  [A.g2][B.g0] footer with the offsets of the new place
 //! ```
@@ -23,7 +23,7 @@ use parquet::file::writer::TrackedWrite;
 use parquet::schema::types::SchemaDescPtr;
 use std::io::{self, BufRead, Read, Write};
 
-/// Asks the sink to append so many bytes of the source from an offset on, without our seeing them. False: it cannot.
+/// Asks the sink to append bytes of the source by itself: offset and length. False: it cannot.
 pub type CopyRange<'a> = dyn Fn(u64, u64) -> io::Result<bool> + Send + Sync + 'a;
 
 /// The least part of a multipart upload on S3. The sink is not asked to copy less.
@@ -37,7 +37,7 @@ pub struct Assembler<W: Write> {
     template: Footer,
     created_by: String,
     groups: Vec<RowGroupMetaData>,
-    /// None as soon as a chunk has none.
+    /// By row group, the page indexes of its chunks. None: some chunk has no indexes.
     indexes: Option<Vec<Vec<PageIndexes>>>,
 }
 
@@ -50,8 +50,8 @@ impl<W: Write> Assembler<W> {
         Ok(Self { sink, template, created_by, groups: Vec::new(), indexes: Some(Vec::new()) })
     }
 
-    /// Copies row groups of a source. If it refuses one of them, it copies none. With `copy`, the sink may take long
-    /// runs of bytes from the source by itself.
+    /// Copies row groups of a source. If it refuses one of them, it copies none. With `copy`, the sink may append long
+    /// runs of bytes by itself.
     pub fn append(
         &mut self,
         footer: &Footer,
@@ -167,7 +167,7 @@ impl<W: Write> Assembler<W> {
         ParquetMetaDataWriter::new_with_tracked(self.sink, &metadata).finish().map_err(refused)
     }
 
-    /// Writes them, records their offsets in the chunks, and returns the locations of all pages.
+    /// Writes the bounds of pages, records their offsets in the chunks, and returns the locations of all pages.
     fn write_bounds(&mut self, indexes: Vec<Vec<PageIndexes>>) -> Result<Vec<Vec<OffsetIndexMetaData>>> {
         let mut offsets = Vec::with_capacity(indexes.len());
         for (group, of_group) in self.groups.iter_mut().zip(indexes) {
@@ -186,7 +186,7 @@ impl<W: Write> Assembler<W> {
     }
 }
 
-/// A sink that counts bytes without writing them while it has them already.
+/// A sink that counts bytes. Bytes that the inner sink has already are counted and not written.
 struct Sink<W: Write> {
     inner: W,
     has_them: bool,
@@ -202,7 +202,7 @@ impl<W: Write> Write for Sink<W> {
     }
 }
 
-/// None as soon as one is None.
+/// Adds `next` to `all`. If either is None, `all` becomes None.
 fn keep<T>(all: &mut Option<Vec<T>>, next: Option<T>) {
     *all = all.take().zip(next).map(|(mut all, next)| {
         all.push(next);
@@ -210,7 +210,7 @@ fn keep<T>(all: &mut Option<Vec<T>>, next: Option<T>) {
     });
 }
 
-/// The metadata of a chunk that moved by so many bytes, for the new footer.
+/// The metadata of a chunk that moved by some bytes, for the new footer.
 fn described(
     chunk: &ColumnChunkMetaData,
     schema: &SchemaDescPtr,

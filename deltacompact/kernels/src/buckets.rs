@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! bucket count 3     entries in     a:2  b:0  c:2  d:1         letter: entry, number: its bucket
-//!                    entries out    b | d | a c                a before c, as they came
+//!                    entries out    b | d | a c                a before c, as in the input
 //!                    offsets        0 1 2 4                    bucket 2 is entries 2 to 3
 //! ```
 //!
 //! A fold copies the entries of a bucket in digest order, from all over the memory. So entries for a fold are also sorted
-//! by the first bits of their digests, as many as cost nothing: then it finds the next ones in the cache.
+//! by the first bits of their digests, by as many bits as cost nothing: then the fold finds the next entries in the cache.
 
 use crate::entries::Entries;
 use crate::sha1::{DIGEST_BYTES, Digest};
@@ -50,12 +50,12 @@ pub fn fill(digests: &[Digest], count: u32, out: &mut [u32]) {
     out.iter_mut().zip(digests).for_each(|(bucket, digest)| *bucket = modulus.bucket(digest));
 }
 
-/// Copying to so many places at a time is as fast as copying to one: their cache lines fit the first-level cache.
+/// Copying to so many places at once is as fast as copying to one place: their cache lines fit the first-level cache.
 const PLACES: usize = 512;
-/// A place gets at least so many entries, or looking for it is most of the work.
+/// A place gets at least so many entries. With fewer, most of the work would be to find the place.
 const PLACE_ENTRIES: usize = 64;
 
-/// How many first bits of the digests to sort by, besides the bucket.
+/// The number of leading digest bits to sort by, in addition to the bucket.
 pub fn bits_for_fold(entries: usize, count: u32) -> u32 {
     let places = PLACES.min(entries / PLACE_ENTRIES) / (count as usize).max(1);
     places.checked_ilog2().unwrap_or(0)
@@ -70,7 +70,7 @@ pub struct Grouping {
 }
 
 impl Grouping {
-    /// `bits` are few: the number of places, `count` shifted by them, fits 32 bits.
+    /// `bits` must be small: the number of places, `count << bits`, fits 32 bits.
     pub fn new(parts: &[Entries], count: u32, bits: u32) -> Self {
         let modulus = Modulus::new(count);
         let mut of_entry = Vec::with_capacity(parts.iter().map(Entries::len).sum());
@@ -117,7 +117,7 @@ fn scatter(parts: &[Entries], of_entry: &[u32], mut next: Vec<usize>, out: &mut 
     }
 }
 
-/// The same with a width the compiler knows: no sort key, or one of eight bytes.
+/// The same with a width that the compiler knows: entries without a sort key, or with one of eight bytes.
 fn scatter_part<const W: usize>(part: &Entries, of_entry: &mut std::slice::Iter<u32>, next: &mut [usize], out: &mut [u8]) {
     let from = part.bytes().as_chunks::<W>().0;
     let out = out.as_chunks_mut::<W>().0;

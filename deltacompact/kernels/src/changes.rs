@@ -47,7 +47,7 @@ impl Touched {
         let (low, high) = (chunk.get(0).prefix(), chunk.get(last).prefix());
         let from = self.prefixes.partition_point(|&prefix| prefix < low);
         let to = self.prefixes.partition_point(|&prefix| prefix <= high);
-        // digests are uniform, so the distance from one key to the next is known within a few entries
+        // digests are uniform, so we can guess the distance to the next key within a few entries
         let density = last as f64 / (high.wrapping_sub(low).max(1)) as f64;
         let mut at = 0;
         for i in from..to {
@@ -85,7 +85,7 @@ fn first_not_before(chunk: &Entries, digest: &Digest, prefix: u64, from: usize, 
         entry.prefix() < prefix || (entry.prefix() == prefix && entry.digest() < digest)
     };
     let (mut low, mut high, mut step) = (from, chunk.len(), 4);
-    // all entries before `low` have smaller digests, the entry at `high` has not
+    // all entries before `low` have smaller digests, the entry at `high` does not
     if is_before(guess) {
         low = guess + 1;
         while low + step < high {
@@ -123,7 +123,7 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// `found` are the index's entries of some keys, `folded` the entries of these and new keys after the fold; both
+    /// `found`: the index's entries of some keys. `folded`: the entries of these and of new keys after the fold. Both
     /// ascend.
     pub fn between(found: Entries, folded: Entries) -> Result<Self, Refused> {
         if found.width() != folded.width() {
@@ -168,7 +168,7 @@ impl Changes {
     }
 }
 
-/// Merges two runs. The newer entry of a key wins. Keys that are gone stay, as a still older run may have them.
+/// Merges two runs. The newer entry of a key wins. Entries of gone keys stay, because a still older run may have the key.
 pub fn merge(older: Entries, newer: Entries) -> Result<Vec<u8>, Refused> {
     if older.width() != newer.width() {
         return Err(format!("older has entries of {} bytes, newer of {}", older.width(), newer.width()));
@@ -187,7 +187,7 @@ pub fn merge(older: Entries, newer: Entries) -> Result<Vec<u8>, Refused> {
     Ok(out)
 }
 
-/// How many of the strictly ascending entries have a digest up to this one.
+/// The number of entries, which ascend strictly, with a digest up to this one.
 pub fn count_to(entries: Entries, digest: &Digest) -> usize {
     let (mut low, mut high) = (0, entries.len());
     while low < high {

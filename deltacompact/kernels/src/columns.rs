@@ -1,4 +1,4 @@
-//! A column as it came through Arrow's C data interface: plain bytes, seen from row 0 of the slice.
+//! A column from Arrow's C data interface, as plain bytes. Row 0 is the first row of the slice.
 //!
 //! ```text
 //! pa.array([7, None, 9, 4], int16()).slice(1, 2)   rows() = 2, valid(0) = false, fixed::<2>() = [[?, ?], [9, 0]]
@@ -27,7 +27,7 @@ impl Column {
         Ok(Self::of(array.to_data()))
     }
 
-    /// An array whose extension type, if any, says nothing about its values.
+    /// A column of an array that is no extension array, or whose extension type does not matter.
     pub fn of(data: ArrayData) -> Self {
         Self { data }
     }
@@ -40,7 +40,7 @@ impl Column {
         self.data.len()
     }
 
-    /// None where no row is null.
+    /// None: no row is null.
     pub fn nulls(&self) -> Option<&NullBuffer> {
         self.data.nulls().filter(|nulls| nulls.null_count() > 0)
     }
@@ -50,7 +50,7 @@ impl Column {
         self.fixed_bytes(W).as_chunks().0
     }
 
-    /// The same where the width is not known to the compiler (fixed-size binary).
+    /// The same for a width that the compiler does not know (fixed-size binary).
     pub fn fixed_bytes(&self, width: usize) -> &[u8] {
         let from = self.data.offset() * width;
         self.data.buffers().first().map_or(&[], |buffer| &buffer.as_slice()[from..from + self.rows() * width])
@@ -62,7 +62,7 @@ impl Column {
         self.data.buffers()[0].as_slice()[at / 8] >> (at % 8) & 1 == 1
     }
 
-    /// How the bytes of a variable-width column are found.
+    /// The layout of a variable-width column. None: the column has another type.
     pub fn variable(&self) -> Option<Variable<'_>> {
         let buffer = |i: usize| self.data.buffers().get(i).map_or(&[][..], |b| b.as_slice());
         let from = self.data.offset();
@@ -86,7 +86,7 @@ impl Column {
     }
 }
 
-/// Where a row's bytes are, for the four layouts Arrow has.
+/// Finds a row's bytes, for Arrow's four layouts.
 pub enum Variable<'a> {
     Small { offsets: &'a [[u8; 4]], bytes: &'a [u8] },
     Large { offsets: &'a [[u8; 8]], bytes: &'a [u8] },
@@ -95,7 +95,7 @@ pub enum Variable<'a> {
 }
 
 impl<'a> Variable<'a> {
-    /// None where the array's own offsets lead outside of it.
+    /// None: the array's own offsets lead outside of it.
     #[inline]
     pub fn bytes_at(&self, row: usize) -> Option<&'a [u8]> {
         match self {

@@ -1,18 +1,18 @@
-//! Key digests: key bytes, padded into SHA-1 blocks in an arena that stays in the cache, then hashed lane by lane.
+//! Key digests: pads key bytes into SHA-1 blocks, in an arena that stays in the cache, and hashes them lane by lane.
 //!
 //! ```text
 //! row 0, 11 key bytes     01 01 01 000000000000002a | 80 00 .. 00 | 0000000000000058     one block
 //! row 1, 60 key bytes     ......................... 80 00 00 00 | 00 .. 00 | ...01e0     two blocks: 60 + 1 + 8 > 64
 //! ```
 //!
-//! Where all keys have one length, the arena of the last batch is right for the next one but for the key bytes.
+//! If all keys have one length, the next batch reuses the arena of the last one, and only overwrites the key bytes.
 
 use crate::Refused;
 use crate::key_bytes::KeyColumns;
 use crate::sha1::{BLOCK_BYTES, Block, Digest, Message};
 use crate::sha1_backend::Backend;
 
-/// Rows of a batch: their blocks are 16 KiB where keys are short.
+/// Rows of a batch. If keys are short, their blocks take 16 KiB.
 const BATCH_ROWS: usize = 256;
 /// A batch of long keys has fewer rows.
 const BATCH_BYTES: usize = 1 << 20;
@@ -85,14 +85,14 @@ impl Batch {
         Ok(self.messages.len())
     }
 
-    /// Places rows of the same lengths as before, into the arena as it is: their bytes will cover those of the rows before.
+    /// Places rows of the same lengths as before into the same arena: their bytes overwrite those of the former rows.
     fn begin_again(&mut self) {
         for (cursor, message) in self.cursors.iter_mut().zip(&self.messages) {
             *cursor = message.first_block as usize * BLOCK_BYTES;
         }
     }
 
-    /// Ends each message: a one bit behind its bytes, its length in bits at the end of its last block.
+    /// Ends each message: a one bit after its bytes, and its length in bits at the end of its last block.
     fn pad(&mut self) {
         let mut fewest = u32::MAX;
         let mut greatest = 0;

@@ -1,11 +1,11 @@
-//! An entry: stands for a row in every step before materialize.
+//! An entry stands for a row in every step before materialize.
 //!
 //! ```text
 //! digest[20] | sort key[S] | file ordinal u32 LE | row u64 LE          W = 32 + S bytes
 //!
 //! upsert       5d41..  | 01 85 | 07000000 | 0300000000000000     file 7, row 3
 //! delete       5d41..  | 01 86 | 08000000 | 0500000000000080     file 8, row 5, bit 63: delete
-//! keyless      5d41..  | 00 00 | 08000000 | 06000000000000c0     bits 63 and 62: delete whatever the sort key
+//! keyless      5d41..  | 00 00 | 08000000 | 06000000000000c0     bits 63 and 62: delete, whatever sort key the key has
 //! tombstone    5d41..  | 01 86 | ffffffff | e803000000000000     deleted at stream position 1000 with that sort key
 //! ```
 //!
@@ -13,7 +13,7 @@
 
 use crate::sha1::{DIGEST_BYTES, Digest};
 
-/// Digest, ordinal and row; the sort key comes on top.
+/// Bytes of digest, ordinal and row. The sort key is in addition.
 pub const FIXED_BYTES: usize = 32;
 const ROW_BYTES: usize = 8;
 const POINTER_BYTES: usize = 12;
@@ -69,7 +69,7 @@ impl<'a> Entry<'a> {
         u32::from_le_bytes(*pointer.first_chunk().unwrap_or(&[0; 4]))
     }
 
-    /// With flags, or the position of a tombstone.
+    /// The row with its flags, or the position of a tombstone.
     #[inline(always)]
     pub fn row(self) -> u64 {
         u64::from_le_bytes(*self.0.last_chunk::<ROW_BYTES>().unwrap_or(&[0; ROW_BYTES]))
@@ -82,7 +82,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Entries of one width, one behind the other.
+/// Entries of one width, one after another.
 #[derive(Clone, Copy)]
 pub struct Entries<'a> {
     bytes: &'a [u8],
@@ -96,14 +96,14 @@ impl<'a> Entries<'a> {
         Self::with_len(bytes, width, bytes.len() / width)
     }
 
-    /// The same with a known number of entries: this saves a division, which is slow compared to the work on an entry.
+    /// The same with a known number of entries. This saves a division, which is slow compared to the work on an entry.
     #[inline(always)]
     pub fn with_len(bytes: &'a [u8], width: usize, len: usize) -> Self {
         debug_assert!(width >= FIXED_BYTES && bytes.len() == len * width);
         Self { bytes, width, len }
     }
 
-    /// Those from the i-th on.
+    /// The entries from the i-th on.
     #[inline(always)]
     pub fn from(&self, i: usize) -> Self {
         Self { bytes: &self.bytes[i * self.width..], width: self.width, len: self.len - i }
@@ -132,7 +132,7 @@ impl<'a> Entries<'a> {
     }
 }
 
-/// Writes entries one behind the other into a given buffer.
+/// Writes entries one after another into a given buffer.
 pub struct EntryWriter<'a> {
     room: &'a mut [u8],
     width: usize,
@@ -144,7 +144,7 @@ impl<'a> EntryWriter<'a> {
         Self { room, width, at: 0 }
     }
 
-    /// How many have been written.
+    /// The number of written entries.
     pub fn len(&self) -> usize {
         self.at / self.width
     }
@@ -180,14 +180,14 @@ impl<'a> EntryWriter<'a> {
         self.at += self.width;
     }
 
-    /// Whole entries as they are.
+    /// Appends whole entries, unchanged.
     pub fn extend(&mut self, entries: &[u8]) {
         self.room[self.at..self.at + entries.len()].copy_from_slice(entries);
         self.at += entries.len();
     }
 }
 
-/// Copies up to 64 bytes as two pieces of 32 bytes, which may overlap: these need no call of memcpy.
+/// Copies up to 64 bytes as two pieces of 32 bytes, which may overlap: that needs no call of memcpy.
 #[inline(always)]
 fn copy_entry(to: &mut [u8], from: &[u8]) {
     const HALF: usize = 32;

@@ -4,9 +4,9 @@
 //! ```text
 //! base, two chunks      03 11 41 | 80 9c
 //! new entries           11 41 52 9c 9c ff
-//! push(03 11 41)        03 as it is, 11 and 41 folded
-//! push(80 9c)           52 folded into nothing, 80 as it is, 9c folded twice
-//! finish()              ff folded into nothing
+//! push(03 11 41)        03 copied, 11 and 41 folded into base's entries
+//! push(80 9c)           52 folded without a base entry, 80 copied, 9c folded twice
+//! finish()              ff folded without a base entry
 //! ```
 
 use crate::Refused;
@@ -67,7 +67,7 @@ impl Fold {
         Ok(())
     }
 
-    /// Folds the events of keys behind the last key of base.
+    /// Folds the events of keys after the last key of base.
     pub fn finish(&mut self, parts: &[Entries], out: &mut EntryWriter) -> Result<(), Refused> {
         self.new_entries.check_parts(parts)?;
         let mut taken = 0;
@@ -134,7 +134,7 @@ impl<'a> Base<'a> {
         self.at == self.chunk.len()
     }
 
-    /// Copies the entries before `until` (None: all) as they are.
+    /// Copies the entries before `until` (None: all) unchanged.
     #[inline(always)]
     fn copy_before(&mut self, until: Option<Entry>, tally: &mut Tally, out: &mut EntryWriter) {
         let from = self.at;

@@ -1,14 +1,14 @@
-//! Finds what ends a process: pyarrow asks a column chunk's metadata for more than a damaged footer has, and aborts.
+//! Finds footers that would abort the process: pyarrow reads facts of a column chunk that a damaged footer lacks.
 //!
 //! ```text
 //! schema     id: INT64, optional           s: BYTE_ARRAY, optional
-//! group 0    id: INT64, levels 0 12        s: BYTE_ARRAY, levels 0 12       -> None: pyarrow can ask for each chunk
+//! group 0    id: INT64, levels 0 12        s: BYTE_ARRAY, levels 0 12       -> None: pyarrow can read each chunk's facts
 //! group 0    id: INT32, levels 0 12                                         -> "column id: its type is another …"
 //! group 0    id: INT64, levels 0 12 3                                       -> "column id: its levels are not …"
 //! ```
 //!
-//! This goes over the Thrift bytes itself, because the `parquet` crate passes over some fields, and refuses some footers
-//! that pyarrow reads.
+//! This module reads the Thrift bytes itself, because the `parquet` crate skips some fields, and refuses some footers that
+//! pyarrow reads.
 
 use crate::Refused;
 use crate::thrift::{Compact, I32, I64, LIST, STRUCT, TEXT};
@@ -18,7 +18,7 @@ const REPEATED: i32 = 2;
 const BYTE_ARRAY: i32 = 6;
 const CODECS: std::ops::Range<i32> = 0..8;
 
-/// Why pyarrow cannot be asked for a column chunk of this footer; None: it can be asked for each.
+/// Why pyarrow would abort on a column chunk of this footer. None: it can read all of them.
 pub fn doubt(footer: &[u8]) -> Option<Refused> {
     read(&mut Compact(footer)).unwrap_or_else(|| Some("it cannot be understood".into()))
 }
@@ -77,7 +77,7 @@ struct Leaf<'a> {
     repetition: usize,
 }
 
-/// The columns of a schema that is stored depth first. None: it ends too early.
+/// The columns of a schema that is stored depth first. None: the schema ends too early.
 fn leaves(elements: &[SchemaElement]) -> Option<Vec<Leaf<'_>>> {
     let (root, rest) = elements.split_first()?;
     let (mut above, mut found) = (vec![(root.children, 0, 0)], Vec::new());
@@ -100,7 +100,7 @@ fn leaves(elements: &[SchemaElement]) -> Option<Vec<Leaf<'_>>> {
 }
 
 impl Leaf<'_> {
-    /// The bytes of each value, if all have equally many.
+    /// The bytes of each value, if all values have the same number.
     fn value_bytes(&self) -> usize {
         const WIDTHS: [usize; 6] = [1, 4, 8, 12, 4, 8];
         match usize::try_from(self.physical).ok().and_then(|place| WIDTHS.get(place)) {
@@ -128,9 +128,9 @@ impl Bounds {
     }
 }
 
-/// What a column chunk says of itself. `bounds`: its least and greatest value, in the fields of today and in the former
-/// ones: how many there are, and the bytes of the shorter one. `levels`: how many repetition and definition levels were
-/// counted, 0 for none.
+/// The facts of a column chunk. `bounds`, for the current fields of least and greatest value and for the old ones: how many
+/// there are, and the bytes of the shorter one. `levels`: the numbers of counted repetition and definition levels, 0 for
+/// none.
 #[derive(Default)]
 struct Chunk {
     has_metadata: bool,

@@ -7,8 +7,8 @@
 //!   (null, null) 00                         00
 //! ```
 //!
-//! Each column has a presence byte, a class tag and the value. A null has only the presence byte, so its form is the
-//! same while the column's class is not known yet. A byte string still decodes in one way only.
+//! Each column has a presence byte, a class tag and the value. A null has only the presence byte, so its bytes are the same
+//! before the column's class is known. Still, key bytes decode in only one way.
 //! A whole row (`rows.rs`) has a label before each value, and nothing for a null:
 //!
 //! ```text
@@ -69,7 +69,7 @@ pub struct KeyColumns<'a> {
 
 struct KeyColumn<'a> {
     position: usize,
-    /// Before each value that is not null.
+    /// Bytes before each value that is not null.
     label: &'a [u8],
     null_bytes: usize,
     tag: u8,
@@ -83,7 +83,7 @@ enum Form<'a> {
     Fixed {
         bytes: usize,
     },
-    /// `length_bytes` stand before the value; a nested value ends by itself.
+    /// The length, in `length_bytes`, comes before the value. A nested value needs none.
     Variable {
         values: Variable<'a>,
         length_bytes: usize,
@@ -118,7 +118,7 @@ impl<'a> KeyColumns<'a> {
         self.columns.iter().try_for_each(|column| column.lengths(rows.clone(), lengths))
     }
 
-    /// Writes each row's bytes at its cursor, and moves the cursor behind them.
+    /// Writes each row's bytes at its cursor, and moves the cursor to their end.
     pub fn write(&self, rows: Range<usize>, arena: &mut [u8], cursors: &mut [usize]) -> Result<(), Refused> {
         self.columns.iter().try_for_each(|column| column.write(rows.clone(), arena, cursors))
     }
@@ -143,7 +143,7 @@ fn form<'a>(column: &'a Column, tag: u8) -> Option<Form<'a>> {
     }
 }
 
-/// The class tag of values of this type; None: it is nested, or has no class.
+/// The class tag of values of this type. None: the type is nested, or has no class.
 pub fn tag_of(data_type: &DataType) -> Option<u8> {
     use DataType::*;
     Some(match data_type {
@@ -404,7 +404,7 @@ fn nanoseconds(unit: TimeUnit) -> i64 {
     1_000_000_000 / per_second(unit)
 }
 
-/// Floor seconds and nanoseconds: half a second before the epoch is -1 s and 500,000,000 ns.
+/// Seconds rounded down, and nanoseconds: half a second before the epoch is -1 s and 500,000,000 ns.
 #[inline(always)]
 fn instant(value: i64, per_second: i64, nanoseconds: i64) -> [u8; 12] {
     let mut out = [0; 12];

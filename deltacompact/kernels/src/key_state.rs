@@ -6,11 +6,11 @@
 //! k2    Live s5 @f0.r5    upsert s3 @f7.r1                     Live s5 @f0.r5    f7.r1 superseded
 //! k3    Live s1 @f0.r6    delete s2, upsert s1 @f9.r0          Tomb s2           f0.r6 deleted, dead; f9.r0 deleted
 //! k4    none              delete s9, keyless delete, upsert s1 @f9.r1            Live s1 @f9.r1
-//! k5    Tomb s4 at 100    upsert s1 @f9.r2, position 250       Live s1 @f9.r2    where tombstone_retention is below 150
+//! k5    Tomb s4 at 100    upsert s1 @f9.r2, position 250       Live s1 @f9.r2    if tombstone_retention is below 150
 //! ```
 //!
-//! Sort keys are compared byte by byte; an equal one wins over an earlier event. Every row that goes in is counted once
-//! on its way out: live in base + upserts == live + superseded + deleted.
+//! Sort keys are compared byte by byte. Of two events with equal sort keys, the later one wins. Every row that goes in is
+//! counted once on its way out: live in base + upserts == live + superseded + deleted.
 
 use crate::entries::{DELETE, Entry, EntryWriter, FLAGS, TOMBSTONE};
 
@@ -141,7 +141,7 @@ impl Tally {
         }
     }
 
-    /// Checks that no row was lost or made up.
+    /// Checks that no row was lost or invented.
     pub fn check_conservation(&self) -> Result<(), String> {
         let Self { base_live, upserts, live, superseded, deleted, .. } = self;
         if base_live + upserts == live + superseded + deleted {

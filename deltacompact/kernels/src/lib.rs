@@ -8,13 +8,13 @@
 //!   key_digests   SHA-1 of that: 20 bytes
 //!   pack_entries  digest | sort key (none) | 07000000 | 0300000000000000
 //!   group_entries ... entries of one hash bucket side by side
-//!   Fold          base says (digest) lives in file 2 row 9: that row is dead now, file 7 row 3 lives
-//!   PointerSplit  file 7 row 3 is asked about at the group of files that file 7 is in
+//!   Fold          in base, the digest points to file 2 row 9: that row is dead now, file 7 row 3 lives
+//!   PointerSplit  file 7 row 3 is sent to the group of files with file 7
 //!   SurvivorRanks file 7 row 3 is the 1,204th surviving row of that group
 //!   Publisher     file 14 row 1203: where the row will be, in the index that is published
 //! ```
 //!
-//! `python.rs` is the only door to Python, `columns.rs` the only one to Arrow; only `sha1_simd.rs` and
+//! `python.rs` is the only door to Python, `columns.rs` the only door to Arrow; only `sha1_simd.rs` and
 //! `sha1_avx512.rs` have `unsafe`.
 
 mod assembler;
@@ -45,5 +45,5 @@ mod sort_keys;
 mod source;
 mod thrift;
 
-/// Why an input is refused, in words for the caller. It becomes a Python `ValueError`.
+/// Why an input is refused, as a text for the caller. It becomes a Python `ValueError`.
 pub type Refused = String;

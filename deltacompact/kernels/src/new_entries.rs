@@ -4,7 +4,7 @@
 //! parts           [ 9c@f7.r0  03@f7.r1  9c@f7.r2 ]  [ 41@f8.r0  9c@f8.r1 ]
 //! numbers              0         1         2             3         4
 //! partitions      by the first bits of the digest: { 03.1 41.3 } { 9c.0 9c.2 9c.4 }      8 bytes an entry
-//! one at a time   sorted and copied when the fold comes to it: 03 41 | 9c@f7.r0 9c@f7.r2 9c@f8.r1
+//! one at a time   a partition is sorted and copied when the fold reaches it: 03 41 | 9c@f7.r0 9c@f7.r2 9c@f8.r1
 //! ```
 //!
 //! Digests are uniform, so partitions are small and of similar size. The entries stay in the caller's arrays, and only
@@ -14,7 +14,7 @@ use crate::Refused;
 use crate::entries::{Entries, Entry, EntryWriter, FLAGS, KEYLESS};
 use crate::sha1::Digest;
 
-/// Entries of a partition, if there are enough: its copy fits the first-level cache.
+/// Entries of a partition, if there are enough entries: its copy fits the first-level cache.
 const PARTITION_ENTRIES: usize = 128;
 const PARTITION_BITS_MAX: u32 = 16;
 
@@ -23,15 +23,15 @@ pub struct NewEntries {
     places: Places,
     /// The number of first bits of the digest that select the partition.
     bits: u32,
-    /// By partition: the 32 bits of the digest behind those that select the partition, then the entry's number.
+    /// By partition: the 32 bits of the digest after those that select the partition, then the entry's number.
     order: Vec<u64>,
     /// Where the next partition ends in `order`, last one first.
     ends: Vec<u32>,
-    /// Where it begins.
+    /// Where the next partition begins.
     from: usize,
     /// The current partition, in order.
     sorted: Vec<u8>,
-    /// How many entries it has, and how many of them were taken.
+    /// The number of entries in the current partition, and of those that were taken.
     len: usize,
     taken: usize,
 }
@@ -60,7 +60,7 @@ impl NewEntries {
             order[*to as usize] = (entry.prefix() << bits) & !u64::from(u32::MAX) | number as u64;
             *to += 1;
         }
-        // each partition's next free place is where it ends now
+        // each partition is full, so its next free place is its end
         next.pop();
         next.reverse();
         Ok(Self { width, places, bits, order, ends: next, from: 0, sorted: Vec::new(), len: 0, taken: 0 })
@@ -77,21 +77,21 @@ impl NewEntries {
         Ok(true)
     }
 
-    /// Whether these are as many entries as the fold was made with.
+    /// Checks that the parts have as many entries as when the fold was made.
     pub fn check_parts(&self, parts: &[Entries]) -> Result<(), Refused> {
         let n: usize = parts.iter().map(Entries::len).sum();
         if n == self.order.len() { Ok(()) } else { Err(changed()) }
     }
 
-    /// At most so many entries have a prefix up to this one.
+    /// An upper bound of the number of entries with a prefix up to this one.
     pub fn count_to(&self, prefix: u64) -> usize {
-        // `ends` has the last partition first, and no longer the partitions that are done
+        // `ends` has the last partition first, and lacks the partitions that are done
         let end = self.ends.get((1usize << self.bits) - 1 - partition(prefix, self.bits));
         let later = end.map_or(0, |&end| (end as usize).saturating_sub(self.from));
         self.at_hand().len() + later
     }
 
-    /// The rest of the current partition. The next entry is the first.
+    /// The rest of the current partition, beginning with the next entry.
     #[inline(always)]
     pub fn at_hand(&self) -> Entries<'_> {
         Entries::with_len(&self.sorted, self.width, self.len).from(self.taken)
@@ -138,7 +138,7 @@ fn order(entry: Entry<'_>) -> (&Digest, (u32, u64)) {
 
 /// Finds the part that has an entry by its number. For each block of numbers, a table gives the first part to look at.
 struct Places {
-    /// The first number behind each part.
+    /// The first number after each part.
     behind: Vec<u32>,
     /// For each block of 2^`block_bits` numbers, the part with its first number.
     part_of_block: Vec<u32>,
@@ -175,8 +175,8 @@ impl Places {
         parts[part].get(parts[part].len() - from_the_end)
     }
 
-    /// Copies the entries of these keys. They are far apart in memory, and waiting for them is most of what a fold
-    /// costs: the second loop does nothing but copy, so that the processor waits for many at once.
+    /// Copies the entries of these keys. They are far apart in memory, and waiting for them takes most of a fold's time.
+    /// The second loop does nothing but copy, so that the processor waits for many of them at once.
     fn copy(&self, keys: &[u64], parts: &[Entries], out: &mut EntryWriter) {
         let mut found = [Entry::new(&[]); COPIES_AT_ONCE];
         for keys in keys.chunks(COPIES_AT_ONCE) {
@@ -190,7 +190,7 @@ impl Places {
 /// How many entries to fetch at once.
 const COPIES_AT_ONCE: usize = 128;
 
-/// The caller's arrays are not what they were when the fold was made.
+/// The error that the caller's arrays have changed since the fold was made.
 pub fn changed() -> Refused {
     "new entries: they were written to while the fold was using them".into()
 }

@@ -1,39 +1,39 @@
-//! Verifies the checksums of pages as their bytes pass by, where a file has them.
+//! Verifies the checksums of pages, if a file has them, while their bytes are copied.
 //!
 //! ```text
 //! the bytes of a chunk    header: 900 bytes follow, CRC-32 5c0f…   900 bytes   header: 870 follow, no CRC   870 bytes …
 //!                         compared with the CRC-32 of these 900               nothing to compare
 //! ```
 //!
-//! The bytes come in pieces of any size. A header that cannot be understood ends the verification of its chunk: what
-//! lies behind the last page of a chunk is nobody's, and readers do not look at it.
+//! The bytes come in pieces of any size. A header that cannot be parsed ends the verification of its chunk: there may be
+//! bytes after the last page of a chunk, which readers ignore.
 
 use crate::thrift::{Compact, STOP};
 use crc32fast::Hasher;
 
-/// A longer header is not one: it has the statistics of a page.
+/// The longest header, with the statistics of its page. Longer bytes are not a header.
 const HEADER_BYTES_MAX: usize = 8 << 20;
 
 /// The pages of consecutive chunks.
 #[derive(Default)]
 pub struct Pages {
-    /// The bytes of each chunk that have not come, the next one first.
+    /// The number of bytes of each chunk that are still to come, the next chunk first.
     chunks: std::collections::VecDeque<u64>,
     header: Vec<u8>,
-    /// The bytes of the page that have not come.
+    /// The number of bytes of the page that are still to come.
     page: u64,
     checksum: Option<(u32, Hasher)>,
-    /// Whether the rest of the chunk is passed over.
+    /// Whether the rest of the chunk is skipped.
     passing: bool,
 }
 
 impl Pages {
-    /// Of chunks of these lengths.
+    /// For chunks of these lengths.
     pub fn of(chunks: impl Iterator<Item = u64>) -> Self {
         Self { chunks: chunks.filter(|&length| length > 0).collect(), ..Self::default() }
     }
 
-    /// Looks at the next bytes. False: those of a page that ends here are not what was written.
+    /// Takes the next bytes. False: the bytes of a page that ends here do not match its checksum.
     pub fn take(&mut self, mut bytes: &[u8]) -> bool {
         while let (false, Some(left)) = (bytes.is_empty(), self.chunks.front().copied()) {
             let (now, rest) = bytes.split_at(bytes.len().min(left as usize));
@@ -78,7 +78,7 @@ impl Pages {
     }
 }
 
-/// The bytes of a page's header, those of the page, and its checksum. None: the header is not whole, or none.
+/// (bytes of the header, bytes of the page, its checksum). None: the header is not complete, or is not one.
 fn page_header(bytes: &[u8]) -> Option<(usize, u64, Option<u32>)> {
     const I32: u8 = 5;
     const COMPRESSED_SIZE: i16 = 3;

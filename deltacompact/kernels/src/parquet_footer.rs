@@ -5,8 +5,8 @@
 //!                       group 1: 40 bytes more than the footer counts            -> "column a: its pages do not end …"
 //! ```
 //!
-//! Footers are wrong in many ways that readers forgive. A group is copied if the footer leaves no doubt about its
-//! bytes. Statements about values are kept if they are true for every reader. Everything else is left out.
+//! Footers are wrong in many ways that readers tolerate. A group is copied if the footer leaves no doubt about its bytes.
+//! Statements about values are kept if they are true for every reader. Everything else is left out.
 
 use crate::Refused;
 use crate::parquet_schema;
@@ -28,7 +28,7 @@ use std::collections::{BTreeSet, HashSet};
 const TAIL_BYTES: u64 = 8;
 const MAGIC_BYTES: u64 = 4;
 
-/// Larger ones are left out: a wrong offset could make us read much of the file.
+/// Larger page indexes are left out: a wrong offset could make us read much of the file.
 const PAGE_INDEX_BYTES_MAX: u64 = 64 << 20;
 
 pub struct Footer {
@@ -43,7 +43,7 @@ pub struct Footer {
 }
 
 impl Footer {
-    /// Reads the footer from the end of a file. `page_indexes`: reads these too, if they can be understood.
+    /// Reads the footer from the end of a file. With `page_indexes`, reads these, too, if they can be parsed.
     pub fn read(size: u64, read: &ReadAt, page_indexes: bool) -> Result<Self, Refused> {
         let file = Source { size, read };
         let get = |at, length| file.get_bytes(at, length as usize).map_err(refused);
@@ -87,7 +87,7 @@ impl Footer {
         groups.map(|(place, group)| file.clone().or_else(|| self.doubt(place, group))).collect()
     }
 
-    /// For each row group its rows, and about the decoded bytes of these columns: never too few if the footer is right.
+    /// For each row group its rows, and the decoded bytes of these columns, estimated: never too few if the footer is right.
     pub fn decoded(&self, columns: &[String]) -> Vec<(i64, i64)> {
         let columns: HashSet<&String> = columns.iter().collect();
         let wanted =
@@ -119,7 +119,7 @@ impl Footer {
         row_groups.iter().flat_map(of).map(|chunk| chunk.compressed_size() as u64)
     }
 
-    /// Who wrote the file; empty: it does not say.
+    /// The writer of the file. Empty: unknown.
     pub fn created_by(&self) -> &str {
         self.metadata.file_metadata().created_by().unwrap_or("")
     }
@@ -130,7 +130,7 @@ impl Footer {
         self.metadata.row_groups().iter().map(|of| group(of).into_iter().collect()).collect()
     }
 
-    /// The chunks of these row groups in their order, those that follow each other in the file as one run of bytes.
+    /// The chunks of these row groups, in order. Chunks that follow each other in the file are one run of bytes.
     pub fn runs(&self, row_groups: &[usize]) -> Vec<(u64, u64)> {
         let mut runs: Vec<(u64, u64)> = Vec::new();
         for chunk in row_groups.iter().flat_map(|&place| self.metadata.row_group(place).columns()) {
@@ -186,7 +186,7 @@ impl Footer {
         }
     }
 
-    /// Whether a writer of this name wrote the file, in an unknown version or in one before this.
+    /// Whether a writer of this name wrote the file, in an unknown version or one before `before`.
     fn writer_is(&self, name: &str, before: (u32, u32)) -> bool {
         let Some(rest) = self.created_by().strip_prefix(name) else { return false };
         let mut numbers = rest.trim_start_matches(" version ").split('.').map(|number| number.parse::<u32>().ok());
@@ -198,8 +198,8 @@ impl Footer {
 
     /// A chunk's statistics, without those that would mislead a reader of the new footer.
     ///
-    /// Writers of the old fields for least and greatest value compared signed numbers, whatever the type. Old releases
-    /// of parquet-cpp compared decimals as bytes. And NaN has no place in the order of a type.
+    /// Writers of the old fields for least and greatest value compared signed numbers for every type. Old releases of
+    /// parquet-cpp compared decimals as bytes. NaN has no place in the order of a type.
     pub fn statistics(&self, chunk: &ColumnChunkMetaData) -> Option<Statistics> {
         let found = chunk.statistics()?;
         let column = chunk.column_descr();
@@ -283,7 +283,7 @@ fn kind_of(chunk: &ColumnChunkMetaData) -> ChunkKind {
     (physical.to_string(), encodings.into_iter().collect(), pages.into_iter().collect(), codec.to_string())
 }
 
-/// The first byte of a chunk, or of its dictionary page, if it has one. Some writers say 0 if it has none.
+/// The first byte of a chunk: that of its dictionary page, if it has one. Some writers store 0 if it has none.
 pub fn chunk_begin(chunk: &ColumnChunkMetaData) -> i64 {
     dictionary_begin(chunk).unwrap_or(chunk.data_page_offset())
 }
@@ -302,7 +302,7 @@ fn other_beginnings(metadata: &ParquetMetaData, footer: u64) -> BTreeSet<i64> {
         found.extend(
             [chunk.bloom_filter_offset(), chunk.column_index_offset(), chunk.offset_index_offset()].into_iter().flatten(),
         );
-        // some writers repeat a chunk's metadata behind its pages, and the footer says where
+        // some writers repeat a chunk's metadata after its pages, and the footer says where
         let end = chunk_begin(chunk).checked_add(chunk.compressed_size());
         found.extend(end.filter(|&end| end == chunk.file_offset()));
     }

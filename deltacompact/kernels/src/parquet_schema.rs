@@ -11,7 +11,7 @@
 use parquet::basic::{ConvertedType, LogicalType, Repetition, TimeUnit, Type as Physical};
 use parquet::schema::types::Type;
 
-/// The reason why pages of `source` cannot be put under the schema `wanted`, or None.
+/// The reason why the schema `wanted` cannot describe pages of `source`, or None.
 pub fn difference(wanted: &Type, source: &Type) -> Option<String> {
     let (wanted, source) = (wanted.get_fields(), source.get_fields());
     if wanted.len() != source.len() {

@@ -1,4 +1,4 @@
-//! Pointers on their way to the groups of files that they point into, and the ranks that come back for them.
+//! Sends pointers to the groups of files that they point into, and puts the ranks that come back into entries.
 //!
 //! ```text
 //! entries            a@7.r2  b@8.r1  c@7.r0  d@tombstone        group_of: 7 -> 0, 8 -> 1, 9 kept
@@ -7,7 +7,7 @@
 //! Publisher          a@14.r2  b@14.r3  c@14.r0  d@tombstone     output 14 gets ranks 0 to 3
 //! ```
 //!
-//! Order ties a rank to its entry: each group gets its pointers, and returns its ranks, in the order of the entries.
+//! A rank finds its entry by order: each group gets its pointers, and returns its ranks, in the order of the entries.
 
 use crate::Refused;
 use crate::entries::{Entries, Entry, EntryWriter, GONE, TOMBSTONE};
@@ -46,7 +46,7 @@ impl Split {
         Self { group_of: GroupOf { group_of, groups }, ordinals, rows }
     }
 
-    /// The rows that entries point to; tombstones, and keys that are gone, point to none.
+    /// Adds the rows that entries point to. Tombstones, and entries of gone keys, point to none.
     pub fn push_entries(&mut self, entries: Entries) -> Result<(), Refused> {
         for entry in entries.iter().filter(|entry| entry.ordinal() < GONE) {
             if let Some(group) = self.group_of.find(entry.ordinal())? {
@@ -56,7 +56,7 @@ impl Split {
         Ok(())
     }
 
-    /// Rows that died. Rows of files without a group are ignored.
+    /// Adds rows that died. Rows of files without a group are ignored.
     pub fn push_pointers(&mut self, ordinals: &[u32], rows: &[u64]) {
         for (&ordinal, &row) in ordinals.iter().zip(rows) {
             match self.group_of.group_of.get(ordinal as usize) {
@@ -72,7 +72,7 @@ impl Split {
         self.rows[group].push(row);
     }
 
-    /// All groups one after another, and where each begins and the last one ends.
+    /// All groups one after another, and the offset of each group, with the end of the last.
     pub fn finish(self) -> (Vec<u32>, Vec<u64>, Vec<i64>) {
         let mut offsets = vec![0];
         for group in &self.ordinals {
@@ -111,13 +111,13 @@ pub struct Publisher {
     places: Places,
     /// The ranks of all groups, one after another. Each counts within its group.
     ranks: Vec<u32>,
-    /// By group: its next rank; and where its ranks end.
+    /// By group: the place of its next rank, and the end of its ranks.
     next: Vec<usize>,
     ends: Vec<usize>,
 }
 
 impl Publisher {
-    /// `offsets` say where the ranks of each group begin and those of the last one end.
+    /// `offsets`: where the ranks of each group begin, and the end of the last group's.
     pub fn new(group_of: Vec<u32>, places: Places, ranks: Vec<u32>, offsets: &[i64]) -> Result<Self, Refused> {
         let groups = places.first_ranks.len();
         let ascending = offsets.windows(2).all(|pair| pair[0] <= pair[1]);
@@ -172,7 +172,7 @@ impl Publisher {
         entry.ordinal() == TOMBSTONE && self.places.expired.is_some_and(|position| entry.row() as i64 <= position)
     }
 
-    /// Ranks for which no entry has come.
+    /// The number of ranks for which no entry has come.
     pub fn left(&self) -> usize {
         self.ends.iter().zip(&self.next).map(|(end, next)| end - next).sum()
     }

@@ -17,7 +17,7 @@ use pyo3::prelude::*;
 
 #[pymodule]
 mod _kernels {
-    /// Of the package: `Cargo.toml` is the one place where it stands.
+    /// The version of the package. It is written only in `Cargo.toml`.
     #[pymodule_export]
     const VERSION: &str = env!("CARGO_PKG_VERSION");
     #[pymodule_export]

@@ -7,25 +7,25 @@
 //! ```
 //!
 //! Each row has a bit. Each line of 512 bits has the number of set bits before it, and each word of 64 bits the number of
-//! those before it in its line: then a rank needs to count the bits of one word.
+//! set bits before it in its line. So a rank only needs to count the bits of one word.
 
 use crate::Refused;
 use crate::entries::{Entry, GONE, pointer};
 
 const LINE_WORDS: usize = 8;
-/// Entries are relocated so many at a time: rows lie anywhere, so the words of all of them are fetched at once.
+/// So many entries are relocated together: their rows may be anywhere, so the words of all of them are fetched at once.
 const BLOCK: usize = 256;
 const ELSEWHERE: usize = usize::MAX;
 
 pub struct SurvivorRanks {
     ordinals: Vec<u32>,
     rows: Vec<u64>,
-    /// Where each file's bits begin, in words, and where the last one's end.
+    /// The first word of each file's bits, and the end of the last file's.
     first_word: Vec<usize>,
     words: Vec<u64>,
-    /// Bits before each line; empty while marks go on.
+    /// Set bits before each line. Empty: not counted since the last mark.
     before: Vec<u64>,
-    /// By word: the bits of its line before it.
+    /// By word: the set bits before it in its line.
     within: Vec<u16>,
 }
 
@@ -59,7 +59,7 @@ impl SurvivorRanks {
         self.bit(self.file(ordinal)?, row)
     }
 
-    /// The same of a file by its place in the group.
+    /// The same for a file by its place in the group.
     #[inline(always)]
     fn bit(&self, file: usize, row: u64) -> Result<(usize, u32), Refused> {
         if row >= self.rows[file] {
@@ -95,7 +95,7 @@ impl SurvivorRanks {
         Ok(())
     }
 
-    /// Marks the rows of a file that are set in a mask (row r is bit r % 8 of byte r / 8), or all rows.
+    /// Marks the rows of a file that a mask sets (row r is bit r % 8 of byte r / 8). None: all rows.
     pub fn fill(&mut self, ordinal: u32, mask: Option<&[u8]>) -> Result<(), Refused> {
         self.before.clear();
         let file = self.file(ordinal)?;
@@ -123,7 +123,7 @@ impl SurvivorRanks {
         Ok(())
     }
 
-    /// Takes marks back.
+    /// Removes marks.
     pub fn unmark(&mut self, ordinals: &[u32], rows: &[u64]) -> Result<(), Refused> {
         self.before.clear();
         for (&ordinal, &row) in ordinals.iter().zip(rows) {
@@ -144,8 +144,8 @@ impl SurvivorRanks {
         Ok(())
     }
 
-    /// Rewrites the pointers into these files: a survivor's rank says which output it went to, and which row it is there.
-    /// Outputs have `rows_per_output` rows and are numbered from `first_output` on. Other entries stay as they are.
+    /// Rewrites the pointers into these files: a survivor's rank gives its output, and its row there. Outputs have
+    /// `rows_per_output` rows and are numbered from `first_output` on. Other entries stay unchanged.
     pub fn relocate(
         &mut self,
         entries: &mut [u8],
@@ -194,13 +194,13 @@ impl SurvivorRanks {
         rank_in(self.word(word), bit).ok_or_else(|| format!("file ordinal {ordinal} row {row} is not marked"))
     }
 
-    /// A word, and the bits before it.
+    /// A word, and the number of set bits before it.
     #[inline(always)]
     fn word(&self, word: usize) -> (u64, u64) {
         (self.words[word], self.before[word / LINE_WORDS] + u64::from(self.within[word]))
     }
 
-    /// Counts the bits before each line, unless no mark has changed since the last count.
+    /// Counts the set bits before each line, unless no mark has changed since the last count.
     fn count(&mut self) {
         if !self.before.is_empty() {
             return;
@@ -243,7 +243,7 @@ fn count_ones(words: &[u64]) -> u64 {
     words.iter().map(|word| u64::from(word.count_ones())).sum()
 }
 
-/// The rank of a bit, if it is set, in a word that has so many bits before it.
+/// The rank of a bit, if it is set, in a word with a known number of set bits before it.
 #[inline(always)]
 fn rank_in((word, before): (u64, u64), bit: u32) -> Option<u64> {
     let part = (word & ((1 << bit) - 1)).count_ones();

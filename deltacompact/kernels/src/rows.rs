@@ -1,18 +1,18 @@
-//! Canonical bytes of whole rows, and the sum of their hashes: the same whatever types and files carry the rows.
+//! Canonical bytes of whole rows, and the sum of their hashes. They do not depend on the types and files of the rows.
 //!
 //! ```text
 //! {1: id 42, 2: note null, 3: tags ["a", null]}
 //!   00000001 01 01 01 000000000000002a                  id: label, presence, class tag, value, as in keys
-//!                                                       a null leaves nothing: nor does a column that came later
-//!   00000003 01 0c 00000002  01 09 00000001 61  00      tags: how many, then each as in keys
+//!                                                       a null has no bytes, so a column that was added later has none
+//!   00000003 01 0c 00000002  01 09 00000001 61  00      tags: their number, then each as in keys
 //!
-//! map        0d, how many, then key and item of each
+//! map        0d, the number of items, then the key and the value of each
 //! struct     0e, its children with their labels, then ffffffff
 //! sum        the first 16 bytes of each row's SHA-1, added modulo 2^128
 //! ```
 //!
-//! A label is the field id, or where columns have none the name behind its length, 4 bytes. Columns stand in the order of
-//! their labels' bytes. A nested column becomes a binary column of its bytes first.
+//! A label is the field id; for columns without ids, the length of the name in 4 bytes, and the name. Columns are in the
+//! order of their labels' bytes. A nested column is first turned into a binary column of its bytes.
 
 use crate::Refused;
 use crate::columns::Column;
@@ -80,12 +80,12 @@ impl RowColumns {
     }
 }
 
-/// Rows as children of an array have them: through the C data interface, its offset counts for them as well.
+/// The same rows in a child of the array: in the C data interface, the array's offset applies to its children, too.
 fn shifted(rows: &Range<usize>, offset: usize) -> Range<usize> {
     rows.start + offset..rows.end + offset
 }
 
-/// Where each field is, and its label.
+/// (place, label) of each field, in the order of labels.
 fn ordered(fields: &Fields) -> Result<Vec<(usize, Vec<u8>)>, Refused> {
     let have_ids = fields.iter().all(|field| field.metadata().contains_key(FIELD_ID));
     let label = |field: &Field| if have_ids { id_label(field) } else { Ok(name_label(field)) };
@@ -108,7 +108,7 @@ fn name_label(field: &Field) -> Vec<u8> {
     label
 }
 
-/// Rows of a column as one without others inside, and its class tag.
+/// Rows of a column as a column without nesting, and its class tag.
 fn flat(data: &ArrayData, rows: Range<usize>, type_: &DataType) -> Result<(Column, u8), Refused> {
     use DataType::*;
     let small = |bytes: [u8; 4]| i32::from_le_bytes(bytes) as usize;
@@ -129,7 +129,7 @@ fn flat(data: &ArrayData, rows: Range<usize>, type_: &DataType) -> Result<(Colum
     Ok((Column::of(packed.to_data()), tag))
 }
 
-/// Where the items of each row begin, and those of the last one end.
+/// Where the items of each row begin, and the end of the last row's.
 fn offsets<const W: usize>(data: &ArrayData, rows: &Range<usize>, number: impl Fn([u8; W]) -> usize) -> Vec<usize> {
     let all: &[[u8; W]] = data.buffers()[0].as_slice().as_chunks().0;
     let here = shifted(rows, data.offset());
@@ -146,7 +146,7 @@ fn structs(data: &ArrayData, rows: Range<usize>, type_: &DataType) -> Result<Lar
     }))
 }
 
-/// How many items, then the bytes of each as those of a key. The items of a map are two: key and value.
+/// The number of items, then the bytes of each, as in keys. An item of a map is two values: key and value.
 fn lists(data: &ArrayData, offsets: Vec<usize>, rows: Range<usize>, type_: &DataType) -> Result<LargeBinaryArray, Refused> {
     let items = &data.child_data()[0];
     let used = offsets[0]..offsets[offsets.len() - 1];
@@ -175,7 +175,7 @@ fn nulls(data: &ArrayData, rows: &Range<usize>) -> Option<NullBuffer> {
     data.nulls().map(|nulls| nulls.slice(rows.start, rows.len()))
 }
 
-/// The bytes of rows behind each other.
+/// The bytes of rows, one after another.
 struct Packed {
     ends: Vec<usize>,
     bytes: Vec<u8>,

@@ -1,12 +1,12 @@
 //! SHA-1 of many short messages, which share the lanes of one processor; `sha1_backend.rs` selects the code.
 //!
-//! A padded message is a whole number of 64-byte blocks. A kernel works on N messages at once, one block of each per
-//! step, so messages of like length go together. Sorted by length, with N = 4:
+//! A padded message is a whole number of 64-byte blocks. A kernel works on N messages at once, one block of each per step,
+//! so messages of similar length are processed together. Sorted by length, with N = 4:
 //!
 //! ```text
 //! blocks:   a 1   b 1   c 2   d 2
 //! step 1    a1    b1    c1    d1      a and b are done, their digests are taken
-//! step 2    a1    b1    c2    d2      c and d are done; a and b go round idle
+//! step 2    a1    b1    c2    d2      c and d are done; the lanes of a and b idle
 //! ```
 
 pub const DIGEST_BYTES: usize = 20;
@@ -59,7 +59,7 @@ fn to_bytes(words: [u32; 5]) -> Digest {
     out
 }
 
-/// The plain one: any processor, one message at a time.
+/// Portable code for any processor: one message at a time.
 pub struct Portable([u32; 5]);
 
 impl Lanes<1> for Portable {

@@ -5,7 +5,7 @@
 //! message 1   w0 w1 w2 ... w15    ->    register 1   w1 of messages 0 1 2 ... 15
 //! ```
 //!
-//! A message's block is one register, so sixteen of them are turned on their side without going through memory.
+//! A message's block fits one register, so sixteen of them are transposed without going through memory.
 #![allow(unsafe_code)]
 
 use crate::sha1::{Block, INITIAL, Lanes};
@@ -51,7 +51,7 @@ fn sixteen_blocks(state: &mut [[u32; 16]; 5], blocks: [&Block; 16]) {
     }
 }
 
-/// Sixteen rows of sixteen words, turned on their side, each word big-endian.
+/// Transposes sixteen rows of sixteen words, each word big-endian.
 #[target_feature(enable = "avx512f,avx512bw")]
 #[inline]
 fn big_endian_columns(rows: [__m512i; 16]) -> [__m512i; 16] {

@@ -1,4 +1,4 @@
-//! Which code computes SHA-1: the fastest that the processor supports.
+//! Chooses the code that computes SHA-1: the fastest that the processor supports.
 
 use crate::sha1::{Block, Digest, Message, Portable, digest_with};
 #[cfg(target_arch = "x86_64")]

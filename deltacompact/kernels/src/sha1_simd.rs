@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! ShaNi   two messages at once; one SHA instruction does four rounds of one message, and while it works the other's run
-//! Avx2    eight messages at once; word t of all eight is one register, so a block of eight messages is turned on its side
+//! Avx2    eight messages at once; word t of all eight is one register, so a block of eight messages is transposed
 //!         message 0   w0 w1 w2 ... w15          register 0   w0 of messages 0 1 2 3 4 5 6 7
 //!         message 1   w0 w1 w2 ... w15    ->    register 1   w1 of messages 0 1 2 3 4 5 6 7
 //! ```
@@ -147,7 +147,7 @@ fn avx2_eight_blocks(state: &mut [[u32; 8]; 5], blocks: [&Block; 8]) {
     }
 }
 
-/// Eight rows of eight words, turned on their side, each word big-endian.
+/// Transposes eight rows of eight words, each word big-endian.
 #[target_feature(enable = "avx2")]
 #[inline]
 fn big_endian_columns(rows: [__m256i; 8]) -> [__m256i; 8] {

@@ -1,4 +1,4 @@
-//! Sort keys as bytes: of two rows with one key, the greater byte string wins, whatever types and directions made it.
+//! Sort keys as bytes: of two rows with one key, the greater byte string wins, for all types and directions.
 //!
 //! ```text
 //! int8 ascending     -3 -> 01 7d    5 -> 01 85    null -> 00 00     5 wins
@@ -14,11 +14,11 @@ use crate::Refused;
 use crate::columns::{Column, Variable};
 use arrow_schema::DataType;
 
-/// The longest string or binary: its length is one byte, and a sort key has at most so many bytes of values.
+/// The longest string or binary: its length takes one byte, and a sort key has at most so many bytes of values.
 pub const WIDTH_MAX: usize = 32;
 const LENGTH_BYTES: usize = 1;
 
-/// One sort column of a call. `width` is the room for the values of a column of variable width.
+/// One sort column of a call. `width`: the bytes for each value of a column of variable width.
 pub struct SortColumn<'a> {
     pub column: &'a Column,
     pub descending: bool,
@@ -40,7 +40,7 @@ impl SortColumn<'_> {
     }
 }
 
-/// Bytes of a column's values, or None where the type has no fixed width or cannot be a sort key.
+/// Bytes of a column's values. None: the type has no fixed width, or cannot be a sort key.
 fn value_bytes(data_type: &DataType) -> Option<usize> {
     use DataType::*;
     Some(match data_type {
@@ -117,7 +117,7 @@ fn signed<const W: usize>(value: [u8; W]) -> [u8; W] {
     out
 }
 
-/// The bits of a float of any width: negative ones inverted, others with the sign bit set; above `infinity` is NaN.
+/// The bits of a float of any width: inverted if it is negative, otherwise with the sign bit set. Above `infinity` is NaN.
 #[inline(always)]
 fn ordered(bits: u64, infinity: u64, sign: u64) -> u64 {
     let magnitude = bits & (sign - 1);

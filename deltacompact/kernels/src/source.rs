@@ -1,4 +1,4 @@
-//! The bytes of a Parquet file, wherever it lies: the caller fills buffers, the `parquet` crate asks for ranges.
+//! The bytes of a Parquet file in any store: the `parquet` crate asks for ranges, the caller fills buffers.
 
 use crate::Refused;
 use bytes::Bytes;
@@ -6,7 +6,7 @@ use parquet::errors::{ParquetError, Result};
 use parquet::file::reader::{ChunkReader, Length};
 use std::io::{self, BufReader, Read};
 
-/// How much of a chunk is in memory at a time. The buffer is small, and reused.
+/// The bytes of a chunk that are in memory at once. The buffer is small, and reused.
 const PIECE_BYTES: usize = 256 << 10;
 
 /// Fills a buffer with the bytes of a source from an offset on.

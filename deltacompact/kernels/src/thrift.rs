@@ -1,6 +1,6 @@
-//! As much of Thrift as it takes to look into Parquet's footers and page headers without decoding them.
+//! The part of Thrift that is needed to read some facts of Parquet's footers and page headers without decoding them.
 
-/// As much of Thrift's compact protocol as it takes to skip fields, and to look at some.
+/// Thrift's compact protocol: skips fields, and reads some.
 pub struct Compact<'a>(pub &'a [u8]);
 
 pub const STOP: u8 = 0;
@@ -12,7 +12,7 @@ pub const STRUCT: u8 = 12;
 const DEPTH_MAX: u32 = 32;
 
 impl<'a> Compact<'a> {
-    /// Goes over the fields of a struct. `take` gets the kind and number of each, and says whether it has read it.
+    /// Reads the fields of a struct. `take` gets the kind and number of each field, and returns whether it has read it.
     pub fn fields(&mut self, mut take: impl FnMut(&mut Self, u8, i16) -> Option<bool>) -> Option<()> {
         let mut field = 0;
         loop {
@@ -27,7 +27,7 @@ impl<'a> Compact<'a> {
         }
     }
 
-    /// The elements of a list, whatever kind it says they have: as readers do that know what is in it.
+    /// The elements of a list. The kind that it declares is ignored, as by readers that know its elements.
     pub fn list<T>(&mut self, mut element: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
         let count = self.count()?.1;
         (0..count).map(|_| element(self)).collect()
@@ -45,7 +45,7 @@ impl<'a> Compact<'a> {
         Some(text)
     }
 
-    /// The head of a list: the kind of its elements, and how many there are.
+    /// The head of a list: the kind and the number of its elements.
     fn count(&mut self) -> Option<(u8, u64)> {
         let head = self.byte()?;
         Some((head & 0xf, if head >> 4 == 15 { self.varint()? } else { u64::from(head >> 4) }))
@@ -69,7 +69,7 @@ impl<'a> Compact<'a> {
         None
     }
 
-    /// The kind and the number of the field after the one of this number.
+    /// The kind and the number of the next field. `before`: the number of the field before it.
     pub fn field(&mut self, before: i16) -> Option<(u8, i16)> {
         let head = self.byte()?;
         if head & 0xf == STOP {

@@ -32,7 +32,7 @@ fn describe(value: &Bound<'_, PyAny>) -> String {
     }
 }
 
-/// A byte matrix with `width` columns; None: at least as many as an entry has without sort key.
+/// A byte matrix with `width` columns. None: at least as many as an entry without a sort key.
 pub fn matrix<'py>(name: &str, value: &Bound<'py, PyAny>, width: Option<usize>) -> PyResult<PyReadonlyArray2<'py, u8>> {
     if let Ok(array) = value.cast::<PyArray2<u8>>()
         && array.is_c_contiguous()
@@ -75,7 +75,7 @@ pub fn row_count(value: &Bound<'_, PyAny>) -> PyResult<usize> {
     Ok(integer::<u64>("rows", value, 0, 1 << 62)? as usize)
 }
 
-/// All but zero.
+/// An integer from 1 on.
 pub fn bucket_count(value: &Bound<'_, PyAny>) -> PyResult<u32> {
     integer("hash_bucket_count", value, 1, u32::MAX)
 }
@@ -86,7 +86,7 @@ fn imported(value: &Bound<'_, PyAny>) -> PyResult<(ArrayData, Field)> {
     Ok((data, Field::from_pyarrow_bound(&value.getattr("type")?)?))
 }
 
-/// Imports columns, all of `rows` rows.
+/// Imports columns, each with `rows` rows.
 pub fn columns(values: &[Bound<'_, PyAny>], rows: usize) -> PyResult<Vec<Column>> {
     let import = |(position, value): (usize, &Bound<'_, PyAny>)| {
         let (data, field) = imported(value)

@@ -49,7 +49,7 @@ impl ParquetFooter {
         raised.or(done).map(Self)
     }
 
-    /// For each row group its rows, and about the bytes that the columns of these names take when they are decoded.
+    /// For each row group its rows, and the estimated decoded bytes of the columns of these names.
     fn decoded(&self, columns: Vec<String>) -> Vec<(i64, i64)> {
         self.0.decoded(&columns)
     }
@@ -68,7 +68,7 @@ impl ParquetFooter {
         }
     }
 
-    /// Who wrote the file; empty: it does not say.
+    /// The writer of the file. Empty: unknown.
     #[getter]
     fn created_by(&self) -> &str {
         self.0.created_by()
@@ -79,7 +79,7 @@ impl ParquetFooter {
         self.0.kinds()
     }
 
-    /// Whether some of its pages are encrypted, though the footer is not.
+    /// Whether some pages of the file are encrypted, though the footer is not.
     #[getter]
     fn encrypted(&self) -> bool {
         self.0.encrypted

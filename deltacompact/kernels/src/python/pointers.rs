@@ -7,7 +7,7 @@ use numpy::{PyArray1, PyArrayMethods, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PySlice;
 
-/// None once it is finished.
+/// The Rust `Split`. None: it is finished.
 #[pyclass(module = "deltacompact._kernels")]
 pub struct PointerSplit(Option<Split>);
 

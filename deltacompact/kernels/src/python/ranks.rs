@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 #[pyclass(module = "deltacompact._kernels")]
 pub struct SurvivorRanks(ranks::SurvivorRanks);
 
-/// As many ordinals as rows.
+/// (ordinals, rows). Refuses arrays of different lengths.
 pub fn pointers<'py>(
     ordinals: &Bound<'py, PyAny>,
     rows: &Bound<'py, PyAny>,
