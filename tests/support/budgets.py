@@ -1,4 +1,4 @@
-"""How many examples hypothesis looks at: fewer while somebody waits, more at night.
+"""How many examples hypothesis tries: few while somebody waits for the tests, many at night.
 
 DELTACOMPACT_EXAMPLES    examples of a test that asks for 100
 quick                    10       what `make quick` sets; 3 at least
@@ -16,5 +16,5 @@ FACTOR, AT_LEAST = FACTORS[os.environ.get("DELTACOMPACT_EXAMPLES", "")]
 
 
 def examples(many: int) -> int:
-    """So many examples, where nobody waits and it is no night."""
+    """The number of examples to try, for a test that tries `many` of them in a whole run."""
     return max(AT_LEAST, round(many * FACTOR))

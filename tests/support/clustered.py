@@ -1,4 +1,4 @@
-"""What the log says of files that were laid out by columns, held against their rows."""
+"""Compares what the log says of files that are laid out by columns with the rows of these files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from deltacompact.tabular.files import read
 
 
 def assert_ranges_hold(store: ObjectStore, file: DataFile) -> None:
-    """Every value lies in the range of its column: all of a file, dead rows too."""
+    """Every value of the file lies in the range of its column, in dead rows too."""
     if file.clustered is None:
         return
     known = ranges_from(file.clustered.ranges, file.schema, file.schema)
@@ -28,7 +28,7 @@ def assert_ranges_hold(store: ObjectStore, file: DataFile) -> None:
 
 
 def overlap(files: list[DataFile], by: str) -> np.ndarray:
-    """The files that overlap others in the columns, by what the log says."""
+    """The files whose ranges in the log overlap those of another file."""
     schema = files[0].schema
     ranges = [ranges_from(file.clustered.ranges, file.schema, schema) for file in files]
     names = [column.name for column in cluster_columns("by", by)]
@@ -37,7 +37,7 @@ def overlap(files: list[DataFile], by: str) -> np.ndarray:
 
 
 def pairs_that_meet(files: list[DataFile], by: str) -> int:
-    """The same, told pair by pair, without the room of layouts. A column of nulls meets no values."""
+    """Count the pairs of files that overlap, by plain comparisons. A column of nulls overlaps no values."""
     found, schema = 0, files[0].schema
     names = [column.name for column in cluster_columns("by", by)]
     for pair in combinations(files, 2):

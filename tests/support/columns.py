@@ -1,9 +1,9 @@
-"""Columns for random tables: a small domain of values each, and every physical type that a file may give it.
+"""Columns for random tables: each has few values, and every physical type that a file may store them in.
 
     integer   0 1 -1 200 70000 …    int8 uint8 … int64      one file may have int8, the next one int64
     string    "" "a" "aa" …         string, large string, view, dictionary
 
-`bag` compares rows: without their order, without nulls, and NaN equals itself.
+`bag` is for comparing rows: it ignores their order and their nulls, and NaN equals itself.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Kind:
     types: tuple[pa.DataType | str, ...] = field(repr=False)
 
     def array(self, values: list[Any], wanted: pa.DataType | str) -> pa.Array:
-        """In the wanted type if it holds the values, else in the next one that does; the last one holds them all."""
+        """The values in the wanted type, or in the next type that holds them. The last type holds all values."""
         wider = self.types[self.types.index(wanted) :] if wanted in self.types else self.types
         for type_ in (wanted, *wider):
             try:
@@ -102,7 +102,7 @@ LONG_KINDS = {
         (pa.binary(3), pa.binary(32), pa.binary_view(), pa.large_binary(), pa.binary()),
     ),
 }
-"""Their values fit a sort key only where no other column needs room."""
+"""The values of these columns fit into a sort key only if no other column needs room in it."""
 ALL_KINDS = KINDS | LONG_KINDS
 PAYLOADS = {
     "note": Kind(("x", "yy"), (pa.string(), "dictionary")),
@@ -118,11 +118,11 @@ PLAIN = {
     "float": Kind((0.5, -0.25, 1.5, math.inf, math.nan), (pa.float64(),)),  # CSV says 0 for 0.0, an integer
     "boolean": Kind((False, True), (pa.bool_(),)),
 }
-"""What every format holds: integers with sign, strings, floats, booleans."""
+"""Columns that every file format can store: signed integers, strings, floats, booleans."""
 
 
 def canonical(value: Any) -> Any:
-    """Values that may be compared and hashed; NaN equals itself, whatever type of number it came in."""
+    """The value as one that can be compared and hashed. NaN equals itself, whatever its type."""
     if isinstance(value, dict):
         return tuple((name, canonical(child)) for name, child in value.items())
     if isinstance(value, list | tuple):
@@ -131,7 +131,7 @@ def canonical(value: Any) -> Any:
 
 
 def bag(rows: Iterable[Row]) -> Counter[Any]:
-    """Rows without regard to their order, and to columns in which they are null."""
+    """The rows as a multiset, each without its null columns."""
     return Counter(
         frozenset((name, canonical(value)) for name, value in row.items() if value is not None) for row in rows
     )

@@ -1,15 +1,15 @@
-"""A store that counts its requests, by method and path, as S3 would bill them: one for each page of a listing.
+"""A store that counts its requests by method and path, as S3 bills them: each page of a listing is a request.
 
     with counting(MemoryStore()) as store:
         catalog.append(…)
     store.by_kind()      {"get": 2, "put": 1, "put_if_absent": 1}
 
-With a latency, it also tells the chain: the requests that waited for each other.
+With a latency, the store also knows the chain: the requests that waited for each other.
 
     get ──┐ put ──┐       the chain is get, put: the fetch began before the get had ended
       fetch ──┐
 
-It fetches ranges as a store behind a network does, so the code under test takes the paths that it takes on S3.
+The store fetches ranges like S3, so the code under test does what it does on S3.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _NAMES = [
 
 
 class CountingStore:
-    """Another store, with a list of the requests to it: (method, path)."""
+    """Passes requests on to another store and lists them as (method, path)."""
 
     def __init__(self, inner: ObjectStore, latency_s: float = 0.0) -> None:
         self.inner = inner
@@ -60,7 +60,7 @@ class CountingStore:
         self._spans = []
 
     def chain(self) -> list[str]:
-        """The longest chain of requests, each of which began after the one before it had been answered."""
+        """The longest chain in which each request began after the answer to the request before it."""
         longest: list[tuple[float, list[str]]] = []
         for began, ended, name in sorted(self._spans):
             before = max((chain for end, chain in longest if end <= began), key=len, default=[])
@@ -71,7 +71,7 @@ class CountingStore:
         return Counter(kind for kind, _ in self.requests)
 
     def by_path(self) -> Counter[tuple[str, str]]:
-        """The requests by method and path, without the names that are used once."""
+        """Count the requests by method and path. Names that are used once are cut off the paths."""
         found: Counter[tuple[str, str]] = Counter()
         for kind, path in self.requests:
             for pattern, name in _NAMES:

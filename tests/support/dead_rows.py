@@ -1,4 +1,4 @@
-"""Files of deltas some rows of which are dead already, as a commit of written files may bring them."""
+"""Delta files in which some rows are dead from the start, as a commit of written files may contain them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from deltacompact.storage.objects import ObjectStore
 
 
 def write_deletions(store: ObjectStore, path: str, rows: int, dead: Sequence[int]) -> DeletionVector:
-    """Store the live bitmap of one file, and name it."""
+    """Store the live bitmap of a file at `path`. Return the deletion vector that names it."""
     lives = np.ones(rows, bool)
     lives[list(dead)] = False
     write_masks(store, path, {Ordinal(0): np.packbits(lives, bitorder="little")})

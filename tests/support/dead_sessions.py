@@ -1,4 +1,4 @@
-"""A rewrite that dies at an operation of its store, and what it leaves."""
+"""Kills a rewrite at a chosen change of its store or catalog, and lists the journals that it leaves."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def journals(lake):
 
 
 class Died(BaseException):
-    """The process is gone. Nothing catches it, and nothing that comes after has an effect."""
+    """The process has died. No code catches this error, and later changes have no effect."""
 
 
 class Death:
-    """Kills the process before its `at`-th change of the store or the catalog. Reading changes nothing."""
+    """Kills the process before change number `at` of the store or the catalog. Reads are not counted."""
 
     def __init__(self, at):
         self.at = at
@@ -55,7 +55,7 @@ class Death:
 
 
 class Unheard(Death):
-    """Kills the process after its commit, before it hears of it. While `others` commit, nobody dies."""
+    """Kills the process after its commit, before it gets the answer. While `others` is true, commits kill nobody."""
 
     others = False
 

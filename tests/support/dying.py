@@ -1,4 +1,4 @@
-"""A process that dies at one of its operations: before it takes effect, or after."""
+"""Kills a process at one of its operations: before the operation takes effect, or after."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import pytest
 from publications import Publications
 
 Counted = Sequence[tuple[Any, Sequence[str]]]
-"""Owners, and the names of their operations that count."""
+"""Pairs (class or module, names of its functions): calls of these functions are counted."""
 
 
 class Crash(BaseException):
-    """The process dies here: nothing may catch it, and nothing that it still does has an effect."""
+    """The process dies here. No code may catch this error, and later operations have no effect."""
 
 
 class Dying:
-    """Counts operations, and dies at one of them: before it takes effect, or after."""
+    """Counts operations and raises Crash at operation number `at`: before it takes effect, or after."""
 
     def __init__(
         self, monkeypatch: pytest.MonkeyPatch, counted: Counted, at: int | None = None, after: bool = False
@@ -32,7 +32,7 @@ class Dying:
                 monkeypatch.setattr(owner, name, self._around(name, getattr(owner, name)))
 
     def deaths(self) -> list[tuple[int, bool]]:
-        """Where another run may die, and whether after that: after the last alone, or it is before the next."""
+        """All (at, after) for later runs. Death after an operation equals death before the next, but for the last."""
         last = len(self.operations) - 1
         return [*((at, False) for at in range(last + 1)), (last, True)]
 
@@ -55,7 +55,7 @@ class Dying:
 
 
 def changed(published: Publications) -> None:
-    """A published table with a delta to fold: some rows die, some come."""
+    """Publish a table and append deltas that replace, add and delete rows."""
     published.append([{"id": number, "v": 0} for number in range(20)])
     published.compact()
     published.publish()

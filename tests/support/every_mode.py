@@ -1,8 +1,8 @@
-"""What all modes share is tested with each mode of `modes.MODES`: a new one by its line there.
+"""Options of every mode in `modes.MODES`, for tests of what all modes share. A new mode is tested once MODES has it.
 
-chosen("rewrite")      {"rewrite-all": True}: it has work at any table
+chosen("rewrite")      {"rewrite-all": True}: with it, a rewrite has work on any table
 chosen("convert")      {}: no options are needed
-KEEP_ALL_ROWS          rewrite, convert: an upsert leaves one row of each key, and has an oracle of its own
+KEEP_ALL_ROWS          rewrite, convert: not upsert, which keeps one row of each key and has its own oracle
 """
 
 from __future__ import annotations
@@ -17,5 +17,5 @@ _CHOSEN: dict[str, dict[str, Any]] = {"rewrite": {"rewrite-all": True}, "upsert"
 
 
 def chosen(name: str) -> dict[str, Any]:
-    """Options by which this mode has something to do, if it needs any. The table has a column `id`."""
+    """The options with which this mode has something to do on a table with a column `id`."""
     return dict(_CHOSEN.get(name, {}))

@@ -1,4 +1,4 @@
-"""An S3 between a store and the S3 of the tests, which does to each request what a test wants.
+"""A proxy between a store and the S3 of the tests. A test says what the proxy does to each request.
 
 None          passes it on             "reset"       resets the connection, passes nothing on
 "lost"        passes it on, resets     "503", "500"  refuses it
@@ -28,7 +28,7 @@ class Seen:
     method: str
     path: str
     number: int
-    """How many requests of the same method and path came before it."""
+    """How many requests with the same method and path came before this one."""
     headers: dict[str, str]
 
 
@@ -127,7 +127,7 @@ def faulty_s3(upstream: str) -> Iterator[FaultyS3]:
 
 
 def first(*faults: str | None, method: str | None = None, key: str = "") -> Fault:
-    """The first requests of a method with `key` in their path meet these faults, those after them none."""
+    """The first requests with this method and with `key` in their path get these faults. Later requests get none."""
     left = list(faults)
 
     def fault(request: Seen) -> str | None:

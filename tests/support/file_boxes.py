@@ -1,4 +1,4 @@
-"""Boxes of files made by hand: each range of a column is (low, high), None for unknown, NULLS or NANS."""
+"""Boxes of files, made by hand. Each range of a column is (low, high), None for unknown, NULLS or NANS."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NULLS, NANS = "nulls", "nans"
 
 
 def boxes_by_hand(columns, partitions=None, rows=None, types=None) -> Boxes:
-    """Boxes of files, of which each column has these ranges. Without more, of one partition and with one row each."""
+    """Boxes of files with these ranges of each column. By default all files are in one partition and have one row."""
     files = len(columns[0])
     bounds = []
     for ranges, type_ in zip(columns, types or [pa.int64()] * len(columns), strict=True):

@@ -1,4 +1,4 @@
-"""Any deltas in any division into rounds and sessions, and the oracle that says what a table then holds."""
+"""Random deltas, compacted in random rounds and sessions. The oracle says which rows the table must then hold."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class GivenDelta:
 
 @dataclass
 class Case:
-    """A table and its deltas. `columns` has the kind of each column of a key, a sort key or the payload."""
+    """A table and its deltas. `columns` has the kind of every column: keys, sort keys and payload."""
 
     keys: list[str]
     sort_keys: list[tuple[str, str]]
@@ -137,7 +137,7 @@ def files_of(
 
 
 def as_table(case: Case, file: File, number: int, delta: GivenDelta) -> pa.Table:
-    """Upserts number their rows, so that it is known which one lives; a delete's other columns may be anything."""
+    """Upserts number their rows, to show which row lives. Columns of deletes that are no keys may hold anything."""
     arrays = {}
     for name, type_ in file.types.items():
         if delta.operation == "delete" and name in PAYLOADS:
@@ -213,7 +213,7 @@ def assert_any_division_gives_the_oracles_rows(case: Case) -> None:
 
 
 def compacted(catalog: DeltaStreamCatalog, adds_runs: bool = False, **arguments: Any) -> tuple[SessionResult, ...]:
-    """`adds_runs`: the index is never found so small that it is merged, whatever changes."""
+    """`adds_runs`: add runs to the index and never merge them."""
     if adds_runs:
         limits = Limits(runs_max=math.inf, runs_share_max=math.inf, masks_share_of_index=math.inf)
         arguments["settings"] = replace(arguments.get("settings", Settings()), limits=limits)

@@ -1,9 +1,9 @@
-"""Processes of tests that import nothing: forks of a server that has imported everything.
+"""Starts processes for tests without waiting for imports: each is forked from a server that has imported everything.
 
     the test ── asks ──► a server that has imported everything ── fork ──► a process ── fork ──► its fork server
 
-Such a process is what a fresh interpreter would be, with signals, output and children of its own, but without the
-seconds of CPU in which it imports pyarrow, pandas and PyIceberg. So are the processes that it asks multiprocessing for.
+Such a process behaves like a fresh interpreter: it has signals, output and children of its own. It saves the seconds of
+CPU that imports of pyarrow, pandas and PyIceberg take. Processes that it starts by multiprocessing save them, too.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from unittest import mock
 
 
 class Forks:
-    """A server for each process of pytest, from the first fork on; it imports the modules in the order given."""
+    """The server of one pytest process. It starts at the first fork and imports the modules in the given order."""
 
     def __init__(self, *modules: str) -> None:
         self._server = forkserver.ForkServer()
@@ -34,9 +34,9 @@ class Forks:
         prepare: Callable[[], None] | None = None,
         **environment: str,
     ) -> ForkServerProcess:
-        """A process in which `act` runs as in a fresh one, and whose exit status is what it returns.
+        """Start a process that runs `act` and exits with the status that `act` returns.
 
-        `prepare` is called in it first of all, so what it changes is changed in its own processes, too.
+        The process calls `prepare` first. Its own child processes inherit what `prepare` changed.
         """
         told = (act, arguments, str(log), prepare, {**os.environ, **environment})
         process = multiprocessing.get_context("forkserver").Process(target=_run, args=told)
@@ -52,7 +52,7 @@ def _run(
     prepare: Callable[[], None] | None,
     environment: dict[str, str],
 ) -> None:
-    """The process, just forked."""
+    """Run `act` in the process that was just forked."""
     from pyiceberg import catalog
     from pyiceberg.utils.config import Config
 
@@ -72,10 +72,10 @@ def _run(
 
 
 def _forked(path: bytes, arguments: list[str], descriptors: list[int]) -> int:
-    """What a fresh interpreter would run, in a fork of this one: it has the modules, and these descriptors alone."""
+    """Fork instead of starting an interpreter. The fork has our modules and keeps only these descriptors."""
     if pid := os.fork():
         return pid
-    forkserver._forkserver.__init__()  # the lock of this moment is held; whoever is forked may want a server, too
+    forkserver._forkserver.__init__()  # a fresh server: the copied lock is held, and the fork may need a server
     kept = [2, *sorted(descriptors), os.sysconf("SC_OPEN_MAX")]
     for below, above in itertools.pairwise(kept):
         os.closerange(below + 1, above)

@@ -1,4 +1,4 @@
-"""Plans made by hand: snapshots of files that lie nowhere, planned without a store."""
+"""Plans of snapshots made by hand. Their files do not exist, and planning needs no store."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ ENCODING = Encoding((KeyColumn("k", KeyClass.INTEGER),), version=1)
 CAPACITY = Capacity(4, 2 << 30, 1 << 30)
 MIB = 1 << 20
 LARGE = 300 * MIB
-"""Of a base file that is not small, whatever its rows."""
+"""The bytes of a base file that counts as large, whatever its number of rows."""
 
 
 def file(rows: int, data_bytes: int = 100 * MIB, number: int = 0, dead: int = 0, **changes: Any) -> DataFile:
-    """A Parquet file of the table, of which some rows are dead already."""
+    """A Parquet file of the table. `dead` of its rows are dead already."""
     deletions = DeletionVector(dead, "t/index/s/0.masks.arrow", 0) if dead else None
     path = f"t/data/{number}.parquet"
     whole = DataFile(number, path, ContentType.PARQUET, rows, data_bytes, SCHEMA, deletions, decodes=True)
@@ -53,7 +53,7 @@ def delete(*files: DataFile, position: int = 90) -> Delta:
 
 
 def index_of(rows: int, *more_runs: int) -> IndexManifest:
-    """An index of one bucket: its first run has so many entries, and so have the runs above."""
+    """An index of one bucket. Its first run has `rows` entries, and the runs above have `more_runs`."""
     runs = tuple(((IndexFile("t/index/s/0.arrow", entries, 32 * entries, (0,)),),) for entries in (rows, *more_runs))
     return IndexManifest(ENCODING, runs, rows, 0)
 
@@ -87,7 +87,7 @@ def planned(
     tombstone_retention: int | None = None,
     **changes: Any,
 ) -> CompactionPlan:
-    """`changes` are made to the snapshot."""
+    """Plan a snapshot with these files. `changes` are further fields of the snapshot."""
     if manifest is None and base:
         manifest = index_of(sum(data_file.live_rows for data_file in base))
     taken = snapshot(base, deltas, **changes)

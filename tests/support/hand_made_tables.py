@@ -1,4 +1,4 @@
-"""States of tables, made by hand: data files and deletes with the sequence numbers and bounds that a test needs."""
+"""Makes states of Iceberg tables by hand: data files and deletes with the sequence numbers and bounds of a test."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def data(
     rows: int = 10,
     **others: Any,
 ) -> ManifestEntry:
-    """A data file. `ids` are the least and the greatest id, which is never null."""
+    """A data file. `ids` is (least, greatest) of the column id, which has no nulls."""
     return _entry(Content.DATA, path, sequence, day, ids, size, rows, **others)
 
 
@@ -82,7 +82,7 @@ def _entry(
 
 
 def state(*entries: ManifestEntry, sequence: int | None = None, version: int = 2, specs: Mapping[int, Spec] = SPECS):
-    """A branch with these files. Its sequence number is the greatest of theirs."""
+    """The state of a branch with these files. Its sequence number is the greatest among the files."""
     number = max((entry.sequence for entry in entries), default=0) if sequence is None else sequence
     snapshot = Snapshot(number, None, number, number, f"snap-{number}")
     columns = {

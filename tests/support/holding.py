@@ -1,11 +1,11 @@
-"""A group that waits at one place for a test, in a process that a test can then kill, suspend or let go on.
+"""Stops a group after a chosen function call, so that a test can kill, suspend or release its process there.
 
     with place.dispatcher(held=("sessions.runner.reporting:SessionReport.write", 2)):
-        until(place.hold.reached, …)      a group has written its record for the second time, and sits there
+        until(place.hold.reached, …)      a group has written its record for the second time, and waits there
         os.kill(…)
-        place.hold.release()              whoever still waits goes on; nobody waits any more
+        place.hold.release()              the waiting process goes on, and no process waits any more
 
-So nobody has to guess how long a session takes on a busy machine.
+So no test has to guess how long a session takes on a busy machine.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any
 
 RUNS = ("sessions.runner.reporting:SessionReport.write", 2)
-"""The session of a delta stream says which session of the engine it is. Nothing is published yet."""
+"""Stop after the session of a delta stream has recorded its session of the engine. Nothing is published yet."""
 COMMITS = ("deltacompact.iceberg.table.pyiceberg_door:IcebergTable.commit", 3)
-"""Three commits are in an Iceberg table, and the catalog has no open transaction."""
+"""Stop after the third commit to an Iceberg table. The catalog has no open transaction."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """The first process that comes to a place waits there until it is released."""
+    """The first process that has made the chosen call waits until a test releases it."""
 
     folder: Path
 
@@ -36,7 +36,7 @@ class Hold:
         (self.folder / "released").touch()
 
     def put(self, where: str, calls: int) -> None:
-        """Whoever has called the function `where` ("module:Class.method") so often in one process waits."""
+        """Make a process wait after call number `calls` of the function `where` ("module:Class.method")."""
         module, _, path = where.partition(":")
         name, _, method = path.partition(".")
         owner = getattr(importlib.import_module(module), name)

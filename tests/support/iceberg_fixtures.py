@@ -1,4 +1,4 @@
-"""Lakes for tests: each has a catalog name of its own, because Spark keeps catalogs by name."""
+"""Lakes for tests. Each lake has its own catalog name, because Spark keeps catalogs by name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from iceberg_lake import Lake
 
 @pytest.fixture(autouse=True)
 def silence_is_short(monkeypatch):
-    """A catalog that stops answering is asked again for a moment, not for half a minute."""
+    """Retry a catalog that does not answer for a moment, not for half a minute."""
     from deltacompact.iceberg.table.pyiceberg_door import table
 
     monkeypatch.setattr(table, "SILENT_S", 0.2)
@@ -23,7 +23,7 @@ def lake(tmp_path):
 
 @pytest.fixture
 def spark_lake(interpreted_spark, lake):
-    """The same lake in Spark. Skipped where the Iceberg runtime could not be had."""
+    """The same lake in Spark. Skips the test where Spark could not load Iceberg's runtime."""
     from java_writers import SparkLake
 
     spark = interpreted_spark

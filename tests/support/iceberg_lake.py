@@ -6,7 +6,7 @@
     lake.delete_by_key("ns.t", {"id": [1, 2]})          an equality-delete file, committed as Flink does
     lake.rows("ns.t")                                   PyIceberg reads; it refuses equality deletes
 
-Delete files are committed through our own manifest layer. That others understand them is shown with Spark.
+Our own manifest layer commits the delete files. Tests with Spark show that other engines understand them.
 """
 
 from __future__ import annotations
@@ -67,15 +67,15 @@ POSITIONS = pa.schema(
 
 @event.listens_for(Engine, "connect")
 def _never_synced(connection: DBAPIConnection, _: object) -> None:
-    """The catalog of a test may be lost with the machine: each commit would wait for the disk several times."""
+    """Never sync the catalog to the disk: each commit would wait several times, and no test survives a crash."""
     if isinstance(connection, sqlite3.Connection):
         connection.execute("PRAGMA synchronous = OFF")
 
 
 class LakeCatalog(SqlCatalog):
-    """PyIceberg's, which finds a table by a statement that is there: SQLAlchemy takes longer to phrase it than to ask.
+    """PyIceberg's catalog with a prepared statement for finding a table: SQLAlchemy builds it slower than it runs it.
 
-    Tests look at their tables so often that this is a tenth of what they take.
+    Tests load tables so often that this saves a tenth of their time.
     """
 
     _FIND = (
@@ -84,7 +84,7 @@ class LakeCatalog(SqlCatalog):
     )
 
     def _init_catalog(self) -> None:
-        """The database of a lake is there, and of this version."""
+        """Do nothing: the database of a lake exists and has this version."""
         self._schema_version = "v1"
 
     def load_table(self, identifier: str | Identifier) -> Table:
@@ -98,13 +98,14 @@ class LakeCatalog(SqlCatalog):
 
 
 class Kept:
-    """What the tests have read of files. Some look at a branch after each of fifty commits; files never change."""
+    """A cache of what tests read from files, which never change. Some tests read a branch after each of fifty
+    commits."""
 
     def __init__(self) -> None:
         self._found: dict[Hashable, Any] = {}
 
     def of(self, location: str, *how: Hashable, read: Callable[[], Any]) -> Any:
-        """What `read` found in this file. If it is written again, or not on this machine, it is read again."""
+        """The cached result of `read` for this file. Read again if the file was rewritten or is on another machine."""
         key = (location, written_ns(location), *how)
         if key[1] is None:
             return read()
@@ -114,7 +115,7 @@ class Kept:
 
 
 class LakeReader(StateReader):
-    """Keeps what manifests the tests have read."""
+    """Reads each manifest once, and keeps its entries for all tests."""
 
     def __init__(self, store: ObjectStore, kept: Kept) -> None:
         super().__init__(store)
@@ -130,7 +131,7 @@ def local_path(location: str) -> str:
 
 
 def written_ns(location: str) -> int | None:
-    """When the file was written. None: it is not on this machine."""
+    """When the file was written, in nanoseconds. None if the file is on another machine."""
     try:
         return os.stat(local_path(location)).st_mtime_ns
     except FileNotFoundError:
@@ -139,7 +140,7 @@ def written_ns(location: str) -> int | None:
 
 @functools.cache
 def catalog_with_ns() -> bytes:
-    """The database of a catalog with the namespace "ns". SQLAlchemy takes 20 ms to make one, and each lake has one."""
+    """The database of a catalog with the namespace "ns", for every lake to copy: SQLAlchemy takes 20 ms to make it."""
     with tempfile.TemporaryDirectory() as folder:
         catalog = SqlCatalog("any", uri=f"sqlite:///{folder}/catalog.db", warehouse=folder)
         catalog.create_namespace("ns")
@@ -148,7 +149,7 @@ def catalog_with_ns() -> bytes:
 
 
 class Lake:
-    """A catalog in a folder. `name` is the catalog's: one that shares the file must have the same."""
+    """A catalog in a folder. `name` is the catalog's: catalogs that share the database file share the name."""
 
     def __init__(self, folder: Path, name: str = "lake") -> None:
         self.folder = folder
@@ -172,11 +173,11 @@ class Lake:
             self.upgrade(table_id)
 
     def upgrade(self, table_id: str, **others: Any) -> None:
-        """Make it a table of version 3 in its metadata file, as PyIceberg cannot. `others`: more to put there."""
+        """Set format version 3 in the metadata file, which PyIceberg cannot do. `others` are further fields to set."""
         self.edit_metadata(table_id, {"format-version": 3, "next-row-id": 0} | others)
 
     def edit_metadata(self, table_id: str, changes: Mapping[str, Any]) -> None:
-        """Change the metadata file where it is, as no engine does: for what PyIceberg cannot write."""
+        """Overwrite the metadata file in place, for what PyIceberg cannot write. No engine does this."""
         table = self.catalog.load_table(table_id)
         with table.io.new_input(table.metadata_location).open() as source:
             metadata = json.load(source)
@@ -209,7 +210,7 @@ class Lake:
         branch: str = MAIN,
         equality_ids: Sequence[int] | None = None,
     ) -> ContentFile:
-        """Commit one equality-delete file. Columns beyond `equality_ids` are in it, but do not count."""
+        """Commit one equality-delete file. It may hold columns beyond `equality_ids`, which readers ignore."""
         table = IcebergTable.load(self.catalog, table_id)
         metadata = table.metadata
         by_name = {
@@ -288,7 +289,7 @@ class Lake:
         self.commit(table, [file], MAIN, "replace", sequence_number=sequence_number)
 
     def adopt(self, table_id: str, file: Path, partition: tuple[Any, ...] = (), **others: Any) -> ContentFile:
-        """Commit a Parquet file of somebody else, as it is, without metrics. `others`: more of its manifest entry."""
+        """Commit an existing Parquet file without metrics. `others` are further fields of its manifest entry."""
         table = IcebergTable.load(self.catalog, table_id)
         described = {"content": Content.DATA, "file_format": "PARQUET", "spec_id": table.metadata.default_spec_id}
         described |= {"rows": pq.read_metadata(file).num_rows, "file_bytes": file.stat().st_size}
@@ -305,7 +306,7 @@ class Lake:
         gone: Collection[str | tuple[str, int | None]] = (),
         sequence_number: int | None = None,
     ) -> None:
-        """Add files to a branch in one snapshot, and remove others by path, or by key: vectors share a file."""
+        """Add files to a branch and remove others in one snapshot: by path, or by key where vectors share a file."""
         metadata = table.metadata
         store = locations.store_of(metadata.location, {})
         reader = LakeReader(store, self.kept)
@@ -368,7 +369,7 @@ class Lake:
         mode: Mode[Any, Any] = REWRITE,
         **others: Any,
     ) -> ModeRun:
-        """A run of a mode whose plan is yet to be made. Options are named with underscores or as users name them."""
+        """A run of a mode that is not planned yet. Option names have underscores, or are as users write them."""
         table = IcebergTable.load(self.catalog, table_id)
         own = {name: others.pop(name) for name in ("sizes", "before_commit", "emit", "signs") if name in others}
         chosen = {_iceberg_name(name): value for name, value in others.items()}
@@ -383,13 +384,13 @@ class Lake:
         return LakeReader(locations.store_of(metadata.location, {}), self.kept).read(metadata, branch)
 
     def check_fingerprint(self, table_id: str, branch: str = MAIN) -> None:
-        """What the head says of its rows, if it says something, is what they add up to."""
+        """If the head's snapshot records a fingerprint, compare it with the fingerprint of its rows."""
         table, state = IcebergTable.load(self.catalog, table_id), self.state(table_id, branch)
         if state.snapshot is not None and (told := table.metadata.recorded_fingerprint(state.snapshot)) is not None:
             assert told == str(state_fingerprint(table, state))
 
     def live_ids(self, table_id: str) -> list[int]:
-        """The ids that live, as our own reader of deletion vectors and position deletes finds them."""
+        """The ids of live rows, by our own reader of deletion vectors and position deletes."""
         state = self.state(table_id)
         store = locations.store_of(state.metadata.location, {})
         index = DeleteIndex(state)
@@ -408,7 +409,7 @@ class Lake:
         return sorted(found)
 
     def rows(self, table_id: str, branch: str = MAIN) -> list[dict[str, Any]]:
-        """The rows as PyIceberg reads them, in some order of their own."""
+        """The rows as PyIceberg reads them, sorted."""
         table = self.catalog.load_table(table_id)
         scan = table.scan() if branch == MAIN else table.scan().use_ref(branch)
         return sorted_rows(scan.to_arrow().to_pylist())

@@ -52,7 +52,7 @@ class SparkLake:
         return sorted_rows([row.asDict(recursive=True) for row in self.spark.table(table).collect()])
 
     def table(self, table_id: str) -> Any:
-        """The Java table of now."""
+        """The Java table in its newest state."""
         util = self.spark._jvm.org.apache.iceberg.spark.Spark3Util
         return util.loadIcebergTable(self.spark._jsparkSession, f"{self.name}.{table_id}")
 

@@ -1,10 +1,10 @@
-"""So much of a Kubernetes API server that the real kubectl works against it, for the kinds that it is given.
+"""The part of a Kubernetes API server that the real kubectl needs, for some kinds of objects.
 
-RAY_JOB    held against KubeRay's schema
-POD        what a test says there is
+RAY_JOB    checked by KubeRay's schema
+POD        the test provides the pods
 
-It stores what is posted, and refuses what the schema does not know, as an API server with strict field validation does.
-What KubeRay would do then, a test does by writing a status.
+The server stores what kubectl posts, and refuses fields that the schema lacks, as strict field validation does.
+A test plays KubeRay: it writes the status of a RayJob.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SCHEMA = json.loads((_KUBERAY / "rayjob.v1.schema.json").read_text())
 
 
 def strict(schema: Any) -> Any:
-    """The schema, which refuses unknown fields: an API server drops them, and says so where it is strict."""
+    """The schema, made to refuse unknown fields, as an API server with strict field validation does."""
     if isinstance(schema, list):
         return [strict(one) for one in schema]
     if not isinstance(schema, dict):
@@ -43,14 +43,14 @@ def strict(schema: Any) -> Any:
 
 
 def refusals(manifest: dict[str, Any]) -> list[str]:
-    """What the schema has against a RayJob. An API server fills in what is metadata."""
+    """The schema's errors in a RayJob. Metadata is not checked: an API server fills it in."""
     closed = strict({**SCHEMA, "properties": {**SCHEMA["properties"], "metadata": {}}})
     return [f"{error.json_path}: {error.message}" for error in Draft202012Validator(closed).iter_errors(manifest)]
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What the server stores: `group` is "" for the core. `refusals` has what is against a manifest."""
+    """A kind of objects. `group` is "" for core objects. `refusals` lists the errors in a manifest."""
 
     group: str
     version: str
@@ -81,7 +81,7 @@ def merged(before: Any, patch: Any) -> Any:
 
 
 class KubeApi:
-    """`stored` are the objects by plural and name, `objects` the RayJobs; `calls` are those that changed something."""
+    """`stored` has the objects by plural and name, `objects` the RayJobs, `calls` the requests that changed objects."""
 
     def __init__(self, kinds: Sequence[Kind] = (RAY_JOB, POD)) -> None:
         self.kinds = {kind.plural: kind for kind in kinds}
@@ -107,7 +107,7 @@ _VERBS = ["create", "delete", "get", "list", "patch", "update", "watch"]
 
 
 def _discovery(kinds: Sequence[Kind]) -> dict[str, Any]:
-    """What kubectl asks before it sends anything: groups, kinds, and whether the server checks fields itself."""
+    """The answers that kubectl needs first: groups, kinds, and whether the server checks fields itself."""
     of_versions: dict[str, list[Kind]] = {}
     for kind in kinds:
         of_versions.setdefault(kind.group_version, []).append(kind)
@@ -252,7 +252,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.answer(201, stored[name])
 
     def do_PATCH(self) -> None:
-        """A merge: enough for patches that set fields, and kubectl sends one for a selector that is as it was."""
+        """Merge the patch: kubectl only sends patches that set fields, or a selector that stays as it was."""
         patch = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         plural, name = self.named(self.where[0])
         before = self.api.stored[plural][name]

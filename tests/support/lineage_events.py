@@ -1,7 +1,7 @@
-"""OpenLineage's own schemas judge what we send: tests/support/openlineage has those of 2-0-2 and of the facets we use.
+"""Validates the events that we send with OpenLineage's own schemas, of version 2-0-2 and of the facets that we use.
 
-They are copies from spec/ of the project OpenLineage (August 2026, Apache License 2.0). A facet names its schema, which
-must be one of them.
+tests/support/openlineage has copies from spec/ of the project OpenLineage (August 2026, Apache License 2.0). A facet
+names its schema, which must be one of these.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runs that a machine with known rates would have: the model finds the rates again."""
+"""Runs of a machine whose rates are known, to test that the model finds the rates again."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from benchmarks.throughput import Rates
 
 RATES = Rates(1e-7, 2e-7, 1e-7, 4e-7, 1e-9, 0.5)
 LATENCY_S, BYTES_PER_S, AT_ONCE, CPU_RATIO = 0.03, 90e6, 8, 1.25
-"""Of the network. For each row a request in 10,000 and 40 bytes, for each of its bytes one in 4 MB and half of it."""
+"""The network. 10,000 rows or 4 MB take one request each; a row moves 40 bytes and half of its own bytes."""
 
 
 def measured(rows: int, row_bytes: int) -> MeasuredRun:
-    """On two cores."""
+    """A run on two cores, without a network."""
     stages = {
         "hash_bucket": rows * RATES.hash_row_s / 2,
         "dedupe": rows * RATES.dedupe_row_s / 2,
@@ -23,7 +23,7 @@ def measured(rows: int, row_bytes: int) -> MeasuredRun:
 
 
 def on_a_network(run: MeasuredRun) -> NetworkRun:
-    """The same on a store behind a network, with 8 requests at once for each core."""
+    """The same run on a store behind the network, with 8 requests at once for each core."""
     requests = run.rows * (1e-4 + run.row_bytes / 4e6)
     moved = run.rows * (40 + run.row_bytes / 2)
     waiting_s = (requests * LATENCY_S + moved / BYTES_PER_S) / (AT_ONCE * run.cores)

@@ -32,14 +32,14 @@ def stored_rows(path: str) -> list[Row]:
 
 
 class NaiveReader:
-    """Reads branches of a table. What files hold is kept with the lake, until they are written again."""
+    """Reads branches of a table. The lake caches the rows of a file until the file is written again."""
 
     def __init__(self, lake: Lake, table_id: str) -> None:
         self._lake = lake
         self._table_id = table_id
 
     def rows(self, branch: str = "main") -> list[Row]:
-        """The live rows, with today's columns."""
+        """The live rows, in columns of the current schema."""
         table = self._lake.catalog.load_table(self._table_id)
         columns = [column.field_id for column in table.schema().fields]
         return [{number: row.get(number) for number in columns} for _, row in self.live(table, branch)]
@@ -77,7 +77,7 @@ class NaiveReader:
         return self._lake.kept.of(path, "rows", read=lambda: stored_rows(path))
 
     def _entries(self, table: Table, manifest: ManifestFile) -> list[ManifestEntry]:
-        """The live entries of a manifest, by the line that names it."""
+        """The live entries of a manifest, which is a line of the manifest list."""
 
         def read() -> list[ManifestEntry]:
             return manifest.fetch_manifest_entry(table.io, discard_deleted=True)

@@ -1,4 +1,4 @@
-"""The fold in plain Python, as the design says it: what a table holds after some deltas, and what became of its rows.
+"""The fold in plain Python, by the words of the design: which rows a table holds after some deltas, and how many died.
 
     oracle = Oracle(["k"], [("t", "ascending")])
     oracle.apply(1, "upsert", [[{"k": "a", "t": 10}]])
@@ -80,7 +80,7 @@ class Oracle:
             self._current[key] = Current(None, sort_key, position)
 
     def _blocking(self, key: tuple[Any, ...], position: int) -> Current | None:
-        """What stands against an event at this position: a tombstone only for as long as it is retained."""
+        """The row or the retained tombstone of the key that an event at this position must beat."""
         current = self._current.get(key)
         if current is None or current.row is not None or self.retention is None:
             return current
@@ -94,7 +94,7 @@ class Oracle:
 
 
 def _same(value: Any) -> Any:
-    """Equal values as one: any NaN, and both zeros (which Python holds for equal already)."""
+    """The value, with every NaN replaced by the same one. Python takes both zeros for equal already."""
     return "NaN" if isinstance(value, float) and math.isnan(value) else value
 
 

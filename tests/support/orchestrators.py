@@ -1,4 +1,4 @@
-"""Environments of orchestrators, each by itself, and a dispatcher that serves what they submit."""
+"""One Python environment per orchestrator, and a dispatcher that runs the jobs that they submit."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class Place:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What the examples read, with our commands on PATH."""
+        """The environment variables of the examples, with our commands on PATH."""
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         places = {name: str(self.folder / name.lower()) for name in ("CATALOG", "QUEUE", "STATE")}
         return {**os.environ, **places, "PATH": path, "HOME": str(self.folder)}
 
     def run(self, environment: str, program: str) -> str:
-        """What a program prints in one of the environments."""
+        """Run a program in one of the environments. Return what it prints."""
         python = ROOT / ".venv" / environment / "bin" / "python"
         assert python.exists(), f"{python} is missing: `make test` makes it"
         done = subprocess.run(
@@ -46,7 +46,7 @@ class Place:
         return done.stdout
 
     def job_runs(self) -> list[dict[str, Any]]:
-        """What the state has of them."""
+        """The job runs in the state store."""
         words = ["status", "--state", self.environment["STATE"], "--json"]
         done = subprocess.run([sys.executable, "-m", "sessions", *words], cwd=ROOT, check=True, capture_output=True)
         found: list[dict[str, Any]] = json.loads(done.stdout)["job_runs"]

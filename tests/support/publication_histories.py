@@ -24,7 +24,7 @@ IDS = st.lists(st.integers(0, 12), min_size=1, max_size=8, unique=True)
 
 
 def steps(shapes: Sequence[str]) -> st.SearchStrategy[tuple[Any, ...]]:
-    """Steps of a history, with rows in these shapes."""
+    """The steps of a history, whose rows have these shapes."""
     return st.one_of(
         st.tuples(st.just("upsert"), DAYS, IDS, st.sampled_from(shapes)),
         st.tuples(st.just("delete"), DAYS, IDS),
@@ -40,7 +40,7 @@ def steps(shapes: Sequence[str]) -> st.SearchStrategy[tuple[Any, ...]]:
 
 
 def rows(ids: list[int], shape: str, day: str | None, number: int) -> pa.Table:
-    """Rows in one of the shapes that a schema goes through."""
+    """Rows in one of the shapes that the schema takes over time."""
     columns = {"id": pa.array(ids, pa.int64() if shape == "wide" else pa.int32()), "n": pa.array([number] * len(ids))}
     if shape == "more":
         columns["text"] = pa.array([f"{number}-{id_}" for id_ in ids])
@@ -52,12 +52,12 @@ def rows(ids: list[int], shape: str, day: str | None, number: int) -> pa.Table:
 
 
 def died(catalog: Any, table_id: str, target: str, partitions: Any) -> PublicationResult:
-    """Stands for a process that dies after the switch, before it comes to the Iceberg table."""
+    """Replaces `publish` in a process that dies after the switch, before it writes to the Iceberg table."""
     return PublicationResult(table_id, target)
 
 
 def carry_out(published: Publications, number: int, step: tuple[Any, ...]) -> None:
-    """One step. What the history does not allow (nothing to roll back to) is no step."""
+    """Carry out one step. A step that is impossible here (no version to roll back to) does nothing."""
     catalog = published.catalog
     match step:
         case ("upsert", day, ids, shape):
@@ -89,7 +89,7 @@ def carry_out(published: Publications, number: int, step: tuple[Any, ...]) -> No
 
 
 def keeps_up(published: Publications, history: Sequence[tuple[Any, ...]]) -> None:
-    """The publication has the rows of the table after each compaction of a history, and after a vacuum at its end."""
+    """Assert that publication and table have the same rows after each compaction, and after a vacuum at the end."""
     published.append(rows([1, 2, 3, 4, 5, 6, 7], "plain", "a", 0), day="a")
     published.compact()
     published.publish()

@@ -1,4 +1,4 @@
-"""A delta table beside an Iceberg catalog that PyIceberg's configuration names, and readers of both.
+"""A delta table, an Iceberg catalog from PyIceberg's configuration that publishes it, and readers of both.
 
 published = Publications(lake, folder)       configured as iceberg://<name of the lake>
 published.compact()
@@ -75,7 +75,7 @@ class Publications:
         return f"iceberg://{self.lake.name}/ns.{T}"
 
     def opened(self) -> DeltaStreamCatalog:
-        """The catalog as another process opens it."""
+        """A new catalog, as another process opens it."""
         catalog = deltacompact.open_catalog(self.folder)
         assert isinstance(catalog, DeltaStreamCatalog)
         return catalog
@@ -97,7 +97,7 @@ class Publications:
         return plain(self.lake.rows(f"ns.{T}"))
 
     def compacted(self) -> list[dict[str, Any]]:
-        """The rows of the delta table with their partitions' values. All deltas must be compacted."""
+        """The rows of the delta table with the values of their partitions. All deltas must be compacted."""
         rows = []
         for partition in self.catalog.partitions(T):
             assert not self.catalog.state(T, partition).deltas
@@ -119,7 +119,7 @@ def plain(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def runs_at_the_same_time(published: Publications, numbers: Iterable[int]) -> None:
-    """Runs that append and compact beside each other: each ends well, or loses against another one."""
+    """Append and compact in parallel runs. Each run ends well, or in a conflict with another run."""
     errors = []
 
     def run(number: int) -> None:

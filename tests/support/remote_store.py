@@ -1,8 +1,8 @@
-"""A store behind a slow network, in memory: every request takes its time in a thread, is counted and weighed.
+"""A store in memory behind a slow network. It delays each request in a thread, and records its path and range.
 
-fetch("x", 0, 100)      begun at once; its answer comes `delay_s` later, with an ETag of the bytes
+fetch("x", 0, 100)      starts at once; the answer comes `delay_s` later, with an ETag of the bytes
 requests                (kind, path) of each request so far
-under_way_max           the most fetches that were under way at a time
+under_way_max           the greatest number of fetches at a time
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from deltacompact.storage.objects import Fetched, ObjectStat
 
 
 class RemoteStore(InterceptedStore):
-    """A MemoryStore whose files are fetched range by range."""
+    """A MemoryStore that serves files range by range."""
 
     def __init__(self, inner: MemoryStore | None = None, delay_s: float = 0.0) -> None:
         super().__init__(inner or MemoryStore(), self._request)
         self.delay_s = delay_s
         self.requests: list[tuple[str, str]] = []
         self.ranges: list[tuple[str, int, int]] = []
-        """(path, first byte, length) of each fetch; the end of a file has a negative first byte."""
+        """(path, first byte, length) of each fetch. A fetch of a file's end has a negative first byte."""
         self.under_way = self.under_way_max = 0
         self._lock = threading.Lock()
         self._threads = ThreadPoolExecutor(64)
@@ -72,11 +72,11 @@ class RemoteStore(InterceptedStore):
 
     @property
     def opened(self) -> Counter[str]:
-        """How often each file was opened: a file's first request is for its end."""
+        """How often each file was opened. The first request of an opened file fetches its end."""
         return Counter(path for path, start, _ in self.ranges if start < 0)
 
     def forget(self) -> None:
-        """Count from here on."""
+        """Forget all requests so far."""
         self.requests.clear()
         self.ranges.clear()
         self.under_way_max = 0
@@ -86,7 +86,7 @@ class RemoteStore(InterceptedStore):
 
 
 class CopyingStore(RemoteStore):
-    """Its sinks copy ranges of its objects inside the store. `copied` has the length of each copy."""
+    """A RemoteStore whose sinks copy ranges of objects inside the store. `copied` has the length of each copy."""
 
     def __init__(self, delay_s: float = 0.0) -> None:
         super().__init__(delay_s=delay_s)
@@ -105,7 +105,7 @@ class _CopyingSink:
 
     def copy_from(self, store: RemoteStore, path: str, start: int, length: int) -> bool:
         assert store is self._store
-        if self._sink.tell() < 100:  # as on S3, where a part before a copy may not be tiny
+        if self._sink.tell() < 100:  # as on S3, where a part before a copied part may not be tiny
             return False
         self._sink.write(store.inner.get(path)[start : start + length])
         self._store.copied.append(length)

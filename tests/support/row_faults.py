@@ -1,11 +1,11 @@
-"""What a fault of memory or of a disk may make of rows with the columns id and v: each must be found.
+"""Damages rows with the columns id and v as a fault of memory or of a disk does. Each fault must be found.
 
-flipped      one value is another         1 a, 2 b, 3 c -> 1 A, 2 b, 3 c
-exchanged    of two keys                  1 a, 2 b, 3 c -> 1 b, 2 a, 3 c
-replaced     one is there in place of another
+flipped      a value changed              1 a, 2 b, 3 c -> 1 A, 2 b, 3 c
+exchanged    two keys swapped values      1 a, 2 b, 3 c -> 1 b, 2 a, 3 c
+replaced     a row became a copy of another
                                           1 a, 2 b, 3 c -> 1 a, 1 a, 3 c
-twice        one more                     1 a, 2 b, 3 c -> 1 a, 1 a, 2 b, 3 c
-lost         one less                     1 a, 2 b, 3 c -> 1 a, 2 b
+twice        a row came twice             1 a, 2 b, 3 c -> 1 a, 1 a, 2 b, 3 c
+lost         a row is gone                1 a, 2 b, 3 c -> 1 a, 2 b
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rows in a sort order, by the plainest comparison: the oracle of what sorts them."""
+"""Compares rows in a sort order value by value: the oracle for code that sorts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from deltacompact.layout.sort_order import OrderedColumn
 
 
 def compared(items: Sequence[OrderedColumn], one: Sequence[Any], other: Sequence[Any]) -> int:
-    """Below, at or above 0, as one row comes before, with or after another."""
+    """Below 0 if `one` sorts before `other`, 0 if they are equal, above 0 if `one` sorts after `other`."""
     for item, mine, theirs in zip(items, one, other, strict=True):
         if mine == theirs:
             continue

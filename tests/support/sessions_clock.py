@@ -1,4 +1,4 @@
-"""Seconds that pass when a test says so."""
+"""A clock that only a test advances, in seconds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A lake, a queue and a state of job runs, and what is sent through them."""
+"""A lake, a queue and a state store, and functions that submit job runs and dispatch them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from sessions.queues.opening import open_queue
 from sessions.records.state_store import StateStore
 
 SLOW = {"executor": "local", "local_threads": 1, "read_mb_per_s": 0.01}
-"""A session on a table of 2,000 rows takes two or three seconds, all of them before anything is published."""
+"""With these options a session on 2,000 rows takes two or three seconds before it publishes."""
 
 
 class Place:
-    """A lake, a queue and a state, and what is sent through them."""
+    """A lake, a queue and a state store of job runs."""
 
     def __init__(self, folder, lake=None, queue=None, state=None):
         self.folder = folder

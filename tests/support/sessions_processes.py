@@ -1,6 +1,6 @@
-"""Dispatchers as processes, for tests that stop and kill them, and what became of their work.
+"""Runs dispatchers as processes, for tests that stop or kill them and look at their work.
 
-A dispatcher is what `deltacompact-sessions dispatch` is, in a fork (`forks.py`), and it looks at things more often.
+A dispatcher runs `deltacompact-sessions dispatch` in a fork (`forks.py`), with shorter waits between its looks.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _QUICK = {
     "sessions.runner.branch": {"_LOOK_EVERY_S": 0.2},
     "sessions.runner.reporting": {"_WRITE_EVERY_S": 0.2},
 }
-"""How often they look and how long they wait, here: a fifth of what users have."""
+"""Intervals and timeouts of dispatchers in tests: a fifth of the defaults."""
 
 
 def forked(
@@ -55,7 +55,7 @@ def forked(
     prepare: Callable[[], None] | None = None,
     **environment: str,
 ) -> ForkServerProcess:
-    """A process as in `forks.py`, which looks at things more often."""
+    """Start a process as in `forks.py`, with the short intervals of `_hurry`."""
     return _FORKS.start(act, *arguments, log=log, prepare=partial(_hurry, prepare), **environment)
 
 
@@ -91,7 +91,7 @@ class DispatcherProcess:
         return self.process.pid
 
     def runners(self) -> list[psutil.Process]:
-        """The processes of its groups: what its fork server has forked."""
+        """The processes of its groups, which its fork server forked."""
         with contextlib.suppress(psutil.NoSuchProcess):
             return [
                 forked for child in psutil.Process(self.pid).children() for forked in child.children() if _runs(forked)
@@ -99,20 +99,20 @@ class DispatcherProcess:
         return []
 
     def everything(self) -> list[psutil.Process]:
-        """Itself and all that it has started."""
+        """The dispatcher and all processes that it started."""
         with contextlib.suppress(psutil.NoSuchProcess):
             own = psutil.Process(self.pid)
             return [own, *own.children(recursive=True)]
         return []
 
     def kill(self) -> None:
-        """SIGKILL, to the dispatcher alone: its groups go on."""
+        """Send SIGKILL to the dispatcher alone. Its groups go on."""
         self._seen.update(self.everything())
         self.process.kill()
         self.process.join()
 
     def end(self) -> None:
-        """Nothing of it is left."""
+        """Kill the dispatcher and all processes that it started."""
         self._seen.update(self.everything())
         for process in self._seen:
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -135,7 +135,7 @@ def dispatching(*arguments, **named) -> Iterator[DispatcherProcess]:
 
 
 def until(happened: Callable[[], object], what: str, timeout_s: float = 60.0):
-    """What a condition says once it is true."""
+    """Wait until `happened` returns something true, and return that."""
     deadline_s = time.monotonic() + timeout_s
     while time.monotonic() < deadline_s:
         if result := happened():
@@ -157,7 +157,7 @@ def resume(processes: list[psutil.Process]) -> None:
 
 
 def chain(catalog: DeltaStreamCatalog, table_id: str, partition: dict[str, str] | None = None) -> list[StreamState]:
-    """Every version of a stream, as a new reader finds them."""
+    """Every version of a stream, as a new reader finds it."""
     fresh = DeltaStreamCatalog(catalog.store)
     return list(fresh.log(table_id, fresh.partition(table_id, partition)).chain())
 

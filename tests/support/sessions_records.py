@@ -1,4 +1,4 @@
-"""Job runs and sessions for tests of what reads the records: written through the real state store."""
+"""Job runs and sessions for tests of code that reads the records. The real state store writes them."""
 
 from __future__ import annotations
 

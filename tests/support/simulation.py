@@ -1,11 +1,11 @@
-"""Several processes over one store, of which exactly one runs at a time: the scheduler says which, and until when.
+"""Simulates several processes on one store. Exactly one runs at a time; the test says which, and up to which operation.
 
-    a = simulation.start(lambda catalog: catalog.append("t", rows))       stands before its first store operation
-    a.step()                                                               that one happens, a stands before the next
+    a = simulation.start(lambda catalog: catalog.append("t", rows))       a waits before its first store operation
+    a.step()                                                               it happens; a waits before its second
     a.step(Fault.LOST)                                                     it happens, but a gets a StoreError
-    a.step(Fault.DIES)                                                     a is gone; what it did so far has happened
+    a.step(Fault.DIES)                                                     a dies; its first two operations happened
 
-The same steps give the same run: nothing else is random, the clock is the simulation's.
+The same steps give the same run: the simulation sets the clock, and nothing else is random.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Stops = Callable[[str, str], bool]
 
 
 class Fault(enum.Enum):
-    """What may become of one operation of the store."""
+    """How an operation of the store may go wrong."""
 
     FAILS = "a StoreError, and nothing happened"
     LOST = "it happened, and a StoreError all the same"
@@ -47,14 +47,14 @@ def everywhere(kind: str, path: str) -> bool:
 
 
 def at_the_log(kind: str, path: str) -> bool:
-    """Only where processes meet: the log, the records of sessions and what the table declares."""
+    """Stop only at objects that processes share: the log, the records of sessions, the table's declaration."""
     return "/data/" not in path and "/index/" not in path and kind not in ("stat", "open")
 
 
 class Simulation:
-    """One store and one clock. Processes that begin from now on divide logs by `log_limits`.
+    """One store and one clock. Processes that start from now on divide logs by `log_limits`.
 
-    `remote`: to the processes that are scheduled, the store is behind a network.
+    `remote`: scheduled processes see a store behind a network.
     """
 
     def __init__(self, log_limits: LogLimits = LOG_LIMITS, remote: bool = False) -> None:
@@ -64,13 +64,13 @@ class Simulation:
         self.store = MemoryStore(clock=self.clock)
         self.actors: list[Actor] = []
         self.under_way: list[Callable[[], Any]] = []
-        """Requests that were carried out, and that will reach the store once more."""
+        """Requests that the store has carried out and that will reach it once more."""
 
     def clock(self) -> float:
         return self.now_s
 
     def catalog(self) -> DeltaStreamCatalog:
-        """A new process that nobody schedules: it sees the store as it is."""
+        """The catalog of a new process that runs unscheduled, on the store as it is."""
         return self.catalog_on(self.store)
 
     def catalog_on(self, store: ObjectStore, actor: Actor | None = None) -> DeltaStreamCatalog:
@@ -78,13 +78,14 @@ class Simulation:
         return DeltaStreamCatalog(store, clock=clock, wait=wait, log_limits=self.log_limits)
 
     def start(self, work: Work, name: str = "", stops: Stops = everywhere) -> Actor:
-        """A new process, with a catalog of its own. It runs up to its first operation."""
+        """Start a process with a catalog of its own. It runs up to its first operation."""
         actor = Actor(self, work, name, stops)
         self.actors.append(actor)
         return actor
 
     def run(self, latency_s: Callable[[], float], until: Callable[[], bool]) -> None:
-        """Run all processes side by side: each operation takes a while, and who waits comes later."""
+        """Run all processes side by side. Each operation takes `latency_s()`; the process that is due first goes
+        next."""
         while not until() and (going := [actor for actor in self.actors if not actor.done]):
             actor = min(going, key=lambda actor: actor.due_s)
             self.now_s = max(self.now_s, actor.due_s)
@@ -92,14 +93,14 @@ class Simulation:
             actor.step()
 
     def end(self) -> None:
-        """Let every process die where it stands."""
+        """Let every process die at its pending operation."""
         for actor in self.actors:
             if not actor.done:
                 actor.step(Fault.DIES)
 
 
 class Actor:
-    """One process: a thread that waits before each operation at which it is to stop."""
+    """One process: a thread that waits before each operation that `stops` names."""
 
     def __init__(self, simulation: Simulation, work: Work, name: str, stops: Stops) -> None:
         self.name = name
@@ -113,7 +114,7 @@ class Actor:
         self.ahead_s = 0.0
         """How far the clock of this process is ahead of the store's."""
         self.due_s = simulation.now_s
-        """When the pending operation happens, where time passes by itself."""
+        """When the pending operation happens in `Simulation.run`."""
         self._simulation = simulation
         self._work = work
         self._stops = stops
@@ -125,7 +126,7 @@ class Actor:
         self._stands.acquire()
 
     def step(self, fault: Fault | None = None) -> None:
-        """Let the pending operation happen, and the process run up to the next one."""
+        """Carry out the pending operation, and let the process run up to its next operation."""
         assert not self.done
         self.steps += 1
         self.stepped_at_s = self._simulation.now_s
@@ -134,7 +135,7 @@ class Actor:
         self._stands.acquire()
 
     def finish(self) -> Any:
-        """Run to the end; its result, or its error."""
+        """Run to the end. Return the result, or raise the error."""
         while not self.done:
             self.step()
         if self.error is not None:
@@ -167,7 +168,7 @@ class Actor:
         self.due_s += seconds
 
     def _intercept(self, kind: str, path: str, act: Callable[[], Any]) -> Any:
-        # Threads of a process read entries that cannot change any more: they need not be scheduled.
+        # Other threads of the process only read entries that never change. Their reads need no schedule.
         if threading.current_thread() is not self._thread or not self._stops(kind, path):
             return act()
         self.pending = (kind, path)

@@ -4,8 +4,8 @@ nothing set                                    moto's server, in this process
 DELTACOMPACT_TEST_S3=http://127.0.0.1:9000     that server, with the credentials of the environment; queues, topics and
                                                all else of AWS stay with moto
 
-The session has Iceberg's and Delta Lake's runtimes and sqlite's JDBC driver from Maven, or it has none of them, where
-Maven cannot be reached.
+The session has Iceberg's and Delta Lake's runtimes and sqlite's JDBC driver from Maven. Without Maven it has none of
+the three.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ SMALL = {
     "spark__sql__shuffle__partitions": "1",
     "spark__databricks__delta__snapshotPartitions": "1",
 }
-"""A job of a moment is not worth C2's time, nor a plan that is made anew at each shuffle."""
+"""Tests' jobs are so short that the C2 compiler and adaptive plans cost more than they save."""
 DELTA_SPARK = "io.delta:delta-spark_4.1_2.13:4.4.0"
-"""The newest one for the PySpark that we pin."""
+"""The newest Delta Lake for the PySpark that we pin."""
 LAKES = {
     "spark__jars__packages": f"{ICEBERG_RUNTIME},{SQLITE_JDBC},{DELTA_SPARK}",
     "spark__sql__extensions": f"{ICEBERG_EXTENSIONS},io.delta.sql.DeltaSparkSessionExtension",
@@ -42,12 +42,12 @@ INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.facto
 
 @pytest.fixture(scope="session")
 def spark(moto_endpoint):
-    """Its Python workers inherit the environment of now, by which they find the S3 of our own."""
+    """The session of all tests. Its Python workers inherit the environment, which points to the S3 of the tests."""
     from pyspark.errors import PySparkRuntimeError
 
     from deltacompact.spark.session import spark_session
 
-    with pytest.MonkeyPatch.context() as patch:  # the JVM inherits it, and its Python workers from the JVM
+    with pytest.MonkeyPatch.context() as patch:  # the JVM inherits it, and passes it to its Python workers
         patch.setenv("PYTHONPATH", str(Path(__file__).parent / "spark_workers"), prepend=os.pathsep)
         try:
             session = spark_session("tests", **SMALL, **LAKES)
@@ -59,9 +59,9 @@ def spark(moto_endpoint):
 
 @pytest.fixture
 def interpreted_spark(spark):
-    """The session, while it compiles no query: a third of a query's CPU, where another judges what is read.
+    """The session without code generation, which takes a third of a query's CPU.
 
-    Spark's own reader of Parquet is another one then: row by row.
+    Spark then reads Parquet with another reader, row by row: use it where Spark's reader is not under test.
     """
     before = {name: spark.conf.get(name) for name in INTERPRETED}
     for name, value in INTERPRETED.items():
@@ -73,14 +73,14 @@ def interpreted_spark(spark):
 
 @pytest.fixture(scope="session")
 def moto_endpoint():
-    """The URL of an AWS of our own; for the rest of the session the environment leads to it, or to the given S3.
+    """The URL of moto's AWS. For the rest of the session the environment points to it, or to the given S3.
 
-    Descriptions of services are read once: each test has a bucket, whose client would read megabytes of JSON again.
+    botocore reads its service descriptions once: else each test's client would read megabytes of JSON again.
     """
     import botocore.session
     from moto.server import ThreadedMotoServer
 
-    logging.getLogger("werkzeug").setLevel(logging.WARNING)  # or each request is a line of a failed test
+    logging.getLogger("werkzeug").setLevel(logging.WARNING)  # else a failed test prints a line for each request
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
@@ -105,7 +105,7 @@ def s3_endpoint(moto_endpoint):
 
 @contextlib.contextmanager
 def fresh_bucket(s3_endpoint):
-    """The name of a fresh bucket, which is removed afterwards with all that is in it."""
+    """The name of a fresh bucket. The fixture removes the bucket and its objects afterwards."""
     import boto3
 
     bucket = boto3.resource("s3", endpoint_url=s3_endpoint).create_bucket(Bucket=f"lake-{uuid.uuid4().hex[:8]}")
@@ -117,7 +117,7 @@ def fresh_bucket(s3_endpoint):
         try:
             bucket.delete()
         except bucket.meta.client.exceptions.ClientError as error:
-            # Threads of work that failed or was killed may still write.
+            # Threads of failed or killed work may still write objects.
             if attempt == 19 or error.response["Error"]["Code"] != "BucketNotEmpty":
                 raise
             time.sleep(0.5)
@@ -143,7 +143,7 @@ def catalog(tmp_path):
 
 
 LOCAL = deltacompact.Settings(executor="local")
-"""Compactions of these tests run in this process."""
+"""Compact in the process of the test."""
 
 
 def compact(catalog, table_id, **arguments):
@@ -151,5 +151,5 @@ def compact(catalog, table_id, **arguments):
 
 
 def sorted_rows(table, *by):
-    """The rows of an Arrow table as dicts, in the order of some columns."""
+    """The rows of an Arrow table as dicts, sorted by some columns."""
     return table.sort_by([(name, "ascending") for name in by]).to_pylist()

@@ -1,4 +1,4 @@
-"""A queue of SQS and its dead letters."""
+"""An SQS queue and its dead-letter queue."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sessions_clock import clock  # noqa: F401
 
 
 def sqs_queues(receives_max=1000):
-    """The URLs of a new queue and of the dead-letter queue that its redrive policy names."""
+    """The URLs of a new queue and of its dead-letter queue."""
     import boto3
 
     client, name = boto3.client("sqs"), f"job-runs-{uuid.uuid4().hex[:8]}"

@@ -1,6 +1,6 @@
-"""Stores that misbehave on purpose: every operation can be counted, failed, cut off or held back.
+"""Stores that misbehave on purpose: a test can count, fail, cut off or delay each operation.
 
-intercept(kind, path, act)     sees each operation before it happens; calling act() is what makes it happen
+intercept(kind, path, act)     is called before each operation; act() carries the operation out
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ Intercept = Callable[[str, str, Callable[[], Any]], Any]
 
 
 class Crash(BaseException):
-    """The process dies here: nothing may catch it."""
+    """The process dies here. No code may catch this error."""
 
 
 class InterceptedStore:
-    """A MemoryStore behind a hook. A written file appears in one operation, at the end of its block."""
+    """A MemoryStore behind a hook. A file that is written in a block appears in one operation, at the block's end."""
 
     def __init__(self, inner: MemoryStore, intercept: Intercept) -> None:
         self.inner = inner
@@ -72,13 +72,13 @@ class InterceptedStore:
 
 
 def ranged(data: bytes, start: int, length: int, etag: str | None = None) -> Fetched:
-    """What one ranged GET gives of an object. A negative start counts from the end."""
+    """The answer to a ranged GET of an object. A negative start counts from the end."""
     first = max(0, len(data) + start) if start < 0 else start
     return Fetched(pa.py_buffer(data[first : first + length]), len(data), etag)
 
 
 class Fetching:
-    """Makes of an InterceptedStore one behind a network: it fetches ranges, so streams have heads, tables listings."""
+    """Makes an InterceptedStore remote: it fetches ranges, so streams have heads, and tables have listings."""
 
     inner: MemoryStore
     _intercept: Intercept
@@ -101,19 +101,19 @@ class FetchingStore(Fetching, InterceptedStore):
 
 
 def copy_of(store: MemoryStore) -> MemoryStore:
-    """A store with the same objects, which goes its own way."""
+    """A copy of the store, which can change independently."""
     copy = MemoryStore(store.uri, store._clock)
     copy._objects = dict(store._objects)
     return copy
 
 
 CHANGES = frozenset({"put", "put_if_absent", "put_if_same", "writer", "delete"})
-"""The operations before which a process may die. Dead before a read, or after a change, it leaves
-what it leaves when it dies before the next change."""
+"""The operations before which a test kills a process. A death before a read or after a change leaves the same objects
+as a death before the next change."""
 
 
 class FailsAt:
-    """An intercept: operation number `at` (of some kinds, or of all) fails, before it happens or after it did."""
+    """An intercept that fails operation number `at` of these kinds: before the operation happens, or after it."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What several test files ask of a catalog or begin with."""
+"""Questions to a catalog and first states of tables that several test files share."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from deltacompact.maintenance.check import check
 
 
 def problems(catalog: DeltaStreamCatalog, table_id: str = "t") -> list[str]:
-    """All that `check` finds wrong with a table."""
+    """The problems that `check` finds in a table."""
     return [problem for report in check(catalog, table_id) for problem in report.problems]
 
 
@@ -26,7 +26,7 @@ def compacted_files(catalog: DeltaStreamCatalog) -> tuple[DataFile, ...]:
 
 
 def one_row_simulated() -> tuple[Simulation, DeltaStreamCatalog]:
-    """A simulation with table t, of which k = 1 was appended, and a process that nobody schedules."""
+    """A simulation with a table t that has one row, k = 1, and the catalog of an unscheduled process."""
     simulation = Simulation()
     catalog = simulation.catalog()
     catalog.create_table("t", (), ["k"])

@@ -1,9 +1,9 @@
-"""A catalog in a hundred lines, to show that the engine needs no other: a JSON file a version, and a folder of data.
+"""A catalog in a hundred lines shows how little the engine needs: a JSON file per version, and a folder of data.
 
 toy/0000.json   {"schemas": […], "base": null, "index": null, "next": 0, "watermark": 0, "deltas": [{"position": 1, …}]}
-toy/0001.json   what a compaction published, by put if absent: whoever comes second is in conflict
+toy/0001.json   a compaction published it, by put if absent: a second compaction gets a ConflictError
 
-A delta's file may have dead rows already.
+A delta's file may have dead rows from the start.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class ToyCatalog:
     # Writing
 
     def append(self, position: int, table: pa.Table, operation: str = "upsert", dead: Sequence[int] = ()) -> None:
-        """Add a delta, whose rows at the places `dead` are dead. Nobody else may be writing: it is a toy."""
+        """Add a delta, in which the rows at the positions `dead` are dead. Only one process may append at a time."""
         number, document = self.newest()
         file = writing.write_table(self.store, self.workspace.fresh("data", ".parquet"), table, WriteOptions())
         file = dataclasses.replace(file, schema=table.schema)

@@ -1,4 +1,4 @@
-"""A mode of its own, as small as one can be: `copy` writes each data file again under another name."""
+"""The smallest possible mode: `copy` writes each data file again under another name."""
 
 from dataclasses import dataclass, replace
 from functools import partial

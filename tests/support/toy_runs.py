@@ -1,4 +1,4 @@
-"""Compacting and reading a toy table: what the tests of the ports have in common."""
+"""Compacts and reads a toy table, for the tests of the ports."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def rows(toy: ToyCatalog) -> list[dict[str, Any]]:
 
 
 def live(toy: ToyCatalog) -> dict[int, str]:
-    """The value of each key, which has one live row."""
+    """The value of each key. Every key must have exactly one live row."""
     found = rows(toy)
     assert len({row["k"] for row in found}) == len(found)
     return {row["k"]: row["v"] for row in found}

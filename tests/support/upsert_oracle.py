@@ -1,7 +1,7 @@
-"""What an upsert must leave, worked out row by row in plain Python, from the files alone.
+"""Works out which rows an upsert must leave: row by row, in plain Python, from the files alone.
 
-visible(lake, "ns.t")               every row that a reader sees, with what orders it
-newest(rows, ("id",), …)            of each key the row that wins; none where it is a delete
+visible(lake, "ns.t")               every row that a reader sees, with its sequence number and place
+newest(rows, ("id",), …)            for each key the row that wins, unless that row is a delete
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from deltacompact.iceberg_modes.upsert.options import upsert_options
 from deltacompact.iceberg_modes.upsert.result import UpsertResult
 
 LAST_UPDATED = 2147483539
-"""The column in which rows of version 3 may have a sequence number of their own."""
+"""The id of the column that may give a row of version 3 its own sequence number."""
 TINY = Settings(executor="local", local_threads=1, limits=Limits(task_rows_min=2, small_rows_per_bucket=3))
-"""Tables of ten rows take several tasks of each kind, and several hash buckets."""
+"""With these settings, tables of ten rows take several tasks of each kind, and several hash buckets."""
 
 
 def prepared(lake: Lake, table_id: str = "ns.t", branch: str = "main", settings: Settings = TINY, **others: Any):
-    """An upsert. Options are named with underscores: key_columns="id"."""
+    """An upsert that is not planned yet. Option names have underscores: key_columns="id"."""
     own = {name: others.pop(name) for name in ("sizes", "before_commit") if name in others}
     options = upsert_options({name.replace("_", "-"): value for name, value in others.items()})
     return ModeRun(IcebergTable.load(lake.catalog, table_id), branch, options, settings, **own, mode=UPSERT)
@@ -45,7 +45,7 @@ def upsert(lake: Lake, table_id: str = "ns.t", branch: str = "main", **others: A
 
 @contextlib.contextmanager
 def refusing_lost_order() -> Iterator[None]:
-    """Where a rewrite has merged rows that were not compared, an upsert may refuse, and nothing else."""
+    """Allow only one error: an upsert refuses because a rewrite merged rows that no upsert had compared."""
     try:
         yield
     except InputError as error:
@@ -54,7 +54,7 @@ def refusing_lost_order() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row that readers see, and where it is."""
+    """A row that readers see, and its place: file and position."""
 
     sequence: int
     path: str
@@ -63,7 +63,7 @@ class Row:
 
 
 def visible(lake: Lake, table_id: str = "ns.t", branch: str = "main") -> list[Row]:
-    """Every row of a branch that no delete hits, by the spec's rules, one row after the other."""
+    """Every row of a branch that no delete hits, by the rules of the spec."""
     state = lake.state(table_id, branch)
     store = locations.store_of(state.metadata.location, {})
     hits = [_hits(store, state, entry) for entry in state.deletes]
@@ -87,7 +87,7 @@ def newest(
     order: Callable[[dict[str, Any]], Any] = lambda _: (),
     is_delete: Callable[[dict[str, Any]], bool] = lambda _: False,
 ) -> list[dict[str, Any]]:
-    """The view: of each key its newest row, if that is not a delete. In the order of keys."""
+    """The rows after an upsert, sorted by key: the newest row of each key, unless that row is a delete."""
     best: dict[Any, tuple[Any, Row]] = {}
     for row in rows:
         name = tuple(row.values[column] for column in key)
@@ -99,7 +99,7 @@ def newest(
 
 
 def left(rows: Iterable[Row], key: Sequence[str]) -> list[dict[str, Any]]:
-    """All rows, in the order of keys."""
+    """All rows, sorted by key."""
     return sorted((row.values for row in rows), key=lambda values: repr([values[column] for column in key]))
 
 

@@ -1,9 +1,9 @@
-"""A user's script, as a type checker sees it. `make lint` checks it; nobody runs it.
+"""A user's script for the type checker: `make lint` checks it, and nobody runs it.
 
 open_catalog("./lake") -> DeltaStreamCatalog          compact(…) -> CompactionResult
 IcebergCatalog.at("iceberg://prod"), open_catalog(a loaded catalog) -> IcebergCatalog
-                                                      compact(…) -> ModeResult, of every mode
-                                                      rewrite, convert, upsert -> a result of its own
+                                                      compact(…) -> ModeResult, for every mode
+                                                      rewrite, convert, upsert -> each its own result
 """
 
 from typing import assert_type

@@ -1,4 +1,4 @@
-"""Values of every type that has an order, for columns of random tables; and as Python compares them."""
+"""Values of every type that has an order, for columns of random tables; and the same values in Python's order."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def array_of(type_, values):
 
 
 def comparable(column):
-    """The values in Python's order: (1, value), or None."""
+    """The values as Python can compare them: a float becomes (0, value), NaN (1, 0.0)."""
     type_ = column.type
     if pa.types.is_temporal(type_):
         column = column.cast(pa.int32() if type_ == pa.date32() else pa.int64())

@@ -1,10 +1,10 @@
 """Writers and a reader of format version 3: deletion vectors, rows that move, and each live row with its lineage.
 
-    delete_by_vector(lake, "ns.t", {path: [0, 4]})          one vector for each file; it takes the former one in
+    delete_by_vector(lake, "ns.t", {path: [0, 4]})          one vector for each file, with the positions of the old one
     update(lake, "ns.t", {path: [0]}, rows)                 vectors, and a file with the rows' new values and old ids
     live_rows(lake, "ns.t")                                 [Lived(path, 1, {"id": 7}, row_id 101, last_updated 2), …]
 
-The reader is written from the spec and shares with the product only what reads manifests and vectors.
+The reader follows the spec. It shares only the readers of manifests and vectors with the product.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Lived:
 
     @property
     def known(self) -> tuple[Any, ...]:
-        """What a compaction must not change."""
+        """Values and lineage, which a compaction must not change."""
         return (*self.values.values(), self.row_id, self.last_updated)
 
 
@@ -88,10 +88,10 @@ def _default(state: TableState, number: int) -> Any:
 
 
 def _dead_positions(state: TableState, entry: ManifestEntry) -> set[int]:
-    """Those of the file's vector; without one, those of position deletes."""
+    """The positions in the file's vector; without a vector, the positions in its position deletes."""
     positions = [delete for delete in state.deletes if delete.file.content is Content.POSITION_DELETES]
     of_file = [delete.file for delete in positions if delete.file.referenced_data_file == entry.file.path]
-    vectors = [file for file in of_file if file.is_deletion_vector]  # in version 2, files of positions name theirs, too
+    vectors = [file for file in of_file if file.is_deletion_vector]  # position deletes of version 2 name a file, too
     assert len(vectors) <= 1, "a data file has two deletion vectors"
     if vectors:
         blob = Path(local_path(vectors[0].path)).read_bytes()[vectors[0].content_offset :][: vectors[0].content_size]
@@ -118,7 +118,7 @@ def _keys(delete: ManifestEntry) -> tuple[tuple[int, ...], set[tuple[Any, ...]]]
 
 
 def _names_by_id(table: pa.Table) -> dict[int, str]:
-    """A file without ids has all columns, in the table's first order."""
+    """Column names by field id. A file without ids has all columns, in the order of the table's first schema."""
     ids = [int((column.metadata or {}).get(b"PARQUET:field_id", 0)) for column in table.schema]
     return dict(zip(ids if any(ids) else range(1, len(ids) + 1), table.column_names, strict=True))
 
@@ -128,7 +128,7 @@ def _table(entry: ManifestEntry) -> pa.Table:
 
 
 def delete_by_vector(lake: Lake, table_id: str, positions: Mapping[str, Sequence[int]], branch: str = MAIN) -> None:
-    """Commit a new vector for each of these data files, each in a file of its own."""
+    """Commit a new vector for each of these data files. Each vector has its own Puffin file."""
     table = IcebergTable.load(lake.catalog, table_id)
     _commit_vectors(lake, table, positions, [], branch)
 
@@ -141,7 +141,7 @@ def update(
     branch: str = MAIN,
     spec_id: int | None = None,
 ) -> None:
-    """Commit rows in place of others (not partitioned). Rows with `_row_id` keep their id; those without are new."""
+    """Replace rows of a table without partitions. Rows with `_row_id` keep their id; rows without are new."""
     table = IcebergTable.load(lake.catalog, table_id)
     columns = pa.schema([*table.metadata.schema, ROW_ID, LAST_UPDATED])
     file = lake._file(table, pa.Table.from_pylist(list(rows), schema=columns), Content.DATA, (), spec_id, ())

@@ -1,11 +1,12 @@
-"""The advisor: spoils what only saves time. Heads, checkpoints, listings and marks go, come back old, or say nonsense.
+"""The advisor: damages objects that only save time. It removes heads, checkpoints, listings and marks, puts old copies
+in their place, or nonsense.
 
-    t/stream/hint.json     of an hour ago       stale: it comes from a backup, or a slow writer
+    t/stream/hint.json     an hour old          stale: from a backup, or from a slow writer
     t/listing.json         cut in the middle    damaged
-    t/vacuum.json          of another stream    copied together with a folder
+    t/vacuum.json          of another stream    somebody copied a folder
     t/vacuum.json          first_s: never       wrong, with the right checksum: garbage stays, nothing else
 
-Everything must be read as before, whatever it does.
+Whatever the advisor does, readers must read the same rows as before.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class Advisor:
         self._copies: dict[str, list[bytes]] = {}
 
     def spoil(self, how: str, choice: int, cut: int) -> None:
-        """Do this to one object, if there is one. Remember how it was, for other times."""
+        """Damage one object, if there is one. Keep a copy of every object, to put it back later."""
         there = {path: self.world.inner.get(path) for path in sorted(self.world.inner._objects) if _is_advice(path)}
         for path, data in there.items():
             self._copies.setdefault(path, []).append(data)
@@ -85,7 +86,7 @@ def _is_advice(path: str) -> bool:
 
 
 def _changed(data: bytes, cut: int) -> bytes:
-    """One value of the document is another one."""
+    """The document with one value replaced."""
     try:
         document = json.loads(data)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The compactor: compacts with any arguments, while the store fails or others act; rehashes the index."""
+"""The compactor: compacts with any arguments while the store fails or other actors act. It also rehashes the index."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .model import Event, folded
 from .world import LOCAL, World, passes
 
 Before = dict[str | None, tuple[list[Event], int]]
-"""Of each partition the events, and how many of them were compacted."""
+"""For each partition its events, and how many of them were compacted."""
 
 
 class Compactor:
@@ -35,9 +35,9 @@ class Compactor:
         meanwhile: tuple[int, Callable[[], None]] | None = None,
         **arguments: Any,
     ) -> list[SessionResult]:
-        """Fold everything, or one partition. `meanwhile`: before operation number n something else happens.
+        """Fold everything, or one partition. `meanwhile` is (n, what to do before operation number n).
 
-        A failure leaves the table as it was or compacts it, and says so by an error of ours.
+        A failure raises one of our errors, and leaves the table either as it was or compacted.
         """
         world, shape = self.world, self.world.shape
         rolled_back = world.seen["rolled back"]
@@ -48,7 +48,7 @@ class Compactor:
             at, act = meanwhile
 
             def others() -> None:
-                for name in world.streams:  # other partitions may have been compacted by now
+                for name in world.streams:  # the session may have compacted other partitions before it failed
                     world.note(name)
                 act()
 
@@ -87,9 +87,9 @@ class Compactor:
         self.world.seen["rehashed"] += 1
 
     def _compare(self, session: SessionResult, before: Before, other_base: bool) -> None:
-        """The counts of a session are those of the oracle, where nobody else changed the table meanwhile.
+        """Compare the counts of a session with the oracle's, if nobody else changed the table meanwhile.
 
-        `other_base`: it did not fold onto what was compacted before.
+        `other_base`: the session did not fold onto the rows that were compacted before.
         """
         assert session.rows_in == session.live + session.superseded + session.deleted
         seen = self.world.seen

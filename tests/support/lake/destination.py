@@ -1,7 +1,7 @@
-"""The destination "d" of table "t": what it may hold after a compaction into it.
+"""Checks what the destination "d" of table "t" holds after a compaction into it.
 
-After an undisturbed compaction it holds what the source held. After a failure it may hold what it held before, and a
-session that is resumed folds what there was when it began.
+After an undisturbed compaction "d" holds what the source held. After a failure it may still hold what it held before.
+A resumed session folds the events that the source had when the session began.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ class Destination:
     def compacted(
         self, before: Mapping[str | None, list[Event]], sessions: Sequence[SessionResult], certain: bool
     ) -> None:
-        """Find out which events it holds now. `before` are those of the source; `certain`: nothing disturbed it."""
+        """Find out which events "d" holds. `before`: the source's events. `certain`: nothing disturbed the
+        compaction."""
         world, shape = self.world, self.world.shape
         done = {world.day_of(session.partition) for session in sessions if session.error is None}
         self._interrupted |= not certain

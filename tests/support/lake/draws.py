@@ -1,4 +1,4 @@
-"""What hypothesis chooses from: shapes of tables, limits, arguments of compactions, files to append."""
+"""Strategies for hypothesis: shapes of tables, limits, arguments of compactions, files to append."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ CHOICES = st.integers(0, 5)
 
 
 def first_rows(shape: Shape, numbers: list[int]) -> Content:
-    """A file with a row for each number, which takes its values in turn from each column's domain."""
+    """A file with one row per number. Each column takes its values in turn."""
     types = {name: kind.types[-1] for name, kind in shape.columns.items()}
     rows = [
         {
@@ -129,8 +129,8 @@ def delta(data: st.DataObject, shape: Shape) -> dict[str, Any]:
     day = data.draw(st.sampled_from(shape.days))
     extension = None
     if shape.plain and all(rows for rows, _ in contents):
-        # In a CSV file of one column a null is a blank line, which is none. A column of nulls (the day of the partition
-        # of nulls) has no type in it, and ORC files cannot hold a column without one.
+        # In a CSV file with one column a null is a blank line, which readers skip. The partition of nulls has a column
+        # of nulls, which has no type, and ORC files cannot store a column without a type.
         others = [".csv"] * (day != "null" and all(len(types) > 1 for _, types in contents))
         extension = data.draw(st.sampled_from([None, ".parquet", ".orc", ".arrow", *others]))
     return {"day": day, "operation": operation, "files": contents, "gap": gap, "extension": extension}

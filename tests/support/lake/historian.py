@@ -1,4 +1,4 @@
-"""The historian: takes back what was written. Retracts a delta, restates a partition, rolls back to an old version."""
+"""The historian: undoes writes. It retracts a delta, restates a partition, or rolls back to an old version."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Historian:
         self.world = world
 
     def retract(self, day: str | None, choice: int) -> None:
-        """Take back a delta that is not compacted yet, if there is one."""
+        """Retract a delta that is not compacted yet, if there is one."""
         stream = self.world.streams[day]
         waiting = stream.events[stream.compacted :]
         if not waiting:
@@ -28,7 +28,7 @@ class Historian:
         self.world.note(day)
 
     def restate(self, day: str | None, files: Sequence[Content]) -> None:
-        """Put these rows in the place of all that there is."""
+        """Replace all rows of the partition by these rows."""
         contents, tables = [], []
         for rows, types in files:
             rows = [{**row, "origin": f"restated {self.world.count()}"} for row in rows]

@@ -1,4 +1,4 @@
-"""A lake: a world, and one of each who acts on it."""
+"""A lake: a world, and one actor of each kind."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .writer import Writer
 
 
 class Lake:
-    """Close it: it undoes its limits."""
+    """Use as a context manager: closing a lake undoes its limits."""
 
     def __init__(self, shape: Shape, limits: LakeLimits | None = None) -> None:
         self.world = World(shape, limits or LakeLimits())

@@ -1,5 +1,5 @@
-"""Limits that only large tables meet, made so small that tiny tables meet them: runs, relocations, kept delta files,
-rows that are copied, files that tasks exchange, checkpoints, stubs.
+"""Makes limits so small that tiny tables reach them, as only large tables do else: runs, relocations, kept delta files,
+copied rows, files that tasks exchange, checkpoints, stubs.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SMALL_READS = ReadLimits(
 
 @dataclass(frozen=True)
 class LakeLimits:
-    """By what a lake is compacted, read and logged, all its life."""
+    """The limits of a lake's compactions, reads and logs. They stay the same as long as the lake exists."""
 
     runs_max: float = math.inf
     runs_share_max: float = math.inf

@@ -1,4 +1,4 @@
-"""What a lake ought to hold: the events of each partition, folded by the oracle.
+"""The rows that a lake must hold: the oracle folds the events of each partition.
 
 events     5 upsert (1, a) (2, b) · 6 delete (1)        compacted = 1: the first event is in compacted files
 folded     (2, b)                                       one superseded or deleted row is counted
@@ -20,7 +20,7 @@ Content = tuple[list[Row], dict[str, Any]]
 
 @dataclass(frozen=True)
 class Event:
-    """One delta as the model knows it."""
+    """One delta in the model."""
 
     position: int
     operation: str
@@ -29,7 +29,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Shape:
-    """What a table declares, and the kinds of its columns. `plain`: every format holds its values."""
+    """A table's declaration and the kinds of its columns. `plain`: every file format can store its values."""
 
     keys: dict[str, Kind]
     sorts: dict[str, Kind]
@@ -55,9 +55,9 @@ class Shape:
 
 @dataclass
 class Stream:
-    """One partition: its events, how many of them are compacted, and what every version said when it was sealed.
+    """One partition: its events, how many of them are compacted, and the events of every version at its seal.
 
-    `said` is all that it ever said, for a destination that folded what there was at some time.
+    `said` has the events of every moment: a destination may have folded any of them.
     """
 
     events: list[Event] = field(default_factory=list)
@@ -70,7 +70,7 @@ class Stream:
 
 
 def folded(shape: Shape, events: Sequence[Event]) -> Oracle:
-    """Fold these events. Where nothing expires, check the result against the design's one sentence."""
+    """Fold these events. If no tombstone expires, check the result by the design's one sentence (`_greatest`)."""
     oracle = Oracle(shape.keys, shape.sort_keys, shape.retention)
     for event in events:
         oracle.apply(event.position, event.operation, event.files)
@@ -80,7 +80,7 @@ def folded(shape: Shape, events: Sequence[Event]) -> Oracle:
 
 
 def unfolded(events: Sequence[Event]) -> list[Row]:
-    """What a table without keys shows: every row that was upserted."""
+    """The rows of a table without keys: every upserted row."""
     return [row for event in events if event.operation == "upsert" for rows in event.files for row in rows]
 
 

@@ -1,4 +1,4 @@
-"""The publisher: lists files and exports rows for other programs, and reads them as such a program does."""
+"""The publisher: lists files and exports rows for other programs, and reads both as another program does."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Publisher:
         self.world = world
 
     def publish(self, day: str | None) -> None:
-        """The lists name what was compacted. They are refused where files have dead rows in them."""
+        """List the compacted files and compare their rows. Files with dead rows are refused."""
         world, stream = self.world, self.world.streams[day]
         compacted = world.catalog.state("t", world.partition(day)).compacted
         try:
@@ -42,7 +42,7 @@ class Publisher:
         world.seen["published"] += 1
 
     def export(self, day: str | None, extension: str) -> None:
-        """One file has the rows that the table shows."""
+        """Export the table as one file, and compare its rows with the model."""
         world = self.world
         target = world.folder / f"out{extension}"
         export_table(world.catalog, "t", str(target), world.values(day))

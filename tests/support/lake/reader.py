@@ -1,4 +1,4 @@
-"""The reader: the table, an old version and the destination hold what the model says, and `check` finds nothing."""
+"""The reader: compares the table, an old version and the destination with the model. `check` must find no problem."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Reader:
         self.world = world
 
     def verify(self, choice: int = 0) -> None:
-        """Compare every partition with the model, and one of the versions that are retained."""
+        """Compare every partition and one retained version with the model."""
         world = self.world
         keys = world.catalog.table("t").keys is not None
         for day, stream in world.streams.items():
@@ -46,7 +46,7 @@ class Reader:
             world.seen["old versions read"] += name != names[-1]
 
     def _count(self, day: str | None) -> None:
-        """What there is to see of runs, relocations, vectors and the like."""
+        """Count in `seen` which features the partition uses: runs, relocations, vectors and so on."""
         world, seen = self.world, self.world.seen
         state = world.catalog.state("t", world.partition(day))
         seen["stubs"] += len(state.manifests)
@@ -66,5 +66,5 @@ class Reader:
 
 
 def _is_delta_file(file: DataFile) -> bool:
-    """One that no session wrote: sessions have folders of their own."""
+    """Whether no session wrote the file: sessions have folders of their own."""
     return "/" not in file.path.partition("/data/")[2]

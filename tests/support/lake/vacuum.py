@@ -1,4 +1,4 @@
-"""The vacuum: deletes what is old, of the table and of its destination. Versions that it may have taken are lost."""
+"""The vacuum: deletes old objects of the table and of its destination. The model marks versions that may be gone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Vacuum:
         world, age_min_s = self.world, 0 if force else VACUUM_AGE_MIN_S
         results = vacuum(world.catalog, "t", age_min_s=age_min_s, force=force)
         left = vacuum(world.fresh(), "t", age_min_s=age_min_s, force=force, full=True, dry_run=not world.lied)
-        # A fence of the vacuum's own may have brought about a newer checkpoint.
+        # The vacuum's own fence may have caused a newer checkpoint.
         garbage = [stat.path for result in left for stat in result.deleted if "/checkpoints/" not in stat.path]
         assert world.lied or garbage == []
         world.seen["partitions without garbage"] += sum(not result.deleted for result in results)

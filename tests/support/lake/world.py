@@ -1,7 +1,7 @@
-"""One store, one clock, one table "t" (perhaps its destination "d"), and the model of what they hold.
+"""One store, one clock, one table "t" (perhaps with a destination "d"), and the model of both tables.
 
-Actors change the catalog and the model together. After each change they call `note`, which checks that both agree
-about what waits to be compacted, and remembers what this version says.
+Actors change the catalog and the model together. After each change they call `note`: it checks that both count the same
+deltas to compact, and remembers the events of this version.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def passes(kind: str, path: str, act: Callable[[], Any]) -> Any:
 
 
 class HookedStore(InterceptedStore):
-    """Its hook may be exchanged."""
+    """A store whose hook can be replaced."""
 
     def __init__(self, inner: MemoryStore) -> None:
         super().__init__(inner, lambda *operation: self._hook(*operation))
@@ -44,7 +44,7 @@ class HookedStore(InterceptedStore):
 
     @contextlib.contextmanager
     def behaving(self, hook: Intercept) -> Iterator[None]:
-        """Inside of the block, operations go through this hook."""
+        """Use this hook inside of the block."""
         before, self._hook = self._hook, hook
         try:
             yield
@@ -53,14 +53,14 @@ class HookedStore(InterceptedStore):
 
 
 class RemoteStore(Fetching, HookedStore):
-    """A HookedStore behind a network. Its files are fetched range by range; each range has its answer at once."""
+    """A HookedStore behind a network: it fetches files range by range, and answers each fetch at once."""
 
     def open(self, path: str) -> pa.NativeFile:
         return open_fetched(self, path, SMALL_READS)
 
 
 class World:
-    """The table and its model. `seen` counts what happened, so that a test can say that it all did."""
+    """The table and its model. `seen` counts what happened, so that a test can assert that everything did."""
 
     def __init__(self, shape: Shape, limits: LakeLimits) -> None:
         self.shape = shape
@@ -72,7 +72,7 @@ class World:
         self.streams = {day: Stream() for day in shape.days}
         self.seen: Counter[str] = Counter()
         self.lied = False
-        """A vacuum's mark says that there is nothing to do: what it leaves goes with the next full vacuum."""
+        """A vacuum's mark is wrong, so a vacuum may leave garbage. The next full vacuum deletes it."""
         self._numbers = 0
         self._known: set[tuple[str | None, int]] = set()
         self._folder = tempfile.TemporaryDirectory()
@@ -92,7 +92,7 @@ class World:
         return self.now_s
 
     def fresh(self) -> DeltaStreamCatalog:
-        """A process that remembers nothing."""
+        """The catalog of a new process, with empty caches."""
         catalog = DeltaStreamCatalog(
             self.store, clock=self._clock, log_limits=self.limits.of_logs, read_limits=SMALL_READS
         )
@@ -100,7 +100,7 @@ class World:
         return catalog
 
     def count(self) -> int:
-        """A number that was never given before."""
+        """A new number in each call."""
         self._numbers += 1
         return self._numbers
 
@@ -124,7 +124,7 @@ class World:
     # Catalog and model
 
     def table(self, rows: list[Row], types: dict[str, Any], operation: str, day: str | None) -> pa.Table:
-        """Rows as a table to append. Upserts name their rows; some have the partition's column as well."""
+        """The rows as a table to append. Upserts get a row number; some tables have the partition's column."""
         columns = self.shape.columns
         arrays = {name: columns[name].array([row.get(name) for row in rows], type_) for name, type_ in types.items()}
         if operation == "upsert":
@@ -134,7 +134,7 @@ class World:
         return pa.table(arrays)
 
     def appended(self, day: str | None, event: Event) -> None:
-        """The event is in the log now. Nothing happens where the model knows it already."""
+        """Add an event of the log to the model, unless the model has it already."""
         stream = self.streams[day]
         stream.begun = True
         if (day, event.position) not in self._known:
@@ -142,14 +142,14 @@ class World:
             stream.events.append(event)
 
     def restated(self, day: str | None, event: Event) -> None:
-        """The event takes the place of all others."""
+        """Replace all events of the partition by this event."""
         self._known.add((day, event.position))
         stream = self.streams[day]
         stream.begun = True
         stream.events, stream.compacted = [event], 0
 
     def note(self, day: str | None) -> None:
-        """Remember what the active version says. See how much of it is compacted now."""
+        """Remember the events of the active version, and how many of them are compacted now."""
         stream = self.streams[day]
         if not stream.begun:
             return
@@ -162,7 +162,7 @@ class World:
         stream.said.append(list(stream.events))
 
     def expected(self, day: str | None, keys: bool = True) -> list[Row]:
-        """What the table must show. Without keys every row that was upserted."""
+        """The rows that the table must show; without `keys` every upserted row."""
         events = self.streams[day].events
         return folded(self.shape, events).rows() if keys else unfolded(events)
 
@@ -175,10 +175,10 @@ class World:
     # Others
 
     def interrupting(self, at: int, act: Callable[[], None]) -> Intercept:
-        """A hook: before operation number `at` somebody else acts, whom nobody interrupts.
+        """A hook that calls `act` before operation number `at`. It does not interrupt `act` itself.
 
-        Operations of other threads do not count: small files of an index are closed in them, and Hypothesis draws what
-        others do in its own thread alone.
+        It counts no operations of other threads, which close small index files: hypothesis may draw values only in its
+        own thread.
         """
         operations, drawing = 0, threading.get_ident()
 

@@ -1,4 +1,4 @@
-"""The writer: appends files of any format, with a token or without, while the store fails or others act."""
+"""The writer: appends files of any format, with or without a token, while the store fails or other actors act."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .world import World, passes
 
 
 class Writer:
-    """Remembers its tokens, to send them again."""
+    """Remembers its tokens, to send deltas again."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -41,9 +41,9 @@ class Writer:
         fails: FailsAt | None = None,
         meanwhile: tuple[int, Callable[[], None]] | None = None,
     ) -> None:
-        """Commit one delta. Where the store fails, commit again with the same token.
+        """Commit one delta. If the store fails, commit again with the same token.
 
-        `gap` is between its position and the last one. `meanwhile`: before operation number n something else happens.
+        `gap` is the distance to the last position. `meanwhile` is (n, what to do before operation number n).
         """
         world = self.world
         position = None if gap is None else self._position(day, gap)
@@ -92,7 +92,7 @@ class Writer:
         world.note(day)
 
     def repeat(self, choice: int) -> None:
-        """Send a token again: nothing happens. Send it with the other operation: it is refused."""
+        """Commit a token again: nothing changes. Commit it with the other operation: it is refused."""
         day, token, position, operation = self.tokens[choice % len(self.tokens)]
         catalog, values = self.world.catalog, self.world.values(day)
         table = pa.table({name: pa.array([None], kind.types[0]) for name, kind in self.world.shape.keys.items()})
@@ -108,7 +108,7 @@ class Writer:
         self.world.seen["token repeated"] += 1
 
     def _position(self, day: str | None, gap: int) -> int:
-        """So much after the last event of the model, and after all that the log has seen."""
+        """The position `gap` after the last event of the model, and after all positions of the log."""
         events = self.world.streams[day].events
         position = (events[-1].position if events else 0) + gap
         log = self.world.catalog.log("t", self.world.partition(day))
@@ -116,7 +116,7 @@ class Writer:
         return position if last is None else max(position, last + 1)
 
     def _note_committed(self, day: str | None, operation: str, contents: Sequence[tuple[Row, ...]]) -> None:
-        """An append that is under way may be in the log already: then the model learns of it before others act."""
+        """Add a running append to the model before another actor acts, if the log has it already."""
         log = self.world.catalog.log("t", self.world.partition(day))
         if log.exists() and (deltas := log.active().deltas):
             self.world.appended(day, Event(deltas[-1].position, operation, tuple(contents)))

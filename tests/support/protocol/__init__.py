@@ -1,7 +1,7 @@
-"""One table under concurrency: what processes do to it, and what its log says that they did.
+"""One table under concurrency: processes change it, and its log must agree with what they did.
 
-world      what was asked of the table, what was acknowledged, and whether log, reads and rows agree
-tasks      append, compact, rehash, restate, vacuum, read: each until it is done
+world      the requests to the table, their acknowledgements, and checks that log, reads and rows agree
+tasks      append, compact, rehash, restate, vacuum, read: each is repeated until it succeeds
 schedule   steps several processes in a seeded order, with faults and jumps in time
-meetings   two processes, of which one runs from end to end between two operations of the other
+meetings   one process runs from start to end between two operations of another process
 """

@@ -1,7 +1,7 @@
-"""Two processes meet: the second runs from end to end between any two operations of the first.
+"""Runs a second process from start to end between any two operations of a first process.
 
 first    compaction     . . . . . | . . .
-second   writer                   append        for every place of the bar
+second   writer                   append        once for every place of the bar
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def each_meeting(
     where: Callable[[World, Actor], bool] = lambda world, first: True,
     stops: Callable[[str, str], bool] = at_the_log,
 ) -> Iterator[tuple[World, Actor, Actor]]:
-    """Second runs from end to end between any two operations of first with the log, or with whatever `stops` says."""
+    """Run `second` from start to end between any two operations of `first`. `stops` says which operations count."""
     at = 0
     while True:
         world = two_rows_to_fold()

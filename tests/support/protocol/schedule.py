@@ -1,8 +1,9 @@
-"""Processes in a seeded order: who steps next, which operation fails, and when most of a day passes.
+"""Steps processes in a seeded order. The seed says who steps next, which operation fails, and when most of a day
+passes.
 
-w1: put_if_absent t/stream/0/…01.json (LOST)      it happened, and the writer got an error
+w1: put_if_absent t/stream/0/…01.json (LOST)      the put happened, but the writer got an error
 c1: get t/stream/0/…01.json                       a compactor sees it
-w1: get t/stream/0/…01.json                       the writer looks who won
+w1: get t/stream/0/…01.json                       the writer reads who won the slot
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Schedule:
         self.clocks_left = clocks
         self.actors: dict[str, Actor] = {}
         self.noticed_at = {role.name: 0 for role in roles}
-        """When a process that died is started again, in steps."""
+        """At which step each dead process starts again."""
 
     def run(self) -> None:
         world, random_ = self.world, self.random
@@ -87,13 +88,13 @@ class Schedule:
             self.noticed_at[role.name] = len(self.world.trace) + self.random.randint(0, 200)
 
     def _arrive(self) -> None:
-        """A request that was carried out long ago reaches the store once more."""
+        """Let an old request, which the store has carried out before, reach the store once more."""
         if (late := self.world.simulation.under_way) and self.random.random() < 0.02:
             self.world.trace.append("a request arrives once more")
             late.pop(self.random.randrange(len(late)))()
 
     def _set_clocks(self, live: list[Role]) -> None:
-        """A process's clock is set, ahead or back: it agrees with the store's to within half a day."""
+        """Set a process's clock ahead or back: it differs from the store's by at most half a day."""
         if self.clocks_left and self.random.random() < 0.03:
             self.clocks_left -= 1
             role = self.random.choice(live)
@@ -101,7 +102,7 @@ class Schedule:
             self.world.trace.append(f"{role.name}: its clock is {self.actors[role.name].ahead_s / HOURS:g} h ahead")
 
     def _jump(self, live: list[Role]) -> None:
-        """Most of a day passes, where no writer or reader is left standing in one operation for longer than allowed."""
+        """Let most of a day pass, if no writer or reader would then wait in one operation for longer than allowed."""
         if not self.jumps_left or self.random.random() > 0.03:
             return
         later_s = self.world.simulation.now_s + 20 * HOURS
@@ -112,7 +113,7 @@ class Schedule:
 
 
 def destination_roles_of(world: World, random_: random.Random) -> list[Role]:
-    """Two compactors into another table, and its reader."""
+    """Two compactors into another table, and a reader of that table."""
     roles = []
     for name in ("d1", "d2"):
         tasks = [compaction_into_another_table(world, **arguments_of(random_)) for _ in range(random_.randint(1, 3))]

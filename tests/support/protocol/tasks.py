@@ -1,4 +1,4 @@
-"""What processes do to the table "t": each task is repeated until the store and the others let it succeed."""
+"""What processes do to the table "t". Each task is repeated until it succeeds despite the store and other processes."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ Task = Callable[[DeltaStreamCatalog], Any]
 
 @dataclass
 class Role:
-    """A list of tasks. A process does one after another; where it dies, the next one goes on with what is left."""
+    """A list of tasks, done in order. If a process dies, the next process of the role does the remaining tasks."""
 
     name: str
     tasks: list[Task]
     is_bound_to_time: bool = True
-    """Its files are refused, or its reads may fail, once it takes longer than the vacuum's age allows."""
+    """The vacuum's age bounds a task: if it takes longer, its files are refused or its reads may fail."""
 
     def work(self, catalog: DeltaStreamCatalog) -> None:
         while self.tasks:
             try:
                 self.tasks[0](catalog)
             except (StoreError, ConflictError):
-                continue  # unknown outcome, or somebody was faster: again
+                continue  # the outcome is unknown, or another process was faster: repeat the task
             self.tasks.pop(0)
 
 
@@ -80,7 +80,7 @@ def as_table(rows: list[Row]) -> pa.Table:
 
 
 def restate(world: World, rows: list[Row]) -> Task:
-    """Restatements have different numbers of rows: by that the log tells which one it was."""
+    """Replace all rows. Each restatement has another number of rows, by which the log tells them apart."""
     world.restated[len(rows)] = tuple(rows)
     return lambda catalog: world.lineages.append(catalog.restate("t", as_table(rows)).lineage)
 
@@ -93,7 +93,7 @@ def compaction(world: World, **arguments: Any) -> Task:
         except (StoreError, ConflictError):
             raise
         except DeltaCompactError as error:
-            # Whoever takes longer than the vacuum's age finds its files gone: it has lost its base.
+            # The compaction took longer than the vacuum's age, and the vacuum deleted its base.
             assert isinstance(error, NotFoundError) and catalog.clock() - begun_s > 3 * DAYS, error
             raise ConflictError(str(error)) from error
         if result.destination_table_id == "t":
@@ -115,7 +115,7 @@ def compaction_into_another_table(world: World, **arguments: Any) -> Task:
 
 
 def read_destination(world: World) -> Task:
-    """A destination holds a prefix of its source, with all that was acknowledged before its last compaction began."""
+    """A destination holds a prefix of its source's events: at least those acknowledged before its last compaction."""
 
     def task(catalog: DeltaStreamCatalog) -> None:
         begun_s, first = catalog.clock(), world.in_destination
@@ -147,7 +147,7 @@ def cleaning() -> Task:
 
 
 def read(world: World) -> Task:
-    """What is read must be a prefix that has all that was acknowledged before, and nothing that was not there yet."""
+    """Read the table. The rows must be a prefix of the events, with all that were acknowledged before the read."""
 
     def task(catalog: DeltaStreamCatalog) -> None:
         begun_s = catalog.clock()

@@ -1,8 +1,8 @@
-"""A table and what was asked of it. Its log tells in which order everything took effect.
+"""A table and the requests to it. The table's log says in which order they took effect.
 
-log         w1:0 · restatement · w2:0 · w1:1          everything that took effect, each once
-prefixes    {} · rows of w1:0 · …                     what the table holds after none, one, two, … of them
-a read      began after w1:0 was acknowledged         must be one of the prefixes from there on
+log         w1:0 · restatement · w2:0 · w1:1          every request that took effect, once
+prefixes    {} · rows of w1:0 · …                     the table's rows after none, one, two, … of them
+a read      began after w1:0 was acknowledged         must equal a prefix that has w1:0
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Bag = Counter[Any]
 
 @dataclass(frozen=True)
 class Batch:
-    """What a writer commits at once under one token."""
+    """The deltas that a writer commits together, under one token."""
 
     token: Token
     deltas: tuple[tuple[str, tuple[Row, ...]], ...]
@@ -34,7 +34,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Event:
-    """One thing that took effect: a commit, or a restatement of all but the commits that were carried over it."""
+    """A commit that took effect. A restatement replaced all rows but those of the commits in `carried`."""
 
     commit: Commit
     carried: frozenset[str] | None = None
@@ -46,7 +46,7 @@ class Event:
 
 @dataclass
 class World:
-    """The simulation, what was asked of it, and what was acknowledged."""
+    """The simulation, the requests to the table, and their acknowledgements."""
 
     sort_keys: list[tuple[str, str]]
     retention: int | None
@@ -58,11 +58,11 @@ class World:
     published: list[str] = field(default_factory=list)
     reads: list[tuple[int, int, Bag]] = field(default_factory=list)
     in_destination: int = 0
-    """How many events the destination must have, since a compaction into it was acknowledged."""
+    """How many events the destination must have at least, by the acknowledged compactions into it."""
     trace: list[str] = field(default_factory=list)
 
     def history(self) -> list[Event]:
-        """Everything that took effect, in order, each once. Carried commits must be the end of their parent's."""
+        """Every event that took effect, once and in order. Carried commits must be the last of the parent's commits."""
         events: list[Event] = []
         seen: set[str] = set()
         parent: tuple[str, ...] = ()
@@ -86,7 +86,7 @@ class World:
         return events
 
     def prefixes(self, history: list[Event]) -> Iterator[Bag]:
-        """What the table holds after none, one, two, … of the events."""
+        """The table's rows after none, one, two, … of the events."""
         for length in range(len(history) + 1):
             oracle = Oracle(["k"], self.sort_keys, self.retention)
             kept: list[Event] = []
@@ -109,7 +109,7 @@ class World:
         return [rows for _, rows in batch.deltas]
 
     def acknowledged_events(self, history: list[Event]) -> int:
-        """The length of the shortest prefix that has everything acknowledged so far."""
+        """The length of the shortest prefix with all events that were acknowledged so far."""
         known = [
             length
             for length, event in enumerate(history, 1)
@@ -118,7 +118,7 @@ class World:
         return max(known, default=0)
 
     def assert_sound(self) -> None:
-        """Nothing acknowledged was lost or seen twice, every read was a prefix, and the table is what the log says."""
+        """No acknowledged commit is lost or doubled, every read was a prefix, and the table's rows are the log's."""
         history = self.history()
         committed = Counter(event.commit.token for event in history if not event.is_restatement)
         assert set(committed.values()) <= {1}, "a token was committed twice"

@@ -1,6 +1,7 @@
-"""Imported as each Python of Spark starts: a daemon imports what its workers need, and each is forked from it.
+"""Every Python process of Spark imports this module. Spark's daemon imports here what its forked workers need.
 
-Spark starts a worker for each plan, read and write of a Python data source, and each of them would import for a second.
+Spark starts a worker for each plan, read and write of a Python data source. Without this, each would import for a
+second.
 """
 
 import sys
