@@ -3,6 +3,7 @@
 id,day                     CSV with a header line; the table's schema gives the types of its columns
 id<tab>day                 the same in a .tsv file; if its header has only commas, it is read as CSV
 2,"b<newline>3,c           an open quote, which would pull the following lines into one value: refused
+id<newline><newline>       an empty line in a file of one column, a null or nothing: refused
 {"id": 1, "day": null}     one JSON object a line; the file has each column that an object names
 {"day": null}              so this file has no column id, even if the table has one
 """
@@ -31,6 +32,8 @@ _NO_SUCH_VALUE = re.compile(
     r"In CSV column #(\d+): (?:Row #\d+: )?CSV conversion error to ([^:]+): invalid value (.*)", re.DOTALL
 )
 _QUOTED = re.compile(r'"[^"]*"')
+_LINE_BREAK = re.compile(rb"\r\n|\r|\n")
+_EMPTY_LINE = re.compile(rb"(?>\r\n|\r|\n)(?=[\r\n])")
 _CSV_NULLS = ["", "#N/A", "#N/A N/A", "#NA", "N/A", "NA", "NULL", "n/a", "null"]
 """Nulls without quotes. pyarrow's own list includes NaN, but NaN is a number: its key differs from null's."""
 
@@ -133,6 +136,8 @@ def _csv(text: _FileText, types: dict[str, pa.DataType], columns: list[str] | No
         raise
     if columns is None and any(map(_has_lines, table.columns)):
         _check_quotes(text, delimiter)
+    if columns is None and table.num_columns == 1:
+        _check_lines(text, delimiter)
     return table
 
 
@@ -173,11 +178,26 @@ def _check_quotes(text: _FileText, delimiter: str) -> None:
         whole = bytes(opened.read())
     for value in _quoted_value(delimiter).finditer(whole):
         if value.lastgroup in ("open", "goes_on") and re.search(rb"[\r\n]", value["said"]):
-            line = len(re.findall(rb"\r\n|\r|\n", whole[: value.start("said")])) + 1
+            line = len(_LINE_BREAK.findall(whole[: value.start("said")])) + 1
             raise InputError(
                 f"the quoted value that begins in line {line:,} is not closed before the next field: close it, or "
                 "double the quotes inside of it"
             )
+
+
+def _check_lines(text: _FileText, delimiter: str) -> None:
+    """Raise InputError for an empty line below the header of a single column, naming it: the parser skips it.
+
+    It may be a null, as most writers write it, and a null is a key like others.
+    """
+    with text.opened() as opened:
+        whole = bytes(opened.read())
+    plain = _quoted_value(delimiter).sub(lambda value: _LINE_BREAK.sub(rb"\n ", value[0]), whole)
+    if (found := _EMPTY_LINE.search(plain, len(plain) - len(plain.lstrip()))) is not None:
+        line = len(_LINE_BREAK.findall(plain[: found.end()])) + 1
+        raise InputError(
+            f"line {line:,} is empty, which in a file of one column may be a null: write null there, or take it out"
+        )
 
 
 def _json(text: _FileText, types: dict[str, pa.DataType], columns: list[str] | None) -> pa.Table:

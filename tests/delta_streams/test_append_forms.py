@@ -246,6 +246,29 @@ def test_a_quote_that_is_not_closed_takes_no_rows_away(catalog, tmp_path, monkey
 
 
 @pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("id\n1\n\n2\n", 3),
+        ("\r\n\r\nid\r\n1\r\n\r\n", 5),
+        ('id\n"1"\n"a\n\n\nb"\n\n', 7),
+        ('\nid\n1\nnull\n"a\n\nb"', None),
+    ],
+    ids=["between", "CRLF", "after a long value", "none"],
+)
+def test_an_empty_line_that_may_be_a_null_is_not_passed_over(catalog, tmp_path, text, line):
+    """A null is a key: a delete of it would be lost."""
+    catalog.append("t", pa.table({"id": ["1", None, "2"]}))
+    (path := tmp_path / "a.csv").write_text(text, newline="")
+    if line is None:
+        catalog.append_files("t", path, operation="delete")
+        assert catalog.read("t")["id"].to_pylist() == ["2"]
+    else:
+        with pytest.raises(InputError, match=f"a.csv.*line {line} is empty, .* write null there, or take it out"):
+            catalog.append_files("t", path, operation="delete")
+        assert catalog.read("t").num_rows == 3
+
+
+@pytest.mark.parametrize(
     ("content", "said"),
     [
         (CSV, "a.csv.gz"),
