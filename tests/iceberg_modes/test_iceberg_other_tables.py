@@ -222,12 +222,13 @@ def twice(lake, lost):
 
 def test_an_old_pointer_deletes_no_newer_file(lake, lost, twice):
     lake.append(T, [{"id": 3}])
+    lake.append(T, [{"id": 4}])
     newest = lake.catalog.load_table(T).metadata_location.rpartition("/")[2]
     aged(folder_of(lake))
     for act in (remove_orphans, expire):
         with pytest.raises(InputError, match=f"{newest} is newer than .*registered twice"):
             act(lake, twice)
-    assert sorted(row["id"] for row in lake.rows(T)) == [1, 2, 3]
+    assert sorted(row["id"] for row in lake.rows(T)) == [1, 2, 3, 4]
     assert remove_orphans(lake)[0].files == 1
     assert not lost.exists()
 
@@ -270,6 +271,27 @@ def test_metadata_of_a_commit_that_was_never_finished_is_told_until_the_table_ha
     assert left.exists()
 
 
+def test_what_a_commit_that_the_catalog_never_heard_of_reaches_stays_and_all_else_goes(lake, lost, twice):
+    """Its writer was killed right before it told the catalog. Or somebody else's catalog has it."""
+    twice.load_table(T).append(pa.table({"id": [9]}))
+    aged(folder_of(lake))
+    assert remove_orphans(lake)[0].files == 1 and not lost.exists()
+    assert expire(lake).snapshots
+    assert sorted(twice.load_table(T).scan().to_arrow()["id"].to_pylist()) == [1, 2, 9]
+    assert sorted(row["id"] for row in lake.rows(T)) == [1, 2]
+
+
+def test_a_commit_that_the_catalog_never_heard_of_stops_all_where_its_successors_may_lie_elsewhere(lake, lost):
+    other = json.loads(Path(lake.catalog.load_table(T).metadata_location.removeprefix("file://")).read_text())
+    other["properties"]["write.metadata.path"] = f"{lake.folder}/elsewhere"
+    other["last-updated-ms"] += 1
+    other["metadata-log"].append({"metadata-file": lake.catalog.load_table(T).metadata_location, "timestamp-ms": 1})
+    (folder_of(lake) / f"metadata/00009-{uuid.uuid4()}.metadata.json").write_text(json.dumps(other))
+    with pytest.raises(InputError, match="registered twice"):
+        remove_orphans(lake)
+    assert lost.exists()
+
+
 def test_metadata_in_a_folder_of_its_own_is_looked_at(lake, tmp_path):
     table_of(lake, 1, **{"write.metadata.path": f"{tmp_path}/elsewhere"})
     lost = folder_of(lake) / "data/lost.parquet"
@@ -279,6 +301,7 @@ def test_metadata_in_a_folder_of_its_own_is_looked_at(lake, tmp_path):
     other.create_namespace("ns")
     other.register_table(T, lake.catalog.load_table(T).metadata_location)
     lake.append(T, [{"id": 3}])
+    lake.append(T, [{"id": 4}])
     with pytest.raises(InputError, match="registered twice"):
         remove_orphans(lake, other)
     assert lost.exists()

@@ -33,6 +33,11 @@ PUBLICATION = "deltacompact.publication"
 _FOLDERS = ("write.data.path", "write.metadata.path", "write.object-storage.path", "write.folder-storage.path")
 
 
+def metadata_folder(location: str, properties: Mapping[str, str]) -> str:
+    """Where a table with these properties keeps its metadata."""
+    return properties.get("write.metadata.path", f"{location.rstrip('/')}/metadata").rstrip("/")
+
+
 def folders_named(location: str, properties: Mapping[str, str]) -> tuple[str, ...]:
     """All folders into which writers of a table put files, writers of former releases too."""
     return (location, *(properties[name] for name in _FOLDERS if properties.get(name)))
@@ -187,4 +192,4 @@ class TableMetadata:
 
     @property
     def metadata_folder(self) -> str:
-        return self.properties.get("write.metadata.path", f"{self.location.rstrip('/')}/metadata").rstrip("/")
+        return metadata_folder(self.location, self.properties)

@@ -3,11 +3,12 @@
     our pointer   00007-a3   its log: 00003, 00004, 00005, 00006
     00002-…       written before 00003                              the log forgot it
     00007-f1      same uuid, older than ours, not in our log        another head: what it reaches stays
-    00008-c9      same uuid, newer than ours                        our pointer is the old one: nothing may be deleted
+    00008-c9      same uuid, newer, ours is the last one in its log     may be committed: what it reaches stays
+    00009-b4      same uuid, newer, built on one that is not ours       our pointer is old: nothing may be deleted
     00008-5e      another uuid                                      not asked here (signs.py)
 
-A commit that died before the catalog took it leaves such a file, too. We cannot tell the two apart, so a newer file is
-refused; once the table has moved on, the file counts as another head until the log has forgotten its time.
+A commit that died before the catalog took it leaves 00008-c9, and another pointer may have it: we cannot tell. Where
+the file names another folder for metadata, what was built on it may lie there, unseen: it is refused like 00009-b4.
 
 Times of files are the store's, times in metadata the writers'. While others commit, a file is there a moment before the
 catalog has it. So we load the table again before we blame a file.
@@ -24,7 +25,7 @@ from typing import Any
 from deltacompact.base.errors import CorruptionError, InputError, NotFoundError
 from deltacompact.iceberg.table import locations
 from deltacompact.iceberg.table.locations import identity_of
-from deltacompact.iceberg.table.metadata import Snapshot, TableMetadata
+from deltacompact.iceberg.table.metadata import Snapshot, TableMetadata, metadata_folder
 from deltacompact.iceberg.table.metadata_files import is_metadata_file, metadata_document
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import READS_AT_ONCE
@@ -44,12 +45,14 @@ Listed = tuple[ObjectStore, Iterable[ObjectStat]]
 class OtherHead:
     """A metadata file of this table that our pointer does not remember, and its snapshots.
 
-    `files`: the metadata files of its log, and its statistics files.
+    `is_newer` than our head; `is_next`: made from our head, for the same folder of metadata. `files`: the metadata
+    files of its log, and its statistics files.
     """
 
     location: str
     identity: str
     is_newer: bool
+    is_next: bool
     files: tuple[str, ...]
     snapshots: tuple[Snapshot, ...]
 
@@ -71,8 +74,8 @@ def other_heads(
 
 
 def refuse_newer(metadata: TableMetadata, heads: Iterable[OtherHead]) -> None:
-    """Raise InputError, naming the file, if another pointer is ahead of ours."""
-    newer = next((head.location for head in heads if head.is_newer), None)
+    """Raise InputError, naming the file, if another pointer is ahead of ours by more than what one file shows."""
+    newer = next((head.location for head in heads if head.is_newer and not head.is_next), None)
     if newer is not None:
         raise InputError(
             f"{metadata.table_id}: {newer} is newer than {metadata.metadata_location}, which the catalog has: the "
@@ -128,8 +131,10 @@ def _head(location: str, name: str, document: dict[str, Any], ours: TableMetadat
         for found in document.get("snapshots") or ()
         if "manifest-list" in found  # the oldest tables list manifests themselves
     )
-    log, statistics = (document.get(name) or () for name in ("metadata-log", "statistics"))
-    named = [*(entry["metadata-file"] for entry in log), *(found["statistics-path"] for found in statistics)]
+    log = [entry["metadata-file"] for entry in document.get("metadata-log") or ()]
+    named = [*log, *(found["statistics-path"] for found in document.get("statistics") or ())]
     named += [found["statistics-path"] for found in document.get("partition-statistics") or ()]
     is_newer = when[0] > ours.last_updated_ms or when[1] > ours.last_sequence_number
-    return OtherHead(location, name, is_newer, tuple(named), snapshots)
+    folder = metadata_folder(document.get("location", ""), document.get("properties") or {})
+    is_next = [*map(identity_of, log[-1:])] == [identity_of(ours.metadata_location)] and folder == ours.metadata_folder
+    return OtherHead(location, name, is_newer, is_next, tuple(named), snapshots)

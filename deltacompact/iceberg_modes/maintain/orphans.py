@@ -181,16 +181,19 @@ class RemoveOrphans:
         return result
 
     def _keep_other_heads(self, heads: Iterable[OtherHead], reached: _ReachedFiles) -> None:
-        """Keep the files that another pointer of this table may reach, as far as its manifests can be read."""
+        """Keep the files that another pointer of this table may reach: of an older head, by what it still has.
+
+        Raises NotFoundError if a manifest of a newer one is missing.
+        """
 
         def take(files: Mapping[str, File]) -> None:
             reached.all.update({name: file.location for name, file in files.items()})
 
         for head in heads:
             reached.all[head.identity] = head.location
-            lists, manifests = manifests_of(self.store, head.snapshots, tolerant=True)
+            lists, manifests = manifests_of(self.store, head.snapshots, tolerant=not head.is_newer)
             reached.all.update(self._named([*head.files, *manifests, *(file.location for file in lists)]))
-            each_live_file(self.store, manifests.values(), take, self.say, tolerant=True)
+            each_live_file(self.store, manifests.values(), take, self.say, tolerant=not head.is_newer)
 
     def _is_old(self, stat: ObjectStat) -> bool:
         return self.now_ms - stat.modified_s * 1000 > self.options.orphan_age_ms
