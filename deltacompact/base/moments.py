@@ -17,12 +17,17 @@ _DATED = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 def moment_of(text: str | datetime) -> datetime | None:
-    """The moment that a text names; None: the text is no date. Raises InputError for a date that no calendar has."""
+    """The moment that a text names; None: the text is no date.
+
+    Raises InputError for a date that no calendar has, and for what is neither text nor time.
+    """
     if isinstance(text, datetime):
         try:
             return text.astimezone(UTC) if text.tzinfo else text.replace(tzinfo=UTC)
         except OverflowError:
             raise InputError(f"{text} is no time that UTC has: write one of the years 1 to 9999") from None
+    if not isinstance(text, str):
+        raise InputError(f"{text!r} names no version and no time: write it as a string")
     if not _DATED.match(text):
         return None
     try:

@@ -66,6 +66,10 @@ CALLS = {
     "rehash_table": lambda lake, **given: rehash_table(
         lake, **{"table_id": "t", "hash_bucket_count": 2, "executor": LocalExecutor(Settings()), **given}
     ),
+    "changes": lambda lake, **given: lake.table(given.pop("table_id", "t")).changes(
+        **{"partition": {"day": "a"}, **given}
+    ),
+    "diff": lambda lake, **given: lake.table(given.pop("table_id", "t")).diff(**{"partition": {"day": "a"}, **given}),
     "export_table": lambda lake, **given: export_table(lake, **{"table_id": "t", "target": "/none/x.csv", **given}),
     "open_catalog": lambda _, **given: open_catalog(**{"uri": "/tmp", **given}),
     "Settings": lambda _, **given: Settings(**given),
@@ -104,6 +108,7 @@ WRONG = [
     *((name, "version", value) for name in ("read", "scan", "rollback") for value in (0, 1.5, b"0", "")),
     *((name, "filter", value) for name in ("read", "scan") for value in (7, "id > 1", [("id",)])),
     ("export_table", "version", 0),
+    *((name, end, value) for name in ("changes", "diff") for end in ("from_", "to") for value in (1, 1.5, b"0", True)),
     *(("export_table", "target", value) for value in (7, None, b"x.csv")),
     *(("compact", "source_table_id", value) for value in (7, None)),
     *(("compact", "primary_keys", value) for value in (7, [1], [], {"id": 1})),
