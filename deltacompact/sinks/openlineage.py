@@ -9,7 +9,8 @@
     s3://lake/tables, orders          dataset     namespace s3://lake, name tables/orders
     iceberg://prod, db.orders                     namespace iceberg://prod, name db.orders
 
-The environment says where events go, as for every integration of OpenLineage: OPENLINEAGE_URL, OPENLINEAGE_CONFIG.
+The environment says where events go, as for every integration of OpenLineage: OPENLINEAGE_URL, OPENLINEAGE_CONFIG,
+OPENLINEAGE__TRANSPORT__TYPE.
 """
 
 from __future__ import annotations
@@ -47,12 +48,13 @@ if TYPE_CHECKING:
 JOBS = "deltacompact"
 """The namespace of jobs, unless OPENLINEAGE_NAMESPACE says another one."""
 _JOB_TYPES = {"compact": "COMPACTION", "vacuum": "VACUUM", "maintain": "MAINTENANCE"}
-_ASKED_BY = ("OPENLINEAGE_URL", "OPENLINEAGE_CONFIG")
+_ASKED_BY = ("OPENLINEAGE_URL", "OPENLINEAGE_CONFIG", "OPENLINEAGE__TRANSPORT")
+"""What the names of such variables begin with."""
 
 
 def lineage_sinks(catalog_uri: str) -> list[EventSink]:
     """The sink of work in this catalog; none where the environment does not ask for events."""
-    if not any(os.environ.get(name) for name in _ASKED_BY):
+    if not any(value and name.startswith(_ASKED_BY) for name, value in os.environ.items()):
         return []
     try:
         return [Lineage(catalog_uri, _client())]

@@ -171,6 +171,9 @@ def test_nobody_is_told_where_nobody_asks_and_a_bad_configuration_fails_nothing(
     monkeypatch.setenv("OPENLINEAGE_CONFIG", str(tmp_path / "bad.yml"))
     assert lineage_sinks("s3://lake") == []
     assert "no OpenLineage events" in caplog.text
+    monkeypatch.delenv("OPENLINEAGE_CONFIG")
+    monkeypatch.setenv("OPENLINEAGE__TRANSPORT__TYPE", "console")
+    assert len(lineage_sinks("s3://lake")) == 1
 
 
 def test_a_run_that_ends_is_forgotten():
