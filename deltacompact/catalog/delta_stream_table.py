@@ -449,10 +449,10 @@ class DeltaStreamTable(UsersWords):
         from deltacompact.delta_streams.table_heat import heat_of_streams
 
         kept = heat_of_streams(self._catalog, self._table_id)
-        told = reads_of_streams(self._catalog, self._table_id, None, scan_reports, spark_logs)
-        if not told.sources:
-            return kept.read().now(told.now_s), ()
-        return kept.keep(told.told, told.now_s), told.notes
+        collected = reads_of_streams(self._catalog, self._table_id, None, scan_reports, spark_logs)
+        if not collected.sources:
+            return kept.read().now(collected.now_s), ()
+        return kept.keep(collected.sourced, collected.now_s), collected.notes
 
     def simulate(
         self,
@@ -478,9 +478,9 @@ class DeltaStreamTable(UsersWords):
         from deltacompact.delta_streams.advising.adviser import reads_of_streams, simulated_streams
 
         chosen = None if partition is None else self._catalog.partition(self._table_id, partition)
-        told = reads_of_streams(self._catalog, self._table_id, chosen, scan_reports, spark_logs)
-        told.refuse_none()
-        return simulated_streams(self._catalog, self._table_id, told, columns, chosen, depths), told.notes
+        collected = reads_of_streams(self._catalog, self._table_id, chosen, scan_reports, spark_logs)
+        collected.refuse_none()
+        return simulated_streams(self._catalog, self._table_id, collected, columns, chosen, depths), collected.notes
 
     def dataset(self, partition: Values = None, **selection: Unpack[Selection]) -> ds.Dataset:
         """The live rows as a pyarrow Dataset, read at each scan: who scans it hands down columns and filters.

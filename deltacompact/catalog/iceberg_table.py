@@ -43,8 +43,8 @@ if TYPE_CHECKING:  # imported when they are used: `show` must not wait for them
     from deltacompact.iceberg_modes.plan import ModePlan
     from deltacompact.iceberg_modes.result import ModeResult
     from deltacompact.layout.advice import Advice
+    from deltacompact.layout.collected_reads import CollectedReads
     from deltacompact.layout.heat import Heat
-    from deltacompact.layout.told_reads import ToldReads
     from deltacompact.maintenance.health import Thresholds
     from deltacompact.maintenance.iceberg_check import BranchCheck
     from deltacompact.maintenance.readable_by import Obstacle
@@ -161,16 +161,16 @@ class IcebergCatalogTable(UsersWords):
         from deltacompact.layout.advice import READS
         from deltacompact.reports.plots import draw_boxes
 
-        table, told = self._table_and_reads(reported)
+        table, collected = self._table_and_reads(reported)
         state = StateReader(table.store).read(table.metadata, branch)
-        is_said = columns is not None or told.sources
+        is_said = columns is not None or collected.sources
         heat = {} if is_said else heat_of_table(table.store, table.metadata).known(columns_with_bounds(state))
-        by = columns_of(table.metadata, columns, told, heat)
+        by = columns_of(table.metadata, columns, collected, heat)
         rows, size = sum(one.file.rows for one in state.data), sum(one.file.file_bytes for one in state.data)
         settings = settings or Settings()
         there = foresee(settings, lane_for(settings, rows, size))
         asked = READS if reads is None else reads
-        found = Adviser(table.store, state, there.capacity, asked, told.notes).advice(by)
+        found = Adviser(table.store, state, there.capacity, asked, collected.notes).advice(by)
         draw_boxes(plot, found)
         return found
 
@@ -187,10 +187,10 @@ class IcebergCatalogTable(UsersWords):
         """
         from deltacompact.iceberg.table_heat import heat_of_table, keep_reads
 
-        table, told = self._table_and_reads(reported)
-        if not told.sources:
+        table, collected = self._table_and_reads(reported)
+        if not collected.sources:
             return heat_of_table(table.store, table.metadata).now(time.time()), ()
-        return keep_reads(table.store, table.metadata, told.told, told.now_s), told.notes
+        return keep_reads(table.store, table.metadata, collected.sourced, collected.now_s), collected.notes
 
     def simulate(
         self,
@@ -216,11 +216,11 @@ class IcebergCatalogTable(UsersWords):
         from deltacompact.iceberg_modes.simulating import simulated_branch
         from deltacompact.layout.cluster_by import cluster_columns
 
-        table, told = self._table_and_reads(reported)
-        told.refuse_none()
-        by = (cluster_columns("columns", columns) if columns else ()) or told.columns_asked()
+        table, collected = self._table_and_reads(reported)
+        collected.refuse_none()
+        by = (cluster_columns("columns", columns) if columns else ()) or collected.columns_asked()
         state = StateReader(table.store).read(table.metadata, branch)
-        return simulated_branch(state, told.reads, by, depths), told.notes
+        return simulated_branch(state, collected.reads, by, depths), collected.notes
 
     def compact(
         self,
@@ -590,11 +590,11 @@ class IcebergCatalogTable(UsersWords):
         """The table for who appends to it. Raises InputError where its files belong to somebody else."""
         return self._catalog.compactable(self._table_id)
 
-    def _table_and_reads(self, reported: Mapping[str, Any]) -> tuple[IcebergTable, ToldReads]:
-        from deltacompact.layout.told_reads import told_reads
+    def _table_and_reads(self, reported: Mapping[str, Any]) -> tuple[IcebergTable, CollectedReads]:
+        from deltacompact.layout.collected_reads import collected_reads
 
         table = self._catalog.loaded(self._table_id)
-        return table, told_reads(table.metadata.table_id, table.metadata.ordered_columns, time.time(), **reported)
+        return table, collected_reads(table.metadata.table_id, table.metadata.ordered_columns, time.time(), **reported)
 
     def __repr__(self) -> str:
         return f"{self._catalog!r}.table({self._table_id!r})"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from deltacompact.iceberg.table.metadata import TableMetadata
-from deltacompact.layout.heat import Heat, Told
+from deltacompact.layout.heat import Heat, SourcedRead
 from deltacompact.layout.kept_heat import KeptHeat
 from deltacompact.storage.objects import ObjectStore
 
@@ -22,9 +22,9 @@ def heat_of_table(store: ObjectStore, metadata: TableMetadata) -> Heat:
     return _kept(store, metadata).read()
 
 
-def keep_reads(store: ObjectStore, metadata: TableMetadata, told: Iterable[Told], now_s: float) -> Heat:
+def keep_reads(store: ObjectStore, metadata: TableMetadata, reads: Iterable[SourcedRead], now_s: float) -> Heat:
     """Add these reads to the kept heat, and return it. Raises StoreError if other writers are always faster."""
-    return _kept(store, metadata).keep(told, now_s)
+    return _kept(store, metadata).keep(reads, now_s)
 
 
 def _kept(store: ObjectStore, metadata: TableMetadata) -> KeptHeat:

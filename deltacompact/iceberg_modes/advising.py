@@ -37,11 +37,11 @@ from deltacompact.iceberg_modes.rewrite.plan import RewritePlan, expected_output
 from deltacompact.layout.advice import READS, Advice, Outlook, left_alone
 from deltacompact.layout.boxes import Boxes
 from deltacompact.layout.cluster_by import ClusterColumn, cluster_columns
+from deltacompact.layout.collected_reads import CollectedReads
 from deltacompact.layout.depth import depth_of
 from deltacompact.layout.prospect import PartitionSample, Prospect, foreseen, outlooks
 from deltacompact.layout.reads import columns_asked
 from deltacompact.layout.spread import spread
-from deltacompact.layout.told_reads import ToldReads
 from deltacompact.planning.plan import Capacity
 from deltacompact.planning.worth import with_gain
 from deltacompact.storage.objects import ObjectStore
@@ -52,7 +52,7 @@ COLUMNS_SHOWN = 16
 
 
 def columns_of(
-    metadata: TableMetadata, chosen: str | Sequence[str] | None, told: ToldReads, heat: Mapping[str, float]
+    metadata: TableMetadata, chosen: str | Sequence[str] | None, collected: CollectedReads, heat: Mapping[str, float]
 ) -> tuple[ClusterColumn, ...]:
     """The chosen columns; else those that the given reads ask for; else those that the table is clustered by; else
     those of its heat.
@@ -63,8 +63,8 @@ def columns_of(
         if not (found := cluster_columns("columns", chosen)):
             raise InputError("columns is empty: name some, day*3,customer")
         return found
-    if told.sources:
-        return told.columns_asked()
+    if collected.sources:
+        return collected.columns_asked()
     by_property = cluster_columns(CLUSTER_PROPERTY, metadata.properties.get(CLUSTER_PROPERTY, ""))
     return by_property or columns_asked(heat)
 

@@ -8,7 +8,7 @@ document      the tree as JSON                              order       a column
 sort_order    a sort order in text, parsed              ranges      sends each row to a range of a sort order
 curves        Hilbert's curve and Z-order               cutting_ranges    cuts such ranges on a sample of rows
 reads         a read, and the columns it asks for       spark_logs    reads from event logs of Spark
-scan_reports  reads from scan reports                   told_reads    the reads of one table, from all of these
+scan_reports  reads from scan reports                   collected_reads    reads of a table, from logs and reports
 log_lines     the lines of logs, plain or compressed    heat          how often each column is asked for
 spread        a sample of places, far from each other   simulation    replays reads against policies
 skipping      which files may match a filter            quoting       column names with commas and stars

@@ -26,7 +26,7 @@ LEAST = 0.001
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class SourcedRead:
     """A read, and its number in its source. Numbers never fall within a source; several reads may have one number."""
 
     source: str
@@ -35,7 +35,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class SourceProgress:
     """How far a source has been read: the greatest number of a read, and when it was added, in Unix seconds."""
 
     number: int
@@ -50,13 +50,13 @@ class Heat(UsersWords):
 
     at_s: float = 0.0
     columns: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}), hash=False)
-    taken: Mapping[str, Taken] = field(default_factory=lambda: MappingProxyType({}), hash=False)
+    taken: Mapping[str, SourceProgress] = field(default_factory=lambda: MappingProxyType({}), hash=False)
 
     def now(self, now_s: float) -> Heat:
         """The same at another time. If a clock was ahead once, heat decays too much, and nothing else happens."""
         left = decay(now_s - self.at_s)
         columns = {name: heat * left for name, heat in self.columns.items() if heat * left >= LEAST}
-        young = {name: one for name, one in self.taken.items() if now_s - one.at_s < FORGOTTEN_AFTER_S}
+        young = {name: progress for name, progress in self.taken.items() if now_s - progress.at_s < FORGOTTEN_AFTER_S}
         newest = sorted(young, key=lambda name: (-young[name].at_s, name))[:SOURCES_MAX]
         return Heat(now_s, columns, {name: young[name] for name in newest})
 
@@ -64,17 +64,17 @@ class Heat(UsersWords):
         """The heat of columns that the table still has."""
         return {name: heat for name, heat in self.columns.items() if name in names}
 
-    def with_reads(self, told: Iterable[Told], now_s: float) -> Heat:
+    def with_reads(self, reads: Iterable[SourcedRead], now_s: float) -> Heat:
         """The heat with the reads that are not in it yet. Give all reads of a source at once, or its later ones."""
         before = self.now(now_s)
         new, taken = [], dict(before.taken)
-        for one in told:
-            source = hashed(one.source)
+        for sourced in reads:
+            source = hashed(sourced.source)
             known = before.taken.get(source)
-            if known is None or one.number > known.number:
-                new.append(one.read)
-                number = max(one.number, taken[source].number if source in taken else one.number)
-                taken[source] = Taken(number, now_s)
+            if known is None or sourced.number > known.number:
+                new.append(sourced.read)
+                number = max(sourced.number, taken[source].number if source in taken else sourced.number)
+                taken[source] = SourceProgress(number, now_s)
         columns = dict(before.columns)
         for name, heat in heat_of(new, now_s).items():
             columns[name] = columns.get(name, 0.0) + heat
@@ -88,12 +88,12 @@ def hashed(source: str) -> str:
 
 def heat_document(heat: Heat) -> dict[str, Any]:
     """As JSON values."""
-    taken = {name: [one.number, one.at_s] for name, one in sorted(heat.taken.items())}
+    taken = {name: [progress.number, progress.at_s] for name, progress in sorted(heat.taken.items())}
     return {"at_s": heat.at_s, "columns": dict(sorted(heat.columns.items())), "taken": taken}
 
 
 def heat_from_document(document: Mapping[str, Any]) -> Heat:
     """Raises KeyError, TypeError or ValueError for a document of another shape."""
     columns = {str(name): float(heat) for name, heat in document["columns"].items()}
-    taken = {str(name): Taken(int(number), float(at_s)) for name, (number, at_s) in document["taken"].items()}
+    taken = {str(name): SourceProgress(int(number), float(at_s)) for name, (number, at_s) in document["taken"].items()}
     return Heat(float(document["at_s"]), columns, taken)

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from deltacompact.base.errors import StoreError
-from deltacompact.layout.heat import Heat, Told, heat_document, heat_from_document
+from deltacompact.layout.heat import Heat, SourcedRead, heat_document, heat_from_document
 from deltacompact.storage.checksummed import is_whole, with_checksum
 from deltacompact.storage.numbered import numbered_path, read_newest
 from deltacompact.storage.objects import ObjectStore
@@ -39,12 +39,12 @@ class KeptHeat:
         """The heat that is kept. Empty: there is none."""
         return self._newest()[1]
 
-    def keep(self, told: Iterable[Told], now_s: float) -> Heat:
+    def keep(self, reads: Iterable[SourcedRead], now_s: float) -> Heat:
         """Add these reads, keep the heat, and return it. Raises StoreError if other writers are always faster."""
-        told = list(told)
+        reads = list(reads)
         for _ in range(_TRIES):
             number, before = self._newest()
-            heat = before.with_reads(told, now_s)
+            heat = before.with_reads(reads, now_s)
             document = with_checksum("heat", heat_document(heat), format=_FORMAT, kind="heat", table=self.identity)
             if self.store.put_if_absent(numbered_path(self.folder, number + 1), json.dumps(document).encode()):
                 self.store.delete([numbered_path(self.folder, number - KEPT)] if number > KEPT else [])

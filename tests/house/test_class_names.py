@@ -1,4 +1,4 @@
-"""One word, one thing: no two classes have one name, also not where one of them is private (`Told` and `_Told`)."""
+"""One word, one thing: no two classes have one name, also not where one of them is private (`Read` and `_Read`)."""
 
 from __future__ import annotations
 

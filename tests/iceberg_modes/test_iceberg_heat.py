@@ -14,7 +14,7 @@ from deltacompact.cli import run
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table_heat import FOLDER, heat_of_table, keep_reads
 from deltacompact.iceberg_modes.maintain.options import YOUNGER_ALLOWED
-from deltacompact.layout.heat import Told
+from deltacompact.layout.heat import SourcedRead
 from deltacompact.layout.kept_heat import KEPT
 from deltacompact.layout.reads import Read
 from deltacompact.storage.numbered import numbered_path
@@ -48,7 +48,7 @@ def opened(lake):
 
 
 def told(number, *columns, source="app-1"):
-    return Told(source, number, Read(T, columns, 1, 0, NOW))
+    return SourcedRead(source, number, Read(T, columns, 1, 0, NOW))
 
 
 def test_documents_follow_each_other_and_few_are_kept(lake, table):

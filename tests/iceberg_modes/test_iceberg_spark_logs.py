@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from deltacompact.catalog.iceberg import IcebergCatalog
-from deltacompact.layout.told_reads import told_reads
+from deltacompact.layout.collected_reads import collected_reads
 
 T = "ns.t"
 SECRET = "an-unlikely-literal"
@@ -58,7 +58,7 @@ def metadata(lake, spark_lake):
 
 
 def told(metadata, path):
-    found = told_reads(metadata.table_id, metadata.ordered_columns, 0.0, spark_logs=[path])
+    found = collected_reads(metadata.table_id, metadata.ordered_columns, 0.0, spark_logs=[path])
     return [(read.columns, read.files_opened) for read in found.reads], found
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from deltacompact.layout.heat import SOURCES_MAX, Heat, Told, heat_document, heat_from_document
+from deltacompact.layout.heat import SOURCES_MAX, Heat, SourcedRead, heat_document, heat_from_document
 from deltacompact.layout.reads import HALF_LIFE_S, Read, columns_asked, heat_of
 
 NOW = 1_795_400_000.0
@@ -16,7 +16,7 @@ DAY_S = 86_400.0
 
 
 def told(number, *columns, source="app-1", at_s=NOW):
-    return Told(source, number, Read("ns.t", columns, 1, 0, at_s))
+    return SourcedRead(source, number, Read("ns.t", columns, 1, 0, at_s))
 
 
 def test_a_log_that_has_grown_adds_what_came_since():

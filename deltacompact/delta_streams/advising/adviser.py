@@ -20,11 +20,11 @@ from deltacompact.delta_streams.table_documents import clustering_of
 from deltacompact.delta_streams.table_heat import heat_of_streams
 from deltacompact.layout.advice import READS, Advice, Outlook, left_alone
 from deltacompact.layout.cluster_by import ClusterColumn, cluster_columns
+from deltacompact.layout.collected_reads import CollectedReads, collected_reads
 from deltacompact.layout.depth import depth_of
 from deltacompact.layout.prospect import Prospect, foreseen, outlooks
 from deltacompact.layout.reads import columns_asked
 from deltacompact.layout.simulation import Arrival
-from deltacompact.layout.told_reads import ToldReads, told_reads
 from deltacompact.layout.value_ranges import joined
 from deltacompact.planning import sizing
 from deltacompact.planning.simulated import PolicyOutcome, check_count, simulated
@@ -52,8 +52,8 @@ def advice_of_streams(
     too many files.
     """
     looked = LookedAt.at(streams, table_id, partition)
-    told = told_reads(table_id, looked.ordered_columns, time.time(), scan_reports, spark_logs)
-    by = _columns(looked, columns, told)
+    collected = collected_reads(table_id, looked.ordered_columns, time.time(), scan_reports, spark_logs)
+    by = _columns(looked, columns, collected)
     keys = looked.table.keys
     names = [column.name for column in by] or list(keys.primary if keys else ())
     if not names:
@@ -66,7 +66,7 @@ def advice_of_streams(
         looked.bytes,
         (),
         reads,
-        notes=told.notes,
+        notes=collected.notes,
     )
     if not looked.files:
         return of_table
@@ -93,16 +93,16 @@ def reads_of_streams(
     partition: Partition | None = None,
     scan_reports: Iterable[Any] = (),
     spark_logs: Iterable[str | Path] = (),
-) -> ToldReads:
+) -> CollectedReads:
     """The reads of a table in these reports and logs, by the columns that can cluster its rows."""
     columns = LookedAt.at(streams, table_id, partition).ordered_columns
-    return told_reads(table_id, columns, time.time(), scan_reports, spark_logs)
+    return collected_reads(table_id, columns, time.time(), scan_reports, spark_logs)
 
 
 def simulated_streams(
     streams: Streams,
     table_id: str,
-    told: ToldReads,
+    collected: CollectedReads,
     columns: str | Sequence[str] | None = None,
     partition: Partition | None = None,
     depths: Sequence[float] = (),
@@ -113,21 +113,23 @@ def simulated_streams(
     """
     looked = LookedAt.at(streams, table_id, partition)
     check_count(table_id, len(looked.files))
-    by = _columns(looked, columns, told) if columns else told.columns_asked()
+    by = _columns(looked, columns, collected) if columns else collected.columns_asked()
     schema = looked.schema([column.name for column in by])
     boxes = prospect_now(looked.ranged(schema), schema).files
     arrivals = [Arrival(one.came_s, one.file.bytes) for one in looked.files]
     target = sizing.target_file_bytes(looked.bytes // len(looked.partitions))
-    return simulated(boxes, arrivals, told.reads, by, target, depths)
+    return simulated(boxes, arrivals, collected.reads, by, target, depths)
 
 
-def _columns(looked: LookedAt, columns: str | Sequence[str] | None, told: ToldReads) -> tuple[ClusterColumn, ...]:
+def _columns(
+    looked: LookedAt, columns: str | Sequence[str] | None, collected: CollectedReads
+) -> tuple[ClusterColumn, ...]:
     """The chosen columns, else those of the given reads, else the table's cluster_by, else those of its heat."""
     if columns is not None:
         if not (found := cluster_columns("columns", columns)):
             raise InputError("columns is empty: name some, day*3,customer")
-    elif told.sources:
-        found = told.columns_asked()
+    elif collected.sources:
+        found = collected.columns_asked()
     elif not (found := cluster_columns("columns", looked.table.cluster_by or "")):
         heat = heat_of_streams(looked.streams, looked.table.table_id).read()
         found = columns_asked(heat.known(looked.ordered_columns))

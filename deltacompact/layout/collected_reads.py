@@ -16,7 +16,7 @@ from typing import Any
 from deltacompact.base.errors import InputError
 from deltacompact.base.wording import counted
 from deltacompact.layout.cluster_by import ClusterColumn
-from deltacompact.layout.heat import Told
+from deltacompact.layout.heat import SourcedRead
 from deltacompact.layout.log_lines import LeftOut, lines_of, logs_in, name_of
 from deltacompact.layout.reads import Read, columns_asked, heat_of, is_of
 from deltacompact.layout.scan_reports import read_of
@@ -24,20 +24,20 @@ from deltacompact.layout.spark_logs import SparkLog
 
 
 @dataclass(slots=True)
-class ToldReads:
+class CollectedReads:
     """The reads of a table. `columns`: those that can cluster rows; others are dropped. `sources`: what was read, in
     words."""
 
     table_id: str
     columns: Collection[str]
     now_s: float
-    told: list[Told] = field(default_factory=list)
+    sourced: list[SourcedRead] = field(default_factory=list)
     left_out: LeftOut = field(default_factory=LeftOut)
     sources: list[str] = field(default_factory=list)
 
     @property
     def reads(self) -> list[Read]:
-        return [one.read for one in self.told]
+        return [sourced.read for sourced in self.sourced]
 
     def add_reports(self, reports: Sequence[Any]) -> None:
         """Add scan reports as a REST catalog gets them, or our own records: documents, or lines of JSON.
@@ -50,22 +50,22 @@ class ToldReads:
             read = read_of(document, self.now_s)
             if read is not None and is_of(read.table, self.table_id):
                 kept = tuple(name for name in read.columns if name in columns)
-                self.told.append(Told(source, number, replace(read, table=self.table_id, columns=kept)))
+                self.sourced.append(SourcedRead(source, number, replace(read, table=self.table_id, columns=kept)))
         self.sources.append(counted(len(reports), "scan report"))
 
     def add_spark_logs(self, path: str | Path) -> None:
         """Add the event logs at a path. Raises InputError if there is none, or for a compression that we cannot
         read."""
         logs = {name_of(log): log for log in logs_in(Path(path))}
-        known = {one.source for one in self.told}
+        known = {sourced.source for sourced in self.sourced}
         for name in sorted(logs.keys() - known):  # the user may have named a folder, and a log in it
-            self.told += self._of_spark(name, logs[name])
+            self.sourced += self._of_spark(name, logs[name])
         self.sources.append(counted(len(logs), "log"))
 
-    def _of_spark(self, name: str, log: tuple[Path, ...]) -> Iterator[Told]:
+    def _of_spark(self, name: str, log: tuple[Path, ...]) -> Iterator[SourcedRead]:
         events = SparkLog(self.table_id, self.columns, self.left_out)
         for number, read in events.reads(lines_of(log, self.left_out)):
-            yield Told(name, number, read)
+            yield SourcedRead(name, number, read)
 
     def columns_asked(self) -> tuple[ClusterColumn, ...]:
         """The columns that reads ask for. Raises InputError if no read asks for any."""
@@ -84,17 +84,17 @@ class ToldReads:
         return self.left_out.words
 
 
-def told_reads(
+def collected_reads(
     table_id: str,
     columns: Collection[str],
     now_s: float,
     scan_reports: Iterable[Any] = (),
     spark_logs: Iterable[str | Path] = (),
-) -> ToldReads:
+) -> CollectedReads:
     """The reads of a table in scan reports, and in the logs at these paths. `columns`: those that can cluster rows."""
-    told = ToldReads(table_id, columns, now_s)
+    collected = CollectedReads(table_id, columns, now_s)
     if reports := list(scan_reports):
-        told.add_reports(reports)
+        collected.add_reports(reports)
     for path in spark_logs:
-        told.add_spark_logs(path)
-    return told
+        collected.add_spark_logs(path)
+    return collected
