@@ -381,24 +381,32 @@ def test_a_bookmark_is_moved_for_the_batch_that_was_done(source):
     assert batch(source) == [3]
 
 
-def test_a_consumer_of_a_dropped_bookmark_does_not_move_the_next_one_of_its_name(tmp_path, monkeypatch):
+@pytest.mark.parametrize("kind", [Streams, Branch])
+def test_a_consumer_of_a_dropped_bookmark_does_not_move_the_next_one_of_its_name(tmp_path, monkeypatch, kind):
     """Else the next one's consumer is never given the first batch."""
-    source, once = Streams(tmp_path), iter([True])
+    source, once = kind(tmp_path), iter([True])
     source.append(1, 2)
     batch(source, from_="1999-01-01")
-    put = stream_bookmarks.put_certainly
+    place, name = (stream_bookmarks, "put_certainly") if kind is Streams else (IcebergTable, "tag")
+    move = getattr(place, name)
 
-    def overtaken(*arguments):
+    def overtaken(*arguments, **options):
         if next(once, None):
             source.table.drop_bookmark("mirror")
             batch(source, from_="1999-01-01")
-        return put(*arguments)
+        return move(*arguments, **options)
 
-    monkeypatch.setattr(stream_bookmarks, "put_certainly", overtaken)
-    with pytest.raises(ConflictError, match="another consumer has moved bookmark 'mirror'"):
+    monkeypatch.setattr(place, name, overtaken)
+    with pytest.raises(ConflictError):
         source.table.commit_bookmark("mirror")
     assert batch(source) == [1, 2]
     source.table.commit_bookmark("mirror")
+
+
+def test_a_bookmark_that_is_moved_meanwhile_is_not_dropped(tmp_path, monkeypatch):
+    source = Streams(tmp_path)
+    source.append(1, 2)
+    batch(source, from_="1999-01-01")
     monkeypatch.setattr(stream_bookmarks, "put_certainly", lambda *arguments: False)
     with pytest.raises(ConflictError, match="a consumer moved bookmark 'mirror' meanwhile"):
         source.table.drop_bookmark("mirror")

@@ -106,7 +106,7 @@ def tagging(metadata: TableMetadata, tags: Mapping[str, int | None], until_ms: i
     Iceberg counts a tag's age from the time of its snapshot.
     """
     refs = {name: metadata.refs.get(name) for name in tags}
-    requirements = (_same_table(metadata), *(_same_head(name, ref) for name, ref in refs.items()))
+    requirements = (_same_table(metadata), *(SameTag.of(name, ref) for name, ref in refs.items()))
     updates: list[TableUpdate] = []
     for name, snapshot_id in tags.items():
         if snapshot_id is not None:
@@ -145,6 +145,24 @@ class SameRefs(ValidatableTableRequirement):
         found = {} if base_metadata is None else base_metadata.refs
         if {name: ref.snapshot_id for name, ref in found.items()} != self.refs:
             raise CommitFailedException("a branch or tag has been changed")
+
+
+class SameTag(AssertRefSnapshotId):
+    """Requires that a tag has not been moved, or set anew on the same snapshot. REST catalogs see only the former."""
+
+    _age_ms: int | None = None
+
+    @classmethod
+    def of(cls, name: str, tag: Ref | None) -> SameTag:
+        made = cls.model_validate({"ref": name, "snapshot-id": tag.snapshot_id if tag else None})
+        made._age_ms = tag.max_ref_age_ms if tag else None
+        return made
+
+    def validate(self, base_metadata: PyTableMetadata | None) -> None:  # type: ignore[override]
+        super().validate(base_metadata)
+        found = base_metadata.refs.get(self.ref) if base_metadata else None
+        if found is not None and found.max_ref_age_ms != self._age_ms:
+            raise CommitFailedException(f"tag {self.ref} has been set anew")
 
 
 def _same_table(metadata: TableMetadata) -> TableRequirement:
