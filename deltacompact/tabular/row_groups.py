@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import IO, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -38,6 +39,7 @@ _DICTIONARY_SAMPLE_BYTES = 4 << 20
 """Counting distinct values copies them, so the sample is small."""
 _DICTIONARY_VALUE_BYTES_MAX = 1 << 20
 """One value of this size fills a dictionary page, after which pyarrow stops using the dictionary."""
+_DICTIONARY_LOOK_ROWS = 1 << 10
 _DICTIONARY_DISTINCT_MAX = 0.4
 
 
@@ -157,9 +159,18 @@ def _repeats(type_: pa.DataType, column: pa.ChunkedArray) -> bool:
     if sample.nbytes > len(sample) * _DICTIONARY_VALUE_BYTES_MAX:
         return False
     try:
+        if len(sample) > _DICTIONARY_LOOK_ROWS and _hardly_repeats(sample):
+            return False
         return bool(pc.count_distinct(sample, mode="all").as_py() <= len(sample) * _DICTIONARY_DISTINCT_MAX)
     except pa.ArrowNotImplementedError:
         return True
+
+
+def _hardly_repeats(sample: pa.ChunkedArray) -> bool:
+    """Whether few rows, anywhere in the sample, show that it has many more values than rows. To count all of them took
+    a fifth of the time to write 64 files."""
+    rows = np.random.default_rng(0).choice(len(sample), _DICTIONARY_LOOK_ROWS, replace=False)
+    return bool(pc.count_distinct(sample.take(pa.array(rows)), mode="all").as_py() >= _DICTIONARY_LOOK_ROWS - 2)
 
 
 def parquet_writer(

@@ -145,14 +145,15 @@ def test_row_groups_and_dictionaries_of_written_files():
     """Row groups of the size asked for; a dictionary only where values repeat."""
     store = MemoryStore()
     rows = 5_000
-    table = pa.table({"id": range(rows), "status": ["new", "paid"] * (rows // 2)})
+    places = [7_919 * row % 600 for row in range(rows)]  # each three times in a row group, far apart
+    table = pa.table({"id": range(rows), "status": ["new", "paid"] * (rows // 2), "place": places})
     writing.write_table(store, "x.parquet", table, WriteOptions(row_group_rows=2_000))
     metadata = pq.ParquetFile(pa.BufferReader(store.get("x.parquet"))).metadata
     assert [metadata.row_group(n).num_rows for n in range(metadata.num_row_groups)] == [2_000, 2_000, 1_000]
     encodings = {
-        metadata.row_group(0).column(n).path_in_schema: metadata.row_group(0).column(n).encodings for n in (0, 1)
+        metadata.row_group(0).column(n).path_in_schema: metadata.row_group(0).column(n).encodings for n in range(3)
     }
-    assert "RLE_DICTIONARY" in encodings["status"]
+    assert "RLE_DICTIONARY" in encodings["status"] and "RLE_DICTIONARY" in encodings["place"]
     assert "RLE_DICTIONARY" not in encodings["id"]
 
 
