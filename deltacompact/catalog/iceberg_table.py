@@ -603,8 +603,8 @@ class IcebergCatalogTable(UsersWords):
         """What `show` prints."""
         from deltacompact.reports.iceberg_table import branch_contents, expected, lines
 
-        seen = self._catalog.seen(self._table_id)
-        return "\n".join([*lines(branch_contents(seen[1])), expected(lambda: self._catalog.foreseen(*seen))[1]])
+        table, state = self._catalog.seen(self._table_id)
+        return "\n".join([*lines(branch_contents(state)), expected(lambda: self._catalog.foreseen(table, state))[1]])
 
     def _repr_html_(self) -> str:
         """The contents of the main branch as a table: for notebooks."""
