@@ -7,17 +7,19 @@ request_of("orders", attempt="run-1")                           InputError: atte
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from deltacompact.base import expect
 from deltacompact.base.errors import InputError
-from deltacompact.base.events import EventSink
 from deltacompact.base.model import ContentType, SortKey
 from deltacompact.base.settings import DEFAULTS, Options, Settings, at_least
 from deltacompact.job import Request
 from deltacompact.layout.cluster_by import cluster_columns, text_of_columns
 from deltacompact.planning.within_memory import within_memory
 from deltacompact.tabular.formats import suffix_of
+
+if TYPE_CHECKING:
+    from deltacompact.base.events import EventSink
 
 
 class CompactionArguments(TypedDict, total=False):

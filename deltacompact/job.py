@@ -39,6 +39,7 @@ class Request:
     """One call of compact(): table, partitions (None: all), keys (None: the table's), destination (None: in place).
 
     Partitions that the catalog has named are not looked for again. `attempt` names the call, so that it can be fenced.
+    `as_read`: a forecast of the streams as the catalog has just read them, without another look.
     """
 
     source_table_id: str
@@ -48,6 +49,7 @@ class Request:
     partitions: Sequence[Mapping[str, Any] | Partition] | None = None
     options: Options = DEFAULTS
     attempt: str | None = None
+    as_read: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +117,11 @@ def prepare(catalog: Streams, request: Request) -> CompactionJob:
         check_destination(catalog, source, keys, destination)
     terms = SessionTerms(keys, source.partition_keys, options, source.tombstone_retention)
     in_place = destination == source_table_id
-    idle = idle_streams(catalog, source_table_id, chosen, options.purge, by) if in_place else {}
+    look = in_place and not request.as_read
+    idle = idle_streams(catalog, source_table_id, chosen, options.purge, by) if look else {}
 
     def work(partition: Partition) -> PartitionWork:
-        work = options.purge, request.attempt, by, options.write_amplification_max
+        work = options.purge, request.attempt, by, options.write_amplification_max, request.as_read
         stream = DeltaStreamPartition(catalog, source, destination, partition, keys, *work)
         return PartitionWork(stream, idle.get(partition) or _found(stream, source, keys))
 

@@ -40,6 +40,7 @@ class DeltaStreamPartition:
         attempt: str | None = None,
         cluster_by: str = "",
         amplification_max: float = AMPLIFICATION_MAX,
+        as_read: bool = False,
     ) -> None:
         self.partition = partition
         self._catalog = catalog
@@ -48,6 +49,7 @@ class DeltaStreamPartition:
         self._keys = keys
         self._asked = purge, cluster_by, amplification_max
         self._attempt = attempt
+        self._as_read = as_read
         self._in_place = source.table_id == destination_table_id
         self.compacted_schema: pa.Schema | None = None
         """The schema of the compacted rows, once a snapshot was fetched."""
@@ -87,7 +89,8 @@ class DeltaStreamPartition:
         return advised(error, self._catalog, self._source.table_id, self.partition, source, self._keys)
 
     def _now(self) -> tuple[StreamState, StreamState]:
-        source = self._catalog.state(self._source.table_id, self.partition, strictly=True)
+        known = self._catalog.log(self._source.table_id, self.partition).remembered if self._as_read else None
+        source = known or self._catalog.state(self._source.table_id, self.partition, strictly=True)
         if self._in_place:
             return source, source
         # A destination's log begins when its first version is complete.

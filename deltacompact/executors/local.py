@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from typing import Any
 
-import psutil
-
 from deltacompact.base.settings import Settings
 from deltacompact.executors.executor import Handle, SubmittedTask, TaskStats
 from deltacompact.executors.measure import run_measured
@@ -68,7 +66,7 @@ class LocalExecutor:
     name = "local"
 
     def __init__(self, settings: Settings, inline: int = 0, processes: int = 1, waits: bool = False) -> None:
-        memory = psutil.virtual_memory().total
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         threads = settings.local_threads or os.cpu_count() or 1
         threads = 1 if inline else min(threads, settings.concurrent_tasks or threads)
         self._pool = ThreadPoolExecutor(threads, "deltacompact") if threads > 1 else None

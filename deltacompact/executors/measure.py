@@ -9,11 +9,12 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
-
-import psutil
+from typing import TYPE_CHECKING, Any
 
 from deltacompact.executors.executor import TaskStats
+
+if TYPE_CHECKING:
+    import psutil
 
 _SAMPLE_EVERY_S = 0.05
 
@@ -48,6 +49,8 @@ def unshared_bytes() -> int:
 @functools.lru_cache(1)
 def _process(pid: int) -> psutil.Process:
     """Made once in each process: making it takes longer than reading its memory."""
+    import psutil  # a plan measures nothing
+
     return psutil.Process(pid)
 
 

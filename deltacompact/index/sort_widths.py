@@ -19,7 +19,6 @@ import pyarrow as pa
 from deltacompact.base import compute as pc
 from deltacompact.base.model import DataFile, Delta, TableKeys
 from deltacompact.index.keys import SORT_KEY_BYTES_MAX, too_long
-from deltacompact.index.live_bitmaps import live_tables
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import schemas
 
@@ -60,6 +59,8 @@ def measured_file(store: ObjectStore, file: DataFile, keys: TableKeys | None) ->
     names = _unmeasured(file, keys)
     longest = dict.fromkeys(names, 0)
     if names and file.rows:
+        from deltacompact.index.live_bitmaps import live_tables  # most plans read no column
+
         for _, table in live_tables(store, file, names):
             longest = {name: max(size, longest[name]) for name, size in longest_values(table, keys, file.path)}
     return replace(file, longest=tuple({**dict(file.longest), **longest}.items()))

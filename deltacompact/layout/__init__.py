@@ -13,4 +13,5 @@ log_lines     the lines of logs, plain or compressed    heat          how often 
 spread        a sample of places, far from each other   simulation    replays reads against policies
 skipping      which files may match a filter            quoting       column names with commas and stars
 value_ranges  least and greatest values of columns      extents       how far the rows of a group reach
+stored_values numbers, texts and bytes as JSON values
 """

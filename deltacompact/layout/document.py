@@ -16,8 +16,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Mapping
-from decimal import Decimal
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +25,7 @@ from deltacompact.base.errors import InputError
 from deltacompact.layout.ranges import ColumnKey, CurveKey, Key, RangeCuts
 from deltacompact.layout.sort_order import Curve
 from deltacompact.layout.split_tree import CutColumn, Leaf, Split, SplitTree
+from deltacompact.layout.stored_values import stored_value, value_of
 from deltacompact.storage.checksummed import is_whole, with_checksum
 
 TREE_FORMAT = 1
@@ -130,31 +130,3 @@ def _stored_type(type_: pa.DataType) -> pa.DataType:
     if t.is_string(type_) or t.is_large_string(type_):
         return pa.large_binary()  # a file may hold text that is not valid UTF-8
     return type_.storage_type if isinstance(type_, pa.BaseExtensionType) else type_
-
-
-def stored_value(value: Any) -> Any:
-    """A number, text or bytes as a JSON value."""
-    match value:
-        case bytes():
-            return _text_or_hex(value)
-        case float():
-            return {"float": value.hex()}
-        case Decimal():
-            return {"decimal": str(value)}
-    return value
-
-
-def _text_or_hex(value: bytes) -> Any:
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        return {"hex": value.hex()}
-
-
-def value_of(stored: Any) -> Any:
-    """The value that `stored_value` wrote. Text comes back as bytes."""
-    read: dict[str, Callable[[str], Any]] = {"hex": bytes.fromhex, "float": float.fromhex, "decimal": Decimal}
-    if isinstance(stored, dict):
-        ((kind, text),) = stored.items()
-        return read[kind](text)
-    return stored.encode() if isinstance(stored, str) else stored

@@ -21,8 +21,8 @@ import pyarrow as pa
 
 from deltacompact.base import compute as pc
 from deltacompact.layout.boxes import ColumnBounds
-from deltacompact.layout.document import stored_value, value_of
 from deltacompact.layout.skipping import KnownColumn, bound_of
+from deltacompact.layout.stored_values import stored_value, value_of
 
 Range = tuple[Any, Any]
 """(least, greatest), as numbers or bytes. (None, None): the rows have only null."""

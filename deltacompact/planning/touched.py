@@ -19,12 +19,14 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from deltacompact.base.limits import LIMITS
 from deltacompact.base.settings import DEFAULTS
-from deltacompact.tabular.key_ranges import KeyedGroup
 from deltacompact.tabular.row_groups import ROW_GROUP_BYTES
+
+if TYPE_CHECKING:
+    from deltacompact.tabular.key_ranges import KeyedGroup
 
 
 @dataclass(frozen=True, slots=True)

@@ -206,7 +206,7 @@ def _expected(
     from deltacompact.reports.plan_report import plan_report
 
     try:
-        request = replace(request_of(table_id), partitions=partitions)
+        request = replace(request_of(table_id), partitions=partitions, as_read=True)
         total: PlannedTotal = plan_report(catalog, request, usd_per_core_hour).total
     except DeltaCompactError as error:  # such as no keys yet
         return {"error": error_document(error)}, f"a compaction cannot be planned: {error}"

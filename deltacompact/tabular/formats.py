@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from pathlib import PurePosixPath
 
+import pyarrow as pa
+
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import ContentType
 
@@ -32,6 +34,17 @@ _SUFFIX = {
     ContentType.ORC: ".orc",
     ContentType.CSV: ".csv",
 }
+
+_HELD_BY_PARQUET = frozenset(
+    [pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()]
+    + [pa.float32(), pa.float64(), pa.string(), pa.large_string(), pa.binary(), pa.large_binary(), pa.date32()]
+    + [pa.timestamp(unit, zone) for unit in ("ms", "us", "ns") for zone in (None, "UTC")]
+)
+
+
+def surely_holds(content_type: ContentType, schema: pa.Schema) -> bool:
+    """Whether the format holds columns of these types, without a trial: most types of most tables, in Parquet."""
+    return content_type is ContentType.PARQUET and _HELD_BY_PARQUET.issuperset(schema.types)
 
 
 def content_type_of(path: str) -> ContentType:

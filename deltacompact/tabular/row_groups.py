@@ -10,16 +10,18 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from deltacompact.base import compute as pc
 from deltacompact.base.model import ContentType
 from deltacompact.base.settings import DEFAULTS
 from deltacompact.tabular import row_bytes
+
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
 
 ROW_GROUP_ROWS = DEFAULTS.row_group_rows
 ROW_GROUP_BYTES = 32 << 20
@@ -185,6 +187,8 @@ def parquet_writer(
     The dictionary of an Arrow dictionary column is written whole, however large: above its own limit, pyarrow would
     decode all rows.
     """
+    import pyarrow.parquet as pq  # with Arrow's file systems and TLS: a plan does without
+
     codec = options.codec or DEFAULT_CODEC
     arguments: dict[str, Any] = {"compression": codec, "use_dictionary": dictionaries_in or False}
     if any(row_bytes.has_dictionary(field.type) for field in schema):

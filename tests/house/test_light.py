@@ -145,7 +145,7 @@ except SystemExit as end:
 print(*sys.modules)
 """
 UNUSED = [*ELSEWHERE, "pyarrow.dataset", "deltacompact.iceberg", "deltacompact.maintenance", "deltacompact.change_feed"]
-_OF_WORK = ["pyarrow.compute"]
+_OF_WORK = ["psutil", "pyarrow.compute", "pyarrow.fs", "pyarrow.parquet"]
 _OF_WORK += [
     f"deltacompact.{name}" for name in ("delta_streams.appending", "running", "session.driver", "sinks", "steps")
 ]
@@ -182,10 +182,10 @@ def tables(tmp_path_factory):
 @pytest.mark.parametrize(
     ("words", "most", "not_imported"),
     [
-        ("show lake t", 480, [*ELSEWHERE, *_OF_WORK]),
-        ("plan lake t", 500, [*ELSEWHERE, "pyarrow.dataset", "deltacompact.iceberg", *_OF_WORK]),
+        ("show lake t", 440, [*ELSEWHERE, *_OF_WORK]),
+        ("plan lake t", 465, [*ELSEWHERE, "pyarrow.dataset", "deltacompact.iceberg", *_OF_WORK]),
         ("compact lake t", 565, [*UNUSED, "rich.progress"]),
-        ("compact lake t --json --memory 1GiB", 515, [*UNUSED, "rich"]),
+        ("compact lake t --json --memory 1GiB", 500, [*UNUSED, "rich"]),
         ("show iceberg://prod db.t", 1_080, [*_MODES, "boto3", "pandas", "ray", "requests", *_OF_OTHER_CATALOGS]),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

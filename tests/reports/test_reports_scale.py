@@ -132,13 +132,18 @@ def test_a_plan_costs_no_request_more_than_its_job(stored):
     stored.reset()
 
 
-def test_show_looks_for_the_partitions_of_a_table_once(stored):
-    """For what it expects, each of 3,000 partitions was looked for again."""
+def test_show_reads_each_log_once_with_its_forecast(stored):
+    """For what it expects, each of 3,000 partitions was looked for again, and its log was read again."""
+    catalog = DeltaStreamCatalog(stored)
     stored.reset()
-    table_report.table_document(DeltaStreamCatalog(stored), "t")
-    requests = stored.by_path()
+    for partition in catalog.partitions("t"):
+        list(catalog.log("t", partition).chain())
+    once = stored.by_path()
     stored.reset()
-    assert {count for (method, path), count in requests.items() if method == "list" and "partitions" in path} == {1}
+    assert table_report.table_document(DeltaStreamCatalog(stored), "t").total is not None
+    documents = {("get", "t/source.json"), ("get", "t/table.json")}
+    assert {request: count for request, count in (stored.by_path() - once).items() if request not in documents} == {}
+    stored.reset()
 
 
 def test_a_catalog_reads_each_log_once_and_all_at_a_time(stored):

@@ -21,6 +21,7 @@ from deltacompact import DeltaStreamCatalog, InputError, Settings, compact
 from deltacompact.base.model import ContentType, Partition
 from deltacompact.maintenance.check import check
 from deltacompact.storage.memory import MemoryStore
+from deltacompact.tabular.formats import _HELD_BY_PARQUET, surely_holds
 from deltacompact.tabular.writing import _check_written, check_writable
 
 LOCAL = Settings(executor="local", local_threads=1)
@@ -182,6 +183,14 @@ def test_a_table_of_several_dictionaries_is_appended(catalog: DeltaStreamCatalog
     ]
     catalog.append("t", pa.table({"k": list(range(200)), "v": pa.chunked_array(pieces)}))
     assert catalog.read("t")["v"].to_pylist()[-1] == "99/1"
+
+
+def test_what_needs_no_trial_would_stand_it():
+    """A plan of most tables imports nothing of Arrow's Parquet."""
+    assert pa.int64() in _HELD_BY_PARQUET and pa.string() in _HELD_BY_PARQUET
+    check_writable(pa.schema([(str(type_), type_) for type_ in _HELD_BY_PARQUET]), ContentType.PARQUET)
+    wide = pa.schema([("k", pa.int64()), ("v", pa.list_(pa.int64()))])
+    assert not surely_holds(ContentType.PARQUET, wide) and not surely_holds(ContentType.ORC, wide.remove(1))
 
 
 def test_a_schema_is_tried_once_however_many_partitions_have_it():
