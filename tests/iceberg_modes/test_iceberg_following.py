@@ -35,7 +35,7 @@ from deltacompact.iceberg.table.content_files import Content
 from deltacompact.iceberg.table.metadata import MAIN
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg_modes.journal import journal
-from deltacompact.iceberg_modes.rewrite import following
+from deltacompact.iceberg_modes.rewrite import following, stored_row_map
 from deltacompact.index import number_blocks
 from deltacompact.storage.local import LocalStore
 
@@ -549,6 +549,59 @@ def test_a_delete_file_is_read_once_and_not_at_every_attempt(lake, monkeypatch):
     lake.catalog = named
     assert (len(read), len(set(read))) == (3, 3)
     assert ids(lake) == [3, 4]
+
+
+@pytest.mark.parametrize("order", [ORDERS[0], ORDERS[2]])
+def test_rows_that_die_while_others_are_read_cost_no_second_attempt(lake, monkeypatch, order):
+    """Its first look took so long that the commit after it was always too late: ten attempts under a busy writer."""
+    events, read, dead_rows = [], [], following.Follower._read
+    dead = iter([2, 3])
+
+    def slowly(follower, tasks):
+        read.append([delete(lake, number) for number in itertools.islice(dead, 1)])
+        return dead_rows(follower, tasks)
+
+    monkeypatch.setattr(following.Follower, "_read", slowly)
+    table_of(lake, [1, 2, 3, 4, 5])
+    rewrite(lake, lambda: delete(lake, 1), emit=events.append, **order)
+    assert [event.attempts for event in events if isinstance(event, GroupsCommitted)] == [1]
+    assert len(read) == 3
+    assert ids(lake) == [4, 5]
+
+
+def test_a_map_is_read_once_and_not_at_every_attempt(lake, monkeypatch):
+    read, session_object = [], stored_row_map.session_object
+
+    def counted(store, path):
+        read.append(path)
+        return session_object(store, path)
+
+    monkeypatch.setattr(stored_row_map, "session_object", counted)
+    table_of(lake, [1, 2, 3, 4, 5])
+    named = lake.catalog
+    lake.catalog = racing(lake, lambda: _with(lake, named, lambda: delete(lake, 5)))
+    rewrite(lake, lambda: _with(lake, named, lambda: delete(lake, 1)), **ORDERS[2])
+    lake.catalog = named
+    assert len(read) == 1
+    assert ids(lake) == [2, 3, 4]
+
+
+@pytest.mark.parametrize("kept", [1 << 20, 0])
+def test_a_row_that_lives_again_at_the_second_attempt_is_not_marked(lake, kept, monkeypatch):
+    monkeypatch.setattr(following, "KeptNumbers", lambda: stored_row_map.KeptNumbers(kept))
+    table_of(lake, [1, 2, 3, 4, 5])
+    named = lake.catalog
+
+    def revived():
+        (former,) = lake.state(T).deletes
+        lake.commit(IcebergTable.load(lake.catalog, T), [], MAIN, "overwrite", {former.file.path})
+        delete(lake, 3)
+
+    lake.catalog = racing(lake, lambda: _with(lake, named, revived))
+    result = rewrite(lake, lambda: _with(lake, named, lambda: delete(lake, 2)), **ORDERS[2])
+    lake.catalog = named
+    assert (result.redone, result.dead_meanwhile) == (0, 1)
+    assert ids(lake) == [1, 2, 4, 5]
 
 
 def test_too_many_positions_are_not_held_in_memory(lake, written, monkeypatch):

@@ -4,9 +4,10 @@
     attempt 2    head 9: propose, write manifests, commit        no answer
                  the table has our snapshot id                   attempt 2 landed
 
-Each attempt is built on the current head, so a foreign append costs one more attempt and no work. A snapshot keeps its
-id in all attempts. After each attempt we load the table, and look for that id (rule 20). We look after a refusal, too:
-a proxy may have sent the commit twice, and handed on the second answer. Until we know that an attempt had no effect, we
+Each attempt is built on the current head, so a foreign append costs one more attempt and no work. A proposal that had
+to read what others deleted took its time, so we look for a newer head before we draft it. A snapshot keeps its id in
+all attempts. After each attempt we load the table, and look for that id (rule 20). We look after a refusal, too: a
+proxy may have sent the commit twice, and handed on the second answer. Until we know that an attempt had no effect, we
 delete none of the files that it names.
 """
 
@@ -30,20 +31,23 @@ from deltacompact.base.errors import (
 from deltacompact.base.wording import text_of
 from deltacompact.iceberg.commit.attempts import ATTEMPT, current_attempt, refuse_superseded
 from deltacompact.iceberg.commit.patience import UNANSWERED_MAX, Patience
-from deltacompact.iceberg.commit.proposal import Outcome, Propose
+from deltacompact.iceberg.commit.proposal import Outcome, Proposal, Propose
 from deltacompact.iceberg.commit.snapshots import Draft, draft_snapshot
 from deltacompact.iceberg.table import locations
-from deltacompact.iceberg.table.metadata import SESSION, Snapshot, TableMetadata
+from deltacompact.iceberg.table.metadata import SESSION, Snapshot
 from deltacompact.iceberg.table.pyiceberg_door import (
     CommitRefusedError,
     CommitUnansweredError,
     IcebergTable,
 )
-from deltacompact.iceberg.table.table_state import StateReader
+from deltacompact.iceberg.table.table_state import StateReader, TableState
 from deltacompact.storage.objects import ObjectStore
 
-Drafting: TypeAlias = Callable[[TableMetadata, int], tuple[Draft | None, Outcome]]
-"""Writes the metadata files of a snapshot with this id, on the current table. None: nothing is left to change."""
+Drafting: TypeAlias = Callable[[IcebergTable, int], tuple[IcebergTable, Draft | None, Outcome]]
+"""Writes the metadata files of a snapshot with this id, on the table, or on what it has become meanwhile, which comes
+back. None: nothing is left to change."""
+LOOKS_MAX = 5
+"""How often an attempt proposes, at most, while others commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,16 +101,32 @@ class Committer:
     def commit(self, table: IcebergTable, propose: Propose[Outcome]) -> Committed[Outcome]:
         """Commit what is proposed on the current head: entries to remove and entries to add. Raises as `land` does."""
 
-        def drafting(metadata: TableMetadata, snapshot_id: int) -> tuple[Draft | None, Outcome]:
-            state = self.reader.read(metadata, self.branch)
-            proposal = propose(state)
+        def drafting(table: IcebergTable, snapshot_id: int) -> tuple[IcebergTable, Draft | None, Outcome]:
+            table, state, proposal = self._proposed(table, propose)
             if proposal.is_empty:
-                return None, proposal.outcome
+                return table, None, proposal.outcome
             self.before_attempt(snapshot_id)
             draft = draft_snapshot(self.store, self.reader, state, proposal, snapshot_id, self.names)
-            return draft, proposal.outcome
+            return table, draft, proposal.outcome
 
         return self.land(table, drafting)
+
+    def _proposed(
+        self, table: IcebergTable, propose: Propose[Outcome]
+    ) -> tuple[IcebergTable, TableState, Proposal[Outcome]]:
+        """The table as it is, its branch, and what is proposed there."""
+        for look in range(LOOKS_MAX):
+            if look:
+                newer = table.reloaded()
+                if not _has_changed(table, newer):
+                    break
+                table = newer
+                refuse_superseded(table.metadata.snapshots.values(), self.attempt)
+            state = self.reader.read(table.metadata, self.branch)
+            proposal = propose(state)
+            if not proposal.has_followed:
+                break
+        return table, state, proposal
 
     def land(self, table: IcebergTable, drafting: Drafting[Outcome]) -> Committed[Outcome]:
         """Commit what is drafted on the current head.
@@ -150,7 +170,7 @@ class Committer:
         deadline = time.monotonic() + patience.total_s
         for attempt in range(1, patience.attempts + 1):
             refuse_superseded(table.metadata.snapshots.values(), self.attempt)
-            draft, outcome = drafting(table.metadata, tries.snapshot_id)
+            table, draft, outcome = drafting(table, tries.snapshot_id)
             if draft is None:
                 return None if tries.unanswered else Committed(table, None, outcome, attempt)
             tries.drafts.append((draft, outcome))
@@ -220,8 +240,12 @@ def _may_be_repeated(refused: ConflictError | InputError, before: IcebergTable, 
 
     Some servers answer 400 if another commit took our sequence number or row ids.
     """
-    changed = after.metadata.metadata_location != before.metadata.metadata_location
+    changed = _has_changed(before, after)
     return isinstance(refused, ConflictError) or (isinstance(refused, CommitRefusedError) and changed)
+
+
+def _has_changed(before: IcebergTable, after: IcebergTable) -> bool:
+    return after.metadata.metadata_location != before.metadata.metadata_location
 
 
 def _is_gone(parent_id: int | None, table: IcebergTable, branch: str) -> bool:

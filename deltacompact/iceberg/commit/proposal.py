@@ -4,7 +4,8 @@
     proposal    "replace"    removed a, p    added y with sequence number 5    outcome: the groups that are in it
 
 A mode gives the committer a function from the current head to a proposal. The committer calls it on the head of each
-attempt, so it must be pure and quick: the slow work is done before.
+attempt, so it must be pure and quick: the slow work is done before. If it has to read what others deleted, it keeps
+that for the next head, and says so.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ class Proposal(Generic[Outcome]):
     lays_out            how rows lie in the added files: kept in the summary and in table properties
     overlapped_bytes    bytes that were rewritten to lay rows out
     fingerprints        those of the added data files, if known
+    has_followed        what others deleted was read for it, which takes time
     settles             what upserts have compared now. It is worth a snapshot that changes no file; without it, the
                         snapshot repeats what is known
     """
@@ -54,6 +56,7 @@ class Proposal(Generic[Outcome]):
     lays_out: Mapping[str, str] = field(default_factory=dict, hash=False)
     overlapped_bytes: int = 0
     fingerprints: Mapping[str, Fingerprint] = field(default_factory=dict, hash=False)
+    has_followed: bool = False
 
     @property
     def is_empty(self) -> bool:

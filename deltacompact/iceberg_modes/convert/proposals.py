@@ -127,7 +127,7 @@ class ProposeConversion:
         )
         added = tuple(addition(mark.file) for mark in marks)
         summary = same_rows(state.metadata, state.snapshot, self.certified)
-        return Proposal(OVERWRITE, (*removed, *superseded), added, outcome, summary)
+        return Proposal(OVERWRITE, (*removed, *superseded), added, outcome, summary, has_followed=bool(again))
 
     def _marked_again(
         self, head: MarkedHead, state: TableState, changed: Sequence[FileScanTask]

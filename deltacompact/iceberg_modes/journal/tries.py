@@ -21,6 +21,7 @@ class Tries:
     journal: Journal
     groups: Sequence[int]
     added: list[frozenset[str]] = field(default_factory=list)
+    proposed: frozenset[str] = frozenset()
 
     @property
     def files(self) -> frozenset[str]:
@@ -29,13 +30,13 @@ class Tries:
     def proposing(self, propose: Propose[Outcome]) -> Propose[Outcome]:
         def proposed(state: TableState) -> Proposal[Outcome]:
             proposal = propose(state)
-            if not proposal.is_empty:
-                self.added.append(frozenset(entry.file.path for entry in proposal.added))
+            self.proposed = frozenset(entry.file.path for entry in proposal.added)
             return proposal
 
         return proposed
 
     def before_attempt(self, snapshot_id: int) -> None:
+        self.added.append(self.proposed)
         self.journal.before_attempt(snapshot_id, self.groups, sorted(self.files))
 
     def after_refusal(self) -> None:

@@ -131,14 +131,15 @@ class _Writing:
         self.done = whole
         return whole
 
-    def draft(self, metadata: TableMetadata, snapshot_id: int) -> tuple[Draft | None, ManifestsResult]:
+    def draft(self, table: IcebergTable, snapshot_id: int) -> tuple[IcebergTable, Draft | None, ManifestsResult]:
         """The snapshot with this id on the current table."""
+        metadata = table.metadata
         head, listed = _head(self.task.store, metadata, self.task.branch)
         done = self.on_head(metadata, listed)
         created = [replace(line, snapshot_id=snapshot_id) for one in done for line in one.lines]
         found = _result(snapshot_id, listed, [one.group for one in done], len(created))
         if head is None or not done:
-            return None, found
+            return table, None, found
         replaced = {source.path for one in done for source in one.group.sources}
         kept = [manifest for manifest in listed if manifest.path not in replaced]
         summary = {
@@ -153,7 +154,7 @@ class _Writing:
         }
         draft = listed_snapshot(self.task.store, metadata, head, [*created, *kept], snapshot_id, summary)
         self.named[draft.snapshot.manifest_list] = {line.path for line in created}
-        return draft, found
+        return table, draft, found
 
     def discard_but(self, snapshot: Snapshot | None) -> None:
         """Delete the written manifests that the snapshot which took effect does not name."""

@@ -30,6 +30,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
+from deltacompact.base.distinct import distinct_numbers
 from deltacompact.base.errors import CorruptionError, InputError, NotFoundError
 from deltacompact.base.limits import ReadLimits
 from deltacompact.base.numbers import Ordinal
@@ -39,8 +40,10 @@ from deltacompact.iceberg.deletes.dead_rows import dead_positions, kill, positio
 from deltacompact.iceberg.deletes.matching import Deletes, FileScanTask
 from deltacompact.iceberg.marks.finding import scan_of
 from deltacompact.iceberg.marks.marking import FileToMark
+from deltacompact.iceberg.row_map import RowMap, Rows
 from deltacompact.iceberg_modes.marking import MarkerOf
 from deltacompact.iceberg_modes.rewrite.proposals import Following, Rewritten
+from deltacompact.iceberg_modes.rewrite.stored_row_map import KeptNumbers
 from deltacompact.iceberg_modes.rewrite.validation import ChangedSource, RewriteHead, RewriteProblem
 from deltacompact.index.live_bitmaps import live_mask
 from deltacompact.storage.objects import ObjectStore
@@ -49,6 +52,7 @@ POSITIONS_MAX = 50_000_000
 """The most deleted positions that are held in memory. If a commit deleted more, groups are written again."""
 
 _Dead = npt.NDArray[np.bool_]
+"""Whether each row of a data file is dead."""
 _Known = tuple[frozenset[tuple[str, int | None]], _Dead | None]
 _NOTHING: _Known = frozenset(), None
 
@@ -57,7 +61,10 @@ _NOTHING: _Known = frozenset(), None
 class Follower:
     """Writes the marks of groups that others touched. `notes` are for the result.
 
-    `known`: for each data file, the deletes that were read at former attempts, and the rows that they kill.
+    An attempt costs what others did since the one before:
+
+    known       for each data file, the deletes that were read, and the rows that they kill
+    places      for each group, where rows that died are in the outputs
     """
 
     store: ObjectStore
@@ -65,6 +72,8 @@ class Follower:
     reading: ReadLimits
     notes: list[str]
     known: dict[str, _Known] = field(default_factory=dict)
+    places: dict[int, _PlacesOfDead] = field(default_factory=dict)
+    numbers: KeptNumbers = field(default_factory=KeptNumbers)
 
     def __call__(self, head: RewriteHead, groups: Sequence[Rewritten]) -> Following:
         """The groups whose rows can be followed, and their marks. If a file is bad: nothing, with a note."""
@@ -85,12 +94,10 @@ class Follower:
         to_mark: list[FileToMark] = []
         worn: set[str] = set()
         for one in groups:
-            assert one.row_map is not None
-            live = one.row_map.live_bits(self.store)
-            if self._keeps_dead([changed.get(path) for path in _paths(one)], live, dead):
-                killed = [_killed(changed.get(path), dead) for path in _paths(one)]
+            places = self._places(one)
+            if self._keeps_dead([changed.get(path) for path in _paths(one)], places.row_map.live, dead):
+                of_outputs = places.of([_killed(changed.get(path), dead) for path in _paths(one)])
                 whole = [file.rows for file in one.outputs]
-                of_outputs = dict(one.row_map.opened(self.store, live, whole).translate(killed))
                 empty = {number for number, of_output in of_outputs.items() if len(of_output) == whole[number]}
                 outputs = tuple(file for number, file in enumerate(one.outputs) if number not in empty)
                 followed[one.group.number] = replace(one, outputs=outputs)
@@ -104,9 +111,16 @@ class Follower:
         marks = tuple(self.marker(head.metadata).marks(to_mark)) if to_mark else ()
         return Following(followed, marks, frozenset(worn))
 
+    def _places(self, one: Rewritten) -> _PlacesOfDead:
+        if (number := one.group.number) not in self.places:
+            assert one.row_map is not None
+            row_map = one.row_map.opened(self.store, [file.rows for file in one.outputs], self.numbers)
+            self.places[number] = _PlacesOfDead(row_map, [_NONE] * len(one.group.inputs))
+        return self.places[number]
+
     def _dead(self, tasks: Sequence[FileScanTask]) -> dict[str, _Dead]:
         """The rows of data files that are deleted by position. Deletes read at a former attempt are not read again."""
-        rest = []
+        unread: list[tuple[FileScanTask, FileScanTask]] = []
         for task in tasks:
             read, _ = self.known.get(task.entry.file.path, _NOTHING)
             deletes = task.deletes
@@ -116,8 +130,9 @@ class Follower:
                 positions = tuple(entry for entry in deletes.positions if entry.file.key not in read)
                 vector = None if deletes.vector is None or deletes.vector.file.key in read else deletes.vector
                 deletes = replace(deletes, positions=positions, vector=vector)
-            rest.append(FileScanTask(task.entry, deletes))
-        for task, now in zip(tasks, self._read(rest).values(), strict=True):
+            if deletes.by_position or task.entry.file.path not in self.known:
+                unread.append((task, FileScanTask(task.entry, deletes)))
+        for (task, _), now in zip(unread, self._read([part for _, part in unread]).values(), strict=True):
             path = task.entry.file.path
             _, before = self.known.get(path, _NOTHING)
             self.known[path] = _keys(task.deletes), now if before is None else before | now
@@ -153,6 +168,38 @@ class Follower:
         return True
 
 
+_NONE: _Dead = np.zeros(0, bool)
+_NO_ROWS: Rows = np.empty(0, np.int64)
+
+
+@dataclass(slots=True)
+class _PlacesOfDead:
+    """Where the dead rows of a group's sources are in its outputs. `dead`: the rows of each source that are found."""
+
+    row_map: RowMap
+    dead: Sequence[_Dead]
+    found: dict[int, Rows] = field(default_factory=dict)
+
+    def of(self, dead: Sequence[_Dead]) -> Mapping[int, Rows]:
+        """(output, its rows). Only rows that were not dead before are looked for."""
+        if any(map(_some_live_again, self.dead, dead)):
+            self.dead, self.found = [_NONE] * len(dead), {}
+        new = [_new(before, now) for before, now in zip(self.dead, dead, strict=True)]
+        if any(map(len, new)):
+            for output, rows in self.row_map.translate(new):
+                self.found[output] = distinct_numbers(np.concatenate([self.found.get(output, rows), rows]))
+        self.dead = dead
+        return self.found
+
+
+def _some_live_again(before: _Dead, now: _Dead) -> bool:
+    return len(before) > 0 and before is not now and (not len(now) or bool((before & ~now).any()))
+
+
+def _new(before: _Dead, now: _Dead) -> Rows:
+    return np.flatnonzero(now & ~before if len(before) else now) if before is not now else _NO_ROWS
+
+
 def _keys(deletes: Deletes) -> frozenset[tuple[str, int | None]]:
     return frozenset(entry.file.key for entry in deletes.by_position)
 
@@ -161,8 +208,8 @@ def _paths(one: Rewritten) -> list[str]:
     return [source.entry.file.path for source in one.group.inputs]
 
 
-def _killed(source: ChangedSource | None, dead: Mapping[str, _Dead]) -> npt.NDArray[np.int64] | None:
-    """The rows of a source that are deleted by position at the head; None: all, because the source is gone."""
+def _killed(source: ChangedSource | None, dead: Mapping[str, _Dead]) -> _Dead:
+    """The rows of a source that are dead by position at the head, or all, because the source is gone."""
     if source is None:
-        return np.empty(0, np.int64)
-    return None if source.now is None else np.flatnonzero(dead[source.path])
+        return _NONE
+    return np.ones(source.planned.entry.file.rows, bool) if source.now is None else dead[source.path]

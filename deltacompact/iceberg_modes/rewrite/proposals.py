@@ -153,7 +153,16 @@ class ProposeRewrite:
         lays_out = summary_of(self.plan.options, state.metadata)
         overlapped = sum(map(overlapping_bytes, (group.group for group in valid)))
         removed, added = (*gone, *useless), (*added, *marks)
-        return Proposal(REPLACE, removed, added, outcome, summary, lays_out=lays_out, overlapped_bytes=overlapped)
+        return Proposal(
+            REPLACE,
+            removed,
+            added,
+            outcome,
+            summary,
+            lays_out=lays_out,
+            overlapped_bytes=overlapped,
+            has_followed=bool(followed.groups),
+        )
 
 
 def _useless(state: TableState, gone: Sequence[ManifestEntry], added: Sequence[ManifestEntry]) -> list[ManifestEntry]:

@@ -11,13 +11,13 @@ committed or given up.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from deltacompact.base.numbers import Ordinal
 from deltacompact.iceberg.marks.tasks import LiveBitmap
-from deltacompact.iceberg.row_map import Bits, Piece, ReadNumbers, RowMap, RowShare
+from deltacompact.iceberg.row_map import Piece, ReadNumbers, RowMap, RowShare
 from deltacompact.index.index_files import session_object
 from deltacompact.index.live_bitmaps import read_masks
 from deltacompact.index.number_blocks import NumberBlock, read_numbers
@@ -42,32 +42,48 @@ class StoredRowMap:
     shares: tuple[StoredRowShare, ...]
     runs: tuple[str, ...] = ()
 
-    def live_bits(self, store: ObjectStore) -> list[Bits]:
-        """The live bitmap of each data file when the outputs were written."""
-        masks = {path: read_masks(store, path) for path in dict.fromkeys(bitmap.masks_path for bitmap in self.live)}
-        return [masks[bitmap.masks_path][bitmap.ordinal] for bitmap in self.live]
-
-    def opened(self, store: ObjectStore, live: Sequence[Bits], outputs: Sequence[int]) -> RowMap:
+    def opened(self, store: ObjectStore, outputs: Sequence[int], kept: KeptNumbers) -> RowMap:
         """The row map. `outputs`: the rows of each output."""
+        masks = {path: read_masks(store, path) for path in dict.fromkeys(bitmap.masks_path for bitmap in self.live)}
+        live = [masks[bitmap.masks_path][bitmap.ordinal] for bitmap in self.live]
         shares, first = [], 0
         for share in self.shares:
             rows = outputs[first : first + share.outputs]
-            numbers = [_reader(store, path, of_output) for path, of_output in zip(share.numbers, rows, strict=False)]
+            numbers = [
+                kept.reader(store, path, of_output) for path, of_output in zip(share.numbers, rows, strict=False)
+            ]
             shares.append(RowShare(rows, numbers, share.pieces))
             first += share.outputs
         rows_of = Counter[int]()
         for share in self.shares:
             for piece in share.pieces:
                 rows_of[piece.run] += piece.stop - piece.start
-        return RowMap(live, shares, [_reader(store, path, rows_of[run]) for run, path in enumerate(self.runs)])
+        return RowMap(live, shares, [kept.reader(store, path, rows_of[run]) for run, path in enumerate(self.runs)])
 
 
-def _reader(store: ObjectStore, path: str, rows: int) -> ReadNumbers:
-    def read() -> Iterator[NumberBlock]:
-        with session_object(store, path) as source:
-            yield from read_numbers(source, path, rows)
+@dataclass(slots=True)
+class KeptNumbers:
+    """Numbers that were read, so that the next attempt of a commit need not read them. 4 bytes a row."""
 
-    return read
+    bytes_left: int = 64 << 20
+    of_path: dict[str, list[NumberBlock]] = field(default_factory=dict)
+
+    def reader(self, store: ObjectStore, path: str, rows: int) -> ReadNumbers:
+        """Reads the numbers of a file with so many rows, and keeps them while there is room."""
+
+        def read() -> Iterator[NumberBlock]:
+            with session_object(store, path) as source:
+                yield from read_numbers(source, path, rows)
+
+        def read_once() -> Iterable[NumberBlock]:
+            if path not in self.of_path:
+                if 4 * rows > self.bytes_left:
+                    return read()
+                self.of_path[path] = list(read())
+                self.bytes_left -= 4 * rows
+            return self.of_path[path]
+
+        return read_once
 
 
 def row_map_document(row_map: StoredRowMap) -> dict[str, Any]:
