@@ -133,3 +133,20 @@ class IcebergCatalog(IcebergCalls, UsersWords):
 
     def __repr__(self) -> str:
         return f"open_catalog('iceberg://{self.name}')"
+
+    def __str__(self) -> str:
+        """What `show` prints: a line for each table."""
+        from deltacompact.reports.iceberg_catalog import lines
+
+        return "\n".join(lines(self.name, self._shown()))
+
+    def _repr_html_(self) -> str:
+        """The tables, the ten of many with most delete files: for notebooks."""
+        from deltacompact.reports.iceberg_catalog import tables_as_html
+
+        return tables_as_html(self.name, self._shown())
+
+    def _shown(self) -> list[dict[str, Any]]:
+        from deltacompact.reports.iceberg_catalog import tables_document
+
+        return list(tables_document(self.name, self.tables(), self.metadata, self.at_once).document)

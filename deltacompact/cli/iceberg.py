@@ -25,7 +25,7 @@ import click
 from deltacompact.base.errors import InputError
 from deltacompact.base.settings import Settings
 from deltacompact.base.wording import counted, size
-from deltacompact.cli.answers import answer
+from deltacompact.cli.answers import Failed, answer
 from deltacompact.cli.arguments import iceberg_catalog_argument, json_option, table_argument
 from deltacompact.cli.detail import detail_of
 from deltacompact.cli.iceberg_options import option_sections
@@ -68,13 +68,11 @@ def show(catalog: IcebergCatalog, table: str | None, options: dict[str, Any]) ->
 
     branch, as_json = options["branch"], options["as_json"]
     if table is None:
-        from deltacompact.cli import iceberg_catalog
-
         if options["snapshots"]:
             raise click.UsageError("--snapshots needs a TABLE: namespace.table")
         if options["usd_per_core_hour"] is not None:
             raise click.UsageError("--usd-per-core-hour needs a TABLE: namespace.table")
-        return iceberg_catalog.print_tables(catalog, as_json)
+        return _show_tables(catalog, as_json)
     if options["snapshots"]:
         found = iceberg_table.snapshots(catalog.state(table, branch))
         shown = found if options["verbose"] else found[: iceberg_table.SNAPSHOTS_SHOWN]
@@ -89,6 +87,17 @@ def show(catalog: IcebergCatalog, table: str | None, options: dict[str, Any]) ->
         files = iceberg_table.files(state)
         document, lines = document | {"files": files}, [*lines, *iceberg_table.file_lines(files)]
     answer(as_json, document, *lines)
+
+
+def _show_tables(catalog: IcebergCatalog, as_json: bool) -> None:
+    """Print the tables of the catalog. Raises Failed for the first table that cannot be loaded."""
+    from deltacompact.cli.counting import opening
+    from deltacompact.reports import iceberg_catalog
+
+    shown = iceberg_catalog.tables_document(catalog.name, catalog.tables(), catalog.metadata, catalog.at_once, opening)
+    answer(as_json, shown.document, *iceberg_catalog.lines(catalog.name, shown.document))
+    if shown.errors:
+        raise Failed(shown.errors[0])
 
 
 def print_plan(catalog: IcebergCatalog, table: str, options: dict[str, Any]) -> None:

@@ -184,11 +184,10 @@ def _show_streams(catalog: DeltaStreamCatalog, table: str | None, options: dict[
         shown = table_report.table_document(catalog, table, opening, options["usd_per_core_hour"])
     if options["as_json"]:
         say_json(shown.document)
-    elif table is None and not shown.document:
-        missing = not (catalog.is_remote or os.path.isdir(catalog.where))
-        out.print(f"no tables in {catalog.where}{_no_such_folder(catalog) if missing else ''}")
     elif table is None:
-        table_report.print_catalog(out, shown.document)
+        missing = not (shown.document or catalog.is_remote or os.path.isdir(catalog.where))
+        where = f"{catalog.where}{_no_such_folder(catalog) if missing else ''}"
+        table_report.print_catalog(out, where, shown.document)
     else:
         print_ = table_report.print_versions if options["versions"] else table_report.print_table
         print_(out, shown, detail_of(options))

@@ -90,7 +90,7 @@ def publish(
             f"table {table_id!r} is not published: name an Iceberg table (iceberg://NAME/ns.table) or a folder (delta://PATH)"
         )
     if declared and to and declared != to:
-        raise InputError(f"table {table_id!r} is published to {declared}: stop that first")
+        raise InputError(f"table {table_id!r} is published to {declared}: stop that first (publish --stop)")
     publishing = _Publishing(catalog, table_id, target_of(declared or to or ""), catalog.chosen(table_id, partition))
     return publishing.run(declare=declared is None)
 

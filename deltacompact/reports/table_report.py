@@ -113,8 +113,10 @@ _COLUMNS = (
 _NUMBERS = _COLUMNS.index("table")
 
 
-def print_catalog(out: Console, tables: list[dict[str, Any]]) -> None:
-    """A line for each table. A column without any value is left out."""
+def print_catalog(out: Console, where: str, tables: list[dict[str, Any]]) -> None:
+    """A line for each table of the catalog at `where`. A column without any value is left out."""
+    if not tables:
+        out.print(f"no tables in {where}")
     rows = [_COLUMNS, *(_catalog_cells(table) for table in tables if "error" not in table)]
     kept = [n for n, name in enumerate(_COLUMNS) if name == "table" or any(row[n] != "-" for row in rows[1:])]
     cells = [[row[n] for n in kept] for row in rows]
@@ -126,6 +128,17 @@ def print_catalog(out: Console, tables: list[dict[str, Any]]) -> None:
         if "failed_partitions" in table:
             failed = counted(table["failed_partitions"], "partition")
             out.print(f"{table['table']}: {failed} failed: {table['first_error']['message']}", style="red")
+
+
+def catalog_as_html(caption: str, tables: list[dict[str, Any]]) -> str:
+    """The tables, the ten of many whose readers fold most rows, in the columns in which `show` lists them."""
+    rows = [(*_sizes_or_failed(table), table["table"]) for table in Detail().chosen(tables, _badness)]
+    return html_table(f"{caption}: {counted(len(tables), 'table')}", (*_SIZE_COLUMNS, "table"), rows)
+
+
+def _sizes_or_failed(thing: dict[str, Any]) -> tuple[str, ...]:
+    """The cells of a table's or a partition's sizes."""
+    return _size_cells(thing["sizes"]) if "sizes" in thing else ("failed",) * len(_SIZE_COLUMNS)
 
 
 def _catalog_cells(table: dict[str, Any]) -> tuple[str, ...]:
@@ -313,13 +326,7 @@ def table_as_html(shown: Shown) -> str:
     """The partitions, the ten worst of many, as a table whose caption is what `show` says first."""
     document, streams = shown.document, shown.document["streams"]
     worst = Detail().chosen(streams, _badness)
-    rows = [
-        (
-            *(_size_cells(stream["sizes"]) if "sizes" in stream else ("failed",) * len(_SIZE_COLUMNS)),
-            named(stream["partition"]),
-        )
-        for stream in worst
-    ]
+    rows = [(*_sizes_or_failed(stream), named(stream["partition"])) for stream in worst]
     keys = ", ".join(document["primary_keys"] or ["not declared yet"])
     caption = f"{document['table']}: primary keys {keys}; {counted(len(streams), 'partition')}"
     return html_table(caption, (*_SIZE_COLUMNS, "partition"), rows)
@@ -338,8 +345,8 @@ def _total_lines(streams: Sequence[dict[str, Any]]) -> Iterator[str]:
         yield f"  compacted last at {moment(total['compacted_s'])}{besides}"
 
 
-def _badness(stream: dict[str, Any]) -> tuple[bool, int]:
-    return "error" in stream, read_through(stream["sizes"]) if "sizes" in stream else 0
+def _badness(thing: dict[str, Any]) -> tuple[bool, int]:
+    return "error" in thing, read_through(thing["sizes"]) if "sizes" in thing else 0
 
 
 def _print_worst(out: Console, streams: Sequence[dict[str, Any]], detail: Detail) -> None:

@@ -69,12 +69,14 @@ def _provider() -> TracerProvider:
     """The provider of this process, or one that is made as the environment says."""
     with importing("opentelemetry"):
         from opentelemetry import trace
+        from opentelemetry.sdk.resources import OTELResourceDetector, Resource
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     known = trace.get_tracer_provider()
     if isinstance(known, TracerProvider):
         return known
-    provider = TracerProvider()  # it reads the service's name, the resource and the sampler from the environment
+    named = {"service.name": "deltacompact", **OTELResourceDetector().detect().attributes}
+    provider = TracerProvider(resource=Resource.create(named))  # the environment names the sampler, and more
     for name in (os.environ.get("OTEL_TRACES_EXPORTER") or "otlp").split(","):
         provider.add_span_processor(BatchSpanProcessor(_exporter(name.strip())))
     return provider

@@ -13,6 +13,7 @@ import pickle
 import pyarrow as pa
 import pytest
 from iceberg_lake import Lake
+from publications import configure
 
 import deltacompact
 from deltacompact import (
@@ -54,7 +55,7 @@ def catalog(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def iceberg(tmp_path_factory):
+def prod(tmp_path_factory):
     lake = Lake(tmp_path_factory.mktemp("lake"), "prod")
     lake.catalog.create_namespace("db")
     lake.create("db.orders", pa.schema([("id", pa.int64())]))
@@ -62,7 +63,12 @@ def iceberg(tmp_path_factory):
     lake.delete_by_key("db.orders", {"id": [1]})
     lake.create("db.events", pa.schema([("id", pa.int64())]))
     lake.append("db.events", pa.table({"id": [1, 2, 3]}))
-    return deltacompact.open_catalog(lake.catalog)
+    return lake
+
+
+@pytest.fixture
+def iceberg(prod):
+    return deltacompact.open_catalog(prod.catalog)
 
 
 def words(thing):
@@ -178,6 +184,22 @@ def test_a_line_a_screen_and_a_notebook(catalog, capfd):
     assert "<caption>orders: primary keys id; 1 partition</caption>" in orders._repr_html_()
     assert repr(orders.plan()) == "plan of 'orders': 1 partition: 1 to compact, 0 with nothing to do, 0 failed"
     assert repr(orders.compact()) == "compaction of 'orders': 1 partition: 1 compacted, 0 with nothing to do, 0 failed"
+
+
+def test_a_catalog_is_a_line_its_tables_and_a_small_table(catalog, prod, iceberg, monkeypatch, tmp_path, capfd):
+    configure(prod, monkeypatch)
+    catalog.create_table("<b>", primary_keys=["id"])
+    for shown, where in ((catalog, catalog.where), (iceberg, "iceberg://prod")):
+        assert repr(shown) == f"open_catalog({where!r})"
+        assert cli.run(["show", where]) == 0
+        assert f"{shown}\n" == capfd.readouterr().out
+        told = shown._repr_html_()
+        assert told.startswith(f"<table><caption>{where}: ") and "<th>table</th></tr>" in told
+    assert "<td>orders</td>" in catalog._repr_html_() and "<td>&lt;b&gt;</td>" in catalog._repr_html_()
+    assert "<td>db.orders</td>" in iceberg._repr_html_()
+    (tmp_path / "empty").mkdir()
+    empty = deltacompact.open_catalog(tmp_path / "empty")
+    assert str(empty) == f"no tables in {empty.where}" and "0 tables" in empty._repr_html_()
 
 
 def test_what_calls_give_back_fits_a_line(catalog, iceberg, capfd):

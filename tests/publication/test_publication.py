@@ -630,7 +630,7 @@ def test_the_command_line_declares_repairs_and_stops(orders, capsys):
     assert "not compacted yet" not in said().out
     assert cli.run(["show", where, T]) == 0
     assert f"published to {orders.uri}" in capsys.readouterr().out
-    assert "stop that first" in said("--to", "iceberg://x/y.z", status=2).err
+    assert "stop that first (publish --stop)" in said("--to", "iceberg://x/y.z", status=2).err
     assert "--stop is for the table as a whole" in said("--stop", "--to", orders.uri, status=2).err
     assert "published no more" in said("--stop").out
     assert "nothing to do" in said("--stop").out

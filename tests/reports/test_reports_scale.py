@@ -175,7 +175,7 @@ def test_show_says_of_a_catalog_what_is_compacted_and_what_waits():
     none, some = shown.document
     assert (some["sizes"]["rows"], some["sizes"]["deltas"], none["sizes"]["files"]) == (3, 1, 0)
     assert abs(some["sizes"]["compacted_s"] - catalog.clock()) < 60
-    head, first, second = printed(table_report.print_catalog, shown.document, width=200)
+    head, first, second = printed(table_report.print_catalog, catalog.where, shown.document, width=200)
     assert head.split("  ")[0] == "partitions" and "dead rows" not in head and "destination" not in head
     assert first.split()[:2] == ["0", "0"] and second.split()[:2] == ["1", "3"]
 
@@ -213,7 +213,7 @@ def test_a_stream_that_cannot_be_read_is_named_beside_its_table():
     catalog = DeltaStreamCatalog(catalog.store)
     shown = table_report.catalog_document(catalog)
     assert shown.document[0]["failed_partitions"] == 1 and len(shown.errors) == 1
-    assert "t: 1 partition failed: " in printed(table_report.print_catalog, shown.document)[-1]
+    assert "t: 1 partition failed: " in printed(table_report.print_catalog, catalog.where, shown.document)[-1]
 
 
 def test_a_compaction_ends_with_one_line(capfd):

@@ -130,6 +130,23 @@ def test_an_exporter_that_is_not_there_fails_nothing(monkeypatch, caplog):
     assert "no OpenTelemetry spans: LookupError: no exporter 'pigeon' is installed" in caplog.text
 
 
+@pytest.mark.parametrize(
+    ("said", "name"),
+    [
+        ({}, "deltacompact"),
+        ({"OTEL_SERVICE_NAME": "nightly"}, "nightly"),
+        ({"OTEL_RESOURCE_ATTRIBUTES": "service.name=etl,team=a"}, "etl"),
+    ],
+)
+def test_the_service_has_a_name(said, name, monkeypatch):
+    """Operators saw spans of `unknown_service:python`."""
+    for variable, value in {"OTEL_TRACES_EXPORTER": "console", **said}.items():
+        monkeypatch.setenv(variable, value)
+    provider = opentelemetry._provider.__wrapped__()
+    assert provider.resource.attributes["service.name"] == name
+    provider.shutdown()
+
+
 def test_a_collector_that_does_not_answer_holds_nobody_up(monkeypatch):
     answered = threading.Event()
 

@@ -6,17 +6,19 @@ data files   rows    bytes  delete files   committed (UTC)  compacted (UTC)  tab
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from deltacompact.base.notebooks import html_table
 from deltacompact.base.partitions import done_for_each
 from deltacompact.base.wording import counted, error_document, size
-from deltacompact.cli.answers import Failed, say_json
 from deltacompact.iceberg.table.metadata import MAIN
 from deltacompact.iceberg_modes.compacted import compacted_s
-from deltacompact.reports.words import in_columns, minute
+from deltacompact.reports.scale import Detail
+from deltacompact.reports.table_report import Counting, silently
+from deltacompact.reports.words import Shown, in_columns, minute
 
 if TYPE_CHECKING:
-    from deltacompact.catalog.iceberg import IcebergCatalog
     from deltacompact.iceberg.table.metadata import TableMetadata
 
 _TOTALS = {
@@ -27,31 +29,29 @@ _TOTALS = {
 }
 """The totals of the branch in the summary of a snapshot, if its writer has counted."""
 
+_COLUMNS = ("data files", "rows", "bytes", "delete files", "committed (UTC)", "compacted (UTC)", "table")
 
-def print_tables(catalog: IcebergCatalog, as_json: bool) -> None:
-    """Print the tables of the catalog. Raises Failed for the first table that cannot be loaded."""
-    from deltacompact.cli.console import err, out
-    from deltacompact.cli.counting import counting
 
-    names = catalog.tables()
-    with counting(err, f"asking {catalog.name} for {counted(len(names), 'table')}", len(names)) as one_is_done:
+def tables_document(
+    catalog: str,
+    names: Sequence[str],
+    metadata_of: Callable[[str], TableMetadata],
+    at_once: int,
+    counting: Counting = silently,
+) -> Shown:
+    """What the catalog says of its tables, asked for so many at a time, and the errors of those that it cannot load."""
+    with counting(f"asking {catalog} for {counted(len(names), 'table')}", len(names)) as one_is_done:
 
         def asked(name: str) -> dict[str, Any]:
             try:
-                return _document(name, catalog.metadata(name))
+                return _document(name, metadata_of(name))
             finally:
                 one_is_done()
 
-        found, errors = done_for_each(names, asked, catalog.at_once)
+        found, errors = done_for_each(names, asked, at_once)
     failed = [{"table": name, "error": error_document(error)} for name, error in errors]
     tables = sorted([*found, *failed], key=lambda table: str(table["table"]))
-    if as_json:
-        say_json(tables)
-    else:
-        for line in _lines(catalog.name, tables):
-            out.print(line)
-    if errors:
-        raise Failed(errors[0][1])
+    return Shown(tables, tuple(error for _, error in errors))
 
 
 def _document(name: str, metadata: TableMetadata) -> dict[str, Any]:
@@ -67,13 +67,21 @@ def _document(name: str, metadata: TableMetadata) -> dict[str, Any]:
     }
 
 
-def _lines(name: str, tables: list[dict[str, Any]]) -> list[str]:
+def lines(name: str, tables: list[dict[str, Any]]) -> list[str]:
+    """A line for each table."""
     if not tables:
         return [f"no tables in iceberg://{name}"]
-    head = ("data files", "rows", "bytes", "delete files", "committed (UTC)", "compacted (UTC)", "table")
     rows = [_cells(table) for table in tables if "error" not in table]
     failed = [f"{table['table']}: failed: {table['error']['message']}" for table in tables if "error" in table]
-    return [*(in_columns([head, *rows], right=len(head) - 1) if rows else ()), *failed]
+    return [*(in_columns([_COLUMNS, *rows], right=len(_COLUMNS) - 1) if rows else ()), *failed]
+
+
+def tables_as_html(name: str, tables: list[dict[str, Any]]) -> str:
+    """The tables, the ten of many with most delete files, in these columns: for notebooks."""
+    failed = ("failed",) * (len(_COLUMNS) - 1)
+    worst = Detail().chosen(tables, lambda table: ("error" in table, table.get("delete_files") or 0))
+    rows = [(*failed, table["table"]) if "error" in table else _cells(table) for table in worst]
+    return html_table(f"iceberg://{name}: {counted(len(tables), 'table')}", _COLUMNS, rows)
 
 
 def _cells(table: dict[str, Any]) -> tuple[str, ...]:
