@@ -181,8 +181,9 @@ def forecast(plan: CompactionPlan) -> tuple[FileForecast, ...]:
     """A forecast for each source, before the fold. What overlaps the deltas is found only after it."""
     every_row = np.array([_live_before(source) for source in plan.sources], np.int64)
     written: WrittenRanges | None = None if plan.input.deltas else {}
+    rows_may_die = plan.input.delta_rows > 0  # only the rows of deltas make other rows die
     return tuple(
-        FileForecast(decision, _if_a_row_dies(plan, source, decision))
+        FileForecast(decision, _if_a_row_dies(plan, source, decision) if rows_may_die else None)
         for source, decision in zip(plan.sources, decide_files(plan, every_row, written), strict=True)
     )
 
@@ -212,7 +213,7 @@ def _live_before(source: SourceFile) -> int:
 
 
 def _if_a_row_dies(plan: CompactionPlan, source: SourceFile, unhurt: FileDecision) -> FileDecision | None:
-    if unhurt.action is FileAction.DROP or not plan.input.delta_rows:  # only the rows of deltas make other rows die
+    if unhurt.action is FileAction.DROP:
         return None
     hurt = _alone(plan, source, _live_before(source) - 1)
     if unhurt.action is FileAction.REWRITE and hurt.action is not FileAction.MARK:

@@ -13,6 +13,8 @@ from deltacompact import DeltaStreamCatalog, Settings
 from deltacompact.base.errors import InputError
 from deltacompact.base.settings import Options
 from deltacompact.cli import run
+from deltacompact.delta_streams.advising import costs
+from deltacompact.layout import value_ranges
 from deltacompact.reports.advice import advice_lines
 from deltacompact.storage.memory import MemoryStore
 
@@ -165,6 +167,16 @@ def test_the_expectation_holds_for_what_a_compaction_then_writes(lying, small_fi
     assert (now.rewrite_files, now.rewrite_bytes, now.pays_after) == (0, 0, None)
     assert "nothing to do: no files overlap" in "".join(advice_lines(now))
     assert cost.core_seconds > now.expected.core_seconds == 0
+
+
+def test_the_ranges_of_a_file_are_joined_once_however_many_partitions_there_are(tmp_path, monkeypatch):
+    days = deltacompact.open_catalog(tmp_path).create_table("days", partition_keys=["day"], primary_keys=["id"])
+    for day in range(3):
+        days.append(rows(0, 9), {"day": day})
+    joined = []
+    monkeypatch.setattr(costs, "joined", lambda ranges: joined.append(ranges) or value_ranges.joined(ranges))
+    assert days.advise("id").files == 3
+    assert len(joined) == 3
 
 
 def test_what_a_compaction_by_these_columns_would_leave_costs_nothing(lying, small_files):

@@ -6,11 +6,11 @@ Calls are counted, not time: they are the same on every machine.
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 
 import pyarrow as pa
 import pytest
+from calls import calls
 from hand_made_tables import data, equality, positions, state
 from plan_json import plan_to_json
 
@@ -45,21 +45,6 @@ def head():
     """Others appended, and deleted by key."""
     later = [equality(f"later{number}", 1000 + number, ids=(0, 10)) for number in range(20)]
     return table(data("appended", 1001), *later)
-
-
-def calls(work) -> int:
-    count = 0
-
-    def counting(frame, event, argument):
-        nonlocal count
-        count += event in ("call", "c_call")
-
-    sys.setprofile(counting)
-    try:
-        work()
-    finally:
-        sys.setprofile(None)
-    return count
 
 
 def rewriting(plan):

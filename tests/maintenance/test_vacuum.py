@@ -17,14 +17,17 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
+from calls import calls
 from lake.lake import SMALL, Lake
 from lake.lake import rows as small_rows
 from tables import problems
 
 from deltacompact import DeltaStreamCatalog, InputError, Settings, StoreError, compact
 from deltacompact.cli import run as command_line
+from deltacompact.delta_streams.paths import StreamPaths
 from deltacompact.delta_streams.streams import VACUUM_AGE_MIN_S
 from deltacompact.maintenance.vacuum.held import Held
+from deltacompact.maintenance.vacuum.listing import StreamListing
 from deltacompact.maintenance.vacuum.vacuum import VacuumResult, vacuum
 from deltacompact.storage.identity import identity, path_below
 from deltacompact.storage.local import LocalStore
@@ -410,3 +413,18 @@ def test_what_was_put_in_the_tick_of_the_vacuum_is_as_old_as_no_age() -> None:
     (found,) = vacuum(catalog, "t", age_min_s=0, force=True)
     assert found.deleted and not found.waiting
     assert [info.retained for info in catalog.table("t").versions()] == [False, False, True]
+
+
+def test_a_session_among_a_thousand_is_found_without_a_look_at_the_others() -> None:
+    def listed(sessions: int) -> tuple[StreamListing, StreamPaths]:
+        store, paths = MemoryStore(), StreamPaths("orders")
+        for number in range(sessions):
+            store.put(f"{paths.session(f'{number:024x}')}plan.json", b"{}")
+        return StreamListing.of(store, paths, 0.0), paths
+
+    def found(listing: StreamListing, paths: StreamPaths) -> list[str]:
+        return list(listing.below(paths.session(f"{7:024x}")))
+
+    few, many = listed(10), listed(1000)
+    assert found(*many) == found(*few) == [f"{few[1].session(f'{7:024x}')}plan.json"]
+    assert calls(lambda: found(*many)) < 3 * calls(lambda: found(*few))

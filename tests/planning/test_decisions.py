@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from budgets import examples
+from calls import calls
 from hand_made import LARGE, MIB, SCHEMA, delete, file, planned, upsert
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -139,6 +140,11 @@ def test_without_delta_rows_nothing_dies() -> None:
         (FileReason.NO_ROW_DIED, None),
         (FileReason.PURGE, None),
     ]
+
+
+def test_a_forecast_of_twice_the_deltas_costs_twice_the_calls() -> None:
+    few, many = (planned([], [upsert(file(3, MIB)) for _ in range(deltas)]) for deltas in (200, 400))
+    assert calls(lambda: forecast(many)) < 2.1 * calls(lambda: forecast(few))
 
 
 def test_reasons_are_counted() -> None:

@@ -6,7 +6,7 @@ partition 1    nothing to do                                      left out
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -21,7 +21,7 @@ from deltacompact.delta_streams.partition import DeltaStreamPartition
 from deltacompact.delta_streams.table_documents import clustering_of
 from deltacompact.executors.choose import Foreseen, foresee, lane_for
 from deltacompact.layout.cluster_by import ClusterColumn
-from deltacompact.layout.value_ranges import joined
+from deltacompact.layout.value_ranges import ValueRanges, joined
 from deltacompact.planning.decisions import FileAction, decide_files
 from deltacompact.planning.driver_work import driver_s
 from deltacompact.planning.lanes import Lane
@@ -49,6 +49,11 @@ class ForeseenCompactions:
         """The plans of the partitions in which a compaction would find something to do."""
         found = side_by_side(self.looked.partitions, self._plan, self.looked.streams.at_once)
         return [plan for plan in found if plan]
+
+    @cached_property
+    def _ranges(self) -> Mapping[str, ValueRanges]:
+        """The ranges of each file, by its path."""
+        return {one.file.path: joined(one.ranges) for one in self.files}
 
     @property
     def cold_files(self) -> int:
@@ -82,8 +87,7 @@ class ForeseenCompactions:
     def _written(self, plan: CompactionPlan) -> list[SourceFile]:
         """The files that the session rewrites, if no row dies."""
         live = np.array([source.file.live_rows for source in plan.sources], np.int64)
-        known = {one.file.path: joined(one.ranges) for one in self.files}
-        ranges = {source.ordinal: known.get(source.file.path, {}) for source in plan.sources}
+        ranges = {source.ordinal: self._ranges.get(source.file.path, {}) for source in plan.sources}
         rewritten = (one.ordinal for one in decide_files(plan, live, ranges) if one.action is FileAction.REWRITE)
         return [plan.sources[ordinal] for ordinal in rewritten]
 

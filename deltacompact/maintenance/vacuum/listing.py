@@ -7,19 +7,24 @@ orders/stream/…, orders/data/…, orders/index/…, …      all: every object
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice, takewhile
+from operator import attrgetter
 
 from deltacompact.base.errors import NotFoundError
 from deltacompact.delta_streams.paths import StreamPaths
 from deltacompact.maintenance.vacuum.mark import SealedVersion
 from deltacompact.storage.objects import ObjectStat, ObjectStore
 
+_path = attrgetter("path")
+
 
 @dataclass(frozen=True, slots=True)
 class StreamListing:
-    """One listing of a stream. `old_s`: what was put at this time (store's clock, s) or before is old.
+    """One listing of a stream, sorted by path. `old_s`: what was put at this time (store's clock, s) or before is old.
 
     Stores date objects by seconds, disks by milliseconds: what was put just before a vacuum may have its very time.
     """
@@ -33,14 +38,16 @@ class StreamListing:
 
     @classmethod
     def of(cls, store: ObjectStore, paths: StreamPaths, old_s: float) -> StreamListing:
-        found = [stat for stat in store.list(f"{paths.root}/") if stat.path.startswith(paths.folders)]
+        listed = sorted(store.list(f"{paths.root}/"), key=_path)
+        found = [stat for stat in listed if stat.path.startswith(paths.folders)]
         beside = [stat for stat in found if stat.path.startswith(paths.rooms)]
         ours = [stat for stat in beside if paths.is_ours(stat.path)]
         return cls(store, paths, old_s, {stat.path: stat for stat in found}, beside, ours)
 
     def below(self, folder: str) -> Iterator[str]:
         """The paths of our objects in a folder."""
-        return (stat.path for stat in self.ours if stat.path.startswith(folder))
+        first = bisect_left(self.ours, folder, key=_path)  # a chain has thousands of sessions, each with a folder
+        return takewhile(lambda path: path.startswith(folder), map(_path, islice(self.ours, first, None)))
 
     def is_old(self, stat: ObjectStat) -> bool:
         return self.is_old_since(stat.modified_s)
