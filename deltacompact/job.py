@@ -93,7 +93,7 @@ class CompactionJob:
     @property
     def lanes(self) -> dict[Partition, Lane]:
         """Where the session of each partition runs that needs one."""
-        chosen = lanes(self.snapshots, self.terms.options, self.waits)
+        chosen = lanes(self.snapshots, self.terms.options)
         return {snapshot.partition: lane for snapshot, lane in zip(self.snapshots, chosen, strict=True)}
 
 

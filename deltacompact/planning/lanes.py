@@ -30,6 +30,9 @@ INLINE_SESSIONS = 32
 """A session of few rows makes some dozens of requests and hardly computes: with 30 ms a request, so many keep one CPU
 busy."""
 
+INLINE_SESSIONS_ON_DISK = 4
+"""A disk answers in a thousandth of that, but a small session waits half of its time until objects are synced."""
+
 POOL_SESSIONS = 4
 CLUSTER_SESSIONS = 16
 """A session leaves slots idle while it reads its log, decides and publishes: others fill these gaps."""
@@ -50,18 +53,17 @@ def stays_here(settings: Settings, delta_rows: int, data_bytes: int) -> bool:
     return settings.executor == "local" or (settings.executor == "auto" and is_small)
 
 
-def lanes(snapshots: Sequence[PartitionSnapshot], settings: Settings, waits: bool) -> list[Lane]:
-    """The lane of each partition. `waits`: the store is behind a network, so small sessions wait most of their time.
+def lanes(snapshots: Sequence[PartitionSnapshot], settings: Settings) -> list[Lane]:
+    """The lane of each partition.
 
     With "auto" the smallest partitions stay in this process, as many as are below its limits together.
     """
     here, several = _here(snapshots, settings), settings.partitions_at_once != 1 and len(snapshots) > 1
-    inline = several and (waits or settings.partitions_at_once is not None)
     return [
         Lane.CLUSTER
         if number not in here
         else Lane.INLINE
-        if inline and _has_one_task_a_stage(snapshot, settings.limits)
+        if several and _has_one_task_a_stage(snapshot, settings.limits)
         else Lane.POOL
         for number, snapshot in enumerate(snapshots)
     ]
@@ -111,7 +113,7 @@ class Room:
 
 
 def sessions_at_once(lane: Lane, settings: Settings, waits: bool) -> int:
-    """The most sessions of a lane that run side by side. `waits` as in `lanes`.
+    """The most sessions of a lane that run side by side. `waits`: the store is behind a network.
 
     Each inline session runs a task, and the settings may bound the tasks of this process.
     """
@@ -119,7 +121,8 @@ def sessions_at_once(lane: Lane, settings: Settings, waits: bool) -> int:
         return settings.partitions_at_once or CLUSTER_SESSIONS
     if lane is Lane.POOL:
         return settings.partitions_at_once or (POOL_SESSIONS if waits else 1)
-    bounds = (settings.partitions_at_once or INLINE_SESSIONS, settings.local_threads, settings.concurrent_tasks)
+    inline = settings.partitions_at_once or (INLINE_SESSIONS if waits else INLINE_SESSIONS_ON_DISK)
+    bounds = (inline, settings.local_threads, settings.concurrent_tasks)
     return min(bound for bound in bounds if bound is not None)
 
 

@@ -65,24 +65,22 @@ def sizes(*partitions: tuple[int, int]) -> list[Any]:
 
 def test_small_sessions_wait_inline_and_the_others_share_threads_or_the_cluster() -> None:
     given = sizes((100, 10_000), (2_000_000, 30 * MIB), (100, 200 * MIB), (80_000_000, 12 * GIB))
-    assert lanes(given, Settings(), waits=True) == [Lane.INLINE, Lane.POOL, Lane.POOL, Lane.CLUSTER]
-    assert lanes(given, Settings(executor="ray"), waits=True) == [Lane.CLUSTER] * 4
-    assert lanes(given, Settings(executor="local"), waits=True) == [Lane.INLINE, Lane.POOL, Lane.POOL, Lane.POOL]
+    assert lanes(given, Settings()) == [Lane.INLINE, Lane.POOL, Lane.POOL, Lane.CLUSTER]
+    assert lanes(given, Settings(executor="ray")) == [Lane.CLUSTER] * 4
+    assert lanes(given, Settings(executor="local")) == [Lane.INLINE, Lane.POOL, Lane.POOL, Lane.POOL]
 
 
-def test_a_disk_gains_nothing_by_more_sessions_unless_they_are_asked_for() -> None:
+def test_a_session_alone_has_all_threads() -> None:
     given = sizes((100, 10_000), (100, 10_000))
-    assert lanes(given, Settings(), waits=False) == [Lane.POOL] * 2
-    assert sessions_at_once(Lane.POOL, Settings(), waits=False) == 1
-    assert lanes(given, Settings(partitions_at_once=2), waits=False) == [Lane.INLINE] * 2
-    assert lanes(given, Settings(partitions_at_once=1), waits=True) == [Lane.POOL] * 2
-    assert lanes(given[:1], Settings(), waits=True) == [Lane.POOL]
+    assert lanes(given, Settings()) == [Lane.INLINE] * 2
+    assert lanes(given, Settings(partitions_at_once=1)) == [Lane.POOL] * 2
+    assert lanes(given[:1], Settings()) == [Lane.POOL]
 
 
 @given(st.lists(st.tuples(st.integers(1, 9_000_000), st.integers(1, GIB)), max_size=30))
 def test_what_auto_keeps_here_stays_below_its_limits_together(partitions: list[tuple[int, int]]) -> None:
     settings = Settings()
-    chosen = lanes(sizes(*partitions), settings, waits=True)
+    chosen = lanes(sizes(*partitions), settings)
     here = [size for size, lane in zip(partitions, chosen, strict=True) if lane is not Lane.CLUSTER]
     assert sum(rows for rows, _ in here) <= settings.local_rows_max
     assert sum(data_bytes for _, data_bytes in here) <= settings.local_bytes_max
@@ -140,6 +138,8 @@ def test_lanes_of_one_process_divide_its_memory() -> None:
 
 def test_the_settings_bound_the_sessions_of_each_lane() -> None:
     assert sessions_at_once(Lane.INLINE, Settings(), waits=True) == lanes_module.INLINE_SESSIONS
+    assert sessions_at_once(Lane.INLINE, Settings(), waits=False) == lanes_module.INLINE_SESSIONS_ON_DISK
+    assert sessions_at_once(Lane.POOL, Settings(), waits=False) == 1, "a disk keeps the threads of a larger one busy"
     assert sessions_at_once(Lane.INLINE, Settings(local_threads=3), waits=True) == 3, "it bounds the tasks"
     assert sessions_at_once(Lane.INLINE, Settings(concurrent_tasks=2, partitions_at_once=5), waits=True) == 2
     for lane in Lane:
