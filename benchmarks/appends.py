@@ -1,17 +1,17 @@
-"""python -m benchmarks.appends [ROWS [DATA …]]: 100 appends of 1 % to a clustered table, and a compaction after each.
+"""100 appends of 1 % to a clustered table, and a compaction after each.
 
     data        of three columns: uniform; in order (the first is time); skewed (time, Zipf, amount)
     written     rows that compactions wrote for each row that was appended
-    share       of files that a range of a twentieth of a column opens, by that of the same rows compacted at once
+    share       of files that a range of a twentieth of a column opens, by that of the same rows compacted at once into
+                as many files
 
 A file has the rows of an append. Both kinds of tables are compacted in process, and asked after every tenth append.
 """
 
 from __future__ import annotations
 
-import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -168,7 +168,7 @@ def measured(
         assert sum(map(len, files)) == held.num_rows, "rows are missing"
         written += sum(len(known[path]) for path in set(table.files()) - before)
         if step % EVERY == 0:
-            at_once = lake(folder / f"at-once-{step}", each)
+            at_once = lake(folder / f"at-once-{step}", round(held.num_rows / len(files)))  # as many files
             at_once.append(held)
             at_once.compact(whole=True)
             asked = np.concatenate(files)[draw.choice(held.num_rows, ASKED)]
@@ -176,15 +176,10 @@ def measured(
     return written / (appends * each), ratios
 
 
-def lines(rows: int, which: list[str]) -> Iterator[str]:
+def lines(rows: int, which: Sequence[str]) -> Iterator[str]:
     for name, come in DATA.items():
         for kind, lake in LAKES.items() if not which or name in which else ():
             with tempfile.TemporaryDirectory() as folder:
                 written, ratios = measured(lake, come, rows, Path(folder))
             text = f"{name:10}{kind:14}written {written:5.2f} x"
             yield f"{text}   share {np.mean(ratios):5.3f} x on average, {max(ratios):5.3f} x at worst"
-
-
-if __name__ == "__main__":
-    for told in lines(int(sys.argv[1]) if len(sys.argv) > 1 else 100_000, sys.argv[2:]):
-        print(told, flush=True)

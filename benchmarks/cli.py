@@ -1,6 +1,7 @@
 """python -m benchmarks run | tpch | lhbench | duckrun | memory | sla | s3 | iceberg | driver | local | ec2 | job
 
-`following` lets others delete rows during a rewrite, `model` predicts, `kernels` measures the Rust kernels' rates.
+`layout`, `layouts` and `appends` say what readers open. `following` lets others delete rows during a rewrite, `model`
+predicts, `kernels` measures the Rust kernels' rates.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from benchmarks.configurations import CONFIGURATIONS, DUCKRUN, LHBENCH, OURS, Ca
 from benchmarks.console import made, names_among, teller
 from benchmarks.driver.cli import driver
 from benchmarks.iceberg.cli import following, iceberg
+from benchmarks.layout_cli import appends, layout, layouts
 from benchmarks.matrix import cli as matrix_cli
 from benchmarks.s3.cli import s3
 
@@ -312,5 +314,17 @@ def kernels(arguments: tuple[str, ...]) -> None:
     raise SystemExit(subprocess.call(command, cwd=home.parent))
 
 
-for _command in (s3, iceberg, changes, following, driver, matrix_cli.local, matrix_cli.ec2, matrix_cli.job):
+for _command in (
+    s3,
+    iceberg,
+    changes,
+    following,
+    layout,
+    layouts,
+    appends,
+    driver,
+    matrix_cli.local,
+    matrix_cli.ec2,
+    matrix_cli.job,
+):
     main.add_command(_command)

@@ -11,7 +11,7 @@ the CPU time to send ten million rows down a tree.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -121,9 +121,8 @@ def opened_by(columns: Mapping[str, Column], bounds: Sequence[Bounds], seed: int
     return [100 * float(one.mean()) for one in holds], 100 * float(np.logical_and.reduce(holds).mean())
 
 
-def measured(seed: int = 1) -> list[str]:
+def measured(seed: int = 1) -> Iterator[str]:
     """A line for each layout of each table."""
-    lines = []
     for name, columns in tables(seed).items():
         trees = {"split tree": {}, "split tree, first x 3": {next(iter(columns)): 3.0}}
         layouts = {"Hilbert on ranks": along(hilbert, columns), "Z-order on ranks": along(zorder, columns)}
@@ -135,14 +134,14 @@ def measured(seed: int = 1) -> list[str]:
             sizes = np.bincount(files) * FILES / len(files)
             each = "/".join(f"{share:.1f}" for share in shares)
             line = f"{name:22}{text:24}{each:18}and {conjunction:5.2f}   mean {np.mean(shares):5.1f}"
-            lines.append(f"{line}   {len(sizes)} files of {sizes.min():.2f} to {sizes.max():.2f}")
+            yield f"{line}   {len(sizes)} files of {sizes.min():.2f} to {sizes.max():.2f}"
         for text, with_cells in (("row groups, full", False), ("row groups, by cells", True)):
             groups = row_groups(columns, seed, with_cells)
             shares, conjunction = opened(columns, groups, seed)
             each = "/".join(f"{share:.1f}" for share in shares)
             line = f"{name:22}{text:24}{each:18}and {conjunction:5.2f}   mean {np.mean(shares):5.1f}"
-            lines.append(f"{line}   {groups.max() + 1} row groups")
-    return [*lines, f"routing of 10 M rows: {routing(seed):.2f} CPU seconds"]
+            yield f"{line}   {groups.max() + 1} row groups"
+    yield f"routing of 10 M rows: {routing(seed):.2f} CPU seconds"
 
 
 def routing(seed: int) -> float:
@@ -153,7 +152,3 @@ def routing(seed: int) -> float:
     for _ in range(50):
         tree.cells_of(rows)
     return time.process_time() - before
-
-
-if __name__ == "__main__":
-    print("\n".join(measured()))

@@ -1,4 +1,4 @@
-"""python -m benchmarks.iceberg.layouts [ROWS [TABLE …]]: seconds to lay out a table, and what readers open.
+"""Seconds to lay out a table, and what readers open.
 
     the table        the data of benchmarks/layout.py, in the order in which they are drawn, and 40 bytes for each row
     deltacompact     rewrite by a split tree, and in Spark's orders
@@ -17,8 +17,6 @@ import math
 import os
 import re
 import shutil
-import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -198,9 +196,3 @@ def line(
     of_groups, of_all = opened_by(columns, groups, 1)
     text += f"   mean {np.mean(shares):5.1f} of {len(bounds[0][0])} files"
     return f"{text}, {np.mean(of_groups):5.1f} and {of_all:6.2f} of {len(groups[0][0])} row groups"
-
-
-if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as here:
-        for told in measured(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000, Path(here), sys.argv[2:]):
-            print(told, flush=True)
