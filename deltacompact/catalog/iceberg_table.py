@@ -575,8 +575,9 @@ class IcebergCatalogTable(UsersWords):
     def rollback(self, as_of: str | int | datetime, branch: str = "main") -> SnapshotMade:
         """Make an older snapshot the head of a branch. Later commits are dropped.
 
-        `as_of` is the snapshot's id, or a time. Raises NotFoundError, InputError for a snapshot that the branch does
-        not descend from, ConflictError where another commit came first.
+        `as_of` is the snapshot's id, or a time; or the `former_head` of a rollback, which undoes it. Raises
+        NotFoundError, InputError for a snapshot that the branch does not descend from, ConflictError where another
+        commit came first.
 
         Examples:
             >>> orders.rollback(orders.history()[0].snapshot_id).rows_added

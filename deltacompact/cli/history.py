@@ -103,8 +103,15 @@ def rollback(
         branch = options["branch"]
         return answer(
             as_json,
-            {"table": table, "branch": branch, "rolled_back_to": wanted, "snapshot_id": made.snapshot_id},
-            f"branch {branch} of {table} is snapshot {made.snapshot_id} again",
+            {
+                "table": table,
+                "branch": branch,
+                "rolled_back_to": wanted,
+                "snapshot_id": made.snapshot_id,
+                "former_head": made.former_head,
+            },
+            f"branch {branch} of {table} is snapshot {made.snapshot_id} again; "
+            f"roll back to {made.former_head} to undo that",
         )
     refuse_iceberg_options()
     state = catalog.table(table).rollback(wanted, pairs(options["partition"]) or None)

@@ -22,13 +22,14 @@ class SnapshotMade:
     """A snapshot, and the operation that made it: "append", "overwrite", "delete", or "replace".
 
     `time` is by the committer's clock. `summary` is the snapshot's own, with Iceberg's names. Counts are of data files;
-    None: the writer did not count.
+    None: the writer did not count. `former_head`: where a rollback left from.
     """
 
     snapshot_id: int
     time: datetime
     operation: str
     summary: Mapping[str, str]
+    former_head: int | None = None
 
     def __repr__(self) -> str:
         counts = ((self.rows_added, "+"), (self.rows_removed, "-"))

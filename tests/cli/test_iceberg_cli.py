@@ -384,6 +384,10 @@ def test_history_read_export_and_rollback(lake, configured, capsys, tmp_path):
     assert f"exported {len(then)} row" in capsys.readouterr().out
     assert cli.run(["rollback", configured, T, "--to", made[0]["time"], "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["snapshot_id"] == made[0]["snapshot_id"]
+    assert cli.run(["rollback", configured, T, str(made[-1]["snapshot_id"])]) == 0
+    assert f"roll back to {made[0]['snapshot_id']} to undo that" in capsys.readouterr().out
+    assert cli.run(["rollback", configured, T, str(made[0]["snapshot_id"]), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["former_head"] == made[-1]["snapshot_id"]
     assert cli.run(["read", configured, T]) == 0
     assert capsys.readouterr().out.splitlines() == then
 

@@ -137,9 +137,13 @@ def test_history_says_what_each_snapshot_brought(deleted):
 
 def test_a_rollback_makes_an_older_snapshot_the_head(deleted):
     table = table_of(deleted)
-    history = table.history()
-    assert table.rollback(history[2].time).snapshot_id == history[2].snapshot_id
+    history, before = table.history(), ids(table)
+    back = table.rollback(history[2].time)
+    assert (back.snapshot_id, back.former_head) == (history[2].snapshot_id, history[-1].snapshot_id)
     assert ids(table) == [4, 5, 6]
+    assert table.rollback(str(back.former_head)).former_head == back.snapshot_id, "undone"
+    assert ids(table) == before
+    table.rollback(back.snapshot_id)
     deleted.append(T, named(9))
     assert ids(table) == [4, 5, 6, 9]
     with pytest.raises(InputError, match="does not descend from"):
