@@ -9,6 +9,7 @@ A watcher that has taken an end into its history removes it.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable
 
@@ -46,12 +47,13 @@ def remember_end(store: ObjectStore, run: JobRun) -> None:
 
 
 def remembered_ends(store: ObjectStore, table: str) -> dict[int, JobRunState]:
-    """The ends that are written here, by the table's slots."""
+    """The ends that are written here, by the table's slots. Foreign objects are skipped."""
     folder, ends = _folder(table), {}
     for stat in store.list(folder):
         slot = stat.path.removeprefix(folder)
         if slot.isdecimal():
-            ends[int(slot)] = JobRunState(store.get(stat.path).decode())
+            with contextlib.suppress(ValueError):
+                ends[int(slot)] = JobRunState(store.get(stat.path).decode())
     return ends
 
 

@@ -102,6 +102,13 @@ def test_how_a_triggers_job_runs_ended_is_remembered(memory, clock):
     assert remembered_ends(memory, TABLE) == how
 
 
+def test_foreign_objects_among_the_remembered_ends_are_skipped(memory):
+    memory.put(f"watch-ends/{TABLE}/7", b"succeeded")
+    for name, content in {"8": b"\xff", "9": b"done", "notes.txt": b"succeeded"}.items():
+        memory.put(f"watch-ends/{TABLE}/{name}", content)
+    assert remembered_ends(memory, TABLE) == {7: JobRunState.SUCCEEDED}
+
+
 def test_a_job_run_that_is_accepted_under_the_name_of_one_that_expires_is_not_removed(memory, clock):
     ended(memory, "again")
     clock.now_s += 2 * DAY_S
