@@ -11,6 +11,7 @@ respects. The files that a bookmark needs are kept for 30 days. Later an error m
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -21,6 +22,8 @@ KEPT_S = 30 * 24 * 3600
 """How long the files that a bookmark needs are kept."""
 SIGNED_EVERY_S = 24 * 3600
 """If its consumer finds nothing new, a bookmark is set again after so long, so that it does not count as idle."""
+
+_SHOWN_MAX = 5
 
 Position = TypeVar("Position")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
@@ -68,6 +71,13 @@ def unknown(table_id: str, name: str) -> NotFoundError:
         f"table {table_id!r} has no bookmark {name!r}, or it was idle for more than {days} days: say where it begins "
         "with --from (1970-01-01: with all rows)"
     )
+
+
+def no_beginning(table_id: str, text: str, kinds: str, known: Sequence[str]) -> NotFoundError:
+    """The error for a text that names no beginning. `kinds`: what it might be; `known`: the table's bookmarks."""
+    more = [f"and {len(known) - _SHOWN_MAX} more"] if len(known) > _SHOWN_MAX else []
+    bookmarks = f"bookmarks: {', '.join([*known[:_SHOWN_MAX], *more])}" if known else "it has no bookmarks"
+    return NotFoundError(f"table {table_id!r}: {text!r} is no {kinds} or bookmark ({bookmarks})")
 
 
 def nothing_given(table_id: str, name: str) -> InputError:

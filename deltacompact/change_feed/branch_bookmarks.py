@@ -15,7 +15,16 @@ import time
 from datetime import datetime
 
 from deltacompact.base.errors import ConflictError, InputError
-from deltacompact.change_feed.bookmark import KEPT_S, Bookmark, check_batch, checked_name, nothing_given, unknown
+from deltacompact.base.moments import moment_of
+from deltacompact.change_feed.bookmark import (
+    KEPT_S,
+    Bookmark,
+    check_batch,
+    checked_name,
+    no_beginning,
+    nothing_given,
+    unknown,
+)
 from deltacompact.change_feed.iceberg import begin_of
 from deltacompact.iceberg.as_of import snapshot_as_of
 from deltacompact.iceberg.table.metadata import BOOKMARK_TAG, GIVEN_FIRST, GIVEN_NEXT, Ref, TableMetadata
@@ -89,11 +98,19 @@ def given(table: IcebergTable, name: str, from_: AsOf, to: AsOf, branch: str) ->
 
 
 def done_by(metadata: TableMetadata, from_: AsOf) -> AsOf:
-    """If `from_` names a bookmark (and no branch or tag): where its consumer's last batch ended; else `from_`."""
+    """If `from_` names a bookmark (and no branch or tag): where its consumer's last batch ended; else `from_`.
+
+    Raises NotFoundError for a text that names nothing.
+    """
     if not isinstance(from_, str) or from_ in metadata.refs:
         return from_
     known = _whole(metadata, from_)
-    return from_ if known.done is known.next is None else known.done
+    if known.done is not None or known.next is not None:
+        return known.done
+    if from_.isdecimal() or moment_of(from_) is not None:
+        return from_
+    names = [one.name for one in bookmarks(metadata)]
+    raise no_beginning(metadata.table_id, from_, "snapshot, branch, tag, time", names)
 
 
 def committed(table: IcebergTable, name: str, batch: Bookmark[int] | None = None) -> Bookmark[int]:

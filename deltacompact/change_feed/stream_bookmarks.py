@@ -6,12 +6,15 @@ orders/bookmarks/mirror/…02.json    done: 3, 7                           it wa
 orders/bookmarks/mirror/…03.json    dropped                              the next one of this name begins at 4
 
 The greatest number counts, and none is used twice. If two consumers put the same number, one is first, and the other
-looks again. Vacuum keeps the files of the states that a bookmark names until the bookmark was idle for 30 days.
+looks again. Each object has the id of the table's creation: an object that a consumer of a dropped table of the same
+name put late counts as dropped, because its positions mean other rows. Vacuum keeps the files of the states that a
+bookmark names until the bookmark was idle for 30 days.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -28,6 +31,7 @@ from deltacompact.change_feed.bookmark import (
     check_batch,
     checked_name,
     is_name,
+    no_beginning,
     nothing_given,
     unknown,
 )
@@ -43,6 +47,8 @@ from deltacompact.storage.identity import file_name
 from deltacompact.storage.numbered import newest_of_each, numbered_path, read_newest
 
 _TRIES = 20
+_VERSION = re.compile(r"[0-9]+-[0-9a-f]*")
+"""The beginning of a version's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,11 +122,19 @@ def dropped(catalog: Streams, table_id: str, name: str) -> None:
 
 
 def done_by(catalog: Streams, table_id: str, from_: str | datetime | None) -> Positions | None:
-    """If `from_` names a bookmark: what its consumer has done. None: `from_` is a version, a time, or unknown."""
-    if not isinstance(from_, str) or not is_name(from_) or from_.isdecimal() or moment_of(from_) is not None:
+    """If `from_` names a bookmark: what its consumer has done. None: `from_` may be a version or a time.
+
+    Raises NotFoundError for a text that names nothing.
+    """
+    if not isinstance(from_, str) or from_.isdecimal() or moment_of(from_) is not None:
         return None
-    known = _newest(catalog, table_id, from_)[1]
-    return None if known is None else known.done or {}
+    known = _newest(catalog, table_id, from_)[1] if is_name(from_) else None
+    if known is not None:
+        return known.done or {}
+    if _VERSION.fullmatch(from_):
+        return None
+    names = [one.name for one in bookmarks(catalog, table_id)]
+    raise no_beginning(table_id, from_, "version, time", names)
 
 
 def names_kept(catalog: Streams, table_id: str) -> frozenset[str]:
@@ -189,7 +203,8 @@ def _newest(catalog: Streams, table_id: str, name: str) -> tuple[int, StreamBook
     check_format(document, found[0].stat.path)
     if document.get("table") != table_id:
         raise InputError(f"{found[0].stat.path} is a bookmark of table {document.get('table')!r}, not of {table_id!r}")
-    if document.get("dropped"):
+    creation = catalog.present(table_id).creation
+    if document.get("dropped") or document.get("creation", creation) != creation:
         return found[0].number + 1, None
     ends = [parsed_positions(document[end]) for end in ("done", "next")]
     return found[0].number + 1, Bookmark(name, ends[0], ends[1], document["time_ms"])
@@ -201,6 +216,7 @@ def _put(catalog: Streams, table_id: str, number: int, wanted: StreamBookmark, d
         "kind": "bookmark",
         "id": uuid.uuid4().hex,
         "table": table_id,
+        "creation": catalog.declared(table_id).creation,
         "time_ms": int(catalog.clock() * 1000),
         "done": told_positions(wanted.done),
         "next": told_positions(wanted.next),

@@ -275,6 +275,36 @@ def test_a_bookmark_of_another_table_is_refused(tmp_path):
         batch(source)
 
 
+def test_a_bookmark_of_a_dropped_table_skips_no_row_of_the_next_one_of_its_name(tmp_path):
+    """A consumer of the dropped table puts its object late. Version 0 with one entry is there in both tables."""
+    source = Streams(tmp_path)
+    source.append(1)
+    batch(source, from_="1999-01-01")
+    source.table.commit_bookmark("mirror")
+    late = {stat.path: source.catalog.store.get(stat.path) for stat in source.catalog.store.list("ns.t/bookmarks/")}
+    source.table.drop()
+    again = Streams(tmp_path)
+    again.append(2)
+    for path, document in late.items():
+        again.catalog.store.put(path, document)
+    assert again.table.bookmarks() == []
+    with pytest.raises(NotFoundError, match="has no bookmark 'mirror'"):
+        batch(again)
+    assert batch(again, from_="1999-01-01") == [2]
+
+
+@pytest.mark.parametrize("begun", [0, 2, 7])
+def test_a_mistyped_bookmark_is_told_from_a_version_and_the_others_are_named(source, begun):
+    source.append(1)
+    for number in range(begun):
+        source.table.changes(from_="1970-01-01", bookmark=f"mirror{number}").close()
+    names = ", ".join(f"mirror{number}" for number in range(min(begun, 5)))
+    known = f"bookmarks: {names}{', and 2 more' * (begun > 5)}" if begun else "it has no bookmarks"
+    for text in ("mirrr", "no name"):
+        with pytest.raises(NotFoundError, match=rf"'{text}' is no .*, time or bookmark \({known}\)"):
+            source.table.changes(from_=text)
+
+
 def test_on_the_command_line(tmp_path, monkeypatch, capsys):
     for source in (Streams(tmp_path / "s"), Branch(tmp_path / "b")):
         source.append(1, 2)
