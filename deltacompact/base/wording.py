@@ -61,6 +61,12 @@ def column_meant(name: str, names: Sequence[str]) -> str:
     return f"did you mean {nearest[0]!r}?" if nearest else f"it has {_first(names)}"
 
 
+def table_meant(name: str, names: Iterable[str]) -> str:
+    """For an unknown table: the most similar known one, as the end of a message; empty if none is similar."""
+    nearest = difflib.get_close_matches(name, list(names), 1)
+    return f" (did you mean {nearest[0]!r}?)" if nearest else ""
+
+
 def _first(names: Sequence[str]) -> str:
     more = [f"and {len(names) - _COLUMNS_SHOWN:,} more"] if len(names) > _COLUMNS_SHOWN else []
     return ", ".join([*names[:_COLUMNS_SHOWN], *more])

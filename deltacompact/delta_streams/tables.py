@@ -21,10 +21,11 @@ from typing import Any
 from urllib.parse import unquote
 
 from deltacompact.base import expect
-from deltacompact.base.errors import ConflictError, InputError, NotFoundError, StoreError
+from deltacompact.base.errors import ConflictError, DeltaCompactError, InputError, NotFoundError, StoreError
 from deltacompact.base.model import FORMAT_VERSION, INT64_MAX, Readers, SchemaMode, SortKey, Table, TableKeys
 from deltacompact.base.partitions import READ_AT_ONCE, both
 from deltacompact.base.settings import at_least
+from deltacompact.base.wording import table_meant
 from deltacompact.delta_streams.log.entries import dump
 from deltacompact.delta_streams.paths import TablePaths, check_path, table_name, table_root
 from deltacompact.delta_streams.table_documents import (
@@ -182,7 +183,13 @@ class Tables:
             if "bucket" in str(error):
                 raise
             begun = f": a drop of it has begun: repeat that ({_REPEAT})" if self._is_being_dropped(table_id) else ""
-            raise NotFoundError(f"table {table_id!r} does not exist in {self.where}{begun}") from None
+            why = begun or self._meant(table_id)
+            raise NotFoundError(f"table {table_id!r} does not exist in {self.where}{why}") from None
+
+    def _meant(self, table_id: str) -> str:
+        with contextlib.suppress(DeltaCompactError):  # who may not list is told no other name
+            return table_meant(table_id, map(table_name, self.store.folders()))
+        return ""
 
     def publication(self, table_id: str) -> str | None:
         """The URI to which the table is published today: "iceberg://prod/db.orders", "delta:///out". Raises

@@ -212,6 +212,7 @@ def test_the_command_line_maintains(lake, configured, capsys):
     ("words", "message"),
     [
         (["compact", "ICEBERG", "ns.nobody"], "has no table 'ns.nobody'"),
+        (["compact", "ICEBERG", "ns.tt"], "has no table 'ns.tt' (did you mean 'ns.t'?)"),
         (["compact", "ICEBERG", "nobody"], "name it as namespace.table"),
         (["compact", "ICEBERG", T, "--branch", "nobody"], "has no branch 'nobody'"),
         (["compact", "ICEBERG", T, "--option", "size=1"], "unknown option 'size': known are target-file-size-bytes"),

@@ -7,6 +7,7 @@ table.reloaded()                                head 9
 
 from __future__ import annotations
 
+import contextlib
 import random
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -20,7 +21,7 @@ from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, Validat
 from pyiceberg.table import Table
 
 from deltacompact.base.errors import ConflictError, InputError, NotFoundError, StoreError
-from deltacompact.base.wording import text_of
+from deltacompact.base.wording import table_meant, text_of
 from deltacompact.iceberg.table import locations
 from deltacompact.iceberg.table.content_files import ContentFile, PartitionTuple
 from deltacompact.iceberg.table.metadata import Snapshot, StatisticsFile, TableMetadata
@@ -63,7 +64,8 @@ class IcebergTable:
             with answering(catalog.name):
                 table = catalog.load_table(table_id)
         except (NoSuchTableError, NoSuchNamespaceError):
-            raise NotFoundError(f"Iceberg catalog {catalog.name!r} has no table {table_id!r}") from None
+            meant = _meant(catalog, table_id)
+            raise NotFoundError(f"Iceberg catalog {catalog.name!r} has no table {table_id!r}{meant}") from None
         except (ValueError, KeyError, ValidationError) as error:
             raise InputError(f"Iceberg table {table_id!r}: its metadata cannot be read: {first_of(error)}") from error
         except FileNotFoundError as error:
@@ -220,3 +222,10 @@ class IcebergTable:
         `bounded`: columns that have bounds whatever the modes are, because rows are ordered by them.
         """
         return file_with_metrics(file, footer, self._table.metadata, nan_counts or {}, bounded)
+
+
+def _meant(catalog: Catalog, table_id: str) -> str:
+    with contextlib.suppress(Exception):  # who may not list is told no other name, whatever the catalog raises
+        names = [".".join(name) for name in catalog.list_tables(table_id.rpartition(".")[0])]
+        return table_meant(table_id, names)
+    return ""
