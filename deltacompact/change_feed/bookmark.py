@@ -17,6 +17,7 @@ from typing import Generic, TypeVar
 
 from deltacompact.base import expect
 from deltacompact.base.errors import ConflictError, InputError, NotFoundError
+from deltacompact.base.moments import HOW_WRITTEN
 
 KEPT_S = 30 * 24 * 3600
 """How long the files that a bookmark needs are kept."""
@@ -77,7 +78,7 @@ def no_beginning(table_id: str, text: str, kinds: str, known: Sequence[str]) -> 
     """The error for a text that names no beginning. `kinds`: what it might be; `known`: the table's bookmarks."""
     more = [f"and {len(known) - _SHOWN_MAX} more"] if len(known) > _SHOWN_MAX else []
     bookmarks = f"bookmarks: {', '.join([*known[:_SHOWN_MAX], *more])}" if known else "it has no bookmarks"
-    return NotFoundError(f"table {table_id!r}: {text!r} is no {kinds} or bookmark ({bookmarks})")
+    return NotFoundError(f"table {table_id!r}: {text!r} is no {kinds} or bookmark ({bookmarks}), and {HOW_WRITTEN}")
 
 
 def nothing_given(table_id: str, name: str) -> InputError:

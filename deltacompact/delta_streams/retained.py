@@ -17,7 +17,7 @@ from datetime import datetime
 
 from deltacompact.base.errors import NotFoundError
 from deltacompact.base.model import Partition
-from deltacompact.base.moments import milliseconds_of, moment_of
+from deltacompact.base.moments import HOW_WRITTEN, milliseconds_of, moment_of
 from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.delta_streams.log.tokens import Commits
 from deltacompact.delta_streams.paths import StreamPaths
@@ -26,8 +26,6 @@ from deltacompact.index.primary_key_index import read_manifest
 from deltacompact.storage.identity import is_uri
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.storage.opening import open_object
-
-_NO_TIME = ", and a time is written like 2026-11-22 or '2026-11-22 09:10:03'"
 
 
 def state_as_of(catalog: Streams, table_id: str, partition: Partition, as_of: str | datetime) -> StreamState:
@@ -61,7 +59,8 @@ def _state_named(chain: Sequence[StreamState], version: str, where: str) -> Stre
     if len(found) != 1:
         many = "several versions begin" if found else "no version begins"
         versions = ", ".join(state.version for state in chain[-4:])
-        raise NotFoundError(f"{where}: {many} with {version!r} (newest: {versions}){'' if found else _NO_TIME}")
+        no_time = "" if found else f", and {HOW_WRITTEN}"
+        raise NotFoundError(f"{where}: {many} with {version!r} (newest: {versions}){no_time}")
     return found[0]
 
 

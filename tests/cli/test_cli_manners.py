@@ -286,7 +286,7 @@ def test_a_file_that_is_not_what_it_seems_is_refused_with_a_remedy(lake, tmp_pat
 
 def test_words_that_name_neither_a_version_nor_a_time(lake, capfd):
     assert cli.run(["changes", lake.where, "t", "--from", "yesterday"]) == 2
-    assert "no version begins with 'yesterday'" in (said := capfd.readouterr().err)
+    assert "'yesterday' is no version, time or bookmark (it has no bookmarks)" in (said := capfd.readouterr().err)
     assert "a time is written like 2026-11-22 or" in said
 
 
