@@ -47,6 +47,7 @@ _MIB = 1 << 20
 @functools.cache
 def _matplotlib() -> Any:
     with importing("matplotlib"):
+        import matplotlib  # before its submodule, so that the error names the package
         import matplotlib.figure
     matplotlib.use("svg")
     return matplotlib
