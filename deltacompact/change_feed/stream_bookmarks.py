@@ -23,7 +23,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from deltacompact.base.errors import ConflictError, InputError
-from deltacompact.base.model import FORMAT_VERSION, Partition
+from deltacompact.base.model import FORMAT_VERSION, Partition, Table
 from deltacompact.base.moments import moment_of
 from deltacompact.change_feed.bookmark import (
     KEPT_S,
@@ -69,7 +69,8 @@ def bookmarks(catalog: Streams, table_id: str) -> list[StreamBookmark]:
     folder = _folder(table_id)
     found = newest_of_each(catalog.store.list(folder))
     names = sorted(unquote(one.removeprefix(folder).rstrip("/")) for one in found)
-    return [known for name in names if (known := _newest(catalog, table_id, name)[1]) is not None]
+    now = catalog.present(table_id) if names else None  # once for all of them
+    return [known for name in names if (known := _newest(catalog, table_id, name, now)[1]) is not None]
 
 
 def given(
@@ -194,8 +195,8 @@ def _folder(table_id: str) -> str:
     return TablePaths.of(table_id).bookmarks
 
 
-def _newest(catalog: Streams, table_id: str, name: str) -> tuple[int, StreamBookmark | None]:
-    """(number of the next object, the newest bookmark)."""
+def _newest(catalog: Streams, table_id: str, name: str, now: Table | None = None) -> tuple[int, StreamBookmark | None]:
+    """(number of the next object, the newest bookmark). `now`: the table as it is. None: it is read here."""
     found = read_newest(catalog.store, f"{_folder(table_id)}{name}/")
     if found is None:
         return 0, None
@@ -203,7 +204,7 @@ def _newest(catalog: Streams, table_id: str, name: str) -> tuple[int, StreamBook
     check_format(document, found[0].stat.path)
     if document.get("table") != table_id:
         raise InputError(f"{found[0].stat.path} is a bookmark of table {document.get('table')!r}, not of {table_id!r}")
-    creation = catalog.present(table_id).creation
+    creation = (now or catalog.present(table_id)).creation
     if document.get("dropped") or document.get("creation", creation) != creation:
         return found[0].number + 1, None
     ends = [parsed_positions(document[end]) for end in ("done", "next")]
