@@ -69,12 +69,14 @@ def table_of(place: Path, rows: int) -> Path:
     count = rows // FILES
 
     def fill(catalog: SqlCatalog) -> None:
-        _edited(catalog, lambda said: said | {"format-version": 3, "next-row-id": 0})  # PyIceberg makes none
+        _edited(catalog, lambda metadata: metadata | {"format-version": 3, "next-row-id": 0})  # PyIceberg makes none
         writer = Writer(catalog)
         writer.commit([writer.data(rows_of(number, count)) for number in range(FILES)])
         _edited(
             catalog,
-            lambda said: said | {"refs": {**said["refs"], **dict.fromkeys(map(_ref, CASES), said["refs"]["main"])}},
+            lambda metadata: (
+                metadata | {"refs": {**metadata["refs"], **dict.fromkeys(map(_ref, CASES), metadata["refs"]["main"])}}
+            ),
         )
         for case in (TOGETHER, IN_TEN, SCATTERED):
             writer = Writer(catalog, branch=_ref(case))
@@ -145,7 +147,7 @@ def measured(place: Path, rows: int, repeats: int, tell: Callable[[str], None]) 
     kinds = Counter(feed_of(table, COPIED).read_all()["_change_type"].to_pylist())
     if kinds != {"update_before": TOUCHED, "update_after": TOUCHED}:
         raise ValueError(f"{COPIED}: {dict(kinds)}")
-    return {name: (median(one[0] for one in each), median(one[1] for one in each)) for name, each in found.items()}
+    return {name: (median(pair[0] for pair in each), median(pair[1] for pair in each)) for name, each in found.items()}
 
 
 def spark_view(place: Path) -> tuple[float, bool]:

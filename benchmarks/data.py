@@ -158,11 +158,11 @@ class _Maker:
     def _write(self, folder: Path, name: str, keys: Keys, files: int, stream: int) -> Iterator[tuple[Keys, pa.Table]]:
         """One file after another, each of about the same rows, with what is in it."""
         folder.mkdir(parents=True, exist_ok=True)
-        for number, some in enumerate(np.array_split(keys, files)):
-            table = self._table(some, 1_000 * stream + number)
+        for number, share in enumerate(np.array_split(keys, files)):
+            table = self._table(share, 1_000 * stream + number)
             path = folder / f"{name}-{number:03d}.parquet"
             pq.write_table(table, path, compression=COMPRESSION, row_group_size=ROW_GROUP_ROWS)
-            yield some, table
+            yield share, table
 
     def _table(self, keys: Keys, stream: int) -> pa.Table:
         dice, rows = np.random.default_rng([self.seed, 1, stream]), len(keys)

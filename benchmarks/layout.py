@@ -78,7 +78,7 @@ def tree_of(
 
 def along(curve: Callable[..., npt.NDArray[np.uint64]], columns: Mapping[str, Column]) -> npt.NDArray[np.int64]:
     """Of each row, its file, if a curve through ranks is cut evenly."""
-    ranks = [np.searchsorted(np.sort(one), one) * (1 << BITS) // len(one) for one in columns.values()]
+    ranks = [np.searchsorted(np.sort(values), values) * (1 << BITS) // len(values) for values in columns.values()]
     keys = curve(np.array(ranks, np.uint64), BITS)
     files = np.empty(len(keys), np.int64)
     files[np.argsort(keys, kind="stable")] = np.arange(len(keys)) * FILES // len(keys)
@@ -118,7 +118,7 @@ def opened_by(columns: Mapping[str, Column], bounds: Sequence[Bounds], seed: int
         (low[None, :] <= values[asked, None]) & (values[asked, None] <= high[None, :])
         for values, (low, high) in zip(columns.values(), bounds, strict=True)
     ]
-    return [100 * float(one.mean()) for one in holds], 100 * float(np.logical_and.reduce(holds).mean())
+    return [100 * float(is_opened.mean()) for is_opened in holds], 100 * float(np.logical_and.reduce(holds).mean())
 
 
 def measured(seed: int = 1) -> Iterator[str]:

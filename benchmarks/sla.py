@@ -185,14 +185,14 @@ class Line:
 
     @classmethod
     def of(cls, name: str, measured: Sequence[Measured]) -> Line:
-        errors = [one.error for one in measured]
+        errors = [score.error for score in measured]
         return cls(
             name,
             len(measured),
-            float(np.mean([one.covered for one in measured])),
-            median(one.width for one in measured),
-            float(np.mean([one.kept for one in measured])),
-            median(one.slack for one in measured),
+            float(np.mean([score.covered for score in measured])),
+            median(score.width for score in measured),
+            float(np.mean([score.kept for score in measured])),
+            median(score.slack for score in measured),
             median(errors),
             float(np.quantile(errors, 0.9)),
             noise_of(measured),
@@ -213,12 +213,12 @@ def chosen(ran: Sequence[Ran]) -> list[tuple[str, list[Ran]]]:
     for low, high in CLASSES_S:
         name = f"of {low:g} to {high:g} CPU s" if high < float("inf") else f"of more than {low:g} CPU s"
         found.append((name, [session for session in learnt if low <= session.cpu.took < high]))
-    return [(name, some) for name, some in found if some]
+    return [(name, sessions) for name, sessions in found if sessions]
 
 
 def noise_of(measured: Sequence[Measured]) -> float | None:
     """How much two runs of the same session differ: the median over the sessions that were run twice."""
-    ratios = [abs(np.log(one.again / one.took)) for one in measured if one.again is not None]
+    ratios = [abs(np.log(score.again / score.took)) for score in measured if score.again is not None]
     return float(np.expm1(median(ratios))) if ratios else None
 
 
@@ -228,8 +228,8 @@ _HEAD = """|{kind} seconds||in the 90 % interval|its width|promise kept|its slac
 
 def table_of(kind: str, ran: Sequence[Ran], seconds: Callable[[Ran], Measured]) -> str:
     rows = [_HEAD.format(kind=kind)]
-    for name, some in chosen(ran):
-        line = Line.of(name, list(map(seconds, some)))
+    for name, sessions in chosen(ran):
+        line = Line.of(name, list(map(seconds, sessions)))
         cells = [f"{share:.0%}" for share in (line.coverage, line.width)]
         cells += [f"{line.kept:.1%}", *(f"{share:.0%}" for share in (line.slack, line.error, line.error_p90))]
         cells.append("" if line.noise is None else f"{line.noise:.0%}")
@@ -240,21 +240,21 @@ def table_of(kind: str, ran: Sequence[Ran], seconds: Callable[[Ran], Measured]) 
 def markdown_of(ran: Sequence[Ran], cpus: int) -> str:
     """The report: a table of CPU seconds and one of wall seconds, and how noisy the machine was."""
     loads, sizes = [session.load for session in ran], [session.rows for session in ran]
-    cpu, wall = sorted(one.cpu.took for one in ran), sorted(one.wall.took for one in ran)
+    cpu, wall = sorted(session.cpu.took for session in ran), sorted(session.wall.took for session in ran)
     told = [
         f"{len(ran)} sessions of {cpu[0]:.2f} to {cpu[-1]:.1f} CPU seconds (median {median(cpu):.2f}) and "
         f"{wall[0]:.2f} to {wall[-1]:.1f} wall seconds, of {min(sizes):,} to {max(sizes):,} rows, in process on {cpus} "
         "CPUs.",
         f"The load for each CPU was {min(loads):.1f} to {max(loads):.1f} (median {median(loads):.1f}).",
     ]
-    noises = noise_of([one.cpu for one in ran]), noise_of([one.wall for one in ran])
+    noises = noise_of([session.cpu for session in ran]), noise_of([session.wall for session in ran])
     if noises[0] is not None:
-        twice = sum(one.cpu.again is not None for one in ran)
+        twice = sum(session.cpu.again is not None for session in ran)
         told.append(
             f"{twice} were run twice: the two differ by {noises[0]:.0%} of CPU and {noises[1]:.0%} of wall seconds "
             "(median), by *run twice* on a line's."
         )
-    tables = table_of("CPU", ran, lambda one: one.cpu), table_of("wall", ran, lambda one: one.wall)
+    tables = table_of("CPU", ran, lambda session: session.cpu), table_of("wall", ran, lambda session: session.wall)
     return "\n\n".join([*tables, " ".join(told)])
 
 

@@ -137,13 +137,15 @@ class _Maker:
         """Write the deltas of one table; add up what lives."""
         key = TABLES[table][0]
         needed = np.unique(np.concatenate([change.read for of_case in changes.values() for change in of_case]))
-        rows = pa.concat_tables(some.filter(_among(some, key, needed)) for some in batches(parts_of(self.home, table)))
+        rows = pa.concat_tables(
+            batch.filter(_among(batch, key, needed)) for batch in batches(parts_of(self.home, table))
+        )
         cases = {case: self._deltas(table, case, of_case, rows) for case, of_case in changes.items()}
         touched = {case: np.concatenate([change.keys for change in of_case]) for case, of_case in changes.items()}
-        for some in batches(parts_of(self.home, table)):
-            hashes = row_hashes(some, some.column_names)
+        for batch in batches(parts_of(self.home, table)):
+            hashes = row_hashes(batch, batch.column_names)
             for case, sums in cases.items():
-                sums.add(hashes[~_among(some, key, touched[case])], len(some))
+                sums.add(hashes[~_among(batch, key, touched[case])], len(batch))
         return {"columns": rows.column_names, "cases": {case: sums.document() for case, sums in cases.items()}}
 
     def _deltas(self, table: str, case: Case, changes: Iterable[Change], rows: pa.Table) -> _Sums:

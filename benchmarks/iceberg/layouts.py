@@ -20,6 +20,8 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +46,7 @@ def rows_of(columns: dict[str, Column]) -> pa.Table:
     """The columns, the number of each row, and what else a row has."""
     count = len(next(iter(columns.values())))
     dice = np.random.default_rng(1).integers(0, 1 << 62, (5, count))
-    return pa.table({**columns, "row": np.arange(count)} | {f"v{number}": one for number, one in enumerate(dice)})
+    return pa.table({**columns, "row": np.arange(count)} | {f"v{number}": values for number, values in enumerate(dice)})
 
 
 def filled(place: Path, rows: pa.Table) -> Path:
@@ -70,7 +72,7 @@ def check_rows(paths: Sequence[str], rows: int) -> None:
 def bounds_of_values(paths: Sequence[str], names: Sequence[str]) -> list[Bounds]:
     files = [pq.read_table(path, columns=list(names)) for path in paths]
     found = [[pc.min_max(file[name]).as_py() for file in files] for name in names]
-    return [(np.array([one["min"] for one in of]), np.array([one["max"] for one in of])) for of in found]
+    return [(np.array([bounds["min"] for bounds in of]), np.array([bounds["max"] for bounds in of])) for of in found]
 
 
 def bounds_in_manifests(catalog: SqlCatalog, names: Sequence[str]) -> list[Bounds]:
@@ -156,7 +158,7 @@ def measured(rows: int, folder: Path, which: Sequence[str] = (), who: str = "") 
         target = file_bytes(catalog_at(place / DATABASE, place).load_table(TABLE)) // FILES
         options = {"rewrite-all": True, "target-file-size-bytes": target}
         paths = paths_of(catalog_at(place / DATABASE, place))
-        floor = min((timed(lambda: read_and_write(paths, folder)) for _ in range(3)), key=lambda one: one.cpu_s)  # noqa: B023
+        floor = min((timed(partial(read_and_write, paths, folder)) for _ in range(3)), key=attrgetter("cpu_s"))
         yield f"{name:22}{'floor':36}{floor}"
         for label, make, chosen in contenders(names):
             if not label.startswith(who):

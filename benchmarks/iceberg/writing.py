@@ -92,12 +92,12 @@ class Writer:
         return [
             replace(
                 plain,
-                rows=one.cardinality,
-                referenced_data_file=one.data_file,
+                rows=blob.cardinality,
+                referenced_data_file=blob.data_file,
                 content_offset=offset,
-                content_size=len(one.blob),
+                content_size=len(blob.blob),
             )
-            for one, offset in zip(blobs, offsets, strict=True)
+            for blob, offset in zip(blobs, offsets, strict=True)
         ]
 
     @property

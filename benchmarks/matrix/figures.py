@@ -109,7 +109,7 @@ def _best_buckets(runs: Iterable[JobRun]) -> list[JobRun]:
     """For each size and number of vCPUs: the runs with the fastest number of hash buckets."""
     best = []
     for _, same in _grouped(runs, lambda run: (_size(run), run.vcpus)):
-        by_buckets = [(median(run.seconds for run in some), some) for _, some in _grouped(same, _buckets)]
+        by_buckets = [(median(run.seconds for run in runs), runs) for _, runs in _grouped(same, _buckets)]
         best += min(by_buckets, key=lambda pair: pair[0])[1]
     return best
 
@@ -140,8 +140,8 @@ def _drawn(figure: Figure, out: Path) -> Plot:
     drawing, axes = plt.subplots(figsize=(8, 4.5), layout="constrained")
     colours: dict[str, str] = {}
     for series in figure.series:
-        for text, some in _grouped(series.runs, series.label):
-            points = [(at, median(series.y(run) for run in runs)) for at, runs in _grouped(some, series.x)]
+        for text, of_label in _grouped(series.runs, series.label):
+            points = [(at, median(series.y(run) for run in runs)) for at, runs in _grouped(of_label, series.x)]
             colour = colours.setdefault(text, f"C{len(colours)}")
             named = text if series.style == "-" else None
             axes.plot(*zip(*points, strict=True), series.style, marker="o", color=colour, label=named, markersize=4)

@@ -58,7 +58,9 @@ def write_matrix_report(
 
 def points_grid(runs: Sequence[JobRun], costs: dict[int, Bill]) -> Grid:
     """A line for each point, medians of the repeats that succeeded."""
-    by_point = [list(some) for _, some in groupby(sorted(runs, key=lambda run: run.point), lambda run: run.point)]
+    by_point = [
+        list(of_point) for _, of_point in groupby(sorted(runs, key=lambda run: run.point), lambda run: run.point)
+    ]
     return list(NAMES), [_cells(same, costs[same[0].vcpus]) for same in by_point]
 
 

@@ -100,8 +100,8 @@ class Full(Compaction):
     def prepare(self, catalog: DeltaStreamCatalog, files: str) -> None:
         inputs = self.inputs
         catalog.create_table(TABLE, primary_keys=inputs.keys)
-        for some in (inputs.prior, *(delta.files for delta in inputs.deltas)):
-            catalog.append_files(TABLE, [f"{files}/{name_of(path)}" for path in some], reference=True)
+        for of_delta in (inputs.prior, *(delta.files for delta in inputs.deltas)):
+            catalog.append_files(TABLE, [f"{files}/{name_of(path)}" for path in of_delta], reference=True)
 
     def check(self, catalog: DeltaStreamCatalog, result: CompactionResult | None) -> str | None:
         inputs = self.inputs

@@ -483,7 +483,7 @@ class Appended(UsersWords):
     @property
     def fresh(self) -> Appended:
         """What this call committed: leaves out partitions that had the token already."""
-        return Appended(tuple(one for one in self.commits if one[1][0].committed))
+        return Appended(tuple(commit for commit in self.commits if commit[1][0].committed))
 
     @property
     def deltas(self) -> tuple[Delta, ...]:

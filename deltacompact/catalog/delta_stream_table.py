@@ -706,7 +706,7 @@ class DeltaStreamTable(UsersWords):
         from deltacompact.delta_streams.versions import versions
 
         return [
-            found for chosen in self._chosen(partition) for found in versions(self._catalog, self._table_id, chosen)
+            version for chosen in self._chosen(partition) for version in versions(self._catalog, self._table_id, chosen)
         ]
 
     def history(self, partition: Values = None) -> list[VersionMade]:
@@ -718,7 +718,9 @@ class DeltaStreamTable(UsersWords):
         """
         from deltacompact.delta_streams.history import history
 
-        return [made for chosen in self._chosen(partition) for made in history(self._catalog, self._table_id, chosen)]
+        return [
+            version for chosen in self._chosen(partition) for version in history(self._catalog, self._table_id, chosen)
+        ]
 
     def changes(
         self,

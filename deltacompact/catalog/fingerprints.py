@@ -77,8 +77,12 @@ class FingerprintReport:
     def document(self) -> dict[str, Any]:
         """As JSON: fingerprints in their text form."""
         states = [
-            {"state": one.state, "fingerprint": str(one.found), "recorded": one.recorded and str(one.recorded)}
-            for one in self.states
+            {
+                "state": certified.state,
+                "fingerprint": str(certified.found),
+                "recorded": certified.recorded and str(certified.recorded),
+            }
+            for certified in self.states
         ]
         return {"table": self.table_id, "place": self.place, "by": self.by, "states": states, "ok": self.ok}
 

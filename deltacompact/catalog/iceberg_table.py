@@ -166,7 +166,7 @@ class IcebergCatalogTable(UsersWords):
         is_said = columns is not None or collected.sources
         heat = {} if is_said else heat_of_table(table.store, table.metadata).known(columns_with_bounds(state))
         by = columns_of(table.metadata, columns, collected, heat)
-        rows, size = sum(one.file.rows for one in state.data), sum(one.file.file_bytes for one in state.data)
+        rows, size = sum(entry.file.rows for entry in state.data), sum(entry.file.file_bytes for entry in state.data)
         settings = settings or Settings()
         there = foresee(settings, lane_for(settings, rows, size))
         asked = READS if reads is None else reads

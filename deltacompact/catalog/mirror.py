@@ -85,9 +85,9 @@ class _StreamMirror:
 
         def batches() -> Iterator[pa.RecordBatch]:
             nonlocal rows
-            for some in changes:
-                rows += some.num_rows
-                told = some.select(columns)
+            for batch in changes:
+                rows += batch.num_rows
+                told = batch.select(columns)
                 yield from (_cleared(told, sorts), told.filter(_is(_UPSERTS))) if sorts else (told,)
             check()  # an append that began before this ends long before a token is forgotten
 
@@ -117,9 +117,9 @@ class _Branch:
 
         def batch() -> Iterator[KeyedRows]:
             nonlocal rows
-            for some in changes:
-                rows += some.num_rows
-                table = pa.Table.from_batches([some])
+            for batch in changes:
+                rows += batch.num_rows
+                table = pa.Table.from_batches([batch])
                 upserts, deletes = (table.filter(_is(kinds)).select(columns) for kinds in (_UPSERTS, _DELETES))
                 yield KeyedRows(upserts, deletes)
 
@@ -152,7 +152,7 @@ def _batch(
 
 
 def _known(source: DeltaStreamTable | IcebergCatalogTable, name: str) -> Bookmark[Any] | None:
-    return next((one for one in source.bookmarks() if one.name == name), None)
+    return next((bookmark for bookmark in source.bookmarks() if bookmark.name == name), None)
 
 
 def _columns(schema: pa.Schema) -> str:
@@ -161,5 +161,9 @@ def _columns(schema: pa.Schema) -> str:
 
 def _digest(end: Any) -> str:
     """One end of a batch. Positions of a thousand partitions are too long for a token."""
-    told = sorted(f"{partition}: {one}" for partition, one in end.items()) if isinstance(end, dict) else [str(end)]
+    told = (
+        sorted(f"{partition}: {position}" for partition, position in end.items())
+        if isinstance(end, dict)
+        else [str(end)]
+    )
     return hashlib.sha256("\n".join(told).encode()).hexdigest()[:32]

@@ -109,7 +109,7 @@ def done_by(metadata: TableMetadata, from_: AsOf) -> AsOf:
         return known.done
     if from_.isdecimal() or moment_of(from_) is not None:
         return from_
-    names = [one.name for one in bookmarks(metadata)]
+    names = [bookmark.name for bookmark in bookmarks(metadata)]
     raise no_beginning(metadata.table_id, from_, "snapshot, branch, tag, time", names)
 
 

@@ -39,7 +39,7 @@ Identified = Callable[[Candidates], Iterator[tuple[Numbers, Digests]]]
 
 def uncancelled(candidates: Sequence[Candidates], identified: Identified, held_bytes: int) -> list[Candidates]:
     """The candidates without the rows that the other side has, too."""
-    rows = sum(one.count for one in candidates)
+    rows = sum(candidate.count for candidate in candidates)
     buckets = max(1, -(-rows * ENTRY_BYTES * _HELD // held_bytes))
     entries = _entries(candidates, identified)
     kept = [_left([*entries], candidates)] if buckets == 1 else _by_bucket(entries, candidates, buckets)
@@ -47,8 +47,8 @@ def uncancelled(candidates: Sequence[Candidates], identified: Identified, held_b
 
 
 def _entries(candidates: Sequence[Candidates], identified: Identified) -> Iterator[Entries]:
-    for ordinal, one in enumerate(candidates):
-        for numbers, digests in identified(one):
+    for ordinal, candidate in enumerate(candidates):
+        for numbers, digests in identified(candidate):
             no_sort_keys = np.empty((len(numbers), 0), np.uint8)
             yield _kernels.pack_entries(digests, no_sort_keys, ordinal, numbers.astype(np.uint64))
 
@@ -82,7 +82,7 @@ class _RowsLeft:
 
 def _left(parts: Sequence[Entries], candidates: Sequence[Candidates]) -> _RowsLeft:
     entries = fields(np.concatenate([none(ENTRY_BYTES), *parts]))
-    sides = np.array([one.is_added for one in candidates], bool)[entries["file"]]
+    sides = np.array([candidate.is_added for candidate in candidates], bool)[entries["file"]]
     raw = np.frombuffer(entries.tobytes(), np.uint8).reshape(-1, ENTRY_BYTES)[:, :16]
     kept = unmatched(np.ascontiguousarray(raw).view(">u8").astype(np.uint64), sides)
     return _RowsLeft(entries["file"][kept], entries["row"][kept].astype(np.int64))
@@ -133,15 +133,15 @@ def _shrunk(candidates: Sequence[Candidates], kept: Sequence[_RowsLeft]) -> Iter
     numbers = np.concatenate([part.numbers for part in kept])
     order = np.argsort(ordinals, kind="stable")
     bounds = np.searchsorted(ordinals[order], np.arange(len(candidates) + 1))
-    for ordinal, one in enumerate(candidates):
+    for ordinal, candidate in enumerate(candidates):
         own = numbers[order[bounds[ordinal] : bounds[ordinal + 1]]]
         if len(own):
-            yield one.only(own)
+            yield candidate.only(own)
 
 
-def lineage_digests(one: Candidates) -> Iterator[tuple[Numbers, Digests]]:
+def lineage_digests(candidate: Candidates) -> Iterator[tuple[Numbers, Digests]]:
     """Row id and sequence number of the last change, as digests. If unknown: random ones, which equal no other."""
-    tables = one.file.lineage(one.bits)
+    tables = candidate.file.lineage(candidate.bits)
     for numbers, table in tables if tables is not None else ():
         digests = _numbers_as_digests(table)
         unknown = ~np.asarray(pc.and_(table.column(0).is_valid(), table.column(1).is_valid()))

@@ -49,12 +49,12 @@ def stream_changes(
                 raise InputError(f"version {end!r}: each partition has its own versions, name a partition or a time")
     chosen, limits = catalog.chosen(table_id, partition), asked.reading(catalog.read_limits)
     if done is None:
-        ranges = [StreamRange.of(catalog, table_id, one, from_, to, limits) for one in chosen]
+        ranges = [StreamRange.of(catalog, table_id, place, from_, to, limits) for place in chosen]
     else:
-        begins = [state_of(catalog, table_id, one, done[one]) if one in done else None for one in chosen]
+        begins = [state_of(catalog, table_id, place, done[place]) if place in done else None for place in chosen]
         ends = zip(chosen, begins, strict=True)
-        ranges = [StreamRange.of(catalog, table_id, one, begin, to, limits) for one, begin in ends]
-    return asking(table_id, ranges, joined([one.columns for one in ranges]), asked)
+        ranges = [StreamRange.of(catalog, table_id, place, begin, to, limits) for place, begin in ends]
+    return asking(table_id, ranges, joined([range_.columns for range_ in ranges]), asked)
 
 
 def stream_batch(
@@ -71,7 +71,7 @@ def stream_batch(
         begin = None if done is None else state_of(catalog, table_id, partition, done)
         end = state_of(catalog, table_id, partition, position)
         ranges.append(StreamRange.between(catalog, table_id, partition, chain, begin, end, limits))
-    return changes_of(table_id, ranges, joined([one.columns for one in ranges]), asked)
+    return changes_of(table_id, ranges, joined([range_.columns for range_ in ranges]), asked)
 
 
 def branch_batch(

@@ -300,7 +300,7 @@ def _told(state: StreamState) -> tuple[int, frozenset[int]]:
 
 def begin_state(chain: Sequence[StreamState], state: StreamState) -> StreamState:
     """The state with the same rows that shares most files with today: the beginning of the version after it."""
-    place = next(number for number, one in enumerate(chain) if one.version == state.version)
+    place = next(number for number, link in enumerate(chain) if link.version == state.version)
     while chain[place].sealed and _told(state) == _told(chain[place]):
         successor = chain[place + 1]
         if successor.opened.taken_out is not None or successor.opened.lineage != state.lineage:

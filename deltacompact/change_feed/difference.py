@@ -28,6 +28,6 @@ class Difference:
 def difference(table_id: str, ranges: Sequence[ChangeRange], whole: pa.Schema, asked: ChangesAsked) -> Difference:
     """The changes of `changes_of`, counted. Raises as it does."""
     counts = counts_of(changes_of(table_id, ranges, whole, asked))
-    files = [one.files() for one in ranges]
+    files = [range_.files() for range_ in ranges]
     added, removed = (sum(len(side[a] - side[b]) for side in files) for a, b in ((1, 0), (0, 1)))
     return Difference(counts["insert"], counts["delete"], counts["update_after"], added, removed)

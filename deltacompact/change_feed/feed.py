@@ -45,24 +45,24 @@ class Feed:
         """The net change, as tables of `feed_schema`."""
         candidates = self._that_may_match(candidates)
         if _both_sides(candidates):
-            if all(one.file.lineage(one.bits) is not None for one in candidates):
+            if all(candidate.file.lineage(candidate.bits) is not None for candidate in candidates):
                 candidates = uncancelled(candidates, lineage_digests, self.held_bytes)
             room = HeldBytes(self.held_bytes // HELD)  # rows that do not fit are read twice
-            candidates = uncancelled([one.kept(room) for one in candidates], self._digests, self.held_bytes)
+            candidates = uncancelled([candidate.kept(room) for candidate in candidates], self._digests, self.held_bytes)
         if self.key and _both_sides(candidates):
             yield from self._updates(candidates, commit)
             return
-        for one in sorted(candidates, key=lambda one: one.is_added):
-            kind = ChangeType.INSERT if one.is_added else ChangeType.DELETE
-            for _, table in one.tables(self.selected):
+        for candidate in sorted(candidates, key=lambda candidate: candidate.is_added):
+            kind = ChangeType.INSERT if candidate.is_added else ChangeType.DELETE
+            for _, table in candidate.tables(self.selected):
                 if table.num_rows:
                     yield told(table.select(self.selected.wanted.names), kind, commit)
 
     def _that_may_match(self, candidates: Sequence[Candidates]) -> list[Candidates]:
         """The candidates without files that have no matching row on either side: these stay closed."""
         skipping = Skipping.of(self.selected)
-        may = skipping.may_match([one.file.known(skipping.asked) for one in candidates])
-        return [one for one, wanted in zip(candidates, may, strict=True) if wanted]
+        may = skipping.may_match([candidate.file.known(skipping.asked) for candidate in candidates])
+        return [candidate for candidate, wanted in zip(candidates, may, strict=True) if wanted]
 
     def _updates(self, candidates: Sequence[Candidates], commit: ChangeCommit) -> Iterator[pa.Table]:
         for rows, kinds in paired(candidates, self.selected, self.key, self.held_bytes):
@@ -71,12 +71,12 @@ class Feed:
                 rows, kinds = rows.filter(pa.array(kept)), kinds[kept]
             yield told(rows.select(self.selected.wanted.names), kinds, commit)
 
-    def _digests(self, one: Candidates) -> Iterator[tuple[Numbers, Digests]]:
+    def _digests(self, candidate: Candidates) -> Iterator[tuple[Numbers, Digests]]:
         names = list(dict.fromkeys([*self.selected.wanted.names, *self.key]))
-        for numbers, table in one.tables(self.selected):
+        for numbers, table in candidate.tables(self.selected):
             if len(numbers):
-                yield np.asarray(numbers), row_digests(table.select(names), one.file.path)
+                yield np.asarray(numbers), row_digests(table.select(names), candidate.file.path)
 
 
 def _both_sides(candidates: Sequence[Candidates]) -> bool:
-    return len({one.is_added for one in candidates}) == 2
+    return len({candidate.is_added for candidate in candidates}) == 2

@@ -126,7 +126,7 @@ class SnapshotRange:
     def files(self) -> tuple[frozenset[str], frozenset[str]]:
         """The data files and delete files of both ends."""
         states = [self._reader.at(self.table.metadata, self.branch, snapshot) for snapshot in (self.begin, self.end)]
-        before, after = (frozenset(entry.file.path for entry in (*one.data, *one.deletes)) for one in states)
+        before, after = (frozenset(entry.file.path for entry in (*state.data, *state.deletes)) for state in states)
         return before, after
 
     def net(self) -> list[ChangeStep]:
@@ -228,5 +228,5 @@ def _of_file(live: LiveReader, before: LiveFile | None, after: LiveFile | None) 
         yield from changed(DataFileRows(live, after.task), before.bits, after.bits)
         return
     for is_added, file in ((False, before), (True, after)):
-        if file is not None and (one := Candidates(DataFileRows(live, file.task), is_added, file.bits)).count:
-            yield one
+        if file is not None and (candidates := Candidates(DataFileRows(live, file.task), is_added, file.bits)).count:
+            yield candidates

@@ -79,4 +79,4 @@ def _packed(lives: npt.NDArray[np.bool_]) -> Bits:
 
 
 def _with_rows(files: LiveFiles) -> LiveFiles:
-    return {name: one for name, one in files.items() if one[1] is None or one[1].any()}
+    return {name: file for name, file in files.items() if file[1] is None or file[1].any()}

@@ -40,7 +40,7 @@ def paired(
     candidates: Sequence[Candidates], selected: Selected, key: Sequence[str], held_bytes: int
 ) -> Iterator[tuple[pa.Table, Kinds]]:
     """All rows with what became of each, updates side by side. Rows of equal keys come together."""
-    size = sum(one.bytes for one in candidates)
+    size = sum(candidate.bytes for candidate in candidates)
     buckets = min(_BUCKETS_MAX, max(1, -(-size * HELD // held_bytes)))
     if buckets == 1:
         yield from _paired(list(_with_sides(candidates, selected)), key)
@@ -53,9 +53,9 @@ def paired(
 
 
 def _with_sides(candidates: Sequence[Candidates], selected: Selected) -> Iterator[pa.Table]:
-    for one in candidates:
-        for _, table in one.tables(selected):
-            yield table.append_column(_SIDE, pa.repeat(pa.scalar(one.is_added), table.num_rows))
+    for candidate in candidates:
+        for _, table in candidate.tables(selected):
+            yield table.append_column(_SIDE, pa.repeat(pa.scalar(candidate.is_added), table.num_rows))
 
 
 def _divided(

@@ -100,12 +100,12 @@ def changes_of(
     """
     selected = Selected.of(table_id, whole, named_columns(asked.columns), _filter(asked.where, whole))
     schema = feed_schema(table_id, selected.wanted)
-    feeds = [_feed(table_id, one, whole, selected, asked) for one in ranges]
+    feeds = [_feed(table_id, range_, whole, selected, asked) for range_ in ranges]
 
     def batches() -> Iterator[pa.RecordBatch]:
         ordinals = count()
-        for one, feed in zip(ranges, feeds, strict=True):
-            for step in one.commits() if asked.per_commit else one.net():
+        for range_, feed in zip(ranges, feeds, strict=True):
+            for step in range_.commits() if asked.per_commit else range_.net():
                 commit = replace(step.commit, ordinal=next(ordinals)) if asked.per_commit else step.commit
                 for table in feed.changes(step.candidates(), commit):
                     yield from table.to_batches()
@@ -113,15 +113,15 @@ def changes_of(
     return pa.RecordBatchReader.from_batches(schema, batches())
 
 
-def _feed(table_id: str, one: ChangeRange, whole: pa.Schema, selected: Selected, asked: ChangesAsked) -> Feed:
-    wanted = one.key if asked.key is None else named_columns(asked.key) or ()
+def _feed(table_id: str, range_: ChangeRange, whole: pa.Schema, selected: Selected, asked: ChangesAsked) -> Feed:
+    wanted = range_.key if asked.key is None else named_columns(asked.key) or ()
     key = wanted if len(whole) else ()  # where no row was ever there, nobody knows the columns
     for name in key:
         if name not in whole.names:
             raise InputError(f"table {table_id!r} has no column {name!r} for a key ({columns_shown(whole.names)})")
         if not digestible(whole.field(name).type):
             raise InputError(f"table {table_id!r}: column {name!r} is {whole.field(name).type}, which cannot be a key")
-        if (end := one.lacking(name)) is not None:
+        if (end := range_.lacking(name)) is not None:
             raise InputError(
                 f"table {table_id!r}: {end} of the feed has no column {name!r}, so it cannot be a key: name another one"
             )

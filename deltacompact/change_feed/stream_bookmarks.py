@@ -68,7 +68,7 @@ def bookmarks(catalog: Streams, table_id: str) -> list[StreamBookmark]:
     """All bookmarks of a table."""
     folder = _folder(table_id)
     found = newest_of_each(catalog.store.list(folder))
-    names = sorted(unquote(one.removeprefix(folder).rstrip("/")) for one in found)
+    names = sorted(unquote(path.removeprefix(folder).rstrip("/")) for path in found)
     now = catalog.present(table_id) if names else None  # once for all of them
     return [known for name in names if (known := _newest(catalog, table_id, name, now)[1]) is not None]
 
@@ -134,14 +134,14 @@ def done_by(catalog: Streams, table_id: str, from_: str | datetime | None) -> Po
         return known.done or {}
     if _VERSION.fullmatch(from_):
         return None
-    names = [one.name for one in bookmarks(catalog, table_id)]
+    names = [bookmark.name for bookmark in bookmarks(catalog, table_id)]
     raise no_beginning(table_id, from_, "version, time", names)
 
 
 def names_kept(catalog: Streams, table_id: str) -> frozenset[str]:
     """The names of all files that readers of bookmarks need. Vacuum keeps them."""
-    known = [one for one in bookmarks(catalog, table_id) if not _is_idle(catalog, one)]
-    ends = [end for one in known for end in (one.done, one.next) if end is not None]
+    known = [bookmark for bookmark in bookmarks(catalog, table_id) if not _is_idle(catalog, bookmark)]
+    ends = [end for bookmark in known for end in (bookmark.done, bookmark.next) if end is not None]
     return frozenset(name for end in ends for name in _names(catalog, table_id, end))
 
 
@@ -149,7 +149,7 @@ def _names(catalog: Streams, table_id: str, positions: Positions) -> Iterator[st
     for partition, position in positions.items():
         chain = list(catalog.log(table_id, partition).chain())
         exact = state_of(catalog, table_id, partition, position)
-        for state in {id(one): one for one in (exact, begin_state(chain, exact))}.values():
+        for state in {id(link): link for link in (exact, begin_state(chain, exact))}.values():
             yield from map(file_name, _paths(catalog, state))
 
 
@@ -179,7 +179,7 @@ def positions_at(catalog: Streams, table_id: str, as_of: str | datetime | None) 
             continue
         chain = list(catalog.log(table_id, partition).chain())
         state = state_in(chain, as_of, f"table {table_id!r}, partition {partition}")
-        whole = next(one for one in chain if one.version == state.version)
+        whole = next(link for link in chain if link.version == state.version)
         if len(state.commits) == len(whole.commits):
             found[partition] = StreamPosition(whole.version, whole.tail)
         elif len(state.commits) or state.opened.number:
@@ -230,7 +230,7 @@ def told_positions(positions: Positions | None) -> Any:
     """Positions as JSON values."""
     if positions is None:
         return None
-    return [[list(partition.values), one.version, one.tail] for partition, one in positions.items()]
+    return [[list(partition.values), position.version, position.tail] for partition, position in positions.items()]
 
 
 def parsed_positions(told: Any) -> Positions | None:

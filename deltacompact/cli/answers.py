@@ -104,7 +104,7 @@ def for_each(
                 one_is_done()
 
         results, errors = done_for_each(chosen, counted_work, at_once)
-    return [item for found in results for item in found], errors
+    return [item for result in results for item in result], errors
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,7 +140,7 @@ def _why_nothing(
 
     if from_ and not to and not is_iceberg_catalog(catalog):
         newest = catalog.table(table).versions(pairs(options["partition"]) or None)[-1:]  # none: it holds no data
-        if any(from_ in (one.version, one.version.partition("-")[0]) for one in newest):
+        if any(from_ in (link.version, link.version.partition("-")[0]) for link in newest):
             return (
                 f"nothing changed: version {from_} is the newest, and until it is sealed it is what the table is now. "
                 "Give the version before it, or a time"
@@ -215,9 +215,13 @@ def bookmarks(
         catalog.table(table).drop_bookmark(name)
         return answer(as_json, {"table": table, "dropped": name}, f"bookmark {name} is forgotten")
     found = [
-        {"name": one.name, "done": _told(one.done), "next": _told(one.next)} for one in catalog.table(table).bookmarks()
+        {"name": bookmark.name, "done": _told(bookmark.done), "next": _told(bookmark.next)}
+        for bookmark in catalog.table(table).bookmarks()
     ]
-    lines = [f"{one['name']}: done {one['done'] or 'nothing'}, next {one['next'] or 'nothing'}" for one in found]
+    lines = [
+        f"{bookmark['name']}: done {bookmark['done'] or 'nothing'}, next {bookmark['next'] or 'nothing'}"
+        for bookmark in found
+    ]
     answer(as_json, found, *lines or ["no bookmarks"])
 
 
@@ -225,7 +229,7 @@ def _told(end: Any) -> Any:
     """A snapshot's id, or for each partition the version and the length of its log."""
     if not isinstance(end, dict):
         return end
-    return {str(partition): f"{one.version}, {one.tail}" for partition, one in end.items()}
+    return {str(partition): f"{position.version}, {position.tail}" for partition, position in end.items()}
 
 
 @click.command(cls=WithSections)

@@ -36,7 +36,7 @@ def _console(stderr: bool) -> Console:
 
     class Printable(Console):
         def print(self, *objects: Any, **how: Any) -> None:
-            super().print(*(printable(one) if isinstance(one, str) else one for one in objects), **how)
+            super().print(*(printable(item) if isinstance(item, str) else item for item in objects), **how)
 
     return Printable(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
 

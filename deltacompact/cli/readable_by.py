@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 def answer_for(table: str, found: Mapping[str, Sequence[Obstacle]], as_json: bool) -> None:
     """Print the obstacles of each engine. Raises Failed if an engine cannot read the table."""
     lines = [
-        f"{name} cannot read {table}: {'; '.join(one.words for one in of)}" if of else f"{name} reads {table}"
+        f"{name} cannot read {table}: {'; '.join(obstacle.words for obstacle in of)}" if of else f"{name} reads {table}"
         for name, of in found.items()
     ]
     document = [
-        {"engine": name, "readable": not of, "obstacles": [dataclasses.asdict(one) for one in of]}
+        {"engine": name, "readable": not of, "obstacles": [dataclasses.asdict(obstacle) for obstacle in of]}
         for name, of in found.items()
     ]
     answer(as_json, document, *lines)

@@ -76,10 +76,22 @@ def simulate(
     for line in (*notes, REPLAYED):
         note(line)
     rows = [["policy", "runs", "written", "core-s", "not opened", "core-s saved", "net"]]
-    for one in found:
-        cost, *gain = (f"{value:,.1f}" for value in (one.cost_s, one.saved_s, one.net_s))
-        rows.append([one.policy, f"{one.runs:,}", size(one.bytes_written), cost, _signed(one.bytes_not_opened), *gain])
-    document = {"table": table, "policies": [dataclasses.asdict(one) | {"net_s": one.net_s} for one in found]}
+    for outcome in found:
+        cost, *gain = (f"{value:,.1f}" for value in (outcome.cost_s, outcome.saved_s, outcome.net_s))
+        rows.append(
+            [
+                outcome.policy,
+                f"{outcome.runs:,}",
+                size(outcome.bytes_written),
+                cost,
+                _signed(outcome.bytes_not_opened),
+                *gain,
+            ]
+        )
+    document = {
+        "table": table,
+        "policies": [dataclasses.asdict(outcome) | {"net_s": outcome.net_s} for outcome in found],
+    }
     answer(as_json, document, *in_columns(rows))
 
 

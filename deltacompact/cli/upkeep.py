@@ -335,7 +335,7 @@ def rehash(
     def moved(all_done: Sequence[tuple[Partition, int | None, int]]) -> str:
         return f"{sum(before not in (None, after) for _, before, after in all_done):,} rehashed"
 
-    totals = Totals(moved, lambda one: one[1] not in (None, one[2]), Detail(verbose))
+    totals = Totals(moved, lambda line: line[1] not in (None, line[2]), Detail(verbose))
     answer_for_partitions(as_json, done, errors, document, say, totals)
 
 

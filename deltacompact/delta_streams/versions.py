@@ -109,7 +109,7 @@ def rollback(
     def check(state: StreamState) -> None:
         if state.sealed:
             raise ConflictError(f"table {table_id!r}, partition {chosen}: compacted or restated meanwhile")
-        if wanted.version == base.version and state.retracted & {one.position for one in wanted.deltas}:
+        if wanted.version == base.version and state.retracted & {delta.position for delta in wanted.deltas}:
             raise ConflictError(f"table {table_id!r}, partition {chosen}: a delta was retracted meanwhile; start again")
         _refuse_old(catalog, log, wanted)  # time has passed since the first check
         if late := state.commits[len(base.commits) :]:

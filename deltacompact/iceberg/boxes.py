@@ -105,7 +105,7 @@ def bounds_of(metadata: TableMetadata, file: ContentFile) -> dict[str, tuple[Any
     found = {}
     for name in metadata.ordered_columns:
         number, column = ordered_column(metadata, name)
-        sides = [one.get(number) for one in (file.lower_bounds, file.upper_bounds)]
+        sides = [bounds.get(number) for bounds in (file.lower_bounds, file.upper_bounds)]
         low, high = (value if value == value else None for value in _array(sides, column.type).to_pylist())
         if column.type != "uuid" and (low, high) != (None, None):
             found[name] = low, high
@@ -157,7 +157,7 @@ def _array(bounds: Sequence[bytes | None], type_: str) -> pa.Array:
     values: list[Any] = [comparable(bound, type_) for bound in bounds]
     if type_.startswith("decimal"):
         greatest = 10**_DIGITS
-        values = [one if one is None or abs(one) < greatest else None for one in values]
+        values = [value if value is None or abs(value) < greatest else None for value in values]
     return pa.array(values, _compared(type_))
 
 

@@ -39,7 +39,7 @@ class FileFingerprints:
 
 def read_fingerprints(store: ObjectStore, metadata: TableMetadata, head: Snapshot | None) -> FileFingerprints:
     """The fingerprints that the head's nearest ancestor has under today's schema, if any."""
-    ours = {one.snapshot_id: one.path for one in metadata.statistics if one.path.endswith(_NAME)}
+    ours = {file.snapshot_id: file.path for file in metadata.statistics if file.path.endswith(_NAME)}
     for snapshot in metadata.ancestors(head):
         if snapshot.snapshot_id in ours and snapshot.schema_id == metadata.schema_id:
             try:
@@ -62,7 +62,10 @@ def write_fingerprints(
 
 
 def _encoded(known: Mapping[str, Fingerprint]) -> bytes:
-    rows, sums = [one.rows for one in known.values()], [one.total.to_bytes(16, "big") for one in known.values()]
+    rows, sums = (
+        [fingerprint.rows for fingerprint in known.values()],
+        [fingerprint.total.to_bytes(16, "big") for fingerprint in known.values()],
+    )
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, _SCHEMA, options=_OPTIONS) as out:
         out.write_table(pa.table([list(known), rows, sums], schema=_SCHEMA))
@@ -73,5 +76,5 @@ def _decoded(blob: bytes) -> dict[str, Fingerprint]:
     columns = pa.ipc.open_stream(blob).read_all().select(_SCHEMA.names).to_pydict()
     parts = zip(columns["rows"], columns["sum"], strict=True)
     return dict(
-        zip(columns["file"], (Fingerprint(rows, int.from_bytes(one, "big")) for rows, one in parts), strict=True)
+        zip(columns["file"], (Fingerprint(rows, int.from_bytes(total, "big")) for rows, total in parts), strict=True)
     )

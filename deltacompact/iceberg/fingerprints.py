@@ -74,36 +74,36 @@ def changed_fingerprint(
     known: FileFingerprints | None = None,
 ) -> Fingerprint:
     """The rows that came minus those that went. `sides`: the files before, and after. Reads only rows that differ."""
-    went, came = ({one.task.entry.file.path: one for one in live.files(side)} for side in sides)
-    only_before = [_without(one, came.get(path)) for path, one in went.items()]
-    only_after = [_without(one, went.get(path)) for path, one in came.items()]
+    went, came = ({file.task.entry.file.path: file for file in live.files(side)} for side in sides)
+    only_before = [_without(file, came.get(path)) for path, file in went.items()]
+    only_after = [_without(file, went.get(path)) for path, file in came.items()]
     return _sum_of(live, only_after, known) - _sum_of(live, only_before, known)
 
 
-def _without(one: LiveFile, other: LiveFile | None) -> LiveFile:
+def _without(file: LiveFile, other: LiveFile | None) -> LiveFile:
     """The file `one` with only those rows that are dead in `other`. None: `other` does not have the file."""
     if other is None:
-        return one
-    bits: Bits = np.packbits(one.lives() & ~other.lives(), bitorder="little")
-    return LiveFile(one.task, bits)
+        return file
+    bits: Bits = np.packbits(file.lives() & ~other.lives(), bitorder="little")
+    return LiveFile(file.task, bits)
 
 
 def _sum_of(live: LiveReader, files: Sequence[LiveFile], known: FileFingerprints | None) -> Fingerprint:
     known = known or FileFingerprints()
-    skipped = {one.task.entry.file.path for one in files if one.is_whole} & known.of.keys()
+    skipped = {file.task.entry.file.path for file in files if file.is_whole} & known.of.keys()
     found = [known.of[path] for path in skipped]
-    read = [one for one in files if one.task.entry.file.path not in skipped]
+    read = [file for file in files if file.task.entry.file.path not in skipped]
     schema = live.metadata.schema
     parts = (
-        replace(part, tables=partial(_told, part, schema, one))
-        for part, one in zip(live.parts(read, schema), read, strict=True)
+        replace(part, tables=partial(_told, part, schema, file))
+        for part, file in zip(live.parts(read, schema), read, strict=True)
     )
-    for one, told in zip(read, rows_of(live, parts), strict=True):
+    for file, told in zip(read, rows_of(live, parts), strict=True):
         fingerprint = Fingerprint.certain(told["fingerprint"][0].as_py())
         assert fingerprint is not None
         found.append(fingerprint)
-        if one.is_whole:
-            known.of[one.task.entry.file.path] = fingerprint
+        if file.is_whole:
+            known.of[file.task.entry.file.path] = fingerprint
     return sum(found, Fingerprint())
 
 

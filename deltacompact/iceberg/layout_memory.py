@@ -66,8 +66,8 @@ class LayoutRun:
 
 def layouts_of(metadata: TableMetadata) -> dict[int, LayoutRun]:
     """The snapshots of ours that laid files out, by their ids. Expired ones are known from table properties."""
-    ours = (one for one in metadata.snapshots.values() if one.is_ours)
-    return _recorded(metadata) | {one.snapshot_id: _said(one, one.summary) for one in ours}
+    ours = (snapshot for snapshot in metadata.snapshots.values() if snapshot.is_ours)
+    return _recorded(metadata) | {snapshot.snapshot_id: _said(snapshot, snapshot.summary) for snapshot in ours}
 
 
 def layout_record(snapshot: Snapshot, how: Mapping[str, str], state: TableState) -> Properties:
@@ -165,7 +165,7 @@ def _recorded(metadata: TableMetadata) -> dict[int, LayoutRun]:
             try:
                 body = json.loads(value)
                 times = int(body["sequence_number"]), int(body["timestamp_ms"])
-                how = {str(key): str(said) for key, said in body["how"].items()}
+                how = {str(key): str(value) for key, value in body["how"].items()}
                 if body["table"] == metadata.uuid:
                     found[int(number)] = LayoutRun(how, str(body["session"]), *times, str(body["branch"]))
             except (ValueError, KeyError, TypeError, AttributeError):

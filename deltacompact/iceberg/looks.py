@@ -67,7 +67,7 @@ def _group(
     entry: ManifestEntry, footer: pq.FileMetaData, measured: dict[str, MeasuredColumn], group: int
 ) -> ManifestEntry:
     """A row group as if it were a file. Footers do not count NaN, so we say 0: only bounds of values matter here."""
-    found = metrics_of(footer, measured, {one.field_id: 0 for one in measured.values()}, [group])
+    found = metrics_of(footer, measured, {column.field_id: 0 for column in measured.values()}, [group])
     file = replace(
         entry.file,
         rows=footer.row_group(group).num_rows,

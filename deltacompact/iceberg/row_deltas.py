@@ -105,8 +105,11 @@ def commit_row_delta(
     name = f"append-{uuid.uuid4().hex[:8]}"
     committer = Committer(table.store, reader, MAIN, name, before_attempt=lambda snapshot_id: check())
     try:
-        for some in batched(batch, lambda rows: rows.bytes, _AT_ONCE_BYTES):
-            writer.write(pa.concat_tables(one.upserts for one in some), pa.concat_tables(one.deletes for one in some))
+        for changes in batched(batch, lambda rows: rows.bytes, _AT_ONCE_BYTES):
+            writer.write(
+                pa.concat_tables(change.upserts for change in changes),
+                pa.concat_tables(change.deletes for change in changes),
+            )
         done = committer.commit(table, lambda head: _proposal(head, writer, token))
     except OutcomeUnknownError:
         raise  # the snapshot may be there, so its files stay
@@ -118,7 +121,7 @@ def commit_row_delta(
 
 
 def _has(state: TableState, token: str) -> bool:
-    return any(one.summary.get(TOKEN) == token for one in state.metadata.ancestors(state.snapshot))
+    return any(snapshot.summary.get(TOKEN) == token for snapshot in state.metadata.ancestors(state.snapshot))
 
 
 def _proposal(head: TableState, writer: _RowDeltaWriter, token: str) -> Proposal[tuple[ContentFile, ...]]:
@@ -170,7 +173,7 @@ class _RowDeltaWriter:
         self.data += self._files(rows, metadata.default_spec_id, Content.DATA, metadata.schema)
         if self.spec_ids:
             matched = pa.schema([metadata.schema.field(name).with_nullable(True) for name in matched_columns(metadata)])
-            gone = pa.concat_tables([schemas.align(one, matched, Partition(), name) for one in (deletes, rows)])
+            gone = pa.concat_tables([schemas.align(table, matched, Partition(), name) for table in (deletes, rows)])
             key = pa.schema([metadata.schema.field(name) for name in key_of(metadata)])
             for column in key.names:  # no stored row has a null in its key, so such a delete hits nothing
                 gone = gone.filter(pc.field(column).is_valid())

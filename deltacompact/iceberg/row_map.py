@@ -134,13 +134,13 @@ def _numbers(live: Sequence[Bits], dead: Sequence[Rows | None]) -> Iterator[Rows
     """The numbers of the dead rows that lived before. Sources are taken in batches, because there may be thousands of
     small ones."""
     first = 0
-    for some in batched(list(zip(live, dead, strict=True)), lambda one: len(one[0]), _BYTES_AT_ONCE):
-        bits = np.concatenate([of_source for of_source, _ in some])
-        starts = accumulate((8 * len(of_source) for of_source, _ in some), initial=0)
+    for batch in batched(list(zip(live, dead, strict=True)), lambda entry: len(entry[0]), _BYTES_AT_ONCE):
+        bits = np.concatenate([of_source for of_source, _ in batch])
+        starts = accumulate((8 * len(of_source) for of_source, _ in batch), initial=0)
         positions = np.concatenate(
             [
                 start + (np.arange(8 * len(of_source)) if rows is None else rows)
-                for start, (of_source, rows) in zip(starts, some, strict=False)
+                for start, (of_source, rows) in zip(starts, batch, strict=False)
             ]
         )
         counts = np.cumsum(np.bitwise_count(bits), dtype=np.int64)

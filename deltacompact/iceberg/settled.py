@@ -100,7 +100,7 @@ class Settled:
 def settled(state: TableState, recorded: str) -> Settled | None:
     """What upserts by the columns `recorded` have settled on the branch. None: nothing is known."""
     history = _History.of(state)
-    known = max((found for found in history.memories if found.columns == recorded), key=_through, default=None)
+    known = max((memory for memory in history.memories if memory.columns == recorded), key=_through, default=None)
     return None if known is None else history.settled(known)
 
 

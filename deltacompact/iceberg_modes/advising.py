@@ -72,7 +72,11 @@ def columns_of(
 def columns_with_bounds(state: TableState) -> list[str]:
     """The columns that have bounds in at least one file."""
     bounded = {number for entry in state.data for number in entry.file.lower_bounds}
-    named = {one.field.name for number, one in state.metadata.columns.items() if number in bounded and one.is_top_level}
+    named = {
+        column.field.name
+        for number, column in state.metadata.columns.items()
+        if number in bounded and column.is_top_level
+    }
     return [name for name in state.metadata.ordered_columns if name in named]
 
 

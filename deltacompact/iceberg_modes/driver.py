@@ -94,7 +94,7 @@ class ModeRun(Call[Plan, Result]):
             if not work.touched:
                 break
             if redone == REDONE_MAX:
-                result.refused += [f"{one} (done again {REDONE_MAX} times, and no more)" for one in work.given_up]
+                result.refused += [f"{name} (done again {REDONE_MAX} times, and no more)" for name in work.given_up]
                 break
             redone += 1
             result.redone += len(work.touched)

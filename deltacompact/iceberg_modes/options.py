@@ -34,15 +34,15 @@ Options = TypeVar("Options")
 
 def chosen_values(options: Any, chosen: Mapping[str, Any]) -> dict[str, Any]:
     """The values of those options that were chosen, by the fields of the dataclass. Raises InputError naming one."""
-    known = {name: field for field, one in declared(options).items() for name in one.names}
+    known = {name: field for field, option in declared(options).items() for name in option.names}
     values = {}
     for name, value in chosen.items():
         if name not in known:
             raise InputError(unknown_option(name, known))
-        one = declared(options)[known[name]]
-        if len(given := [other for other in reversed(one.names) if other in chosen]) > 1:
+        option = declared(options)[known[name]]
+        if len(given := [other for other in reversed(option.names) if other in chosen]) > 1:
             raise InputError(f"options {given[0]} and {given[1]} are the same: give one of them")
-        values[known[name]] = one.kind.read(name, value)
+        values[known[name]] = option.kind.read(name, value)
     return values
 
 

@@ -77,7 +77,9 @@ class ModePlan(UsersWords):
 
     def _repr_html_(self) -> str:
         """The first groups: for notebooks."""
-        shown = [(f"{len(one.inputs):,}", f"{one.rows:,}", size(one.bytes), str(one.number)) for one in self.groups]
+        shown = [
+            (f"{len(group.inputs):,}", f"{group.rows:,}", size(group.bytes), str(group.number)) for group in self.groups
+        ]
         return html_table(repr(self), ("data files", "rows", "bytes", "group"), shown[:GROUPS_SHOWN])
 
     @property

@@ -138,7 +138,7 @@ class Session(Generic[Plan, Group, Written, Outcome, Result]):
         folder = f"{self.journal.folder}work-{groups[0].number}/"
         written: list[Written] = []
         for complete in self.work.written(groups, self.journal.session, folder):
-            records = [self.work.record(one) for one in complete]
+            records = [self.work.record(group) for group in complete]
             self.journal.written(records)
             written += complete
             for record in records:

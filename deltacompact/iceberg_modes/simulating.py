@@ -23,7 +23,7 @@ def simulated_branch(
     """The outcome of each policy. Raises InputError for a table without files, or with too many."""
     data = state.data
     check_count(state.metadata.table_id, len(data))
-    known = {number: one.timestamp_ms / 1000 for number, one in state.metadata.snapshots.items()}
+    known = {number: snapshot.timestamp_ms / 1000 for number, snapshot in state.metadata.snapshots.items()}
     oldest_s = min(known.values(), default=0.0)
     arrivals = [Arrival(known.get(entry.snapshot_id or 0, oldest_s), entry.file.file_bytes) for entry in data]
     boxes = boxes_of_files(state.metadata, data, [column.name for column in by])

@@ -199,7 +199,7 @@ def resolve_encoding(
         for name in names:
             if name not in file.schema.names:
                 columns = file.schema.names
-                envelope = any(one.issubset(columns) for one in _ENVELOPES)
+                envelope = any(envelope.issubset(columns) for envelope in _ENVELOPES)
                 events = ": of change events, give the format (--format debezium)" if envelope else ""
                 raise SchemaError(f"{file.path}: key column {name!r} is missing ({columns_shown(columns)}){events}")
             key_columns[name] = _joined(key_columns[name], file.schema.field(name).type, file.path)

@@ -86,7 +86,7 @@ class IndexManifest:
     def to_bytes(self) -> bytes:
         encoding = self.encoding
         document: dict[str, Any] = {
-            "format": MOVED_FORMAT if any(one.moves for one in self.relocations) else FORMAT_VERSION,
+            "format": MOVED_FORMAT if any(relocation.moves for relocation in self.relocations) else FORMAT_VERSION,
             **encoding_document(encoding),
             "hash_bucket_count": self.hash_bucket_count,
             "rows": self.rows,

@@ -67,7 +67,7 @@ class Relocation:
     @classmethod
     def from_json(cls, document: dict[str, Any]) -> Relocation:
         files = tuple(RelocatedFile(**file) for file in document["files"])
-        moves = tuple(Moves(**one) for one in document.get("moves", ()))
+        moves = tuple(Moves(**entry) for entry in document.get("moves", ()))
         return cls(files, document["first_output_number"], document["rows_per_output"], moves)
 
     def to_json(self) -> dict[str, Any]:
@@ -77,7 +77,7 @@ class Relocation:
     @property
     def mask_bytes(self) -> int:
         """The memory of a task that applies the relocation."""
-        return self.rows // 8 + sum(4 * one.rows for one in self.moves)
+        return self.rows // 8 + sum(4 * move.rows for move in self.moves)
 
     @property
     def rows(self) -> int:
@@ -101,10 +101,10 @@ def read_moves(store: ObjectStore, moves: Sequence[Moves], limits: ReadLimits = 
     """The destinations of all ranks. Raises CorruptionError for an object whose rows or CRC-32 differ."""
     from deltacompact.index.index_files import session_object  # imported late: `show` reads only manifests
 
-    found, first, ahead = np.empty(sum(one.rows for one in moves), np.uint32), 0, ReadAhead(limits)
-    for one, opened in begun_ahead(moves, lambda one: (one, session_object(store, one.path, ahead))):
+    found, first, ahead = np.empty(sum(move.rows for move in moves), np.uint32), 0, ReadAhead(limits)
+    for move, opened in begun_ahead(moves, lambda move: (move, session_object(store, move.path, ahead))):
         with opened as source:
-            for block in read_numbers(source, f"{store.uri}{one.path}", one.rows):
+            for block in read_numbers(source, f"{store.uri}{move.path}", move.rows):
                 found[first : first + len(block)] = block
                 first += len(block)
     return found

@@ -54,7 +54,7 @@ class Advice:
     boxes: Boxes | None = field(default=None, repr=False, compare=False)
 
     def __repr__(self) -> str:
-        depths = ", ".join(f"{' and '.join(one.now.columns)} {one.now.mean:,.1f}" for one in self.outlooks)
+        depths = ", ".join(f"{' and '.join(outlook.now.columns)} {outlook.now.mean:,.1f}" for outlook in self.outlooks)
         what = f"{counted(self.files, 'file')}, {size(self.bytes)}"
         return f"advice on {self.table_id!r}: {what}; depth: {depths or 'none'}"
 

@@ -137,7 +137,7 @@ def _places(values: pa.Array) -> npt.NDArray[np.float64]:
         return np.clip(np.asarray(values.cast(pa.float64(), safe=False), np.float64), -1e300, 1e300)
     found = values.to_pylist()
     skipped = _alike(found[0], found[-1]) if found else 0
-    heads = (one[skipped : skipped + _HEAD].ljust(_HEAD, b"\0") for one in found)
+    heads = (value[skipped : skipped + _HEAD].ljust(_HEAD, b"\0") for value in found)
     return np.array([float(int.from_bytes(head, "big")) for head in heads], np.float64)
 
 

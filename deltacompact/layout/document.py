@@ -71,7 +71,9 @@ def layout_from_document(document: Any, table: str) -> Layout:
         raise InputError(f"the {kind} is of table {body['table']}, and not of {table}")
     leaves = tuple(Leaf(*leaf) for leaf in body["leaves"])
     if kind == TREE:
-        return SplitTree(tuple(map(_column_of, body["columns"])), tuple(Split(*one) for one in body["splits"]), leaves)
+        return SplitTree(
+            tuple(map(_column_of, body["columns"])), tuple(Split(*split) for split in body["splits"]), leaves
+        )
     cuts, behind = tuple(map(_values_of, body["cuts"])), tuple(body.get("behind", ()))
     return RangeCuts(tuple(map(_key_of, body["keys"])), cuts, leaves, behind)
 

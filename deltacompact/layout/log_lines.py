@@ -59,12 +59,12 @@ def logs_in(path: Path) -> Iterator[tuple[Path, ...]]:
     if path.is_file():
         yield (path,)
         return
-    inside = sorted(one for one in path.iterdir() if not _NO_LOG.fullmatch(one.name))
-    if rolled := sorted((int(found["number"]), one) for one in inside if (found := _ROLLED.fullmatch(one.name))):
-        yield tuple(one for _, one in rolled)
+    inside = sorted(file for file in path.iterdir() if not _NO_LOG.fullmatch(file.name))
+    if rolled := sorted((int(found["number"]), file) for file in inside if (found := _ROLLED.fullmatch(file.name))):
+        yield tuple(file for _, file in rolled)
         return
-    for one in inside:
-        yield from logs_in(one)
+    for file in inside:
+        yield from logs_in(file)
 
 
 def name_of(log: tuple[Path, ...]) -> str:

@@ -150,9 +150,9 @@ class RewriteAllowance:
         earned = [float(self.earned[own].sum()) for own in partitions]
         if self.carried < 0:
             left = max(0.0, 1 + self.carried / (sum(earned) or 1.0))
-            return [left * one for one in earned]
+            return [left * weight for weight in earned]
         each = self.carried / max(1.0, float(sizes.sum()))
-        return [one + each * float(sizes[own].sum()) for one, own in zip(earned, partitions, strict=True)]
+        return [weight + each * float(sizes[own].sum()) for weight, own in zip(earned, partitions, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,21 +61,21 @@ def foreseen(samples: Sequence[PartitionSample], by: Sequence[ClusterColumn], ce
     names = tuple(column.name for column in by)
     found: list[list[Ranks]] = [[np.zeros((2 * len(names) + 2, 0), np.int64)] for _ in range(3)]
     start = 0
-    for partition, one in enumerate(samples):
-        if one.sample.num_rows:
-            for boxes, of_partition in zip(found, _of_partition(one, by, cells_per_file), strict=True):
-                boxes.append(_placed(of_partition, start, partition, one))
-            start += one.sample.num_rows + 1
+    for partition, sampled in enumerate(samples):
+        if sampled.sample.num_rows:
+            for boxes, of_partition in zip(found, _of_partition(sampled, by, cells_per_file), strict=True):
+                boxes.append(_placed(of_partition, start, partition, sampled))
+            start += sampled.sample.num_rows + 1
     return Prospect(*(_boxes(names, np.concatenate(boxes, axis=1)) for boxes in found))
 
 
-def _of_partition(one: PartitionSample, by: Sequence[ClusterColumn], cells_per_file: int) -> tuple[Ranks, ...]:
+def _of_partition(sampled: PartitionSample, by: Sequence[ClusterColumn], cells_per_file: int) -> tuple[Ranks, ...]:
     """Boxes of files, of cells, and of rows. Each array: (least rank of each column, greatest rank of each column, rows
     of the sample) by box."""
-    files = max(1, min(one.files, one.sample.num_rows // _SAMPLE_PER_FILE))
-    tree = grow(one.sample, by, np.ones(one.sample.num_rows), files, cells_per_file)
-    ranks = np.array([_ranks(one.sample[column.name]) for column in by])
-    cells = tree.cells_of(one.sample)
+    files = max(1, min(sampled.files, sampled.sample.num_rows // _SAMPLE_PER_FILE))
+    tree = grow(sampled.sample, by, np.ones(sampled.sample.num_rows), files, cells_per_file)
+    ranks = np.array([_ranks(sampled.sample[column.name]) for column in by])
+    cells = tree.cells_of(sampled.sample)
     leaf_of = np.repeat(np.arange(len(tree.leaves)), [leaf.cells for leaf in tree.leaves])
     times = np.array([leaf.files for leaf in tree.leaves])
     leaves = leaf_of[cells]
@@ -103,11 +103,11 @@ def _around(ranks: Ranks, box_of: Ranks, times: Ranks) -> Ranks:
     return np.repeat(found, np.where(rows > 0, times, 0), axis=1)
 
 
-def _placed(found: Ranks, start: int, partition: int, one: PartitionSample) -> Ranks:
+def _placed(found: Ranks, start: int, partition: int, sampled: PartitionSample) -> Ranks:
     """The boxes in terms of the table: ranks from `start` on, rows of the table, and the number of the partition."""
     found = found.copy()
     found[:-1] += start
-    found[-1] = found[-1] * max(1, one.rows // one.sample.num_rows)
+    found[-1] = found[-1] * max(1, sampled.rows // sampled.sample.num_rows)
     return np.concatenate([found, np.full((1, found.shape[1]), partition, np.int64)])
 
 

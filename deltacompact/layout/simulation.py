@@ -110,17 +110,19 @@ def replayed(
     for age, (begin_s, end_s, arrived) in enumerate(_steps(arrivals)):
         rows = files.rows
         held += [
-            SimulatedFile(points[one], int(files.partitions[one]), arrivals[one].bytes, float(rows[one]), 2 * age)
-            for one in arrived
+            SimulatedFile(
+                points[number], int(files.partitions[number]), arrivals[number].bytes, float(rows[number]), 2 * age
+            )
+            for number in arrived
         ]
         boxes = _boxes(held, by)
         chosen = policy.choice(held, boxes)
         if chosen.any():
-            again = [one for one, is_chosen in zip(held, chosen.tolist(), strict=True) if is_chosen]
-            held = [one for one, is_chosen in zip(held, chosen.tolist(), strict=True) if not is_chosen]
+            again = [file for file, is_chosen in zip(held, chosen.tolist(), strict=True) if is_chosen]
+            held = [file for file, is_chosen in zip(held, chosen.tolist(), strict=True) if not is_chosen]
             held += _laid_out(again, _extents(boxes, chosen), by, file_bytes, 2 * age + 1)
             boxes = _boxes(held, by)
-            written, rows_written = sum(one.bytes for one in again), sum(one.rows for one in again)
+            written, rows_written = sum(file.bytes for file in again), sum(file.rows for file in again)
             done = replace(
                 done,
                 runs=done.runs + 1,
@@ -129,7 +131,7 @@ def replayed(
             )
         asked = Counter(columns for at_s, columns in reads if begin_s <= at_s < end_s)
         for columns, times in sorted(asked.items()):
-            opened, opened_bytes = _opened(held, boxes, [one.name in columns for one in by])
+            opened, opened_bytes = _opened(held, boxes, [column.name in columns for column in by])
             done = replace(
                 done,
                 files_opened=done.files_opened + times * opened,
@@ -140,14 +142,14 @@ def replayed(
 
 def _steps(arrivals: Sequence[Arrival]) -> Iterator[tuple[float, float, list[int]]]:
     """(begin, end, files that arrive at the begin) of each step. Reads before the first arrival see the first step."""
-    moments = sorted({one.at_s for one in arrivals})
+    moments = sorted({arrival.at_s for arrival in arrivals})
     begins = [moments[place] for place in spread(len(moments), STEPS_MAX).tolist()]
     if not begins:
         return
     begins[0] = moments[0]
     ends = [*begins[1:], math.inf]
     for place, (begin, end) in enumerate(zip(begins, ends, strict=True)):
-        arrived = [number for number, one in enumerate(arrivals) if begin <= one.at_s < end]
+        arrived = [number for number, arrival in enumerate(arrivals) if begin <= arrival.at_s < end]
         yield begin if place else -math.inf, end, arrived
 
 
@@ -160,8 +162,8 @@ def _points(files: Boxes) -> list[Points]:
     ends = [(places.of[low // 2], places.of[high // 2]) for places, low, high in _columns(files)]
     low, high = (np.array([pair[side] for pair in ends]) for side in (0, 1))
     return [
-        (low[:, one, None] + steps * (high[:, one, None] - low[:, one, None])).T.astype(np.float64)
-        for one in range(files.files)
+        (low[:, number, None] + steps * (high[:, number, None] - low[:, number, None])).T.astype(np.float64)
+        for number in range(files.files)
     ]
 
 
@@ -171,10 +173,12 @@ def _columns(files: Boxes) -> Iterator[tuple[BoundPlaces, Ranks, Ranks]]:
 
 
 def _boxes(files: Sequence[SimulatedFile], by: Sequence[ClusterColumn]) -> Boxes:
-    partitions = np.array([one.partition for one in files], np.int64)
-    low, high = (np.array([end(one.points, axis=0) for one in files]).reshape(-1, len(by)) for end in (np.min, np.max))
+    partitions = np.array([file.partition for file in files], np.int64)
+    low, high = (
+        np.array([end(file.points, axis=0) for file in files]).reshape(-1, len(by)) for end in (np.min, np.max)
+    )
     ranked = [_ranked(*ends, partitions) for ends in zip(low.T, high.T, strict=True)]
-    rows = np.array([len(one.points) for one in files], np.int64)
+    rows = np.array([len(file.points) for file in files], np.int64)
     names = tuple(column.name for column in by)
     return Boxes(names, np.array([low for low, _ in ranked]), np.array([high for _, high in ranked]), partitions, rows)
 
@@ -201,11 +205,11 @@ def _laid_out(
     age: int,
 ) -> Iterator[SimulatedFile]:
     """The files that a split tree makes of the points of these, in each partition by itself."""
-    for partition in sorted({one.partition for one in files}):
-        own = [one for one in files if one.partition == partition]
-        points = np.concatenate([one.points for one in own])
-        sizes = np.concatenate([np.full(len(one.points), one.bytes / len(one.points)) for one in own])
-        rows = np.concatenate([np.full(len(one.points), one.rows / len(one.points)) for one in own])
+    for partition in sorted({file.partition for file in files}):
+        own = [file for file in files if file.partition == partition]
+        points = np.concatenate([file.points for file in own])
+        sizes = np.concatenate([np.full(len(file.points), file.bytes / len(file.points)) for file in own])
+        rows = np.concatenate([np.full(len(file.points), file.rows / len(file.points)) for file in own])
         sample = pa.table({column.name: points[:, place] for place, column in enumerate(by)})
         weighed_by = weighed(by, extents[partition])
         tree = grow(sample, weighed_by, sizes, max(1, min(round(float(sizes.sum()) / file_bytes), len(points) // 2)))
@@ -222,8 +226,8 @@ def _laid_out(
 def _opened(files: Sequence[SimulatedFile], boxes: Boxes, asked: Sequence[bool]) -> tuple[float, float]:
     """(files, bytes) that a read opens, on average. `asked`: for each column, whether the read has a predicate on
     it."""
-    points = np.concatenate([one.points for one in files])
-    of_point = np.concatenate([np.full(len(one.points), one.partition) for one in files])
+    points = np.concatenate([file.points for file in files])
+    of_point = np.concatenate([np.full(len(file.points), file.partition) for file in files])
     chosen = spread(len(points), QUESTIONS)
     low, high = points[chosen], points[chosen].copy()
     for partition in np.unique(of_point[chosen]).tolist():
@@ -231,18 +235,18 @@ def _opened(files: Sequence[SimulatedFile], boxes: Boxes, asked: Sequence[bool])
         for column in range(points.shape[1]):
             beyond = np.searchsorted(own[:, column], low[here, column]) + int(RANGE_SHARE * len(own))
             high[here, column] = own[np.minimum(beyond, len(own) - 1), column]
-    least, most = (np.array([end(one.points, axis=0) for one in files]) for end in (np.min, np.max))
+    least, most = (np.array([end(file.points, axis=0) for file in files]) for end in (np.min, np.max))
     meets = boxes.partitions[None, :] == of_point[chosen][:, None]
     for column in np.flatnonzero(asked).tolist():
         meets &= least[None, :, column] <= high[:, None, column]
         meets &= most[None, :, column] >= low[:, None, column]
-    sizes = np.array([one.bytes for one in files])
+    sizes = np.array([file.bytes for file in files])
     return float(meets.sum(axis=1).mean()), float((meets @ sizes).mean())
 
 
 def _in_tiers(files: Sequence[SimulatedFile], boxes: Boxes) -> Chosen:
-    sizes, ages = np.array([int(one.bytes) for one in files]), np.array([one.age for one in files], np.int64)
-    return to_lay_out(boxes, sizes, ages, np.array([one.laid_out for one in files], bool)).chosen
+    sizes, ages = np.array([int(file.bytes) for file in files]), np.array([file.age for file in files], np.int64)
+    return to_lay_out(boxes, sizes, ages, np.array([file.laid_out for file in files], bool)).chosen
 
 
 def _deeper(by: Sequence[ClusterColumn], depth: float) -> Choice:
@@ -252,11 +256,11 @@ def _deeper(by: Sequence[ClusterColumn], depth: float) -> Choice:
 def _of_partitions(files: Sequence[SimulatedFile], boxes: Boxes, by: Sequence[ClusterColumn], depth: float) -> Chosen:
     """All files of partitions with new files, if a file there meets more than `depth` files in a column, on average."""
     chosen = np.zeros(len(files), bool)
-    new = np.array([not one.laid_out for one in files], bool)
+    new = np.array([not file.laid_out for file in files], bool)
     weights = sum(column.weight for column in by)
     for partition in np.unique(boxes.partitions[new]).tolist():
         own = np.flatnonzero(boxes.partitions == partition)
         there = boxes.take(own)
         met = [meetings(*ends) / len(own) for ends in zip(there.low, there.high, strict=True)]
-        chosen[own] = sum(column.weight * one for column, one in zip(by, met, strict=True)) / weights > depth
+        chosen[own] = sum(column.weight * seconds for column, seconds in zip(by, met, strict=True)) / weights > depth
     return chosen

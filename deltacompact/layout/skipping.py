@@ -113,7 +113,7 @@ def _satisfiable(wanted: pc.Expression, columns: pa.Schema, certain: Sequence[pc
     from pyarrow.fs import LocalFileSystem
 
     format_, here = ds.ParquetFileFormat(), LocalFileSystem()
-    files = [format_.make_fragment(str(place), here, one) for place, one in enumerate(certain)]
+    files = [format_.make_fragment(str(place), here, expression) for place, expression in enumerate(certain)]
     return [int(file.path) for file in ds.FileSystemDataset(files, columns, format_, here).get_fragments(wanted)]
 
 

@@ -53,7 +53,7 @@ class _LoggedScan:
 
     @property
     def metrics(self) -> frozenset[int]:
-        return frozenset(one for one in (self.opened, self.skipped, self.rows) if one is not None)
+        return frozenset(metric for metric in (self.opened, self.skipped, self.rows) if metric is not None)
 
 
 @dataclass(slots=True)
@@ -105,7 +105,7 @@ class SparkLog:
                 self._add({int(number): int(value) for number, value in event["accumUpdates"]})
             case "SparkListenerStageCompleted":
                 told = event["Stage Info"].get("Accumulables", ())
-                self._add({one["ID"]: int(one["Value"]) for one in told if one["ID"] in self._wanted})
+                self._add({update["ID"]: int(update["Value"]) for update in told if update["ID"] in self._wanted})
             case "SQLExecutionEnd":
                 yield from self._ended(int(event["executionId"]))
 
@@ -123,7 +123,10 @@ class SparkLog:
     def _ended(self, number: int) -> Iterator[tuple[int, Read]]:
         execution = self._running.pop(number, _Execution(0.0))
         for scan in execution.scans.values():
-            found = [None if one is None else self._values.get(one) for one in (scan.opened, scan.skipped, scan.rows)]
+            found = [
+                None if metric is None else self._values.get(metric)
+                for metric in (scan.opened, scan.skipped, scan.rows)
+            ]
             opened, skipped, rows = found
             yield number, Read(self.table_id, scan.columns, opened or 0, skipped or 0, execution.at_s, rows)
             for metric in scan.metrics:
@@ -135,14 +138,14 @@ def _scans(node: Mapping[str, Any], table_id: str, columns: Collection[str]) -> 
     """The scans of a table in a plan."""
     nodes = [node]
     while nodes:
-        one = nodes.pop()
-        nodes += reversed(one.get("children", ()))
-        name, text = str(one["nodeName"]), str(one["simpleString"])
+        node = nodes.pop()
+        nodes += reversed(node.get("children", ()))
+        name, text = str(node["nodeName"]), str(node["simpleString"])
         if "Scan" in name and (table := _table_of(name, text)) is not None and is_of(table, table_id):
-            metrics = {str(metric["name"]): int(metric["accumulatorId"]) for metric in one.get("metrics", ())}
+            metrics = {str(metric["name"]): int(metric["accumulatorId"]) for metric in node.get("metrics", ())}
             opened, skipped, rows = (_first(metrics, names) for names in (_OPENED, _SKIPPED, _ROWS))
             yield _LoggedScan(
-                columns_asked_in(_predicates(text, one.get("metadata") or {}), columns), opened, skipped, rows
+                columns_asked_in(_predicates(text, node.get("metadata") or {}), columns), opened, skipped, rows
             )
 
 

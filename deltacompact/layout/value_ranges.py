@@ -41,8 +41,8 @@ def ranges_of(rows: pa.Table, names: Sequence[str]) -> dict[str, Range]:
 def joined(ranges: Iterable[ValueRanges]) -> dict[str, Range]:
     """The ranges of all rows together. If one part lacks a column's range, the range of the whole is unknown."""
     each = list(ranges)
-    names = set.intersection(*(set(one) for one in each)) if each else set()
-    return {name: _joined([one[name] for one in each]) for name in sorted(names)}
+    names = set.intersection(*(set(of_file) for of_file in each)) if each else set()
+    return {name: _joined([of_file[name] for of_file in each]) for name in sorted(names)}
 
 
 def stored_ranges(ranges: ValueRanges) -> StoredRanges:
@@ -65,12 +65,14 @@ def ranges_from(stored: StoredRanges, was: pa.Schema, now: pa.Schema) -> dict[st
 def column_bounds(ranges: Sequence[ValueRanges], name: str, type_: pa.DataType) -> ColumnBounds:
     """The bounds of files in one column. A bound that does not fit the column's type is unknown."""
     held = _held(type_)
-    known = [one.get(name) for one in ranges]
+    known = [of_file.get(name) for of_file in ranges]
     low, high = (
-        pa.array([None if one is None or not _fits(one[side], held) else one[side] for one in known], held)
+        pa.array([None if range_ is None or not _fits(range_[side], held) else range_[side] for range_ in known], held)
         for side in (0, 1)
     )
-    return ColumnBounds(low, high, np.array([one == ONLY_NULL for one in known], bool), np.zeros(len(known), bool))
+    return ColumnBounds(
+        low, high, np.array([range_ == ONLY_NULL for range_ in known], bool), np.zeros(len(known), bool)
+    )
 
 
 def with_rows(of_files: ColumnBounds, values: pa.ChunkedArray) -> ColumnBounds:
@@ -90,12 +92,12 @@ def with_rows(of_files: ColumnBounds, values: pa.ChunkedArray) -> ColumnBounds:
 
 def known_from(ranges: ValueRanges, columns: pa.Schema) -> dict[str, KnownColumn]:
     """The ranges as `skipping` needs them. Whether a file has nulls or NaN is known only if it has nothing else."""
-    return {name: _known(one, columns.field(name).type) for name, one in ranges.items() if name in columns.names}
+    return {name: _known(range_, columns.field(name).type) for name, range_ in ranges.items() if name in columns.names}
 
 
-def _known(one: Range, type_: pa.DataType) -> KnownColumn:
-    low, high = (bound_of(side, type_) for side in one)
-    return KnownColumn(low, high, values=one != ONLY_NULL)
+def _known(range_: Range, type_: pa.DataType) -> KnownColumn:
+    low, high = (bound_of(side, type_) for side in range_)
+    return KnownColumn(low, high, values=range_ != ONLY_NULL)
 
 
 # One column
@@ -148,7 +150,7 @@ def _cast(values: pa.Array) -> pa.Array:
 
 
 def _joined(ranges: Sequence[Range]) -> Range:
-    known = [one for one in ranges if one[0] is not None and one[1] is not None]
+    known = [range_ for range_ in ranges if range_[0] is not None and range_[1] is not None]
     if not known:
         return ONLY_NULL
     return min(low for low, _ in known), max(high for _, high in known)

@@ -124,7 +124,7 @@ def _check_stream(catalog: Streams, table_id: str, partition: Partition, quick: 
         except Exception as error:
             problems.append(f"file: {one_line(error)}")
     if state.compacted and not quick:
-        problems += [one for file in state.compacted.files for one in problems_of_file(catalog.store, file)]
+        problems += [problem for file in state.compacted.files for problem in problems_of_file(catalog.store, file)]
     if state.compacted and state.index and not problems:
         try:
             manifest = read_manifest(catalog.store, state.index)

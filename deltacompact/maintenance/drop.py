@@ -92,7 +92,7 @@ def _without_mark(paths: TablePaths, table: Table, there: Iterable[ObjectStat]) 
 
 def _all_taken(catalog: Streams, streams: Iterable[StreamPaths], dry_run: bool) -> list[ObjectStat]:
     taken = side_by_side(list(streams), lambda stream: _taken(catalog.store, stream, dry_run), catalog.at_once)
-    return [stat for found in taken for stat in found]
+    return [stat for stats in taken for stat in stats]
 
 
 def _declared(store: ObjectStore, paths: TablePaths, table_id: str, where: str) -> bytes:

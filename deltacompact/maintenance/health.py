@@ -103,5 +103,7 @@ def health_of(partition: dict[str, str | None], state: StreamState, now_s: float
 
 def worst_first(found: Sequence[Health], limits: Thresholds) -> list[Health]:
     """The partitions beyond a threshold: those beyond most thresholds first, then by overlap, then by dead rows."""
-    ill = [one for one in found if one.beyond(limits)]
-    return sorted(ill, key=lambda one: (len(one.beyond(limits)), one.overlap, one.dead_rows), reverse=True)
+    ill = [partition for partition in found if partition.beyond(limits)]
+    return sorted(
+        ill, key=lambda partition: (len(partition.beyond(limits)), partition.overlap, partition.dead_rows), reverse=True
+    )

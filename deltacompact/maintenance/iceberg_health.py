@@ -25,8 +25,12 @@ def health_of_branch(state: TableState) -> list[Health]:
 
 def _health(state: TableState, scope: Scope, entries: list[ManifestEntry], index: DeleteIndex) -> Health:
     applying = [index.applying_to(entry) for entry in entries]
-    together = {id(one.equality): one.equality for one in applying}  # files with the same deletes share a tuple
-    deletes = [*chain.from_iterable(together.values()), *chain.from_iterable(one.by_position for one in applying)]
+    # Files with the same deletes share a tuple.
+    together = {id(applied.equality): applied.equality for applied in applying}
+    deletes = [
+        *chain.from_iterable(together.values()),
+        *chain.from_iterable(applied.by_position for applied in applying),
+    ]
     dead = {delete.file.key: delete.file.rows for delete in deletes}
     rows = sum(entry.file.rows for entry in entries)
     return Health(
@@ -34,7 +38,7 @@ def _health(state: TableState, scope: Scope, entries: list[ManifestEntry], index
         file_bytes=tuple(entry.file.file_bytes for entry in entries),
         rows=rows,
         dead_rows=min(rows, sum(dead.values())),
-        overlap=max(len(one.all) for one in applying),
+        overlap=max(len(applied.all) for applied in applying),
     )
 
 

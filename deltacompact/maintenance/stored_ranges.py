@@ -45,23 +45,23 @@ def _as_logged(rows: pa.Table, columns: pa.Schema, file: DataFile) -> pa.Table:
 def together(ranges: Iterable[ValueRanges]) -> ValueRanges:
     """The ranges of the rows of several tables; empty for no table. One table is in memory at a time."""
     found: ValueRanges | None = None
-    for one in ranges:
-        found = one if found is None else joined([found, one])
+    for of_file in ranges:
+        found = of_file if found is None else joined([found, of_file])
     return found or {}
 
 
 def beyond(path: str, said_by: str, known: Mapping[str, Range], found: ValueRanges) -> Iterator[str]:
     """A line for each column that has values beyond its known range."""
-    for name, said in known.items():
-        if not _holds(said, has := found.get(name, ONLY_NULL)):
-            what = f"column {name!r} has {_shown(has)}, {said_by} says {_shown(said)}"
+    for name, range_ in known.items():
+        if not _holds(range_, has := found.get(name, ONLY_NULL)):
+            what = f"column {name!r} has {_shown(has)}, {said_by} says {_shown(range_)}"
             yield f"file {path}: {what}: readers that skip by it miss rows, write the file anew"
 
 
-def _holds(said: Range, has: Range) -> bool:
+def _holds(range_: Range, has: Range) -> bool:
     if has == ONLY_NULL:
         return True
-    return said != ONLY_NULL and _in_order(said[0], has[0]) and _in_order(has[1], said[1])
+    return range_ != ONLY_NULL and _in_order(range_[0], has[0]) and _in_order(has[1], range_[1])
 
 
 def _in_order(one: Any, other: Any) -> bool:

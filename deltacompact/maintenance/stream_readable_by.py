@@ -71,8 +71,10 @@ def _of_iceberg_table(target: str, named: Mapping[str, Engine]) -> dict[str, tup
     # The files are ours: no compaction of the Iceberg table may touch them.
     return {
         name: tuple(
-            Obstacle(found.kind, found.files, "compact --purge rewrites what they mark") if found.files else found
-            for found in obstacles(state, engine)
+            Obstacle(obstacle.kind, obstacle.files, "compact --purge rewrites what they mark")
+            if obstacle.files
+            else obstacle
+            for obstacle in obstacles(state, engine)
         )
         for name, engine in named.items()
     }

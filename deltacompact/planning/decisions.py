@@ -139,8 +139,8 @@ def _with_overlapping(
     plan: CompactionPlan, live: npt.NDArray[np.int64], decided: Sequence[FileDecision], written: WrittenRanges
 ) -> tuple[FileDecision, ...]:
     """The decisions, where files that would stay but overlap others are rewritten."""
-    stay = [one.ordinal for one in decided if one.action in STAYS]
-    rewritten = [plan.sources[one.ordinal] for one in decided if one.action is FileAction.REWRITE]
+    stay = [decision.ordinal for decision in decided if decision.action in STAYS]
+    rewritten = [plan.sources[decision.ordinal] for decision in decided if decision.action is FileAction.REWRITE]
     new = [(written.get(source.ordinal, {}), int(live[source.ordinal])) for source in rewritten]
     files = [plan.as_compacted(plan.sources[ordinal], written.get(ordinal, {})) for ordinal in stay]
     bound = plan.layout_bound
@@ -148,10 +148,10 @@ def _with_overlapping(
     places = np.array(stay, np.int64)
     overlap, waits = set(places[choice.chosen].tolist()), set(places[choice.waits].tolist())
 
-    def with_overlap(one: FileDecision) -> FileDecision:
-        if one.ordinal in overlap:
-            return FileDecision(one.ordinal, FileAction.REWRITE, FileReason.OVERLAPS)
-        return replace(one, reason=FileReason.OVERLAPS_WAITS) if one.ordinal in waits else one
+    def with_overlap(decision: FileDecision) -> FileDecision:
+        if decision.ordinal in overlap:
+            return FileDecision(decision.ordinal, FileAction.REWRITE, FileReason.OVERLAPS)
+        return replace(decision, reason=FileReason.OVERLAPS_WAITS) if decision.ordinal in waits else decision
 
     return tuple(map(with_overlap, decided))
 
@@ -168,10 +168,10 @@ def account_after(
     if known is None and not plan.clusters:
         return None
     new, laid_out = 0, 0
-    for one in files:
-        rows, is_new = int(live[one.ordinal]), not plan.sources[one.ordinal].in_base
+    for file in files:
+        rows, is_new = int(live[file.ordinal]), not plan.sources[file.ordinal].in_base
         new += rows if is_new else 0
-        is_written = one.action is FileAction.REWRITE and (is_new or one.reason is FileReason.OVERLAPS)
+        is_written = file.action is FileAction.REWRITE and (is_new or file.reason is FileReason.OVERLAPS)
         laid_out += rows if is_written and plan.clusters else 0
     came, rewritten = (int(live.sum()), 0) if known is None else (known.came + new, known.rewritten)
     return LayoutAccount(came, rewritten + laid_out)

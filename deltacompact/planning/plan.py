@@ -292,8 +292,8 @@ class CompactionPlan:
         free = int(self.capacity.object_store_bytes * self.options.limits.exchange_share) - exchanged
         upserts = [source for source in self.sources if source.operation is OperationType.UPSERT]
         new, every = (
-            sum(source.file.decoded_bytes or 4 * source.file.bytes for source in some)
-            for some in ([one for one in upserts if not one.in_base], upserts)
+            sum(source.file.decoded_bytes or 4 * source.file.bytes for source in sources)
+            for sources in ([source for source in upserts if not source.in_base], upserts)
         )
         return min(every, free) if new <= free else 0
 

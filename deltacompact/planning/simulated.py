@@ -60,12 +60,12 @@ def simulated(
     """The outcome of each policy. `file_bytes`: of a rewritten file. `depths`: the limits of the policies by depth."""
     asked = [(read.at_s, read.columns) for read in reads]
     found = [replayed(policy, files, arrivals, asked, by, file_bytes) for policy in policies(by, depths)]
-    return tuple(_outcome(one, found[0]) for one in found)
+    return tuple(_outcome(replay, found[0]) for replay in found)
 
 
-def _outcome(one: Replayed, never: Replayed) -> PolicyOutcome:
-    files, size = never.files_opened - one.files_opened, never.bytes_opened - one.bytes_opened
-    cost_s = arranged_s(round(one.rows_written), round(one.bytes_written))
+def _outcome(replay: Replayed, never: Replayed) -> PolicyOutcome:
+    files, size = never.files_opened - replay.files_opened, never.bytes_opened - replay.bytes_opened
+    cost_s = arranged_s(round(replay.rows_written), round(replay.bytes_written))
     return PolicyOutcome(
-        one.policy, one.runs, round(one.bytes_written), cost_s, files, round(size), read_s(files, size)
+        replay.policy, replay.runs, round(replay.bytes_written), cost_s, files, round(size), read_s(files, size)
     )

@@ -165,7 +165,7 @@ def _laid_out(plan: CompactionPlan) -> float:
     """The share of the base that may be laid out anew. The values of the deltas are unknown yet, so they overlap
     all."""
     decided = decide_files(plan, np.array([source.file.live_rows for source in plan.sources], np.int64), {})
-    rewritten = {one.ordinal for one in decided if one.action is FileAction.REWRITE}
+    rewritten = {decision.ordinal for decision in decided if decision.action is FileAction.REWRITE}
     base = [source for source in plan.sources if source.in_base]
     chosen = sum(source.file.rows for source in base if source.ordinal in rewritten)
     return chosen / max(1, sum(source.file.rows for source in base))

@@ -48,7 +48,10 @@ class Touched:
 
     def where_rows_move(self, share: float) -> Touched:
         """The same if rows are laid out, and this share of the base in any case: then no row group is copied."""
-        rows, size = (max(share, min(1.0, one + self.copied_bytes)) for one in (self.decoded_rows, self.decoded_bytes))
+        rows, size = (
+            max(share, min(1.0, share_of_base + self.copied_bytes))
+            for share_of_base in (self.decoded_rows, self.decoded_bytes)
+        )
         return replace(self, decoded_rows=rows, decoded_bytes=size, copied_bytes=0.0, large=0.0)
 
 

@@ -39,7 +39,7 @@ def saved_s(boxes: Boxes, file_bytes: float) -> list[float]:
     grid."""
     in_grid = boxes.files ** (1 - 1 / max(1, len(boxes.columns)))
     met = [meetings(*ranges) / boxes.files - in_grid for ranges in zip(boxes.low, boxes.high, strict=True)]
-    return [read_s(max(0.0, one), max(0.0, one) * file_bytes) for one in met]
+    return [read_s(max(0.0, files), max(0.0, files) * file_bytes) for files in met]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class LayoutGain:
 
     def by_heat(self, heat: Mapping[str, float]) -> float:
         """The core-seconds that the reads of a heat would save, as a multiple of `cost_s`."""
-        saved = sum(heat.get(name, 0.0) * one for name, one in self.saved_s.items())
+        saved = sum(heat.get(name, 0.0) * seconds for name, seconds in self.saved_s.items())
         return saved / self.cost_s if self.cost_s else 0.0
 
 
@@ -80,7 +80,9 @@ def with_gain(advice: Advice, by: Sequence[ClusterColumn], files: int, bytes_: i
     weights = sum(column.weight for column in by)
     outlooks = zip(by, advice.outlooks, strict=False)  # the last outlook, of all columns, is left out
     each = advice.bytes / max(1, advice.partitions)
-    saved = sum(column.weight / weights * _range_saved_s(one.now, one.clustered, each) for column, one in outlooks)
+    saved = sum(
+        column.weight / weights * _range_saved_s(outlook.now, outlook.clustered, each) for column, outlook in outlooks
+    )
     pays = math.ceil(cost.core_seconds / saved) if saved > 0 and files else None
     return replace(advice, rewrite_files=files, rewrite_bytes=bytes_, expected=cost, saved_s=saved, pays_after=pays)
 

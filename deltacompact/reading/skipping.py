@@ -82,7 +82,7 @@ class Skipping:
     def of(cls, selected: Selected) -> Skipping:
         """By the filter of a selection, and by what another library says that it leaves out itself."""
         _, also = _asked.get()
-        both = [one for one in (selected.expression, also) if one is not None]
+        both = [expression for expression in (selected.expression, also) if expression is not None]
         names = columns_asked(selected)
         asked = [column for column in selected.needed if column.name in names and is_bounded(column.type)]
         return cls(selected.needed, pa.schema(asked), reduce(and_, both) if both and asked else None)
@@ -123,7 +123,7 @@ class Skipping:
         low = high = None
         if chunk.physical_type != "INT96" and not _is_misread(was):
             with contextlib.suppress(pa.ArrowException, ValueError, TypeError, OverflowError):  # NaN, or a far moment
-                low, high = (bound_of(in_type(one, was, now), now) for one in (said.min, said.max))
+                low, high = (bound_of(in_type(bound, was, now), now) for bound in (said.min, said.max))
         return KnownColumn(low, high, nulls=nulls != 0)
 
 

@@ -32,15 +32,18 @@ def _table(outlooks: tuple[Outlook, ...]) -> Iterator[str]:
     if not outlooks:
         return
     rows = [["", "depth", "files read for a value, a range", "row groups", "clustered, files", "row groups"]]
-    rows += [[_name(one.now), f"{one.now.mean:,.1f}, at most {one.now.most:,}", *_shares(one)] for one in outlooks]
+    rows += [
+        [_name(outlook.now), f"{outlook.now.mean:,.1f}, at most {outlook.now.most:,}", *_shares(outlook)]
+        for outlook in outlooks
+    ]
     kept = [place for place in range(len(rows[0])) if any(row[place] for row in rows[1:])]
     widths = {place: max(len(row[place]) for row in rows) for place in kept}
     for row in rows:
         yield "  " + "  ".join(row[place].ljust(widths[place]) for place in kept).rstrip()
 
 
-def _shares(one: Outlook) -> Iterator[str]:
-    for depth in (one.now, one.clustered):
+def _shares(outlook: Outlook) -> Iterator[str]:
+    for depth in (outlook.now, outlook.clustered):
         yield "" if depth is None else f"{depth.value_share:.1%}, {depth.range_share:.1%}"
         known = depth is not None and depth.group_value_share is not None
         yield f"{depth.group_value_share:.1%}, {depth.group_range_share:.1%}" if depth is not None and known else ""
@@ -52,7 +55,7 @@ def _name(depth: LayoutDepth) -> str:
 
 def _verdict(advice: Advice, usd_per_core_hour: float | None) -> Iterator[str]:
     if advice.expected is None:
-        if advice.files and advice.pays_after is None and not any(one.clustered for one in advice.outlooks):
+        if advice.files and advice.pays_after is None and not any(outlook.clustered for outlook in advice.outlooks):
             yield "name columns to hear what clustering by them would bring: --columns day,customer"
         return
     if not advice.rewrite_files:

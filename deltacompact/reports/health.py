@@ -55,7 +55,7 @@ class TableHealth:
     def document(self) -> list[dict[str, Any]]:
         """A dict for each partition, as `check --health --json` has it. Seconds and bytes are in the names."""
         failed = [{"partition": dict(of.values), "error": error_document(error)} for of, error in self.failed]
-        return [*(_document(one, self.thresholds) for one in self.partitions), *failed]
+        return [*(_document(of_partition, self.thresholds) for of_partition in self.partitions), *failed]
 
     def __repr__(self) -> str:
         return f"health of {self.table_id!r}: {self._verdict}"
@@ -78,9 +78,12 @@ class TableHealth:
 
     def _total_lines(self) -> Iterator[str]:
         yield f"{self.table_id}: {self._verdict}"
-        rows, dead = sum(one.rows for one in self.partitions), sum(one.dead_rows for one in self.partitions)
-        sizes = [size_ for one in self.partitions for size_ in one.file_bytes]
-        waiting = sum(one.waiting_rows for one in self.partitions)
+        rows, dead = (
+            sum(of_partition.rows for of_partition in self.partitions),
+            sum(of_partition.dead_rows for of_partition in self.partitions),
+        )
+        sizes = [size_ for of_partition in self.partitions for size_ in of_partition.file_bytes]
+        waiting = sum(of_partition.waiting_rows for of_partition in self.partitions)
         files = f"{counted(len(sizes), 'file')}, {size(sum(sizes))}"
         waits = f"; {counted(waiting, 'row')} waiting" if waiting else ""
         yield f"  {counted(rows, 'row')}, {dead:,} of them dead; {files}{waits}"
@@ -117,27 +120,36 @@ def print_health(out: Console, health: TableHealth, detail: Detail) -> None:
     for partition, error in health.failed[:WORST]:
         out.print(f"{named(dict(partition.values))}: failed: {one_line(error)}", style="red")
     ill = health.beyond
-    for one in ill if detail.verbose else ill[:WORST]:
-        out.print(f"{named(one.partition)}: {'; '.join(one.beyond(health.thresholds).values())}", style="red")
+    for of_partition in ill if detail.verbose else ill[:WORST]:
+        out.print(
+            f"{named(of_partition.partition)}: {'; '.join(of_partition.beyond(health.thresholds).values())}",
+            style="red",
+        )
     for line in detail.rest(len(ill), "partition"):
         out.print(line)
 
 
-def _document(one: Health, limits: Thresholds) -> dict[str, Any]:
-    beyond = one.beyond(limits)
-    facts = dataclasses.asdict(one)
+def _document(of_partition: Health, limits: Thresholds) -> dict[str, Any]:
+    beyond = of_partition.beyond(limits)
+    facts = dataclasses.asdict(of_partition)
     sizes = facts.pop("file_bytes")
     return {
         **facts,
         "files": len(sizes),
         "bytes": sum(sizes),
-        "small_files": one.small_files(limits.small_file_bytes),
-        "dead_share": one.dead_share,
+        "small_files": of_partition.small_files(limits.small_file_bytes),
+        "dead_share": of_partition.dead_share,
         "beyond": list(beyond),
         "healthy": not beyond,
     }
 
 
-def _cells(one: Health) -> tuple[str, ...]:
-    counts = (one.rows, one.dead_rows, len(one.file_bytes), one.overlap, one.waiting_rows)
-    return (*(f"{count:,}" for count in counts), named(one.partition))
+def _cells(of_partition: Health) -> tuple[str, ...]:
+    counts = (
+        of_partition.rows,
+        of_partition.dead_rows,
+        len(of_partition.file_bytes),
+        of_partition.overlap,
+        of_partition.waiting_rows,
+    )
+    return (*(f"{count:,}" for count in counts), named(of_partition.partition))

@@ -56,7 +56,7 @@ def _of_both(made: VersionMade | SnapshotMade) -> dict[str, Any]:
 
 def version_lines(made: Sequence[dict[str, Any]], detail: Detail) -> list[str]:
     """Of several partitions, a line with its name stands above those of each; of many, the ten that changed last."""
-    partitions = [list(versions) for _, versions in groupby(made, key=lambda one: one["partition"])]
+    partitions = [list(versions) for _, versions in groupby(made, key=lambda line: line["partition"])]
     lines: list[str] = []
     for versions in detail.chosen(partitions, lambda versions: versions[-1]["time"] or ""):
         lines += [f"{named(versions[0]['partition'])}:"] if len(partitions) > 1 else []
@@ -74,21 +74,26 @@ def _lines(
     made: Sequence[dict[str, Any]], others: tuple[str, ...], of_kind: Callable[[dict[str, Any]], tuple[str, ...]]
 ) -> list[str]:
     head = ("time (UTC)", "operation", "rows", "files", "bytes", *others)
-    return in_columns([head, *((*_cells(one), *of_kind(one)) for one in made)])
+    return in_columns([head, *((*_cells(entry), *of_kind(entry)) for entry in made)])
 
 
-def _cells(one: dict[str, Any]) -> tuple[str, ...]:
-    counts = [_change(one[f"{what}_added"], one[f"{what}_removed"], "{:,}".format) for what in ("rows", "files")]
-    return one["time"] or "-", one["operation"] or "-", *counts, _change(one["bytes_added"], one["bytes_removed"], size)
+def _cells(entry: dict[str, Any]) -> tuple[str, ...]:
+    counts = [_change(entry[f"{what}_added"], entry[f"{what}_removed"], "{:,}".format) for what in ("rows", "files")]
+    return (
+        entry["time"] or "-",
+        entry["operation"] or "-",
+        *counts,
+        _change(entry["bytes_added"], entry["bytes_removed"], size),
+    )
 
 
-def _of_version(one: dict[str, Any]) -> tuple[str, ...]:
-    return f"{one['deltas']:,}", one["version"], one["session"] or ", ".join(one["tokens"]) or "-"
+def _of_version(entry: dict[str, Any]) -> tuple[str, ...]:
+    return f"{entry['deltas']:,}", entry["version"], entry["session"] or ", ".join(entry["tokens"]) or "-"
 
 
-def _of_snapshot(one: dict[str, Any]) -> tuple[str, ...]:
-    deletes = _change(one["delete_files_added"], one["delete_files_removed"], "{:,}".format)
-    return deletes, str(one["snapshot_id"]), one["attempt"] or one["session"] or "-"
+def _of_snapshot(entry: dict[str, Any]) -> tuple[str, ...]:
+    deletes = _change(entry["delete_files_added"], entry["delete_files_removed"], "{:,}".format)
+    return deletes, str(entry["snapshot_id"]), entry["attempt"] or entry["session"] or "-"
 
 
 def _change(added: int | None, removed: int | None, words: Callable[[int], str]) -> str:

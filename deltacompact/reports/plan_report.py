@@ -140,12 +140,16 @@ def _total(
     seconds, lane_of = 0.0, job.lanes
     lanes = [lane_of.get(work.partition) for work in job.work]
     for lane, there in foreseen.items():
-        of_lane = [(one.alone, one.core) for one, its in zip(sessions, lanes, strict=True) if one and its is lane]
+        of_lane = [
+            (session.alone, session.core)
+            for session, its in zip(sessions, lanes, strict=True)
+            if session and its is lane
+        ]
         at_once = sessions_at_once(lane, job.terms.options, job.waits)
         seconds += together_s(of_lane, there.capacity.slots, at_once == 1)
     start_s = max((there.start_s for there in foreseen.values()), default=0.0)
     slots = max((there.capacity.slots for there in foreseen.values()), default=1)
-    each = tuple(one.core for one in sessions if one)
+    each = tuple(session.core for session in sessions if session)
     return PlannedTotal(job.source_table_id, Expected(seconds, sum(each), each, slots, start_s), usd_per_core_hour)
 
 

@@ -59,10 +59,14 @@ def draw_health(path: str | None, health: TableHealth) -> None:
         return
     found, limits = health.partitions, health.thresholds
     figure, (sizes, dead, waiting) = _figure(f"{health.table_id}: {counted(len(found), 'partition')}", 3)
-    _sizes(sizes, [size / _MIB for one in found for size in one.file_bytes], limits.small_file_bytes / _MIB)
-    names = [named(one.partition) for one in found]
-    _bars(dead, [[100 * one.dead_share for one in found]], "% dead rows", 100 * limits.dead_share)
-    _bars(waiting, [[one.overlap for one in found]], "files over the others", limits.overlap)
+    _sizes(
+        sizes,
+        [size / _MIB for of_partition in found for size in of_partition.file_bytes],
+        limits.small_file_bytes / _MIB,
+    )
+    names = [named(of_partition.partition) for of_partition in found]
+    _bars(dead, [[100 * of_partition.dead_share for of_partition in found]], "% dead rows", 100 * limits.dead_share)
+    _bars(waiting, [[of_partition.overlap for of_partition in found]], "files over the others", limits.overlap)
     _name(waiting, names)
     _save(figure, path)
 

@@ -85,15 +85,15 @@ def written_ranges(bench: Workbench, live: npt.NDArray[np.int64]) -> WrittenRang
     if not plan.clusters:
         return None
     decided = decide_files(plan, live)
-    if all(one.action in (FileAction.REWRITE, FileAction.DROP) for one in decided):
+    if all(decision.action in (FileAction.REWRITE, FileAction.DROP) for decision in decided):
         return {}  # nothing stays that could overlap them
-    sources = [plan.sources[one.ordinal] for one in decided]
+    sources = [plan.sources[decision.ordinal] for decision in decided]
     return ranges_of_sources(
         bench,
         [
             source
-            for one, source in zip(decided, sources, strict=True)
-            if one.action is FileAction.REWRITE or (one.action is FileAction.KEEP and not source.in_base)
+            for decision, source in zip(decided, sources, strict=True)
+            if decision.action is FileAction.REWRITE or (decision.action is FileAction.KEEP and not source.in_base)
         ],
     )
 
@@ -114,7 +114,13 @@ def _measured(bench: Workbench, unknown: Sequence[SourceFile]) -> list[ValueRang
     batches = list(batched(unknown, lambda source: source.file.rows, plan.task_rows, 64))
     tasks = [
         bench.executor.submit(
-            file_ranges, bench.paced, [one.file for one in batch], columns, plan.input.partition, reading, spread=True
+            file_ranges,
+            bench.paced,
+            [source.file for source in batch],
+            columns,
+            plan.input.partition,
+            reading,
+            spread=True,
         )
         for batch in batches
     ]
@@ -146,7 +152,7 @@ def lay_out(
     plan, groups = bench.plan, outputs.groups[: outputs.pointers.marked_from]
     ranges = _ranges_of(groups, outputs)
     by = weighed(columns_of(plan.cluster_by, plan.schema), _extents(plan, outputs, written))
-    routing = _CellRouting.of(bench, outputs, masks_of, [one for of_group in ranges for one in of_group], by)
+    routing = _CellRouting.of(bench, outputs, masks_of, [range_ for of_group in ranges for range_ in of_group], by)
     routed = routing.routed(ranges)
     try:
         arrangement = routing.arrangement(routed)
@@ -186,18 +192,18 @@ def _ranges_of(groups: Sequence[SourceGroup], outputs: OutputPlan) -> list[list[
     ]
 
 
-def _decoded_bytes(one: LiveRange) -> int:
+def _decoded_bytes(range_: LiveRange) -> int:
     """About the decoded bytes of the file. Where the log has none, a guess by its stored bytes."""
-    return one.file.decoded_bytes or 4 * one.file.bytes
+    return range_.file.decoded_bytes or 4 * range_.file.bytes
 
 
 def _rows(ranges: Sequence[LiveRange]) -> int:
-    return sum(one.stop - one.start for one in ranges)
+    return sum(range_.stop - range_.start for range_ in ranges)
 
 
 def _decoded_rows(ranges: Sequence[LiveRange]) -> float:
     """About the decoded bytes of the live rows of these ranges."""
-    return sum(_decoded_bytes(one) / one.file.rows * _rows([one]) for one in ranges)
+    return sum(_decoded_bytes(range_) / range_.file.rows * _rows([range_]) for range_ in ranges)
 
 
 def _columns(plan: CompactionPlan, columns: Sequence[ClusterColumn]) -> pa.Schema:
@@ -218,11 +224,11 @@ class RoutedGroups:
 
     @property
     def each(self) -> list[RoutedRows]:
-        return [one for of_group in self.rows for one in of_group]
+        return [routed for of_group in self.rows for routed in of_group]
 
     @property
     def runs(self) -> list[CellRun]:
-        return [run for one in self.each for run in one.runs]
+        return [run for routed in self.each for run in routed.runs]
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +258,7 @@ class _CellRouting:
         files = sizing.output_files(rows, size, max(1, rows_max), plan.target_file_bytes, options.limits)
         by = _with_keys(plan, columns)
         live = _live(bench, masks_of, ranges, _columns(plan, by))
-        row_bytes = tuple(_decoded_bytes(one) / one.file.rows for one in ranges)
+        row_bytes = tuple(_decoded_bytes(range_) / range_.file.rows for range_ in ranges)
         decoded = _decoded_rows(ranges)
         cells = cells_of(rows / files, decoded / max(1, rows), options.row_group_rows)
         planted = _planted(bench, TreeTask(live, row_bytes, by, files, cells))
@@ -284,13 +290,13 @@ class _CellRouting:
         terms = RouteTerms(self.planted.tree, starts, plan.run_bytes, plan.options.certify, leaves)
         shared = bench.share(replace(terms, load_bytes=self._load_bytes) if is_held else terms)
         submit = self._submit_held if is_held else self._submit
-        tasks = [submit(shared, _live(bench, self.masks_of, some, plan.schema)) for of in each for some in of]
+        tasks = [submit(shared, _live(bench, self.masks_of, share, plan.schema)) for of in each for share in of]
         bench.stages.wait(STAGE, tasks, self.rows)
         found = [bench.executor.get(task.values[-1]) for task in tasks]
         ends = accumulate(map(len, each), initial=0)
         held = [tuple(task.values[leaf] for task in tasks) for leaf in range(len(leaves) if is_held else 0)]
         routed = RoutedGroups([found[low:high] for low, high in pairwise(ends)], leaves, held)
-        bench.on_their_way.extend([*(run.path for run in routed.runs), *(one.cells.path for one in found)])
+        bench.on_their_way.extend([*(run.path for run in routed.runs), *(part.cells.path for part in found)])
         return routed
 
     @property
@@ -311,14 +317,14 @@ class _CellRouting:
     def arrangement(self, routed: RoutedGroups) -> Arrangement:
         """The outputs, planned by the number of rows in each cell. Raises ValueError if they are too many."""
         bench, plan, runs = self.bench, self.bench.plan, routed.runs
-        counts = [of_load for one in routed.each for of_load in one.counts]
+        counts = [of_load for part in routed.each for of_load in part.counts]
         rows = np.sum(counts, axis=0)
         outputs = outputs_of(self.planted.tree, rows, self.parts, plan.options.rows_per_compacted_file)
         path = "" if routed.held else bench.paths("index", ".exchange.arrow")()
         if path:
             blocks = (tuple(np.ascontiguousarray(run.blocks.T[: len(_BLOCK)])) for run in runs)
             stored(bench.store, path, blocks, _BLOCK)
-        certified = sum((one.fingerprint for one in routed.each if one.fingerprint is not None), Fingerprint())
+        certified = sum((part.fingerprint for part in routed.each if part.fingerprint is not None), Fingerprint())
         names = tuple(run.path for run in runs)
         certificate = certified if plan.options.certify else None
         return Arrangement(plan.cluster_by, self.parts, outputs, names, path, self.planted.codec, certificate)
@@ -356,7 +362,7 @@ def _with_keys(plan: CompactionPlan, columns: Sequence[ClusterColumn]) -> tuple[
 
 
 def _live(bench: Workbench, masks_of: MasksOf, ranges: Sequence[LiveRange], columns: pa.Schema) -> LiveRanges:
-    paths = tuple(dict.fromkeys(masks_of[one.ordinal] for one in ranges))
+    paths = tuple(dict.fromkeys(masks_of[range_.ordinal] for range_ in ranges))
     return LiveRanges(tuple(ranges), paths, columns, bench.plan.input.partition, bench.plan.options.limits.reading)
 
 
@@ -376,15 +382,15 @@ def _submit_moves(
     paths: Sequence[str | None],
     ranked: Sequence[SubmittedTask],
 ) -> list[SubmittedTask]:
-    firsts = first_of_cells([counts for of_group in routed for one in of_group for counts in one.counts])
+    firsts = first_of_cells([counts for of_group in routed for part in of_group for counts in part.counts])
     stops = np.cumsum([output.rows for output in outputs.outputs])
     places = bench.share(OutputPlaces(stops, outputs.decision.rows_per_output))
     reading, in_files = bench.plan.options.limits.reading, bench.plan.exchanges_in_files
     tasks = []
     for group, of_group, path, task in zip(groups, routed, paths, ranked, strict=False):
-        own = [firsts_of_load for one in of_group for firsts_of_load in islice(firsts, len(one.counts))]
+        own = [firsts_of_load for part in of_group for firsts_of_load in islice(firsts, len(part.counts))]
         rows = int(outputs.live[group.ordinals].sum())
-        moved = MovedGroup(rows, tuple(one.cells for one in of_group), tuple(own), path)
+        moved = MovedGroup(rows, tuple(part.cells for part in of_group), tuple(own), path)
         if in_files:
             exchange = bench.paths("index", ".exchange.arrow")
             inputs = bench.paced, places, moved, reading, exchange, task.values[0]
@@ -419,7 +425,9 @@ def missing_outputs(
 def _routed_again(bench: Workbench, outputs: OutputPlan, masks_of: MasksOf, arrangement: Arrangement) -> RoutedGroups:
     """Route again the rows that an earlier attempt had in memory: to the same cells, in the same order."""
     ranges = _ranges_of(outputs.groups[: outputs.pointers.marked_from], outputs)
-    routing = _CellRouting.again(bench, masks_of, arrangement.parts, [one for of_group in ranges for one in of_group])
+    routing = _CellRouting.again(
+        bench, masks_of, arrangement.parts, [range_ for of_group in ranges for range_ in of_group]
+    )
     return routing.routed(ranges)
 
 
@@ -467,8 +475,8 @@ def _submit_arranged(
         return routed.held[bisect_right(leaf_starts, planned.first_part) - 1]
 
     def submit(together: Sequence[Output]) -> SubmittedTask:
-        rows, files = sum(one.rows for one in together), [file(one) for one in together]
-        inputs = bench.paced, shared, files, paths, *(handle for one in together for handle in held(one))
+        rows, files = sum(group.rows for group in together), [file(group) for group in together]
+        inputs = bench.paced, shared, files, paths, *(handle for group in together for handle in held(group))
         return bench.executor.submit(arrange_each, *inputs, spread=True, size=rows)
 
     several = sizing.outputs_per_task(len(missing), plan.capacity.slots)
@@ -487,7 +495,7 @@ def check_certified(arrangement: Arrangement | None, written: Sequence[Fingerpri
     """Raise CorruptionError if the outputs' rows have another fingerprint than the rows that were routed."""
     if arrangement is None or arrangement.fingerprint is None:
         return
-    found = sum((one for one in written if one is not None), Fingerprint())
+    found = sum((fingerprint for fingerprint in written if fingerprint is not None), Fingerprint())
     if found != arrangement.fingerprint:
         raise CorruptionError(
             f"the rows that were laid out have the fingerprint {arrangement.fingerprint}, what was written {found}: "

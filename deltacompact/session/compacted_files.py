@@ -51,7 +51,7 @@ def _written(bench: Workbench, last: LastRound) -> list[Materialized]:
     outputs, records = last.outputs.outputs, OutputRecords(bench)
     records.adopt()
     adopted = len(records.recorded)
-    bench.records.check_there({made.file.path: made.file.bytes for made in records.recorded.values()})
+    bench.records.check_there({output.file.path: output.file.bytes for output in records.recorded.values()})
     missing = [output for output in outputs if output.number not in records.recorded]
     tasks = last.under_way or missing_outputs(bench, missing, last.outputs, last.masks_of)
 
@@ -91,8 +91,8 @@ class OutputRecords:
 
     def add(self, made: Sequence[Materialized], seconds: float) -> None:
         """Take the outputs that a task wrote in `seconds`; put the batch if it has enough work."""
-        numbered = {ChainFileNumber(one.file.number): one for one in made}
-        self._waiting |= {number: one for number, one in numbered.items() if number not in self.recorded}
+        numbered = {ChainFileNumber(output.file.number): output for output in made}
+        self._waiting |= {number: output for number, output in numbered.items() if number not in self.recorded}
         self._waiting_s += seconds
         if self._waiting_s >= self._batch_s:
             self.put()
@@ -107,7 +107,7 @@ class OutputRecords:
                 self._batches += 1
             else:
                 self._adopt(stored)
-            self._waiting = {number: made for number, made in self._waiting.items() if number not in self.recorded}
+            self._waiting = {number: output for number, output in self._waiting.items() if number not in self.recorded}
         self._waiting_s = 0.0
 
     def _adopt(self, document: dict[str, Any]) -> None:
@@ -121,7 +121,7 @@ class OutputRecords:
 
 def _batch(outputs: list[Materialized]) -> dict[str, Any]:
     schemas = SchemaTable()
-    rows = [{"file": file_to_json(made.file, schemas), "rows_copied": made.rows_copied} for made in outputs]
+    rows = [{"file": file_to_json(output.file, schemas), "rows_copied": output.rows_copied} for output in outputs]
     return {"outputs": rows, "schemas": schemas.encoded}
 
 

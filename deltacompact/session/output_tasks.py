@@ -49,7 +49,10 @@ def submit_outputs(
     shared = bench.share(like)
 
     def submit(together: Sequence[Output]) -> SubmittedTask:
-        tasks, rows = [_numbered(one, outputs, masks_of) for one in together], sum(one.rows for one in together)
+        tasks, rows = (
+            [_numbered(output, outputs, masks_of) for output in together],
+            sum(output.rows for output in together),
+        )
         return bench.executor.submit(materialize_each, bench.paced, shared, tasks, paths, spread=True, size=rows)
 
     return [submit(together) for together in _together(missing, outputs, plan.capacity.slots)]

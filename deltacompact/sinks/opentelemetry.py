@@ -88,8 +88,8 @@ def _exporter(name: str) -> Any:
     if name == "otlp":
         protocol = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL") or os.environ.get("OTEL_EXPORTER_OTLP_PROTOCOL")
         name = _EXPORTERS.get(protocol or "http/protobuf", protocol or "")
-    for found in entry_points(group="opentelemetry_traces_exporter", name=name):
-        return found.load()()
+    for entry_point in entry_points(group="opentelemetry_traces_exporter", name=name):
+        return entry_point.load()()
     raise LookupError(f"no exporter {name!r} is installed")
 
 

@@ -74,10 +74,10 @@ class FedStreams:
         catalog, table_id = catalog_of(self.options)
         wanted = set(chosen(catalog, table_id, parse_partition(self.options.get("partition"))))
         found = positions_at(catalog, table_id, as_of)
-        return told_positions({partition: one for partition, one in found.items() if partition in wanted})
+        return told_positions({partition: end for partition, end in found.items() if partition in wanted})
 
     def slices(self, begin: Position, end: Position) -> list[FeedSlice]:
-        return [FeedSlice(begin, [one]) for one in end]
+        return [FeedSlice(begin, [partition]) for partition in end]
 
     def read(self, piece: FeedSlice) -> pa.RecordBatchReader:
         return stream_batch(*catalog_of(self.options), self._ends(piece.begin, piece.end), self.asked)

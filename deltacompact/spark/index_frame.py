@@ -152,8 +152,8 @@ class _Relocating:
     def _moves(self, relocation: Relocation) -> npt.NDArray[np.int64] | None:
         """The place of each rank, where rows were laid out by columns."""
         found = []
-        for one in relocation.moves:
-            with self.store.open(one.path) as source:
+        for move in relocation.moves:
+            with self.store.open(move.path) as source:
                 data = source.read_buffer()
             if data.slice(0, 6).to_pybytes() == b"ARROW1":  # as former indexes have it
                 found.append(pa.ipc.open_file(data).read_all()["destination"].to_numpy().astype(np.int64))

@@ -90,7 +90,9 @@ def arrange_each(
     """
     each = len(held) // max(1, len(outputs))
     of_outputs = batched(held, lambda _: 1, each) if each else repeat(None)
-    whole = (one if own is None else one.with_blocks(own) for one, own in zip(outputs, of_outputs, strict=False))
+    whole = (
+        output if own is None else output.with_blocks(own) for output, own in zip(outputs, of_outputs, strict=False)
+    )
     return [Materialized(_arranged(store, task, output, paths()), 0) for output in whole]
 
 

@@ -23,7 +23,9 @@ def file_ranges(
     store: ObjectStore, delta_files: Sequence[DataFile], columns: pa.Schema, partition: Partition, reading: ReadLimits
 ) -> list[ValueRanges]:
     """The ranges of each file. They may include dead rows."""
-    return [_of_footer(store, one, columns) or _of_rows(store, one, columns, partition, reading) for one in delta_files]
+    return [
+        _of_footer(store, file, columns) or _of_rows(store, file, columns, partition, reading) for file in delta_files
+    ]
 
 
 def _of_footer(store: ObjectStore, file: DataFile, columns: pa.Schema) -> ValueRanges | None:
@@ -35,7 +37,7 @@ def _of_footer(store: ObjectStore, file: DataFile, columns: pa.Schema) -> ValueR
     except (ValueError, OverflowError):  # dates that Python's datetime cannot hold
         return None
     each = [ranges_of_group(group, file.schema, columns) for group in groups]
-    return joined(each) if each and all(len(one) == len(columns) for one in each) else None
+    return joined(each) if each and all(len(ranges) == len(columns) for ranges in each) else None
 
 
 def ranges_of_group(group: KeyedGroup, stored: pa.Schema, columns: pa.Schema) -> ValueRanges:

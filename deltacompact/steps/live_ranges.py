@@ -35,17 +35,17 @@ class LiveRanges:
 
     @property
     def rows(self) -> int:
-        return sum(one.stop - one.start for one in self.ranges)
+        return sum(range_.stop - range_.start for range_ in self.ranges)
 
 
 def pieces_of(store: ObjectStore, live: LiveRanges) -> Iterator[LivePiece]:
     """The ranges with the live bitmaps of their files."""
     masks: Masks = {}
-    for of_group in read_each_masks(store, live.masks_paths, live.reading, {one.ordinal for one in live.ranges}):
+    for of_group in read_each_masks(store, live.masks_paths, live.reading, {range_.ordinal for range_ in live.ranges}):
         masks |= of_group
-    for one in live.ranges:
-        lives = live_mask(masks[one.ordinal], one.file.rows)
-        yield LivePiece(one.file, lives, rows_of(lives, one))
+    for range_ in live.ranges:
+        lives = live_mask(masks[range_.ordinal], range_.file.rows)
+        yield LivePiece(range_.file, lives, rows_of(lives, range_))
 
 
 def live_tables(store: ObjectStore, live: LiveRanges) -> Iterator[pa.Table]:
@@ -67,7 +67,7 @@ def loads(store: ObjectStore, live: LiveRanges, load_bytes: int) -> Iterator[pa.
 
 def in_tasks(ranges: Sequence[LiveRange], rows_max: int) -> Iterator[tuple[LiveRange, ...]]:
     """The ranges, in their order, for tasks of `rows_max` live rows each. A range that exceeds a task is divided."""
-    for share in divided((one.stop - one.start for one in ranges), rows_max):
+    for share in divided((range_.stop - range_.start for range_ in ranges), rows_max):
         yield tuple(_part(ranges[place], start, stop) for place, start, stop in share)
 
 

@@ -87,9 +87,9 @@ def _looks(store: ObjectStore, task: TreeTask) -> Iterator[tuple[pa.Table, float
         with piece.reader as reader:
             codec = codec_of(reader.parquet.metadata) if piece.file.content_type is ContentType.PARQUET else None
             looked = taken[number]
-            for one in _ranges(reader, piece, looked.wanted):
-                rows = _sample(reader, piece, live, one.rows, math.ceil(looked.wanted * one.share))
-                size = looked.stands_for * one.share * task.row_bytes[number]
+            for range_ in _ranges(reader, piece, looked.wanted):
+                rows = _sample(reader, piece, live, range_.rows, math.ceil(looked.wanted * range_.share))
+                size = looked.stands_for * range_.share * task.row_bytes[number]
                 yield rows, size / max(1, rows.num_rows), codec
 
 
@@ -103,7 +103,7 @@ class _RangeSample:
 
 def _looked_at(live: LiveRanges, wanted: int) -> dict[int, _RangeSample]:
     """The ranges to sample from, by their numbers. All rows of all, if there are at most `wanted`."""
-    rows = np.array([one.stop - one.start for one in live.ranges], np.int64)
+    rows = np.array([range_.stop - range_.start for range_ in live.ranges], np.int64)
     if live.rows <= wanted:
         return {number: _RangeSample(count, count) for number, count in enumerate(rows.tolist())}
     count = looks_at(live.rows)
@@ -133,9 +133,9 @@ def _ranges(reader: FileReader, piece: LivePiece, wanted: int) -> list[_SharedRa
     group_rows = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
     places = start + spread(stop - start, max(1, wanted // ROWS_PER_LOOK))
     looked = looked_groups(group_rows, places, piece.rows)
-    living = np.array([one.looks * piece.lives[slice(*one.rows)].mean() for one in looked])
+    living = np.array([sample.looks * piece.lives[slice(*sample.rows)].mean() for sample in looked])
     shares = (living / (living.sum() or 1.0)).tolist()
-    return [_SharedRange(one.rows, share) for one, share in zip(looked, shares, strict=True)]
+    return [_SharedRange(sample.rows, share) for sample, share in zip(looked, shares, strict=True)]
 
 
 def _sample(reader: FileReader, piece: LivePiece, live: LiveRanges, rows: tuple[int, int], wanted: int) -> pa.Table:

@@ -123,10 +123,10 @@ class LocalStore:
         """The unfinished files of all tables: their names do not say which path they were meant for."""
         for folder in self._folders_of_unfinished():
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                for found in sorted(folder.iterdir()):
+                for path in sorted(folder.iterdir()):
                     with contextlib.suppress(NotFoundError):
-                        if _UNFINISHED_NAME.fullmatch(found.name):
-                            yield self.stat(found.relative_to(self.root).as_posix())
+                        if _UNFINISHED_NAME.fullmatch(path.name):
+                            yield self.stat(path.relative_to(self.root).as_posix())
 
     def _folders_of_unfinished(self) -> Iterable[Path]:
         return [self.root / self.UNFINISHED]

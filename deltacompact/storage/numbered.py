@@ -58,7 +58,7 @@ def listed(store: ObjectStore, folder: str, after: int | None = None) -> dict[in
 def newest_of_each(stats: Iterable[ObjectStat]) -> dict[str, NumberedObject]:
     """The object with the greatest number in each folder. `stats` are in the order of a listing."""
     found = (NumberedObject.of(stat) for stat in stats)
-    return {one.folder: one for one in found if one is not None}
+    return {newest.folder: newest for newest in found if newest is not None}
 
 
 def read_newest(store: ObjectStore, folder: str, looks: int = 1) -> tuple[NumberedObject, bytes] | None:

@@ -46,7 +46,7 @@ def matched(file: DataFile, columns: pa.Schema) -> DataFile:
     _refuse_unidentified(stored, file.path)
     has_by_id = _by_id(fill.column for fill in file.fills) | _by_id(stored)
     has = [(wanted, has_by_id.get(field_id(wanted))) for wanted in columns]
-    schema = pa.schema([_matched(wanted, found) for wanted, found in has if found is not None])
+    schema = pa.schema([_matched(wanted, field) for wanted, field in has if field is not None])
     wanted_by_id = _by_id(columns) if file.longest else {}
     known = [(wanted_by_id.get(field_id(file.schema.field(name))), size) for name, size in file.longest]
     longest = tuple((column.name, size) for column, size in known if column is not None)
@@ -113,28 +113,28 @@ def _by_id(fields: Iterable[pa.Field]) -> dict[int | None, pa.Field]:
     return {field_id(field): field for field in fields}
 
 
-def _matched(wanted: pa.Field, found: pa.Field) -> pa.Field:
+def _matched(wanted: pa.Field, field: pa.Field) -> pa.Field:
     """A field with the table's name and id, and with the file's type under the table's names."""
-    return pa.field(wanted.name, _matched_type(wanted.type, found.type), metadata=wanted.metadata)
+    return pa.field(wanted.name, _matched_type(wanted.type, field.type), metadata=wanted.metadata)
 
 
-def _matched_type(wanted: pa.DataType, found: pa.DataType) -> pa.DataType:
+def _matched_type(wanted: pa.DataType, field: pa.DataType) -> pa.DataType:
     """The file's type under the table's names.
 
     A struct gets all children of the table's struct, so that it has rows even if the file has none of the children.
     """
     t = pa.types
-    if t.is_struct(wanted) and t.is_struct(found):
-        by_id = _by_id(found)
+    if t.is_struct(wanted) and t.is_struct(field):
+        by_id = _by_id(field)
         children = [(child, by_id.get(field_id(child))) for child in wanted]
         return pa.struct([child if known is None else _matched(child, known) for child, known in children])
-    if t.is_map(wanted) and t.is_map(found):
-        key = wanted.key_field.with_type(_matched_type(wanted.key_type, found.key_type))
-        return pa.map_(key, wanted.item_field.with_type(_matched_type(wanted.item_type, found.item_type)))
-    if is_list(wanted) and is_list(found):
-        item = wanted.value_field.with_type(_matched_type(wanted.value_type, found.value_type))
-        return pa.large_list(item) if t.is_large_list(found) else pa.list_(item)
-    return found
+    if t.is_map(wanted) and t.is_map(field):
+        key = wanted.key_field.with_type(_matched_type(wanted.key_type, field.key_type))
+        return pa.map_(key, wanted.item_field.with_type(_matched_type(wanted.item_type, field.item_type)))
+    if is_list(wanted) and is_list(field):
+        item = wanted.value_field.with_type(_matched_type(wanted.value_type, field.value_type))
+        return pa.large_list(item) if t.is_large_list(field) else pa.list_(item)
+    return field
 
 
 def _projected(array: pa.Array, stored: pa.DataType, wanted: pa.DataType) -> pa.Array:
@@ -166,8 +166,8 @@ def _struct(array: pa.Array, stored: pa.DataType, wanted: pa.DataType) -> pa.Arr
 def _agree(stored: Sequence[pa.Field], wanted: Sequence[pa.Field]) -> bool:
     names, others = ([(field_id(field), field.name) for field in fields] for fields in (stored, wanted))
     return names == others and all(
-        _agree(list(fields_below(one.type)), list(fields_below(other.type)))
-        for one, other in zip(stored, wanted, strict=True)
+        _agree(list(fields_below(field.type)), list(fields_below(other.type)))
+        for field, other in zip(stored, wanted, strict=True)
     )
 
 

@@ -81,5 +81,7 @@ def _writer(created_by: str) -> Writer | None:
     if found is None:
         return None
     version = (int(found["major"] or 0), int(found["minor"] or 0))
-    fitting = (one for one in WRITERS if one.family == found["family"] and one.since <= version <= one.until)
+    fitting = (
+        writer for writer in WRITERS if writer.family == found["family"] and writer.since <= version <= writer.until
+    )
     return next(fitting, None)

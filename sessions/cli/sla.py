@@ -65,7 +65,7 @@ def report(overview: Overview, with_sessions: bool = False) -> list[RenderableTy
         listed = [
             outturn
             for run in of_runs
-            for outturn in (run, *(made for made in of_sessions if made.job_run_id == run.job_run_id))
+            for outturn in (run, *(session for session in of_sessions if session.job_run_id == run.job_run_id))
         ]
     return [_table(listed), "", _kept("job runs", adherence(of_runs)), _kept("sessions", adherence(of_sessions))]
 

@@ -151,7 +151,7 @@ def _delays(store: StateStore, runs: list[JobRun]) -> dict[str, Delay]:
 
     now_s = clock_of(store)()
     every = runs if len(runs) > 1 else list(_open_ones(store))
-    return delays_of(every, [said.dispatcher for said in store.dispatchers() if said.is_there(now_s)])
+    return delays_of(every, [report.dispatcher for report in store.dispatchers() if report.is_there(now_s)])
 
 
 def _open_ones(store: StateStore) -> Iterator[JobRun]:

@@ -77,15 +77,17 @@ def _print(decided: list[Decided], failed: dict[str, DeltaCompactError], as_json
 
     if as_json:
         errors = [{"table": table, **error_document(error)} for table, error in failed.items()]
-        say_json({"decisions": [made.document() for made in decided], "errors": errors})
+        say_json({"decisions": [verdict.document() for verdict in decided], "errors": errors})
         return
     if not decided:
         return
     names = ("table", "partition", "policy", "decision", "reason", "why", "job run")
     table = plain_table(names, folded="why")
-    for made in decided:
-        said = made.decision
-        partition = visible(partition_label(made.partition))
-        job_run = made.job_run_id or ""
-        table.add_row(made.table, partition, made.policy, said.action.value, said.reason.value, said.text, job_run)
+    for verdict in decided:
+        said = verdict.decision
+        partition = visible(partition_label(verdict.partition))
+        job_run = verdict.job_run_id or ""
+        table.add_row(
+            verdict.table, partition, verdict.policy, said.action.value, said.reason.value, said.text, job_run
+        )
     print_whole(table)

@@ -165,11 +165,11 @@ class KubeRayLauncher:
     def launched(self) -> Iterator[Launched]:
         """RayJobs of this state that have not ended."""
         command = ["get", "rayjobs.ray.io", "--selector", f"{MANAGED_BY}={MANAGER}", "--output", "json"]
-        for found in json.loads(run_well([*self._here, *command], _KUBECTL_S))["items"]:
-            notes = found["metadata"].get("annotations", {})
-            ended = (found.get("status") or {}).get("jobDeploymentStatus") in _ENDED
+        for resource in json.loads(run_well([*self._here, *command], _KUBECTL_S))["items"]:
+            notes = resource["metadata"].get("annotations", {})
+            ended = (resource.get("status") or {}).get("jobDeploymentStatus") in _ENDED
             if notes.get(STATE) == self._state_uri and not ended:
-                since = datetime.fromisoformat(found["metadata"]["creationTimestamp"]).timestamp()
+                since = datetime.fromisoformat(resource["metadata"]["creationTimestamp"]).timestamp()
                 yield Launched(notes[GROUP], notes[JOB_RUN], int(notes[EPOCH]), since)
 
     @property

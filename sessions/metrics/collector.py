@@ -106,7 +106,7 @@ def _of_dispatchers(overview: Overview) -> Iterator[Metric]:
     there, lost = overview.dispatchers_there, len(overview.dispatchers) - len(overview.dispatchers_there)
     yield gauge("dispatchers", "Dispatchers that said something within the time of a lease", [], {(): len(there)})
     yield gauge("dispatchers_lost", "Dispatchers of the last day that fell silent without ending", [], {(): lost})
-    silent_s = max((said.silent_s(overview.at_s) for said in there), default=0.0)
+    silent_s = max((report.silent_s(overview.at_s) for report in there), default=0.0)
     yield gauge("dispatcher_silence_seconds", "Since the most silent dispatcher was heard of", [], {(): silent_s})
     yield counter(
         "takeovers", "Job runs taken over from a dispatcher that fell silent", sum(run.takeovers for run in runs)

@@ -140,7 +140,9 @@ class Adherence:
 def outturns(overview: Overview) -> tuple[list[Outturn], list[Outturn]]:
     """(outturns of job runs, outturns of sessions)."""
     of_runs = [_of_job_run(seen.run, seen.table, overview.at_s) for seen in overview.job_runs]
-    of_sessions = [_of_session(made, seen.run, seen.table) for seen in overview.job_runs for made in seen.sessions]
+    of_sessions = [
+        _of_session(session, seen.run, seen.table) for seen in overview.job_runs for session in seen.sessions
+    ]
     return of_runs, of_sessions
 
 

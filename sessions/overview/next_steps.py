@@ -62,12 +62,12 @@ def _of_dispatchers(overview: Overview, places: Places) -> Iterator[Step]:
     if waiting and not there:
         command = places.command("dispatch", "--queue", places.queue or "QUEUE", "--state", places.state)
         yield Step("no dispatcher", f"{counted(waiting, 'job run')} and nobody to work on them", (command,))
-    silent = [said for said in overview.dispatchers if said not in there]
-    for said in silent[:OF_A_KIND_MAX]:
-        held = len(said.dispatcher.job_run_ids)
+    silent = [report for report in overview.dispatchers if report not in there]
+    for report in silent[:OF_A_KIND_MAX]:
+        held = len(report.dispatcher.job_run_ids)
         took = f"; it held {counted(held, 'job run')}, which another dispatcher takes over" if held else ""
-        who = f"process {said.dispatcher.pid} on {said.dispatcher.host}"
-        yield Step(said.dispatcher.owner, f"{who} has been silent for {_span(said.silent_s(overview.at_s))}{took}")
+        who = f"process {report.dispatcher.pid} on {report.dispatcher.host}"
+        yield Step(report.dispatcher.owner, f"{who} has been silent for {_span(report.silent_s(overview.at_s))}{took}")
 
 
 def _late(overview: Overview, places: Places) -> Iterator[Step]:

@@ -62,12 +62,12 @@ class Overview:
     @property
     def delays(self) -> dict[str, Delay]:
         """Why nobody works on a job run, by its id."""
-        return delays_of([seen.run for seen in self.job_runs], [said.dispatcher for said in self.dispatchers_there])
+        return delays_of([seen.run for seen in self.job_runs], [report.dispatcher for report in self.dispatchers_there])
 
     @property
     def dispatchers_there(self) -> tuple[Said, ...]:
         """The dispatchers with a sign of life within the time of a lease."""
-        return tuple(said for said in self.dispatchers if said.is_there(self.at_s))
+        return tuple(report for report in self.dispatchers if report.is_there(self.at_s))
 
     @property
     def sessions(self) -> tuple[JobRunSession, ...]:

@@ -89,7 +89,7 @@ class _Page:
     async def session(self, request: Request) -> Response:
         seen = _seen(await self._read(), request.path_params["job_run_id"])
         wanted = request.path_params["session_id"]
-        session = next((made for made in seen.sessions if made.id == wanted), None) if seen else None
+        session = next((session for session in seen.sessions if session.id == wanted), None) if seen else None
         if seen is None or session is None:
             return _not_found()
         logs = await to_thread.run_sync(lambda: self._reader.logs(seen.run.id))
@@ -127,7 +127,7 @@ class _Page:
                 continue
             seen = _seen(overview, job_run_id) if job_run_id else None
             now = {session.id: row(session) for session in seen.sessions} if seen else {}
-            changed = [made for name, made in now.items() if rows.get(name) != made]
+            changed = [session for name, session in now.items() if rows.get(name) != session]
             said = summary(overview, self._places)
             if changed or {**said, "at_s": 0} != {**told, "at_s": 0}:
                 yield _event("change", {"summary": said, "job_run": job_run_id, "sessions": changed})

@@ -42,12 +42,12 @@ def summary(overview: Overview, places: Places) -> dict[str, Any]:
         "next": [{**asdict(step), "text": _short(step.text)} for step in next_steps(overview, places)],
         "dispatchers": [
             {
-                "owner": said.dispatcher.owner,
-                "silent_s": max(0.0, overview.at_s - said.modified_s),
-                "holds": len(said.dispatcher.job_run_ids),
-                "draining": said.dispatcher.draining,
+                "owner": report.dispatcher.owner,
+                "silent_s": max(0.0, overview.at_s - report.modified_s),
+                "holds": len(report.dispatcher.job_run_ids),
+                "draining": report.dispatcher.draining,
             }
-            for said in overview.dispatchers
+            for report in overview.dispatchers
         ],
         "queue": None
         if depth is None

@@ -89,7 +89,7 @@ def _gathered(job: CompactionJob, work: PartitionWork, footers: int) -> Gathered
 
 def _touched(store: ObjectStore, plan: CompactionPlan, footers: int) -> Touched:
     """What the deltas touch, by up to `footers` footers: half of them for deltas."""
-    deltas, base = ([source.file for source in plan.sources if source.in_base is one] for one in (False, True))
+    deltas, base = ([source.file for source in plan.sources if source.in_base is is_base] for is_base in (False, True))
     read = min(len(deltas), footers // 2)
     some_deltas, some_base = _evenly(deltas, read), _evenly(base, footers - read)
     if not footers:

@@ -67,7 +67,7 @@ class Planner:
         )
         on_s3 = instruction.catalog.startswith("s3://")
         statistics = [
-            replace(found, catalog=one_spelling(instruction.catalog), is_remote=on_s3) for found in statistics
+            replace(statistic, catalog=one_spelling(instruction.catalog), is_remote=on_s3) for statistic in statistics
         ]
         mode = instruction.chosen_mode if instruction.is_iceberg else ""
         return plan_with_remedy(statistics, wish, self._situation(settings.executor, on_s3, mode))

@@ -235,13 +235,15 @@ def expectation(known: PoolRates) -> Expectation:
         return FIRST_EXPECTATION
     age = np.arange(len(seen), dtype=np.float64)[::-1]
     rates, levels = _cpu_rates(seen, age)
-    now_cpu_s = _seconds(seen, [one.whole for one in seen], rates, levels).tolist()
-    busiest_s = _seconds(seen, [one.work for one in seen], rates, levels)
-    waited = np.column_stack([busiest_s, [one.waits for one in seen]])
+    now_cpu_s = _seconds(seen, [session.whole for session in seen], rates, levels).tolist()
+    busiest_s = _seconds(seen, [session.work for session in seen], rates, levels)
+    waited = np.column_stack([busiest_s, [session.waits for session in seen]])
     waits, wall_levels = _wall_rates(seen, age, waited)
-    now_s = (waited @ waits * [wall_levels[one.stream, _WALL] for one in seen]).tolist()
-    cpu = [(sum(one.cpu_s.values()), one.expected_cpu_s, now) for one, now in zip(seen, now_cpu_s, strict=True)]
-    wall = [(one.seconds, one.expected_s, now) for one, now in zip(seen, now_s, strict=True)]
+    now_s = (waited @ waits * [wall_levels[session.stream, _WALL] for session in seen]).tolist()
+    cpu = [
+        (sum(session.cpu_s.values()), session.expected_cpu_s, now) for session, now in zip(seen, now_cpu_s, strict=True)
+    ]
+    wall = [(session.seconds, session.expected_s, now) for session, now in zip(seen, now_s, strict=True)]
     return Expectation(
         rates,
         waits,
@@ -253,7 +255,7 @@ def expectation(known: PoolRates) -> Expectation:
 
 def _cpu_rates(seen: Sequence[Observation], age: Vector) -> tuple[Vector, dict[tuple[str, str], float]]:
     """CPU seconds by term, and factors by stream and part. A row of the fit is one part of one session."""
-    rows = [(place, *row) for place, one in enumerate(seen) for row in _rows(one)]
+    rows = [(place, *row) for place, session in enumerate(seen) for row in _rows(session)]
     if not rows:
         return _SHIPPED, {}
     places, parts, work, cpu_s, shares = zip(*rows, strict=True)
@@ -262,11 +264,11 @@ def _cpu_rates(seen: Sequence[Observation], age: Vector) -> tuple[Vector, dict[t
     return _SHIPPED * factors, levels
 
 
-def _rows(one: Observation) -> Iterator[tuple[str, Vector, float, float]]:
+def _rows(session: Observation) -> Iterator[tuple[str, Vector, float, float]]:
     """For each part of a session: its name, its work at shipped rates, its CPU seconds, and their share of all."""
-    amounts = padded(one.whole)
-    in_all = sum(one.cpu_s.values())
-    for name, cpu_s in one.cpu_s.items():
+    amounts = padded(session.whole)
+    in_all = sum(session.cpu_s.values())
+    for name, cpu_s in session.cpu_s.items():
         part = _MERGE if name == "index" and amounts[_MERGED] > 0 else name
         work = np.where(_IN_PART.get(part, False), amounts, 0.0) * _SHIPPED
         if cpu_s > 0 and work.sum() >= _LEAST_WORK_S:
@@ -277,7 +279,7 @@ def _seconds(seen: Sequence[Observation], works: Sequence[tuple[float, ...]], ra
     """The seconds that each session's work would take at these rates and levels."""
     amounts = np.array([padded(work) for work in works])
     tables, of_table = _numbered(
-        list(zip([one.stream for one in seen], (amounts[:, _MERGED] > 0).tolist(), strict=True))
+        list(zip([session.stream for session in seen], (amounts[:, _MERGED] > 0).tolist(), strict=True))
     )
     factors = np.array([_factors_of(stream, merges, levels) for stream, merges in tables])
     found: Vector = amounts * factors[of_table] @ rates
@@ -288,8 +290,8 @@ def _wall_rates(
     seen: Sequence[Observation], age: Vector, waited: Vector
 ) -> tuple[Vector, dict[tuple[str, str], float]]:
     """The wall seconds of each of WAITS, and factors by stream. They include how slow all sessions were lately."""
-    took = np.log([one.seconds for one in seen])
-    fit = _Fit([(one.stream, _WALL) for one in seen], age, np.ones(len(seen)))
+    took = np.log([session.seconds for session in seen])
+    fit = _Fit([(session.stream, _WALL) for session in seen], age, np.ones(len(seen)))
     factors, of_streams = fit.of(waited * _FIRST_WAITS, took)
     return _FIRST_WAITS * factors, of_streams
 
@@ -334,13 +336,13 @@ def _levels(of_key: Any, recent: Vector, left: Vector, doubt: float) -> Vector:
 
 def _scores(seen: Sequence[Observation], age: Vector, known: Sequence[tuple[float, float, float]]) -> Scores:
     """The scores of sessions whose (took, was expected, would be expected now) are all known."""
-    there = np.array([min(one) > 0 for one in known])
+    there = np.array([min(rates) > 0 for rates in known])
     if not there.any():
         return Scores()
     took, said, now = np.log(np.array(known)[there]).T
     # The errors of sessions that were planned with shipped rates say little about the rates of today.
     values = took - now + np.clip(now - said, -_UNKNOWN, _UNKNOWN)
-    streams = tuple(one.stream for one, is_known in zip(seen, there, strict=True) if is_known)
+    streams = tuple(session.stream for session, is_known in zip(seen, there, strict=True) if is_known)
     return Scores(values, 0.5 ** (age[there] / _SCORE_HALF_LIFE), said, streams)
 
 

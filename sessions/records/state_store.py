@@ -306,8 +306,8 @@ class StateStore:
 
     def forget_dispatchers(self, now_s: float) -> None:
         """Remove the dispatchers that have been silent for a day."""
-        silent = [said for said in self.dispatchers() if now_s - said.modified_s > _DISPATCHER_FORGOTTEN_S]
-        self.store.delete([_dispatcher_path(said.dispatcher.owner) for said in silent])
+        silent = [report for report in self.dispatchers() if now_s - report.modified_s > _DISPATCHER_FORGOTTEN_S]
+        self.store.delete([_dispatcher_path(report.dispatcher.owner) for report in silent])
 
     # Inside
 

@@ -66,14 +66,14 @@ class SwappedRecords:
 
     def read_changed(self, prefix: str, known: Mapping[str, Version], name: str = "") -> dict[str, Version]:
         """As `read_all`, by folder. A record whose `known` version is still current is not read again."""
-        newest = {folder.removesuffix("/"): one for folder, one in newest_of_each(self._store.list(prefix)).items()}
-        found = {folder: one for folder, one in newest.items() if folder.endswith(name)}
-        same = {folder: known[folder] for folder, one in found.items() if _is(one, known.get(folder))}
-        changed = {folder: one for folder, one in found.items() if folder not in same}
+        newest = {folder.removesuffix("/"): entry for folder, entry in newest_of_each(self._store.list(prefix)).items()}
+        found = {folder: entry for folder, entry in newest.items() if folder.endswith(name)}
+        same = {folder: known[folder] for folder, entry in found.items() if _is(entry, known.get(folder))}
+        changed = {folder: entry for folder, entry in found.items() if folder not in same}
 
-        def version(folder: str, one: NumberedObject) -> Version | None:
+        def version(folder: str, entry: NumberedObject) -> Version | None:
             try:
-                return self._version(folder, one)
+                return self._version(folder, entry)
             except NotFoundError:
                 return None
             except (CorruptionError, InputError) as error:
@@ -83,7 +83,7 @@ class SwappedRecords:
         with ThreadPoolExecutor(_READERS) as threads:
             read = dict(zip(changed, threads.map(version, changed, changed.values()), strict=True))
         self.unreadable.keep(prefix, name, found)
-        return {**same, **{folder: made for folder, made in read.items() if made is not None}}
+        return {**same, **{folder: entry for folder, entry in read.items() if entry is not None}}
 
     def create(self, folder: str, value: Any) -> bool:
         """Put the first version. False if the record exists already."""

@@ -231,7 +231,7 @@ class Policy(BaseModel):
     @property
     def asks_for_layout(self) -> bool:
         """Whether a condition is about how files lie."""
-        return any(one.layout_depth is not None or one.layout_gain is not None for one in self.when)
+        return any(condition.layout_depth is not None or condition.layout_gain is not None for condition in self.when)
 
     @property
     def branch(self) -> str | None:

@@ -295,15 +295,15 @@ class _WatchedTable:
 
     def _keep(self, decided: list[Decided]) -> None:
         """Write all decisions with their reasons, and log those that changed."""
-        kept = {(made.policy, session_id(made.partition)): made.decision for made in decided}
-        for made in decided:
-            before = self._kept.get((made.policy, session_id(made.partition)))
-            if before is None or (before.action, before.reason) != (made.decision.action, made.decision.reason):
-                said = made.decision
-                _LOG.info("%s %s by %s: %s, %s", self.name, made.partition, made.policy, said.action, said.text)
+        kept = {(verdict.policy, session_id(verdict.partition)): verdict.decision for verdict in decided}
+        for verdict in decided:
+            before = self._kept.get((verdict.policy, session_id(verdict.partition)))
+            if before is None or (before.action, before.reason) != (verdict.decision.action, verdict.decision.reason):
+                said = verdict.decision
+                _LOG.info("%s %s by %s: %s, %s", self.name, verdict.partition, verdict.policy, said.action, said.text)
         if kept != self._kept:
             name = hashlib.sha256(self._named.encode()).hexdigest()[:16]
-            documents = [made.document() for made in decided]
+            documents = [verdict.document() for verdict in decided]
             keep_decisions(self._state.store, name, self._watcher._clock(), documents)
         self._kept = kept
 

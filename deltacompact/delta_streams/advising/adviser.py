@@ -77,7 +77,7 @@ def advice_of_streams(
         return _depths(replace(of_table, notes=notes), prospect_now(files, schema))
     samples = samples_of(looked, files, schema, OPTIONS)
     now = prospect_now(files, schema, samples)
-    then = foreseen([one for _, one in samples], by, cells_per_file(files, samples, OPTIONS))
+    then = foreseen([sample for _, sample in samples], by, cells_per_file(files, samples, OPTIONS))
     advice = replace(of_table, outlooks=outlooks(now, then), boxes=now.files)
     if keys is None:
         unknown = "it has no primary keys yet: what a compaction takes is not known"
@@ -116,7 +116,7 @@ def simulated_streams(
     by = _columns(looked, columns, collected) if columns else collected.columns_asked()
     schema = looked.schema([column.name for column in by])
     boxes = prospect_now(looked.ranged(schema), schema).files
-    arrivals = [Arrival(one.came_s, one.file.bytes) for one in looked.files]
+    arrivals = [Arrival(arrived.came_s, arrived.file.bytes) for arrived in looked.files]
     target = sizing.target_file_bytes(looked.bytes // len(looked.partitions))
     return simulated(boxes, arrivals, collected.reads, by, target, depths)
 
@@ -147,5 +147,5 @@ def _depths(advice: Advice, now: Prospect) -> Advice:
 
 def _without_bounds(files: Sequence[RangedFile], names: Sequence[str]) -> Iterator[str]:
     for name in names:
-        if unknown := sum(name not in joined(one.ranges) for one in files):
+        if unknown := sum(name not in joined(file.ranges) for file in files):
             yield f"{counted(unknown, 'file')} without bounds of column {name!r}: readers open them always"

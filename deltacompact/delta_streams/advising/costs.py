@@ -53,7 +53,7 @@ class ForeseenCompactions:
     @cached_property
     def _ranges(self) -> Mapping[str, ValueRanges]:
         """The ranges of each file, by its path."""
-        return {one.file.path: joined(one.ranges) for one in self.files}
+        return {ranged.file.path: joined(ranged.ranges) for ranged in self.files}
 
     @property
     def cold_files(self) -> int:
@@ -88,7 +88,9 @@ class ForeseenCompactions:
         """The files that the session rewrites, if no row dies."""
         live = np.array([source.file.live_rows for source in plan.sources], np.int64)
         ranges = {source.ordinal: self._ranges.get(source.file.path, {}) for source in plan.sources}
-        rewritten = (one.ordinal for one in decide_files(plan, live, ranges) if one.action is FileAction.REWRITE)
+        rewritten = (
+            decision.ordinal for decision in decide_files(plan, live, ranges) if decision.action is FileAction.REWRITE
+        )
         return [plan.sources[ordinal] for ordinal in rewritten]
 
     def _seconds(self, plan: CompactionPlan, written: Sequence[SourceFile]) -> tuple[float, float]:
@@ -103,7 +105,7 @@ class ForeseenCompactions:
 
     @property
     def _size(self) -> tuple[int, int]:
-        return sum(one.file.rows for one in self.files), sum(one.file.bytes for one in self.files)
+        return sum(ranged.file.rows for ranged in self.files), sum(ranged.file.bytes for ranged in self.files)
 
     @cached_property
     def _there(self) -> Foreseen:

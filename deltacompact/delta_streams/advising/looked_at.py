@@ -67,7 +67,7 @@ class LookedAt:
         """One partition, or all. Raises InputError for a table of too many files."""
         table = streams.declared(table_id)
         chosen = streams.partitions(table_id) if partition is None else [partition]
-        states = side_by_side(chosen, lambda one: streams.state(table_id, one), streams.at_once)
+        states = side_by_side(chosen, lambda part: streams.state(table_id, part), streams.at_once)
         files = [ArrivedFile(file, number, at_s) for number, state in enumerate(states) for file, at_s in _files(state)]
         if len(files) > FOOTERS_MAX:
             many = f"table {table_id!r} has {len(files):,} files, whose footers would be read"
@@ -77,21 +77,21 @@ class LookedAt:
     @cached_property
     def ordered_columns(self) -> frozenset[str]:
         """The columns that can cluster rows: those with an order, without partition keys, which have one value."""
-        names = {field.name for one in self.files for field in one.file.schema if has_order(field.type)}
+        names = {field.name for arrived in self.files for field in arrived.file.schema if has_order(field.type)}
         return frozenset(names.difference(self.table.partition_keys))
 
     @property
     def bytes(self) -> int:
-        return sum(one.file.bytes for one in self.files)
+        return sum(arrived.file.bytes for arrived in self.files)
 
     def schema(self, names: Sequence[str]) -> pa.Schema:
         """The columns with their types. Raises InputError for a column that no file has, or that has no order."""
-        files = [one.file for one in self.files]
+        files = [arrived.file for arrived in self.files]
         return pa.schema([(name, _type(self.table.table_id, name, files)) for name in names])
 
     def ranged(self, columns: pa.Schema) -> Sequence[RangedFile]:
         """The files with the ranges of these columns, from their footers."""
-        return side_by_side(self.files, lambda one: self._ranged(one, columns), self.streams.at_once)
+        return side_by_side(self.files, lambda arrived: self._ranged(arrived, columns), self.streams.at_once)
 
     def _ranged(self, arrived: ArrivedFile, columns: pa.Schema) -> RangedFile:
         file = arrived.file

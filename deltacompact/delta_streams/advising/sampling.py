@@ -36,12 +36,16 @@ Samples = Sequence[tuple[int, PartitionSample]]
 
 def prospect_now(files: Sequence[RangedFile], columns: pa.Schema, samples: Samples = ()) -> Prospect:
     """The boxes of files, of row groups, and of rows."""
-    groups = [(one.partition, group, ranges) for one in files for group, ranges in one.ranged_groups()]
-    ranges = [*(joined(one.ranges) for one in files), *(known for *_, known in groups)]
-    rows = pa.concat_tables([columns.empty_table(), *(one.sample for _, one in samples)])
-    of_rows = [number for number, one in samples for _ in range(one.sample.num_rows)]
-    partitions = [*(one.partition for one in files), *(number for number, *_ in groups), *of_rows]
-    sizes = [*(one.file.live_rows for one in files), *(group.rows for _, group, _ in groups), *([1] * len(of_rows))]
+    groups = [(ranged.partition, group, ranges) for ranged in files for group, ranges in ranged.ranged_groups()]
+    ranges = [*(joined(ranged.ranges) for ranged in files), *(known for *_, known in groups)]
+    rows = pa.concat_tables([columns.empty_table(), *(sampled.sample for _, sampled in samples)])
+    of_rows = [number for number, sampled in samples for _ in range(sampled.sample.num_rows)]
+    partitions = [*(ranged.partition for ranged in files), *(number for number, *_ in groups), *of_rows]
+    sizes = [
+        *(ranged.file.live_rows for ranged in files),
+        *(group.rows for _, group, _ in groups),
+        *([1] * len(of_rows)),
+    ]
     bounds = [with_rows(column_bounds(ranges, field.name, field.type), rows[field.name]) for field in columns]
     together = boxes_of(columns.names, bounds, np.array(partitions, np.int64), sizes)
     ends = [0, *accumulate((len(files), len(groups), len(of_rows)))]
@@ -52,46 +56,46 @@ def samples_of(
     looked: LookedAt, files: Sequence[RangedFile], columns: pa.Schema, options: Options
 ) -> list[tuple[int, PartitionSample]]:
     """Sampled rows of the largest partitions."""
-    rows = np.bincount([one.partition for one in files], [one.file.live_rows for one in files])
+    rows = np.bincount([ranged.partition for ranged in files], [ranged.file.live_rows for ranged in files])
     largest = np.argsort(-rows, kind="stable")[:PARTITIONS_SAMPLED].tolist()
-    there = [one for one in files if one.partition in largest and one.file.rows]
+    there = [ranged for ranged in files if ranged.partition in largest and ranged.file.rows]
     chosen = [there[place] for place in spread(len(there), FILES_SAMPLED).tolist()]
     store = looked.streams.store
-    cold = cold_among(store, [one.file.path for one in chosen])  # archived files cannot be read
-    opened = [one for one in chosen if one.file.path not in cold]
-    step = max(1, sum(one.file.rows for one in opened) // ROWS_SAMPLED)
-    looks = [RowLook.at(_group_rows(one), number, step) for number, one in enumerate(opened)]
-    parts = [Part(one.file, columns.names, look.rows) for one, look in zip(opened, looks, strict=True)]
+    cold = cold_among(store, [ranged.file.path for ranged in chosen])  # archived files cannot be read
+    opened = [ranged for ranged in chosen if ranged.file.path not in cold]
+    step = max(1, sum(ranged.file.rows for ranged in opened) // ROWS_SAMPLED)
+    looks = [RowLook.at(_group_rows(ranged), number, step) for number, ranged in enumerate(opened)]
+    parts = [Part(ranged.file, columns.names, look.rows) for ranged, look in zip(opened, looks, strict=True)]
     tables: dict[int, list[pa.Table]] = {}
-    for one, look, slices in zip(opened, looks, read_each(store, parts, READ_LIMITS), strict=True):
-        partition = looked.partitions[one.partition]
-        tables.setdefault(one.partition, []).extend(
-            schemas.align(look.of(first, table), columns, partition, one.file.path) for first, table in slices
+    for ranged, look, slices in zip(opened, looks, read_each(store, parts, READ_LIMITS), strict=True):
+        partition = looked.partitions[ranged.partition]
+        tables.setdefault(ranged.partition, []).extend(
+            schemas.align(look.of(first, table), columns, partition, ranged.file.path) for first, table in slices
         )
     return [
-        (number, _sample([one for one in files if one.partition == number], columns, found, options))
-        for number, found in tables.items()
+        (number, _sample([ranged for ranged in files if ranged.partition == number], columns, rows, options))
+        for number, rows in tables.items()
     ]
 
 
 def cells_per_file(files: Sequence[RangedFile], samples: Samples, options: Options) -> int:
     """The cells in each file that clustering would write. A cell becomes a row group."""
-    decoded = sum(one.file.decoded_bytes or 4 * one.file.bytes for one in files)
-    rows = sum(one.file.rows for one in files)
-    per_file = sum(one.rows for _, one in samples) / max(1, sum(one.files for _, one in samples))
+    decoded = sum(ranged.file.decoded_bytes or 4 * ranged.file.bytes for ranged in files)
+    rows = sum(ranged.file.rows for ranged in files)
+    per_file = sum(sampled.rows for _, sampled in samples) / max(1, sum(sampled.files for _, sampled in samples))
     return cells_of(per_file, decoded / max(1, rows), options.row_group_rows)
 
 
-def _group_rows(one: RangedFile) -> list[int]:
+def _group_rows(ranged: RangedFile) -> list[int]:
     """The rows of each group of a file. With one group, those of the file: the group's number has only live rows."""
-    return [group.rows for group in one.groups] if len(one.groups) > 1 else [one.file.rows]
+    return [group.rows for group in ranged.groups] if len(ranged.groups) > 1 else [ranged.file.rows]
 
 
 def _sample(
     files: Sequence[RangedFile], columns: pa.Schema, seen: Sequence[pa.Table], options: Options
 ) -> PartitionSample:
     """The sample of a partition. `files`: all its files; `seen`: the sampled rows."""
-    rows, size = sum(one.file.live_rows for one in files), sum(one.file.bytes for one in files)
+    rows, size = sum(ranged.file.live_rows for ranged in files), sum(ranged.file.bytes for ranged in files)
     rows_max, target = int(options.rows_per_compacted_file * sizing.FULL), sizing.target_file_bytes(size)
     return PartitionSample(
         pa.concat_tables([columns.empty_table(), *seen]),

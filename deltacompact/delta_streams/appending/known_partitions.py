@@ -50,9 +50,9 @@ def known_partitions(writer: StreamWriter, routed: Sequence[str]) -> KnownPartit
         return NOTHING_KNOWN
     partitions = writer.other_partitions()
     columns, types = pa.schema([]), dict[str, pa.DataType]()
-    for number, found in enumerate(writer.columns_of_partitions(list(islice(partitions, _PARTITIONS_ASKED)))):
-        columns = columns if number else found
-        for field in found:
+    for number, table in enumerate(writer.columns_of_partitions(list(islice(partitions, _PARTITIONS_ASKED)))):
+        columns = columns if number else table
+        for field in table:
             if field.name in routed and field.name not in types and not pa.types.is_null(field.type):
                 types[field.name] = schemas.plain_type(field.type)
         if len(types) == len(routed):

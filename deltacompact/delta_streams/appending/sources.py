@@ -88,14 +88,14 @@ def _found(store: ObjectStore, name: str) -> list[_FoundPath] | None:
     if is_uri(name):
         if not _is_glob(name) and not name.endswith("/"):
             return None
-        return sorted(_remote(store, name), key=lambda found: os.fsencode(found.path))
+        return sorted(_remote(store, name), key=lambda entry: os.fsencode(entry.path))
     if os.path.isdir(name):
         found = list(_below(name))
     elif _is_glob(name) and not os.path.lexists(name):
         found = list(_matches(name))
     else:
         return None
-    return sorted(found, key=lambda found: os.fsencode(found.path))
+    return sorted(found, key=lambda entry: os.fsencode(entry.path))
 
 
 def _is_glob(name: str) -> bool:
@@ -130,8 +130,8 @@ def _matches(pattern: str) -> Iterator[_FoundPath]:
         if not os.path.isdir(path):
             yield _FoundPath(path, inner)
         elif "**" not in pattern:
-            for found in _below(path):
-                yield _FoundPath(found.path, os.path.join(inner, found.inner))
+            for entry in _below(path):
+                yield _FoundPath(entry.path, os.path.join(inner, entry.inner))
 
 
 def _remote(store: ObjectStore, name: str) -> Iterator[_FoundPath]:
@@ -157,10 +157,10 @@ def _fits(parts: Sequence[str], patterns: Sequence[str]) -> bool:
     return bool(parts) and fnmatch.fnmatchcase(parts[0], patterns[0]) and _fits(parts[1:], patterns[1:])
 
 
-def _data_files(found: Sequence[_FoundPath], of_events: bool) -> tuple[list[str], list[tuple[str, str]]]:
+def _data_files(entry: Sequence[_FoundPath], of_events: bool) -> tuple[list[str], list[tuple[str, str]]]:
     """Data files, and the other files with the reason."""
     chosen, skipped = [], []
-    for candidate in found:
+    for candidate in entry:
         if why := _skipped(candidate, of_events):
             skipped.append((candidate.path, why))
         else:
@@ -168,15 +168,15 @@ def _data_files(found: Sequence[_FoundPath], of_events: bool) -> tuple[list[str]
     return chosen, skipped
 
 
-def _skipped(found: _FoundPath, of_events: bool) -> str | None:
+def _skipped(entry: _FoundPath, of_events: bool) -> str | None:
     """Why a path is not a data file. None: it is one."""
-    if any(part.startswith((".", "_")) for part in found.inner.split("/")):
+    if any(part.startswith((".", "_")) for part in entry.inner.split("/")):
         return "its name begins with . or _"
     try:
-        if not (of_events and is_avro(found.path)):
-            content_type_of(found.path)
+        if not (of_events and is_avro(entry.path)):
+            content_type_of(entry.path)
     except InputError:
         return "its extension is not that of a data file"
-    if not is_uri(found.path) and not os.path.isfile(found.path):
+    if not is_uri(entry.path) and not os.path.isfile(entry.path):
         return "it is not a regular file"
     return None

@@ -258,4 +258,4 @@ def _is_gone(parent_id: int | None, table: IcebergTable, branch: str) -> bool:
     ancestors = list(table.metadata.ancestors(head))
     if parent_id is None:
         return bool(ancestors) and ancestors[-1].parent_id is not None
-    return all(found.snapshot_id != parent_id for found in ancestors)
+    return all(ancestor.snapshot_id != parent_id for ancestor in ancestors)

@@ -149,28 +149,28 @@ def find_dead_rows(store: ObjectStore, task: DeadRowsTask) -> list[ScannedFile]:
     for numbers in read_batch(store, task.looked_up, task.group, 8):
         _kill_looked_up(under_way, numbers.view(np.int64).reshape(-1))
     of_key_set: dict[int, list[_FileScanning]] = defaultdict(list)
-    for one in under_way:
-        for number in one.scan.key_sets:
-            of_key_set[number].append(one)
+    for opened_scan in under_way:
+        for number in opened_scan.scan.key_sets:
+            of_key_set[number].append(opened_scan)
     _kill_by_keys(store, of_key_set, task)
-    write_masks(store, task.masks_path, {one.scan.ordinal: one.mask for one in under_way})
-    return [one.scanned for one in under_way]
+    write_masks(store, task.masks_path, {opened_scan.scan.ordinal: opened_scan.mask for opened_scan in under_way})
+    return [opened_scan.scanned for opened_scan in under_way]
 
 
 def _described(store: ObjectStore, task: DeadRowsTask) -> Iterator[DataFile]:
     """The data files, described by their footers. Those that stay closed have no columns."""
     wanted = [scan.wanted(task.columns) for scan in task.scans]
-    to_open = (one for one, scan in zip(wanted, task.scans, strict=True) if scan.is_opened)
+    to_open = (opened_scan for opened_scan, scan in zip(wanted, task.scans, strict=True) if scan.is_opened)
     opened = described_each(store, to_open, task.reading)
-    for one, scan in zip(wanted, task.scans, strict=True):
-        yield next(opened) if scan.is_opened else one.part.file
+    for opened_scan, scan in zip(wanted, task.scans, strict=True):
+        yield next(opened) if scan.is_opened else opened_scan.part.file
 
 
 def _kill_looked_up(scans: Sequence[_FileScanning], numbers: npt.NDArray[np.int64]) -> None:
-    for one in scans:
-        first = one.scan.first_row
-        start, stop = np.searchsorted(numbers, [first, first + len(one.lives)])
-        one.lives[numbers[start:stop] - first] = False
+    for opened_scan in scans:
+        first = opened_scan.scan.first_row
+        start, stop = np.searchsorted(numbers, [first, first + len(opened_scan.lives)])
+        opened_scan.lives[numbers[start:stop] - first] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,15 +318,15 @@ def _pieces(
     places: list[tuple[int, _FileScanning, int]] = []
     wanted: list[AskedRows] = []
     for number, key_set in task.key_sets:
-        for one in of_key_set.get(number, ()):
-            file = field_ids.matched(one.file, key_set.columns)
+        for opened_scan in of_key_set.get(number, ()):
+            file = field_ids.matched(opened_scan.file, key_set.columns)
             for start in range(0, file.rows, task.rows_at_once):
-                places.append((number, one, start))
+                places.append((number, opened_scan, start))
                 wanted.append((file, key_set.columns, (start, min(file.rows, start + task.rows_at_once))))
-    for (number, one, start), slices in zip(places, tables_each(store, wanted, task.reading), strict=True):
-        path = one.scan.stored.path
+    for (number, opened_scan, start), slices in zip(places, tables_each(store, wanted, task.reading), strict=True):
+        path = opened_scan.scan.stored.path
         yield _DigestedRows(
-            number, one, start, np.concatenate([digests(table, table.schema, path) for _, table in slices])
+            number, opened_scan, start, np.concatenate([digests(table, table.schema, path) for _, table in slices])
         )
 
 

@@ -98,7 +98,7 @@ class KeyIndex:
     @property
     def names(self) -> frozenset[str]:
         """The paths of its files."""
-        return frozenset(one.file.path for run in self.runs for one in run.files)
+        return frozenset(member.file.path for run in self.runs for member in run.files)
 
     def emptied(self) -> KeyIndex:
         """The index without its runs, because they are damaged: the next generation reads all files again."""
@@ -114,8 +114,14 @@ class KeyIndex:
             {
                 "data": [(file.path, file.rows, file.bytes, file.partition) for file in run.data],
                 "files": [
-                    (one.file.path.removeprefix(folder), one.file.rows, one.file.bytes, one.file.crc32s, one.fences)
-                    for one in run.files
+                    (
+                        member.file.path.removeprefix(folder),
+                        member.file.rows,
+                        member.file.bytes,
+                        member.file.crc32s,
+                        member.fences,
+                    )
+                    for member in run.files
                 ],
                 "encoding": encoding_document(run.order.encoding),
                 "has_sequence": run.order.has_sequence,
@@ -172,13 +178,17 @@ def _run(run: dict[str, Any], folder: str, path: str) -> IndexRun:
         RunFile(IndexFile(_path(name, folder), rows, size, tuple(crc32s)), tuple(fences))
         for name, rows, size, crc32s, fences in run["files"]
     )
-    numbers = [number for one in files for number in (one.file.rows, one.file.bytes, *one.file.crc32s, *one.fences)]
+    numbers = [
+        number
+        for member in files
+        for number in (member.file.rows, member.file.bytes, *member.file.crc32s, *member.fences)
+    ]
     if not all(isinstance(number, int) and 0 <= number < 1 << 64 for number in numbers):
         raise ValueError("a count is no whole number")
     found = IndexRun(data, files, Order(encoding_of_document(run["encoding"]), bool(run["has_sequence"])))
-    if found.rows != sum(one.file.rows for one in files):
+    if found.rows != sum(member.file.rows for member in files):
         raise ValueError("its files do not have all rows")
-    if any(len(one.fences) != len(one.file.crc32s) for one in files):
+    if any(len(member.fences) != len(member.file.crc32s) for member in files):
         raise ValueError("blocks are missing")
     return found
 

@@ -199,7 +199,7 @@ class KeyIndexes:
         ]
         files = tuple(file for file in self.tasks.run(write_range, ranges) if file is not None)
         run = IndexRun(tuple(data), files, order)
-        if run.rows != sum(one.file.rows for one in files):
+        if run.rows != sum(member.file.rows for member in files):
             raise IndexUnusableError(f"{terms.folder}: {run.rows} rows went in, not all of them are in the index")
         return run
 

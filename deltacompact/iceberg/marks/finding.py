@@ -124,7 +124,7 @@ class Finder:
         `closed`: paths of files whose columns nobody needs. With a key index, they are not opened.
         """
         key_sets = self._key_sets(asked)
-        scans = [self._scan(Ordinal(number), one, key_sets.of_path) for number, one in enumerate(asked)]
+        scans = [self._scan(Ordinal(number), task, key_sets.of_path) for number, task in enumerate(asked)]
         starts = np.cumsum([0, *(scan.stored.rows for scan in scans)], dtype=np.int64)
         scans = [replace(scan, first_row=int(start)) for scan, start in zip(scans, starts[:-1], strict=True)]
         pieces = self._pieces(scans)
@@ -148,7 +148,7 @@ class Finder:
 
     def _key_sets(self, asked: Sequence[FileScanTask]) -> _KeySets:
         """The key sets that the files need."""
-        applying = {entry.file.path: entry for one in asked for entry in one.deletes.equality}
+        applying = {entry.file.path: entry for task in asked for entry in task.deletes.equality}
         members: dict[tuple[Scope | None, tuple[int, ...]], dict[str, ManifestEntry]] = defaultdict(dict)
         for path, entry in applying.items():
             everywhere = self.metadata.specs[entry.file.spec_id].is_unpartitioned
@@ -203,8 +203,8 @@ class Finder:
             return None
         indexes, wanted = self.indexes, frozenset(numbers)
         members = [
-            (FileIdentity.of(one.entry), scan)
-            for one, scan in zip(asked, scans, strict=True)
+            (FileIdentity.of(task.entry), scan)
+            for task, scan in zip(asked, scans, strict=True)
             if wanted & set(scan.key_sets)
         ]
         files = dict(members)

@@ -81,12 +81,12 @@ def with_marks(marks: Iterable[Mark], sequence_number: int | None = None) -> dic
     found = {}
     for mark in marks:
         entry = ManifestEntry(Status.ADDED, None, sequence_number, sequence_number, mark.file)
-        for one in mark.of:
+        for task in mark.of:
             if mark.file.is_deletion_vector:
-                deletes = replace(one.deletes, positions=(), vector=entry)
+                deletes = replace(task.deletes, positions=(), vector=entry)
             else:
-                deletes = replace(one.deletes, positions=(*one.deletes.positions, entry))
-            found[one.entry.file.path] = FileScanTask(one.entry, deletes)
+                deletes = replace(task.deletes, positions=(*task.deletes.positions, entry))
+            found[task.entry.file.path] = FileScanTask(task.entry, deletes)
     return found
 
 
@@ -109,22 +109,27 @@ class Marker:
         if self.metadata.properties.get("write.delete.granularity", "file").lower() == "partition":
             groups = _by_partition(dead)
         else:
-            groups = [(one,) for one in dead]
+            groups = [(dead_file,) for dead_file in dead]
         marks: list[Mark] = []
         for group, path, written in self._written(write_positions, list(self._shares(groups)), "-deletes.parquet"):
-            named = [(one, rows) for one, rows in zip(group, written.rows_of_each, strict=True) if rows.rows]
+            named = [
+                (dead_file, rows) for dead_file, rows in zip(group, written.rows_of_each, strict=True) if rows.rows
+            ]
             if named:
-                data = [(one.task.entry.file, rows) for one, rows in named]
+                data = [(dead_file.task.entry.file, rows) for dead_file, rows in named]
                 file = position_file(path, written.file_bytes, data)
-                marks.append(Mark(file, tuple(one.task for one, _ in named), file.rows))
+                marks.append(Mark(file, tuple(dead_file.task for dead_file, _ in named), file.rows))
         return marks
 
     def _vectors(self, dead: Sequence[FileToMark]) -> list[Mark]:
-        groups = [(tuple(one for (one,) in share),) for share in self._shares([(one,) for one in dead])]
+        groups = [
+            (tuple(dead_file for (dead_file,) in share),)
+            for share in self._shares([(dead_file,) for dead_file in dead])
+        ]
         return [
-            Mark(_vector_file(path, written, one, rows), (one.task,), rows.new_rows)
+            Mark(_vector_file(path, written, dead_file, rows), (dead_file.task,), rows.new_rows)
             for group, path, written in self._written(write_vectors, groups, "-deletes.puffin")
-            for one, rows in zip(group, written.rows_of_each, strict=True)
+            for dead_file, rows in zip(group, written.rows_of_each, strict=True)
             if rows.rows
         ]
 
@@ -146,7 +151,7 @@ class Marker:
             MarkTask(
                 tuple(
                     DeleteFile(
-                        tuple(_on_worker(one) for one in group),
+                        tuple(_on_worker(dead_file) for dead_file in group),
                         f"{self.metadata.data_folder}/{self.name}{uuid.uuid4().hex}{suffix}",
                     )
                     for group in share
@@ -161,19 +166,19 @@ class Marker:
                 yield group, file.path, written
 
 
-def _on_worker(one: FileToMark) -> ScanToMark:
-    return ScanToMark(scan_of(Ordinal(0), one.task), one.dead)
+def _on_worker(dead_file: FileToMark) -> ScanToMark:
+    return ScanToMark(scan_of(Ordinal(0), dead_file.task), dead_file.dead)
 
 
 def _rows_of(group: Group) -> int:
-    return sum(one.task.entry.file.rows for one in group)
+    return sum(dead_file.task.entry.file.rows for dead_file in group)
 
 
 def _by_partition(dead: Sequence[FileToMark]) -> list[Group]:
     """Data files that share a delete file, each group in the order of paths."""
     scopes: dict[Scope, list[FileToMark]] = defaultdict(list)
-    for one in sorted(dead, key=lambda one: one.task.entry.file.path.encode()):
-        scopes[scope_of(one.task.entry)].append(one)
+    for dead_file in sorted(dead, key=lambda dead_file: dead_file.task.entry.file.path.encode()):
+        scopes[scope_of(dead_file.task.entry)].append(dead_file)
     return [
         tuple(members[start : start + DATA_FILES_PER_DELETE_FILE])
         for members in scopes.values()
@@ -205,8 +210,8 @@ def position_file(path: str, file_bytes: int, named: Sequence[tuple[ContentFile,
     )
 
 
-def _vector_file(path: str, written: WrittenDeletes, one: FileToMark, rows: WrittenRows) -> ContentFile:
-    data = one.task.entry.file
+def _vector_file(path: str, written: WrittenDeletes, dead_file: FileToMark, rows: WrittenRows) -> ContentFile:
+    data = dead_file.task.entry.file
     return ContentFile(
         Content.POSITION_DELETES,
         path,

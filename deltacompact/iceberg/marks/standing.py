@@ -66,14 +66,14 @@ class MarkedHead:
         Not if the table was upgraded meanwhile and needs vectors (rule 18), and not if a marked file was removed and
         another one added under its name: the mark would hit that one's rows.
         """
-        hits_others = any(self._is_added_again(one.entry) for one in mark.of)
+        hits_others = any(self._is_added_again(task.entry) for task in mark.of)
         return mark.file.is_deletion_vector == self._has_vectors and not hits_others
 
     def superseded(self, marks: Iterable[Mark]) -> list[ManifestEntry]:
         """The deletes that the marks' vectors replace: those that name only a marked data file (rule 18)."""
         if not self._has_vectors:
             return []
-        return [old for mark in marks for one in mark.of for old in self._of_path.get(one.entry.file.path, [])]
+        return [old for mark in marks for task in mark.of for old in self._of_path.get(task.entry.file.path, [])]
 
 
 def _by_position(deletes: Deletes) -> set[tuple[str, int | None]]:

@@ -123,11 +123,11 @@ def write_positions(store: ObjectStore, task: MarkTask) -> list[WrittenDeletes]:
 
 
 def _rows_of_scans(file: DeleteFile) -> int:
-    return sum(one.scan.stored.rows for one in file.scans)
+    return sum(part.scan.stored.rows for part in file.scans)
 
 
 def _write_positions(store: ObjectStore, file: DeleteFile, former: _Former, codec: str) -> WrittenDeletes:
-    found = [(now[~before[now]], one.scan) for one, before, now in former.dead_rows(file)]
+    found = [(now[~before[now]], part.scan) for part, before, now in former.dead_rows(file)]
     written = tuple(_rows(rows, len(rows)) for rows, _ in found)
     if not any(rows.rows for rows in written):
         return WrittenDeletes(0, written)
@@ -150,7 +150,7 @@ def write_vectors(store: ObjectStore, task: MarkTask) -> list[WrittenDeletes]:
 def _write_vectors(store: ObjectStore, file: DeleteFile, former: _Former) -> WrittenDeletes:
     vectors: list[VectorBlob] = []
     counts: list[WrittenRows] = []
-    for one, dead, now in former.dead_rows(file):
+    for part, dead, now in former.dead_rows(file):
         new_rows = int(np.count_nonzero(~dead[now]))
         if not new_rows:
             counts.append(WrittenRows(0, 0))
@@ -158,7 +158,7 @@ def _write_vectors(store: ObjectStore, file: DeleteFile, former: _Former) -> Wri
         dead[now] = True
         rows = np.flatnonzero(dead)
         blob = deletion_vectors.blob_of(rows.astype(np.uint64))
-        vectors.append(VectorBlob(one.scan.stored.path, blob, len(rows)))
+        vectors.append(VectorBlob(part.scan.stored.path, blob, len(rows)))
         counts.append(_rows(rows, new_rows))
     if not vectors:
         return WrittenDeletes(0, tuple(counts))
@@ -180,25 +180,25 @@ class _Former:
     """Finds the rows that deletes by position named before. A task reads each position-delete file once."""
 
     def __init__(self, store: ObjectStore, task: MarkTask) -> None:
-        scans = [one.scan for file in task.files for one in file.scans]
+        scans = [part.scan for file in task.files for part in file.scans]
         self._store = store
         self._by_path = positions_by_path(store, scans, task.reading)
         self._masks = _Masks(store)
 
     def dead_rows(self, file: DeleteFile) -> Iterator[tuple[ScanToMark, npt.NDArray[np.bool_], npt.NDArray[np.int64]]]:
         """For each data file: which rows were dead before, and the sorted positions that are dead now."""
-        dead_of_each = dead_positions(self._store, (one.scan for one in file.scans), self._by_path)
-        for one, dead in zip(file.scans, dead_of_each, strict=True):
-            lives = np.ones(one.scan.stored.rows, bool)
-            kill(lives, dead, one.scan)
-            yield one, ~lives, _positions_of(one, self._masks)
+        dead_of_each = dead_positions(self._store, (part.scan for part in file.scans), self._by_path)
+        for part, dead in zip(file.scans, dead_of_each, strict=True):
+            lives = np.ones(part.scan.stored.rows, bool)
+            kill(lives, dead, part.scan)
+            yield part, ~lives, _positions_of(part, self._masks)
 
 
-def _positions_of(one: ScanToMark, masks: _Masks) -> npt.NDArray[np.int64]:
-    stored = one.scan.stored
-    if isinstance(one.dead, LiveBitmap):
-        return np.flatnonzero(~live_mask(masks.of(one.dead), stored.rows))
-    positions = distinct_numbers(one.dead)
+def _positions_of(part: ScanToMark, masks: _Masks) -> npt.NDArray[np.int64]:
+    stored = part.scan.stored
+    if isinstance(part.dead, LiveBitmap):
+        return np.flatnonzero(~live_mask(masks.of(part.dead), stored.rows))
+    positions = distinct_numbers(part.dead)
     if len(positions) and not (positions[0] >= 0 and positions[-1] < stored.rows):
         raise CorruptionError(f"{stored.path} has {stored.rows} rows, but row {positions[-1]} is to be deleted")
     return positions

@@ -167,8 +167,8 @@ class TableMetadata:
     @property
     def ordered_columns(self) -> tuple[str, ...]:
         """The top-level columns that have an order, so that files can be laid out by them."""
-        known = [one for one in self.columns.values() if one.is_top_level and not one.is_dropped]
-        return tuple(one.field.name for one in known if has_order(one.type))
+        known = [column for column in self.columns.values() if column.is_top_level and not column.is_dropped]
+        return tuple(column.field.name for column in known if has_order(column.type))
 
     @property
     def next_sequence_number(self) -> int:

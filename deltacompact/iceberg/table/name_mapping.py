@@ -90,38 +90,40 @@ def identified(columns: pa.Schema, names: Names | None, constants: Collection[in
 
 def _unidentified(fields: Iterable[pa.Field]) -> Iterator[str]:
     """The names of fields without an id. The parts of lists and maps need none: there is only one of each."""
-    for one in fields:
-        if field_id(one) is None:
-            yield one.name
-        yield from _unidentified(fields_below(one.type))
+    for column in fields:
+        if field_id(column) is None:
+            yield column.name
+        yield from _unidentified(fields_below(column.type))
 
 
 def _fields(fields: Iterable[pa.Field], names: Names, path: str) -> list[pa.Field]:
     """The fields of one struct. An id that a field has in the file is not given to another one by its name."""
     fields = list(fields)
-    own = {field_id(one) for one in fields}
+    own = {field_id(column) for column in fields}
     by_id = {mapped.field_id: mapped for mapped in names.values()}
     found = []
-    for one in fields:
-        number = field_id(one)
-        mapped = names.get(one.name) if number is None else by_id.get(number)
+    for column in fields:
+        number = field_id(column)
+        mapped = names.get(column.name) if number is None else by_id.get(number)
         if number is None and mapped is not None and mapped.field_id not in own:
             number = mapped.field_id
         metadata = None if number is None else {FIELD_ID: str(number)}
         children = {} if mapped is None else mapped.children
-        found.append(one.with_type(_type(one.type, children, path)).with_metadata(metadata))
-    counts = Counter(field_id(one) for one in found)
-    for one in found:
-        if field_id(one) is not None and counts[field_id(one)] > 1:
-            same = " and ".join(repr(other.name) for other in found if field_id(other) == field_id(one))
-            raise SchemaError(f"{path}: columns {same} have one field id, {field_id(one)}, by the table's {PROPERTY}")
+        found.append(column.with_type(_type(column.type, children, path)).with_metadata(metadata))
+    counts = Counter(field_id(column) for column in found)
+    for column in found:
+        if field_id(column) is not None and counts[field_id(column)] > 1:
+            same = " and ".join(repr(other.name) for other in found if field_id(other) == field_id(column))
+            raise SchemaError(
+                f"{path}: columns {same} have one field id, {field_id(column)}, by the table's {PROPERTY}"
+            )
     return found
 
 
 def _type(type_: pa.DataType, names: Names, path: str) -> pa.DataType:
-    def part(one: pa.Field, name: str) -> pa.Field:
+    def part(column: pa.Field, name: str) -> pa.Field:
         mapped = names.get(name)
-        return one.with_type(_type(one.type, {} if mapped is None else mapped.children, path))
+        return column.with_type(_type(column.type, {} if mapped is None else mapped.children, path))
 
     t = pa.types
     if t.is_struct(type_):

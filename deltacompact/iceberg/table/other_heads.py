@@ -95,13 +95,13 @@ def _metadata_folders(table: IcebergTable) -> Iterator[Listed]:
 def _unknown(metadata: TableMetadata, folders: Iterable[Listed]) -> Iterator[OtherHead]:
     stats = {
         identity(store, stat.path): (store, stat)
-        for store, found in folders
-        for stat in found
+        for store, files in folders
+        for stat in files
         if is_metadata_file(stat.path)
     }
     known = set(map(identity_of, (metadata.metadata_location, *metadata.metadata_log)))
     remembered_s = min((stat.modified_s for name, (_, stat) in stats.items() if name in known), default=0.0)
-    asked = [found for name, found in stats.items() if name not in known and found[1].modified_s >= remembered_s]
+    asked = [file for name, file in stats.items() if name not in known and file[1].modified_s >= remembered_s]
     if asked:
         with ThreadPoolExecutor(min(READS_AT_ONCE, len(asked))) as pool:
             for (store, stat), document in zip(asked, pool.map(_document, asked), strict=True):
@@ -122,18 +122,18 @@ def _head(location: str, name: str, document: dict[str, Any], ours: TableMetadat
     when = int(document.get("last-updated-ms", 0)), int(document.get("last-sequence-number", 0))
     snapshots = tuple(
         Snapshot(
-            found["snapshot-id"],
-            found.get("parent-snapshot-id"),
-            found.get("sequence-number", 0),
-            found.get("timestamp-ms", 0),
-            found["manifest-list"],
+            snapshot["snapshot-id"],
+            snapshot.get("parent-snapshot-id"),
+            snapshot.get("sequence-number", 0),
+            snapshot.get("timestamp-ms", 0),
+            snapshot["manifest-list"],
         )
-        for found in document.get("snapshots") or ()
-        if "manifest-list" in found  # the oldest tables list manifests themselves
+        for snapshot in document.get("snapshots") or ()
+        if "manifest-list" in snapshot  # the oldest tables list manifests themselves
     )
     log = [entry["metadata-file"] for entry in document.get("metadata-log") or ()]
-    named = [*log, *(found["statistics-path"] for found in document.get("statistics") or ())]
-    named += [found["statistics-path"] for found in document.get("partition-statistics") or ()]
+    named = [*log, *(file["statistics-path"] for file in document.get("statistics") or ())]
+    named += [file["statistics-path"] for file in document.get("partition-statistics") or ()]
     is_newer = when[0] > ours.last_updated_ms or when[1] > ours.last_sequence_number
     folder = metadata_folder(document.get("location", ""), document.get("properties") or {})
     is_next = [*map(identity_of, log[-1:])] == [identity_of(ours.metadata_location)] and folder == ours.metadata_folder

@@ -124,9 +124,9 @@ def opened_each(
     Raises InputError or NotFoundError naming a file that is missing, damaged, or has neither field ids nor names.
     """
     ahead = ReadAhead(limits)
-    for one, reader in begun_ahead(wanted, lambda one: (one, files.FileReader(store, one.part, ahead))):
+    for file, reader in begun_ahead(wanted, lambda file: (file, files.FileReader(store, file.part, ahead))):
         with reader:
-            yield OpenFile(one.described(reader), reader)
+            yield OpenFile(file.described(reader), reader)
 
 
 def described_each(

@@ -59,9 +59,9 @@ def statistics_blob(data: bytes, type_: str) -> bytes | None:
     """The blob of that type. None: the file has none that is whole."""
     size = int.from_bytes(data[-12:-8], "little")
     try:
-        for found in json.loads(data[-12 - size : -12])["blobs"]:
-            blob = data[found["offset"] : found["offset"] + found["length"]]
-            if found["type"] == type_ and found["properties"]["crc-32"] == str(_kernels.crc32(blob)):
+        for entry in json.loads(data[-12 - size : -12])["blobs"]:
+            blob = data[entry["offset"] : entry["offset"] + entry["length"]]
+            if entry["type"] == type_ and entry["properties"]["crc-32"] == str(_kernels.crc32(blob)):
                 return blob
     except (ValueError, KeyError, TypeError):
         return None

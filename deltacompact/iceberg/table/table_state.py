@@ -110,8 +110,11 @@ class StateReader:
         data = locations.fetched(self._store, snapshot.manifest_list)
         listed = manifests.read_manifest_list(data, snapshot.manifest_list)
         unknown = [manifest for manifest in listed if not manifests.is_counted(manifest)]
-        of_path = {found.path: entries for found, entries in zip(unknown, self.entries_of(unknown), strict=True)}
-        return [manifests.counted(found, of_path[found.path]) if found.path in of_path else found for found in listed]
+        of_path = {manifest.path: entries for manifest, entries in zip(unknown, self.entries_of(unknown), strict=True)}
+        return [
+            manifests.counted(manifest, of_path[manifest.path]) if manifest.path in of_path else manifest
+            for manifest in listed
+        ]
 
     def entries_of(self, listed: Sequence[Manifest]) -> list[tuple[ManifestEntry, ...]]:
         """The entries of each manifest, deleted ones included."""

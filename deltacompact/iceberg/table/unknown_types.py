@@ -48,7 +48,7 @@ def _listed(metadata: TableMetadata, store: ObjectStore, spec_ids: Iterable[int]
     heads = {metadata.snapshots[ref.snapshot_id].manifest_list for ref in metadata.refs.values()}
     lists = [manifests.read_manifest_list(locations.fetched(store, path), path) for path in sorted(heads)]
     by_path = {manifest.path: manifest for listed in lists for manifest in listed}
-    return [one for one in by_path.values() if one.spec_id in spec_ids and one.key_metadata is None]
+    return [manifest for manifest in by_path.values() if manifest.spec_id in spec_ids and manifest.key_metadata is None]
 
 
 def _stored_types(store: ObjectStore, listed: Iterable[Manifest]) -> Mapping[Field, list[Any]]:

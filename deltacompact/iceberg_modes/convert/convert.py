@@ -122,9 +122,9 @@ class Converting(Work[ConvertPlan, AskedGroup, MarkedGroup, ConvertOutcome, Conv
         return record_of(written.group.number, written.marks, dead_document(written.dead))
 
     def propose(self, groups: Sequence[AskedGroup], written: Sequence[MarkedGroup]) -> Propose[ConvertOutcome]:
-        asked = tuple(one for group in groups for one in group.inputs)
-        marks = tuple(mark for one in written for mark in one.marks)
-        dead = {file.task.entry.file.path: file.dead for one in written for file in one.dead}
+        asked = tuple(task for group in groups for task in group.inputs)
+        marks = tuple(mark for share in written for mark in share.marks)
+        dead = {file.task.entry.file.path: file.dead for share in written for file in share.dead}
         if self.certified is None:
             self.known = known_files(self.call, self.state)
             self.certified = certified_head(self.call, self.table, self.state, self.known)
@@ -141,7 +141,7 @@ class Converting(Work[ConvertPlan, AskedGroup, MarkedGroup, ConvertOutcome, Conv
         self.result.rows_asked += sum(group.rows for group in groups)
 
     def again(self, state: TableState) -> ConvertPlan:
-        touched = frozenset(one.entry.file.path for one in self.touched)
+        touched = frozenset(task.entry.file.path for task in self.touched)
         return plan_conversion(state, self.plan.options, self.deletes, touched)
 
     @property
@@ -152,12 +152,12 @@ class Converting(Work[ConvertPlan, AskedGroup, MarkedGroup, ConvertOutcome, Conv
 
 def _dead(finder: Finder, asked: Sequence[FileScanTask]) -> Iterator[FileToMark]:
     """The data files in which equality deletes hit rows."""
-    by_key = [FileScanTask(one.entry, Deletes(one.deletes.equality)) for one in asked]
-    found = finder.find(by_key, closed=frozenset(one.entry.file.path for one in asked))
-    for one, of_file in zip(asked, found.files, strict=True):
+    by_key = [FileScanTask(task.entry, Deletes(task.deletes.equality)) for task in asked]
+    found = finder.find(by_key, closed=frozenset(task.entry.file.path for task in asked))
+    for task, of_file in zip(asked, found.files, strict=True):
         if of_file.dead_by_key:
             bitmap = LiveBitmap(found.masks_of[of_file.ordinal], of_file.ordinal)
-            yield FileToMark(one, bitmap)
+            yield FileToMark(task, bitmap)
 
 
 def _of_keys(metadata: TableMetadata, plan: ConvertPlan) -> TableMetadata:
@@ -179,7 +179,7 @@ def _reads(plan: Callable[[], ConvertPlan], state: Callable[[], TableState]) -> 
 
 def _expected(plan: ConvertPlan, capacity: Capacity) -> Expected:
     """How long the plan will take. It writes at most one mark for each deleted key."""
-    keys = sum(one.entry.file.rows for one in plan.conversions if one.data_files)
+    keys = sum(conversion.entry.file.rows for conversion in plan.conversions if conversion.data_files)
     return expected(plan, capacity, shared_s=written_s(keys))
 
 

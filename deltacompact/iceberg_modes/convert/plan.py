@@ -68,7 +68,7 @@ class AskedGroup(ScanTaskGroup[FileScanTask]):
     def bytes(self) -> int:
         """The bytes of the key columns, as far as they are known."""
         ids = self.key_ids
-        sizes = [(one.entry.file.column_sizes, one.entry.file.file_bytes) for one in self.inputs]
+        sizes = [(task.entry.file.column_sizes, task.entry.file.file_bytes) for task in self.inputs]
         return sum(sum(of[number] for number in ids) if ids <= of.keys() else whole for of, whole in sizes)
 
 
@@ -90,12 +90,12 @@ class ConvertPlan(ModePlan):
     @property
     def delete_paths(self) -> frozenset[str]:
         """The equality deletes to convert."""
-        return frozenset(one.entry.file.path for one in self.conversions)
+        return frozenset(conversion.entry.file.path for conversion in self.conversions)
 
     @property
     def key_ids(self) -> frozenset[int]:
         """The field ids of all columns by which the planned files delete."""
-        return frozenset(number for one in self.conversions for number in one.entry.file.equality_ids)
+        return frozenset(number for conversion in self.conversions for number in conversion.entry.file.equality_ids)
 
     @property
     def groups(self) -> tuple[AskedGroup, ...]:
@@ -178,10 +178,10 @@ def plan_conversion(
         found = index.applying_to(entry)
         if found.equality and (data is None or entry.file.path in data):
             by_scope[scope_of(entry)].append(FileScanTask(entry, found))
-    asked = tuple(one for of_scope in by_scope.values() for one in of_scope)
-    check_markable(state.metadata, [one.entry for one in asked])
-    counts = _data_files_of([one.deletes.equality for one in asked])
-    check_readable(state.metadata, [entry for one in asked for entry in (one.entry, *one.deletes.by_position)])
+    asked = tuple(task for of_scope in by_scope.values() for task in of_scope)
+    check_markable(state.metadata, [task.entry for task in asked])
+    counts = _data_files_of([task.deletes.equality for task in asked])
+    check_readable(state.metadata, [entry for task in asked for entry in (task.entry, *task.deletes.by_position)])
     stays = {
         ConvertReason.BEYOND_MAX_FILES: len(convertible) - len(chosen),
         ConvertReason.NOT_WANTED: len(equality) - len(convertible),
@@ -202,16 +202,16 @@ def _applying_to(data: list[ManifestEntry], state: TableState, equality: list[Ma
         return set()
     index = DeleteIndex(replace(state, deletes=tuple(equality)))
     applying = distinct(index.applying_to(entry).equality for entry in data)
-    return {delete.file.path for found in applying for delete in found}
+    return {delete.file.path for deletes in applying for delete in deletes}
 
 
 def _data_files_of(applying: Sequence[tuple[ManifestEntry, ...]]) -> Counter[str]:
     """How many data files each delete applies to, by its path. `applying` has the deletes of each data file."""
     files = Counter(map(id, applying))
     counts: Counter[str] = Counter()
-    for found in distinct(applying):
-        for delete in found:
-            counts[delete.file.path] += files[id(found)]
+    for deletes in distinct(applying):
+        for delete in deletes:
+            counts[delete.file.path] += files[id(deletes)]
     return counts
 
 

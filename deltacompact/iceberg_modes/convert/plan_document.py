@@ -34,7 +34,7 @@ from deltacompact.iceberg_modes.plan_envelope import (
 def plan_document(plan: ConvertPlan) -> dict[str, Any]:
     """The document, with its checksum."""
     body = {
-        "equality_deletes": [_conversion(one) for one in plan.conversions],
+        "equality_deletes": [_conversion(conversion) for conversion in plan.conversions],
         **groups_document(
             plan.groups,
             lambda group: {"rows": group.rows, "bytes": group.bytes},
@@ -54,7 +54,7 @@ def plan_from_json(text: str | bytes, state: TableState, done: frozenset[str] = 
     body = plan_envelope.opened(text, NAME, state)
     deletes = equality_paths(body)
     live = {entry.file.path for entry in state.deletes}
-    if gone := next((one["path"] for one in body["equality_deletes"] if one["path"] not in live | done), None):
+    if gone := next((delete["path"] for delete in body["equality_deletes"] if delete["path"] not in live | done), None):
         raise stale(gone)
     options = stored_options(ConvertOptions, body["options"])
     found = plan_conversion(state, options, deletes, all_input_paths(body))
@@ -63,13 +63,13 @@ def plan_from_json(text: str | bytes, state: TableState, done: frozenset[str] = 
 
 def equality_paths(body: Mapping[str, Any]) -> frozenset[str]:
     """The equality deletes that the plan of a document converts."""
-    return frozenset(one["path"] for one in body["equality_deletes"])
+    return frozenset(delete["path"] for delete in body["equality_deletes"])
 
 
-def _conversion(one: Conversion) -> dict[str, Any]:
+def _conversion(delete: Conversion) -> dict[str, Any]:
     return {
-        "path": one.entry.file.path,
-        "reason": one.reason.value,
-        "rows": one.entry.file.rows,
-        "data_files": one.data_files,
+        "path": delete.entry.file.path,
+        "reason": delete.reason.value,
+        "rows": delete.entry.file.rows,
+        "data_files": delete.data_files,
     }

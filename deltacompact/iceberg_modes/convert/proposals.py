@@ -73,7 +73,7 @@ class ConvertOutcome:
     @property
     def marked(self) -> frozenset[str]:
         """The data files that are marked in it."""
-        return frozenset(one.entry.file.path for mark in self.marks for one in mark.of)
+        return frozenset(task.entry.file.path for mark in self.marks for task in mark.of)
 
 
 Follow: TypeAlias = Callable[[TableMetadata, Sequence[FileToMark]], Sequence[Mark] | None]
@@ -99,19 +99,19 @@ class ProposeConversion:
         head = MarkedHead(state)
         equality = {entry.file.path: entry for entry in state.deletes if _is_equality(entry)}
         gone = self.deletes - equality.keys()
-        standings = {one.entry.file.path: _standing(head, one, gone) for one in self.converted.asked}
+        standings = {task.entry.file.path: _standing(head, task, gone) for task in self.converted.asked}
         marks, standings = _true_marks(head, self.converted.marks, standings)
-        changed = [one for one in self.converted.asked if standings[one.entry.file.path] is Standing.CHANGED]
-        again, now = self._marked_again(head, state, [one for one in changed if not _is_undone(one, gone)])
+        changed = [task for task in self.converted.asked if standings[task.entry.file.path] is Standing.CHANGED]
+        again, now = self._marked_again(head, state, [task for task in changed if not _is_undone(task, gone)])
         marks = (*marks, *again)
         marked = now | with_marks(marks)
         standings |= dict.fromkeys(now, Standing.AS_IT_WAS)
         asked: dict[Standing, list[FileScanTask]] = {standing: [] for standing in Standing}
-        for one in self.converted.asked:
-            asked[standings[one.entry.file.path]].append(one)
+        for task in self.converted.asked:
+            asked[standings[task.entry.file.path]].append(task)
         settled = (
-            *(one for one in self.converted.settled if head.standing(one.entry, one.deletes) is Standing.AS_IT_WAS),
-            *(marked.get(one.entry.file.path, one) for one in asked[Standing.AS_IT_WAS]),
+            *(task for task in self.converted.settled if head.standing(task.entry, task.deletes) is Standing.AS_IT_WAS),
+            *(marked.get(task.entry.file.path, task) for task in asked[Standing.AS_IT_WAS]),
         )
         planned = [entry for path, entry in equality.items() if path in self.deletes]
         removed = _applying_to_none(planned, state, settled)
@@ -136,8 +136,10 @@ class ProposeConversion:
         dead = self.converted.dead
         if dead is None or not changed:
             return (), {}
-        now = {one.entry.file.path: head.task(one.entry) for one in changed}
-        marks = self.follow(state.metadata, [FileToMark(one, dead[path]) for path, one in now.items() if path in dead])
+        now = {task.entry.file.path: head.task(task.entry) for task in changed}
+        marks = self.follow(
+            state.metadata, [FileToMark(task, dead[path]) for path, task in now.items() if path in dead]
+        )
         return ((), {}) if marks is None else (marks, now)
 
 
@@ -145,11 +147,11 @@ def _applying_to_none(
     planned: Sequence[ManifestEntry], state: TableState, settled: Sequence[FileScanTask]
 ) -> list[ManifestEntry]:
     """The planned equality deletes that apply to no live data file, except for settled ones."""
-    paths = {one.entry.file.path for one in settled}
+    paths = {task.entry.file.path for task in settled}
     index = DeleteIndex(state)
     others = (entry for entry in state.data if entry.file.path not in paths)
     applying = distinct(index.applying_to(entry).equality for entry in others)
-    needed = {delete.file.path for found in applying for delete in found}
+    needed = {delete.file.path for deletes in applying for delete in deletes}
     return [entry for entry in planned if entry.file.path not in needed]
 
 
@@ -157,14 +159,14 @@ def _is_equality(entry: ManifestEntry) -> bool:
     return entry.file.content is Content.EQUALITY_DELETES
 
 
-def _standing(head: MarkedHead, one: FileScanTask, gone: frozenset[str]) -> Standing:
+def _standing(head: MarkedHead, task: FileScanTask, gone: frozenset[str]) -> Standing:
     """What became of a data file. It counts as changed, too, if one of its deletes by key is in `gone`."""
-    standing = head.standing(one.entry, one.deletes)
-    return Standing.CHANGED if standing is Standing.AS_IT_WAS and _is_undone(one, gone) else standing
+    standing = head.standing(task.entry, task.deletes)
+    return Standing.CHANGED if standing is Standing.AS_IT_WAS and _is_undone(task, gone) else standing
 
 
-def _is_undone(one: FileScanTask, gone: frozenset[str]) -> bool:
-    return bool(gone) and any(delete.file.path in gone for delete in one.deletes.equality)
+def _is_undone(task: FileScanTask, gone: frozenset[str]) -> bool:
+    return bool(gone) and any(delete.file.path in gone for delete in task.deletes.equality)
 
 
 def _true_marks(
@@ -173,7 +175,7 @@ def _true_marks(
     """The marks that are still true. If a mark is wrong for one data file, its other data files have changed, too."""
     found, after = [], dict(standings)
     for mark in marks:
-        of_mark = {one.entry.file.path: standings[one.entry.file.path] for one in mark.of}
+        of_mark = {task.entry.file.path: standings[task.entry.file.path] for task in mark.of}
         if Standing.CHANGED in of_mark.values() or not head.takes(mark):
             after |= {path: Standing.CHANGED for path, was in of_mark.items() if was is not Standing.GONE}
         elif Standing.AS_IT_WAS in of_mark.values():

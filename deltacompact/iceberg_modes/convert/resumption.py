@@ -29,7 +29,7 @@ from deltacompact.iceberg_modes.plan_envelope import NamedFiles
 
 def dead_document(dead: Sequence[FileToMark]) -> dict[str, Any]:
     """Where the live bitmap of each data file lies, for the journal."""
-    bitmaps = [(one.task.entry.file.path, one.dead) for one in dead if isinstance(one.dead, LiveBitmap)]
+    bitmaps = [(file.task.entry.file.path, file.dead) for file in dead if isinstance(file.dead, LiveBitmap)]
     return {"dead": [[path, bitmap.masks_path, bitmap.ordinal] for path, bitmap in bitmaps]}
 
 

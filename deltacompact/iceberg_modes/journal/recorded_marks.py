@@ -18,7 +18,7 @@ from deltacompact.iceberg_modes.journal.journal import WrittenGroup
 
 def record_of(number: int, marks: Sequence[Mark], details: Mapping[str, Any] | None = None) -> WrittenGroup:
     """The journal's record of a group's marks. `details`: what else the mode keeps."""
-    of_marks = [{"of": [one.entry.file.path for one in mark.of], "new_rows": mark.new_rows} for mark in marks]
+    of_marks = [{"of": [task.entry.file.path for task in mark.of], "new_rows": mark.new_rows} for mark in marks]
     return WrittenGroup(number, tuple(mark.file for mark in marks), {"marks": of_marks, **(details or {})})
 
 

@@ -118,11 +118,11 @@ def _resumed(
         after = reader.read(committed.table.metadata, committer.branch)
         marked = committed.outcome.marked
         done = {
-            one.number
-            for one in intact
-            if _is_in(one, added)
-            or not marked.isdisjoint(input_paths(planned[one.number]))
-            or not _has_inputs(after, planned[one.number])
+            group.number
+            for group in intact
+            if _is_in(group, added)
+            or not marked.isdisjoint(input_paths(planned[group.number]))
+            or not _has_inputs(after, planned[group.number])
         }
     # a commit of the dead session may still be under way, and might succeed after a rollback
     tried = {
@@ -171,7 +171,7 @@ def _drafts(store: ObjectStore, records: Records, committed: Committed[Any] | No
     metadata = committed.table.metadata
     failed = {snapshot_id for snapshot_id in records.commits if snapshot_id not in metadata.snapshots}
     if failed:
-        failed -= {found.snapshot_id for head in other_heads(committed.table) for found in head.snapshots}
+        failed -= {snapshot.snapshot_id for head in other_heads(committed.table) for snapshot in head.snapshots}
     return unnamed_drafts(store, metadata, failed)
 
 
@@ -193,7 +193,7 @@ def _landed(records: Records, state: TableState, reader: StateReader) -> tuple[s
 
     def has(then: TableState) -> set[int]:
         live, marked = _names(then), _marked(then, added)
-        return {one.number for one in records.groups if _files(one) & live or inputs[one.number] & marked}
+        return {group.number for group in records.groups if _files(group) & live or inputs[group.number] & marked}
 
     landed, found = has(state), set(recorded & _names(state))
     without_files = {group.number for group in records.groups if not group.outputs}

@@ -71,7 +71,7 @@ class _RemovedByExpiry:
 
     def add(self, metadata: TableMetadata, expiry: Expiry) -> None:
         self.snapshots |= {number: metadata.snapshots[number] for number in expiry.snapshots}
-        self.statistics |= {found.path: found for found in metadata.statistics if found.snapshot_id in expiry.snapshots}
+        self.statistics |= {file.path: file for file in metadata.statistics if file.snapshot_id in expiry.snapshots}
         self.refs |= expiry.refs
 
     def is_gone_from(self, metadata: TableMetadata) -> bool:
@@ -80,8 +80,8 @@ class _RemovedByExpiry:
     def less(self, metadata: TableMetadata) -> None:
         """Forget what the table has, after all."""
         there = metadata.snapshots
-        self.snapshots = {number: found for number, found in self.snapshots.items() if number not in there}
-        self.statistics = {path: found for path, found in self.statistics.items() if found.snapshot_id not in there}
+        self.snapshots = {number: snapshot for number, snapshot in self.snapshots.items() if number not in there}
+        self.statistics = {path: file for path, file in self.statistics.items() if file.snapshot_id not in there}
         self.refs -= metadata.refs.keys()
 
 
@@ -125,7 +125,7 @@ class ExpireSnapshots:
             return ExpireResult(nothing_to_do=why_nothing(metadata, self.options))
         expired = _RemovedByExpiry()
         expired.add(metadata, expiry)
-        left = [found for number, found in metadata.snapshots.items() if number not in expiry.snapshots]
+        left = [snapshot for number, snapshot in metadata.snapshots.items() if number not in expiry.snapshots]
         return self._result(expired, self._unreached(expired, metadata, left))
 
     def run(self, table: IcebergTable) -> ExpireResult:
@@ -144,7 +144,9 @@ class ExpireSnapshots:
             return ExpireResult(nothing_to_do=why_nothing(after.metadata, self.options))
         self._refuse_lost_refs(table.metadata, after.metadata, expired)
         now = after.reloaded().metadata
-        elsewhere = [found for head in others for found in head.snapshots if found.snapshot_id not in now.snapshots]
+        elsewhere = [
+            snapshot for head in others for snapshot in head.snapshots if snapshot.snapshot_id not in now.snapshots
+        ]
         unreached = self._unreached(expired, now, now.snapshots.values(), elsewhere)
         result = self._result(expired, unreached)
         own = unreached.own
@@ -236,7 +238,7 @@ class ExpireSnapshots:
             metadata.metadata_location,
             *metadata.metadata_log,
         ]
-        upper += [found.path for found in metadata.statistics if found.snapshot_id not in expired.snapshots]
+        upper += [file.path for file in metadata.statistics if file.snapshot_id not in expired.snapshots]
         named = set(map(identity_of, upper))
         elsewhere = {file_name(name) for name in named if not is_inside(name, folders)}
         if content:
@@ -249,7 +251,7 @@ class ExpireSnapshots:
 
             each_live_file(self.store, kept.values(), keep, self.say)
             each_live_file(self.store, more.values(), keep, self.say, tolerant=True)
-        above = [File(STATISTICS, found.path, found.file_bytes) for found in expired.statistics.values()]
+        above = [File(STATISTICS, file.path, file.file_bytes) for file in expired.statistics.values()]
         above += [File(MANIFESTS, manifest.path, manifest.file_bytes) for manifest in only_gone.values()]
         others = {identity_of(file.location): file for file in (*above, *lists)}
         in_order = (*sorted(content.items()), *((name, others[name]) for name in sorted(others)))

@@ -90,7 +90,7 @@ def maintain_options(chosen: Mapping[str, Any], properties: Mapping[str, str], n
     """The options by their names. Raises InputError naming the option."""
     if OLDER_THAN in chosen and SNAPSHOT_AGE in chosen:
         raise InputError(f"options {OLDER_THAN} and {SNAPSHOT_AGE} are the same: give one of them")
-    names = [one.name for one in declared(MaintainOptions).values() if one.kind is _OF_PROPERTY]
+    names = [option.name for option in declared(MaintainOptions).values() if option.kind is _OF_PROPERTY]
     of_table = {name: properties[name] for name in names if name in properties and name not in chosen}
     values = chosen_values(MaintainOptions, of_table) | chosen_values(MaintainOptions, chosen)
     if OLDER_THAN in chosen:

@@ -206,9 +206,9 @@ class RemoveOrphans:
 
     def _reached(self, before: TableMetadata, now: TableMetadata) -> _ReachedFiles:
         """The files that the current table reaches, and those that it already reached before the listing."""
-        old = [found for number, found in now.snapshots.items() if number in before.snapshots]
-        new = [found for number, found in now.snapshots.items() if number not in before.snapshots]
-        statistics = [found.path for found in now.statistics if found in before.statistics]
+        old = [snapshot for number, snapshot in now.snapshots.items() if number in before.snapshots]
+        new = [snapshot for number, snapshot in now.snapshots.items() if number not in before.snapshots]
+        statistics = [file.path for file in now.statistics if file in before.statistics]
         expected = self._named(statistics)
         lists, manifests = manifests_of(self.store, old)
         expected |= self._named([*manifests, *(file.location for file in lists)])
@@ -221,7 +221,7 @@ class RemoveOrphans:
         reached = self._named([*more, *(file.location for file in lists)])
         each_live_file(self.store, [more[path] for path in more.keys() - manifests.keys()], taken_by(reached), self.say)
         reached |= self._named((now.metadata_location, before.metadata_location, *now.metadata_log))
-        reached |= self._named((*before.metadata_log, *(found.path for found in now.statistics)))
+        reached |= self._named((*before.metadata_log, *(file.path for file in now.statistics)))
         return _ReachedFiles(reached | expected, expected)
 
     def _named(self, paths: Iterable[str]) -> dict[str, str]:

@@ -119,10 +119,14 @@ class _Writing:
     def on_head(self, metadata: TableMetadata, listed: Sequence[Manifest]) -> list[_RewrittenGroup]:
         """Write the groups of this head that are not written yet. Groups whose manifests are all there are kept."""
         there = {manifest.path for manifest in listed}
-        whole = [one for one in self.done or () if all(source.path in there for source in one.group.sources)]
+        whole = [
+            rewritten
+            for rewritten in self.done or ()
+            if all(source.path in there for source in rewritten.group.sources)
+        ]
         broken: set[Kind] | None = None
         if self.done is not None:
-            broken = {one.group.kind for one in self.done} - {one.group.kind for one in whole}
+            broken = {rewritten.group.kind for rewritten in self.done} - {rewritten.group.kind for rewritten in whole}
         for group in plan_manifests(listed, metadata.specs, self.task.target_bytes, broken):
             self.task.say(
                 f"rewriting {counted(len(group.sources), 'manifest')}, {counted(group.entries, 'entry', 'entries')}"
@@ -136,11 +140,11 @@ class _Writing:
         metadata = table.metadata
         head, listed = _head(self.task.store, metadata, self.task.branch)
         done = self.on_head(metadata, listed)
-        created = [replace(line, snapshot_id=snapshot_id) for one in done for line in one.lines]
-        found = _result(snapshot_id, listed, [one.group for one in done], len(created))
+        created = [replace(line, snapshot_id=snapshot_id) for rewritten in done for line in rewritten.lines]
+        found = _result(snapshot_id, listed, [rewritten.group for rewritten in done], len(created))
         if head is None or not done:
             return table, None, found
-        replaced = {source.path for one in done for source in one.group.sources}
+        replaced = {source.path for rewritten in done for source in rewritten.group.sources}
         kept = [manifest for manifest in listed if manifest.path not in replaced]
         summary = {
             "operation": REPLACE,

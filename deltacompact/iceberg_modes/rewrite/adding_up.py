@@ -73,9 +73,9 @@ def _sides(
     state: TableState, plan: RewritePlan, written: Sequence[Rewritten], proposal: Proposal[RewriteOutcome]
 ) -> tuple[_Sides, _Sides]:
     """(changed sources as planned, and as of the head), (outputs as written, and with the proposed marks)."""
-    numbers = {one.group.number for one in proposal.outcome.groups}
-    groups = [one for one in written if one.group.number in numbers]
-    inputs = [source for one in groups for source in one.group.inputs]
+    numbers = {rewritten.group.number for rewritten in proposal.outcome.groups}
+    groups = [rewritten for rewritten in written if rewritten.group.number in numbers]
+    inputs = [source for rewritten in groups for source in rewritten.group.inputs]
     planned = distinct(source.deletes.equality for source in inputs)
     by_position = [source.deletes.by_position for source in inputs]
     then = {entry.file.key: entry for entries in (*planned, *by_position) for entry in entries}
@@ -83,7 +83,7 @@ def _sides(
     removed = tuple(entry for entry in proposal.removed if _is_data(entry))
     added = [replace(entry, sequence_number=0) for entry in proposal.added if _is_data(entry)]
     marks = [replace(entry, sequence_number=0) for entry in proposal.added if not _is_data(entry)]
-    outputs = [addition(file, 0) for one in groups for file in one.outputs]
+    outputs = [addition(file, 0) for rewritten in groups for file in rewritten.outputs]
     sources = differing(
         replace(state, data=tuple(source.entry for source in inputs), deletes=tuple(then.values())),
         replace(state, data=removed, deletes=now),

@@ -124,7 +124,7 @@ def _nulls_first(metadata: TableMetadata, name: str) -> bool:
     """Whether nulls lie beside the least value in the table's own order. Without one they do."""
     number, _ = ordered_column(metadata, name)
     fields = metadata.sort_orders.get(metadata.sort_order_id, ())
-    return next((one.nulls_first != one.descending for one in fields if one.source_id == number), True)
+    return next((field.nulls_first != field.descending for field in fields if field.source_id == number), True)
 
 
 def _sort_by(metadata: TableMetadata, text: str | None) -> SortBy:
@@ -149,10 +149,10 @@ def _own_order(metadata: TableMetadata) -> SortBy:
     if not fields:
         raise InputError(f"table {metadata.table_id!r} has no sort order: give the option sort-order")
     items = []
-    for one in fields:
-        column = metadata.columns.get(one.source_id)
-        name = column.field.name if column is not None and not column.is_dropped else f"with id {one.source_id}"
-        items.append(OrderedColumn(name, one.descending, one.nulls_first, one.transform))
+    for field in fields:
+        column = metadata.columns.get(field.source_id)
+        name = column.field.name if column is not None and not column.is_dropped else f"with id {field.source_id}"
+        items.append(OrderedColumn(name, field.descending, field.nulls_first, field.transform))
     return _derived(metadata, items, metadata.sort_order_id)
 
 

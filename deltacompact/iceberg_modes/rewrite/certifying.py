@@ -33,6 +33,6 @@ def of_output(store: ObjectStore, file: DataFile, columns: pa.Schema, reading: R
 
 def refuse_other_rows(inputs: Iterable[Fingerprint], outputs: Iterable[Fingerprint | None], path: str) -> None:
     """Raises CorruptionError unless the outputs add up to the inputs, one of which is at `path`."""
-    expected, found = sum(inputs, Fingerprint()), sum((one for one in outputs if one), Fingerprint())
+    expected, found = sum(inputs, Fingerprint()), sum((output for output in outputs if output), Fingerprint())
     if found != expected:
         refuse(f"the live rows of {path} and others have the fingerprint {expected}, what was written of them {found}")

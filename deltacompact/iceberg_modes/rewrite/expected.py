@@ -24,7 +24,9 @@ def expected(plan: RewritePlan, capacity: Capacity) -> Expected:
     written = functools.partial(_written_s, arranges=plan.options.arranges)
     evenly = of_modes.expected(plan, capacity, written)
     groups_s = [written(group) for group in plan.groups]
-    largest_s = max((one / group.output_files for one, group in zip(groups_s, plan.groups, strict=True)), default=0.0)
+    largest_s = max(
+        (seconds / group.output_files for seconds, group in zip(groups_s, plan.groups, strict=True)), default=0.0
+    )
     return replace(evenly, seconds=evenly.seconds + max(0.0, largest_s - sum(groups_s) / capacity.slots))
 
 

@@ -77,7 +77,9 @@ class Follower:
 
     def __call__(self, head: RewriteHead, groups: Sequence[Rewritten]) -> Following:
         """The groups whose rows can be followed, and their marks. If a file is bad: nothing, with a note."""
-        groups = [one for one in groups if one.row_map is not None and not head.is_gone(one.group)]
+        groups = [
+            rewritten for rewritten in groups if rewritten.row_map is not None and not head.is_gone(rewritten.group)
+        ]
         try:
             return self._followed(head, groups) if groups else Following()
         except (InputError, CorruptionError, NotFoundError) as error:
@@ -85,7 +87,7 @@ class Follower:
             return Following()
 
     def _followed(self, head: RewriteHead, groups: Sequence[Rewritten]) -> Following:
-        changed = {source.path: source for one in groups for source in head.changed(one.group)}
+        changed = {source.path: source for rewritten in groups for source in head.changed(rewritten.group)}
         rows_of = {delete.file.key: delete.file.rows for source in changed.values() for delete in source.by_position}
         if sum(rows_of.values()) > POSITIONS_MAX:
             return Following(why=RewriteProblem.TOO_MANY_POSITIONS)
@@ -93,16 +95,16 @@ class Follower:
         followed: dict[int, Rewritten] = {}
         to_mark: list[FileToMark] = []
         worn: set[str] = set()
-        for one in groups:
-            places = self._places(one)
-            if self._keeps_dead([changed.get(path) for path in _paths(one)], places.row_map.live, dead):
-                of_outputs = places.of([_killed(changed.get(path), dead) for path in _paths(one)])
-                whole = [file.rows for file in one.outputs]
+        for rewritten in groups:
+            places = self._places(rewritten)
+            if self._keeps_dead([changed.get(path) for path in _paths(rewritten)], places.row_map.live, dead):
+                of_outputs = places.of([_killed(changed.get(path), dead) for path in _paths(rewritten)])
+                whole = [file.rows for file in rewritten.outputs]
                 empty = {number for number, of_output in of_outputs.items() if len(of_output) == whole[number]}
-                outputs = tuple(file for number, file in enumerate(one.outputs) if number not in empty)
-                followed[one.group.number] = replace(one, outputs=outputs)
+                outputs = tuple(file for number, file in enumerate(rewritten.outputs) if number not in empty)
+                followed[rewritten.group.number] = replace(rewritten, outputs=outputs)
                 for number in of_outputs.keys() - empty:
-                    file = one.outputs[number]
+                    file = rewritten.outputs[number]
                     to_mark.append(
                         FileToMark(FileScanTask(addition(file, head.next_number), Deletes()), of_outputs[number])
                     )
@@ -111,11 +113,11 @@ class Follower:
         marks = tuple(self.marker(head.metadata).marks(to_mark)) if to_mark else ()
         return Following(followed, marks, frozenset(worn))
 
-    def _places(self, one: Rewritten) -> _PlacesOfDead:
-        if (number := one.group.number) not in self.places:
-            assert one.row_map is not None
-            row_map = one.row_map.opened(self.store, [file.rows for file in one.outputs], self.numbers)
-            self.places[number] = _PlacesOfDead(row_map, [_NONE] * len(one.group.inputs))
+    def _places(self, rewritten: Rewritten) -> _PlacesOfDead:
+        if (number := rewritten.group.number) not in self.places:
+            assert rewritten.row_map is not None
+            row_map = rewritten.row_map.opened(self.store, [file.rows for file in rewritten.outputs], self.numbers)
+            self.places[number] = _PlacesOfDead(row_map, [_NONE] * len(rewritten.group.inputs))
         return self.places[number]
 
     def _dead(self, tasks: Sequence[FileScanTask]) -> dict[str, _Dead]:
@@ -204,8 +206,8 @@ def _keys(deletes: Deletes) -> frozenset[tuple[str, int | None]]:
     return frozenset(entry.file.key for entry in deletes.by_position)
 
 
-def _paths(one: Rewritten) -> list[str]:
-    return [source.entry.file.path for source in one.group.inputs]
+def _paths(rewritten: Rewritten) -> list[str]:
+    return [source.entry.file.path for source in rewritten.group.inputs]
 
 
 def _killed(source: ChangedSource | None, dead: Mapping[str, _Dead]) -> _Dead:

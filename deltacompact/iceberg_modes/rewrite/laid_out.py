@@ -124,7 +124,7 @@ def _as_laid_out(state: TableState) -> Ranks:
 def _laid_out(state: TableState, options: RewriteOptions) -> Chosen:
     """Which files were laid out by the same columns, in the same way, by a snapshot of ours."""
     wanted = summary_of(options, state.metadata).items()
-    ours = {number for number, one in layouts_of(state.metadata).items() if wanted <= one.how.items()}
+    ours = {number for number, layout in layouts_of(state.metadata).items() if wanted <= layout.how.items()}
     return np.array([entry.snapshot_id in ours for entry in state.data], bool)
 
 
@@ -134,7 +134,7 @@ def ages_of(state: TableState) -> Ranks:
     All snapshots of one session of ours have the same number.
     """
     known, ours = state.metadata.snapshots, layouts_of(state.metadata)
-    last = {one.session: (*one.age, number) for number, one in sorted(ours.items(), key=_age)}
+    last = {layout.session: (*layout.age, number) for number, layout in sorted(ours.items(), key=_age)}
 
     def age(entry: ManifestEntry) -> tuple[int, int, int]:
         number = entry.snapshot_id or 0
@@ -145,8 +145,8 @@ def ages_of(state: TableState) -> Ranks:
         return snapshot.sequence_number, snapshot.timestamp_ms, number
 
     ages = [age(entry) for entry in state.data]
-    number = {one: place for place, one in enumerate(sorted(set(ages)))}
-    return np.array([number[one] for one in ages], np.int64)
+    number = {age: place for place, age in enumerate(sorted(set(ages)))}
+    return np.array([number[age] for age in ages], np.int64)
 
 
 def _age(numbered: tuple[int, LayoutRun]) -> tuple[int, int]:

@@ -54,12 +54,12 @@ class LiveSlices:
     @property
     def rows(self) -> int:
         """All rows of the slices, dead ones included."""
-        return sum(stop - start for start, stop in (one.rows for one in self.slices))
+        return sum(stop - start for start, stop in (slice_.rows for slice_ in self.slices))
 
 
 def in_slices(whole: Sequence[Slice], rows_max: int) -> Iterator[tuple[Slice, ...]]:
     """Slices, in order, in tasks of at most `rows_max` rows. A larger slice is divided."""
-    for share in divided((stop - start for start, stop in (one.rows for one in whole)), rows_max):
+    for share in divided((stop - start for start, stop in (slice_.rows for slice_ in whole)), rows_max):
         yield tuple(_part(whole[place], start, stop) for place, start, stop in share)
 
 
@@ -78,10 +78,10 @@ def masks_of(store: ObjectStore, live: LiveSlices) -> Masks:
 def live_tables(store: ObjectStore, live: LiveSlices) -> Iterator[pa.Table]:
     """The live rows in their order, a few at a time, with a column `NUMBERS` if they are to have one."""
     masks = masks_of(store, live)
-    asked = [(one.file, live.columns, one.rows) for one in live.slices]
-    for one, slices in zip(live.slices, tables_each(store, asked, live.reading), strict=True):
-        lives = live_mask(masks[one.ordinal], one.file.rows)
-        number = None if one.first is None else one.first + int(lives[: one.rows[0]].sum())
+    asked = [(slice_.file, live.columns, slice_.rows) for slice_ in live.slices]
+    for slice_, slices in zip(live.slices, tables_each(store, asked, live.reading), strict=True):
+        lives = live_mask(masks[slice_.ordinal], slice_.file.rows)
+        number = None if slice_.first is None else slice_.first + int(lives[: slice_.rows[0]].sum())
         for first, table in slices:
             wanted = lives[first : first + table.num_rows]
             if wanted.any():

@@ -213,7 +213,7 @@ def rewrite_options(chosen: Mapping[str, Any], properties: Mapping[str, str]) ->
     of_table = {name: properties[of] for name, of in defaults.items() if of in properties}
     if "strategy" in chosen:
         of_table.pop("cluster-by", None)
-    for name in [one for one in of_table if one not in chosen]:
+    for name in [name for name in of_table if name not in chosen]:
         try:
             chosen_values(RewriteOptions, {name: of_table[name]})
         except InputError as error:

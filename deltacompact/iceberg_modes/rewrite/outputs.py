@@ -130,8 +130,8 @@ class Outputs:
     def written(self, groups: Sequence[FileGroup]) -> Iterator[Rewritten]:
         """The groups, as soon as their outputs are complete."""
         with _advising():
-            for number, some in enumerate(self._at_once(groups)):
-                yield from self._written(some, f"{self._folder}{number}/")
+            for number, share in enumerate(self._at_once(groups)):
+                yield from self._written(share, f"{self._folder}{number}/")
 
     def _at_once(self, groups: Sequence[FileGroup]) -> Iterator[Sequence[FileGroup]]:
         """Groups to write side by side. If rows are laid out anew: as many as memory holds together."""
@@ -159,7 +159,7 @@ class Outputs:
             yield _rewritten(groups[number], by_group[number], [], row_maps[number])
         outputs: dict[int, list[tuple[int, ContentFile]]] = defaultdict(list)
         wanted = Counter(group_of)
-        free = [without_nan((one.entry.file for one in group.inputs), self._may_be_nan.values()) for group in groups]
+        free = [without_nan((task.entry.file for task in group.inputs), self._may_be_nan.values()) for group in groups]
         certified = self._metadata.schema if self._settings.certify else None
         expected = {
             number: self._of_inputs(group, by_group[number], dead.masks_of, certified)
@@ -185,7 +185,9 @@ class Outputs:
                 if certified is not None:
                     refuse_other_rows(expected[own], of_files.values(), by_group[own][0].file.path)
                 rewritten = _rewritten(groups[own], by_group[own], complete, row_maps[own])
-                found = {file.path: one for number, file in numbered if (one := of_files[number]) is not None}
+                found = {
+                    file.path: fingerprint for number, file in numbered if (fingerprint := of_files[number]) is not None
+                }
                 yield replace(rewritten, fingerprints=found)
 
     def _of_inputs(
@@ -193,8 +195,10 @@ class Outputs:
     ) -> list[Fingerprint]:
         """The fingerprints of a group's live rows, in parts. Whole files with a known fingerprint are not read."""
         paths = [source.entry.file.path for source in group.inputs]
-        known = {path for path, one in zip(paths, members, strict=True) if not _has_dead_rows(one)} & self._known.keys()
-        rest = [one for path, one in zip(paths, members, strict=True) if path not in known]
+        known = {
+            path for path, member in zip(paths, members, strict=True) if not _has_dead_rows(member)
+        } & self._known.keys()
+        rest = [member for path, member in zip(paths, members, strict=True) if path not in known]
         read = self._tasks.run(of_inputs, self._live(group, rest, masks_of, columns))
         return [*(self._known[path] for path in sorted(known)), *read]
 
@@ -211,7 +215,9 @@ class Outputs:
         for number, members in enumerate(by_group):
             if sum(map(_live_bytes, members)) > target // 2:
                 large = [member for member in members if member.file.bytes > target and not _has_dead_rows(member)]
-                for file in {one.file.path: one.file for one in (max(members, key=_live_bytes), *large)}.values():
+                for file in {
+                    member.file.path: member.file for member in (max(members, key=_live_bytes), *large)
+                }.values():
                     tasks[number, file.path] = SampleTask(file, self._columns(groups[number]), options, reading)
         found = [_Samples() for _ in groups]
         for (number, path), sample in zip(tasks, self._tasks.run(sampled, tuple(tasks.values())), strict=True):
@@ -241,11 +247,11 @@ class Outputs:
         numbers: Counter[int] = Counter()
         of_groups: list[list[tuple[PartitionShare, _Tasks]]] = [[] for _ in groups]
         for share, tasks in zip(shares, by_share, strict=True):
-            of_groups[share.place].append((share, [one.task for one in tasks]))
-            for one in tasks:
+            of_groups[share.place].append((share, [planned.task for planned in tasks]))
+            for planned in tasks:
                 name = f"{groups[share.place].number:05}-{numbers[share.place]:05}-deltacompact.parquet"
                 path = f"{self._metadata.data_folder}/{name_of_files(self._session)}{name}"
-                outputs.append(_OpenOutput(one.task, path, share.partition, one.held))
+                outputs.append(_OpenOutput(planned.task, path, share.partition, planned.held))
                 group_of.append(share.place)
                 numbers[share.place] += 1
         return outputs, group_of, of_groups
@@ -266,7 +272,7 @@ class Outputs:
         """The live rows of a group by the partitions that they go to, in the order of its files."""
         size = max(1, _written_bytes(members, known))
         rows = sum(member.live_rows for member in members)
-        whole = [LiveRange(one.file, one.ordinal, 0, one.live_rows) for one in members if one.live_rows]
+        whole = [LiveRange(member.file, member.ordinal, 0, member.live_rows) for member in members if member.live_rows]
         parts = [_GroupPart(group.partition, whole)]
         runs: tuple[str, ...] = ()
         is_divided = group.partition is None
@@ -275,7 +281,7 @@ class Outputs:
         for number, part in enumerate(parts):
             partition, ranges = part.partition, part.ranges
             assert partition is not None
-            if of_partition := sum(one.stop - one.start for one in ranges):
+            if of_partition := sum(range_.stop - range_.start for range_ in ranges):
                 share_bytes = size * of_partition // rows
                 files_out = expected_output_files(share_bytes, self._plan.options)
                 name = f"{group.number}-{number}" if is_divided else f"{group.number}"
@@ -290,7 +296,7 @@ class Outputs:
                     self._columns(group),
                     share_bytes,
                     files_out,
-                    tuple(ends_of((one.stop - one.start, _ends(one, known)) for one in ranges)),
+                    tuple(ends_of((range_.stop - range_.start, _ends(range_, known)) for range_ in ranges)),
                     group.extents,
                 )
 
@@ -303,17 +309,17 @@ class Outputs:
         numbered: bool = False,
     ) -> list[LiveSlices]:
         """The live rows of a group in parts, a task each."""
-        firsts = accumulate((one.live_rows for one in members), initial=0)
+        firsts = accumulate((member.live_rows for member in members), initial=0)
         whole = [
-            Slice(one.file, one.ordinal, (0, one.file.rows), first if numbered else None)
-            for one, first in zip(members, firsts, strict=False)
-            if one.live_rows
+            Slice(member.file, member.ordinal, (0, member.file.rows), first if numbered else None)
+            for member, first in zip(members, firsts, strict=False)
+            if member.live_rows
         ]
         share = max(self._limits.task_rows_min, math.ceil(group.rows / max(1, self._tasks.slots * 2)))
         return [
             LiveSlices(
                 slices,
-                tuple(dict.fromkeys(masks_of[one.ordinal] for one in slices)),
+                tuple(dict.fromkeys(masks_of[slice_.ordinal] for slice_ in slices)),
                 columns,
                 self._limits.reading,
             )
@@ -382,7 +388,7 @@ def _row_map(
     """Where each row of a group is now. None: the group has too many rows to store that."""
     if group.rows > NUMBERED_ROWS_MAX:
         return None
-    live = tuple(LiveBitmap(masks_of[one.ordinal], one.ordinal) for one in members)
+    live = tuple(LiveBitmap(masks_of[member.ordinal], member.ordinal) for member in members)
     runs = shares[0][0].runs if shares else ()
     return StoredRowMap(live, tuple(_share(share, tasks) for share, tasks in shares), runs)
 
@@ -415,8 +421,8 @@ def _written_bytes(members: Sequence[ScannedFile], known: _Samples) -> int:
     """About the bytes that the live rows of a group will take once written. A file without a sample counts like a
     sampled one."""
     like = next(iter(known.values())).written_share if known else 1.0
-    shares = (known[one.file.path].written_share if one.file.path in known else like for one in members)
-    return int(sum(_live_bytes(one) * share for one, share in zip(members, shares, strict=True)))
+    shares = (known[member.file.path].written_share if member.file.path in known else like for member in members)
+    return int(sum(_live_bytes(member) * share for member, share in zip(members, shares, strict=True)))
 
 
 def _ends(live: LiveRange, known: _Samples) -> tuple[int, ...]:

@@ -318,7 +318,7 @@ def worth_it(members: Sequence[RewriteTask], options: RewriteOptions) -> bool:
 
 def overlapping_bytes(group: FileGroup) -> int:
     """The bytes of a group that are rewritten because files overlap."""
-    return sum(one.entry.file.file_bytes for one in group.inputs if one.reason is RewriteReason.OVERLAPS)
+    return sum(task.entry.file.file_bytes for task in group.inputs if task.reason is RewriteReason.OVERLAPS)
 
 
 def expected_output_files(size: int, options: RewriteOptions) -> int:
@@ -367,7 +367,7 @@ def _packed(inputs: Sequence[RewriteTask], options: RewriteOptions) -> Iterator[
     """Bins up to the largest group, in the order of the files. Rows that get another order are divided by one tree."""
     if options.arranges:
         return iter([list(inputs)])
-    return batched(inputs, lambda one: one.entry.file.file_bytes, options.max_group_bytes, options.max_group_files)
+    return batched(inputs, lambda task: task.entry.file.file_bytes, options.max_group_bytes, options.max_group_files)
 
 
 def _in_order(

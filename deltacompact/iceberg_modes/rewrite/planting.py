@@ -99,7 +99,7 @@ def grown(store: ObjectStore, task: PlantTask) -> Planted:
 
 def _looks(store: ObjectStore, task: PlantTask) -> Iterator[_SampledRows]:
     live, total = task.live, task.live.rows
-    cells = task.files * task.cells(_DECODED_TIMES * sum(one.file.bytes for one in live.slices) / max(1, total))
+    cells = task.files * task.cells(_DECODED_TIMES * sum(slice_.file.bytes for slice_ in live.slices) / max(1, total))
     wanted = max(SAMPLE_ROWS, SAMPLE_PER_FILE * task.files, min(_SAMPLE_PER_CELL * cells, _SAMPLE_ROWS_MAX))
     count = looks_at(total)
     ahead, masks = ReadAhead(live.reading), masks_of(store, live)
@@ -108,30 +108,36 @@ def _looks(store: ObjectStore, task: PlantTask) -> Iterator[_SampledRows]:
         file = field_ids.matched(found[0].file, live.columns)
         return *found, FileReader(store, Part(file, live.columns.names), ahead)
 
-    for one, places, reader in begun_ahead(_places(live, count), begun):
+    for slice_, places, reader in begun_ahead(_places(live, count), begun):
         with reader:
-            yield from _of_file(reader, one, places, masks, live.columns, total / count, -(-wanted // count))
+            yield from _of_file(reader, slice_, places, masks, live.columns, total / count, -(-wanted // count))
 
 
 def _places(live: LiveSlices, count: int) -> Iterator[tuple[Slice, list[int]]]:
     """The rows at which to look, evenly spread."""
-    ends = np.cumsum([stop - start for start, stop in (one.rows for one in live.slices)])
+    ends = np.cumsum([stop - start for start, stop in (slice_.rows for slice_ in live.slices)])
     places = spread(live.rows, count)
     of_place = np.searchsorted(ends, places, side="right")
     for number in np.unique(of_place).tolist():
-        one = live.slices[number]
-        within = places[of_place == number] - ends[number] + one.rows[1]
-        yield one, within.tolist()
+        slice_ = live.slices[number]
+        within = places[of_place == number] - ends[number] + slice_.rows[1]
+        yield slice_, within.tolist()
 
 
 def _of_file(
-    reader: FileReader, one: Slice, places: list[int], masks: Masks, columns: pa.Schema, rows_each: float, wanted: int
+    reader: FileReader,
+    slice_: Slice,
+    places: list[int],
+    masks: Masks,
+    columns: pa.Schema,
+    rows_each: float,
+    wanted: int,
 ) -> Iterator[_SampledRows]:
-    metadata, lives = reader.parquet.metadata, live_mask(masks[one.ordinal], one.file.rows)
+    metadata, lives = reader.parquet.metadata, live_mask(masks[slice_.ordinal], slice_.file.rows)
     names = metadata.schema.to_arrow_schema().names
     decoded = parquet_read.decoded_bytes(reader.parquet, names) / max(1, metadata.num_rows)
     group_rows = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
-    looked = looked_groups(group_rows, places, one.rows)
+    looked = looked_groups(group_rows, places, slice_.rows)
     reader.announce([range_ for group in looked for range_ in reader.ranges(group.rows)])
     for group in looked:
         start, stop = group.rows

@@ -74,7 +74,7 @@ class RewriteOutcome:
     @property
     def marked(self) -> frozenset[str]:
         """The data files that are marked in it."""
-        return frozenset(one.entry.file.path for mark in self.marks for one in mark.of)
+        return frozenset(task.entry.file.path for mark in self.marks for task in mark.of)
 
     @property
     def group_count(self) -> int:

@@ -54,7 +54,7 @@ class ResumeRewrite:
             with contextlib.suppress(ConflictError):  # another commit removed one of its files: it cannot be committed
                 (as_planned,) = plan_of_body(planned.body, then, [group.number]).groups
                 if self.compares and any(
-                    may_not_be_merged(one.entry, plan.options, through) for one in as_planned.inputs
+                    may_not_be_merged(task.entry, plan.options, through) for task in as_planned.inputs
                 ):
                     continue
                 row_map = None if group.row_map is None else stored_row_map(group.row_map)

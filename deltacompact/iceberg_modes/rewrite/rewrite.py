@@ -155,22 +155,22 @@ class Rewriting(Work[RewritePlan, FileGroup, Rewritten, RewriteOutcome, RewriteR
     def count(self, done: Committed[RewriteOutcome], groups: Sequence[FileGroup]) -> None:
         self.result.count(done)
         by = arrangement_of(self.state.metadata, self.plan.options)
-        written = [file for one in done.outcome.groups for file in one.outputs]
+        written = [file for group in done.outcome.groups for file in group.outputs]
         tied = tied_lines(self.state.metadata, by.bounded if by else (), written)
         self.result.notes += [line for line in tied if line not in self.result.notes]
         self.touched += [
-            _FilesAgain(group.group.paths, _name(group.group), one.words) for group, one in done.outcome.refused
+            _FilesAgain(group.group.paths, _name(group.group), problem.words) for group, problem in done.outcome.refused
         ]
         self.touched += [_FilesAgain(frozenset((path,))) for path in sorted(done.outcome.worn)]
 
     def again(self, state: TableState) -> RewritePlan:
-        paths = frozenset[str]().union(*(one.paths for one in self.touched))
-        overlapping = (one.entry.file.path for one in self.plan.inputs if one.reason is RewriteReason.OVERLAPS)
+        paths = frozenset[str]().union(*(touched.paths for touched in self.touched))
+        overlapping = (task.entry.file.path for task in self.plan.inputs if task.reason is RewriteReason.OVERLAPS)
         return _plan(self.call, state, self.plan.options, paths, overlapping=frozenset(overlapping))
 
     @property
     def given_up(self) -> list[str]:
-        return [f"{one.name}: {one.why}" for one in self.touched if one.why]
+        return [f"{group.name}: {group.why}" for group in self.touched if group.why]
 
 
 def _follower(call: Call[Any, Any], session: str, executor: Callable[[], Executor], notes: list[str]) -> Follower:

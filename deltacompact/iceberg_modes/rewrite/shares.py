@@ -56,22 +56,23 @@ class PartitionShare:
 
     @property
     def rows(self) -> int:
-        return sum(one.stop - one.start for one in self.ranges)
+        return sum(range_.stop - range_.start for range_ in self.ranges)
 
     @property
     def slices(self) -> tuple[Slice, ...]:
         """The ranges in rows of the files, dead ones included. Live rows have numbers, one range after the other."""
-        firsts = accumulate((one.stop - one.start for one in self.ranges), initial=0)
+        firsts = accumulate((range_.stop - range_.start for range_ in self.ranges), initial=0)
         numbered = list(zip(self.ranges, firsts, strict=False))
         if self.pieces:
             return tuple(
-                Slice(one.file, one.ordinal, (one.start, one.stop), first - one.start) for one, first in numbered
+                Slice(range_.file, range_.ordinal, (range_.start, range_.stop), first - range_.start)
+                for range_, first in numbered
             )
-        return tuple(Slice(one.file, one.ordinal, (0, one.file.rows), first) for one, first in numbered)
+        return tuple(Slice(range_.file, range_.ordinal, (0, range_.file.rows), first) for range_, first in numbered)
 
     def live(self, slices: Sequence[Slice], columns: pa.Schema, limits: Limits) -> LiveSlices:
         """Some of the slices, as tasks read them."""
-        masks = tuple(dict.fromkeys(self.masks_of[one.ordinal] for one in slices))
+        masks = tuple(dict.fromkeys(self.masks_of[slice_.ordinal] for slice_ in slices))
         return LiveSlices(tuple(slices), masks, columns, limits.reading)
 
 
@@ -83,7 +84,7 @@ def in_order(
     least, most = sizes.min_file_bytes / row_bytes, sizes.max_file_bytes / row_bytes
     for number, (first, stop) in enumerate(cuts(share.rows, share.files, share.ends, least, most)):
         own = tuple(_within(share.ranges, first, stop))
-        masks = tuple(dict.fromkeys(share.masks_of[one.ordinal] for one in own))
+        masks = tuple(dict.fromkeys(share.masks_of[slice_.ordinal] for slice_ in own))
         yield MaterializeTask(
             ChainFileNumber(number), stop - first, own, masks, share.columns, Partition(), options, limits
         )
@@ -92,9 +93,9 @@ def in_order(
 def _within(ranges: Sequence[LiveRange], first: int, stop: int) -> Iterator[LiveRange]:
     """The live rows with the ranks [first, stop) among all of `ranges`, by file."""
     rank = 0
-    for one in ranges:
-        rows = one.stop - one.start
+    for range_ in ranges:
+        rows = range_.stop - range_.start
         low, high = max(first, rank), min(stop, rank + rows)
         if low < high:
-            yield replace(one, start=one.start + low - rank, stop=one.start + high - rank)
+            yield replace(range_, start=range_.start + low - rank, stop=range_.start + high - rank)
         rank += rows

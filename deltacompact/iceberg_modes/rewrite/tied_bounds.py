@@ -21,7 +21,7 @@ def tied_lines(metadata: TableMetadata, columns: Iterable[str], files: Sequence[
     for name in columns:
         number, column = ordered_column(metadata, name)
         if column.type in ("string", "binary"):
-            tied = [begin for one in files if (begin := _beginning(one, number, column.type)) is not None]
+            tied = [begin for file in files if (begin := _beginning(file, number, column.type)) is not None]
             if len(tied) > len(set(tied)):
                 found.append(
                     f"column {name!r}: values of several files begin alike in the {BOUND_LENGTH} characters that "

@@ -31,6 +31,6 @@ def worth_of(state: TableState, by: Sequence[ClusterColumn]) -> Worth:
         sizes = [entry.file.file_bytes for entry in files]
         cost_s = arranged_s(sum(entry.file.rows for entry in files), sum(sizes))
         saved = zip(by, saved_s(own, float(np.mean(sizes))), strict=True)
-        return sum(column.weight / weights * one for column, one in saved) / cost_s if cost_s else 0.0
+        return sum(column.weight / weights * seconds for column, seconds in saved) / cost_s if cost_s else 0.0
 
     return worth

@@ -119,11 +119,11 @@ class KeyComparison:
 
     def _compared(self, index: KeyIndex | None) -> list[ComparedFile]:
         known = frozenset(index.data if index else ())
-        closed = {one.entry.file.path for one in self._plan.inputs if FileIdentity.of(one.entry) in known}
+        closed = {task.entry.file.path for task in self._plan.inputs if FileIdentity.of(task.entry) in known}
         asked = self._plan.inputs
         dead = self._finder.find(asked, frozenset(closed))
-        files = [_without_dead(found, dead.masks_of[found.ordinal]) for found in dead.files]
-        live_rows = sum(found.live_rows for found in dead.files)
+        files = [_without_dead(file, dead.masks_of[file.ordinal]) for file in dead.files]
+        live_rows = sum(file.live_rows for file in dead.files)
         first_rows = np.cumsum([0, *(file.rows for file in files)], dtype=np.int64)
         entries: Scattered | IndexedRows
         if index is None:
@@ -138,7 +138,7 @@ class KeyComparison:
         folded = self._tasks.run(fold_bucket, tasks)
         result = self._summed(folded)
         if index is not None:
-            result = self._with_unread(result, [found.live_rows for found in dead.files])
+            result = self._with_unread(result, [file.live_rows for file in dead.files])
         if sum(file.live + file.dead for file in result) != live_rows:
             lost = f"{self._plan.table_id}: {live_rows} rows were compared, not all of them came out"
             raise CorruptionError(lost) if index is None else IndexUnusableError(lost)
@@ -152,14 +152,16 @@ class KeyComparison:
         """(order, entries, bucket count) of the inputs' live rows, from the index."""
         assert self._indexes is not None
         inputs, known = self._plan.inputs, frozenset(index.data)
-        indexed = [FileIdentity.of(one.entry) for one in inputs]
+        indexed = [FileIdentity.of(task.entry) for task in inputs]
         new = [
-            replace(file, deletions=None) for one, file in zip(indexed, files, strict=True) if one not in known
+            replace(file, deletions=None)
+            for identity, file in zip(indexed, files, strict=True)
+            if identity not in known
         ]  # dead rows are entered, too, so they are measured
         entering = entered_rows(self._metadata, self._plan.columns, self._measured(new), index)
-        sources = [self._finder.file(one) for one in inputs]
+        sources = [self._finder.file(task) for task in inputs]
         full = self._indexes.covering(index, entering, list(zip(indexed, sources, strict=True)), self._finder.columns)
-        ordinals = {one: ordinal for ordinal, one in enumerate(indexed)}
+        ordinals = {identity: ordinal for ordinal, identity in enumerate(indexed)}
         masks: dict[str, list[int]] = defaultdict(list)
         for ordinal, file in enumerate(files):
             if file.deletions is not None and file.deletions.masks_path is not None:
@@ -171,9 +173,9 @@ class KeyComparison:
             tuple(NumberedRun.of(run, ordinals) for run in full.runs),
             order,
             buckets,
-            np.array([one.entry.sequence for one in inputs], np.int64),
-            np.array([number_of[one.key_space] for one in inputs], np.int64),
-            np.array([_is_settled(one) for one in inputs], bool),
+            np.array([task.entry.sequence for task in inputs], np.int64),
+            np.array([number_of[task.key_space] for task in inputs], np.int64),
+            np.array([_is_settled(task) for task in inputs], bool),
             first_rows,
             tuple((path, tuple(of_path)) for path, of_path in masks.items()),
         )
@@ -182,8 +184,8 @@ class KeyComparison:
     def _with_unread(self, files: Sequence[ComparedFile], live_rows: Sequence[int]) -> list[ComparedFile]:
         """The files. Rows that no fold read count as live: rows of settled inputs whose key no new row has."""
         return [
-            replace(file, live=max(file.live, rows - file.dead)) if _is_settled(one) else file
-            for one, file, rows in zip(self._plan.inputs, files, live_rows, strict=True)
+            replace(file, live=max(file.live, rows - file.dead)) if _is_settled(task) else file
+            for task, file, rows in zip(self._plan.inputs, files, live_rows, strict=True)
         ]
 
     # Order
@@ -317,8 +319,8 @@ def measured_files(store: ObjectStore, files: Sequence[DataFile], keys: TableKey
     return [measured_file(store, file, keys) for file in files]
 
 
-def _is_settled(one: UpsertTask) -> bool:
-    return one.reason is UpsertReason.MAY_SHARE_KEYS
+def _is_settled(task: UpsertTask) -> bool:
+    return task.reason is UpsertReason.MAY_SHARE_KEYS
 
 
 def _without_dead(found: ScannedFile, masks_path: str) -> DataFile:

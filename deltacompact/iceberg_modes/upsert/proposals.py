@@ -49,18 +49,18 @@ class UpsertOutcome:
     @property
     def paths(self) -> frozenset[str]:
         """The delete files that the snapshot adds."""
-        return frozenset(mark.file.path for one in self.spaces for mark in one.marks)
+        return frozenset(mark.file.path for space in self.spaces for mark in space.marks)
 
     @property
     def marked(self) -> frozenset[str]:
         """The data files whose rows the snapshot marks."""
         return frozenset(
-            one.entry.file.path for mark in (mark for space in self.spaces for mark in space.marks) for one in mark.of
+            task.entry.file.path for mark in (mark for space in self.spaces for mark in space.marks) for task in mark.of
         )
 
     @property
     def group_count(self) -> int:
-        return sum(1 for one in self.spaces if one.marks)
+        return sum(1 for space in self.spaces if space.marks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +79,13 @@ class ProposeUpsert:
 
     def __call__(self, state: TableState) -> Proposal[UpsertOutcome]:
         head = UpsertHead(state, self.plan)
-        problems = [(one, head.problem_of(one.space) if one.marks else None) for one in self.marked]
-        valid = tuple(one for one, problem in problems if problem is None)
-        refused = tuple((one, problem) for one, problem in problems if problem is not None)
-        marks = [mark for one in valid for mark in one.marks]
+        problems = [
+            (marked_space, head.problem_of(marked_space.space) if marked_space.marks else None)
+            for marked_space in self.marked
+        ]
+        valid = tuple(marked_space for marked_space, problem in problems if problem is None)
+        refused = tuple((marked_space, problem) for marked_space, problem in problems if problem is not None)
+        marks = [mark for marked_space in valid for mark in marked_space.marks]
         removed = tuple(head.marked.superseded(marks))
         outcome = UpsertOutcome(valid, refused, len(removed))
         settles = self._settles(state, len(valid))
@@ -96,8 +99,8 @@ class ProposeUpsert:
     def _rows_left(self, state: TableState, valid: Sequence[MarkedSpace]) -> dict[str, str]:
         """The fingerprint of the rows that stay alive. Empty if it is unknown, or if the head is not the planned
         snapshot: other writers may have deleted some of the marked rows."""
-        marked = [one for one in valid if one.marks]
-        went = [one.fingerprint for one in marked if one.fingerprint is not None]
+        marked = [marked_space for marked_space in valid if marked_space.marks]
+        went = [marked_space.fingerprint for marked_space in marked if marked_space.fingerprint is not None]
         before = same_rows(state.metadata, state.snapshot, self.certified).get(RECORDED_FINGERPRINT)
         found = Fingerprint.of_text(before)
         if found is None or len(went) < len(marked) or state.snapshot_id != self.plan.snapshot_id:

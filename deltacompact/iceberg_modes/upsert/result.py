@@ -59,10 +59,10 @@ class UpsertResult(ModeResult):
         self.delete_files_removed += done.outcome.removed_deletes
         for marked in done.outcome.spaces:
             self.delete_files_added += len(marked.marks)
-            for one in marked.space.inputs:
+            for compared in marked.space.inputs:
                 self.files += 1
-                self.files_marked += one.file.dead > 0
-                self.rows_compared += one.file.live + one.file.dead
-                self.keys += one.file.live
-                self.rows_superseded += one.file.superseded
-                self.rows_deleting += one.file.deletes
+                self.files_marked += compared.file.dead > 0
+                self.rows_compared += compared.file.live + compared.file.dead
+                self.keys += compared.file.live
+                self.rows_superseded += compared.file.superseded
+                self.rows_deleting += compared.file.deletes

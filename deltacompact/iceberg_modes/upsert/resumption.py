@@ -33,7 +33,10 @@ from deltacompact.iceberg_modes.upsert.validation import ComparedSpace, Compared
 
 def record_of(number: int, marked: MarkedSpace) -> WrittenGroup:
     """The journal's record of a key space: its marks, and what became of each input's rows."""
-    files = [[one.file.live, one.file.superseded, one.file.deletes, one.file.guards] for one in marked.space.inputs]
+    files = [
+        [compared.file.live, compared.file.superseded, compared.file.deletes, compared.file.guards]
+        for compared in marked.space.inputs
+    ]
     return recorded_marks.record_of(number, marked.marks, {"files": files})
 
 

@@ -87,33 +87,36 @@ def scatter(store: ObjectStore, task: ScatterTask) -> None:
 
 
 def _packed(store: ObjectStore, task: ScatterTask) -> Iterator[Entries]:
-    parts = [Part(matched(one.piece.file, task.columns), task.columns.names, one.piece.rows) for one in task.pieces]
-    for one, slices in zip(task.pieces, live_tables_of_each(store, parts, task.reading), strict=True):
+    parts = [
+        Part(matched(scattered.piece.file, task.columns), task.columns.names, scattered.piece.rows)
+        for scattered in task.pieces
+    ]
+    for scattered, slices in zip(task.pieces, live_tables_of_each(store, parts, task.reading), strict=True):
         for rows, table in slices:
             if table.num_rows:
-                digests, sort_keys = _digests(table, one, task), _sort_keys(table, one, task)
-                flagged = marked(table, rows, one.piece.file.path, task.operation, task.deletes)
-                yield _kernels.pack_entries(digests, sort_keys, one.piece.ordinal, flagged)
+                digests, sort_keys = _digests(table, scattered, task), _sort_keys(table, scattered, task)
+                flagged = marked(table, rows, scattered.piece.file.path, task.operation, task.deletes)
+                yield _kernels.pack_entries(digests, sort_keys, scattered.piece.ordinal, flagged)
 
 
-def _digests(table: pa.Table, one: KeySpaceSlice, task: ScatterTask) -> npt.NDArray[np.uint8]:
-    path = one.piece.file.path
+def _digests(table: pa.Table, scattered: KeySpaceSlice, task: ScatterTask) -> npt.NDArray[np.uint8]:
+    path = scattered.piece.file.path
     encoding = task.order.encoding
     for column in encoding.key_columns:
         if column != KEY_SPACE and (nulls := table[column.name].null_count):
             raise InputError(f"{path}: key column {column.name!r} is null in {counted(nulls, 'row')}")
     if KEY_SPACE in encoding.key_columns:
-        table = table.append_column(KEY_SPACE.name, pa.array(np.full(table.num_rows, one.key_space, np.int64)))
+        table = table.append_column(KEY_SPACE.name, pa.array(np.full(table.num_rows, scattered.key_space, np.int64)))
     return encoding.digests(table, path)
 
 
-def _sort_keys(table: pa.Table, one: KeySpaceSlice, task: ScatterTask) -> npt.NDArray[np.uint8]:
-    by_columns = task.order.encoding.sort_keys(table, one.piece.file.path)
+def _sort_keys(table: pa.Table, scattered: KeySpaceSlice, task: ScatterTask) -> npt.NDArray[np.uint8]:
+    by_columns = task.order.encoding.sort_keys(table, scattered.piece.file.path)
     if not task.order.has_sequence:
         return by_columns
-    sequences = np.full(table.num_rows, one.sequence_number, np.int64)
+    sequences = np.full(table.num_rows, scattered.sequence_number, np.int64)
     if LAST_UPDATED.name in table.column_names:
-        sequences = np.asarray(pc.fill_null(table[LAST_UPDATED.name], one.sequence_number), np.int64)
+        sequences = np.asarray(pc.fill_null(table[LAST_UPDATED.name], scattered.sequence_number), np.int64)
     return np.ascontiguousarray(np.hstack([sequence_bytes(sequences), by_columns]))
 
 

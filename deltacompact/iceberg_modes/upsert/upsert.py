@@ -74,14 +74,19 @@ class Upserting(Work[UpsertPlan, SpaceGroup, tuple[SpaceGroup, MarkedSpace], Ups
         self, groups: Sequence[SpaceGroup], written: Sequence[tuple[SpaceGroup, MarkedSpace]]
     ) -> Propose[UpsertOutcome]:
         call, table = self.call, self.table
-        spaces = [replace(one, fingerprint=certified_marks(call, table, one.marks)) for _, one in written]
+        spaces = [
+            replace(marked_space, fingerprint=certified_marks(call, table, marked_space.marks))
+            for _, marked_space in written
+        ]
         known = known_files(call, self.state)
         propose = ProposeUpsert(self.plan, spaces, certified_head(call, table, self.state, known))
         return telling(call, adding_up(call, propose, self._is_right), known)
 
     def _is_right(self, state: TableState, proposal: Proposal[UpsertOutcome], changed: Fingerprint) -> bool:
         """Whether the proposal removes superseded rows, and no others. On the planned snapshot it must remove all."""
-        marked = (one.fingerprint for one in proposal.outcome.spaces if one.fingerprint is not None)
+        marked = (
+            marked_space.fingerprint for marked_space in proposal.outcome.spaces if marked_space.fingerprint is not None
+        )
         if state.snapshot_id != self.plan.snapshot_id:
             return _loses_superseded(state, proposal, changed)
         return changed == Fingerprint() - sum(marked, Fingerprint()) and -changed.rows == _superseded(proposal)
@@ -92,7 +97,9 @@ class Upserting(Work[UpsertPlan, SpaceGroup, tuple[SpaceGroup, MarkedSpace], Ups
 
     def again(self, state: TableState) -> UpsertPlan:
         former = self.plan
-        plan = plan_upsert(state, former.options, only=frozenset(one.space.key_space for one, _ in self.touched))
+        plan = plan_upsert(
+            state, former.options, only=frozenset(marked_space.space.key_space for marked_space, _ in self.touched)
+        )
         if plan.reach is not former.reach or not self._has_stayed(state):
             return plan_upsert(state, former.options)  # with a new spec, a key's rows may lie in several partitions
         return replace(plan, through=former.through)
@@ -104,19 +111,19 @@ class Upserting(Work[UpsertPlan, SpaceGroup, tuple[SpaceGroup, MarkedSpace], Ups
 
     @property
     def given_up(self) -> list[str]:
-        return [f"{_name(one.space)}: {problem.words}" for one, problem in self.touched]
+        return [f"{_name(marked_space.space)}: {problem.words}" for marked_space, problem in self.touched]
 
 
 def _marked_spaces(spaces: Sequence[ComparedSpace], marker: Marker) -> list[MarkedSpace]:
     """Each key space with the marks of its dead rows."""
     dead = [
-        FileToMark(one.task, LiveBitmap(one.file.masks_path, one.file.ordinal))
+        FileToMark(compared.task, LiveBitmap(compared.file.masks_path, compared.file.ordinal))
         for space in spaces
-        for one in space.inputs
-        if one.file.masks_path is not None
+        for compared in space.inputs
+        if compared.file.masks_path is not None
     ]
     marks_of: dict[KeySpace, list[Mark]] = defaultdict(list)
-    space_of = {one.task.entry.file.path: space.key_space for space in spaces for one in space.inputs}
+    space_of = {compared.task.entry.file.path: space.key_space for space in spaces for compared in space.inputs}
     for mark in marker.marks(dead):
         marks_of[space_of[mark.of[0].entry.file.path]].append(mark)
     return [MarkedSpace(space, tuple(marks_of[space.key_space])) for space in spaces]
@@ -139,7 +146,7 @@ def _loses_superseded(state: TableState, proposal: Proposal[UpsertOutcome], chan
 
 
 def _superseded(proposal: Proposal[UpsertOutcome]) -> int:
-    return sum(one.space.dead for one in proposal.outcome.spaces)
+    return sum(marked_space.space.dead for marked_space in proposal.outcome.spaces)
 
 
 def _remember(

@@ -91,12 +91,12 @@ class ComparedSpace:
 
     @property
     def dead(self) -> int:
-        return sum(one.file.dead for one in self.inputs)
+        return sum(compared.file.dead for compared in self.inputs)
 
     @property
     def purges(self) -> bool:
         """Whether the marks may include a delete, and with it all rows of its key."""
-        return any(one.file.deletes for one in self.inputs)
+        return any(compared.file.deletes for compared in self.inputs)
 
 
 def compared_spaces(plan: UpsertPlan, files: Sequence[ComparedFile]) -> list[ComparedSpace]:
@@ -126,22 +126,22 @@ class UpsertHead:
         """Why the key space's rows cannot be marked; None: they can."""
         if self._state.metadata.format_version != self._plan.format_version:
             return UpsertProblem.FORMAT_CHANGED
-        for one in space.inputs:
-            if one.file.dead or one.file.guards:
-                match self.marked.standing(one.task.entry, one.task.deletes):
+        for compared in space.inputs:
+            if compared.file.dead or compared.file.guards:
+                match self.marked.standing(compared.task.entry, compared.task.deletes):
                     case Standing.GONE:
                         return UpsertProblem.FILE_GONE
                     case Standing.CHANGED:
                         return UpsertProblem.ROWS_DELETED_BY_POSITION
-            if one.file.guards and (problem := self._unguarded(one, space)):
+            if compared.file.guards and (problem := self._unguarded(compared, space)):
                 return problem
         if space.purges and self._has_old_rows(space):
             return UpsertProblem.OLD_ROWS_CAME
         return None
 
-    def _unguarded(self, one: ComparedTask, space: ComparedSpace) -> UpsertProblem | None:
+    def _unguarded(self, compared: ComparedTask, space: ComparedSpace) -> UpsertProblem | None:
         """A problem, if a row that keeps others dead may have been deleted, and the others not."""
-        new = self._since.new_to(one.task.entry, one.task.deletes)
+        new = self._since.new_to(compared.task.entry, compared.task.deletes)
         if new.by_position:
             return UpsertProblem.ROWS_DELETED_BY_POSITION
         shared = id(new.equality), space.key_space
@@ -158,18 +158,27 @@ class UpsertHead:
     def _lies_in_one_partition(self, space: ComparedSpace) -> bool:
         if self._plan.reach is Reach.PARTITION:
             return True
-        return len({scope_of(one.task.entry) for one in space.inputs if one.file.dead or one.file.guards}) == 1
+        return (
+            len(
+                {
+                    scope_of(compared.task.entry)
+                    for compared in space.inputs
+                    if compared.file.dead or compared.file.guards
+                }
+            )
+            == 1
+        )
 
     def _has_old_rows(self, space: ComparedSpace) -> bool:
         """Whether rows may be visible now that were absent or dead at the plan."""
         if any(space.key_space in (None, scope_of(entry)) for entry in self._unplanned):
             return True
-        for one in space.inputs:
-            live = self._data.get(one.task.entry.file.path)
+        for compared in space.inputs:
+            live = self._data.get(compared.task.entry.file.path)
             if live is None:
                 continue
-            is_as_it_was = live.sequence_number == one.task.entry.sequence_number
-            then = one.task.deletes
+            is_as_it_was = live.sequence_number == compared.task.entry.sequence_number
+            then = compared.task.deletes
             has_new_vector = self._since.new_to(live, then).vector is not None
             if not is_as_it_was or has_new_vector or self._since.has_lost(then):
                 return True

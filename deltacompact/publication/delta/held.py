@@ -46,7 +46,7 @@ def _forget(store: ObjectStore, old_s: float, needed: Iterable[Action]) -> None:
     listing = log.listed(store)
     old = [version for version, stat in listing.checkpoints.items() if stat.modified_s < old_s]
     first = max(old, default=0)
-    gone = [stat.path for found in (listing.commits, listing.checkpoints) for v, stat in found.items() if v < first]
+    gone = [stat.path for files in (listing.commits, listing.checkpoints) for v, stat in files.items() if v < first]
     used = {vectors.file_of(file["deletionVector"]) for file in needed if file.get("deletionVector")}
     for stat in store.list(vectors.PREFIX):
         if vectors.is_vector_file(stat.path) and stat.path not in used and stat.modified_s < old_s:

@@ -88,10 +88,10 @@ def _metadata(type_: Json) -> Iterator[Mapping[str, Any]]:
 
 def _struct_json(type_: pa.StructType, before: Mapping[str, Any], older: Sequence[pa.DataType]) -> Json:
     known = {field["name"]: field for field in before.get("fields", ())}
-    structs = [one for one in older if pa.types.is_struct(one)]
+    structs = [old for old in older if pa.types.is_struct(old)]
     fields = []
     for field in type_:
-        had = [one.field(index).type for one in structs if (index := one.get_field_index(field.name)) >= 0]
+        had = [struct.field(index).type for struct in structs if (index := struct.get_field_index(field.name)) >= 0]
         fields.append(_field_json(field, known.get(field.name, {}), had))
     return {"type": "struct", "fields": fields}
 
@@ -112,15 +112,15 @@ def _type_json(type_: pa.DataType, before: Json, older: Sequence[pa.DataType]) -
     if t.is_struct(type_):
         return _struct_json(type_, known, older)
     if t.is_map(type_):
-        maps = [one for one in older if t.is_map(one)]
+        maps = [old for old in older if t.is_map(old)]
         return {
             "type": "map",
-            "keyType": _type_json(type_.key_type, known.get("keyType"), [one.key_type for one in maps]),
-            "valueType": _type_json(type_.item_type, known.get("valueType"), [one.item_type for one in maps]),
+            "keyType": _type_json(type_.key_type, known.get("keyType"), [map_.key_type for map_ in maps]),
+            "valueType": _type_json(type_.item_type, known.get("valueType"), [map_.item_type for map_ in maps]),
             "valueContainsNull": True,
         }
     if t.is_list(type_):
-        inner = [one.value_type for one in older if t.is_list(one)]
+        inner = [old.value_type for old in older if t.is_list(old)]
         element = _type_json(type_.value_type, known.get("elementType"), inner)
         return {"type": "array", "elementType": element, "containsNull": True}
     return _name(type_)

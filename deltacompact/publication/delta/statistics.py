@@ -68,11 +68,11 @@ class _ColumnsSoFar:
         chunks = [footer.row_group(group).column(index) for group in range(footer.num_row_groups)]
         chunks = [chunk for chunk in chunks if chunk.num_values]
         known = [chunk.statistics for chunk in chunks]
-        if not all(one is not None and one.has_null_count for one in known):
+        if not all(stats is not None and stats.has_null_count for stats in known):
             return
-        self.nulls[field.name] = sum(one.null_count for one in known)
-        valued = [one for one, chunk in zip(known, chunks, strict=True) if one.null_count < chunk.num_values]
-        if valued and all(one.has_min_max for one in valued):
+        self.nulls[field.name] = sum(stats.null_count for stats in known)
+        valued = [stats for stats, chunk in zip(known, chunks, strict=True) if stats.null_count < chunk.num_values]
+        if valued and all(stats.has_min_max for stats in valued):
             with contextlib.suppress(OverflowError, ValueError):  # a value that the protocol cannot write
                 lower, upper = _bounds(field.type, footer.schema.column(index), valued)
                 self.lower |= {} if lower is None else {field.name: lower}
@@ -84,12 +84,12 @@ def _bounds(type_: pa.DataType, leaf: pq.ColumnSchema, known: Sequence[pq.Statis
     if t.is_timestamp(type_):
         return _times(type_, leaf, known)
     if t.is_string(type_):
-        lower, upper = min(_text_of(one.min) for one in known), max(_text_of(one.max) for one in known)
+        lower, upper = min(_text_of(stats.min) for stats in known), max(_text_of(stats.max) for stats in known)
         return lower[:_CHARACTERS_MAX], _not_below(upper)
     if t.is_date32(type_):
-        return min(one.min for one in known).isoformat(), max(one.max for one in known).isoformat()
+        return min(stats.min for stats in known).isoformat(), max(stats.max for stats in known).isoformat()
     if t.is_signed_integer(type_):
-        return int(min(one.min for one in known)), int(max(one.max for one in known))
+        return int(min(stats.min for stats in known)), int(max(stats.max for stats in known))
     return None, None
 
 
@@ -114,7 +114,7 @@ def _times(type_: pa.DataType, leaf: pq.ColumnSchema, known: Sequence[pq.Statist
     per = _PER_MILLISECOND.get(json.loads(leaf.logical_type.to_json()).get("timeUnit", ""))
     if per is None or leaf.physical_type != "INT64":
         return None, None
-    lower, upper = min(one.min_raw for one in known) // per, -(-max(one.max_raw for one in known) // per)
+    lower, upper = min(stats.min_raw for stats in known) // per, -(-max(stats.max_raw for stats in known) // per)
     return _text(lower, type_.tz), _text(upper, type_.tz)
 
 

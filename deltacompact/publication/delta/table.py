@@ -224,8 +224,8 @@ def checkpoint_actions(head: Head, since_ms: int) -> list[Action]:
 
 def _same(metadata: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
     """Whether both are equal. The JSON text of a schema may differ, because other writers format it differently."""
-    schemas = [json.loads(one["schemaString"]) if one else None for one in (metadata, known)]
-    told = [{name: value for name, value in one.items() if name != "schemaString"} for one in (metadata, known)]
+    schemas = [json.loads(schema["schemaString"]) if schema else None for schema in (metadata, known)]
+    told = [{name: value for name, value in schema.items() if name != "schemaString"} for schema in (metadata, known)]
     return schemas[0] == schemas[1] and told[0] == told[1]
 
 

@@ -42,7 +42,7 @@ def held_files(catalog: Any, table_id: str, old_s: float, dry_run: bool) -> froz
         ) from error
     reached = _SnapshotFiles(table)
     expired = _expired(table.metadata, old_s)
-    kept = reached.of(found for found in table.metadata.snapshots.values() if found.snapshot_id not in expired)
+    kept = reached.of(snapshot for snapshot in table.metadata.snapshots.values() if snapshot.snapshot_id not in expired)
     if expired and not dry_run:
         gone = reached.of(table.metadata.snapshots[number] for number in expired)
         table.expire(expired, ())
@@ -56,7 +56,7 @@ def held_files(catalog: Any, table_id: str, old_s: float, dry_run: bool) -> froz
 def _expired(metadata: TableMetadata, old_s: float) -> set[int]:
     """The ids of older snapshots that are not the head of a branch or tag."""
     heads = {ref.snapshot_id for ref in metadata.refs.values()}
-    old = {found.snapshot_id for found in metadata.snapshots.values() if found.timestamp_ms < old_s * 1000}
+    old = {snapshot.snapshot_id for snapshot in metadata.snapshots.values() if snapshot.timestamp_ms < old_s * 1000}
     return old - heads
 
 

@@ -197,7 +197,9 @@ def _requirements() -> bool:
         (same_head, after),
         (SameRefs(refs={}), after),
     ]
-    return all(_holds(one, before) is not False and not _holds(one, changed) for one, changed in asked)
+    return all(
+        _holds(requirement, before) is not False and not _holds(requirement, changed) for requirement, changed in asked
+    )
 
 
 def _holds(requirement: Any, metadata: PyTableMetadata) -> bool:

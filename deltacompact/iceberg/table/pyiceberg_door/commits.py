@@ -84,10 +84,10 @@ def expiring(metadata: TableMetadata, snapshots: Collection[int], refs: Collecti
     """Remove snapshots with their statistics, and refs, if all refs of `metadata` are as they were."""
     requirements = (_same_table(metadata), *(_same_head(name, ref) for name, ref in metadata.refs.items()))
     updates: list[TableUpdate] = [RemoveSnapshotRefUpdate.model_validate({"ref-name": name}) for name in refs]
-    gone = [found for found in metadata.statistics if found.snapshot_id in snapshots]
-    for number in sorted({found.snapshot_id for found in gone if not found.of_partitions}):
+    gone = [file for file in metadata.statistics if file.snapshot_id in snapshots]
+    for number in sorted({file.snapshot_id for file in gone if not file.of_partitions}):
         updates.append(RemoveStatisticsUpdate.model_validate({"snapshot-id": number}))
-    for number in sorted({found.snapshot_id for found in gone if found.of_partitions}):
+    for number in sorted({file.snapshot_id for file in gone if file.of_partitions}):
         updates.append(RemovePartitionStatisticsUpdate.model_validate({"snapshot-id": number}))
     if snapshots:
         updates.append(RemoveSnapshotsUpdate.model_validate({"snapshot-ids": sorted(snapshots)}))

@@ -51,7 +51,11 @@ def file_with_metrics(
 
 def counted_for_nan(metadata: PyTableMetadata, bounded: Collection[str] = ()) -> dict[str, int]:
     """The field ids of columns whose NaN are to be counted, by path in a Parquet file with the schema's names."""
-    return {path: one.field_id for path, one in _measured(metadata, bounded).items() if one.may_be_nan and one.counts}
+    return {
+        path: column.field_id
+        for path, column in _measured(metadata, bounded).items()
+        if column.may_be_nan and column.counts
+    }
 
 
 def _measured(metadata: PyTableMetadata, bounded: Collection[str]) -> dict[str, MeasuredColumn]:

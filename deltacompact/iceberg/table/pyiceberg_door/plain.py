@@ -63,12 +63,12 @@ def plain_metadata(table_id: str, metadata: PyTableMetadata, location: str) -> T
             )
             for name, ref in metadata.refs.items()
         },
-        snapshots={found.snapshot_id: _snapshot(found) for found in metadata.snapshots},
+        snapshots={snapshot.snapshot_id: _snapshot(snapshot) for snapshot in metadata.snapshots},
         next_row_id=getattr(metadata, "next_row_id", None),
         statistics=tuple(
-            StatisticsFile(found.snapshot_id, found.statistics_path, found.file_size_in_bytes, of_partitions)
+            StatisticsFile(file.snapshot_id, file.statistics_path, file.file_size_in_bytes, of_partitions)
             for files, of_partitions in ((metadata.statistics, False), (metadata.partition_statistics, True))
-            for found in files
+            for file in files
         ),
         metadata_log=tuple(entry.metadata_file for entry in metadata.metadata_log),
         last_updated_ms=metadata.last_updated_ms,

@@ -82,4 +82,4 @@ def _sessions_are_bounded() -> bool:
     catalog.name, catalog.uri, catalog._auth_manager = "probe", "http://nowhere", None
     catalog.properties = {"uri": "http://nowhere", "token": "none"}
     adapters = catalog._create_session().adapters.values()
-    return bool(adapters) and all(type(found) is BoundedAdapter for found in adapters)
+    return bool(adapters) and all(type(adapter) is BoundedAdapter for adapter in adapters)

@@ -80,7 +80,7 @@ class _RowFilterVisitor(BooleanExpressionVisitor[pc.Expression]):
             return pc.is_nan(column) if kind == "IsNaN" else ~pc.is_nan(column)
         type_ = self._columns.field(name).type
         if kind in ("In", "NotIn"):
-            values = pa.array([_value(one, type_) for one in predicate.literals], type_)
+            values = pa.array([_value(literal, type_) for literal in predicate.literals], type_)
             found = column.isin(values) | (column.is_null() & _UNKNOWN)  # Arrow's is false for null
             return found if kind == "In" else ~found
         if kind in ("StartsWith", "NotStartsWith"):

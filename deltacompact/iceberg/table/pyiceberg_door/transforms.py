@@ -102,10 +102,10 @@ def check_orders(metadata: TableMetadata) -> None:
 
     Raises InputError naming a transform that we do not know.
     """
-    for one in (field for fields in metadata.sort_orders.values() for field in fields):
-        if not _is_known(parse_transform(one.transform)):
+    for field in (field for fields in metadata.sort_orders.values() for field in fields):
+        if not _is_known(parse_transform(field.transform)):
             raise InputError(
-                f"a sort order of table {metadata.table_id!r} has a transform that we do not know ({one.transform}): "
+                f"a sort order of table {metadata.table_id!r} has a transform that we do not know ({field.transform}): "
                 "nothing can be committed to it"
             )
 

@@ -88,6 +88,6 @@ def what_is_lost(stored: Any, written: Any, name: str = "metadata") -> str | Non
             (lost for key, value in known if (lost := what_is_lost(value, written.get(key), key)) is not None), None
         )
     if isinstance(stored, list) and isinstance(written, list) and len(stored) == len(written):
-        found = (what_is_lost(one, other, name) for one, other in zip(stored, written, strict=True))
+        found = (what_is_lost(field, other, name) for field, other in zip(stored, written, strict=True))
         return next((lost for lost in found if lost is not None), None)
     return None if stored == written else name
