@@ -27,7 +27,7 @@ from deltacompact.change_events.events import Origin
 from deltacompact.change_events.formats import Envelope
 from deltacompact.tabular import schemas
 from deltacompact.tabular.inferred_numbers import inexact_row, is_known, refused
-from deltacompact.tabular.text_files import TEXT_BLOCK_BYTES, parsed_type
+from deltacompact.tabular.text_files import TEXT_BLOCK_BYTES, in_finer_units, parsed_type
 
 _WITH_SCHEMA = r'^\s*\{\s*"schema"\s*:\s*\{'
 _NEXT_FIELD = re.compile(r'\s*,\s*"([^"]*)"\s*:')
@@ -67,8 +67,12 @@ def read_messages(
         stored = _stored(found.schema, envelope, known, texts)
         if stored is None:
             return found
-        typed = _parsed(plain, pa.schema([(field.name, parsed_type(field.type, ContentType.JSON)) for field in stored]))
-        return _in_types(typed, stored, name)
+
+        def in_types(types: dict[str, pa.DataType]) -> pa.Table:
+            wanted = [(name, parsed_type(type_, ContentType.JSON)) for name, type_ in types.items()]
+            return _in_types(_parsed(plain, pa.schema(wanted)), pa.schema(list(types.items())), name)
+
+        return in_finer_units({field.name: field.type for field in stored}, in_types)
 
     try:
         return parsed(lines), origin

@@ -28,7 +28,7 @@ from deltacompact.base.errors import DeltaCompactError, InputError, SchemaError
 from deltacompact.base.limits import READ_LIMITS, ReadLimits
 from deltacompact.base.model import ContentType, DataFile, FarValues, Partition
 from deltacompact.base.numbers import UNNUMBERED
-from deltacompact.base.wording import text_of
+from deltacompact.base.wording import columns_shown, text_of
 from deltacompact.storage.fetched_file import FILES_AHEAD, FetchedFile, Range, ReadAhead, announce
 from deltacompact.storage.objects import Fetches, ObjectStore
 from deltacompact.storage.opening import open_object
@@ -170,6 +170,8 @@ def _described(
         case _:
             table = read_text(source, path, content_type, known, None)
             check_columns(table.schema, path)
+            if content_type is ContentType.CSV and not table.num_rows:
+                _check_header(table.schema.names, path, keys)
             _check_text(table)
             inferred_numbers.check_keys(table, known, exact, path)
             if partition:
@@ -200,6 +202,15 @@ def _described(
     far = () if far is None and not ranged else far
     nulls = () if nulls is None and not counted else nulls
     return _FileFacts(schema, rows, decoded_bytes, far, nulls, group_bytes)
+
+
+def _check_header(names: list[str], path: str, keys: Sequence[str]) -> None:
+    """Refuse CSV whose only line names no key: it may be a row, which would be taken for the names of columns."""
+    for key in keys:
+        if key not in names:
+            raise SchemaError(
+                f"{path}: key column {key!r} is missing ({columns_shown(names)}): the first line must name the columns"
+            )
 
 
 def _check_text(table: pa.Table) -> None:

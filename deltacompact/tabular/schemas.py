@@ -11,7 +11,7 @@ with rows decide the type.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import pyarrow as pa
 
@@ -56,6 +56,18 @@ def union(files: Iterable[DataFile], base: pa.Schema | None = None) -> pa.Schema
         else:
             fields.append(pa.field(name, promised[name], metadata=_NO_ROWS))
     return pa.schema(fields)
+
+
+def with_types(known: pa.Schema | None, found: pa.Schema, inexact: Collection[str]) -> pa.Schema:
+    """The known types, and those of other columns: the types for the next text file.
+
+    In the columns `inexact`, which are keys, doubles are left out: a parser must tell them from large whole numbers.
+    """
+    types = {field.name: field.type for field in known or () if not pa.types.is_null(field.type)}
+    for field in found:
+        if field.name not in types and not (field.name in inexact and pa.types.is_floating(field.type)):
+            types[field.name] = field.type
+    return pa.schema(list(types.items()))
 
 
 def is_promised(field: pa.Field) -> bool:

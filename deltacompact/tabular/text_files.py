@@ -11,8 +11,10 @@ id<newline><newline>       an empty line in a file of one column, a null or noth
 from __future__ import annotations
 
 import codecs
+import contextlib
 import io
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -29,7 +31,9 @@ from deltacompact.tabular.formats import COMPRESSIONS, delimiter_of, extensions
 TEXT_BLOCK_BYTES = 16 << 20
 _HEAD_BYTES = 4 << 10
 _NO_SUCH_VALUE = re.compile(
-    r"In CSV column #(\d+): (?:Row #\d+: )?CSV conversion error to ([^:]+): invalid value (.*)", re.DOTALL
+    r"In CSV column #(\d+): (?:Row #\d+: )?CSV conversion error to ([^:]+): "
+    r"(?:invalid value|expected (?:no|a) zone offset in) ('.*')(?:\. If these timestamps.*)?",
+    re.DOTALL,
 )
 _QUOTED = re.compile(r'"[^"]*"')
 _LINE_BREAK = re.compile(rb"\r\n|\r|\n")
@@ -49,17 +53,45 @@ def read_text(
         source = pa.BufferReader(source.read_buffer())  # it is read more than once
     text = _FileText(source, path)
     types = {field.name: schemas.stored_type(field.type) for field in known or ()}
-    if columns is None:  # a column without any value yet has no type yet, so let the parser find one
-        types = {name: type_ for name, type_ in types.items() if not pa.types.is_null(type_)}
-    plain = {name: parsed_type(type_, content_type) for name, type_ in types.items()}
-    table = (_csv if content_type is ContentType.CSV else _json)(text, plain, columns)
-    changed = {
-        number: (pa.field(name, types[name]), schemas.cast(table.column(number), types[name], "text", name))
-        for number, name in enumerate(table.column_names)
-        if name in types and table.column(number).type != types[name]
-    }
-    table = schemas.with_columns(table, changed)
-    return table if columns is None else table.select(columns)
+
+    def parsed(types: dict[str, pa.DataType]) -> pa.Table:
+        plain = {name: parsed_type(type_, content_type) for name, type_ in types.items()}
+        table = (_csv if content_type is ContentType.CSV else _json)(text, plain, columns)
+        changed = {
+            number: (pa.field(name, types[name]), schemas.cast(table.column(number), types[name], "text", name))
+            for number, name in enumerate(table.column_names)
+            if name in types and table.column(number).type != types[name]
+        }
+        return schemas.with_columns(table, changed)
+
+    if columns is not None:
+        return parsed(types).select(columns)
+    # A column without any value yet has no type yet, so let the parser find one.
+    return in_finer_units({name: type_ for name, type_ in types.items() if not pa.types.is_null(type_)}, parsed)
+
+
+def in_finer_units(types: dict[str, pa.DataType], parse: Callable[[dict[str, pa.DataType]], pa.Table]) -> pa.Table:
+    """What `parse` finds with these types; with finer timestamps, if a value has more digits than its column.
+
+    The parser infers seconds where no value has a fraction, and a later file may have some.
+    """
+    try:
+        return parse(types)
+    except (pa.ArrowInvalid, InputError) as error:
+        if "timestamp[" in str(error):
+            for unit in ("us", "ns"):
+                with contextlib.suppress(pa.ArrowInvalid, InputError):
+                    return parse({name: _in_unit(type_, unit) for name, type_ in types.items()})
+        raise
+
+
+def _in_unit(type_: pa.DataType, unit: str) -> pa.DataType:
+    """The type with timestamps of at least this unit, at every depth."""
+    if pa.types.is_timestamp(type_):
+        return schemas.widened(type_, pa.timestamp(unit, type_.tz))
+    if pa.types.is_struct(type_):
+        return pa.struct([field.with_type(_in_unit(field.type, unit)) for field in type_])
+    return pa.list_(_in_unit(type_.value_type, unit)) if is_list(type_) else type_
 
 
 def whole_text(source: pa.NativeFile, path: str) -> bytes:

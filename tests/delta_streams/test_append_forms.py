@@ -215,6 +215,58 @@ def test_compressed_text_is_read_on_every_path(tmp_path, catalog, name, suffix, 
     assert catalog.read("t").num_rows == 2
 
 
+@pytest.mark.parametrize("operation_column", [None, "op"])
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_text_takes_the_types_that_earlier_files_of_the_call_have(tmp_path, catalog, suffix, operation_column):
+    texts = {
+        "a": {"op": "I", "id": 1, "at": "2026-01-01T00:00:00", "v": 1.5},
+        "b": {"op": "I", "id": 2, "at": "2026-01-01T00:00:00.5", "v": 2},
+        "c": {"op": "I", "id": 3, "at": "9999-01-01T00:00:00", "v": None},
+    }
+    for name, row in texts.items():
+        cells = ",".join("" if value is None else str(value) for value in row.values())
+        text = f"op,id,at,v\n{cells}\n" if suffix == "csv" else json.dumps(row) + "\n"
+        (tmp_path / f"{name}.{suffix}").write_text(text)
+    paths = [tmp_path / f"{name}.{suffix}" for name in texts]
+    catalog.append_files("t", paths, operation_column=operation_column)
+    rows = catalog.read("t", columns=["id", "at", "v"]).sort_by("id").to_pydict()
+    second = datetime.timedelta(seconds=1)
+    start = datetime.datetime(2026, 1, 1)
+    assert rows["v"] == [1.5, 2.0, None]
+    assert rows["at"] == [start, start + second / 2, datetime.datetime(9999, 1, 1)]
+
+
+@pytest.mark.parametrize("digits", ["5", "1234567"])
+@pytest.mark.parametrize("as_messages", [False, True])
+def test_a_later_text_may_have_finer_times(tmp_path, catalog, digits, as_messages):
+    """The parser took the whole seconds of the first file for all that the column can have."""
+    for number, at in enumerate(("2026-01-01T00:00:00", f"2026-01-01T00:00:00.{digits}"), 1):
+        row = {"id": number, "at": at}
+        message = {"before": None, "after": {**row, "in": {"at": at}}, "op": "c"}
+        (path := tmp_path / f"{number}.jsonl").write_text(json.dumps(message if as_messages else row) + "\n")
+        catalog.append_files("t", path, format="debezium" if as_messages else None)
+    compact("t", delta_catalog_client=catalog, settings=LOCAL)
+    rows = catalog.read("t").sort_by("id")
+    for column in [rows["at"], *([rows["in"].combine_chunks().field("at")] if as_messages else [])]:
+        assert [str(value) for value in column.cast(pa.timestamp("ns")).cast(pa.int64())] == [
+            "1767225600000000000",
+            "1767225600" + digits.ljust(9, "0"),
+        ]
+
+
+def test_csv_whose_first_line_is_a_row_is_refused(tmp_path, catalog):
+    (path := tmp_path / "a.csv").write_text("I,1,x\n")
+    for given in ({}, {"operation": "delete"}, {"operation_column": "op"}, {"format": "dms"}):
+        with pytest.raises(
+            SchemaError, match=r"a.csv: key column 'id' is missing \(columns: I, 1, x\): the first line"
+        ):
+            catalog.append_files("t", path, **given)
+    path.write_text("id,x\n")
+    with pytest.raises(InputError, match="operation column 'Op' is missing"):
+        catalog.append_files("t", path, format="dms")
+    assert catalog.append_files("t", path).rows == 0
+
+
 def test_gzip_of_several_members_is_read_to_the_end(tmp_path, catalog):
     """As bgzip and `cat a.gz b.gz` write it."""
     path = tmp_path / "a.csv.gz"

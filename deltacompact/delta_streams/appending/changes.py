@@ -188,12 +188,7 @@ class ChangesWriter:
         if isinstance(says, Operations):
             sources = says.in_order(sources)
         distinct = {canonical_name(source): source for source in sources}
-        known = self._known_types()
-        return self._append(
-            self._events(table, origin)
-            for source in distinct.values()
-            for table, origin in self._read(source, content_type, known)
-        )
+        return self._append(self._events_of(distinct.values(), content_type))
 
     def _append(self, batches: Iterable[Events]) -> Appended:
         try:
@@ -207,6 +202,15 @@ class ChangesWriter:
         return Appended(tuple(self._committed(sorted(self._parts.values(), key=lambda part: str(part.partition)))))
 
     # Reading
+
+    def _events_of(self, sources: Iterable[str], content_type: ContentType | None) -> Iterator[Events]:
+        """The events of files. Text takes the types that earlier files have."""
+        known, keys = self._known_types(), self._table.keys
+        for source in sources:
+            for table, origin in self._read(source, content_type, known):
+                yield (events := self._events(table, origin))
+                for schema in events.schemas:
+                    known = schemas.with_types(known, schema, keys.columns if keys else ())
 
     def _events(self, table: pa.Table, origin: Origin) -> Events:
         options, keys = self._options, self._table.keys
@@ -245,10 +249,13 @@ class ChangesWriter:
             yield read_messages(text, source, says, known, keys, self._known_of_table().untyped)
             return
         exact = keys.columns if keys else ()
-        file = files.inspect(self._catalog.store, uri, format_, known, managed=False, exact=exact)
+        named = [name for name in (keys.primary if keys else ()) if name not in self._options.fixed]
+        file = files.inspect(self._catalog.store, uri, format_, known, managed=False, exact=exact, keys=named)
         if names := self._known_of_table().texts_of(file):
             known = pa.schema([*(known or ()), *((name, pa.string()) for name in names)])
             file = files.inspect(self._catalog.store, uri, format_, known, managed=False, exact=exact)
+        if not file.rows and format_ is ContentType.CSV:  # its header may lack the operation
+            yield file.schema.empty_table(), Origin(source)
         for first, table in files.read(self._catalog.store, file):
             yield table, _origin(source, first, table)
 

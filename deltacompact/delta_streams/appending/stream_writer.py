@@ -110,10 +110,10 @@ class StreamWriter:
         begun_s = self._catalog.clock()
         if (known := self.committed_by(terms.token, (operation,))) is not None:
             return known[0]
-        types = self.known_types()
-        inspected = [
-            self._inspected(source, content_type, types, keys, reference) for source in _distinct_names(sources)
-        ]
+        types, inspected = self.known_types(), list[DataFile]()
+        for source in _distinct_names(sources):
+            inspected.append(file := self._inspected(source, content_type, types, keys, reference))
+            types = schemas.with_types(types, file.schema, keys.columns if keys else ())
         self._check_fits([(operation, inspected)])
         # All files have passed the check before the first copy.
         taken = iter(inspected) if reference else (self._copied(file, types, keys) for file in inspected)
