@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -75,7 +76,7 @@ class Round:
     file_number: DeltaFileNumber
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots, so that it remembers what each forecast asks
 class CompactionPlan:
     """The decisions that a session makes before it begins."""
 
@@ -228,7 +229,7 @@ class CompactionPlan:
         target = self.options.target_file_bytes or sizing.TARGET_FILE_BYTES_MIN
         return 2 * rows < self.options.rows_per_compacted_file and 2 * data_bytes < target
 
-    @property
+    @cached_property
     def planned_peak_bytes(self) -> int:
         """Memory of the largest task's process."""
         bucket_rows = math.ceil(self.round_rows / self.hash_bucket_count)
@@ -321,7 +322,7 @@ class CompactionPlan:
             return planned
         return min(planned, max(bound, sizing.TASK_BASE_BYTES + tasks * 4 * self.undivided_bytes))
 
-    @property
+    @cached_property
     def read_bytes(self) -> int:
         """The decoded bytes of a row group of the widest rows, and copies of one row if rows may be wide."""
         files = [source.file for source in self.sources if source.file.rows]
@@ -364,7 +365,7 @@ class CompactionPlan:
         at_rest = file.group_bytes / 2 if self._has_any_width else 0.0
         return max(file.group_bytes, min(decoded, run_bytes)) + at_rest
 
-    @property
+    @cached_property
     def _has_any_width(self) -> bool:
         """Whether rows may have any size."""
         return any(schemas.is_variable(field.type) for field in self.schema)

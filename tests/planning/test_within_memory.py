@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from calls import calls
 from hand_made import file, planned, upsert
 from hypothesis import given
 from hypothesis import strategies as st
@@ -64,3 +65,10 @@ def test_a_process_holds_what_tasks_hand_over_but_for_the_entries_that_are_insid
     held = [plan.planned_process_bytes(tasks, holds=True) - plan.planned_process_bytes(tasks) for tasks in (1, 3)]
     assert plan.task_rows < 4_000_000 and held == [max(0, plan.planned_held_bytes - one) for one in inside]
     assert held[0] > held[1] > 0
+
+
+def test_the_memory_of_many_deltas_is_reckoned_once() -> None:
+    """A session asks for it four times: to choose tasks, to claim memory, to adopt an earlier plan and to report."""
+    plan = planned(deltas=[upsert(file(1000)) for _ in range(300)])
+    first = calls(lambda: plan.planned_peak_bytes)
+    assert calls(lambda: plan.planned_peak_bytes) < first / 100
