@@ -31,7 +31,8 @@ from version_3 import delete_by_vector, known_rows, live_rows
 from deltacompact.base.errors import ConflictError, OutcomeUnknownError
 from deltacompact.base.events import GroupsCommitted
 from deltacompact.iceberg.marks.finding import Sizes
-from deltacompact.iceberg.table.content_files import Content
+from deltacompact.iceberg.table import manifests
+from deltacompact.iceberg.table.content_files import Content, ManifestContent
 from deltacompact.iceberg.table.metadata import MAIN
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg_modes.journal import journal
@@ -584,6 +585,41 @@ def test_a_map_is_read_once_and_not_at_every_attempt(lake, monkeypatch):
     lake.catalog = named
     assert len(read) == 1
     assert ids(lake) == [2, 3, 4]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_the_second_attempt_writes_only_the_manifests_that_the_new_head_changes(lake, monkeypatch, version):
+    """While a commit that was too late wrote all manifests again, one after the other, others came first again."""
+    written, write_manifest = [], manifests.write_manifest
+
+    def counted(entries, spec, content, terms, path):
+        written.append((content, Path(path).name))
+        return write_manifest(entries, spec, content, terms, path)
+
+    monkeypatch.setattr(manifests, "write_manifest", counted)
+    table_of(lake, [1, 2, 3, 4, 5], version=version)
+    named, events = lake.catalog, []
+
+    def meanwhile():
+        written.append((None, ""))
+        _with(lake, named, lambda: delete(lake, 5))
+
+    lake.catalog = racing(lake, meanwhile)
+    rewrite(lake, lambda: _with(lake, named, lambda: delete(lake, 1)), emit=events.append)
+    lake.catalog = named
+    (committed,) = (event for event in events if isinstance(event, GroupsCommitted))
+    ours = [content for content, name in written if name.startswith(f"{committed.snapshot_id}-") or not name]
+    data, deletes = ManifestContent.DATA, ManifestContent.DELETES
+    assert (committed.attempts, ours[4:]) == (2, [None, deletes, deletes])
+    assert Counter(ours[:4]) == {data: 2, deletes: 2}
+    listed = {manifest.path.rpartition("/")[2] for manifest in lake.state(T).manifests}
+    assert {path.name for path in _metadata(lake, f"{committed.snapshot_id}-*")} <= listed, "what was refused is gone"
+    assert len(_metadata(lake, f"snap-{committed.snapshot_id}-*")) == 1
+    assert ids(lake) == [2, 3, 4]
+
+
+def _metadata(lake, pattern):
+    return sorted(Path(lake.folder, "warehouse").rglob(f"metadata/{pattern}"))
 
 
 @pytest.mark.parametrize("kept", [1 << 20, 0])

@@ -32,11 +32,12 @@ from deltacompact.base.wording import text_of
 from deltacompact.iceberg.commit.attempts import ATTEMPT, current_attempt, refuse_superseded
 from deltacompact.iceberg.commit.patience import UNANSWERED_MAX, Patience
 from deltacompact.iceberg.commit.proposal import Outcome, Proposal, Propose
-from deltacompact.iceberg.commit.snapshots import Draft, draft_snapshot
+from deltacompact.iceberg.commit.snapshots import Draft, KeptManifests, draft_snapshot
 from deltacompact.iceberg.table import locations
 from deltacompact.iceberg.table.metadata import SESSION, Snapshot
 from deltacompact.iceberg.table.pyiceberg_door import (
     CommitRefusedError,
+    CommitThrottledError,
     CommitUnansweredError,
     IcebergTable,
 )
@@ -66,6 +67,8 @@ class _SnapshotTries(Generic[Outcome]):
 
     snapshot_id: int
     drafts: list[tuple[Draft, Outcome]] = field(default_factory=list)
+    refused: Draft | None = None
+    """The last attempt that surely had no effect. Its files are there: the next one may name some of them, too."""
     unanswered: int = 0
     said: str = ""
     """Why the last attempt failed."""
@@ -100,13 +103,14 @@ class Committer:
 
     def commit(self, table: IcebergTable, propose: Propose[Outcome]) -> Committed[Outcome]:
         """Commit what is proposed on the current head: entries to remove and entries to add. Raises as `land` does."""
+        kept = KeptManifests()
 
         def drafting(table: IcebergTable, snapshot_id: int) -> tuple[IcebergTable, Draft | None, Outcome]:
             table, state, proposal = self._proposed(table, propose)
             if proposal.is_empty:
                 return table, None, proposal.outcome
             self.before_attempt(snapshot_id)
-            draft = draft_snapshot(self.store, self.reader, state, proposal, snapshot_id, self.names)
+            draft = draft_snapshot(self.store, self.reader, state, proposal, snapshot_id, self.names, kept)
             return table, draft, proposal.outcome
 
         return self.land(table, drafting)
@@ -153,6 +157,8 @@ class Committer:
             if tries.unanswered:
                 raise Interrupted(unknown) from stopped
             raise
+        finally:
+            self._forget(tries)
         if tries.unanswered:
             raise OutcomeUnknownError(f"{unknown} ({tries.said})")
         raise ConflictError(f"{table_id}: other commits came first, again and again ({tries.said})")
@@ -186,13 +192,15 @@ class Committer:
             except (ConflictError, InputError) as error:
                 refused, tries.said = error, text_of(error)
             if not isinstance(refused, InputError):
-                self.wait(patience.wait_s(attempt))
+                is_lost = refused is not None and not isinstance(refused, CommitThrottledError)
+                self.wait(patience.wait_s(attempt, is_lost))
             table, before = self._looked(table, tries, refused), table
             if (landed := tries.landed(table)) is not None:
                 return Committed(table, *landed, attempt)
             if refused is not None:
                 tries.unanswered -= 1
-                self._forget(draft, tries)
+                self._forget(tries)
+                tries.drafts, tries.refused = [one for one in tries.drafts if one[0] is not draft], draft
                 self.after_refusal()
                 if not _may_be_repeated(refused, before, table):
                     raise refused
@@ -216,12 +224,15 @@ class Committer:
                 raise refused from error
             raise
 
-    def _forget(self, draft: Draft, tries: _SnapshotTries[Outcome]) -> None:
-        """Delete the metadata of an attempt that surely had no effect. The data files are still wanted."""
-        tries.drafts = [(other, outcome) for other, outcome in tries.drafts if other is not draft]
-        with contextlib.suppress(DeltaCompactError):  # then they are orphans, which maintain removes
-            for path in draft.files:
-                locations.discard(self.store, path)
+    def _forget(self, tries: _SnapshotTries[Outcome]) -> None:
+        """Delete the metadata that only the refused attempt names. The data files are still wanted."""
+        if tries.refused is not None:
+            kept = {path for draft, _ in tries.drafts for path in draft.files}
+            with contextlib.suppress(DeltaCompactError):  # then they are orphans, which maintain removes
+                for path in tries.refused.files:
+                    if path not in kept:
+                        locations.discard(self.store, path)
+            tries.refused = None
 
 
 def _name(snapshot: Snapshot) -> str:

@@ -1,7 +1,7 @@
 """How often, and how long, a commit is tried: the table's `commit.retry.…` properties, with defaults of our own.
 
 commit.retry.num-retries         100      an append every second must not starve us
-commit.retry.min-wait-ms         100      doubled with each attempt
+commit.retry.min-wait-ms         100      doubled with each wait
 commit.retry.max-wait-ms         5,000
 commit.retry.total-timeout-ms    30 min
 """
@@ -16,6 +16,8 @@ from deltacompact.base.errors import InputError
 
 UNANSWERED_MAX = 8
 """After so many attempts without an answer we give up, and keep every file that they name."""
+AT_ONCE = 5
+"""So many attempts follow each other at once if each was lost to another commit: while we wait, others go on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +40,15 @@ class Patience:
             _count(properties, "commit.retry.total-timeout-ms", round(chosen.total_s * 1000)) / 1000,
         )
 
-    def wait_s(self, attempt: int) -> float:
-        """How long to wait after this attempt, the first being 1. Random, so that two writers do not keep in step."""
-        longest = min(self.wait_longest_s, self.wait_first_s * 2.0 ** min(attempt - 1, 20))
+    def wait_s(self, attempt: int, is_lost: bool) -> float:
+        """How long to wait after this attempt, the first being 1. `is_lost`: another commit came first.
+
+        Random, so that two writers do not keep in step.
+        """
+        waits, at_once = divmod(attempt, AT_ONCE) if is_lost else (attempt, 0)
+        if at_once:
+            return 0.0
+        longest = min(self.wait_longest_s, self.wait_first_s * 2.0 ** min(waits - 1, 20))
         return longest * random.uniform(0.5, 1.0)
 
 

@@ -9,6 +9,9 @@ snapshot 9  manifests 3, 4, 5
 
 In version 3 the snapshot takes the table's next row id, and the manifests 3 and 4 divide the ids from there on. A new
 head means a new manifest list, so each attempt takes the row ids of its own head.
+
+attempt 1    manifests 3, 4, 5, and their list
+attempt 2    another writer has committed manifest 6: 3 and 4 are as before, so only 5 and the list are written again
 """
 
 from __future__ import annotations
@@ -32,6 +35,7 @@ from deltacompact.iceberg.table.content_files import (
     Manifest,
     ManifestContent,
     ManifestEntry,
+    Spec,
     Status,
 )
 from deltacompact.iceberg.table.manifests import ManifestTerms
@@ -41,6 +45,8 @@ from deltacompact.storage.objects import ObjectStore
 
 ENTRIES_PER_MANIFEST = 20_000
 """Manifests that lose files are rewritten together, up to about 8 MB each: a stream leaves one for each commit."""
+WRITES_AT_ONCE = 4
+"""The most manifests that are written side by side: each may be held in memory as Python objects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,28 +92,38 @@ def draft_snapshot(
     proposal: Proposal[Any],
     snapshot_id: int,
     names: Mapping[str, str],
+    kept: KeptManifests,
 ) -> Draft:
-    """Write the manifests of a snapshot on this head. `names` go into its summary, and say who commits."""
+    """Write the manifests of a snapshot on this head, but those that are `kept` from the attempt before.
+
+    `names` go into its summary, and say who commits.
+    """
     added = [replace(entry, snapshot_id=snapshot_id) for entry in proposal.added]
     removed = {entry.file.key for entry in proposal.removed}
-    writing = _Manifests(store, state, snapshot_id)
-    listed = [
-        writing.write(entries, spec_id, content) for (spec_id, content), entries in sorted(_by_manifest(added).items())
+    terms = ManifestTerms(state.metadata.format_version, snapshot_id, state.metadata.schema_json)
+    wanted = [
+        _Contents(state.metadata.specs[spec_id], content, terms, tuple(entries))
+        for (spec_id, content), entries in sorted(_by_manifest(added).items())
     ]
+    unchanged = []
     lessened: dict[tuple[int, ManifestContent], list[ManifestEntry]] = defaultdict(list)
     for manifest, entries in zip(state.manifests, reader.entries_of(state.manifests), strict=True):
         live = [entry for entry in entries if entry.status is not Status.DELETED]
         if any(entry.file.key in removed for entry in live):
             lessened[manifest.spec_id, manifest.content] += [_remaining(entry, removed, snapshot_id) for entry in live]
         elif live:
-            listed.append(manifest)
+            unchanged.append(manifest)
     for (spec_id, content), left in lessened.items():
         for start in range(0, len(left), ENTRIES_PER_MANIFEST):
-            listed.append(writing.write(left[start : start + ENTRIES_PER_MANIFEST], spec_id, content))
+            entries = tuple(left[start : start + ENTRIES_PER_MANIFEST])
+            wanted.append(_Contents(state.metadata.specs[spec_id], content, terms, entries))
+    written = kept.written(store, state.metadata.metadata_folder, wanted)
+    listed = [*written, *unchanged]
+    paths = [manifest.path for manifest in written]
     known = proposal.settles or newest(state)
     carried = {} if known is None else known.summary
     summary = {**_summary(state, proposal), **carried, **proposal.lays_out, **proposal.summary, **names}
-    draft = listed_snapshot(store, state.metadata, state.snapshot, listed, snapshot_id, summary, writing.paths)
+    draft = listed_snapshot(store, state.metadata, state.snapshot, listed, snapshot_id, summary, paths)
     if known is not None:
         draft = _remembering(draft, known.record(snapshot_id, state), outdated_records(state.metadata))
     if proposal.lays_out:
@@ -163,22 +179,38 @@ def listed_snapshot(
     return Draft(snapshot, (*written, path))
 
 
-class _Manifests:
-    """Writes the manifests of one snapshot."""
+@dataclass(frozen=True, slots=True)
+class _Contents:
+    """What makes the bytes of a manifest."""
 
-    def __init__(self, store: ObjectStore, state: TableState, snapshot_id: int) -> None:
-        self.paths: list[str] = []
-        self._store = store
-        self._metadata = state.metadata
-        self._terms = ManifestTerms(state.metadata.format_version, snapshot_id, state.metadata.schema_json)
-        self._name = f"{snapshot_id}-{uuid.uuid4()}"
+    spec: Spec
+    content: ManifestContent
+    terms: ManifestTerms
+    entries: tuple[ManifestEntry, ...]
 
-    def write(self, entries: Sequence[ManifestEntry], spec_id: int, content: ManifestContent) -> Manifest:
-        path = f"{self._metadata.metadata_folder}/{self._name}-m{len(self.paths)}.avro"
-        data, line = manifests.write_manifest(entries, self._metadata.specs[spec_id], content, self._terms, path)
-        locations.put(self._store, path, data)
-        self.paths.append(path)
-        return line
+
+@dataclass(slots=True)
+class KeptManifests:
+    """The manifests of the last draft of a snapshot. Those that the next draft needs, too, are not written again."""
+
+    lines: list[tuple[_Contents, Manifest]] = field(default_factory=list)
+
+    def written(self, store: ObjectStore, folder: str, wanted: Sequence[_Contents]) -> list[Manifest]:
+        """The lines of these manifests, in their order. New ones are written side by side."""
+        name = uuid.uuid4()
+
+        def line(number: int, one: _Contents) -> Manifest:
+            if (found := next((line for same, line in self.lines if same == one), None)) is not None:
+                return found
+            path = f"{folder}/{one.terms.snapshot_id}-{name}-m{number}.avro"
+            data, new = manifests.write_manifest(one.entries, one.spec, one.content, one.terms, path)
+            locations.put(store, path, data)
+            return new
+
+        with ThreadPoolExecutor(WRITES_AT_ONCE) as pool:
+            listed = list(pool.map(line, range(len(wanted)), wanted))
+        self.lines = list(zip(wanted, listed, strict=True))
+        return listed
 
 
 def _by_manifest(entries: Iterable[ManifestEntry]) -> dict[tuple[int, ManifestContent], list[ManifestEntry]]:

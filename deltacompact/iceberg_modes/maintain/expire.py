@@ -26,7 +26,7 @@ from deltacompact.iceberg.table.locations import identity_of
 from deltacompact.iceberg.table.metadata import Snapshot, StatisticsFile, TableMetadata
 from deltacompact.iceberg.table.metadata_files import metadata_document
 from deltacompact.iceberg.table.other_heads import other_heads, refuse_newer
-from deltacompact.iceberg.table.pyiceberg_door import CommitUnansweredError, IcebergTable
+from deltacompact.iceberg.table.pyiceberg_door import CommitThrottledError, CommitUnansweredError, IcebergTable
 from deltacompact.iceberg_modes.maintain.options import MaintainOptions
 from deltacompact.iceberg_modes.maintain.reach import (
     MANIFESTS,
@@ -175,10 +175,10 @@ class ExpireSnapshots:
                 expired.less(after.metadata)
                 return after
             except ConflictError as error:
-                said = text_of(error)
+                said, is_lost = text_of(error), not isinstance(error, CommitThrottledError)
             except CommitUnansweredError as error:
-                unanswered, said = unanswered + 1, text_of(error)
-            self.wait(patience.wait_s(attempt))
+                unanswered, said, is_lost = unanswered + 1, text_of(error), False
+            self.wait(patience.wait_s(attempt, is_lost))
             try:
                 table = table.reloaded()
             except StoreError:

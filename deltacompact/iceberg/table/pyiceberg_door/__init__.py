@@ -29,13 +29,18 @@ from deltacompact.iceberg.table.pyiceberg_door.release import importing
 
 with importing():
     from deltacompact.iceberg.table.pyiceberg_door.catalogs import Catalog, is_catalog, open_named
-    from deltacompact.iceberg.table.pyiceberg_door.errors import CommitRefusedError, CommitUnansweredError
+    from deltacompact.iceberg.table.pyiceberg_door.errors import (
+        CommitRefusedError,
+        CommitThrottledError,
+        CommitUnansweredError,
+    )
     from deltacompact.iceberg.table.pyiceberg_door.neighbours import Neighbour, UnlistedError, asked_at_once, listed
     from deltacompact.iceberg.table.pyiceberg_door.table import IcebergTable
 
 __all__ = [
     "Catalog",
     "CommitRefusedError",
+    "CommitThrottledError",
     "CommitUnansweredError",
     "IcebergTable",
     "Neighbour",

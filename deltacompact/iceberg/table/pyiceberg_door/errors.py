@@ -5,7 +5,8 @@
                   403                                    InputError               the catalog refuses us
                   no route, 500, 503, a page of HTML     StoreError               it does not answer
 
-    committing    404, 409, 429, a failed requirement    ConflictError            refused: others came first
+    committing    404, 409, a failed requirement         ConflictError            refused: others came first
+                  429                                    CommitThrottledError     refused: we asked too often
                   400, 405, 406, 413, 422                CommitRefusedError       refused: it asks for the impossible
                   401, 419                               CredentialsError         refused: they have expired
                   403, 501                               InputError               refused: we may not
@@ -47,6 +48,10 @@ class CommitRefusedError(InputError):
     """The catalog found the commit invalid. Some catalogs answer so if another commit only came first."""
 
 
+class CommitThrottledError(ConflictError):
+    """The catalog is asked too often. The same commit may succeed later."""
+
+
 class CommitUnansweredError(StoreError):
     """The catalog did not say whether a commit took effect. Load the table again to see."""
 
@@ -73,7 +78,9 @@ def committing(table_id: str) -> Iterator[None]:
     """Turn the answer to a commit into our errors: see the table above."""
     try:
         yield
-    except (CommitFailedException, ValidationException, NoSuchTableError, TooManyRequestsError) as error:
+    except TooManyRequestsError as error:
+        raise CommitThrottledError(f"{table_id}: {text_of(error)}") from error
+    except (CommitFailedException, ValidationException, NoSuchTableError) as error:
         raise ConflictError(f"{table_id}: {text_of(error)}") from error
     except _EXPIRED as error:
         raise CredentialsError(f"{table_id}: the catalog refuses the commit: {text_of(error)}") from error
