@@ -74,14 +74,16 @@ def ray_nodes():
 
     from deltacompact.executors.ray import WORKER_ENVIRONMENT
 
-    os.environ.update(WORKER_ENVIRONMENT)
     head = {
         "num_cpus": 2,
         "object_store_memory": 300 << 20,
         "include_dashboard": False,
         "_system_config": {"num_workers_soft_limit": WORKERS_KEPT},
     }
-    cluster = Cluster(initialize_head=True, head_node_args=head)
+    with pytest.MonkeyPatch.context() as patch:  # its workers take the environment, processes of later tests do not
+        for name, value in WORKER_ENVIRONMENT.items():
+            patch.setenv(name, value)
+        cluster = Cluster(initialize_head=True, head_node_args=head)
     yield cluster
     cluster.shutdown()
 
