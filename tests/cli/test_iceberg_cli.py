@@ -10,6 +10,7 @@ import pytest
 from iceberg_fixtures import lake, silence_is_short  # noqa: F401  (fixtures)
 from iceberg_lake import Lake
 from publications import configure
+from pyiceberg.utils.config import Config
 
 import deltacompact
 from deltacompact import cli
@@ -184,6 +185,39 @@ def test_show_says_what_a_compaction_costs_or_why_there_is_none(lake, configured
     lake.edit_metadata(T, {"properties": {"commit.retry.num-retries": "many"}})
     assert cli.run(["show", configured, T]) == 0
     assert said(capsys).splitlines()[-1].startswith("  a compaction cannot be planned: ")
+
+
+def test_of_many_files_the_first_are_named(lake, configured, capsys):
+    words = ["maintain", configured, T, "--expire-snapshots", "--option", "older-than=1ms", "--dry-run"]
+    assert cli.run(["compact", configured, T, "--option", "delete-file-threshold=1"]) == 0
+    capsys.readouterr()
+    assert cli.run(words) == 0
+    would, *paths, rest = capsys.readouterr().out.splitlines()[1:]
+    assert would.startswith("  would be deleted: 5 data, 1 deletes, 6 manifests, 6 manifest lists, ")
+    assert (len(paths), rest) == (10, "  and 8 more")
+
+
+def test_what_a_catalog_lacks_is_told_with_how_to_get_it(tmp_path, monkeypatch, capsys):
+    for name in ("AWS_DEFAULT_REGION", "AWS_PROFILE", "AWS_ACCESS_KEY_ID"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+    def describe(kind):
+        monkeypatch.setenv("PYICEBERG_CATALOG__AWAY__TYPE", kind)
+        monkeypatch.setenv("PYICEBERG_CATALOG__AWAY__URI", "thrift://127.0.0.1:9")
+        monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
+
+    describe("hive")
+    assert cli.run(["show", "iceberg://away"]) == 2
+    assert "'away' cannot be opened: Apache Hive support not installed: pip install " in capsys.readouterr().err
+    describe("glue")
+    assert cli.run(["show", "iceberg://away"]) == 2
+    assert "'away' has no AWS region: set glue.region in .pyiceberg.yaml" in capsys.readouterr().err
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+    assert cli.run(["show", "iceberg://away", "ns.t"]) == 2
+    assert "'away' has no AWS credentials: set AWS_ACCESS_KEY_ID" in capsys.readouterr().err
 
 
 def test_the_command_line_maintains(lake, configured, capsys):

@@ -8,6 +8,7 @@ orphans: 3 of 120 files, 2.0 MiB, removed
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from deltacompact.base.notebooks import UsersWords, html_table
@@ -59,7 +60,7 @@ class MaintainResult(UsersWords):
             lines.append(f"snapshots: {expired.nothing_to_do or f'{gone} {would}expired'}")
             if expired.nothing_to_do is None:
                 lines.append(f"  {would}deleted: {kinds}, {size(expired.bytes)}")
-                lines += [f"  {path}" for path in expired.paths]
+                lines += _paths(expired.paths, sum(expired.files.values()))
             if expired.kept_outside:
                 lines.append(f"  not deleted: {counted(expired.kept_outside, 'file')} outside of the table's folders")
             if in_doubt := expired.in_doubt:
@@ -72,7 +73,7 @@ class MaintainResult(UsersWords):
         if (orphans := self.remove_orphans) is not None:
             removed = f"{orphans.files:,} of {counted(orphans.listed, 'file')}, {size(orphans.bytes)}, {would}removed"
             lines.append(f"orphans: {orphans.nothing_to_do or removed}")
-            lines += [f"  {path}" for path in orphans.paths]
+            lines += _paths(orphans.paths, orphans.files)
             if orphans.unfinished:
                 lines.append(f"  {counted(orphans.unfinished, 'write')} that was never finished, {would}removed")
             if orphans.at_work:
@@ -82,3 +83,9 @@ class MaintainResult(UsersWords):
             if len(others) > _FOLDERS_SHOWN:
                 lines.append(f"  not touched: {len(others) - _FOLDERS_SHOWN:,} more folders of other tables")
         return lines
+
+
+def _paths(shown: Sequence[str], count: int) -> list[str]:
+    """A line for each of the first paths, and one for the rest."""
+    rest = [f"  and {count - len(shown):,} more"] if count > len(shown) else []
+    return [f"  {path}" for path in shown] + rest

@@ -1,6 +1,7 @@
 """What PyIceberg raises, as our errors.
 
     loading       no such table                          NotFoundError
+                  no client, region or credentials       InputError               what to install or set
                   401, 419                               CredentialsError         they have expired
                   403                                    InputError               the catalog refuses us
                   no route, 500, 503, a page of HTML     StoreError               it does not answer
@@ -28,6 +29,7 @@ from pyiceberg.exceptions import (
     ForbiddenError,
     NoSuchNamespaceError,
     NoSuchTableError,
+    NotInstalledError,
     OAuthError,
     RESTError,
     TooManyRequestsError,
@@ -42,6 +44,11 @@ from deltacompact.base.wording import text_of
 _INVALID = (400, 405, 406, 413, 422)
 _EXPIRED = (UnauthorizedError, AuthorizationExpiredError)
 _NOT_ALLOWED = (ForbiddenError, OAuthError)
+_MISSING = {
+    "NoRegionError": "AWS region: set glue.region in .pyiceberg.yaml, or AWS_DEFAULT_REGION",
+    "NoCredentialsError": "AWS credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, a profile or a role",
+}
+"""What botocore, which need not be imported, says by the names of its errors."""
 
 
 class CommitRefusedError(InputError):
@@ -69,7 +76,11 @@ def answering(name: str) -> Iterator[None]:
         raise CredentialsError(f"Iceberg catalog {name!r} refuses us: {text_of(error)}") from error
     except _NOT_ALLOWED as error:
         raise InputError(f"Iceberg catalog {name!r} refuses us: {text_of(error)}") from error
+    except NotInstalledError as error:
+        raise InputError(f"Iceberg catalog {name!r} cannot be opened: {text_of(error)}") from error
     except Exception as error:  # of requests, SQLAlchemy, botocore or Thrift, whichever catalog it is
+        if (missing := _MISSING.get(type(error).__name__)) is not None:
+            raise InputError(f"Iceberg catalog {name!r} has no {missing}") from error
         raise StoreError(f"Iceberg catalog {name!r} does not answer: {text_of(error)}") from error
 
 
