@@ -17,7 +17,7 @@ from sessions.cli.options import host_option, port_option, state_option
 @port_option("the page, /metrics and /healthz", 8080)
 @host_option
 def page(state: str, queue: str | None, port: int, host: str) -> None:
-    """Serve the page of a state, whether or not a dispatcher is at work.
+    """Serve the page of a state, with or without dispatchers.
 
     It reads records and changes nothing. With --queue it shows waiting messages and dead letters, too.
 

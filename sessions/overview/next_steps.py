@@ -58,10 +58,12 @@ def next_steps(overview: Overview, places: Places) -> list[Step]:
 
 def _of_dispatchers(overview: Overview, places: Places) -> Iterator[Step]:
     there = overview.dispatchers_there
-    waiting = sum(not seen.run.state.ended for seen in overview.job_runs)
+    open_runs = sum(not seen.run.state.ended for seen in overview.job_runs)
+    messages = overview.depth.ready if overview.depth is not None else 0
+    waiting = [counted(count, what) for count, what in ((open_runs, "job run"), (messages, "message")) if count]
     if waiting and not there:
         command = places.command("dispatch", "--queue", places.queue or "QUEUE", "--state", places.state)
-        yield Step("no dispatcher", f"{counted(waiting, 'job run')} and nobody to work on them", (command,))
+        yield Step("no dispatcher", f"{', '.join(waiting)} and nobody to work on them", (command,))
     silent = [report for report in overview.dispatchers if report not in there]
     for report in silent[:OF_A_KIND_MAX]:
         held = len(report.dispatcher.job_run_ids)

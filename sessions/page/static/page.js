@@ -180,10 +180,13 @@ function copier(text) {
 const ended = (run) => ["succeeded", "failed", "cancelled"].includes(run.state);
 const began = (run) => run.started_s ?? run.accepted_s;
 const elapsed = (run) => (run.finished_s ?? now()) - began(run);
+// The desired SLA counts from the acceptance, waits included; what is expected and promised counts from the start.
+const since = (run) => (run.finished_s ?? now()) - run.accepted_s;
+const waited = (run) => Math.max(0, (run.started_s ?? (ended(run) ? run.accepted_s : now())) - run.accepted_s);
 function isLate(run) {
   if (!run.desired_s) return false;
   if (run.state === "failed") return true;
-  return ended(run) ? elapsed(run) > run.desired_s : Math.max(elapsed(run), run.expected ? run.expected[0] : 0) > run.desired_s;
+  return Math.max(since(run), !ended(run) && run.expected ? waited(run) + run.expected[0] : 0) > run.desired_s;
 }
 
 function stateBar(states, all) {
@@ -265,28 +268,30 @@ function renderHead(run) {
 }
 
 function slaChart(run) {
-  const took = elapsed(run);
+  const took = since(run), start = waited(run);
   const expected = run.expected || run.first;
   if (run.state === "accepted" || (!expected && !run.desired_s)) return make("p", { class: "sla-none facts" }, run.state === "accepted" ? "Accepted; a dispatcher has not planned it yet." : "No SLA is desired, and none is expected yet.");
   const first = ended(run) ? run.first || expected : expected;
-  const scale = 1.06 * Math.max(took, run.desired_s || 0, first ? first[3] : 0, 1);
+  const scale = 1.06 * Math.max(took, run.desired_s || 0, first ? start + first[3] : 0, 1);
+  const said = `${seconds(took)} ${ended(run) ? "taken" : "so far"}${start < 1 ? "" : `, ${seconds(start)} of it waiting`}`;
   const at = (value) => `${Math.min(100, (100 * value) / scale)}%`;
   const tag = (name, value, edge, text) => make("span", { class: `tag ${name} ${edge}`, style: { left: at(value) } }, text);
-  const parts = [make("span", { class: "track" }), make("span", { class: "elapsed", style: { width: at(took) } })];
+  const parts = [make("span", { class: "track" }), make("span", { class: "elapsed", style: { left: at(start), width: at(Math.max(0, took - start)) } })];
   if (first) {
-    const edge = first[0] < 0.4 * scale ? "left" : first[0] > 0.6 * scale ? "right" : "";
+    const middle = start + first[0];
+    const edge = middle < 0.4 * scale ? "left" : middle > 0.6 * scale ? "right" : "";
     parts.push(
-      make("span", { class: "interval", style: { left: at(first[1]), width: `${(100 * (first[2] - first[1])) / scale}%` } }),
-      make("span", { class: "expected", style: { left: at(first[0]) } }),
-      tag("of-expected", first[0], edge, `expected ${seconds(first[0])}, promised ${seconds(first[3])}`),
-      make("span", { class: "promise", style: { left: at(first[3]) } }));
+      make("span", { class: "interval", style: { left: at(start + first[1]), width: `${(100 * (first[2] - first[1])) / scale}%` } }),
+      make("span", { class: "expected", style: { left: at(middle) } }),
+      tag("of-expected", middle, edge, `expected ${seconds(first[0])}, promised ${seconds(first[3])}`),
+      make("span", { class: "promise", style: { left: at(start + first[3]) } }));
   }
   const late = run.desired_s && took > run.desired_s;
   if (run.desired_s) parts.push(
     make("span", { class: "desired", style: { left: at(run.desired_s) } }),
     tag("of-desired", run.desired_s, run.desired_s > 0.5 * scale ? "right" : "left", `desired ${seconds(run.desired_s)}`));
-  parts.push(tag("of-elapsed", late ? took : 0, late ? "right" : "left", `${seconds(took)} ${ended(run) ? "taken" : "so far"}`));
-  const words = [`${seconds(took)} ${ended(run) ? "taken" : "so far"}`, first && `expected ${seconds(first[0])}, promised ${seconds(first[3])}`, run.desired_s && `desired ${seconds(run.desired_s)}`].filter(Boolean).join(", ");
+  parts.push(tag("of-elapsed", late ? took : 0, late ? "right" : "left", said));
+  const words = [said, first && `expected ${seconds(first[0])}, promised ${seconds(first[3])}`, run.desired_s && `desired ${seconds(run.desired_s)}`].filter(Boolean).join(", ");
   return make("div", { class: `sla ${run.state}`, role: "img", "aria-label": words }, ...parts);
 }
 

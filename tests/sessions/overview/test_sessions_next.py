@@ -54,6 +54,10 @@ def test_where_nobody_is_at_work_the_first_thing_is_a_dispatcher():
     assert step.about == "no dispatcher" and step.commands[0].startswith("deltacompact-sessions dispatch ")
     assert next_steps(overview(dispatchers=()), PLACES) == [], "nothing waits"
     assert next_steps(overview(depth=Depth(0, 0, 1)), Places("/state")) == []
+    (step, *_) = next_steps(overview(job_run(), dispatchers=(), depth=Depth(2, 0, 0)), PLACES)
+    assert step.text == "1 job run, 2 messages and nobody to work on them"
+    (step,) = next_steps(overview(dispatchers=(), depth=Depth(1, 0, 0)), PLACES)
+    assert step.text == "1 message and nobody to work on them"
 
 
 def test_what_was_asked_for_again_needs_nobody():

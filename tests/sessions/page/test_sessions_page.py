@@ -211,7 +211,8 @@ def test_what_changes_shows_without_a_reload(server, state, opened):
 
 
 def test_a_run_that_failed_before_it_was_planned_says_so_and_labels_stand_at_their_lines(server, state, opened):
-    late = job_run("run-late", accepted_s=NOW_S - 900, state=JobRunState.FAILED, error="no", finished_s=NOW_S)
+    times = {"accepted_s": NOW_S - 900, "started_s": None, "finished_s": NOW_S}
+    late = job_run("run-late", state=JobRunState.FAILED, error="no", **times)
     state.accept(late)
     state.close(late)
     page = opened(server.address)
@@ -220,6 +221,22 @@ def test_a_run_that_failed_before_it_was_planned_says_so_and_labels_stand_at_the
     line, label, elapsed = page.evaluate(BOXES)  # at once: the page may draw them anew in between
     assert abs(label["right"] - line["left"]) < 4
     assert elapsed["bottom"] <= label["top"] + 2
+
+
+def test_a_run_that_waited_beyond_its_desired_sla_has_missed_it(server, state, opened):
+    """The SLA counts from the acceptance; the estimates count from the start."""
+    times = {"accepted_s": NOW_S - 1300, "started_s": NOW_S - 100, "finished_s": NOW_S}
+    waited = job_run("run-waited", state=JobRunState.SUCCEEDED, **times)
+    state.accept(waited)
+    state.close(waited)
+    page = opened(server.address)
+    choose(page, "run-waited")
+    expect(page.locator("#head .pill.late")).to_have_text("missed its desired SLA")
+    told = "21 min 40 s taken, 20 min 00 s of it waiting, expected 6 min 52 s"
+    expect(page.locator("#head .sla")).to_have_attribute("aria-label", re.compile(f"^{told}"))
+    desired, _, _ = page.evaluate(BOXES)
+    bar = page.locator(".sla .elapsed").bounding_box()
+    assert bar["x"] > desired["right"] and bar["width"] > 1
 
 
 def test_what_triggers_decided_is_there_with_its_reason(server, state, opened):
