@@ -24,7 +24,7 @@ from iceberg_lake import CERTIFYING, SETTINGS, Lake
 from live_writers import losing, racing
 from naive_reader import NaiveReader
 from pyiceberg.expressions import EqualTo
-from pyiceberg.transforms import BucketTransform
+from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import LongType
 from version_3 import delete_by_vector, known_rows, live_rows
 
@@ -242,6 +242,24 @@ def test_a_group_of_which_no_file_is_left_is_not_committed(lake, written):
     assert ids(lake) == [7]
     assert files_of_ours(lake, "-deletes.parquet") == []
     assert result.dead_meanwhile == 0
+
+
+def test_a_partition_that_another_writer_overwrites_drops_its_outputs_and_costs_the_others_nothing(lake, written):
+    lake.create(T, ID)
+    with lake.catalog.load_table(T).update_spec() as update:
+        update.add_field("id", IdentityTransform(), "part")
+    for _ in range(2):
+        lake.append(T, rows(1, 2, 3))
+    events = []
+    overwritten = pa.table({"id": [2]}, schema=ID)
+    result = rewrite(
+        lake, lambda: lake.catalog.load_table(T).overwrite(overwritten, EqualTo("id", 2)), emit=events.append
+    )
+    assert [event.attempts for event in events if isinstance(event, GroupsCommitted)] == [1]
+    assert (result.groups, result.dead_meanwhile, len(written)) == (2, 0, 3)
+    assert (ids(lake), len(lake.state(T).data)) == ([1, 1, 2, 3, 3], 3)
+    ours = {path.name for path in files_of_ours(lake, ".parquet")}
+    assert ours <= {Path(entry.file.path).name for entry in lake.state(T).data}, "what was dropped is gone"
 
 
 @pytest.mark.parametrize("run", [rewrite, resumed])
