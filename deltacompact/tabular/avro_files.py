@@ -9,6 +9,7 @@ The types of the columns come from the file's schema. fastavro decodes logical t
 from __future__ import annotations
 
 import io
+import re
 from typing import IO, Any
 
 import pyarrow as pa
@@ -37,6 +38,9 @@ _LOGICAL = {
     "local-timestamp-micros": pa.timestamp("us"),
 }
 
+_LACKS = re.compile(r"(\w+) codec is supported but you need to install one of the following libraries: \('([^']+)'")
+"""What fastavro says of a codec whose library is not there."""
+
 
 def read_avro(source: IO[bytes], path: str) -> pa.Table:
     """All rows. Raises InputError naming a file that is not Avro, or a field whose type no column can hold."""
@@ -52,7 +56,11 @@ def read_avro(source: IO[bytes], path: str) -> pa.Table:
     except DeltaCompactError:
         raise
     except Exception as error:  # broken bytes make fastavro raise almost anything, even SystemError
-        raise InputError(f"{path} cannot be read as Avro: {text_of(error)[:200]}") from error
+        if lacks := _LACKS.match(said := text_of(error)):
+            raise InputError(
+                f"{path} is compressed by {lacks[1]}, which needs {lacks[2]}: pip install {lacks[2]}"
+            ) from error
+        raise InputError(f"{path} cannot be read as Avro: {said[:200]}") from error
 
 
 def _record(schema: Any, path: str) -> Any:

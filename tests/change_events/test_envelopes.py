@@ -160,7 +160,12 @@ def test_debezium_avro(catalog, tmp_path, capsys):
         "lsn": "int64",
     }
     assert cli.run(told[:-2]) == 2  # without a format, there is no data file
-    (tmp_path / "topic" / "t+0+0.avro").write_bytes(b"Obj\1no")
+    path = tmp_path / "topic" / "t+0+0.avro"
+    path.write_bytes(path.read_bytes().replace(b"\x14avro.codec\x08null", b"\x14avro.codec\x0csnappy", 1))
+    capsys.readouterr()
+    assert cli.run(told) == 2
+    assert "t+0+0.avro is compressed by snappy, which needs cramjam: pip install cramjam" in capsys.readouterr().err
+    path.write_bytes(b"Obj\1no")
     capsys.readouterr()
     assert cli.run(told) == 2
     assert "t+0+0.avro cannot be read as Avro: " in capsys.readouterr().err
