@@ -200,7 +200,7 @@ class Committer:
             if refused is not None:
                 tries.unanswered -= 1
                 self._forget(tries)
-                tries.drafts, tries.refused = [one for one in tries.drafts if one[0] is not draft], draft
+                tries.drafts, tries.refused = [known for known in tries.drafts if known[0] is not draft], draft
                 self.after_refusal()
                 if not _may_be_repeated(refused, before, table):
                     raise refused

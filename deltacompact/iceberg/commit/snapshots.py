@@ -199,11 +199,13 @@ class KeptManifests:
         """The lines of these manifests, in their order. New ones are written side by side."""
         name = uuid.uuid4()
 
-        def line(number: int, one: _Contents) -> Manifest:
-            if (found := next((line for same, line in self.lines if same == one), None)) is not None:
+        def line(number: int, contents: _Contents) -> Manifest:
+            if (found := next((line for known, line in self.lines if known == contents), None)) is not None:
                 return found
-            path = f"{folder}/{one.terms.snapshot_id}-{name}-m{number}.avro"
-            data, new = manifests.write_manifest(one.entries, one.spec, one.content, one.terms, path)
+            path = f"{folder}/{contents.terms.snapshot_id}-{name}-m{number}.avro"
+            data, new = manifests.write_manifest(
+                contents.entries, contents.spec, contents.content, contents.terms, path
+            )
             locations.put(store, path, data)
             return new
 
