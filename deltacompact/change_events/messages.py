@@ -26,7 +26,7 @@ from deltacompact.change_events.envelopes import PAYLOAD, TOMBSTONE
 from deltacompact.change_events.events import Origin
 from deltacompact.change_events.formats import Envelope
 from deltacompact.tabular import schemas
-from deltacompact.tabular.inferred_numbers import inexact_row, is_known, refused
+from deltacompact.tabular.inferred_numbers import inexact_row, refused
 from deltacompact.tabular.text_files import TEXT_BLOCK_BYTES, in_finer_units, parsed_type
 
 _WITH_SCHEMA = r'^\s*\{\s*"schema"\s*:\s*\{'
@@ -158,10 +158,12 @@ def _check_keys(found: pa.Table, envelope: Envelope, known: pa.Schema | None, ke
     """Raise InputError for keys in rows, or sort keys in messages, whose numbers Arrow cannot hold exactly."""
     told = {key.name.removeprefix("__") for key in keys.sort}
     names = {*keys.columns, *told, *(name.removeprefix("source_") for name in told)}
+    types = {field.name: field.type for field in known or () if not pa.types.is_null(field.type)}
     for path, column in _leaves(found):
-        is_typed = (envelope.before in path or envelope.after in path) and is_known(known, path[-1])
-        if path[-1] in names and not is_typed and (row := inexact_row(column)) is not None:
-            raise refused(origin.row(row), path[-1])
+        of_rows = envelope.before in path or envelope.after in path
+        type_ = (types.get(path[-1]) if of_rows else None) or column.type
+        if path[-1] in names and (row := inexact_row(column, type_)) is not None:
+            raise refused(origin.row(row), path[-1], type_)
 
 
 def _leaves(table: pa.Table, *above: str) -> Iterator[tuple[tuple[str, ...], pa.ChunkedArray]]:

@@ -173,7 +173,7 @@ def _described(
             if content_type is ContentType.CSV and not table.num_rows:
                 _check_header(table.schema.names, path, keys)
             _check_text(table)
-            inferred_numbers.check_keys(table, known, exact, path)
+            inferred_numbers.check_keys(table, exact, path)
             if partition:
                 schemas.check_partition_values(table, partition, path)
             far, nulls = far_values.of_table(table), null_counts.of_table(table, keys)

@@ -327,9 +327,9 @@ GOOD = json.dumps(message("c", None, ANN, 1))
         ),
         (
             [message("c", None, ANN | {"id": 2**53}, 2), message("c", None, ANN | {"id": 2**64 - 1}, 3)],
-            "a.json, line 1: key column 'id' was inferred as double",
+            "a.json, line 1: key column 'id' is read as double",
         ),
-        ([GOOD, message("d", ANN, None, 2**64 - 1)], "a.json, line 2: key column 'lsn' was inferred as double"),
+        ([GOOD, message("d", ANN, None, 2**64 - 1)], "a.json, line 2: key column 'lsn' is read as double"),
         (
             [GOOD, message("c", None, ANN | {"name": 7}, 2)],
             "a.json, line 2 cannot be read: JSON parse error: Column(/after/name)",
@@ -345,6 +345,16 @@ def test_bad_messages_are_named_and_commit_nothing(catalog, tmp_path, lines, sai
     assert said in str(error.value)
     assert "\n" not in str(error.value)
     assert {stat.path for stat in catalog.store.list("")} == objects
+
+
+def test_a_known_double_key_takes_no_whole_number_that_it_cannot_tell_apart(tmp_path):
+    """The messages alone are exact int64. As doubles, two of them were one key, and a row was lost."""
+    catalog = open_catalog(tmp_path / "lake")
+    catalog.create_table("t", primary_keys=["id"])
+    catalog.append("t", pa.table({"id": [1.5]}))
+    path = written(tmp_path / "a.json", [message("c", None, {"id": id_}, 1) for id_ in (7, 2**53, 2**53 + 1)])
+    with pytest.raises(InputError, match="line 2: key column 'id' is read as double"):
+        catalog.append_files("t", path, format="debezium")
 
 
 def test_a_delete_without_its_partition_is_named(tmp_path):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 
+import pyarrow as pa
 import pytest
 
 from deltacompact import InputError, open_catalog
 
 FAR = [9007199254740993, 9007199254740992, 18446744073709551615]
-SAID = "row 1: key column '{}' was inferred as double, .* so rows would be lost: write them as texts"
+SAID = "row 1: key column '{}' is read as double, .* so rows would be lost: write them as texts"
 
 
 @pytest.fixture
@@ -40,6 +41,22 @@ def test_other_numbers_are_read(catalog, tmp_path):
     (tmp_path / "a.json").write_text(lines(rows))
     catalog.append_files("t", tmp_path / "a.json")
     assert {row["id"] for row in catalog.read("t").to_pylist()} == {row["id"] for row in rows}
+
+
+@pytest.mark.parametrize("name", ["b.json", "b.csv"])
+@pytest.mark.parametrize(("type_", "far"), [(pa.float64(), 2**53), (pa.float32(), 2**24)])
+def test_keys_that_a_known_double_cannot_tell_apart_are_refused(catalog, tmp_path, name, type_, far):
+    """They were taken, and one of the two rows was lost."""
+    catalog.append("t", pa.table({"id": pa.array([1.5], type_), "at": [1]}))
+    rows = [{"id": far, "at": 1}, {"id": far + 1, "at": 1}]
+    as_csv = "\n".join(["id,at", *(f"{row['id']},{row['at']}" for row in rows)])
+    (tmp_path / name).write_text(as_csv if name == "b.csv" else lines(rows))
+    with pytest.raises(InputError, match=rf"row 1: key column 'id' is read as {type_}, .* from {far:,} on"):
+        catalog.append_files("t", tmp_path / name)
+    (tmp_path / name).write_text(
+        (tmp_path / name).read_text().replace(str(far), str(far - 1)).replace(str(far + 1), "7")
+    )
+    catalog.append_files("t", tmp_path / name)
 
 
 def test_what_is_known_as_int64_has_its_limits(catalog, tmp_path):
