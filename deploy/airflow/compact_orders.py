@@ -1,5 +1,5 @@
 """A DAG for Airflow 3: a job run each night, for which only the triggerer waits. A task that is tried again finds it.
-`deltacompact-sessions` must be on PATH, and this file where the triggerer imports from (PYTHONPATH, plugins/)."""
+Set CATALOG, QUEUE and STATE; `deltacompact-sessions` must be on PATH, this file on PYTHONPATH or in plugins/."""
 
 import json
 from os import environ
