@@ -292,7 +292,7 @@ class IcebergCatalogTable(UsersWords):
         from deltacompact.iceberg_modes.maintain.maintain import Maintain
         from deltacompact.iceberg_modes.session import EVERYWHERE
         from deltacompact.sinks.environment import sinks_asked_for
-        from deltacompact.sinks.upkeep import told
+        from deltacompact.sinks.upkeep import announced
 
         table = self._catalog.loaded(self._table_id)
         work = Maintain(table, branch, expect.options("options", options), dry_run, say=say)
@@ -305,7 +305,7 @@ class IcebergCatalogTable(UsersWords):
             head = self._catalog.metadata(self._table_id).branch(branch)
             return None if head is None else str(head.snapshot_id)
 
-        return told(fan_out(sinks), self._table_id, EVERYWHERE, "maintain", snapshot, done)
+        return announced(fan_out(sinks), self._table_id, EVERYWHERE, "maintain", snapshot, done)
 
     @overload
     def check(self, branch: str = "main") -> BranchCheck: ...

@@ -179,7 +179,7 @@ class _MessageRows:
     def _sorts_by_messages(self) -> bool:
         """Whether no sort key is a field of the rows, and the messages have all."""
         fields = {*self._field_names(self._envelope.after), *self._field_names(self._envelope.deleted)}
-        return all(key.name not in fields and any(self._told(key.name)) for key in self._keys.sort)
+        return all(key.name not in fields and any(self._message_values(key.name)) for key in self._keys.sort)
 
     def _check_certain(self, places: Indices) -> None:
         """Raise InputError where a delete's row has keys only, and the sort key may be a field of the whole rows."""
@@ -265,7 +265,7 @@ class _MessageRows:
         for key in self._keys.sort:
             if key.name in rows.column_names or not len(places):
                 continue
-            found = next(self._told(key.name), None)
+            found = next(self._message_values(key.name), None)
             if found is None:
                 raise InputError(
                     f"{self._origin.name}: sort key {key.name!r} is neither a field of the rows nor of the messages "
@@ -277,7 +277,7 @@ class _MessageRows:
             rows = rows.append_column(key.name, values)
         return rows
 
-    def _told(self, name: str) -> Iterator[pa.ChunkedArray]:
+    def _message_values(self, name: str) -> Iterator[pa.ChunkedArray]:
         """What the messages say under a name."""
         if name in self._envelope.descriptive:
             return

@@ -294,14 +294,14 @@ def joined(found: Sequence[pa.Schema]) -> pa.Schema:
     return schemas.unmarked(schemas.union(described))
 
 
-def _told(state: StreamState) -> tuple[int, frozenset[int]]:
+def _contents(state: StreamState) -> tuple[int, frozenset[int]]:
     return len(state.commits), state.retracted
 
 
 def begin_state(chain: Sequence[StreamState], state: StreamState) -> StreamState:
     """The state with the same rows that shares most files with today: the beginning of the version after it."""
     place = next(number for number, link in enumerate(chain) if link.version == state.version)
-    while chain[place].sealed and _told(state) == _told(chain[place]):
+    while chain[place].sealed and _contents(state) == _contents(chain[place]):
         successor = chain[place + 1]
         if successor.opened.taken_out is not None or successor.opened.lineage != state.lineage:
             break

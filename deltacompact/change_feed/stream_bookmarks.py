@@ -219,25 +219,25 @@ def _put(catalog: Streams, table_id: str, number: int, wanted: StreamBookmark, d
         "table": table_id,
         "creation": catalog.declared(table_id).creation,
         "time_ms": int(catalog.clock() * 1000),
-        "done": told_positions(wanted.done),
-        "next": told_positions(wanted.next),
+        "done": positions_as_json(wanted.done),
+        "next": positions_as_json(wanted.next),
         **({"dropped": True} if dropped else {}),
     }
     return put_certainly(catalog.store, numbered_path(f"{_folder(table_id)}{wanted.name}/", number), dump(document))
 
 
-def told_positions(positions: Positions | None) -> Any:
+def positions_as_json(positions: Positions | None) -> Any:
     """Positions as JSON values."""
     if positions is None:
         return None
     return [[list(partition.values), position.version, position.tail] for partition, position in positions.items()]
 
 
-def parsed_positions(told: Any) -> Positions | None:
-    """The positions of `told_positions`."""
-    if told is None:
+def parsed_positions(document: Any) -> Positions | None:
+    """The inverse of `positions_as_json`."""
+    if document is None:
         return None
     return {
         Partition(tuple((name, value) for name, value in values)): StreamPosition(version, tail)
-        for values, version, tail in told
+        for values, version, tail in document
     }

@@ -215,7 +215,7 @@ def bookmarks(
         catalog.table(table).drop_bookmark(name)
         return answer(as_json, {"table": table, "dropped": name}, f"bookmark {name} is forgotten")
     found = [
-        {"name": bookmark.name, "done": _told(bookmark.done), "next": _told(bookmark.next)}
+        {"name": bookmark.name, "done": _end_as_json(bookmark.done), "next": _end_as_json(bookmark.next)}
         for bookmark in catalog.table(table).bookmarks()
     ]
     lines = [
@@ -225,7 +225,7 @@ def bookmarks(
     answer(as_json, found, *lines or ["no bookmarks"])
 
 
-def _told(end: Any) -> Any:
+def _end_as_json(end: Any) -> Any:
     """A snapshot's id, or for each partition the version and the length of its log."""
     if not isinstance(end, dict):
         return end

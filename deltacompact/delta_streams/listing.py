@@ -76,11 +76,11 @@ def read_listing(store: ObjectStore, table_id: str, keys: Sequence[str]) -> List
 
 def write_listing(store: ObjectStore, table_id: str, listing: Listing) -> None:
     paths = TablePaths.of(table_id)
-    streams = [[[value for _, value in partition.values], *_told(stream)] for partition, stream in listing.items()]
+    streams = [[[value for _, value in partition.values], *_facts(stream)] for partition, stream in listing.items()]
     document = {"format": FORMAT_VERSION, "streams": streams, "sha256": checksum([paths.root, streams])}
     store.put(paths.listing, json.dumps(document, separators=(",", ":")).encode())
 
 
-def _told(stream: ListedStream) -> tuple[object, ...]:
+def _facts(stream: ListedStream) -> tuple[object, ...]:
     """The stream's facts as the listing stores them. Earlier releases expect five facts."""
     return astuple(stream) if stream.clustered else astuple(stream)[:-1]

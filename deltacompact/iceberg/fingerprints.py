@@ -95,7 +95,7 @@ def _sum_of(live: LiveReader, files: Sequence[LiveFile], known: FileFingerprints
     read = [file for file in files if file.task.entry.file.path not in skipped]
     schema = live.metadata.schema
     parts = (
-        replace(part, tables=partial(_told, part, schema, file))
+        replace(part, tables=partial(_as_fingerprint, part, schema, file))
         for part, file in zip(live.parts(read, schema), read, strict=True)
     )
     for file, told in zip(read, rows_of(live, parts), strict=True):
@@ -107,6 +107,6 @@ def _sum_of(live: LiveReader, files: Sequence[LiveFile], known: FileFingerprints
     return sum(found, Fingerprint())
 
 
-def _told(part: TablePart, schema: pa.Schema, file: LiveFile) -> Iterator[pa.Table]:
+def _as_fingerprint(part: TablePart, schema: pa.Schema, file: LiveFile) -> Iterator[pa.Table]:
     """The fingerprint of a part instead of its rows, so that the thread which reads the rows adds them up."""
     yield pa.table({"fingerprint": [str(fingerprint_of(part.tables(), schema, file.task.entry.file.path))]})

@@ -106,7 +106,7 @@ def resumed_adding_up(resuming: Resuming, resumption: Resumption, is_right: IsRi
             why = f"cannot be read to be certified: {text_of(error)}"
         else:
             if is_right(state, proposal, changed):
-                return _told(call, state, proposal, known, changed)
+                return _with_fingerprints(call, state, proposal, known, changed)
             why = f"would change the rows by {changed}"
         resuming.notes.append(f"what session {resuming.dead.session} had written {why}")
         return resumption(planned, (), state)
@@ -114,7 +114,7 @@ def resumed_adding_up(resuming: Resuming, resumption: Resumption, is_right: IsRi
     return checked
 
 
-def _told(
+def _with_fingerprints(
     call: Call[Any, Any], state: TableState, proposal: Proposal[Any], known: FileFingerprints, changed: Fingerprint
 ) -> Proposal[Any]:
     """Add the fingerprints of the snapshot and of its files to a proposal."""

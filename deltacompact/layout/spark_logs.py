@@ -88,13 +88,13 @@ class SparkLog:
             if (event := self.left_out.document(line)) is None:
                 continue
             try:
-                yield from self._told(event)
+                yield from self._reads_of(event)
             except (KeyError, TypeError, ValueError, AttributeError):  # an event of a shape that we do not know
                 self.left_out.lines += 1
         for number in sorted(self._running):
             yield from self._ended(number)
 
-    def _told(self, event: Mapping[str, Any]) -> Iterator[tuple[int, Read]]:
+    def _reads_of(self, event: Mapping[str, Any]) -> Iterator[tuple[int, Read]]:
         match str(event["Event"]).removeprefix(_SQL):
             case "SQLExecutionStart":
                 self._running[int(event["executionId"])] = _Execution(float(event["time"]) / 1000)
@@ -104,8 +104,8 @@ class SparkLog:
             case "DriverAccumUpdates":
                 self._add({int(number): int(value) for number, value in event["accumUpdates"]})
             case "SparkListenerStageCompleted":
-                told = event["Stage Info"].get("Accumulables", ())
-                self._add({update["ID"]: int(update["Value"]) for update in told if update["ID"] in self._wanted})
+                updates = event["Stage Info"].get("Accumulables", ())
+                self._add({update["ID"]: int(update["Value"]) for update in updates if update["ID"] in self._wanted})
             case "SQLExecutionEnd":
                 yield from self._ended(int(event["executionId"]))
 
@@ -117,8 +117,8 @@ class SparkLog:
             execution.scans[min(scan.metrics, default=None)] = scan
             self._wanted |= scan.metrics
 
-    def _add(self, told: Mapping[int, int]) -> None:
-        self._values |= {number: value for number, value in told.items() if number in self._wanted}
+    def _add(self, updates: Mapping[int, int]) -> None:
+        self._values |= {number: value for number, value in updates.items() if number in self._wanted}
 
     def _ended(self, number: int) -> Iterator[tuple[int, Read]]:
         execution = self._running.pop(number, _Execution(0.0))

@@ -125,32 +125,32 @@ class Spans:
                 version = {} if event.version is None else {"version": event.version}
                 self._end_all(event, error, {"live_rows": event.live, **version})
 
-    def _begin(self, event: Event, stage: str, name: str, **told: Any) -> None:
+    def _begin(self, event: Event, stage: str, name: str, **details: Any) -> None:
         from opentelemetry.trace import set_span_in_context
 
         whole = self._open.get((event.table_id, event.partition, ""))
         around = set_span_in_context(whole) if stage and whole else _around()
-        told |= {"catalog": self._catalog_uri, "table": event.table_id, "partition": str(event.partition)}
-        attributes = {f"deltacompact.{key}": value for key, value in told.items()}
+        details |= {"catalog": self._catalog_uri, "table": event.table_id, "partition": str(event.partition)}
+        attributes = {f"deltacompact.{key}": value for key, value in details.items()}
         span = self._tracer.start_span(f"deltacompact.{name}", around, attributes=attributes)
         self._open[event.table_id, event.partition, stage] = span
 
-    def _add(self, event: Event, name: str, **told: Any) -> None:
+    def _add(self, event: Event, name: str, **details: Any) -> None:
         if span := self._open.get((event.table_id, event.partition, "")):
-            span.add_event(name, {f"deltacompact.{key}": value for key, value in told.items()})
+            span.add_event(name, {f"deltacompact.{key}": value for key, value in details.items()})
 
     def _end(self, event: Event, stage: str) -> None:
         if span := self._open.pop((event.table_id, event.partition, stage), None):
             span.end()
 
-    def _end_all(self, event: Event, error: str | None, told: Mapping[str, Any]) -> None:
+    def _end_all(self, event: Event, error: str | None, details: Mapping[str, Any]) -> None:
         """The end of a run, and of the stages in which it failed. One that had nothing to do has begun none."""
         from opentelemetry.trace import StatusCode
 
         whole = self._open.get((event.table_id, event.partition, ""))
         if whole is None:
             return
-        whole.set_attributes({f"deltacompact.{key}": value for key, value in told.items()})
+        whole.set_attributes({f"deltacompact.{key}": value for key, value in details.items()})
         ours = [key for key in self._open if key[:2] == (event.table_id, event.partition)]
         for key in reversed(ours):  # the stages first
             span = self._open.pop(key)

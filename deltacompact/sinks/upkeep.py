@@ -12,7 +12,7 @@ from deltacompact.base.model import Partition
 Done = TypeVar("Done")
 
 
-def told(
+def announced(
     emit: EventSink,
     table_id: str,
     partition: Partition,

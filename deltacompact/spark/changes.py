@@ -28,7 +28,7 @@ from deltacompact.change_feed.bookmark import Bookmark
 from deltacompact.change_feed.changes import branch_changes, stream_batch
 from deltacompact.change_feed.iceberg import begin_of as begin_of_branch
 from deltacompact.change_feed.request import ChangesAsked
-from deltacompact.change_feed.stream_bookmarks import parsed_positions, positions_at, told_positions
+from deltacompact.change_feed.stream_bookmarks import parsed_positions, positions_as_json, positions_at
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.spark import arrow_types
 from deltacompact.spark.options import CHANGE_OPTIONS, catalog_of, check_options, flag, parse_partition
@@ -74,7 +74,7 @@ class FedStreams:
         catalog, table_id = catalog_of(self.options)
         wanted = set(chosen(catalog, table_id, parse_partition(self.options.get("partition"))))
         found = positions_at(catalog, table_id, as_of)
-        return told_positions({partition: end for partition, end in found.items() if partition in wanted})
+        return positions_as_json({partition: end for partition, end in found.items() if partition in wanted})
 
     def slices(self, begin: Position, end: Position) -> list[FeedSlice]:
         return [FeedSlice(begin, [partition]) for partition in end]

@@ -23,7 +23,7 @@ from sessions.planning.turns import held_up
 from sessions.queues.queue import Depth, Queue
 from sessions.records.decisions import KeptDecision, kept_decisions
 from sessions.records.kept_logs import kept_logs
-from sessions.records.state_store import Said, StateStore, StoredRecord
+from sessions.records.state_store import DispatcherReport, StateStore, StoredRecord
 
 ENDED_MAX = 1000
 _ENDED_EVERY_S = 30.0
@@ -55,7 +55,7 @@ class Overview:
 
     at_s: float
     job_runs: tuple[JobRunSeen, ...] = ()
-    dispatchers: tuple[Said, ...] = ()
+    dispatchers: tuple[DispatcherReport, ...] = ()
     depth: Depth | None = None
     unreadable: Mapping[str, str] = field(default_factory=dict)
 
@@ -65,7 +65,7 @@ class Overview:
         return delays_of([seen.run for seen in self.job_runs], [report.dispatcher for report in self.dispatchers_there])
 
     @property
-    def dispatchers_there(self) -> tuple[Said, ...]:
+    def dispatchers_there(self) -> tuple[DispatcherReport, ...]:
         """The dispatchers with a sign of life within the time of a lease."""
         return tuple(report for report in self.dispatchers if report.is_there(self.at_s))
 

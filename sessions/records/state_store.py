@@ -85,7 +85,7 @@ class OpenMark:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class DispatcherReport:
     """A dispatcher, and when it last wrote its record, by the store's clock."""
 
     dispatcher: DispatcherSign
@@ -292,12 +292,12 @@ class StateStore:
         """Remove the record of a dispatcher that has ended."""
         self.store.delete([_dispatcher_path(owner)])
 
-    def dispatchers(self) -> Iterator[Said]:
+    def dispatchers(self) -> Iterator[DispatcherReport]:
         """The dispatchers that have a record, killed ones too, and when each last wrote it."""
         damaged: dict[str, Exception] = {}
         for stat in self.store.list("dispatchers/"):
             try:
-                yield Said(_DISPATCHER.validate_json(self.store.get(stat.path)), stat.modified_s)
+                yield DispatcherReport(_DISPATCHER.validate_json(self.store.get(stat.path)), stat.modified_s)
             except NotFoundError:
                 continue  # gone meanwhile
             except (InputError, ValidationError) as error:

@@ -314,7 +314,7 @@ class ChangesWriter:
     def _committed(self, parts: Sequence[_PartitionRows]) -> list[tuple[Partition, tuple[Delta, ...]]]:
         earlier = sum(part.is_known for part in parts)
         # Without a token the user has to know each partition that is committed.
-        summary = (lambda count: self._told(earlier + count, parts)) if self._terms.token else None
+        summary = (lambda count: self._committed_so_far(earlier + count, parts)) if self._terms.token else None
         with telling_interrupts(summary):
             done, errors = done_for_each(parts, self._commit, self._catalog.at_once)
         if not errors:
@@ -323,9 +323,11 @@ class ChangesWriter:
         if not done:
             raise error
         kind = type(error) if isinstance(error, DeltaCompactError) else DeltaCompactError
-        raise kind(f"partition {part.partition}: {one_line(error)} ({self._told(len(done), parts)})") from error
+        raise kind(
+            f"partition {part.partition}: {one_line(error)} ({self._committed_so_far(len(done), parts)})"
+        ) from error
 
-    def _told(self, count: int, parts: Sequence[_PartitionRows]) -> str:
+    def _committed_so_far(self, count: int, parts: Sequence[_PartitionRows]) -> str:
         again = "repeat the append with the same token" if self._terms.token else "append their rows again"
         return f"{count:,} of {len(parts):,} partitions are committed; for the others {again}, before any later batch"
 

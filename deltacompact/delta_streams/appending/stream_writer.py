@@ -221,7 +221,7 @@ class StreamWriter:
                 shape.with_file(OperationType.UPSERT, rows.described(options.content_type), self._measured)
                 path = self._paths.fresh("data", formats.suffix_of(options.content_type))
                 written = write_rows(self._store, path, rows, self._partition, options, keys)
-                files.append(replace(self._told(written), number=DeltaFileNumber(number)))
+                files.append(replace(self._as_logged(written), number=DeltaFileNumber(number)))
                 shape = shape.with_file(OperationType.UPSERT, written, self._measured)
         return tuple(files)
 
@@ -339,13 +339,13 @@ class StreamWriter:
         """
         shape = self._shape(state)
         fitting = [
-            (kind, [lengths_of(self._told(file), shape.keys, self._measured) for file in files])
+            (kind, [lengths_of(self._as_logged(file), shape.keys, self._measured) for file in files])
             for kind, files in deltas
         ]
         shape.with_files(fitting, self._measured)
         return fitting
 
-    def _told(self, file: DataFile) -> DataFile:
+    def _as_logged(self, file: DataFile) -> DataFile:
         """The file as the log tells of it. If it has no rows, its partition columns are left out: the partition's value
         need not fit their types."""
         names = self._partition.names

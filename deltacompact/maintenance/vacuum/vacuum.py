@@ -48,7 +48,7 @@ from deltacompact.maintenance.vacuum.listing import StreamListing
 from deltacompact.maintenance.vacuum.logs import attempts, superseded_checkpoints, unreached_logs
 from deltacompact.maintenance.vacuum.mark import VacuumMark, digest, parsed
 from deltacompact.maintenance.vacuum.reach import ReachableFiles
-from deltacompact.sinks.upkeep import told
+from deltacompact.sinks.upkeep import announced
 from deltacompact.storage.identity import file_name
 from deltacompact.storage.objects import ObjectStat, ObjectStore, discard, unfinished
 
@@ -139,7 +139,9 @@ def vacuum(
         if emit is None:
             return work.collect(dry_run, full)
         log = catalog.log(table_id, chosen)
-        return told(emit, table_id, chosen, "vacuum", lambda: log.active().version, lambda: work.collect(dry_run, full))
+        return announced(
+            emit, table_id, chosen, "vacuum", lambda: log.active().version, lambda: work.collect(dry_run, full)
+        )
 
     return all_done(catalog.chosen(table_id, partition), vacuumed, catalog.at_once)
 

@@ -109,7 +109,7 @@ class ShownDeltaTable:
     def _lines(self, head: Head | None, found: DeltaDifference, now: ToShow) -> list[Action]:
         added = list(found.added.values())
         vectors = self._files.vectors(added)
-        told = self._told(head, added, bool(vectors))
+        told = self._table_actions(head, added, bool(vectors))
         versions = sorted((stream, now.versions[stream]) for stream in found.streams)
         where = self._source.where
         return [
@@ -130,7 +130,7 @@ class ShownDeltaTable:
             lines.append(actions.add(file, path, keys, told, vector, self._now_ms))
         return lines
 
-    def _told(self, head: Head | None, added: Sequence[ShownFile], has_vectors: bool) -> list[Action]:
+    def _table_actions(self, head: Head | None, added: Sequence[ShownFile], has_vectors: bool) -> list[Action]:
         """The actions for protocol and metadata, if these change."""
         known = head or Head(-1)
         columns = self._prepared if head is None else joined([self._columns_of(head), self._prepared], self._name)

@@ -14,10 +14,10 @@ from sessions.cli import cli
 from sessions.overview.next_steps import OF_A_KIND_MAX, Places, next_steps
 from sessions.overview.overview import JobRunSeen, Overview
 from sessions.queues.queue import Depth
-from sessions.records.state_store import Said
+from sessions.records.state_store import DispatcherReport
 
 PLACES = Places("s3://lake/job runs", "https://sqs.eu-west-1.amazonaws.com/1/jobs")
-HERE = Said(DispatcherSign("host-7.1.aa", "host-7", 1, NOW_S, NOW_S, "q", 4), NOW_S)
+HERE = DispatcherReport(DispatcherSign("host-7.1.aa", "host-7", 1, NOW_S, NOW_S, "q", 4), NOW_S)
 
 
 def overview(*runs, dispatchers=(HERE,), at_s=NOW_S + 30, depth=None):
@@ -34,7 +34,7 @@ def test_nothing_is_asked_of_anybody_while_all_goes_well():
 
 
 def test_each_trouble_has_its_commands():
-    silent = Said(DispatcherSign("host-8.2.bb", "host-8", 2, NOW_S, NOW_S, "q", 4, ("run-1",)), NOW_S)
+    silent = DispatcherReport(DispatcherSign("host-8.2.bb", "host-8", 2, NOW_S, NOW_S, "q", 4, ("run-1",)), NOW_S)
     there = replace(HERE, modified_s=NOW_S + 9_000)
     late, gone = job_run("run-late"), failed("run-gone", document={"source_table_id": "visits"})
     found = next_steps(

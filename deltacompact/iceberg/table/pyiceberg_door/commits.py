@@ -60,7 +60,7 @@ def adding(
     requirements = (_same_table(metadata), _same_head(branch, ref))
     updates: list[TableUpdate] = [added(snapshot), moved(branch, snapshot.snapshot_id, ref)]
     if statistics is not None:
-        updates.append(_told(statistics))
+        updates.append(_statistics_update(statistics))
     if properties_gone:
         updates.append(RemovePropertiesUpdate(removals=list(properties_gone)))
     if properties:
@@ -68,7 +68,7 @@ def adding(
     return requirements, tuple(updates)
 
 
-def _told(statistics: StatisticsFile) -> SetStatisticsUpdate:
+def _statistics_update(statistics: StatisticsFile) -> SetStatisticsUpdate:
     """The update that sets a statistics file. It lists no blobs, because PyIceberg refuses unknown blob types."""
     described = {
         "snapshot-id": statistics.snapshot_id,
