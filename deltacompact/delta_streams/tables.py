@@ -112,6 +112,8 @@ class Tables:
                 self._refuse_dropped(table_id, paths.table)
         else:
             existing = self.described(table_id)
+            if keys is None and table_from(table_id, self._table_document(table_id)).keys is None:
+                table = replace(table, keys=existing.keys)  # of its first compaction, which may be under way
             if schema_mode is None:
                 table = replace(table, schema_mode=existing.schema_mode)
             if readers is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from tables import lake_of_release_0_1, problems
 import deltacompact
 from deltacompact import ConflictError, DeltaCompactError, DeltaStreamCatalog, InputError, SchemaError, SessionResult
 from deltacompact.base.limits import Limits
-from deltacompact.base.model import Partition
+from deltacompact.base.model import Partition, TableKeys
+from deltacompact.delta_streams.destinations import open_destination
 from deltacompact.delta_streams.versions import retract
 from deltacompact.maintenance.check import check
 from deltacompact.maintenance.vacuum.vacuum import vacuum
@@ -234,6 +236,32 @@ def test_a_first_append_and_a_first_compaction_that_meet_anywhere_leave_one_in_t
             into(fresh, "flat")
         assert fresh.read("flat").num_rows == 2
     assert set(winners) == {True, False}
+
+
+def test_first_compactions_of_two_partitions_may_meet_anywhere() -> None:
+    """One had declared the destination's keys when the other, which had seen no table, came to create it."""
+
+    def opening(day: str) -> Callable[[DeltaStreamCatalog], None]:
+        partition = Partition((("day", day),))
+        return lambda c: open_destination(c, c.table("orders"), TableKeys(("id",)), "flat", partition)
+
+    at = 0
+    while True:
+        simulation = Simulation()
+        simulation.catalog().create_table("orders", partition_keys=["day"])
+        actor = simulation.start(opening("a"), "a", everywhere)
+        for _ in range(at):
+            if not actor.done:
+                actor.step()
+        if actor.done:
+            break
+        opening("b")(simulation.catalog())
+        while not actor.done:
+            actor.step()
+        assert actor.error is None, (at, actor.error)
+        assert len(simulation.catalog().partitions("flat")) == 2
+        at += 1
+    assert at > 5
 
 
 @pytest.mark.slow
