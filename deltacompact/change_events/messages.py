@@ -148,7 +148,7 @@ def _typed(field: pa.Field, envelope: Envelope, known: pa.Schema, texts: Sequenc
     """A field of messages; one that holds rows with the stream's types."""
     if field.name not in (envelope.before, envelope.after) or not pa.types.is_struct(field.type):
         return field
-    types = {column.name: schemas.stored_type(column.type) for column in known if not pa.types.is_null(column.type)}
+    types = {name: schemas.stored_type(type_) for name, type_ in schemas.known_types(known).items()}
     guessed = [child.name for child in field.type if pa.types.is_timestamp(child.type)]
     types |= dict.fromkeys([name for name in texts if name in guessed], pa.string())
     return field.with_type(pa.struct([child.with_type(types.get(child.name, child.type)) for child in field.type]))
@@ -158,7 +158,7 @@ def _check_keys(found: pa.Table, envelope: Envelope, known: pa.Schema | None, ke
     """Raise InputError for keys in rows, or sort keys in messages, whose numbers Arrow cannot hold exactly."""
     told = {key.name.removeprefix("__") for key in keys.sort}
     names = {*keys.columns, *told, *(name.removeprefix("source_") for name in told)}
-    types = {field.name: field.type for field in known or () if not pa.types.is_null(field.type)}
+    types = schemas.known_types(known)
     for path, column in _leaves(found):
         of_rows = envelope.before in path or envelope.after in path
         type_ = (types.get(path[-1]) if of_rows else None) or column.type

@@ -113,28 +113,28 @@ def _by_id(fields: Iterable[pa.Field]) -> dict[int | None, pa.Field]:
     return {field_id(field): field for field in fields}
 
 
-def _matched(wanted: pa.Field, field: pa.Field) -> pa.Field:
+def _matched(wanted: pa.Field, stored: pa.Field) -> pa.Field:
     """A field with the table's name and id, and with the file's type under the table's names."""
-    return pa.field(wanted.name, _matched_type(wanted.type, field.type), metadata=wanted.metadata)
+    return pa.field(wanted.name, _matched_type(wanted.type, stored.type), metadata=wanted.metadata)
 
 
-def _matched_type(wanted: pa.DataType, field: pa.DataType) -> pa.DataType:
+def _matched_type(wanted: pa.DataType, stored: pa.DataType) -> pa.DataType:
     """The file's type under the table's names.
 
     A struct gets all children of the table's struct, so that it has rows even if the file has none of the children.
     """
     t = pa.types
-    if t.is_struct(wanted) and t.is_struct(field):
-        by_id = _by_id(field)
+    if t.is_struct(wanted) and t.is_struct(stored):
+        by_id = _by_id(stored)
         children = [(child, by_id.get(field_id(child))) for child in wanted]
         return pa.struct([child if known is None else _matched(child, known) for child, known in children])
-    if t.is_map(wanted) and t.is_map(field):
-        key = wanted.key_field.with_type(_matched_type(wanted.key_type, field.key_type))
-        return pa.map_(key, wanted.item_field.with_type(_matched_type(wanted.item_type, field.item_type)))
-    if is_list(wanted) and is_list(field):
-        item = wanted.value_field.with_type(_matched_type(wanted.value_type, field.value_type))
-        return pa.large_list(item) if t.is_large_list(field) else pa.list_(item)
-    return field
+    if t.is_map(wanted) and t.is_map(stored):
+        key = wanted.key_field.with_type(_matched_type(wanted.key_type, stored.key_type))
+        return pa.map_(key, wanted.item_field.with_type(_matched_type(wanted.item_type, stored.item_type)))
+    if is_list(wanted) and is_list(stored):
+        item = wanted.value_field.with_type(_matched_type(wanted.value_type, stored.value_type))
+        return pa.large_list(item) if t.is_large_list(stored) else pa.list_(item)
+    return stored
 
 
 def _projected(array: pa.Array, stored: pa.DataType, wanted: pa.DataType) -> pa.Array:

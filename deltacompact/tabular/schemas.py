@@ -58,12 +58,17 @@ def union(files: Iterable[DataFile], base: pa.Schema | None = None) -> pa.Schema
     return pa.schema(fields)
 
 
+def known_types(columns: pa.Schema | None) -> dict[str, pa.DataType]:
+    """The types by name. A column without any value yet has no type yet."""
+    return {field.name: field.type for field in columns or () if not pa.types.is_null(field.type)}
+
+
 def with_types(known: pa.Schema | None, found: pa.Schema, inexact: Collection[str]) -> pa.Schema:
     """The known types, and those of other columns: the types for the next text file.
 
     In the columns `inexact`, which are keys, doubles are left out: a parser must tell them from large whole numbers.
     """
-    types = {field.name: field.type for field in known or () if not pa.types.is_null(field.type)}
+    types = known_types(known)
     for field in found:
         if field.name not in types and not (field.name in inexact and pa.types.is_floating(field.type)):
             types[field.name] = field.type

@@ -290,7 +290,7 @@ class ChangesWriter:
                 work.append((self._parts[partition], here, True))
             elif here.count:
                 work.append((self._parts[partition], here, False))
-        all_done(work, lambda work: self._write_part(*work), self._catalog.at_once)
+        all_done(work, lambda of_part: self._write_part(*of_part), self._catalog.at_once)
 
     def _write_part(self, part: _PartitionRows, events: Events, is_new: bool) -> None:
         if is_new:

@@ -157,10 +157,10 @@ def _fits(parts: Sequence[str], patterns: Sequence[str]) -> bool:
     return bool(parts) and fnmatch.fnmatchcase(parts[0], patterns[0]) and _fits(parts[1:], patterns[1:])
 
 
-def _data_files(entry: Sequence[_FoundPath], of_events: bool) -> tuple[list[str], list[tuple[str, str]]]:
+def _data_files(found: Sequence[_FoundPath], of_events: bool) -> tuple[list[str], list[tuple[str, str]]]:
     """Data files, and the other files with the reason."""
     chosen, skipped = [], []
-    for candidate in entry:
+    for candidate in found:
         if why := _skipped(candidate, of_events):
             skipped.append((candidate.path, why))
         else:

@@ -113,7 +113,8 @@ class StreamWriter:
         types, inspected = self.known_types(), list[DataFile]()
         for source in _distinct_names(sources):
             inspected.append(file := self._inspected(source, content_type, types, keys, reference))
-            types = schemas.with_types(types, file.schema, keys.columns if keys else ())
+            if len(inspected) == 1 or file.schema != inspected[-2].schema:
+                types = schemas.with_types(types, file.schema, keys.columns if keys else ())
         self._check_fits([(operation, inspected)])
         # All files have passed the check before the first copy.
         taken = iter(inspected) if reference else (self._copied(file, types, keys) for file in inspected)
