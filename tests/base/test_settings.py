@@ -80,7 +80,7 @@ def test_the_page_of_settings_is_made_from_the_declarations() -> None:
 
 def test_help_schema_and_docstrings_say_what_is_declared() -> None:
     said = declared(Options)
-    assert said.keys() == FIELDS and all(name == one.name for name, one in said.items())
+    assert said.keys() == FIELDS and all(name == setting.name for name, setting in said.items())
     for parameter in command.params:
         if isinstance(parameter, click.Option) and parameter.name in FIELDS - {"content_type"}:
             assert parameter.help is not None

@@ -34,10 +34,10 @@ def test_a_bar_is_as_long_as_its_ratio_and_the_floor_stands_at_one():
         "narrow, append": [("polars", 0.1)],
     }
     drawn = ElementTree.fromstring(bars.bars_svg("x < floor", panels))
-    rects = [one for one in drawn.iter() if one.tag.endswith("rect")]
-    ours, peer, alone = (float(one.get("width")) for one in rects)
-    assert peer == 4 * ours and [one.get("class") for one in rects] == ["ours", "peer", "peer"]
-    floor, below = (float(one.get("x1")) for one in drawn.iter() if one.tag.endswith("line"))
+    rects = [element for element in drawn.iter() if element.tag.endswith("rect")]
+    ours, peer, alone = (float(rect.get("width")) for rect in rects)
+    assert peer == 4 * ours and [rect.get("class") for rect in rects] == ["ours", "peer", "peer"]
+    floor, below = (float(element.get("x1")) for element in drawn.iter() if element.tag.endswith("line"))
     assert floor == float(rects[0].get("x")) + 2 * ours
     assert below == float(rects[2].get("x")) + 10 * alone, "a panel of ratios below 1 has room for the floor"
 

@@ -68,10 +68,10 @@ def test_the_report_goes_between_its_marks(tmp_path: Path) -> None:
 
 def test_sessions_are_planned_run_and_learned_from(tmp_path: Path) -> None:
     ran = list(sla.run(9, seed=3, scale=0.01, folder=tmp_path))
-    assert len(ran) == 9 and {one.kind for one in ran} == {"first", "later"}
-    for measured in [one.wall for one in ran] + [one.cpu for one in ran]:
+    assert len(ran) == 9 and {session.kind for session in ran} == {"first", "later"}
+    for measured in [session.wall for session in ran] + [session.cpu for session in ran]:
         expected = measured.expected
         assert 0 < expected.low_s <= expected.seconds <= expected.high_s <= expected.promise_s and measured.took > 0
-    assert all(set(one.seen.cpu_s) >= {"fold", "session"} for one in ran)
-    assert sum(one.cpu.again is not None for one in ran) == 1, "every tenth, counted from the first"
+    assert all(set(session.seen.cpu_s) >= {"fold", "session"} for session in ran)
+    assert sum(session.cpu.again is not None for session in ran) == 1, "every tenth, counted from the first"
     assert not (tmp_path / "copy").exists()

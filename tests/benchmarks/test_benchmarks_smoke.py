@@ -159,11 +159,13 @@ def test_iceberg_tables_with_and_without_deletes_are_compacted_to_the_rows_that_
     ]
     benchmarks("iceberg", *chosen, log=tmp_path / "log")
     measured = json.loads((tmp_path / "report.json").read_text())["measurements"]
-    ours = [one for one in measured if one["contender"].startswith("deltacompact")]
-    assert Counter(one["shape"] for one in ours) == {"few": 2, "clean": 1, "mixed": 2, "cdc": 2}
-    for one in measured:
-        assert one["error"] is None and one["live"] and one["read_bytes"]
-        assert len(one["rounds_s"]) == (6 if one["shape"] == "cdc" else 1)
-    assert len({(one["shape"], one["live"], one["checksum"]) for one in measured}) == 4, "all leave the same rows"
-    assert not any(one["delete_files_after"] for one in ours if one["contender"] == "deltacompact rewrite")
-    assert [one["shape"] for one in measured if one["contender"] == "iceberg-zamboni"] == ["clean"]
+    ours = [result for result in measured if result["contender"].startswith("deltacompact")]
+    assert Counter(result["shape"] for result in ours) == {"few": 2, "clean": 1, "mixed": 2, "cdc": 2}
+    for result in measured:
+        assert result["error"] is None and result["live"] and result["read_bytes"]
+        assert len(result["rounds_s"]) == (6 if result["shape"] == "cdc" else 1)
+    assert len({(result["shape"], result["live"], result["checksum"]) for result in measured}) == 4, (
+        "all leave the same rows"
+    )
+    assert not any(result["delete_files_after"] for result in ours if result["contender"] == "deltacompact rewrite")
+    assert [result["shape"] for result in measured if result["contender"] == "iceberg-zamboni"] == ["clean"]

@@ -81,11 +81,11 @@ def test_a_million_requests_cost_what_their_kinds_cost() -> None:
 def test_faults_are_drawn_by_the_seed_and_not_by_the_order_of_requests() -> None:
     faults = Faults(7, {Fault.RESET: 0.2, Fault.SLOW_DOWN: 0.3}, frozenset({Kind.GET}), keys=r"^data/")
     tried = [(Request(Kind.GET, f"data/{number}"), attempt) for number in range(500) for attempt in range(2)]
-    drawn = {one: faults.of(*one) for one in tried}
-    assert {one: faults.of(*one) for one in reversed(tried)} == drawn
+    drawn = {request: faults.of(*request) for request in tried}
+    assert {request: faults.of(*request) for request in reversed(tried)} == drawn
     found = list(drawn.values())
     assert 150 < found.count(Fault.RESET) < 250 and 240 < found.count(Fault.SLOW_DOWN) < 360
-    assert any(drawn[one, 0] != drawn[one, 1] for one, _ in tried), "a second attempt may go well"
+    assert any(drawn[request, 0] != drawn[request, 1] for request, _ in tried), "a second attempt may go well"
     renamed = [Request(Kind.GET, f"data/{name * 16}/0.json") for name in ("0a", "f7")]
     assert [faults.of(renamed[0], attempt) for attempt in range(50)] == [
         faults.of(renamed[1], attempt) for attempt in range(50)

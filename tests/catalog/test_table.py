@@ -218,8 +218,8 @@ def test_what_calls_give_back_fits_a_line(catalog, iceberg, capfd):
     told = [orders.history()[-1], orders.rollback("1"), orders.advise(), orders.fingerprint()]
     told += [events.plan(), events.plan("convert"), events.compact(), events.history()[0], events.advise()]
     told += [events.maintain(expire_snapshots=True, remove_orphans=True, dry_run=True), events.fingerprint()]
-    for one in map(repr, told):
-        assert len(one) < 120 and "\n" not in one and "=" not in one, one
+    for line in map(repr, told):
+        assert len(line) < 120 and "\n" not in line and "=" not in line, line
 
 
 def test_what_one_kind_of_table_lacks_is_answered_with_what_does_it(catalog, iceberg):

@@ -182,8 +182,8 @@ def test_what_is_right_in_other_clothes_is_taken(lake):
     assert vacuum(lake, "t", {"day": "a"}, dry_run=True)[0].deleted == ()
     assert publish(lake, "t", {"day": "a"})[0].rows == 1
     (Path(lake.where) / "x.csv").write_text("id\n7\n")
-    for one in (f"{lake.where}x.csv", Path(lake.where) / "x.csv"):
-        assert lake.append_files("t", one, {"day": "a"}).rows == 1
+    for path in (f"{lake.where}x.csv", Path(lake.where) / "x.csv"):
+        assert lake.append_files("t", path, {"day": "a"}).rows == 1
     assert Settings(compression="none").compression == "none" and Settings(rows_per_round=None)
 
 

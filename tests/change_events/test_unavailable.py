@@ -37,7 +37,9 @@ def catalog():
     return catalog
 
 
-@pytest.mark.parametrize(("type_", "good", "bad"), HELD, ids=[f"{one[0]}-{number}" for number, one in enumerate(HELD)])
+@pytest.mark.parametrize(
+    ("type_", "good", "bad"), HELD, ids=[f"{case[0]}-{number}" for number, case in enumerate(HELD)]
+)
 def test_the_placeholder_is_refused_at_every_depth(catalog, type_, good, bad):
     said = r"row 4: column 'v' is __debezium_unavailable_value: PostgreSQL did not say its value.*REPLICA IDENTITY FULL"
     flat = pa.table({"op": ["c", "d", "d", "u"], "id": range(4), "v": pa.array([good, bad, None, bad], type_)})

@@ -70,7 +70,7 @@ def test_the_same_batch_until_it_is_done(source):
     source.table.commit_bookmark("mirror")
     with pytest.raises(InputError, match="has no batch to commit: read one with --bookmark first"):
         source.table.commit_bookmark("mirror")
-    assert batch(source) == [] and [one.name for one in source.table.bookmarks()] == ["mirror"]
+    assert batch(source) == [] and [bookmark.name for bookmark in source.table.bookmarks()] == ["mirror"]
     source.table.drop_bookmark("mirror")
     assert source.table.bookmarks() == []
     with pytest.raises(NotFoundError, match="has no bookmark 'mirror'"):
@@ -249,7 +249,7 @@ def test_a_batch_whose_beginning_is_gone_is_refused(tmp_path):
     ):
         with pytest.raises(InputError, match=told):
             ask()
-    assert [one.name for one in source.table.bookmarks()] == ["mirror"]
+    assert [bookmark.name for bookmark in source.table.bookmarks()] == ["mirror"]
     source.table.drop_bookmark("mirror")
     assert batch(source, from_="1999-01-01") == [2]
 

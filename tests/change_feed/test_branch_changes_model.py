@@ -188,7 +188,7 @@ class History:
         """Delete a key in the partition of a file, and nowhere else; everywhere, if its spec has none."""
         partition, spec_id = entry.file.partition, entry.file.spec_id
         self.lake.delete_by_key(T, {"id": [key]}, partition, spec_id, self.branch)
-        files = {one.file.path: one.file for one in self.lake.state(T, self.branch).data}
+        files = {entry.file.path: entry.file for entry in self.lake.state(T, self.branch).data}
         for row in live:
             file = files[row.path]
             if row.values["id"] == key and (not partition or (file.spec_id, file.partition) == (spec_id, partition)):
@@ -214,7 +214,7 @@ class History:
         newest = {"spec-id": 1, "fields": [EVOLVED]}
         self._edit(
             lambda said: {
-                "partition-specs": [*[one for one in said["partition-specs"] if one["spec-id"] == 0], newest],
+                "partition-specs": [*[spec for spec in said["partition-specs"] if spec["spec-id"] == 0], newest],
                 "default-spec-id": 1,
                 "last-partition-id": 1000,
             }
@@ -230,7 +230,7 @@ class History:
 
     def changes(self, begin: Moment | None, end: Moment | None, **asked: Any) -> list[dict[str, Any]]:
         """The feed, with the column's first name."""
-        ends = [one and one.snapshot for one in (begin, end)]
+        ends = [state and state.snapshot for state in (begin, end)]
         rows = branch_changes(self._loaded, self.branch, *ends, ChangesAsked(**asked)).read_all().to_pylist()
         return [row | {"v": row[self.value]} for row in rows]
 

@@ -340,8 +340,8 @@ def test_rows_that_compactions_only_moved_are_not_read(tmp_path, cluster_by, cap
         table.append(pa.table({"id": [changed], "v": ["new"]}))
         table.compact(**how)
     ends = StreamRange.of(catalog, "t", Partition(), "0", None, READ_LIMITS)
-    for one in (ends, replace(ends, begin=ends.end, end=ends.begin)):
-        candidates = one.net()[0].candidates()
+    for interval in (ends, replace(ends, begin=ends.end, end=ends.begin)):
+        candidates = interval.net()[0].candidates()
         assert sorted((of_file.is_added, of_file.count) for of_file in candidates) in (
             [(False, 1), (False, 1), (True, 1), (True, 1)],
             [(False, 1), (False, 1), (True, 2)],

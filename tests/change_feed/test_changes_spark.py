@@ -62,7 +62,9 @@ def test_between_any_two_snapshots_it_is_the_difference(spark_lake, version):
     snapshots = [made.snapshot_id for made in table.history()]
     assert len(snapshots) > 6
     read = "select id, v from {ns.t} version as of {}".replace("{ns.t}", f"{spark_lake.name}.{T}")
-    rows = {one: Counter(map(tuple, spark_lake.spark.sql(read.format(one)).collect())) for one in snapshots}
+    rows = {
+        snapshot: Counter(map(tuple, spark_lake.spark.sql(read.format(snapshot)).collect())) for snapshot in snapshots
+    }
     for begin, end in combinations(snapshots, 2):
         found = table.changes(begin, end, key=[]).read_all().to_pylist()
         told = Counter((row["id"], row["v"], row["_change_type"]) for row in found)

@@ -53,8 +53,8 @@ def test_the_status_tells_a_scheduler(orders, capfd):
 
 def test_the_health_as_json(orders, capfd):
     assert cli.run(["check", orders, "t", "--health", "--json"]) == 4
-    found = {one["partition"]["p"]: one for one in json.loads(capfd.readouterr().out)}
-    assert [name for name, one in found.items() if not one["healthy"]] == ["dead"]
+    found = {partition["partition"]["p"]: partition for partition in json.loads(capfd.readouterr().out)}
+    assert [name for name, partition in found.items() if not partition["healthy"]] == ["dead"]
     assert found["dead"]["beyond"] == ["dead_share"] and found["dead"]["dead_rows"] == 40
     assert (found["late"]["overlap"], found["late"]["waiting_rows"], found["late"]["small_files"]) == (3, 3, 1)
     assert found["late"]["age_s"] >= 0 and found["fine"]["age_s"] is None
@@ -111,7 +111,11 @@ def test_an_iceberg_branch_has_a_health(lake, monkeypatch, capfd, tmp_path):
 
 
 def texts(path):
-    return {"".join(one.itertext()).strip() for one in ElementTree.parse(path).iter() if one.tag.endswith("}text")}
+    return {
+        "".join(element.itertext()).strip()
+        for element in ElementTree.parse(path).iter()
+        if element.tag.endswith("}text")
+    }
 
 
 @pytest.mark.slow

@@ -33,8 +33,8 @@ def unreadable(capsys, catalog):
     """The engines that cannot read the table, with their obstacles."""
     status = cli.run(["check", catalog, T, *EVERYONE, "--json"])
     found = json.loads(capsys.readouterr().out)
-    told = {one["engine"]: one["obstacles"] for one in found if not one["readable"]}
-    assert status == (4 if told else 0) and {one["engine"] for one in found} == ENGINES.keys()
+    told = {answer["engine"]: answer["obstacles"] for answer in found if not answer["readable"]}
+    assert status == (4 if told else 0) and {answer["engine"] for answer in found} == ENGINES.keys()
     return told
 
 
@@ -55,7 +55,9 @@ def test_each_remedy_makes_the_table_readable(lake, table, capsys):
         (obstacle,) = told.pop("athena")
         assert (obstacle["kind"], obstacle["files"]) == ("format version 3", 0)
     assert told.keys() == {"databricks", "polars", "pyiceberg", "snowflake"}
-    assert all(one["kind"] == "equality-delete file" and one["files"] == 1 for of in told.values() for one in of)
+    assert all(
+        obstacle["kind"] == "equality-delete file" and obstacle["files"] == 1 for of in told.values() for obstacle in of
+    )
     helps = {name for name, of in told.items() if "--mode convert" in of[0]["remedy"]}
     assert helps == told.keys() - ({"databricks"} if version == 2 else set())
     for rows_by in (rows_by_pyiceberg, rows_by_polars):
@@ -84,7 +86,7 @@ def test_a_mode_writes_only_what_the_engine_reads(lake, table, capsys):
         assert ("use the mode rewrite" in said) == (version == 2)
     assert lake.state(T).snapshot.summary["operation"] == "delete", "nothing was written"
     table = deltacompact.open_catalog(lake.catalog).table(T)
-    assert [one.words for one in table.check(readable_by="polars")["polars"]] == [
+    assert [obstacle.words for obstacle in table.check(readable_by="polars")["polars"]] == [
         "1 equality-delete file: compact --mode convert replaces them"
     ]
     assert table.compact(options={"readable-by": "polars"}).dead_by_key == 1
@@ -104,7 +106,9 @@ def test_types_and_defaults_that_an_engine_does_not_read_are_named(lake):
     ]
     lake.edit_metadata(T, {"schemas": [schema], "last-column-id": 3})
     table = deltacompact.open_catalog(lake.catalog).table(T)
-    told = {name: [one.kind for one in of] for name, of in table.check(readable_by=list(ENGINES)).items() if of}
+    told = {
+        name: [obstacle.kind for obstacle in of] for name, of in table.check(readable_by=list(ENGINES)).items() if of
+    }
     nanoseconds = "column 'at' of type timestamp_ns"
     assert told == {
         "athena": ["format version 3"],

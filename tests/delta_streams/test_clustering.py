@@ -76,8 +76,8 @@ def test_row_groups_end_with_cells_so_their_boxes_do_not_meet():
     (file,) = compacted_files(catalog)
     groups = keyed_groups(catalog.store, file, ["id", "v"])
     assert len(groups) == 8 and all(32 <= group.rows <= 64 for group in groups)
-    for one, other in combinations([group.ranges for group in groups], 2):
-        assert any(one[name][1] < other[name][0] or other[name][1] < one[name][0] for name in ("id", "v"))
+    for box, other in combinations([group.ranges for group in groups], 2):
+        assert any(box[name][1] < other[name][0] or other[name][1] < box[name][0] for name in ("id", "v"))
 
 
 def test_files_are_of_one_size_although_the_last_row_group_of_rows_in_order_is_a_small_rest(tmp_path):
@@ -554,7 +554,7 @@ def test_a_damaged_row_map_is_found():
     (path,) = {stat.path for stat in store.list("t/index/") if stat.path.endswith(".moves.arrow")}
     with numbers_sink(store, path) as sink:
         sink(np.arange(3))
-    assert any("has the numbers of 3 rows, not of " in one for one in problems(DeltaStreamCatalog(store)))
+    assert any("has the numbers of 3 rows, not of " in problem for problem in problems(DeltaStreamCatalog(store)))
 
 
 def test_rows_that_only_moved_are_no_change():

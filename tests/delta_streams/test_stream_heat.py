@@ -74,7 +74,7 @@ def test_the_heat_of_a_table_that_lay_here_before_counts_for_nothing(orders):
 def test_policies_are_compared_on_the_files_as_they_came(orders):
     reads = [recorded("x", at_s=time.time() + number) for number in range(50)]
     objects = set(orders._catalog.store._objects)
-    found = {one.policy: one for one in orders.simulate(depths=[2.0], scan_reports=reads)[0]}
+    found = {replay.policy: replay for replay in orders.simulate(depths=[2.0], scan_reports=reads)[0]}
     assert [*found] == ["never", "every run", "depth > 2", "tiers"]
     assert (found["never"].bytes_written, found["never"].saved_s) == (0, 0)
     assert found["every run"].bytes_written > 0

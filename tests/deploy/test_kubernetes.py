@@ -65,7 +65,7 @@ def assembled(folder):
 @pytest.mark.parametrize("name", ["base", "monitored"])
 def test_rendered_and_assembled_have_the_same_objects(name):
     by_hand = list(assembled((ROOT / "deploy" / "kubernetes" / name).resolve()))
-    assert sorted(one["kind"] for one in by_hand) == sorted(one["kind"] for one in rendered(name))
+    assert sorted(manifest["kind"] for manifest in by_hand) == sorted(manifest["kind"] for manifest in rendered(name))
     assert {who for who, _ in pods(by_hand)} == {who for who, _ in pods(rendered(name))}
 
 
@@ -131,8 +131,8 @@ def test_kubectl_applies_everything_and_a_second_time_nothing_changes(name, tmp_
 
         done = applied(manifests)
         assert done.returncode == 0, done.stderr
-        stored = {(kind.kind, one) for kind in KINDS for one in api.stored[kind.plural]}
-        assert stored == {(one["kind"], one["metadata"]["name"]) for one in rendered(name)}
+        stored = {(kind.kind, name) for kind in KINDS for name in api.stored[kind.plural]}
+        assert stored == {(manifest["kind"], manifest["metadata"]["name"]) for manifest in rendered(name)}
         calls = list(api.calls)
         again = applied(manifests)
         assert again.returncode == 0 and api.calls == calls, again.stdout + again.stderr
@@ -146,7 +146,9 @@ def test_kubectl_applies_everything_and_a_second_time_nothing_changes(name, tmp_
 def test_every_command_is_one_of_ours(tmp_path, monkeypatch):
     monkeypatch.setenv("PYICEBERG_CATALOG__PROD__URI", f"sqlite:///{tmp_path}/catalog.db")
     monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())  # it read the environment when it was imported
-    settings = next(one["data"] for one in of_kind(rendered("base"), "ConfigMap") if "QUEUE" in one["data"])
+    settings = next(
+        manifest["data"] for manifest in of_kind(rendered("base"), "ConfigMap") if "QUEUE" in manifest["data"]
+    )
     settings |= {"NAMESPACE": "deltacompact"}
     names = {name for name, _ in pods(rendered("base"))}
     assert names == {f"deltacompact-{what}" for what in ("dispatcher", "watcher", "maintain", "expire")}
@@ -171,24 +173,26 @@ def test_no_pod_is_root_and_each_has_its_limits():
         assert container["securityContext"]["readOnlyRootFilesystem"], name
         assert container["resources"]["limits"]["memory"], name
         assert container["image"] == f"deltacompact:{deltacompact.__version__}", name
-        references = [next(iter(one)) for one in container["envFrom"]]
+        references = [next(iter(source)) for source in container["envFrom"]]
         assert references == ["configMapRef", "secretRef"], "secrets come by reference"
 
 
 def test_each_service_finds_its_pods_and_prometheus_the_services():
     manifests = rendered("monitored")
     services, (monitor,) = of_kind(manifests, "Service"), of_kind(manifests, "ServiceMonitor")
-    deployments = {one["metadata"]["name"]: one["spec"]["template"] for one in of_kind(manifests, "Deployment")}
+    deployments = {
+        manifest["metadata"]["name"]: manifest["spec"]["template"] for manifest in of_kind(manifests, "Deployment")
+    }
     served = {"deltacompact": "deltacompact-dispatcher", "deltacompact-watcher": "deltacompact-watcher"}
     assert {service["metadata"]["name"] for service in services} == served.keys()
     for service in services:
         pod = deployments[served[service["metadata"]["name"]]]
         assert service["spec"]["selector"].items() <= pod["metadata"]["labels"].items()
         (container,), (port,) = pod["spec"]["containers"], service["spec"]["ports"]
-        assert port["targetPort"] in {one["name"] for one in container["ports"]}
+        assert port["targetPort"] in {port["name"] for port in container["ports"]}
         assert f"--port={container['ports'][0]['containerPort']}" in container["args"]
         assert monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
-        assert {one["port"] for one in monitor["spec"]["endpoints"]} == {port["name"]}
+        assert {endpoint["port"] for endpoint in monitor["spec"]["endpoints"]} == {port["name"]}
 
 
 def test_the_policies_of_the_watcher_are_policies():

@@ -122,10 +122,12 @@ def test_rows_are_held_against_the_bounds_of_every_type_deleted_ones_too(lake):
     assert (found.files, found.rows, found.problems) == (2, 4, ())
 
     def problems(**changes):
-        entries = [replace(one, file=replace(one.file, **changes)) for one in state.data if one.file.lower_bounds]
+        entries = [
+            replace(entry, file=replace(entry.file, **changes)) for entry in state.data if entry.file.lower_bounds
+        ]
         return check_branch(store, replace(state, data=tuple(entries))).problems
 
-    bounded = next(one.file for one in state.data if one.file.lower_bounds)
+    bounded = next(entry.file for entry in state.data if entry.file.lower_bounds)
     for column in bounded.upper_bounds:
         name = state.metadata.columns[column].field.name
         (problem,) = problems(lower_bounds=bounded.lower_bounds | {column: bounded.upper_bounds[column]})

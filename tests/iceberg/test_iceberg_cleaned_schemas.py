@@ -52,7 +52,9 @@ def cleaned(lake, version=2, required=False):
         NestedField(number, f"c{number}", type_, required=required) for number, type_ in enumerate(VALUES, start=2)
     ]
     schema = Schema(NestedField(1, "id", LongType()), *fields)
-    parts = [PartitionField(one.field_id, 1000 + one.field_id, IdentityTransform(), f"p{one.name}") for one in fields]
+    parts = [
+        PartitionField(field.field_id, 1000 + field.field_id, IdentityTransform(), f"p{field.name}") for field in fields
+    ]
     spec = PartitionSpec(*parts, PartitionField(1, 2000, BucketTransform(1), "bucket"))
     lake.create(T, schema, partition_spec=spec, properties={"format-version": str(version)})
     known = {f"c{number}": value for number, value in enumerate(VALUES.values(), start=2)}
@@ -84,7 +86,7 @@ def clean(lake):
     metadata = lake.catalog.load_table(T).metadata.model_dump(by_alias=True, mode="json")
     current = metadata["current-schema-id"]
     schemas = [schema for schema in metadata["schemas"] if schema["schema-id"] == current]
-    snapshots = [one | {"schema-id": current} for one in metadata["snapshots"]]
+    snapshots = [snapshot | {"schema-id": current} for snapshot in metadata["snapshots"]]
     lake.edit_metadata(T, {"schemas": schemas, "snapshots": snapshots})
 
 

@@ -31,7 +31,7 @@ def test_a_row_group_without_statistics_takes_the_bounds_from_the_whole_file(lak
     lake.create(T, Schema(*columns))
     lake.append(T, [{"id": number, "s": "m", "b": b"m"} for number in range(10)])
     letters = ["a", "z"] * 5
-    lake.append(T, [{"id": 10, "s": one * LONG, "b": one.encode() * LONG} for one in letters])
+    lake.append(T, [{"id": 10, "s": letter * LONG, "b": letter.encode() * LONG} for letter in letters])
     lake.rewrite(T, rewrite_all=True, settings=replace(SETTINGS, row_group_rows=10))
     (data,) = lake.state(T).data
     assert len(data.file.split_offsets) == 2

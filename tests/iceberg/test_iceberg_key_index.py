@@ -86,15 +86,15 @@ class Twice:
         folder = f"work-{uuid.uuid4().hex}/"
         index = DeleteIndex(self.state)
         asked = [FileScanTask(entry, Deletes(index.applying_to(entry).equality)) for entry in self.state.data]
-        asked = [one for one in asked if one.deletes.equality]
+        asked = [task for task in asked if task.deletes.equality]
         indexes = self.indexes(folder) if has_index else None
         finder = Finder(self.tasks, self.state.metadata, TINY.limits, SMALL, folder, indexes)
-        closed = frozenset(one.entry.file.path for one in asked)
+        closed = frozenset(task.entry.file.path for task in asked)
         found = finder.find(asked, closed)
         masks = self.masks(set(found.masks_of.values()))
         return {
-            one.entry.file.path: (of.live_rows, of.dead_by_key, masks[found.masks_of[of.ordinal]][of.ordinal])
-            for one, of in zip(asked, found.files, strict=True)
+            task.entry.file.path: (of.live_rows, of.dead_by_key, masks[found.masks_of[of.ordinal]][of.ordinal])
+            for task, of in zip(asked, found.files, strict=True)
         }
 
     def superseded(self, has_index, **options):
@@ -111,8 +111,8 @@ class Twice:
         found = comparison.compared()
         masks = self.masks({of.masks_path for of in found} - {None})
         return {
-            one.entry.file.path: (replace(of, masks_path=None), of.masks_path and masks[of.masks_path][of.ordinal])
-            for one, of in zip(plan.inputs, found, strict=True)
+            task.entry.file.path: (replace(of, masks_path=None), of.masks_path and masks[of.masks_path][of.ordinal])
+            for task, of in zip(plan.inputs, found, strict=True)
         }
 
     def agree(self, **options):
@@ -136,7 +136,7 @@ def index_files(lake):
 
 
 def ids(lake):
-    return sorted(one.values["id"] for one in visible(lake))
+    return sorted(row.values["id"] for row in visible(lake))
 
 
 def table_of(lake, *appends, version=2, **properties):
@@ -178,13 +178,13 @@ class History:
         return [row(self.chance, number) for number in range(self.chance.randint(1, 6))]
 
     def append(self):
-        rows = [{self.names[name]: value for name, value in one.items() if name in self.names} for one in self.rows()]
+        rows = [{self.names[name]: value for name, value in row.items() if name in self.names} for row in self.rows()]
         self.lake.append(T, rows, self.branch)
 
     def delete_by_key(self):
         columns = self.chance.choice([["id"], ["id", "name"], ["name"]])
         rows = self.rows()
-        keys = {self.names[name]: [one[name] for one in rows] for name in columns}
+        keys = {self.names[name]: [row[name] for row in rows] for name in columns}
         everywhere = not self.is_partitioned or self.chance.random() < 0.3
         partition, spec_id = ((), 0) if everywhere else ((self.chance.choice([1, 2]),), 1)
         self.lake.delete_by_key(T, keys, partition, spec_id, self.branch)

@@ -55,7 +55,7 @@ def clean(lake):
     metadata = lake.catalog.load_table(T).metadata.model_dump(by_alias=True, mode="json")
     current = metadata["current-schema-id"]
     schemas = [schema for schema in metadata["schemas"] if schema["schema-id"] == current]
-    snapshots = [one | {"schema-id": current} for one in metadata["snapshots"]]
+    snapshots = [snapshot | {"schema-id": current} for snapshot in metadata["snapshots"]]
     lake.edit_metadata(T, {"schemas": schemas, "snapshots": snapshots})
 
 

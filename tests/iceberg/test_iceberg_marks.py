@@ -62,9 +62,9 @@ def as_former(marks: list[Mark], sequence: int) -> dict[str, Deletes]:
     entries = [replace(positions("p", sequence), file=mark.file) for mark in marks]
     by_path: dict[str, Deletes] = {}
     for entry, mark in zip(entries, marks, strict=True):
-        for one in mark.of:
+        for task in mark.of:
             is_vector = mark.file.is_deletion_vector
-            by_path[one.entry.file.path] = Deletes((), () if is_vector else (entry,), entry if is_vector else None)
+            by_path[task.entry.file.path] = Deletes((), () if is_vector else (entry,), entry if is_vector else None)
     return by_path
 
 
@@ -98,7 +98,7 @@ def test_marks_of_any_dead_rows(version, granularity, files, as_bitmaps):
             now = [row for mark in second for of, row in in_file(mark) if of == path]
             assert then == sorted(before)
             assert now == (sorted(dead - before) if version == 2 else sorted(dead | before) if dead - before else [])
-            for mark in (mark for mark in (*first, *second) if path in {one.entry.file.path for one in mark.of}):
+            for mark in (mark for mark in (*first, *second) if path in {task.entry.file.path for task in mark.of}):
                 assert (mark.file.spec_id, mark.file.partition) == (entry.file.spec_id, entry.file.partition)
         assert sum(mark.new_rows for mark in second) == sum(len(dead - before) for _, before, dead in files)
         for mark in (*first, *second):

@@ -144,7 +144,7 @@ def test_no_row_is_lost_or_missed_by_what_evaluators_conclude(type_, data, lengt
         lower_bounds=found.lower_bounds,
         upper_bounds=found.upper_bounds,
     )
-    for expression, matches in (one for literal in VALUES[type_] for one in predicates(type_, literal)):
+    for expression, matches in (predicate for literal in VALUES[type_] for predicate in predicates(type_, literal)):
         matching = [matches(value) for value in rows]
         if _StrictMetricsEvaluator(schema, expression).eval(described):
             assert all(matching), f"strict {expression} deletes all of {rows}"

@@ -224,7 +224,9 @@ def test_a_partition_says_the_values_that_its_file_lacks(lake):
     """Hive keeps partition columns in folder names only. A bucket's number says nothing; a null is a value."""
     fields = [NestedField(number + 2, f"c{number}", type_) for number, (type_, _, _) in enumerate(CONSTANTS)]
     schema = Schema(NestedField(1, "id", LongType()), *fields)
-    parts = [PartitionField(one.field_id, 1000 + one.field_id, IdentityTransform(), f"p{one.name}") for one in fields]
+    parts = [
+        PartitionField(field.field_id, 1000 + field.field_id, IdentityTransform(), f"p{field.name}") for field in fields
+    ]
     bucket = PartitionField(1, 2000, BucketTransform(4), "bucket")
     lake.create(T, schema, partition_spec=PartitionSpec(*parts, bucket))
     mapped(lake, [{"field-id": 1, "names": ["id"]}, {"field-id": 3, "names": ["c1"]}])

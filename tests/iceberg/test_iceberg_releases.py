@@ -51,7 +51,7 @@ def _integers(self, schema, name):
 
 
 def _removing_nothing(metadata, updates):
-    kept = tuple(one for one in updates if not one.action.startswith("remove"))
+    kept = tuple(update for update in updates if not update.action.startswith("remove"))
     return update.update_table_metadata(metadata, kept)
 
 

@@ -90,11 +90,14 @@ def test_rows_in_another_order_are_where_a_dictionary_has_them(moved, random):
     numbers = list(range(sum(outputs)))
     random.shuffle(numbers)
     of_outputs = cut(numbers, outputs)
-    reads = [in_blocks(one) for one in of_outputs]
+    reads = [in_blocks(numbers) for numbers in of_outputs]
     found = RowMap([bits(rows) for rows in live], [RowShare(outputs, reads)]).translate(asked_of(dead))
     gone = numbers_of(live, dead)
     assert [(output, row) for output, rows in found for row in rows.tolist()] == [
-        (output, row) for output, one in enumerate(of_outputs) for row, number in enumerate(one) if number in gone
+        (output, row)
+        for output, numbers in enumerate(of_outputs)
+        for row, number in enumerate(numbers)
+        if number in gone
     ]
 
 
@@ -117,10 +120,10 @@ def test_rows_that_were_divided_are_where_a_dictionary_has_them(example, random)
     live, dead, partition, run_rows, is_sorted, output_rows = example
     runs = [sorted(run, key=partition.__getitem__) for run in cut(list(range(len(partition))), run_rows)]
     shares, expected, first = [], [], 0
-    for one in sorted(set(partition)):
+    for chosen in sorted(set(partition)):
         pieces, rows = [], []
         for run, numbers in enumerate(runs):
-            places = [place for place, number in enumerate(numbers) if partition[number] == one]
+            places = [place for place, number in enumerate(numbers) if partition[number] == chosen]
             if places:
                 pieces.append(Piece(run, places[0], places[-1] + 1))
                 rows += [numbers[place] for place in places]

@@ -104,17 +104,17 @@ def live_rows(lake, branch=MAIN) -> list[dict[str, Any]]:
 def dead_positions(now, entry) -> set[int]:
     """The rows of a data file that its vector names, or its position deletes (rules 1 and 18)."""
     found: list[int] = []
-    vectors = [one for one in now.deletes if one.file.referenced_data_file == entry.file.path]
-    vectors = [one for one in vectors if one.file.is_deletion_vector]
+    vectors = [delete for delete in now.deletes if delete.file.referenced_data_file == entry.file.path]
+    vectors = [vector for vector in vectors if vector.file.is_deletion_vector]
     assert len(vectors) <= 1
-    for one in vectors:
-        file = one.file
+    for vector in vectors:
+        file = vector.file
         blob = Path(local(file.path)).read_bytes()[file.content_offset : file.content_offset + file.content_size]
         return set(deletion_vectors.positions(blob, file.path).tolist())
-    for one in now.deletes:
-        same_scope = (one.file.spec_id, one.file.partition) == (entry.file.spec_id, entry.file.partition)
-        if not one.file.is_deletion_vector and same_scope and one.sequence >= entry.sequence:
-            table = pq.read_table(local(one.file.path), partitioning=None).to_pylist()
+    for delete in now.deletes:
+        same_scope = (delete.file.spec_id, delete.file.partition) == (entry.file.spec_id, entry.file.partition)
+        if not delete.file.is_deletion_vector and same_scope and delete.sequence >= entry.sequence:
+            table = pq.read_table(local(delete.file.path), partitioning=None).to_pylist()
             found += [row["pos"] for row in table if row["file_path"] == entry.file.path]
     assert len(found) == len(set(found)), "a row is deleted twice"
     return set(found)
@@ -130,5 +130,7 @@ def delete_by_vector(lake, path, dead):
     marker = Marker(Tasks(store, LocalExecutor(SETTINGS)), now.metadata, SETTINGS, "other-")
     (mark,) = marker.marks([FileToMark(FileScanTask(entry, former), np.array(dead, np.int64))])
     gone = former.vector.file if former.vector else None
-    neighbours = [one.file for one in now.deletes if gone and one.file.path == gone.path and one.file.key != gone.key]
+    neighbours = [
+        delete.file for delete in now.deletes if gone and delete.file.path == gone.path and delete.file.key != gone.key
+    ]
     lake.commit(table, [mark.file, *neighbours], gone=[gone.path] if gone else [])

@@ -91,7 +91,7 @@ def arranged(
         tuple(ranges),
         (),
         (),
-        {one: "live.arrow" for one in masks},
+        {path: "live.arrow" for path in masks},
         rows.schema,
         stored_bytes,
         files,
@@ -112,11 +112,11 @@ def arranged(
     before, numbers, paths = pa.default_memory_pool(), [], []
     pa.set_memory_pool(pool or before)
     try:
-        for one in itertools.chain.from_iterable(clusterer.outputs([share])):
+        for part in itertools.chain.from_iterable(clusterer.outputs([share])):
             paths.append(f"out-{len(paths)}.parquet")
-            arrange(store, one.task, paths[-1].__str__, *map(executor.get, one.held))
-            with store.open(one.task.numbers_path) as source:
-                numbers.append(np.concatenate(list(read_numbers(source, "", one.task.rows))))
+            arrange(store, part.task, paths[-1].__str__, *map(executor.get, part.held))
+            with store.open(part.task.numbers_path) as source:
+                numbers.append(np.concatenate(list(read_numbers(source, "", part.task.rows))))
     finally:
         pa.set_memory_pool(before)
     return [pq.read_table(pa.BufferReader(store.get(path))) for path in paths], numbers, store
@@ -149,7 +149,8 @@ def test_files_together_are_a_stable_sort_of_the_live_rows(case):
     assert [row for table in tables for row in table["row"].to_pylist()] == expected
     of_row = {row: number for number, row in enumerate(live)}
     assert [number for of_file in numbers for number in of_file.tolist()] == [of_row[row] for row in expected]
-    assert not [one.path for one in store.list("work/") if "parted" in one.path]  # what was divided again is gone
+    # what was divided again is gone
+    assert not [stored.path for stored in store.list("work/") if "parted" in stored.path]
 
 
 @pytest.mark.slow
@@ -220,4 +221,4 @@ def test_a_small_file_that_becomes_large_in_memory_stays_within_it(by, tmp_path)
     assert sorted(whole["row"].to_pylist()) == list(range(count)) and sorted(numbers.tolist()) == list(range(count))
     if by is SORTED:
         assert whole["row"].to_numpy().tolist() == np.argsort(keys, kind="stable").tolist()
-    assert not [one.path for one in store.list("work/") if "unrouted" in one.path]
+    assert not [stored.path for stored in store.list("work/") if "unrouted" in stored.path]

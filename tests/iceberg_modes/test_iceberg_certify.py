@@ -140,7 +140,7 @@ def test_a_file_that_was_added_up_once_is_not_read_for_it_again(lake, orders, ve
 
 
 def statistics(lake):
-    return [Path(one.path.removeprefix("file://")) for one in lake.state(T).metadata.statistics]
+    return [Path(statistics.path.removeprefix("file://")) for statistics in lake.state(T).metadata.statistics]
 
 
 def bit_flipped(path):
@@ -285,7 +285,7 @@ def test_marks_of_a_rewrite_that_miss_a_row_are_not_committed(lake, orders, monk
 
 
 def test_a_rewrite_that_takes_a_file_away_which_was_added_again_is_not_committed(lake, orders, monkeypatch):
-    taken = lambda self, group: [self._data[one.entry.file.path] for one in group.inputs]  # noqa: E731
+    taken = lambda self, group: [self._data[task.entry.file.path] for task in group.inputs]  # noqa: E731
     monkeypatch.setattr(RewriteHead, "live", taken)
     fails(lake, "have the fingerprint 0:", "rewrite", ALL, lambda: added_again(lake))
 
@@ -324,7 +324,7 @@ def test_a_damaged_fingerprint_is_named(lake, orders):
     orders.compact(options=ALL, settings=CERTIFYING)
     head = lake.state(T).snapshot_id
     table = lake.catalog.load_table(T)
-    snapshots = [one.model_dump(mode="json", by_alias=True) for one in table.metadata.snapshots]
+    snapshots = [snapshot.model_dump(mode="json", by_alias=True) for snapshot in table.metadata.snapshots]
     snapshots[-1]["summary"] |= {RECORDED_FINGERPRINT: "5:00f3"}
     lake.edit_metadata(T, {"snapshots": snapshots})
     with pytest.raises(CorruptionError, match=f"snapshot {head} of table 'ns.t' says .* '5:00f3', which is none"):
@@ -371,8 +371,12 @@ def test_what_a_killed_session_had_written_is_certified_when_it_is_resumed(
     result = run(lake, mode, options, lambda: None)
     assert result.resumed > 0 and recorded(lake) == str(orders.fingerprint())
     assert orders.fingerprint() == before or (mode, orders.fingerprint().rows) == ("upsert", before.rows - 1)
-    ours = [one for one in lake.catalog.load_table(T).metadata.snapshots if one.summary.operation.value != "append"]
-    told = [one.summary.additional_properties.get(RECORDED_FINGERPRINT) for one in ours]
+    ours = [
+        snapshot
+        for snapshot in lake.catalog.load_table(T).metadata.snapshots
+        if snapshot.summary.operation.value != "append"
+    ]
+    told = [snapshot.summary.additional_properties.get(RECORDED_FINGERPRINT) for snapshot in ours]
     assert None not in told[1:], "the first deleted by key: it is no commit of ours"
 
 

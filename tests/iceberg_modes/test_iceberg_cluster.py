@@ -272,7 +272,7 @@ def test_rows_that_others_delete_meanwhile_are_marked_where_they_went(lake, orde
     """By position, with a whole file, and rows that were dead before: nothing is written again."""
     rows = table_of(lake, 1_500, version)
     first, second, third = (entry.file for entry in lake.state(T).data)
-    gone = [read_file(one)["id"].to_pylist() for one in (first, second, third)]
+    gone = [read_file(path)["id"].to_pylist() for path in (first, second, third)]
     delete = lake.delete_by_position if version == 2 else functools.partial(delete_by_vector, lake)
     if version == 2:
         delete(T, {first.path: [0, 7]})

@@ -150,7 +150,9 @@ def test_deletes_that_apply_to_nothing_are_removed_without_reading(lake):
     useless = lake.delete_by_key(T, {"id": [77]})
     Path(local(useless.path)).unlink()
     plan = prepared(lake).plan()
-    assert [(one.reason, one.data_files) for one in plan.conversions] == [(ConvertReason.APPLIES_TO_NOTHING, 0)]
+    assert [(conversion.reason, conversion.data_files) for conversion in plan.conversions] == [
+        (ConvertReason.APPLIES_TO_NOTHING, 0)
+    ]
     result = convert(lake)
     assert (result.equality_deletes_removed, result.data_files_asked, result.delete_files_written) == (1, 0, 0)
     assert ids(lake) == [1, 2]
@@ -208,7 +210,7 @@ def test_rules_02_and_21_partitions_and_global_deletes(lake):
     convert(lake)
     now = lake.state(T)
     for entry in now.deletes:
-        (of,) = [one.file for one in now.data if one.file.path == entry.file.referenced_data_file]
+        (of,) = [live.file for live in now.data if live.file.path == entry.file.referenced_data_file]
         assert (entry.file.spec_id, entry.file.partition) == (of.spec_id, of.partition)
     assert sorted((row["id"], row["day"] or 0) for row in live_rows(lake)) == [(1, 0), (1, 3)]
 
@@ -760,8 +762,8 @@ def test_a_plan_survives_json_and_names_what_it_opens(lake):
     plan = prepared(lake).plan()
     document = json.loads(plan_to_json(plan))
     body = document["plan"]
-    assert [one["reason"] for one in body["equality_deletes"]] == ["applies", "applies_to_nothing"]
-    assert [(one["rows"], one["equality"]) for group in body["groups"] for one in group["inputs"]] == [(2, [[0, 1]])]
+    assert [delete["reason"] for delete in body["equality_deletes"]] == ["applies", "applies_to_nothing"]
+    assert [(task["rows"], task["equality"]) for group in body["groups"] for task in group["inputs"]] == [(2, [[0, 1]])]
     assert body["not_opened"] == 1
     assert plan_document.plan_from_json(json.dumps(document), lake.state(T)) == plan
     body["not_opened"] = 0

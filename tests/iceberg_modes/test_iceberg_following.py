@@ -468,11 +468,15 @@ def test_a_group_that_nobody_touched_is_resumed_when_its_snapshot_is_expired(lak
         table_of(lake, [1, 2, 3]) if not number else lake.append(T, rows(5))
         killed(lake)
         lake.append(T, rows(4 + 2 * number))
-        for one in meanwhile:
-            copied_on_write(lake, one)
+        for change in meanwhile:
+            copied_on_write(lake, change)
         with lake.catalog.load_table(T).maintenance.expire_snapshots() as expire:
             head = lake.catalog.load_table(T).current_snapshot().snapshot_id
-            gone = [one.snapshot_id for one in lake.catalog.load_table(T).metadata.snapshots if one.snapshot_id != head]
+            gone = [
+                snapshot.snapshot_id
+                for snapshot in lake.catalog.load_table(T).metadata.snapshots
+                if snapshot.snapshot_id != head
+            ]
             expire.by_ids(gone)
         result = lake.rewrite(T, rewrite_all=True)
         assert result.resumed == (0 if meanwhile else 1)

@@ -97,12 +97,12 @@ class World:
         names = {column.field_id: column.name for column in table.schema().fields}
         keys: Row = {ID: number} | ({NAME: "n1"} if also_name and NAME in names else {})
         partition = self._partition(table, {ID: number, DAY: day})
-        self.lake.delete_by_key(T, {names[one]: [value] for one, value in keys.items()}, partition, branch=branch)
+        self.lake.delete_by_key(T, {names[name]: [value] for name, value in keys.items()}, partition, branch=branch)
         scope = (table.spec().spec_id, partition)
         everywhere = not table.spec().fields
 
         def dies(row: LiveRow) -> bool:
-            same = all(row.values.get(one) == value for one, value in keys.items())
+            same = all(row.values.get(name) == value for name, value in keys.items())
             return same and (everywhere or row.scope == scope)
 
         self.rows[branch] = [row for row in self.rows[branch] if not dies(row)]

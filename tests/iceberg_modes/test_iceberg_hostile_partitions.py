@@ -45,4 +45,6 @@ def test_zero_and_minus_zero_are_two_partitions(lake, mode):
     assert sorted(str(entry.file.partition[0]) for entry in state.data) == ["-0.0", "0.0"]
     listed = [manifest.partitions[0] for manifest in state.manifests if manifest.added_files == 2]
     if mode == "rewrite":
-        assert [(one["lower_bound"], one["upper_bound"]) for one in listed] == [(struct.pack("<d", -0.0), bytes(8))]
+        assert [(summary["lower_bound"], summary["upper_bound"]) for summary in listed] == [
+            (struct.pack("<d", -0.0), bytes(8))
+        ]

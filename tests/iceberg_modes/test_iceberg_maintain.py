@@ -415,7 +415,7 @@ def test_a_catalog_that_drops_a_new_tag_is_found_out_and_no_file_is_deleted(lake
     class LikeRest(SqlCatalog):
         def commit_table(self, table, requirements, updates):
             manage(lake).create_tag(first, "release").commit()
-            known = tuple(one for one in requirements if one.type.startswith("assert-"))
+            known = tuple(requirement for requirement in requirements if requirement.type.startswith("assert-"))
             return super().commit_table(table, known, updates)
 
     table_of(lake, [1], [2])
@@ -522,8 +522,8 @@ def test_rule_27_statistics_of_snapshots_that_stay_are_reachable_and_others_go(l
     assert not {"old.stats", "old.parts", "orphan.stats"} & stored(lake)
     found = lake.catalog.load_table(T).metadata
     assert (
-        [one.snapshot_id for one in found.statistics]
-        == [one.snapshot_id for one in found.partition_statistics]
+        [statistics.snapshot_id for statistics in found.statistics]
+        == [statistics.snapshot_id for statistics in found.partition_statistics]
         == [head]
     )
 
@@ -697,7 +697,7 @@ def test_data_deletes_and_specs_stay_apart_and_entries_are_clustered_by_partitio
     for found in by_kind.values():
         in_order = sorted(found)
         assert all(days == sorted(days) for days in in_order)
-        assert all(one[-1] <= two[0] for one, two in itertools.pairwise(in_order))
+        assert all(ids[-1] <= next_ids[0] for ids, next_ids in itertools.pairwise(in_order))
     again = rewrite_manifests(lake)
     assert (
         again.nothing_to_do == f"{len(after.manifests)} manifests: no fewer would do, and the large ones do not overlap"
@@ -1107,7 +1107,7 @@ def test_any_plan_is_a_fixed_point(held):
         days.sort(key=lambda day: (day is not None, day))
         for start in range(0, len(days), 6):
             listed[100 + start] = days[start : start + 6]
-        assert len([one for one in listed.values() if len(one) < 4.5]) <= 1
+        assert len([days for days in listed.values() if len(days) < 4.5]) <= 1
     assert planned(listed) == []
 
 

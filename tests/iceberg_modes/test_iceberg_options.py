@@ -17,7 +17,7 @@ from deltacompact.iceberg_modes.options import FLAG, SHARE, WHOLE, WHOLE_OR_ZERO
 from docs import options_page
 from sessions.documents.instruction import SCHEMA_PATH
 
-EVERY = [(mode, one) for mode in (*names(), MAINTAIN) for one in declared(options_of(mode)).values()]
+EVERY = [(mode, mode_option) for mode in (*names(), MAINTAIN) for mode_option in declared(options_of(mode)).values()]
 
 
 class Colour(enum.StrEnum):
@@ -41,23 +41,23 @@ def test_the_page_in_the_repository_is_that_of_the_declarations():
 def test_help_lists_every_option(command, capsys):
     assert run([command, "--help"]) == 0
     said = capsys.readouterr().out
-    for mode, one in EVERY:
+    for mode, mode_option in EVERY:
         if (mode == MAINTAIN) == (command == "maintain"):
-            assert one.name in said
+            assert mode_option.name in said
 
 
 def test_the_schema_of_documents_knows_every_option_of_the_modes():
     of_modes = json.loads(SCHEMA_PATH.read_text())["then"]["allOf"]
-    said = {one["if"]["properties"]["mode"]["const"]: one["then"]["properties"]["options"] for one in of_modes}
+    said = {rule["if"]["properties"]["mode"]["const"]: rule["then"]["properties"]["options"] for rule in of_modes}
     assert said.keys() == set(names())
-    for mode, one in EVERY:
+    for mode, mode_option in EVERY:
         if mode != MAINTAIN:
-            assert one.text in said[mode]["properties"][one.name]["description"]
+            assert mode_option.text in said[mode]["properties"][mode_option.name]["description"]
 
 
 def test_defaults_are_those_of_the_fields():
     assert Toy() == Toy(7, 0.5, True, Colour.RED)
-    assert [one.default for one in declared(Toy).values()] == ["7", "0.5", "true", "red"]
+    assert [option.default for option in declared(Toy).values()] == ["7", "0.5", "true", "red"]
     assert declared(Toy)["count"].meaning == "how many (files)" and declared(Toy)["on"].meaning == "whether"
 
 

@@ -201,11 +201,11 @@ def test_other_tables_are_asked_only_if_something_could_be_deleted(lake, lost, m
 
     monkeypatch.setattr(kind, "load_table", counted)
     _, said = remove_orphans(lake)
-    assert len([one for one in loads if "u" in one[-1]]) == 5
+    assert len([load for load in loads if "u" in load[-1]]) == 5
     assert "asking 5 other tables of the catalog where files lie" in said
     loads.clear()
     found, said = remove_orphans(lake)
-    assert found.nothing_to_do and not [one for one in loads if "u" in one[-1]]
+    assert found.nothing_to_do and not [load for load in loads if "u" in load[-1]]
 
 
 # The same table, registered twice

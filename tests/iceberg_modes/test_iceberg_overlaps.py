@@ -114,7 +114,7 @@ def test_what_arrives_in_the_order_of_days_is_divided_by_the_others(lake, newest
     assert group.extents == {"day": 1600 / 5600, "price": 1.0}
     document = json.dumps(plan_document(newest_overlap))
     lake.append(T, rows(np.random.default_rng(3), (0, 4080)))
-    assert [one.extents for one in plan_from_json(document, lake.state(T)).groups] == [group.extents]
+    assert [group.extents for group in plan_from_json(document, lake.state(T)).groups] == [group.extents]
     assert min(shares_of_new_days(lake, document)) > 0.9
 
 
@@ -146,7 +146,7 @@ def test_rows_of_all_files_and_rows_that_move_have_no_extents(lake, newest_overl
     with lake.catalog.load_table(T).update_spec() as change:
         change.add_identity("day")
     moved = table.plan(options=BY_DAY_AND_PRICE | {"output-spec-id": 1, "rewrite-all": True}).groups
-    assert {repr(one.extents) for one in moved} == {"{}"}
+    assert {repr(group.extents) for group in moved} == {"{}"}
 
 
 @pytest.mark.slow

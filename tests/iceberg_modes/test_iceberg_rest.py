@@ -130,7 +130,7 @@ ANSWERS = [
 ]
 
 
-@pytest.mark.parametrize("answer", ANSWERS, ids=[f"{one.status}-{one.carried_out}" for one in ANSWERS])
+@pytest.mark.parametrize("answer", ANSWERS, ids=[f"{answer.status}-{answer.carried_out}" for answer in ANSWERS])
 def test_rule_20_a_lost_answer_is_found_in_the_table(server, lake, answer):
     table_of(lake, 2, [1, 2], [3])
     asked = server.commits_asked

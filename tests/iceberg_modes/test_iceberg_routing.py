@@ -127,8 +127,8 @@ def test_row_groups_end_with_cells_that_fill_half_of_them(stored):
     groups = [file.read_row_group(number) for number in range(file.num_row_groups)]
     assert len(groups) == 6 and all(3_000 <= group.num_rows <= 6_000 for group in groups)
     boxes = [[(min(group[name].to_pylist()), max(group[name].to_pylist())) for name in "ab"] for group in groups]
-    for one, other in combinations(boxes, 2):
-        assert any(high < low or beyond < begin for (begin, high), (low, beyond) in zip(one, other, strict=True))
+    for box, other in combinations(boxes, 2):
+        assert any(high < low or beyond < begin for (begin, high), (low, beyond) in zip(box, other, strict=True))
 
 
 @pytest.mark.parametrize("damage", ["rows", "bytes"])

@@ -241,13 +241,13 @@ class Histories(RuleBasedStateMachine):
         marked = []
         for space in compared_spaces(plan, files):
             marks = []
-            for one in space.inputs:
-                if one.file.dead:
-                    path = one.task.entry.file.path
+            for task in space.inputs:
+                if task.file.dead:
+                    path = task.task.entry.file.path
                     name = self.table.named(self.chance)
-                    self.table.marks[name] = {path: dead[one.file.ordinal]}
-                    file = hand.positions(name, 0, one.task.entry.file.partition[0], of=[path]).file
-                    marks.append(Mark(file, (FileScanTask(one.task.entry, one.task.deletes),), 1))
+                    self.table.marks[name] = {path: dead[task.file.ordinal]}
+                    file = hand.positions(name, 0, task.task.entry.file.partition[0], of=[path]).file
+                    marks.append(Mark(file, (FileScanTask(task.task.entry, task.task.deletes),), 1))
             marked.append(MarkedSpace(space, tuple(marks)))
         return ProposeUpsert(plan, marked)
 
@@ -263,7 +263,7 @@ class Histories(RuleBasedStateMachine):
             outputs = [self.table.file(self.table.named(self.chance), group.partition[0], part) for part in parts]
             rewritten.append(Rewritten(group, tuple(outputs), 0, 0))
         if several:  # partial progress
-            return [ProposeRewrite(plan, [one]) for one in rewritten]
+            return [ProposeRewrite(plan, [group]) for group in rewritten]
         return [ProposeRewrite(plan, rewritten)] if rewritten else []
 
     def land(self, branch, propose):

@@ -24,7 +24,7 @@ def reports(lake, tmp_path, monkeypatch):
     lake.create(T, SCHEMA, properties={"write.target-file-size-bytes": "1000"})
     for part in range(5):
         lake.append(T, [{"id": number * 5 + part, "name": "x"} for number in range(200)])
-    moments = [one.timestamp_ms / 1000 for one in lake.catalog.load_table(T).metadata.snapshots]
+    moments = [snapshot.timestamp_ms / 1000 for snapshot in lake.catalog.load_table(T).metadata.snapshots]
     asked = [(moments[0] - 60, "id"), (moments[1], "id"), (moments[-1] + 60, "id"), (moments[-1] + 90, "gone")]
     lines = [
         {"at": at_s, "report": {"table-name": f"lake.{T}", "filter": {"type": "eq", "term": name, "value": "(hash)"}}}
@@ -45,7 +45,7 @@ def test_policies_are_compared_and_nothing_is_written(lake, reports, capsys):
         assert "1 line left out" in said.err
         assert "replayed are the files that are there" in said.err
     assert documents[0] == documents[1]
-    found = {one["policy"]: one for one in documents[0]["policies"]}
+    found = {policy["policy"]: policy for policy in documents[0]["policies"]}
     assert [*found] == ["never", "every run", "depth > 3", "tiers"]
     assert (found["never"]["bytes_written"], found["never"]["bytes_not_opened"], found["never"]["net_s"]) == (0, 0, 0)
     assert found["every run"]["bytes_written"] > found["tiers"]["bytes_written"] > 0

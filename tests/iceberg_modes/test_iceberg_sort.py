@@ -70,7 +70,7 @@ def test_all_files_together_are_sorted(lake, order, sizes):
     whole = pa.concat_tables([table for _, table in found]).select(rows.column_names)
     items = sort_items("order", order)
     keys = list(zip(*(comparable(whole[item.name]) for item in items), strict=True))
-    assert all(compared(items, one, other) <= 0 for one, other in itertools.pairwise(keys))
+    assert all(compared(items, key, other) <= 0 for key, other in itertools.pairwise(keys))
     assert sorted(whole["id"].to_pylist()) == list(range(3_000))
     assert {file.sort_order_id for file, _ in found} == {None}
     sizes_of = [file.rows for file, _ in found]
@@ -158,7 +158,7 @@ def test_nulls_lie_where_the_tables_order_has_them(lake):
         options = {"cluster_by": "name", "target_file_size_bytes": 3_000, "rewrite_all": True}
         lake.rewrite(table, settings=SMALL_GROUPS, **options)
         entries = sorted(lake.state(table).data, key=lambda entry: entry.file.path)
-        nulls = [pq.read_table(one.file.path.removeprefix("file://"))["name"].null_count for one in entries]
+        nulls = [pq.read_table(entry.file.path.removeprefix("file://"))["name"].null_count for entry in entries]
         assert len(nulls) > 1 and (nulls[-1] if table == "ns.last" else nulls[0]) > 0
         assert (nulls[0] if table == "ns.last" else nulls[-1]) == 0
 

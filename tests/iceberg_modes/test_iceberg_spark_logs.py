@@ -63,7 +63,7 @@ def told(metadata, path):
 
 
 def test_logs_of_spark_tell_columns_files_and_rows_and_no_literal(spark_lake, metadata, lake, tmp_path):
-    spark, wanted = spark_lake.spark, [one for of_query in READS.values() for one in of_query]
+    spark, wanted = spark_lake.spark, [predicate for of_query in READS.values() for predicate in of_query]
     with (
         logged(spark, tmp_path / "plain", rolling__enabled="false", compress="false"),
         logged(spark, tmp_path / "rolled", rolling__enabled="true", compress="true", compression__codec="zstd"),
@@ -85,7 +85,8 @@ def test_logs_of_spark_tell_columns_files_and_rows_and_no_literal(spark_lake, me
     for name in ("plain", "rolled"):  # of one application: the second adds nothing
         heat, notes = IcebergCatalog(lake.catalog).table(T).heat(spark_logs=[tmp_path / name, tmp_path / name])
         assert {column: round(reads, 1) for column, reads in heat.columns.items()} == {
-            column: float(count) for column, count in Counter(itertools.chain(*(one for one, _ in wanted))).items()
+            column: float(count)
+            for column, count in Counter(itertools.chain(*(columns for columns, _ in wanted))).items()
         }, name
         assert notes == ()
     kept = [path.read_text() for path in lake.folder.rglob("*.json") if "-heat" in str(path)]

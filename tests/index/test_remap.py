@@ -51,7 +51,9 @@ class Rewrites:
         live = [(number, row) for number in files for row in range(self.rows_of[number]) if (number, row) not in dead]
         bits = {number: [(number, row) not in dead for row in range(self.rows_of[number])] for number in files}
         masks = f"{step}.masks"
-        write_masks(self.store, masks, {ordinals[one]: np.packbits(bits[one], bitorder="little") for one in files})
+        write_masks(
+            self.store, masks, {ordinals[number]: np.packbits(bits[number], bitorder="little") for number in files}
+        )
         places = [(output, row) for output, rows in enumerate(cuts) for row in range(rows)]
         went = places if order is None else [places[number] for number in order]
         moves = () if order is None else tuple(self._moves(step, [each * output + row for output, row in went]))
@@ -64,7 +66,8 @@ class Rewrites:
             place: to.get(now) if now is not None and now[0] in gone else now for place, now in self.now.items()
         }
         relocated = tuple(
-            RelocatedFile(ChainFileNumber(one), self.rows_of.pop(one), masks, ordinals[one]) for one in files
+            RelocatedFile(ChainFileNumber(number), self.rows_of.pop(number), masks, ordinals[number])
+            for number in files
         )
         self.relocations.append(Relocation(relocated, ChainFileNumber(first), each, moves))
 

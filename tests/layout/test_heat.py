@@ -37,7 +37,7 @@ def test_however_reads_are_told_their_heat_is_that_of_all(reads, steps):
         heat = heat.with_reads(told_of[: (place + 1) * len(told_of) // len(steps)], now)
         now += step * DAY_S
     heat = heat.with_reads(told_of, now)
-    expected = heat_of([one.read for one in told_of], now)
+    expected = heat_of([report.read for report in told_of], now)
     early = 2 ** (sum(steps) / 7)  # a read to come counted in full when it was told, and is older by now
     for name in {"day", "id", "name"}:
         found, of_all = heat.columns.get(name, 0.0), expected.get(name, 0.0)
@@ -69,4 +69,4 @@ def test_a_clock_that_went_ahead_costs_a_decay_and_no_more():
 def test_no_name_of_a_source_is_kept_and_columns_that_are_gone_are_left_out():
     heat = Heat().with_reads([told(0, "day", "gone", source="s3://logs/of-alice/app-1")], NOW)
     assert "alice" not in json.dumps(heat_document(heat))
-    assert [str(one) for one in columns_asked(heat.known(["day"]))] == ["day"]
+    assert [str(column) for column in columns_asked(heat.known(["day"]))] == ["day"]

@@ -52,7 +52,7 @@ def test_counting_the_files_that_meet_gives_the_same(table):
         there = [file for file, of in enumerate(partitions) if own and of == partitions[own[0]]]
         total = sum(rows[file] for file in there)
         for name, ranges in zip(boxes.columns, columns, strict=True):
-            known = [by_hand(one) for one in ranges]
+            known = [by_hand(range_) for range_ in ranges]
             least, most = (end((known[file][side] for file in own), default=None) for side, end in ((0, min), (1, max)))
             met = sum(rows[file] for file in there if known[file][0] <= most and least <= known[file][1])
             assert found[group].get(name, 1.0) == (met / total if total else 1.0)

@@ -70,10 +70,10 @@ def test_little_is_written_and_the_layout_stays_near_the_best(in_order, mean, wo
         chosen = to_lay_out(there, sizes, ages, laid_out).chosen
         if chosen.any():
             (extents,) = extents_of(there, np.where(chosen, 0, STAYS), 1)
-            rows = np.concatenate([file for (file, _, _), one in zip(files, chosen, strict=True) if one])
+            rows = np.concatenate([file for (file, _, _), is_chosen in zip(files, chosen, strict=True) if is_chosen])
             again = divided(rows, extents)
             written += sum(map(len, again))
-            files = [file for file, one in zip(files, chosen, strict=True) if not one]
+            files = [file for file, is_chosen in zip(files, chosen, strict=True) if not is_chosen]
             files += [(file, 2 * step + 1, True) for file in again]
         if step % 10 == 0:
             rows = np.concatenate([file for file, _, _ in files])

@@ -175,12 +175,12 @@ def test_a_run_never_rewrites_more_than_it_may_and_no_partition_takes_what_anoth
     numbers = np.unique(boxes.partitions).tolist()
     found = to_lay_out(boxes, sizes, ages, laid_out, allowance, numbers[::-1] if by_heat else None)
     own = [boxes.partitions == number for number in numbers]
-    each = allowance.of([np.flatnonzero(one) for one in own], sizes)
-    spent = [sizes[one & found.chosen].sum() for one in own]
+    each = allowance.of([np.flatnonzero(mask) for mask in own], sizes)
+    spent = [sizes[mask & found.chosen].sum() for mask in own]
     assert sum(spent) <= sum(each) + 1e-6 and sum(each) <= max(0, times * sizes[~laid_out].sum() + carried) + 1e-6
-    assert by_heat or all(one <= most + 1e-6 for one, most in zip(spent, each, strict=True))
+    assert by_heat or all(bytes_ <= most + 1e-6 for bytes_, most in zip(spent, each, strict=True))
     alone = to_lay_out(boxes, sizes, ages, laid_out, allowance)
-    assert all(had <= sizes[one & found.chosen].sum() for one in own for had in [sizes[one & alone.chosen].sum()])
+    assert all(had <= sizes[mask & found.chosen].sum() for mask in own for had in [sizes[mask & alone.chosen].sum()])
     assert not (found.chosen & found.waits).any()
 
 

@@ -47,9 +47,9 @@ def test_ranges_follow_each_other_as_rows_do(case, files, cells, data):
     assert sorted_by(keys, rows).tolist() == order  # both are stable
     found = ranges.cells_of(rows)
     assert (np.diff(found[order]) >= 0).all()
-    for one, other in itertools.pairwise(order):
-        if compared(items, values[one], values[other]) == 0:
-            assert found[one] == found[other]
+    for place, other in itertools.pairwise(order):
+        if compared(items, values[place], values[other]) == 0:
+            assert found[place] == found[other]
     cuts = list(zip(*(comparable(of_key) for of_key in ranges.cuts), strict=True))
     begins = list(zip(cuts, ranges.behind or [False] * len(cuts), strict=True))
     of_rows = [sum(compared(items, cut, value) < (not behind) for cut, behind in begins) for value in values]

@@ -13,8 +13,8 @@ MB = 1 << 20
 
 
 def outcomes(boxes, arrivals, reads, by=BY, depths=(2.0,)):
-    found = [replayed(one, boxes, arrivals, reads, by, MB) for one in policies(by, depths)]
-    return {one.policy: one for one in found}
+    found = [replayed(policy, boxes, arrivals, reads, by, MB) for policy in policies(by, depths)]
+    return {replay.policy: replay for replay in found}
 
 
 def spread_out(count, columns=1):
@@ -43,14 +43,14 @@ def test_reads_see_what_was_there_when_they_came():
     reads = [(float(moment), ("c0",)) for moment in (-5, 0, 3)]
     assert outcomes(boxes, arrivals, reads)["never"].files_opened == pytest.approx(1 + 1 + 4, rel=0.02)
     never = outcomes(boxes, arrivals, [(100.0, ())])  # no predicate on them: whatever lies where, all is opened
-    assert {round(one.files_opened / one.bytes_opened * MB, 6) for one in never.values()} == {1.0}
-    assert len({round(one.bytes_opened) for one in never.values()}) == 1
+    assert {round(replay.files_opened / replay.bytes_opened * MB, 6) for replay in never.values()} == {1.0}
+    assert len({round(replay.bytes_opened) for replay in never.values()}) == 1
 
 
 def test_data_that_arrive_in_order_need_no_policy():
     ranges = [[(10 * number, 10 * number + 9) for number in range(8)]]
     found = outcomes(boxes_by_hand(ranges), [Arrival(float(number), MB) for number in range(8)], [(9.0, ("c0",))])
-    assert {one.bytes_written for one in found.values()} == {0.0}
+    assert {replay.bytes_written for replay in found.values()} == {0.0}
 
 
 def test_partitions_are_laid_out_each_by_itself():

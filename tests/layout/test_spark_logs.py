@@ -30,7 +30,9 @@ OLD = ("BatchScan", "BatchScan[id#1L, day#2] prod.ns.t [filters=id IS NOT NULL, 
 
 def node(name, text, first=10, children=(), metadata=None, metrics=None):
     metrics = metrics or ("number of output rows", "number of result data files", "number of skipped data files")
-    told = [{"name": one, "accumulatorId": first + place, "metricType": "sum"} for place, one in enumerate(metrics)]
+    told = [
+        {"name": metric, "accumulatorId": first + place, "metricType": "sum"} for place, metric in enumerate(metrics)
+    ]
     return {
         "nodeName": name,
         "simpleString": text,
@@ -45,7 +47,11 @@ def start(number, plan, at_ms=7_000):
 
 
 def told_of_files(number, *values):
-    return {"Event": f"{SQL}DriverAccumUpdates", "executionId": number, "accumUpdates": [list(one) for one in values]}
+    return {
+        "Event": f"{SQL}DriverAccumUpdates",
+        "executionId": number,
+        "accumUpdates": [list(update) for update in values],
+    }
 
 
 def rows(number, value):
@@ -59,7 +65,7 @@ def end(number):
 
 def reads(*events, table="ns.t"):
     left_out = LeftOut()
-    lines = [one if isinstance(one, bytes) else json.dumps(one).encode() for one in events]
+    lines = [event if isinstance(event, bytes) else json.dumps(event).encode() for event in events]
     return [read for _, read in SparkLog(table, COLUMNS, left_out).reads(lines)], left_out.lines
 
 
@@ -135,8 +141,8 @@ def log(path, events, compressed):
 
 def read_all(path):
     left_out = LeftOut()
-    logs = [[*SparkLog("ns.t", COLUMNS, left_out).reads(lines_of(one, left_out))] for one in logs_in(path)]
-    return [[number for number, _ in one] for one in logs], left_out.lines
+    logs = [[*SparkLog("ns.t", COLUMNS, left_out).reads(lines_of(log, left_out))] for log in logs_in(path)]
+    return [[number for number, _ in reads] for reads in logs], left_out.lines
 
 
 def test_rolled_logs_are_read_in_the_order_of_their_numbers(tmp_path):
@@ -153,7 +159,8 @@ def test_rolled_logs_are_read_in_the_order_of_their_numbers(tmp_path):
 
 def test_half_a_compressed_log_is_read_up_to_where_it_ends(tmp_path):
     path = tmp_path / "app-1.zstd.inprogress"
-    log(tmp_path / "whole.zstd", [event for one in range(900) for event in (start(one, node(*NEW)), end(one))], True)
+    events = [event for query in range(900) for event in (start(query, node(*NEW)), end(query))]
+    log(tmp_path / "whole.zstd", events, True)
     whole = (tmp_path / "whole.zstd").read_bytes()
     path.write_bytes(whole[: len(whole) // 2])
     (found,), left_out = read_all(path)

@@ -16,7 +16,7 @@ from deltacompact import InputError
 
 def told(published, *engines):
     found = published.catalog.table(T).check(readable_by=list(engines))
-    return {name: [one.words for one in obstacles] for name, obstacles in found.items()}
+    return {name: [obstacle.words for obstacle in obstacles] for name, obstacles in found.items()}
 
 
 def with_dead_rows(published):

@@ -63,7 +63,7 @@ def test_a_process_holds_what_tasks_hand_over_but_for_the_entries_that_are_insid
     assert plan.planned_held_bytes == 2 * entries + 4_000_000 * EXCHANGE_BYTES
     inside = [entries + tasks * plan.task_rows * 32 for tasks in (1, 3)]
     held = [plan.planned_process_bytes(tasks, holds=True) - plan.planned_process_bytes(tasks) for tasks in (1, 3)]
-    assert plan.task_rows < 4_000_000 and held == [max(0, plan.planned_held_bytes - one) for one in inside]
+    assert plan.task_rows < 4_000_000 and held == [max(0, plan.planned_held_bytes - held) for held in inside]
     assert held[0] > held[1] > 0
 
 

@@ -69,7 +69,7 @@ def test_dead_rows_are_deletion_vectors_and_a_removal_names_the_one_it_removes(o
     (vector,) = [added["deletionVector"] for added in orders.actions("add") if "deletionVector" in added]
     assert (vector["storageType"], vector["cardinality"]) == ("u", 2)
     statistics = [json.loads(added["stats"]) for added in orders.actions("add") if "deletionVector" in added]
-    assert [(one["numRecords"], one["tightBounds"]) for one in statistics] == [(20, False)]
+    assert [(file["numRecords"], file["tightBounds"]) for file in statistics] == [(20, False)]
     assert orders.shown() == orders.compacted()
     orders.append([{"id": 3}], "delete")
     orders.compact()
@@ -388,7 +388,7 @@ def test_each_version_of_a_stream_lands_in_one_commit(by_day):
         by_day.compact()
         by_day.publish()
         by_day.publish()
-    landed = [(one["appId"], one["version"]) for commit in range(3) for one in by_day.actions("txn", commit)]
+    landed = [(txn["appId"], txn["version"]) for commit in range(3) for txn in by_day.actions("txn", commit)]
     assert len(by_day.commits()) == 3
     assert len(landed) == len(set(landed)) == 6
     root = f"{by_day.catalog.location}{T}/day=a"
@@ -492,7 +492,7 @@ def test_files_that_others_add_are_named_and_nothing_is_removed(orders, act):
 def test_a_vector_of_somebody_else_is_named(orders):
     changed(orders)
     orders.compact()
-    (added, *_) = [one for one in orders.actions("add") if "deletionVector" in one]
+    (added, *_) = [add for add in orders.actions("add") if "deletionVector" in add]
     orders.put({"remove": added}, {"add": {**added, "tags": {}}})
     with pytest.raises(InputError, match="has files of others"):
         orders.catalog.publish(T)

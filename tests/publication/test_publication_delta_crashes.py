@@ -62,7 +62,7 @@ def test_a_run_that_dies_at_any_operation_is_repaired_by_the_next(tmp_path, monk
         assert published.catalog.publish(T).snapshot is None
         vacuum(published.catalog, T, age_min_s=0, force=True)
         assert len(list(published.out.glob("deletion_vector_*"))) == 1
-        landed = [one["txn"]["version"] for commit in published.commits() for one in commit if "txn" in one]
+        landed = [action["txn"]["version"] for commit in published.commits() for action in commit if "txn" in action]
         assert len(landed) == len(set(landed))
 
 

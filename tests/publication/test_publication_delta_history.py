@@ -28,7 +28,7 @@ def test_delta_rs_reads_the_rows_of_the_table_after_every_compaction(history, be
         patch.setattr(table, "COMMITS_BETWEEN_CHECKPOINTS", between_checkpoints)
         published = DeltaPublications(Path(folder), ["day"])
         keeps_up(published, history)
-        versions = [(one["txn"]["appId"], one["txn"]["version"]) for one in _all(published) if "txn" in one]
+        versions = [(action["txn"]["appId"], action["txn"]["version"]) for action in _all(published) if "txn" in action]
         assert len(versions) == len(set(versions))
 
 

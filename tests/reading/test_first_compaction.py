@@ -68,7 +68,7 @@ def test_a_first_compaction_between_any_two_operations_of_a_reader_shows_no_dead
     # Of each partition the rows before it, those after it, or those before its last delta or two.
     before, compacted, deleted, after = "abc", "ac", "c", "d"
     possible = (before, compacted, deleted, after)
-    assert results <= {"".join(sorted(one + other)) for one in possible for other in possible}
+    assert results <= {"".join(sorted(letters + other)) for letters in possible for other in possible}
     assert {"aabbcc", "dd"} <= results
 
 

@@ -53,7 +53,7 @@ def clustered(request, tmp_path):
         for first in range(0, 80, 8):
             lake.append("ns.t", ROWS.slice(first, 8))
         table = deltacompact.open_catalog(lake.catalog).table("ns.t")
-        paths = [Path(readable(one.file.path).removeprefix("file://")) for one in lake.state("ns.t").data]
+        paths = [Path(readable(entry.file.path).removeprefix("file://")) for entry in lake.state("ns.t").data]
     found = {pq.read_table(path)["id"][0].as_py(): path for path in paths}
     assert sorted(found) == list(range(0, 80, 8))
     return table, found
@@ -110,7 +110,7 @@ def test_row_groups_of_unsigned_numbers_that_cannot_match_are_not_decoded(tmp_pa
     pq.write_table(rows, tmp_path / "rows.parquet", row_group_size=2)
     table = deltacompact.open_catalog(tmp_path / "lake").create_table("t", primary_keys=["id"])
     table.append_files([str(tmp_path / "rows.parquet")])
-    found = [table.read(filter=pc.field("n") == pa.scalar(one, type_))["id"].to_pylist() for one in numbers]
+    found = [table.read(filter=pc.field("n") == pa.scalar(number, type_))["id"].to_pylist() for number in numbers]
     assert found == [[1], [2], [3], [4]]
     assert record().rows == 2
 
@@ -183,7 +183,11 @@ def test_no_type_of_a_column_loses_rows(tmp_path, by):
     for name in [by] if by else EACH_TYPE:
         column, values = pc.field(name), everything[name]
         literals = [value for value in values.combine_chunks() if value.is_valid]
-        conditions = [made for one in literals for made in (column == one, column != one, column <= one, column > one)]
+        conditions = [
+            made
+            for literal in literals
+            for made in (column == literal, column != literal, column <= literal, column > literal)
+        ]
         for wanted in [*conditions, column.is_null(), ~column.is_null(), column.isin(literals[:1])]:
             try:
                 expected = everything.filter(wanted)

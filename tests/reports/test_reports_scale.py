@@ -265,7 +265,7 @@ def test_upkeep_of_many_partitions_is_a_screen_too(tmp_path, capfd, words, total
 
 def test_a_history_of_many_partitions_has_ten_and_looks_at_each_once(stored, monkeypatch):
     """It looked through all versions for each partition: ten seconds for 3,000 of them."""
-    made = [history.version_document(one) for one in DeltaStreamCatalog(stored).table("t").history()]
+    made = [history.version_document(version) for version in DeltaStreamCatalog(stored).table("t").history()]
     assert len(made) == PARTITIONS
     lines = history.version_lines(made, Detail())
     assert len(lines) == 3 * WORST + 1 and lines[-1] == "and 30 more partitions: --verbose prints all"

@@ -57,7 +57,9 @@ def test_each_stage_is_a_span_in_that_of_its_session(tmp_path, told):
     result = compact("orders", delta_catalog_client=catalog, settings=LOCAL)
     sessions = ended(told(), "session")
     assert {span.attributes["deltacompact.partition"] for span in sessions} == {"day=a", "day=b"}
-    assert {span.attributes["deltacompact.version"] for span in sessions} == {one.version for one in result.sessions}
+    assert {span.attributes["deltacompact.version"] for span in sessions} == {
+        session.version for session in result.sessions
+    }
     for session in sessions:
         inside = [span for span in told() if span.parent and span.parent.span_id == session.context.span_id]
         assert {span.name for span in inside} >= {"deltacompact.hash_bucket", "deltacompact.materialize"}

@@ -41,7 +41,7 @@ def test_looks_lie_in_row_groups_far_from_each_other(rows, wanted, looked_at):
     file = file_of(4_000, len(data))
     piece = LivePiece(file, np.ones(4_000, bool), rows)
     with FileReader(store, Part(file, SCHEMA.names, rows), ReadAhead(READ_LIMITS)) as reader:
-        assert [one.rows for one in _ranges(reader, piece, wanted)] == looked_at
+        assert [range_.rows for range_ in _ranges(reader, piece, wanted)] == looked_at
 
 
 @pytest.mark.parametrize("sizes", [[100, 100], [1, 50_000, 7], [400] * 60, [1_000_000, 3, 200_000]])

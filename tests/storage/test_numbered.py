@@ -31,7 +31,10 @@ def test_other_objects_of_the_folder_are_skipped() -> None:
         store.put(f"a/{name}", b"")
     assert list(listed(store, "a/")) == [0, 7, 10**19]
     assert list(listed(store, "a/", after=0)) == [7, 10**19]
-    assert {folder: one.number for folder, one in newest_of_each(store.list("")).items()} == {"a/": 10**19, "a/b/": 9}
+    assert {folder: newest.number for folder, newest in newest_of_each(store.list("")).items()} == {
+        "a/": 10**19,
+        "a/b/": 9,
+    }
 
 
 @pytest.mark.parametrize("path", ["a/7.json", "b/00000000000000000007.json", "a/b/00000000000000000007.json", "a/"])

@@ -15,9 +15,9 @@ def boxes_by_hand(columns, partitions=None, rows=None, types=None) -> Boxes:
     files = len(columns[0])
     bounds = []
     for ranges, type_ in zip(columns, types or [pa.int64()] * len(columns), strict=True):
-        pairs = [(None, None) if isinstance(one, str) else one for one in ranges]
+        pairs = [(None, None) if isinstance(range_, str) else range_ for range_ in ranges]
         low, high = (pa.array([pair[side] for pair in pairs], type_) for side in (0, 1))
-        alike = [np.array([one == what for one in ranges], bool) for what in (NULLS, NANS)]
+        alike = [np.array([range_ == what for range_ in ranges], bool) for what in (NULLS, NANS)]
         bounds.append(ColumnBounds(low, high, *alike))
     names = [f"c{place}" for place in range(len(bounds))]
     return boxes_of(names, bounds, numbered(partitions or ["a"] * files), rows or [1] * files)

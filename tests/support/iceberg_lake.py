@@ -123,7 +123,7 @@ class LakeReader(StateReader):
 
     def entries_of(self, listed: Sequence[Manifest]) -> list[tuple[ManifestEntry, ...]]:
         read = super().entries_of
-        return [self._kept.of(one.path, one.first_row_id, read=lambda one=one: read([one])[0]) for one in listed]
+        return [self._kept.of(file.path, file.first_row_id, read=lambda file=file: read([file])[0]) for file in listed]
 
 
 def local_path(location: str) -> str:

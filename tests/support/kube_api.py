@@ -30,7 +30,7 @@ SCHEMA = json.loads((_KUBERAY / "rayjob.v1.schema.json").read_text())
 def strict(schema: Any) -> Any:
     """The schema, made to refuse unknown fields, as an API server with strict field validation does."""
     if isinstance(schema, list):
-        return [strict(one) for one in schema]
+        return [strict(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
     closed = {key: strict(value) for key, value in schema.items()}
@@ -230,7 +230,7 @@ class _Handler(BaseHTTPRequestHandler):
         if plural:
             wanted = dict(part.split("=") for part in query.get("labelSelector", [""])[0].split(",") if part)
             every = self.api.pods if plural == "pods" else self.api.stored[plural].values()
-            items = [one for one in every if wanted.items() <= one["metadata"].get("labels", {}).items()]
+            items = [item for item in every if wanted.items() <= item["metadata"].get("labels", {}).items()]
             kind = self.api.kinds[plural]
             listed = {"apiVersion": kind.group_version, "kind": f"{kind.kind}List", "items": items}
             return self.answer(200, {**listed, "metadata": {"resourceVersion": "9"}})

@@ -41,8 +41,8 @@ def _validate(document: Any, schema_url: str) -> None:
 
 def _facets(document: Any) -> Iterator[dict[str, Any]]:
     if isinstance(document, list):
-        for one in document:
-            yield from _facets(one)
+        for part in document:
+            yield from _facets(part)
     elif isinstance(document, dict):
         for name, value in document.items():
             yield from value.values() if name in ("facets", "outputFacets") else _facets(value)

@@ -87,8 +87,8 @@ class NaiveReader:
 
 def _kills(delete: Any, dead: list[Row], path: str, position: int, row: Row) -> bool:
     if delete.content == DataFileContent.POSITION_DELETES:
-        return any((one[_PATH], one[_POSITION]) == (path, position) for one in dead)
-    return any(all(one[number] == row.get(number) for number in delete.equality_ids) for one in dead)
+        return any((row_[_PATH], row_[_POSITION]) == (path, position) for row_ in dead)
+    return any(all(row_[number] == row.get(number) for number in delete.equality_ids) for row_ in dead)
 
 
 def _applies(table: Table, delete: tuple[Any, int], data: Any, data_spec: int) -> bool:

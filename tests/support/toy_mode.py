@@ -31,7 +31,7 @@ class CopyPlan(ModePlan):
 def plan_copies(state, options, paths=None):
     entries = [entry for entry in state.data if paths is None or entry.file.path in paths]
     tasks = [FileScanTask(entry, Deletes()) for entry in entries[: options.most]]
-    return CopyPlan(*state.heading, options, tuple(ScanTaskGroup(number, (one,)) for number, one in enumerate(tasks)))
+    return CopyPlan(*state.heading, options, tuple(ScanTaskGroup(number, (task,)) for number, task in enumerate(tasks)))
 
 
 def document(plan):
@@ -57,8 +57,8 @@ def proposal(copies, state):
 
 
 def resumption(dead, records, state):
-    [paths] = zip(*(input_paths(dead.body["groups"][one.number]) for one in records), strict=True)
-    return proposal(zip(paths, (one.outputs[0] for one in records), strict=True), state)
+    [paths] = zip(*(input_paths(dead.body["groups"][record.number]) for record in records), strict=True)
+    return proposal(zip(paths, (record.outputs[0] for record in records), strict=True), state)
 
 
 class Copying(Work):

@@ -444,9 +444,9 @@ def test_a_chunk_of_which_the_footer_counts_too_few_bytes_is_decoded() -> None:
     ids=str,
 )
 def test_columns_that_are_stored_in_another_way_are_decoded(theirs: pa.DataType, ours: pa.DataType) -> None:
-    for one, other in ((theirs, ours), (ours, theirs)):
+    for stored, other in ((theirs, ours), (ours, theirs)):
         sink = io.BytesIO()
-        pq.write_table(pa.table({"c": pa.nulls(3).cast(one)}), sink)
+        pq.write_table(pa.table({"c": pa.nulls(3).cast(stored)}), sink)
         (why,) = refusals(sink.getvalue(), pa.schema([("c", other)]))
         assert why == 'its column "c" is stored in another way'
 

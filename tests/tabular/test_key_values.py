@@ -27,7 +27,7 @@ def described(ids: list[int | None], names: list[str | None]) -> DataFile:
 
 FILES = st.lists(
     st.lists(st.tuples(st.none() | st.integers(-(2**63), 2**63 - 1), st.none() | st.text(max_size=70)), max_size=5).map(
-        lambda rows: described([one for one, _ in rows], [other for _, other in rows])
+        lambda rows: described([lower for lower, _ in rows], [other for _, other in rows])
     ),
     min_size=1,
     max_size=4,
@@ -41,7 +41,7 @@ def test_ranges_survive_the_log_and_a_union_has_all_of_them(files: list[DataFile
     for name, low, high in key_values.union(files):
         of_files = [range_ for file in files for range_ in file.ranges if range_[0] == name]
         assert len(of_files) == len(files)
-        assert all(low <= one and other <= high for _, one, other in of_files)
+        assert all(low <= lower and other <= high for _, lower, other in of_files)
 
 
 def test_a_csv_table_tells_its_keys_at_append_and_after_a_compaction(tmp_path: Path) -> None:

@@ -72,8 +72,8 @@ def test_limits_are_never_exceeded_and_everybody_gets_a_turn(asked, sessions_max
     while waiting or running:
         turns += 1
         assert turns < 100, "somebody waits for ever"
-        for name, one in list(waiting.items()):
-            postponed = admission.enter(one, SECOND)
+        for name, run in list(waiting.items()):
+            postponed = admission.enter(run, SECOND)
             if postponed is None:
                 running[name] = waiting.pop(name)
             elif postponed.wait is Wait.NEVER_FITS:
@@ -81,7 +81,7 @@ def test_limits_are_never_exceeded_and_everybody_gets_a_turn(asked, sessions_max
                 del waiting[name]
                 admission.leave(name)
         assert len(running) <= sessions_max and admission.running == len(running)
-        assert sum(one.takes.memory_bytes for one in running.values()) <= gib * GIB
+        assert sum(run.takes.memory_bytes for run in running.values()) <= gib * GIB
         assert running or not waiting
         if running:
             name = next(iter(running))
@@ -92,7 +92,7 @@ def test_limits_are_never_exceeded_and_everybody_gets_a_turn(asked, sessions_max
 
 
 def enumerate_names(asked):
-    return ((str(number), one) for number, one in enumerate(asked))
+    return ((str(number), run) for number, run in enumerate(asked))
 
 
 def test_retries_wait_longer_each_time_up_to_a_limit():

@@ -76,7 +76,7 @@ def slow_past(place, table_id):
     (plan,) = Planner(rates, starts_of(place), offers_here(2, 8 << 30), 2)(of_values(document))
     past = [JobRunSession(f"s{number}", "past", {}, SessionState.SUCCEEDED, plan=plan) for number in range(8)]
     took = Outcome(50 * plan.expected.seconds)
-    rates.learn([JobRunSession(one.id, "past", {}, one.state, plan=plan, outcome=took) for one in past])
+    rates.learn([JobRunSession(run.id, "past", {}, run.state, plan=plan, outcome=took) for run in past])
 
 
 @pytest.mark.processes

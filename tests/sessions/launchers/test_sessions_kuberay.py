@@ -72,7 +72,7 @@ def test_the_runner_is_told_where_its_records_are() -> None:
 
 def test_names_are_dns_labels_and_no_two_groups_share_one() -> None:
     ids = ["run-1.3.g1.1", "run-1.3.g1-1", "RUN-1.3.g1.1", "7c4", "x" * 200, "x" * 201, "ümläut", "-", "a" * 47 + "..b"]
-    names = [cluster_name(one) for one in ids]
+    names = [cluster_name(id_) for id_ in ids]
     assert len(set(names)) == len(ids)
     for name in names:
         assert len(name) <= NAME_CHARACTERS_MAX and name[0].isalpha() and name[-1].isalnum()

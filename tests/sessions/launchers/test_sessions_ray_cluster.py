@@ -304,7 +304,7 @@ class Clusters:
     """A launcher with clusters, some of which will not go."""
 
     def __init__(self, *running: Launched, stubborn: str = "") -> None:
-        self.running, self.stubborn = {one.group_id: one for one in running}, stubborn
+        self.running, self.stubborn = {launch.group_id: launch for launch in running}, stubborn
 
     def launched(self) -> list[Launched]:
         return list(self.running.values())
@@ -364,7 +364,7 @@ def test_clusters_are_listed_from_ec2_by_their_tags(
     start(replace(SPEC, id="run-3.1.g1.1", state_uri="s3://other/state"), 1)
     gone = start(replace(SPEC, id="run-4.1.g1.1"), 1)
     ec2.terminate_instances(InstanceIds=gone)
-    found = {one.group_id: (one.job_run_id, one.epoch) for one in launcher.launched()}
+    found = {launch.group_id: (launch.job_run_id, launch.epoch) for launch in launcher.launched()}
     assert found == {"run-1.3.g1.1": ("run-1", 3), "run-2.1.g1.1": ("run-2", 1)}
     reaper = Reaper(launcher, grace_s=0.0)
     assert reaper.sweep(reaper.listed(), {"run-1": run("run-1")}, 1.0) == ["run-2.1.g1.1"]

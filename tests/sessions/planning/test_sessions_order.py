@@ -27,12 +27,12 @@ def why(
     groups: list[WaitingGroup], running: list[Takes], limits: DispatcherLimits, now_s: float = 0.0
 ) -> dict[str, str]:
     found = admit(groups, running, limits, now_s)
-    return dict.fromkeys(found.start, "start") | {one.group: one.wait for one in found.wait}
+    return dict.fromkeys(found.start, "start") | {waiting.group: waiting.wait for waiting in found.wait}
 
 
 def test_the_worst_go_first_by_benefit_for_each_byte_rewritten() -> None:
     groups = [waiting("few", 90), waiting("many", 400), waiting("large", 400, 100 * GIB), waiting("tiny", 3, 100)]
-    order = [one.takes.group for one in in_order(groups, 4 * HOUR, 0.0)]
+    order = [group.takes.group for group in in_order(groups, 4 * HOUR, 0.0)]
     assert order == ["tiny", "many", "few", "large"]
     assert why(groups, [], DispatcherLimits(2)) == {
         "tiny": "start",
@@ -101,8 +101,8 @@ def test_nothing_starts_in_a_quiet_window(now: str, until: str | None) -> None:
     if until is None:
         assert found.start == ("a", "b")
     else:
-        assert not found.start and {one.wait for one in found.wait} == {Wait.QUIET}
-        assert {one.until_s for one in found.wait} == {at(until)}
+        assert not found.start and {waiting.wait for waiting in found.wait} == {Wait.QUIET}
+        assert {waiting.until_s for waiting in found.wait} == {at(until)}
 
 
 def test_a_window_over_midnight_and_one_on_the_night_that_clocks_change() -> None:
@@ -146,7 +146,7 @@ limits = st.builds(
 
 
 def named(all_take: list[Takes], prefix: str) -> list[Takes]:
-    return [replace(one, group=f"{prefix}{place}") for place, one in enumerate(all_take)]
+    return [replace(takes, group=f"{prefix}{place}") for place, takes in enumerate(all_take)]
 
 
 @given(st.lists(takes, max_size=12), st.lists(takes, max_size=4), limits, st.data())
@@ -155,20 +155,24 @@ def test_limits_are_never_exceeded_and_everybody_has_an_answer(
 ) -> None:
     running = named(running, "r")
     groups = [
-        WaitingGroup(one, data.draw(st.integers(0, 99)), data.draw(st.integers(0, 10**9)), data.draw(st.floats(0, 1e5)))
-        for one in named(want, "w")
+        WaitingGroup(
+            takes, data.draw(st.integers(0, 99)), data.draw(st.integers(0, 10**9)), data.draw(st.floats(0, 1e5))
+        )
+        for takes in named(want, "w")
     ]
     found = admit(groups, running, limit, 1e5)
-    assert sorted([*found.start, *(one.group for one in found.wait)]) == sorted(one.takes.group for one in groups)
+    assert sorted([*found.start, *(waiting.group for waiting in found.wait)]) == sorted(
+        group.takes.group for group in groups
+    )
     if not found.start:
         return
-    all_run = [*running, *(one.takes for one in groups if one.takes.group in found.start)]
+    all_run = [*running, *(group.takes for group in groups if group.takes.group in found.start)]
     before = [*running]
     assert len(all_run) <= max(limit.sessions_max, len(before))
     for of, most in (("workers", limit.workers_max), ("memory_bytes", limit.memory_bytes), ("slots", limit.slots)):
-        started = sum(getattr(one.takes, of) for one in groups if one.takes.group in found.start)
+        started = sum(getattr(group.takes, of) for group in groups if group.takes.group in found.start)
         if most is not None and started:
-            assert sum(getattr(one, of) for one in all_run) <= most
+            assert sum(getattr(takes, of) for takes in all_run) <= most
 
 
 @given(st.lists(takes, min_size=1, max_size=6), limits, st.integers(1, 5))
@@ -177,18 +181,18 @@ def test_nobody_starves_however_many_worse_ones_keep_coming(
 ) -> None:
     """Every group runs for some ticks, and at each tick others arrive that are worse by far."""
     limit = replace(limit, starved_after_s=10.0)
-    patient = {one.group: WaitingGroup(one, 0, 10**15, 0.0) for one in named(want, "patient")}
+    patient = {takes.group: WaitingGroup(takes, 0, 10**15, 0.0) for takes in named(want, "patient")}
     queue = dict(patient)
     running: dict[str, tuple[Takes, int]] = {}
     started: dict[str, int] = {}
     never: set[str] = set()
     for tick in range(12 + (length + 1) * (len(want) + 2) * 2):
-        running = {name: (one, left - 1) for name, (one, left) in running.items() if left > 1}
+        running = {name: (takes, left - 1) for name, (takes, left) in running.items() if left > 1}
         for other in range(3):
             name = f"worse{tick}-{other}"
             queue[name] = WaitingGroup(Takes(name, 1, GIB, 1), 10**9, 1, float(tick))
-        found = admit(list(queue.values()), [one for one, _ in running.values()], limit, float(tick))
-        never |= {one.group for one in found.wait if one.wait is Wait.NEVER_FITS}
+        found = admit(list(queue.values()), [takes for takes, _ in running.values()], limit, float(tick))
+        never |= {waiting.group for waiting in found.wait if waiting.wait is Wait.NEVER_FITS}
         for name in found.start:
             started[name] = tick
             running[name] = queue.pop(name).takes, length

@@ -118,8 +118,8 @@ def test_plan_and_a_dispatcher_that_has_learned_nothing_expect_the_same() -> Non
         assert found.statistics is not None
         (report,) = plan_report(catalog, request).document
         by_log, by_footers = (
-            planned(one, situation=Situation(HERE[:1], {})).expected.seconds
-            for one in (replace(found.statistics, touched=UNKNOWN), found.statistics)
+            planned(statistics, situation=Situation(HERE[:1], {})).expected.seconds
+            for statistics in (replace(found.statistics, touched=UNKNOWN), found.statistics)
         )
         assert report["expected_s"] == pytest.approx(by_log, abs=0.08), "and a cold start"
         assert by_footers < 1.05 * by_log
@@ -453,7 +453,7 @@ def test_statistics_come_from_the_log(tmp_path: Path) -> None:
     csv = tmp_path / "more.csv"
     csv.write_text("id,text\n7,y\n8,z\n")
     catalog.append_files("orders", [csv], {"day": "3"})
-    by_day = {one.partition["day"]: one for one in gather(catalog, Request("orders"))}
+    by_day = {statistics.partition["day"]: statistics for statistics in gather(catalog, Request("orders"))}
     first, second, third = (by_day[day] for day in "123")
     assert second.nothing_to_do is not None and second.statistics is None
     assert first.statistics is not None and third.statistics is not None

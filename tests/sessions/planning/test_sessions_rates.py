@@ -226,11 +226,14 @@ def test_a_machine_that_becomes_slower_is_followed() -> None:
 def test_the_bounds_are_kept_and_as_far_as_sessions_scatter(noise: float) -> None:
     _, said = taught(400, 1.7, noise)
     learnt = said[50:]
-    assert 0.85 <= np.mean([one.low_s <= took <= one.high_s for took, one, _ in learnt]) <= 0.97
+    assert 0.85 <= np.mean([expected.low_s <= took <= expected.high_s for took, expected, _ in learnt]) <= 0.97
     assert np.mean([took <= promised for took, _, promised in learnt]) >= 0.985, "350 draws of 99.3 %, less 2 sigma"
-    assert np.median([(one.high_s - one.low_s) / one.seconds for _, one, _ in learnt]) < 2 * 1.645 * noise * 1.5 + 0.08
+    assert (
+        np.median([(expected.high_s - expected.low_s) / expected.seconds for _, expected, _ in learnt])
+        < 2 * 1.645 * noise * 1.5 + 0.08
+    )
     assert np.median([promised / took - 1 for took, _, promised in learnt]) < math.expm1(4.0 * noise) + 0.05
-    assert np.median([abs(took - one.seconds) / took for took, one, _ in learnt]) < 0.68 * noise * 1.4 + 0.01
+    assert np.median([abs(took - expected.seconds) / took for took, expected, _ in learnt]) < 0.68 * noise * 1.4 + 0.01
 
 
 @pytest.mark.slow
@@ -370,7 +373,7 @@ def test_rates_are_kept_and_read_again(store: ObjectStore) -> None:
     rates.learn([finished("a", 2.0), finished("b", 3.0), finished("c", state=SessionState.FAILED)])
     rates.learn([finished("b", 3.0), finished("d", 4.0)])
     again = RateStore(SwappedRecords(store)).rates("local/local")
-    assert [one.seconds for one in again.observations] == [2.0, 3.0, 4.0]
+    assert [observation.seconds for observation in again.observations] == [2.0, 3.0, 4.0]
     assert rates.expectations(["local/local"])["local/local"].seconds(SessionWork.of(NARROW)) != seconds_of(
         FIRST, NARROW
     )

@@ -34,7 +34,7 @@ def test_so_many_cpus_would_keep_it_and_half_as_many_would_not() -> None:
     assert nearest_sla_s(plans) is not None and needed is not None and needed in (16, 32, 64)
     assert nearest_sla_s(plan_job_run([LARGE], wish, larger(HERE, needed // 2))) is None
     assert nearest_sla_s(plan_job_run([LARGE], wish, larger(HERE, needed // 4))) is not None
-    (choice,) = [one for one in plans[0].choices if one.reason == PlanReason.MORE_CPUS]
+    (choice,) = [choice for choice in plans[0].choices if choice.reason == PlanReason.MORE_CPUS]
     assert choice.text == f"{needed} CPUs would keep {wish.desired_sla_s:,.0f} s; there are 2"
 
 
@@ -67,10 +67,10 @@ def late(**changes: object) -> JobRun:
 
 
 def test_an_event_and_the_page_say_it() -> None:
-    (event,) = [one for one in events_of_job_run(late()) if one.type is EventType.SLA_NOT_PROMISED]
+    (event,) = [event for event in events_of_job_run(late()) if event.type is EventType.SLA_NOT_PROMISED]
     assert event.data | {"table": None} == {
         "table": None, "desired_sla_s": 600, "promise_s": 738.0, "nearest_sla_s": 750.0, "cpus_needed": 16,
     }  # fmt: skip
     shown = documents.job_run(JobRunSeen(late(), ()))
     assert (shown["nearest_s"], shown["cpus_needed"], shown["first"][3]) == (750.0, 16, 738.0)
-    assert not [one for one in events_of_job_run(job_run()) if one.type is EventType.SLA_NOT_PROMISED]
+    assert not [event for event in events_of_job_run(job_run()) if event.type is EventType.SLA_NOT_PROMISED]

@@ -185,7 +185,9 @@ def test_job_runs_on_iceberg_tables_from_submit_to_sla(place, capsys):
     assert (outcome.rows_in, outcome.live, outcome.deleted) == (1800, 1788, 12)
     assert (outcome.files_in, outcome.files_out, outcome.delete_files_removed) == (6, 1, 1)
     assert outcome.bytes_in > 0 and outcome.bytes_out > 0 and outcome.seconds > 0
-    assert outcome.snapshots == tuple(str(one.snapshot_id) for by, one in place.snapshots() if by == "nightly/1/1")
+    assert outcome.snapshots == tuple(
+        str(snapshot.snapshot_id) for by, snapshot in place.snapshots() if by == "nightly/1/1"
+    )
     assert place.session("again").state is SessionState.NOTHING_TO_DO
     assert "too few" in place.session("again").nothing_to_do
     assert place.session("again").outcome.snapshots == ()
@@ -212,7 +214,7 @@ def _check_events(place):
     for document in documents:
         schema.validate(document)
     assert outbox.recorded("nightly")
-    (succeeded,) = [one for one in documents if one["type"] == "deltacompact.session.succeeded"]
+    (succeeded,) = [event for event in documents if event["type"] == "deltacompact.session.succeeded"]
     data = succeeded["data"]
     assert data["partition"] == {"branch": "main"} and data["table"] == T
     assert data["snapshots"] == list(place.session("nightly").outcome.snapshots)
@@ -224,7 +226,7 @@ def _check_learned(place):
     """Sessions on Iceberg tables are expected by rates of their own; those of streams are untouched."""
     rates = RateStore(SwappedRecords(place.state.store))
     learned = rates.rates(pool_of("local/local", "rewrite")).observations
-    assert {one.stream for one in learned} == {
+    assert {lesson.stream for lesson in learned} == {
         f"{T} (main, rewrite) in iceberg://prod",
         f"{T} (audit, rewrite) in iceberg://prod",
         "ns.other (main, rewrite) in iceberg://prod",

@@ -173,14 +173,16 @@ def test_a_layout_is_laid_out_once_the_reads_of_the_heat_pay_for_it():
     asks = policy(when=[{"layout_gain": 1}], cooldown=0)
 
     def gains() -> list[float]:
-        return [one.layout_gain for one in statistics_of(catalog, "t", time.time(), asks.asks_for_layout)]
+        return [statistics.layout_gain for statistics in statistics_of(catalog, "t", time.time(), asks.asks_for_layout)]
 
     assert gains() == [0, 0], "nobody reads it"
     read = {"table": "t", "columns": ["v"], "opened": 4, "skipped": 0, "rows": 1}
     table.heat(scan_reports=[{"at": time.time(), "read": read}] * 100)
     few, many = gains()
     assert 1 < few < many, "of the larger partition, more rows are asked for, and more files are not opened"
-    (found,) = [one for one in statistics_of(catalog, "t", NOW_S, True) if one.partition == {"p": "b"}]
+    (found,) = [
+        statistics for statistics in statistics_of(catalog, "t", NOW_S, True) if statistics.partition == {"p": "b"}
+    ]
     assert evaluate(asks, found, TriggerHistory(), NOW_S).reason is TriggerReason.LAYOUT_GAIN
     table.compact(**how)
     assert gains() == [0, 0]
