@@ -105,7 +105,7 @@ def scanned(catalog: Streams, scan: Scan) -> tuple[pa.Schema, Iterator[pa.Table]
                 DataFile(UNNUMBERED, f"{scan.table_id}/{partition}", ContentType.PARQUET, 1, 0, schema_of(snapshot))
             )
     whole = schemas.unmarked(schemas.union(described))
-    selected = Selected.of(scan.table_id, whole, scan.columns, scan.filter)
+    selected = Selected.of(scan.table_id, whole, scan.columns, scan.filter, table.partition_keys)
     record, skipping = ReadRecord.begun(scan.table_id, selected), Skipping.of(selected)
 
     def parts(opened: tuple[Partition, StreamState]) -> list[TablePart]:

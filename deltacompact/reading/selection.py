@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -31,14 +32,25 @@ class Selected:
     asked: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, table_id: str, whole: pa.Schema, columns: Sequence[str] | None, filter: Any = None) -> Selected:
-        """Raises InputError for an unknown column, and for a filter that is malformed or does not fit the columns."""
-        wanted = _selected(table_id, whole, columns)
+    def of(
+        cls,
+        table_id: str,
+        whole: pa.Schema,
+        columns: Sequence[str] | None,
+        filter: Any = None,
+        partition_keys: Sequence[str] = (),
+    ) -> Selected:
+        """Raises InputError for an unknown column, and for a filter that is malformed or does not fit the columns.
+
+        `partition_keys`: of a delta stream, whose rows need not have them as columns.
+        """
+        chosen = partial(_chosen, table_id, whole, partition_keys)
+        wanted = whole if columns is None else chosen(columns)
         expression = _expression(filter)
         if expression is None:
             return cls(wanted, _of(whole, wanted.names))
         names = _names(filter)
-        asked = _read_by(expression, whole) if names is None else _selected(table_id, whole, names).names
+        asked = _read_by(expression, whole) if names is None else chosen(names).names
         needed = whole if asked is None else _of(whole, [*wanted.names, *asked])
         return cls(wanted, needed, expression, tuple(dict.fromkeys(asked or ())))
 
@@ -71,15 +83,19 @@ def _of(whole: pa.Schema, names: Sequence[str]) -> pa.Schema:
     return pa.schema([field for field in whole if field.name in wanted])
 
 
-def _selected(table_id: str, schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
-    if columns is None:
-        return schema
+def _chosen(table_id: str, schema: pa.Schema, partition_keys: Sequence[str], columns: Sequence[str]) -> pa.Schema:
     if not columns:
         raise InputError("columns: name at least one column (leave them out for all)")
     for name in columns:
         if name not in schema.names:
-            raise InputError(f"table {table_id!r} has no column {name!r} ({columns_shown(schema.names)})")
+            raise InputError(f"table {table_id!r} has no column {name!r} ({_instead(name, schema, partition_keys)})")
     return pa.schema([schema.field(name) for name in columns])
+
+
+def _instead(name: str, schema: pa.Schema, partition_keys: Sequence[str]) -> str:
+    if name in partition_keys:
+        return "it is a partition key that the appended files do not have: name a partition instead"
+    return columns_shown(schema.names)
 
 
 def _expression(wanted: Any) -> pc.Expression | None:

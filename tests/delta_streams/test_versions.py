@@ -79,6 +79,14 @@ def test_a_scan_takes_columns_and_a_filter(catalog: DeltaStreamCatalog) -> None:
             catalog.read("t", **wrong)
 
 
+def test_a_partition_key_that_is_no_column_is_named(tmp_path: Path) -> None:
+    table = DeltaStreamCatalog(LocalStore(tmp_path)).create_table("t", partition_keys=["day"], primary_keys=["k"])
+    table.append(pa.table({"k": [1]}), {"day": "a"})
+    for wrong in ({"columns": ["k", "day"]}, {"filter": [("day", "=", "a")]}):
+        with pytest.raises(InputError, match=r"no column 'day' \(it is a partition key .* name a partition instead\)"):
+            table.read(**wrong)
+
+
 def test_a_version_is_read_by_its_name_its_number_or_the_beginning_of_its_name(catalog: DeltaStreamCatalog) -> None:
     infos = versions(catalog, "t", Partition())
     assert [(info.state.opened.number, info.rows, info.retained) for info in infos] == [
