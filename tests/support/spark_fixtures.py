@@ -14,6 +14,7 @@ import contextlib
 import functools
 import logging
 import os
+import threading
 import time
 import uuid
 from pathlib import Path
@@ -82,6 +83,7 @@ def moto_endpoint():
 
     logging.getLogger("werkzeug").setLevel(logging.WARNING)  # else a failed test prints a line for each request
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    with_certain_conditions()
     server.start()
     host, port = server.get_host_and_port()
     environment = {"AWS_ENDPOINT_URL": f"http://{host}:{port}", "AWS_DEFAULT_REGION": "us-east-1"}
@@ -95,6 +97,23 @@ def moto_endpoint():
         patch.setattr(botocore.session, "create_loader", functools.cache(botocore.session.create_loader))
         yield f"http://{host}:{port}"
     server.stop()
+
+
+def with_certain_conditions():
+    """One put at a time: moto first looks at If-Match and If-None-Match and puts later, so two threads may both win."""
+    from moto.s3.responses import S3Response
+
+    lock = threading.RLock()
+
+    def locked(handle):
+        def handle_alone(*arguments):
+            with lock:
+                return handle(*arguments)
+
+        return handle_alone
+
+    for name in ("put_object", "_key_response_post"):
+        setattr(S3Response, name, locked(getattr(S3Response, name)))
 
 
 @pytest.fixture(scope="session")
