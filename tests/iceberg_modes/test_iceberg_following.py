@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 from budgets import examples
 from conversions import convert, once
-from dead_sessions import Death, Died, Unheard, dying, journals
+from dead_sessions import Death, Died, Unheard, dying, journals, live_rows_of_another_table
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from iceberg_lake import CERTIFYING, SETTINGS, Lake
@@ -447,6 +447,58 @@ def test_a_map_that_is_damaged_makes_the_group_be_written_again(lake, run, kind,
     assert result.notes[0].startswith("deletes of others could not be followed, so groups are written again: ")
     assert why in result.notes[0]
     assert journals(lake) == []
+
+
+def order_of_another_table(path):
+    store = LocalStore(path.parent)
+    with pa.OSFile(str(path)) as source:
+        (numbers,) = number_blocks.read_numbers(source, path.name, 3)
+    with number_blocks.numbers_sink(store, path.name) as sink:
+        sink(numbers[::-1])
+
+
+@pytest.mark.parametrize("run", [rewrite, resumed])
+@pytest.mark.parametrize(
+    ("kind", "exchanged", "why", "order"),
+    [
+        (
+            "live-*.arrow",
+            lambda path: live_rows_of_another_table(path, 4),
+            "live-0.arrow has another live bitmap than was",
+            ORDERS[0],
+        ),
+        ("arranged-*.numbers", order_of_another_table, "-0.numbers has other numbers than were", ORDERS[1]),
+        ("split-*.numbers", order_of_another_table, "-0.numbers has other numbers than were", ORDERS[3]),
+    ],
+)
+def test_a_map_of_another_table_with_as_many_rows_is_not_believed(lake, run, kind, exchanged, why, order):
+    """Another row was marked as deleted, and the deleted one lived."""
+    table_of(lake, [1, 2, 3, 4])
+    delete(lake, 1)
+
+    def with_another_map():
+        (path,) = Path(lake.folder, "warehouse").rglob(kind)
+        exchanged(path)
+        delete(lake, 2)
+
+    result = run(lake, with_another_map, **order)
+    assert ids(lake) == [3, 4]
+    assert result.redone == (1 if run is rewrite else 0)
+    assert why in result.notes[0]
+
+
+@pytest.mark.parametrize("order", [ORDERS[0], ORDERS[1], ORDERS[3]])
+def test_a_map_of_the_version_before_is_followed_without_a_checksum(lake, written, order):
+    table_of(lake, [1, 2, 3])
+    killed(lake, **order)
+    (record,) = (path for path in journals(lake) if path.name == "written-0.json")
+    body = json.loads(record.read_text())["body"]
+    assert all(type(crc32) is int for crc32 in body["groups"][0]["went"].pop("crc32s"))
+    record.write_bytes(journal._sealed(body))
+    delete(lake, 2)
+    result = lake.rewrite(T, rewrite_all=True)
+    assert (result.resumed, result.dead_meanwhile) == (1, 1)
+    assert ids(lake) == [1, 3]
 
 
 def test_a_journal_of_the_version_before_has_no_map_and_its_group_is_written_again(lake, written):

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from budgets import examples
 from conversions import convert, delete_by_vector, kinds
-from dead_sessions import Death, Died, Unheard, dying, journals
+from dead_sessions import Death, Died, Unheard, dying, journals, live_rows_of_another_table
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import rule, run_state_machine_as_test
 from live_writers import busy, losing
@@ -233,6 +233,31 @@ def test_a_journal_of_the_version_before_does_not_say_which_rows_were_found(lake
     assert (result.resumed, result.data_files_asked, result.rows_marked) == (1, 2, 2)
     assert ids(lake) == [4]
     assert kinds(lake) == {"vector": 2}
+
+
+def test_a_journal_of_the_version_before_has_no_checksums_of_the_rows_that_were_found(lake, work):
+    dead_by_key(lake, version=3)
+    stopped_conversion(lake)
+    (record,) = (path for path in journals(lake) if path.name == "written-0.json")
+    body = json.loads(record.read_text())["body"]
+    assert len(body["groups"][0]["details"].pop("crc32s")) == 2
+    record.write_bytes(journal._sealed(body))
+    delete_by_vector(lake, path_of(lake, 1), [1])
+    work.clear()
+    assert convert(lake).resumed == 1
+    assert (ids(lake), work) == ([4], [])
+
+
+def test_rows_that_were_found_in_another_table_are_not_believed(lake):
+    """A row that was deleted by key came back."""
+    dead_by_key(lake, version=3)
+    stopped_conversion(lake)
+    (path,) = Path(lake.folder, "warehouse").rglob("live-*.arrow")
+    live_rows_of_another_table(path, 2)
+    delete_by_vector(lake, path_of(lake, 1), [1])
+    result = convert(lake)
+    assert ids(lake) == [4]
+    assert "live-0.arrow has another live bitmap than was written" in result.notes[0]
 
 
 def test_rows_that_were_found_and_cannot_be_read_any_more_are_searched_again(lake):

@@ -106,7 +106,7 @@ def test_a_block_is_read_by_one_request_for_its_bytes(stored):
             WriteOptions(codec="zstd"),
             Limits(reading=READING),
         )
-        output = arrange(store, task, lambda: f"{len(written)}.parquet")
+        output, _ = arrange(store, task, lambda: f"{len(written)}.parquet")
         assert sorted(store.ranges) == sorted(
             (block.path, block.first, block.bytes) for part in of_leaf for block in part.blocks
         )
@@ -122,7 +122,7 @@ def test_row_groups_end_with_cells_that_fill_half_of_them(stored):
         Unrouted(live, 1 << 30, "unrouted"), None, BY, (), rows.num_rows, live.columns,
         WriteOptions(row_group_rows=6_000), Limits(reading=READING),
     )  # fmt: skip
-    output = arrange(store, task, lambda: "grouped.parquet").file
+    output = arrange(store, task, lambda: "grouped.parquet")[0].file
     file = pq.ParquetFile(pa.BufferReader(store.get(output.path)))
     groups = [file.read_row_group(number) for number in range(file.num_row_groups)]
     assert len(groups) == 6 and all(3_000 <= group.num_rows <= 6_000 for group in groups)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
+from deltacompact.index.live_bitmaps import read_masks, write_masks
 from deltacompact.storage.local import LocalStore
 
 T = "ns.t"
@@ -32,6 +34,15 @@ def rewrite(lake, **options):
 
 def journals(lake):
     return sorted(path for path in Path(lake.folder, "warehouse").rglob("deltacompact/*/*") if path.is_file())
+
+
+def live_rows_of_another_table(path, rows):
+    """Exchange the live bitmaps of files with so many rows for those of a table of which other rows died."""
+    store, masks = LocalStore(path.parent), {}
+    for ordinal, bits in read_masks(store, path.name).items():
+        turned = np.unpackbits(bits, count=rows, bitorder="little")[::-1]
+        masks[ordinal] = np.packbits(turned, bitorder="little")
+    write_masks(store, path.name, masks)
 
 
 class Died(BaseException):

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from deltacompact import _kernels
 from deltacompact.base import compute as pc
 from deltacompact.base.batching import batched
 from deltacompact.base.errors import CorruptionError
@@ -128,13 +129,17 @@ class DeadRowsTask:
 
 @dataclass(frozen=True, slots=True)
 class ScannedFile:
-    """A data file, ready to be read, with the numbers of its live rows, and of its dead ones by cause."""
+    """A data file, ready to be read, with the numbers of its live rows, and of its dead ones by cause.
+
+    `mask_crc32`: the checksum of its live bitmap.
+    """
 
     ordinal: Ordinal
     file: DataFile
     live_rows: int
     dead_by_position: int
     dead_by_key: int
+    mask_crc32: int
 
 
 def find_dead_rows(store: ObjectStore, task: DeadRowsTask) -> list[ScannedFile]:
@@ -190,7 +195,8 @@ class _FileScanning:
     def scanned(self) -> ScannedFile:
         live_rows = int(self.lives.sum())
         dead_by_key = self.file.rows - self.dead_by_position - live_rows
-        return ScannedFile(self.scan.ordinal, self.file, live_rows, self.dead_by_position, dead_by_key)
+        crc32 = _kernels.crc32(self.mask)
+        return ScannedFile(self.scan.ordinal, self.file, live_rows, self.dead_by_position, dead_by_key, crc32)
 
 
 # Positions

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from deltacompact import _kernels
 from deltacompact.base.batching import batched
 from deltacompact.base.distinct import distinct_numbers
 from deltacompact.base.errors import CorruptionError
@@ -48,10 +49,18 @@ _ROWS_OF_WRITES_AT_ONCE = 2 << 20
 
 @dataclass(frozen=True, slots=True)
 class LiveBitmap:
-    """Where the live bitmap of a data file lies: in a file of masks, under an ordinal."""
+    """Where the live bitmap of a data file lies: in a file of masks, under an ordinal. `crc32` None: not known."""
 
     masks_path: str
     ordinal: Ordinal
+    crc32: int | None = None
+
+    def of(self, masks: Masks) -> npt.NDArray[np.uint8]:
+        """The bitmap, of the masks in its file. Raises CorruptionError if it is not the one that was written."""
+        bits = masks.get(self.ordinal)
+        if bits is None or self.crc32 not in (None, _kernels.crc32(bits)):
+            raise CorruptionError(f"{self.masks_path} has another live bitmap than was written")
+        return bits
 
 
 DeadRowsIn = LiveBitmap | npt.NDArray[np.int64]
@@ -218,4 +227,4 @@ class _Masks:
         if path != bitmap.masks_path:
             masks = read_masks(self._store, bitmap.masks_path)
             self._loaded = bitmap.masks_path, masks
-        return masks[bitmap.ordinal]
+        return bitmap.of(masks)

@@ -156,7 +156,7 @@ def _dead(finder: Finder, asked: Sequence[FileScanTask]) -> Iterator[FileToMark]
     found = finder.find(by_key, closed=frozenset(task.entry.file.path for task in asked))
     for task, of_file in zip(asked, found.files, strict=True):
         if of_file.dead_by_key:
-            bitmap = LiveBitmap(found.masks_of[of_file.ordinal], of_file.ordinal)
+            bitmap = LiveBitmap(found.masks_of[of_file.ordinal], of_file.ordinal, of_file.mask_crc32)
             yield FileToMark(task, bitmap)
 
 

@@ -13,6 +13,7 @@ stays. Data files of groups that are not recorded were not searched, so the dele
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Any
 
 from deltacompact.iceberg.commit.proposal import Proposal
@@ -28,9 +29,12 @@ from deltacompact.iceberg_modes.plan_envelope import NamedFiles
 
 
 def dead_document(dead: Sequence[FileToMark]) -> dict[str, Any]:
-    """Where the live bitmap of each data file lies, for the journal."""
+    """Where the live bitmap of each data file lies, and its checksum, for the journal."""
     bitmaps = [(file.task.entry.file.path, file.dead) for file in dead if isinstance(file.dead, LiveBitmap)]
-    return {"dead": [[path, bitmap.masks_path, bitmap.ordinal] for path, bitmap in bitmaps]}
+    return {
+        "dead": [[path, bitmap.masks_path, bitmap.ordinal] for path, bitmap in bitmaps],
+        "crc32s": [bitmap.crc32 for _, bitmap in bitmaps],
+    }
 
 
 def resume_conversion(
@@ -41,8 +45,10 @@ def resume_conversion(
     asked: dict[str, FileScanTask] = {}
     marks: list[Mark] = []
     is_known = all("dead" in group.details for group in groups)
-    dead = {path: LiveBitmap(*where) for group in groups for path, *where in group.details.get("dead", ())}
+    dead: dict[str, LiveBitmap] = {}
     for group in groups:
+        bitmaps = zip(group.details.get("dead", ()), group.details.get("crc32s") or repeat(None), strict=False)
+        dead |= {path: LiveBitmap(masks, ordinal, crc32) for (path, masks, ordinal), crc32 in bitmaps}
         inputs = planned.body["groups"][group.number]["inputs"]
         of_group = {source["path"]: FileScanTask(*files.past(source)) for source in inputs}
         marks += marks_of(group, of_group)

@@ -119,8 +119,12 @@ class ArrangeTask:
     limits: Limits
 
 
-def arrange(store: ObjectStore, task: ArrangeTask, paths: Callable[[], str], *held: HeldParts) -> Materialized:
-    """Write the rows to a new path. `held`: of each task that routed rows, the blocks that stayed in memory.
+def arrange(
+    store: ObjectStore, task: ArrangeTask, paths: Callable[[], str], *held: HeldParts
+) -> tuple[Materialized, int | None]:
+    """Write the rows to a new path. Returns them and the checksum of their numbers, if they have some.
+
+    `held`: of each task that routed rows, the blocks that stayed in memory.
 
     Raises CorruptionError if there are more or fewer rows than there should be.
     """
@@ -138,7 +142,7 @@ def arrange(store: ObjectStore, task: ArrangeTask, paths: Callable[[], str], *he
         if out.rows != task.rows:
             raise CorruptionError(f"{path} got {out.rows} rows, {task.rows} were sent to it")
     file = DataFile(UNNUMBERED, path, task.options.content_type, task.rows, out.bytes, task.columns, decodes=True)
-    return Materialized(file, 0)
+    return Materialized(file, 0), without_numbers.crc32
 
 
 def _routed(store: ObjectStore, task: ArrangeTask, source: Routed) -> Generator[CellRows]:

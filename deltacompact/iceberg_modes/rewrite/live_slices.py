@@ -8,7 +8,7 @@ loads        a 0, a 2, c 1                c 2                   as many rows at 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,7 +20,7 @@ from deltacompact.base.model import DataFile
 from deltacompact.base.numbers import Ordinal
 from deltacompact.iceberg.table.parquet_files import tables_each
 from deltacompact.index.live_bitmaps import Masks, live_mask, read_each_masks
-from deltacompact.index.number_blocks import numbers_sink
+from deltacompact.index.number_blocks import NumbersSink, numbers_sink
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular.loads import loads_of
 
@@ -94,23 +94,28 @@ def _numbered(rows: pa.Table, first: int) -> pa.Table:
     return rows.append_column(NUMBERS, pa.array(np.arange(first, first + rows.num_rows, dtype=np.int64)))
 
 
+@dataclass(frozen=True, slots=True)
+class WithoutNumbers:
+    """Removes the column `NUMBERS` from tables, and writes it to `sink`, if there is one."""
+
+    sink: NumbersSink | None
+
+    def __call__(self, rows: pa.Table) -> pa.Table:
+        if self.sink is not None:
+            self.sink(rows[NUMBERS].to_numpy())
+        return rows.drop_columns([NUMBERS]) if NUMBERS in rows.column_names else rows
+
+    @property
+    def crc32(self) -> int | None:
+        """The checksum of the numbers, once they are all written; None: they were not."""
+        return None if self.sink is None else self.sink.crc32
+
+
 @contextlib.contextmanager
-def numbers_writer(store: ObjectStore, path: str | None) -> Iterator[Callable[[pa.Table], pa.Table]]:
-    """A function that removes the column `NUMBERS` from tables, and writes it to `path`, if there is one."""
-    if path is None:
-        yield _without_numbers
-        return
-    with numbers_sink(store, path) as sink:
-
-        def write(rows: pa.Table) -> pa.Table:
-            sink(rows[NUMBERS].to_numpy())
-            return _without_numbers(rows)
-
-        yield write
-
-
-def _without_numbers(rows: pa.Table) -> pa.Table:
-    return rows.drop_columns([NUMBERS]) if NUMBERS in rows.column_names else rows
+def numbers_writer(store: ObjectStore, path: str | None) -> Iterator[WithoutNumbers]:
+    """Removes the column `NUMBERS` from tables, and writes it to `path`, if there is one."""
+    with contextlib.nullcontext() if path is None else numbers_sink(store, path) as sink:
+        yield WithoutNumbers(sink)
 
 
 def loads(store: ObjectStore, live: LiveSlices, load_bytes: int) -> Iterator[pa.Table]:

@@ -55,7 +55,7 @@ from deltacompact.iceberg_modes.rewrite.splitting import ALL_LIVE, SplitTask, al
 from deltacompact.iceberg_modes.rewrite.stored_row_map import StoredRowMap, StoredRowShare
 from deltacompact.iceberg_modes.rewrite.writing import WriteTask, Written, without_nan, write
 from deltacompact.index.live_bitmaps import write_masks
-from deltacompact.index.number_blocks import NUMBERED_ROWS_MAX
+from deltacompact.index.number_blocks import NUMBERED_ROWS_MAX, StoredNumbers
 from deltacompact.steps.materialize import LiveRange, MaterializeTask
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import field_ids, files, parquet_read
@@ -151,13 +151,10 @@ class Outputs:
         files = iter(dead.files)
         by_group = [[_with(next(files), self._columns(group)) for _ in group.inputs] for group in groups]
         tasks, group_of, shares = self._planned(groups, by_group, dead.masks_of, folder)
-        row_maps = [
-            _row_map(group, members, dead.masks_of, of_group)
-            for group, members, of_group in zip(groups, by_group, shares, strict=True)
-        ]
         for number in sorted(set(range(len(groups))) - set(group_of)):
-            yield _rewritten(groups[number], by_group[number], [], row_maps[number])
-        outputs: dict[int, list[tuple[int, ContentFile]]] = defaultdict(list)
+            row_map = _row_map(groups[number], by_group[number], dead.masks_of, shares[number], [])
+            yield _rewritten(groups[number], by_group[number], [], row_map)
+        outputs: dict[int, dict[int, tuple[ContentFile, Written]]] = defaultdict(dict)
         wanted = Counter(group_of)
         free = [without_nan((task.entry.file for task in group.inputs), self._may_be_nan.values()) for group in groups]
         certified = self._metadata.schema if self._settings.certify else None
@@ -166,7 +163,6 @@ class Outputs:
             for number, group in enumerate(groups)
             if certified is not None
         }
-        sums: dict[int, dict[int, Fingerprint | None]] = defaultdict(dict)
         inputs = [
             (
                 WriteTask(output.task, self._counted(free[own]), certified),
@@ -177,16 +173,20 @@ class Outputs:
         ]
         for number, output in self._tasks.finished(write, inputs):
             own = group_of[number]
-            sums[own][number] = output.fingerprint
-            outputs[own].append((number, self._described(groups[own], tasks[number], output, free[own])))
+            outputs[own][number] = self._described(groups[own], tasks[number], output, free[own]), output
             if len(outputs[own]) == wanted[own]:
-                numbered = sorted(outputs.pop(own), key=_first)
-                complete, of_files = [file for _, file in numbered], sums.pop(own)
+                of_group = sorted(outputs.pop(own).items(), key=_number)
+                complete, written = zip(*(of_output for _, of_output in of_group), strict=True)
                 if certified is not None:
-                    refuse_other_rows(expected[own], of_files.values(), by_group[own][0].file.path)
-                rewritten = _rewritten(groups[own], by_group[own], complete, row_maps[own])
+                    sums = (output.fingerprint for output in written)
+                    refuse_other_rows(expected[own], sums, by_group[own][0].file.path)
+                crc32s = [output.numbers_crc32 for output in written]
+                row_map = _row_map(groups[own], by_group[own], dead.masks_of, shares[own], crc32s)
+                rewritten = _rewritten(groups[own], by_group[own], complete, row_map)
                 found = {
-                    file.path: fingerprint for number, file in numbered if (fingerprint := of_files[number]) is not None
+                    file.path: output.fingerprint
+                    for file, output in zip(complete, written, strict=True)
+                    if output.fingerprint is not None
                 }
                 yield replace(rewritten, fingerprints=found)
 
@@ -274,7 +274,7 @@ class Outputs:
         rows = sum(member.live_rows for member in members)
         whole = [LiveRange(member.file, member.ordinal, 0, member.live_rows) for member in members if member.live_rows]
         parts = [_GroupPart(group.partition, whole)]
-        runs: tuple[str, ...] = ()
+        runs: tuple[StoredNumbers, ...] = ()
         is_divided = group.partition is None
         if is_divided:
             parts, runs, masks_of = self._divided(group, members, masks_of, f"{folder}split-{group.number}")
@@ -328,8 +328,8 @@ class Outputs:
 
     def _divided(
         self, group: FileGroup, members: Sequence[ScannedFile], masks_of: Mapping[int, str], path: str
-    ) -> tuple[list[_GroupPart], tuple[str, ...], dict[int, str]]:
-        """(the group's live rows by partition, in runs; the paths of the runs' numbers; the path of their bitmap)."""
+    ) -> tuple[list[_GroupPart], tuple[StoredNumbers, ...], dict[int, str]]:
+        """(the group's live rows by partition, in runs; the runs' numbers; the path of their bitmap)."""
         by = partition_columns(self._metadata.specs[group.spec_id], self._metadata.columns)
         tasks = [
             SplitTask(live, by, f"{path}-{number}", self._sizes.run_bytes, self._write_options())
@@ -384,18 +384,26 @@ def _row_map(
     members: Sequence[ScannedFile],
     masks_of: Mapping[int, str],
     shares: Sequence[tuple[PartitionShare, _Tasks]],
+    crc32s: Sequence[int | None],
 ) -> StoredRowMap | None:
-    """Where each row of a group is now. None: the group has too many rows to store that."""
+    """Where each row of a group is now. None: the group has too many rows to store that.
+
+    `crc32s`: the checksum of the numbers of each output.
+    """
     if group.rows > NUMBERED_ROWS_MAX:
         return None
-    live = tuple(LiveBitmap(masks_of[member.ordinal], member.ordinal) for member in members)
-    runs = shares[0][0].runs if shares else ()
-    return StoredRowMap(live, tuple(_share(share, tasks) for share, tasks in shares), runs)
+    live = tuple(LiveBitmap(masks_of[member.ordinal], member.ordinal, member.mask_crc32) for member in members)
+    runs, of_outputs = shares[0][0].runs if shares else (), iter(crc32s)
+    return StoredRowMap(live, tuple(_share(share, tasks, of_outputs) for share, tasks in shares), runs)
 
 
-def _share(share: PartitionShare, tasks: _Tasks) -> StoredRowShare:
-    numbers = (task.numbers_path for task in tasks if isinstance(task, ArrangeTask))
-    return StoredRowShare(len(tasks), tuple(path for path in numbers if path is not None), share.pieces)
+def _share(share: PartitionShare, tasks: _Tasks, crc32s: Iterator[int | None]) -> StoredRowShare:
+    numbers = tuple(
+        StoredNumbers(task.numbers_path, crc32)
+        for task, crc32 in zip(tasks, crc32s, strict=False)
+        if isinstance(task, ArrangeTask) and task.numbers_path is not None
+    )
+    return StoredRowShare(len(tasks), numbers, share.pieces)
 
 
 def _rewritten(
@@ -448,7 +456,7 @@ def _advising() -> Iterator[None]:
         raise type(error)(f"{error}; nothing of it was rewritten: {advice}") from error
 
 
-def _first(numbered: tuple[int, ContentFile]) -> int:
+def _number(numbered: tuple[int, tuple[ContentFile, Written]]) -> int:
     return numbered[0]
 
 

@@ -23,6 +23,7 @@ from deltacompact.iceberg.table.content_files import PartitionTuple
 from deltacompact.iceberg_modes.rewrite.cutting import cuts
 from deltacompact.iceberg_modes.rewrite.live_slices import LiveSlices, Slice
 from deltacompact.iceberg_modes.rewrite.options import RewriteOptions
+from deltacompact.index.number_blocks import StoredNumbers
 from deltacompact.layout.extents import Extents
 from deltacompact.steps.materialize import LiveRange, MaterializeTask
 from deltacompact.tabular.row_groups import WriteOptions
@@ -35,7 +36,7 @@ class PartitionShare:
     name        "3" for group 3; "3-0", "3-1" where that is divided
     ranges      counted in live rows
     pieces      where its rows lie in runs, whose rows all live; empty: it has all live rows of each data file
-    runs        the paths with the numbers of the group's runs
+    runs        the numbers of the rows of the group's runs
     bytes       about the bytes that its files will have
     ends        where row groups end, as far as that is known
     extents     the range of its rows, by column, as a share of the partition's
@@ -46,7 +47,7 @@ class PartitionShare:
     partition: PartitionTuple
     ranges: tuple[LiveRange, ...]
     pieces: tuple[Piece, ...]
-    runs: tuple[str, ...]
+    runs: tuple[StoredNumbers, ...]
     masks_of: Mapping[int, str]
     columns: pa.Schema
     bytes: int

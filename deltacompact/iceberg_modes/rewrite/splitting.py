@@ -23,6 +23,7 @@ from deltacompact.base.numbers import UNNUMBERED, Ordinal
 from deltacompact.iceberg.table.content_files import PartitionTuple
 from deltacompact.iceberg.table.pyiceberg_door.transforms import PartitionColumn, partitions_of
 from deltacompact.iceberg_modes.rewrite.live_slices import NUMBERS, LiveSlices, loads, numbers_writer
+from deltacompact.index.number_blocks import StoredNumbers
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import writing
 from deltacompact.tabular.row_groups import WriteOptions
@@ -49,10 +50,10 @@ class SplitTask:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A file of rows that are sorted by partition, where their numbers lie, and how many rows each partition has."""
+    """A file of rows that are sorted by partition, their numbers, and how many rows each partition has."""
 
     file: DataFile
-    numbers: str | None
+    numbers: StoredNumbers | None
     partitions: tuple[tuple[PartitionTuple, int], ...]
 
 
@@ -78,7 +79,8 @@ def _written(store: ObjectStore, task: SplitTask, number: int, rows: pa.Table) -
         for start in range(0, len(order), group_rows):
             out.write(without_numbers(rows.take(pa.array(order[start : start + group_rows]))))
     file = DataFile(UNNUMBERED, path, ContentType.PARQUET, rows.num_rows, out.bytes, task.live.columns)
-    return Run(file, numbers_path, tuple(zip(partitions, counts, strict=True)))
+    numbered = None if numbers_path is None else StoredNumbers(numbers_path, without_numbers.crc32)
+    return Run(file, numbered, tuple(zip(partitions, counts, strict=True)))
 
 
 def all_live(runs: Sequence[Run]) -> npt.NDArray[np.uint8]:

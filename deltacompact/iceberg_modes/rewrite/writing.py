@@ -38,24 +38,29 @@ class WriteTask:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The output. `nan_counts`: by field id, of the columns that were counted."""
+    """The output.
+
+    nan_counts       by field id, of the columns that were counted
+    numbers_crc32    the checksum of the numbers of its rows; None: the rows kept their order
+    """
 
     output: Materialized
     nan_counts: Mapping[int, int]
+    numbers_crc32: int | None
     fingerprint: Fingerprint | None = None
 
 
 def write(store: ObjectStore, task: WriteTask, paths: Callable[[], str], *held: HeldParts) -> Written:
     """Write the output, then read what must be counted."""
     if isinstance(task.output, ArrangeTask):
-        output = arrange(store, task.output, paths, *held)
+        output, crc32 = arrange(store, task.output, paths, *held)
     else:
-        output = materialize(store, task.output, paths)
+        output, crc32 = materialize(store, task.output, paths), None
     reading = task.output.limits.reading
     counts = nan_counts(store, output.file, task.counted, reading)
     if task.certified is None:
-        return Written(output, counts)
-    return Written(output, counts, of_output(store, output.file, task.certified, reading))
+        return Written(output, counts, crc32)
+    return Written(output, counts, crc32, of_output(store, output.file, task.certified, reading))
 
 
 def without_nan(inputs: Iterable[ContentFile], columns: Iterable[int]) -> dict[int, int]:
