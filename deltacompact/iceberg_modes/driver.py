@@ -97,11 +97,11 @@ class ModeRun(Call[Plan, Result]):
                 result.refused += [f"{name} (done again {REDONE_MAX} times, and no more)" for name in work.given_up]
                 break
             redone += 1
-            result.redone += len(work.touched)
             table = table.reloaded()
             state = reader.read(table.metadata, self.branch)
             reader.forget(state.manifests)
             plan = work.again(state)
+            result.redone += len(plan.groups)
         has_committed = bool(result.snapshots)
         steps.afterwards(self, table, reader, plan, result)
         if not result.snapshots:

@@ -14,7 +14,7 @@ class ModeResult(UsersWords):
     """What one call of a mode did.
 
     snapshots        the snapshots that it committed
-    redone           groups or files that were done again, because others touched them
+    redone           groups that were planned and written again, because others touched their files
     resumed          groups that a dead session had written and this call committed
     refused          why groups or files were given up, a line each
     notes            about other sessions, and the key index

@@ -357,7 +357,7 @@ def test_outputs_of_a_commit_that_may_be_under_way_are_not_deleted(lake, written
         taken_for_dead(lake)
 
     result = rewrite(overtaken(lake, touch_and_take_over))
-    assert (result.groups, result.redone) == (0, 2)
+    assert (result.groups, result.redone) == (0, 0), "the other run had written one group and planned the other again"
     assert all(Path(output.removeprefix("file://")).exists() for output in written[:2])
     assert len(ids(lake)) == len(LIVING) - 1
 
