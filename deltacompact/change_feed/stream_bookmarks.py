@@ -5,7 +5,7 @@ orders/bookmarks/mirror/…01.json    done: nothing        next: 3, 7      a bat
 orders/bookmarks/mirror/…02.json    done: 3, 7                           it was done
 orders/bookmarks/mirror/…03.json    dropped                              the next one of this name begins at 4
 
-The greatest number counts, and none is used twice. If two consumers put the same number, one is first, and the other
+The greatest number counts; vacuum deletes others. If two consumers put the same number, one is first, and the other
 looks again. Each object has the id of the table's creation: an object that a consumer of a dropped table of the same
 name put late counts as dropped, because its positions mean other rows. Vacuum keeps the files of the states that a
 bookmark names until the bookmark was idle for 30 days.
@@ -13,14 +13,12 @@ bookmark names until the bookmark was idle for 30 days.
 
 from __future__ import annotations
 
-import json
 import re
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
-from urllib.parse import unquote
 
 from deltacompact.base.errors import ConflictError, InputError
 from deltacompact.base.model import FORMAT_VERSION, Partition, Table
@@ -36,11 +34,12 @@ from deltacompact.change_feed.bookmark import (
     unknown,
 )
 from deltacompact.change_feed.delta_streams import begin_state
-from deltacompact.delta_streams.log.entries import check_format, dump
+from deltacompact.delta_streams.log.entries import dump
 from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.delta_streams.paths import TablePaths
 from deltacompact.delta_streams.retained import state_in
 from deltacompact.delta_streams.streams import Streams, stream_files
+from deltacompact.delta_streams.table_documents import document
 from deltacompact.index.primary_key_index import read_manifest
 from deltacompact.storage.certain_put import put_certainly
 from deltacompact.storage.identity import file_name
@@ -65,10 +64,10 @@ StreamBookmark = Bookmark[Positions]
 
 
 def bookmarks(catalog: Streams, table_id: str) -> list[StreamBookmark]:
-    """All bookmarks of a table."""
+    """All bookmarks of a table. Folders of other programs are skipped."""
     folder = _folder(table_id)
-    found = newest_of_each(catalog.store.list(folder))
-    names = sorted(unquote(path.removeprefix(folder).rstrip("/")) for path in found)
+    found = (path.removeprefix(folder).removesuffix("/") for path in newest_of_each(catalog.store.list(folder)))
+    names = sorted(filter(is_name, found))
     now = catalog.present(table_id) if names else None  # once for all of them
     return [known for name in names if (known := _newest(catalog, table_id, name, now)[1]) is not None]
 
@@ -200,19 +199,18 @@ def _newest(catalog: Streams, table_id: str, name: str, now: Table | None = None
     found = read_newest(catalog.store, f"{_folder(table_id)}{name}/")
     if found is None:
         return 0, None
-    document = json.loads(found[1])
-    check_format(document, found[0].stat.path)
-    if document.get("table") != table_id:
-        raise InputError(f"{found[0].stat.path} is a bookmark of table {document.get('table')!r}, not of {table_id!r}")
+    body = document(found[1], found[0].stat.path)
+    if body.get("table") != table_id:
+        raise InputError(f"{found[0].stat.path} is a bookmark of table {body.get('table')!r}, not of {table_id!r}")
     creation = (now or catalog.present(table_id)).creation
-    if document.get("dropped") or document.get("creation", creation) != creation:
+    if body.get("dropped") or body.get("creation", creation) != creation:
         return found[0].number + 1, None
-    ends = [parsed_positions(document[end]) for end in ("done", "next")]
-    return found[0].number + 1, Bookmark(name, ends[0], ends[1], document["time_ms"])
+    ends = [parsed_positions(body[end]) for end in ("done", "next")]
+    return found[0].number + 1, Bookmark(name, ends[0], ends[1], body["time_ms"])
 
 
 def _put(catalog: Streams, table_id: str, number: int, wanted: StreamBookmark, dropped: bool = False) -> bool:
-    document = {
+    body = {
         "format": FORMAT_VERSION,
         "kind": "bookmark",
         "id": uuid.uuid4().hex,
@@ -223,7 +221,7 @@ def _put(catalog: Streams, table_id: str, number: int, wanted: StreamBookmark, d
         "next": positions_as_json(wanted.next),
         **({"dropped": True} if dropped else {}),
     }
-    return put_certainly(catalog.store, numbered_path(f"{_folder(table_id)}{wanted.name}/", number), dump(document))
+    return put_certainly(catalog.store, numbered_path(f"{_folder(table_id)}{wanted.name}/", number), dump(body))
 
 
 def positions_as_json(positions: Positions | None) -> Any:

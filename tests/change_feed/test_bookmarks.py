@@ -14,12 +14,14 @@ from iceberg_lake import Lake, local_path
 from publications import configure
 
 import deltacompact
-from deltacompact import ConflictError, InputError, NotFoundError, Settings, cli
+from deltacompact import ConflictError, DeltaStreamCatalog, InputError, NotFoundError, Settings, cli
 from deltacompact.catalog.mirror import mirror
 from deltacompact.change_feed import branch_bookmarks, stream_bookmarks
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg_modes.maintain.options import MaintainOptions
 from deltacompact.iceberg_modes.maintain.retention import plan_expiry
+from deltacompact.storage.local import LocalStore
+from deltacompact.storage.memory import MemoryStore
 
 T = "ns.t"
 LOCAL = Settings(executor="local", local_threads=1)
@@ -141,6 +143,108 @@ def test_vacuum_keeps_what_a_bookmark_needs(tmp_path):
     assert batch(source) == [5] and source.table.check()[0].problems == ()
 
 
+class Aged:
+    """A table of streams in a store whose clock tests set. Each day, a consumer is given a batch and has done it."""
+
+    def __init__(self, partition_keys=()):
+        self.now_s = 1.8e9
+        self.store = MemoryStore(clock=lambda: self.now_s)
+        self.catalog = DeltaStreamCatalog(self.store, clock=lambda: self.now_s)
+        self.table = self.catalog.create_table("t", partition_keys, ["id"])
+
+    def consumed(self, days, name="mirror", partition=None):
+        for number in range(days):
+            self.now_s += 86400
+            self.table.append(pa.table({"id": [number]}), partition)
+            self.table.changes(bookmark=name, from_="1999-01-01").read_all()
+            self.table.commit_bookmark(name)
+
+    def objects(self, name="mirror"):
+        return [stat.path.rpartition("/")[2] for stat in self.store.list(f"t/bookmarks/{name}/")]
+
+
+def numbered(*numbers):
+    return [f"{number:020}.json" for number in numbers]
+
+
+def test_vacuum_deletes_bookmark_objects_that_were_replaced_three_days_ago():
+    """A consumer that moves each minute would leave a million objects a year."""
+    aged = Aged()
+    aged.consumed(9)
+    assert aged.objects() == numbered(*range(18))
+    assert aged.table.vacuum(dry_run=True)[0].deleted and aged.objects() == numbered(*range(18))
+    aged.table.vacuum()
+    assert aged.objects() == numbered(*range(11, 18)), "the commit of day 6 was replaced on day 7, two days ago"
+    aged.now_s += 86400 * 20
+    aged.table.vacuum(full=True)
+    assert aged.objects() == numbered(17)
+    aged.table.append(pa.table({"id": [7, 99]}))
+    assert sorted(aged.table.changes(bookmark="mirror").read_all()["id"].to_pylist()) == [99]
+
+
+def test_a_dropped_bookmark_stays_dropped_after_a_vacuum_whatever_a_late_consumer_puts():
+    aged = Aged()
+    aged.consumed(2)
+    late = aged.store.get(f"t/bookmarks/mirror/{numbered(3)[0]}")
+    aged.table.drop_bookmark("mirror")
+    aged.now_s += 86400 * 20
+    aged.table.vacuum()
+    assert aged.objects() == numbered(4), "it says that the bookmark was dropped"
+    assert aged.store.put_if_absent(f"t/bookmarks/mirror/{numbered(3)[0]}", late)
+    assert aged.table.bookmarks() == []
+    aged.now_s += 86400 * 20
+    aged.table.vacuum(full=True)
+    assert aged.objects() == numbered(4)
+    aged.consumed(1)
+    assert aged.objects() == numbered(4, 5, 6)
+
+
+def test_what_a_consumer_put_a_moment_ago_into_a_gap_stays_for_a_while():
+    aged = Aged()
+    aged.consumed(2)
+    late = aged.store.get(f"t/bookmarks/mirror/{numbered(1)[0]}")
+    aged.now_s += 86400 * 20
+    aged.table.vacuum()
+    aged.store.put(f"t/bookmarks/mirror/{numbered(1)[0]}", late)
+    aged.table.vacuum(full=True)
+    assert aged.objects() == numbered(1, 3)
+
+
+def test_vacuum_leaves_other_programs_objects_among_bookmarks_alone():
+    aged = Aged()
+    aged.consumed(2)
+    others = ["mirror/notes.txt", "mirror/00000000000000000000.json.bak", "mirror/3.json", "a b/" + numbered(1)[0]]
+    others += ["a b/" + numbered(2)[0], "mirror/old/" + numbered(1)[0], "mirror/old/" + numbered(2)[0], numbered(1)[0]]
+    for name in others:
+        aged.store.put(f"t/bookmarks/{name}", b"theirs")
+    aged.now_s += 86400 * 20
+    gone = [stat.path for stat in aged.table.vacuum()[0].deleted if "/bookmarks/" in stat.path]
+    assert gone == [f"t/bookmarks/mirror/{name}" for name in numbered(0, 1, 2)]
+    assert all(aged.store.get(f"t/bookmarks/{name}") == b"theirs" for name in others)
+
+
+def test_vacuum_deletes_no_bookmark_object_below_one_that_is_not_ours():
+    aged = Aged()
+    aged.consumed(2)
+    document = json.loads(aged.store.get(f"t/bookmarks/mirror/{numbered(3)[0]}"))
+    aged.store.put(f"t/bookmarks/mirror/{numbered(7)[0]}", json.dumps(document | {"table": "other"}).encode())
+    aged.now_s += 86400 * 20
+    with pytest.raises(InputError, match="is a bookmark of table 'other', not of 't'"):
+        aged.table.vacuum()
+    assert aged.objects() == numbered(0, 1, 2, 3, 7)
+
+
+def test_partitions_that_are_vacuumed_side_by_side_tell_of_a_bookmark_object_once():
+    aged = Aged(["day"])
+    for day in ("mon", "tue"):
+        aged.consumed(2, partition={"day": day})
+    aged.now_s += 86400 * 20
+    deleted = [stat.path for result in aged.table.vacuum() for stat in result.deleted]
+    assert [path for path in deleted if "/bookmarks/" in path] == [
+        f"t/bookmarks/mirror/{name}" for name in numbered(*range(7))
+    ]
+
+
 def test_commits_whose_version_was_vacuumed_are_told_from_the_net_change(tmp_path):
     """The bookmark keeps the ends of its batch. What was between them cannot be divided into commits any more."""
     source = Streams(tmp_path)
@@ -159,9 +263,6 @@ def test_commits_whose_version_was_vacuumed_are_told_from_the_net_change(tmp_pat
 
 
 def test_an_idle_bookmark_keeps_nothing_and_says_so(tmp_path):
-    from deltacompact import DeltaStreamCatalog
-    from deltacompact.storage.local import LocalStore
-
     source = Streams(tmp_path)
     source.append(1)
     assert batch(source, from_="1999-01-01") == [1]

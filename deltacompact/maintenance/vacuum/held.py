@@ -1,4 +1,5 @@
-"""Facts that all partitions of a vacuum share: the present time, and the files that a publication or bookmark needs.
+"""What all partitions of a vacuum share: the present time, the files that a publication or bookmark needs, and old
+objects of bookmarks.
 
 A vacuum keeps those files, whatever the log says. Partitions are vacuumed side by side and share one answer. The vacuum
 asks for the store's time and reads the published table only when something could be deleted.
@@ -11,7 +12,9 @@ from threading import Lock
 from deltacompact.base.events import EventSink, fan_out
 from deltacompact.change_feed.stream_bookmarks import names_kept
 from deltacompact.delta_streams.streams import Streams
+from deltacompact.maintenance.vacuum.bookmarks import replaced_bookmarks
 from deltacompact.sinks.environment import sinks_asked_for
+from deltacompact.storage.objects import ObjectStat
 from deltacompact.storage.store_clock import agreed_now_s
 
 
@@ -31,6 +34,7 @@ class Held:
         self._lock = Lock()
         self._now_s = now_s
         self._known: frozenset[str] | None = None
+        self._has_given_bookmarks = False
         sinks = [] if dry_run else sinks_asked_for(catalog.store.uri)
         self.emit: EventSink | None = fan_out(sinks) if sinks else None
         """Whoever the environment wants to be told of a vacuum, one for all threads; None: nobody."""
@@ -51,6 +55,13 @@ class Held:
                 published = frozenset[str]() if target is None else self._read(target)
                 self._known = published | names_kept(self._catalog, self._table_id)
             return self._known
+
+    def replaced_bookmarks(self, old_s: float) -> list[ObjectStat]:
+        """The table's bookmark objects to delete. The first partition that asks gets them."""
+        with self._lock:
+            found = [] if self._has_given_bookmarks else replaced_bookmarks(self._catalog, self._table_id, old_s)
+            self._has_given_bookmarks = True
+            return found
 
     def _read(self, target: str) -> frozenset[str]:
         from deltacompact.publication.targets import target_of

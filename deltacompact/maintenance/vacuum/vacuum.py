@@ -18,6 +18,7 @@ Vacuum lists candidates first and reads reachability afterwards, so it sees comm
     reach             the objects that readers of these versions need            reach.py
     fences            sessions that may still publish                            fences.py
     garbage           objects out of reach, lost logs, old checkpoints           logs.py
+                      bookmarks that newer ones replaced                         bookmarks.py
 
 It leaves a mark (mark.py). If the next vacuum lists the same objects, and none of them has become old enough, it
 has nothing to do. Otherwise it reads the log back to the versions that the mark knows.
@@ -197,6 +198,7 @@ class _Vacuum:
             *(stat for stat in old if stat.modified_s <= trusted_s),
             *unreached_logs(log.objects, listing, evidence, chain),
             *superseded_checkpoints(listing, evidence, chain.tails.keys()),
+            *self._held.replaced_bookmarks(self._old_s),
         ]
         begun = self._unfinished()
         gone = {stat.path for stat in garbage}
