@@ -20,6 +20,7 @@ from deltacompact.delta_streams.table_documents import clustering_of
 from deltacompact.layout.cluster_by import cluster_columns
 from deltacompact.layout.order import has_order
 from deltacompact.table.ports import PartitionSnapshot
+from deltacompact.tabular.schemas import stored_type
 
 
 def check_clustering(table: Table, cluster_by: str, schemas: Iterable[pa.Schema]) -> None:
@@ -37,7 +38,7 @@ def check_clustering(table: Table, cluster_by: str, schemas: Iterable[pa.Schema]
             why = "name one at the top level" if top in found else column_meant(name, sorted(found))
             raise InputError(f"cluster_by: table {table.table_id!r} has no column {name!r}: {why}")
         for type_ in found.get(name, ()):
-            if not pa.types.is_null(type_) and not has_order(type_):
+            if not pa.types.is_null(type_) and not has_order(stored_type(type_)):
                 where = f"column {name!r} of table {table.table_id!r}"
                 raise InputError(f"cluster_by: {where} is {type_}, whose values have no order")
 

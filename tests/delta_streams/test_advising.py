@@ -6,6 +6,7 @@ import json
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import deltacompact
@@ -78,6 +79,15 @@ def test_values_of_all_types_have_an_order(orders):
     for name in others:
         assert orders.advise([name]).outlooks[0].now.most == 2, name
         assert orders.advise([name]).notes == (), name
+
+
+@pytest.mark.parametrize(("view", "values"), [(pa.string_view(), "abcd"), (pa.binary_view(), [b"a", b"b", b"c", b"d"])])
+def test_views_have_the_order_of_what_is_stored(orders, tmp_path, view, values):
+    pq.write_table(rows(0, 4, seen=pa.array(list(values)).cast(view)), tmp_path / "a.parquet")
+    orders.append_files(tmp_path / "a.parquet")
+    orders.append_files(tmp_path / "a.parquet")
+    advice = orders.advise("seen")
+    assert (advice.outlooks[0].now.most, advice.notes) == (2, ())
 
 
 @pytest.mark.parametrize(

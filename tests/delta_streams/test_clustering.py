@@ -353,6 +353,16 @@ def test_columns_that_no_row_has_or_that_have_no_order_are_refused_before_any_wo
         compacted(catalog)  # and where there is nothing else to do
 
 
+def test_texts_in_views_are_laid_out_as_texts_are(tmp_path):
+    catalog = created("w")
+    texts = pa.array([f"{number * 7 % 100:02}" for number in range(100)])
+    pq.write_table(rows(range(100)).append_column("w", texts.cast(pa.string_view())), tmp_path / "a.parquet")
+    catalog.append_files("t", tmp_path / "a.parquet")
+    compacted(catalog, 20)
+    assert_lies_well(catalog, "w")
+    assert len(live(catalog)) == 100
+
+
 def test_a_column_that_came_later_is_null_where_it_lacks():
     catalog = created("w")
     catalog.append("t", rows(range(100)).append_column("w", pa.array([None] * 50 + list(range(50)), pa.int64())))

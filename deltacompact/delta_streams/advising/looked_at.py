@@ -26,6 +26,7 @@ from deltacompact.layout.order import has_order
 from deltacompact.layout.value_ranges import ValueRanges
 from deltacompact.steps.file_ranges import ranges_of_group
 from deltacompact.tabular.key_ranges import KeyedGroup, keyed_groups
+from deltacompact.tabular.schemas import stored_type
 
 FOOTERS_MAX = 4_096
 """At most so many footers are read. For a larger table, the user names a partition."""
@@ -114,11 +115,12 @@ def _files(state: StreamState) -> Iterator[tuple[DataFile, float]]:
 
 
 def _type(table_id: str, name: str, files: Sequence[DataFile]) -> pa.DataType:
-    """The type of a column in the last file that has it."""
+    """The type in which a column is stored, as the last file has it."""
     known = [file.schema.field(name).type for file in files if name in file.schema.names]
     if not known:
         why = "name one at the top level" if "." in name else column_meant(name, files[-1].schema.names)
         raise InputError(f"no file of table {table_id!r} has a column {name!r}: {why}")
-    if not has_order(known[-1]):
-        raise InputError(f"column {name!r} of table {table_id!r} is {known[-1]}, whose values have no order")
-    return known[-1]
+    type_ = stored_type(known[-1])  # a file's view of texts or binaries is compared as what it will be
+    if not has_order(type_):
+        raise InputError(f"column {name!r} of table {table_id!r} is {type_}, whose values have no order")
+    return type_
