@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import io
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import IO, Any, Protocol, TypeVar
@@ -88,6 +89,30 @@ class TableWriter(RowGroups):
         return schemas.with_columns(table, changed)
 
 
+class _OrcSink(io.RawIOBase):
+    """Drops what Arrow's ORC writer still writes once a write has failed or the sink is closed.
+
+    An unfinished writer ends its file when it is destroyed. An exception there would end the process.
+    """
+
+    def __init__(self, sink: IO[bytes]) -> None:
+        self._sink = sink
+        self._failed = False
+
+    def writable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._sink.tell()
+
+    def write(self, data: Any, /) -> int:
+        if not self._failed and not self._sink.closed:
+            self._failed = True
+            self._sink.write(data)
+            self._failed = False
+        return len(data)
+
+
 def _for_orc(table: pa.Table) -> pa.Table:
     """The table in a form that Arrow's ORC writer writes correctly.
 
@@ -126,7 +151,7 @@ def _open_writer(
         case ContentType.ORC:
             from pyarrow.orc import ORCWriter
 
-            return ORCWriter(sink, compression=_ORC_CODECS.get(codec, codec.upper()))
+            return ORCWriter(_OrcSink(sink), compression=_ORC_CODECS.get(codec, codec.upper()))
         case ContentType.CSV:
             return pa.csv.CSVWriter(sink, schema, write_options=pa.csv.WriteOptions(delimiter=delimiter))
         case _:

@@ -8,9 +8,11 @@ year 9999            ORC would wrap it around: refused, the deltas stay
 from __future__ import annotations
 
 import dataclasses
+import gc
 import math
 from collections.abc import Callable
 from datetime import datetime
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -20,6 +22,7 @@ from oracle import Row
 from deltacompact import DeltaStreamCatalog, InputError, Settings, compact
 from deltacompact.base.model import ContentType, Partition
 from deltacompact.maintenance.check import check
+from deltacompact.storage.local import LocalStore
 from deltacompact.storage.memory import MemoryStore
 from deltacompact.tabular.formats import _HELD_BY_PARQUET, surely_holds
 from deltacompact.tabular.writing import _check_written, check_writable
@@ -110,6 +113,17 @@ def test_orc_refuses_the_year_9999_before_anything_is_published(
     with pytest.raises(InputError, match="column 'until': ORC holds timestamps of the years"):
         compacted(catalog, "orc")
     assert catalog.read("t").num_rows == 1
+
+
+def test_an_orc_file_that_is_given_up_after_its_first_rows_does_not_end_the_process(tmp_path: Path) -> None:
+    catalog = DeltaStreamCatalog(LocalStore(tmp_path))
+    catalog.create_table("t", primary_keys=["k"])
+    times = pa.array([0, 0, 253402300799], pa.timestamp("s"))
+    catalog.append("t", pa.table({"k": [1, 2, 3], "until": times}))
+    with pytest.raises(InputError, match="column 'until': ORC holds timestamps of the years"):
+        compacted(catalog, "orc", dataclasses.replace(LOCAL, row_group_rows=2))
+    gc.collect()  # Arrow's writer ends its file, whose sink is closed
+    assert catalog.read("t").num_rows == 3
 
 
 def test_structs_come_back_from_orc_as_they_were(catalog: DeltaStreamCatalog) -> None:
