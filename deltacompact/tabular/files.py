@@ -438,6 +438,12 @@ class FileReader:
         return field_ids.stored_names(self.file, self._wanted)
 
     @property
+    def _in_dictionaries(self) -> list[str]:
+        """Columns with texts in dictionaries, by the log: a compacted file says that it holds the texts."""
+        wanted = ((name, self.file.schema.field(name).type) for name in self._wanted)
+        return [name for name, type_ in wanted if pa.types.is_dictionary(type_) and schemas.is_string(type_.value_type)]
+
+    @property
     def _rows(self) -> tuple[int, int]:
         return self._part.rows or (0, self.file.rows)
 
@@ -456,7 +462,9 @@ class FileReader:
             self._announce()
         if self.file.content_type is ContentType.PARQUET:
             unit = None if self.file.stored is None else parquet_read.INT96_UNIT
-            return parquet_read.batches(source, self.parquet, self._stored_names, start, stop, self._limits, unit)
+            rows = start, stop
+            names = self._stored_names
+            return parquet_read.batches(source, self.parquet, names, *rows, self._limits, unit, self._in_dictionaries)
         file = field_ids.as_stored(self.file)
         units = _units(_at_once(source, file, self._limits), file, self._stored_names, start, stop)
         return units if self._texts is None else self._texts.kept(self.file.path, units)

@@ -179,13 +179,18 @@ def batches(
     stop: int,
     limits: ReadLimits,
     int96_unit: str | None = None,
+    as_dictionaries: Sequence[str] = (),
 ) -> Iterator[tuple[int, pa.Table]]:
-    """Slices (first row, table) of the row groups that have rows in the half-open range."""
+    """Slices (first row, table) of the row groups that have rows in the half-open range.
+
+    The texts of the columns `as_dictionaries` are not decoded, whatever the file says that they are.
+    """
     fetches_by_itself = is_near(source) or isinstance(source, FetchedFile)
     buffer_bytes = STREAM_BYTES if _streams(source, parquet, columns, limits) else 0
     reader = pq.ParquetFile(
         source,
         metadata=parquet.metadata,
+        read_dictionary=list(as_dictionaries),
         pre_buffer=not fetches_by_itself,
         buffer_size=buffer_bytes,
         coerce_int96_timestamp_unit=int96_unit,

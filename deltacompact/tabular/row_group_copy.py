@@ -33,7 +33,7 @@ from deltacompact.storage.objects import Copies, ObjectStore
 from deltacompact.tabular import field_ids, schemas
 from deltacompact.tabular.known_pages import known_groups
 from deltacompact.tabular.parquet_read import Described, Footer, pieces, reading
-from deltacompact.tabular.row_groups import ROW_GROUP_BYTES, RowGroups, WriteOptions, parquet_writer
+from deltacompact.tabular.row_groups import ROW_GROUP_BYTES, RowGroups, WriteOptions, parquet_writer, schema_in_file
 
 COPIED_BYTES_MIN = 5 << 20
 """The kernel asks a sink to copy at least this many bytes: S3's smallest part."""
@@ -167,7 +167,7 @@ def codec_of(metadata: pq.FileMetaData) -> str | None:
 def _template(schema: pa.Schema) -> bytes:
     """A Parquet file without rows, which pyarrow writes with this schema."""
     sink = io.BytesIO()
-    pq.ParquetWriter(sink, schema).close()
+    pq.ParquetWriter(sink, schema_in_file(schema)).close()
     return sink.getvalue()
 
 

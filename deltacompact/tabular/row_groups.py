@@ -7,6 +7,7 @@ write(100,000 rows) · cell_ends()             ->  group of 100 k rows: rows of 
 
 from __future__ import annotations
 
+import base64
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -185,12 +186,22 @@ def parquet_writer(
     """A Parquet writer that dictionary-encodes the columns `dictionaries_in`.
 
     The dictionary of an Arrow dictionary column is written whole, however large: above its own limit, pyarrow would
-    decode all rows.
+    decode all rows. The file says that it holds the values.
     """
     import pyarrow.parquet as pq  # with Arrow's file systems and TLS: a plan does without
 
     codec = options.codec or DEFAULT_CODEC
     arguments: dict[str, Any] = {"compression": codec, "use_dictionary": dictionaries_in or False}
-    if any(row_bytes.has_dictionary(field.type) for field in schema):
-        arguments["dictionary_pagesize_limit"] = _DICTIONARY_BYTES_MAX
-    return pq.ParquetWriter(sink, schema, write_page_index=page_index, **arguments)
+    if not any(row_bytes.has_dictionary(field.type) for field in schema):
+        return pq.ParquetWriter(sink, schema, write_page_index=page_index, **arguments)
+    arguments |= {"dictionary_pagesize_limit": _DICTIONARY_BYTES_MAX, "store_schema": False}
+    writer = pq.ParquetWriter(sink, schema, write_page_index=page_index, **arguments)
+    writer.add_key_value_metadata({"ARROW:schema": base64.b64encode(schema_in_file(schema).serialize())})
+    return writer
+
+
+def schema_in_file(schema: pa.Schema) -> pa.Schema:
+    """The types that a file gives Arrow's readers. Of two files, one with a dictionary of texts and one with texts,
+    Polars and PyIceberg read only one."""
+    types = (field.type.value_type if pa.types.is_dictionary(field.type) else field.type for field in schema)
+    return pa.schema([field.with_type(type_) for field, type_ in zip(schema, types, strict=True)], schema.metadata)

@@ -15,6 +15,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from columns import bag
 from oracle import Row
@@ -151,6 +152,25 @@ def test_dictionaries_of_several_files_go_into_one(catalog: DeltaStreamCatalog, 
     catalog.append("t", pa.table({"k": [10]}), operation="delete")
     compacted(catalog, content_type)
     assert catalog.read("t").num_rows == 5
+
+
+def test_files_of_dictionaries_and_files_of_texts_have_one_type_for_other_readers(tmp_path: Path) -> None:
+    """Polars refuses two types, and PyIceberg does, too."""
+    catalog = DeltaStreamCatalog(LocalStore(tmp_path))
+    table = catalog.create_table("t", primary_keys=["k"])
+    few_rows = dataclasses.replace(LOCAL, row_group_rows=2)
+    texts = pa.array(["a", "b", "a", "b"])
+    for first, values in ((0, texts.dictionary_encode()), (4, texts.dictionary_encode()), (8, texts)):
+        table.append(pa.table({"k": range(first, first + 4), "v": values}))
+        table.compact(settings=few_rows, rows_per_compacted_file=4)
+        expected = {4: "dictionary", 8: "dictionary", 12: "string"}[first + 4]
+        assert str(table.read().schema.field("v").type).startswith(expected)
+        if first == 4:  # of the first file, one row group is copied
+            table.append(pa.table({"k": [0]}), operation="delete")
+            table.compact(settings=few_rows, rows_per_compacted_file=4)
+    types = [pq.read_schema(name.removeprefix("file://")).field("v").type for name in table.compacted_files()]
+    assert len(types) > 2 and set(types) == {pa.string()}
+    assert table.read().sort_by("k")["v"].to_pylist() == [*"bab", *"abab", *"abab"]
 
 
 @pytest.mark.parametrize("content_type", EVERY_FORMAT)
