@@ -62,7 +62,7 @@ def column_meant(name: str, names: Sequence[str]) -> str:
 
 
 def table_meant(name: str, names: Iterable[str]) -> str:
-    """For an unknown table: the most similar known one, as the end of a message; empty if none is similar."""
+    """For an unknown table or catalog: the most similar known one, for a message; empty if none is similar."""
     nearest = difflib.get_close_matches(name, list(names), 1)
     return f" (did you mean {nearest[0]!r}?)" if nearest else ""
 

@@ -500,6 +500,24 @@ def test_unknown_tables_branches_and_catalogs_are_named(lake, monkeypatch):
         open_named("nobody")
 
 
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        (
+            "prd",
+            r"'prd' is not configured: .* \(did you mean 'prod'\?\)\. .* by PYICEBERG_CATALOG__PRD__URI and others$",
+        ),
+        ("east_1", r"\(did you mean 'east-1'\?\)\. .*__EAST_1__URI and others, which are for iceberg://east-1$"),
+        ("wide-lake", r"by PYICEBERG_CATALOG__WIDE_LAKE__URI and others$"),
+    ],
+)
+def test_a_mistyped_catalog_is_told_with_the_nearest_one_and_the_variable_of_its_name(monkeypatch, name, told):
+    monkeypatch.setenv("PYICEBERG_CATALOG__PROD__URI", "sqlite://")
+    monkeypatch.setenv("PYICEBERG_CATALOG__EAST_1__URI", "sqlite://")
+    with pytest.raises(InputError, match=told):
+        open_named(name)
+
+
 # At random, beside an oracle
 
 

@@ -10,7 +10,7 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.utils.config import Config
 
 from deltacompact.base.errors import InputError
-from deltacompact.base.wording import text_of
+from deltacompact.base.wording import table_meant, text_of
 from deltacompact.iceberg.table.pyiceberg_door.behaviour import check_behaviour
 from deltacompact.iceberg.table.pyiceberg_door.errors import answering
 from deltacompact.iceberg.table.pyiceberg_door.release import importing
@@ -26,10 +26,8 @@ def open_named(name: str) -> Catalog:
             return _loaded(name)
     except (ValueError, KeyError) as error:
         why = text_of(error).partition(", please provide")[0]  # what follows are options of PyIceberg's own commands
-        raise InputError(
-            f"Iceberg catalog {name!r} is not configured: {why}. Set it in .pyiceberg.yaml, or by "
-            f"PYICEBERG_CATALOG__{name.upper()}__URI and others"
-        ) from None
+        meant = table_meant(name, Config().get_known_catalogs())
+        raise InputError(f"Iceberg catalog {name!r} is not configured: {why}{meant}. {_how_to_set(name)}") from None
 
 
 def is_catalog(value: object) -> bool:
@@ -50,6 +48,14 @@ def is_rest(catalog: Catalog) -> bool:
     """Whether it is a client of a REST catalog. Does not import that client."""
     client = sys.modules.get("pyiceberg.catalog.rest")
     return client is not None and isinstance(catalog, client.RestCatalog)
+
+
+def _how_to_set(name: str) -> str:
+    """Where a catalog is described. PyIceberg takes an underscore in a variable for a hyphen in the catalog's name."""
+    called = name.lower().replace("_", "-")
+    variable = f"PYICEBERG_CATALOG__{called.replace('-', '_').upper()}__URI"
+    otherwise = "" if called == name.lower() else f", which are for iceberg://{called}"
+    return f"Set it in .pyiceberg.yaml, or by {variable} and others{otherwise}"
 
 
 def _loaded(name: str) -> Catalog:
