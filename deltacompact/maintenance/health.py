@@ -50,7 +50,7 @@ class Health:
     """The health of one partition. `overlap` as in Thresholds.
 
     file_bytes      the bytes of each data file, without deltas
-    dead_rows       dead rows in data files; in Iceberg, the rows of delete files, whatever each deletes
+    dead_rows       dead rows in data files; in Iceberg, the rows of delete files, divided by where they reach
     waiting_rows    rows of unfolded deltas; only for streams
     age_s           as in Thresholds, only for streams; None: no delta waits
     """

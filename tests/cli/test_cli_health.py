@@ -110,6 +110,16 @@ def test_an_iceberg_branch_has_a_health(lake, monkeypatch, capfd, tmp_path):
     assert cli.run([*words, "--health", "--partition", "p=1"]) == 2
 
 
+def test_one_equality_delete_does_not_make_every_partition_dead(lake):
+    lake.create("ns.t", pa.schema([("id", pa.int64()), ("day", pa.int64())]))
+    with lake.catalog.load_table("ns.t").update_spec() as update:
+        update.add_identity("day")
+    lake.append("ns.t", [{"id": number, "day": number % 3} for number in range(12)])
+    lake.delete_by_key("ns.t", {"id": [1, 2, 3]}, spec_id=0)  # under no partition: it may apply to every file
+    partitions = deltacompact.open_catalog(lake.catalog).table("ns.t").check(health=True).partitions
+    assert [(of_day.rows, of_day.dead_rows) for of_day in partitions] == [(4, 1)] * 3
+
+
 def texts(path):
     return {
         "".join(element.itertext()).strip()
