@@ -14,5 +14,6 @@ row_group_copy    copies row groups as encoded bytes                    known_pa
 stamps            has a file changed since it was appended?             key_ranges    key ranges from footers
 export            writes a file that a user named                       fingerprint   a sum of rows that moving keeps
 fingerprint_sql   the same sum in Spark and DuckDB                      key_values    key ranges of text files
-loads             joins tables into batches of some bytes               orc_files   ORC, damaged files too
+loads             joins tables into batches of some bytes               orc_files     ORC, damaged files too
+beginnings        what a file is, where its name is wrong
 """

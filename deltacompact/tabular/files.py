@@ -42,9 +42,10 @@ from deltacompact.tabular import (
     schemas,
     stamps,
 )
+from deltacompact.tabular.beginnings import BEGINNING_BYTES, contradiction
 from deltacompact.tabular.damage import naming
 from deltacompact.tabular.fills import filled
-from deltacompact.tabular.formats import UNTYPED
+from deltacompact.tabular.formats import EXTENSIONS, UNTYPED, extensions
 from deltacompact.tabular.key_values import KeyRanges
 from deltacompact.tabular.known_pages import known_groups
 from deltacompact.tabular.null_counts import NullCounts
@@ -79,7 +80,8 @@ def inspect(
             stat = stamps.stat_of(file_store, name, source) if before is None else before
             if hashed and content_type in UNTYPED and not parquet_read.is_near(source):
                 source = pa.BufferReader(source.read_buffer())  # download once, to parse and to hash
-            found = _described(source, path, content_type, known, partition, keys, exact)
+            with _contradicted(file_store, name, content_type):
+                found = _described(source, path, content_type, known, partition, keys, exact)
             file = DataFile(UNNUMBERED, path, content_type, found.rows, stat.bytes, found.schema)
             decodes = content_type in UNTYPED or _decodes(source, file, decoded)
             to_hash = source if hashed and (stat.etag is None or content_type in UNTYPED) else None
@@ -102,6 +104,23 @@ def inspect(
         group_bytes=found.group_bytes,
         ranges=found.ranges,
     )
+
+
+@contextlib.contextmanager
+def _contradicted(store: ObjectStore, name: str, content_type: ContentType) -> Iterator[None]:
+    """Where a file cannot be read as what its name says: say what its first bytes say instead."""
+    try:
+        yield
+    except (pa.ArrowException, InputError, OSError) as error:
+        if EXTENSIONS.get(extensions(name)[0]) is content_type and (what := _what_it_is(store, name)) is not None:
+            raise InputError(what) from error
+        raise
+
+
+def _what_it_is(store: ObjectStore, name: str) -> str | None:
+    with contextlib.suppress(pa.ArrowException, OSError, DeltaCompactError), store.open(name) as source:
+        return contradiction(name, bytes(source.read(BEGINNING_BYTES)))
+    return None
 
 
 def _decodes(source: pa.NativeFile, file: DataFile, decoded: bool) -> bool:

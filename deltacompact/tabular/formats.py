@@ -51,6 +51,11 @@ def content_type_of(path: str) -> ContentType:
     """The format by the file's extension. Raises InputError for an unknown extension."""
     extension, compression = extensions(path)
     content_type = EXTENSIONS.get(extension)
+    if is_avro(path):
+        raise InputError(
+            f"{path}: Avro files are taken as change events: say what wrote them (--format, format=), or which column "
+            "has the operation (--operation-column, operation_column=)"
+        )
     if content_type is None or (compression and content_type not in UNTYPED):
         known = f"{', '.join(EXTENSIONS)}; text also with {', '.join(COMPRESSIONS)}"
         raise InputError(f"{path}: unknown extension {extension + compression!r} (known: {known})")

@@ -6,6 +6,7 @@ id<tab>day                 the same in a .tsv file; if its header has only comma
 id<newline><newline>       an empty line in a file of one column, a null or nothing: refused
 {"id": 1, "day": null}     one JSON object a line; the file has each column that an object names
 {"day": null}              so this file has no column id, even if the table has one
+id;day                     one column, whose name has another program's separator: refused
 """
 
 from __future__ import annotations
@@ -166,11 +167,25 @@ def _csv(text: _FileText, types: dict[str, pa.DataType], columns: list[str] | No
         if (named := _with_column_named(str(error), text, delimiter)) is not None:
             raise InputError(named) from error
         raise
+    if columns is None:
+        _check_names(table, types, text, delimiter)
     if columns is None and any(map(_has_lines, table.columns)):
         _check_quotes(text, delimiter)
     if columns is None and table.num_columns == 1:
         _check_lines(text, delimiter)
     return table
+
+
+def _check_names(table: pa.Table, types: dict[str, pa.DataType], text: _FileText, delimiter: str) -> None:
+    """Raise InputError for columns that nobody means: bytes that are no UTF-8, fields that are not divided."""
+    new = [name for name in table.column_names if name not in types]
+    for name in new:
+        if pa.types.is_binary(table.schema.field(name).type):
+            raise InputError(f"column {name!r} has text that is not UTF-8: save the file as UTF-8")
+    if len(new) == table.num_columns == 1 and (other := next((sign for sign in ";|\t" if sign in new[0]), None)):
+        raise InputError(
+            f"its header has {other!r} and no {delimiter!r}, which divides fields: write commas, or tabs in a .tsv file"
+        )
 
 
 def _with_column_named(said: str, text: _FileText, delimiter: str) -> str | None:

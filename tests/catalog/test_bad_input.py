@@ -289,11 +289,11 @@ def test_a_json_array_is_told_from_json_lines(lake, capfd):
     refused(lake, capfd, "append", "t", path, names=["array.json", "one JSON object a line"])
 
 
-def test_the_columns_of_a_file_with_another_separator_are_told(lake, capfd):
+def test_the_separator_of_a_file_with_another_one_is_told(lake, capfd):
     prepared(lake, create=("--primary-key", "id"))
     path = lake.folder / "semicolons.csv"
     path.write_text("id;status\n1;new\n")
-    refused(lake, capfd, "append", "t", path, names=["key column 'id' is missing (columns: id;status)"])
+    refused(lake, capfd, "append", "t", path, names=["its header has ';' and no ','", "write commas"])
 
 
 def test_of_a_wide_file_only_the_first_columns_are_told(lake, capfd):

@@ -54,7 +54,8 @@ def sources(store: ObjectStore, names: Sequence[str], of_events: bool = False) -
             left_out += skipped
             if not chosen:
                 what = "matches" if _is_glob(name) else "holds"
-                others = f" ({counted(len(skipped), 'other')} skipped)" if skipped else ""
+                first = f": {skipped[0][0]}: {skipped[0][1]}" if skipped else ""
+                others = f" ({counted(len(skipped), 'other')} skipped){first}" if skipped else ""
                 raise InputError(f"{name} {what} no data file{others}")
         for path in chosen:
             if (known := files.get(canonical_name(path))) is not None:
@@ -176,7 +177,7 @@ def _skipped(entry: _FoundPath, of_events: bool) -> str | None:
         if not (of_events and is_avro(entry.path)):
             content_type_of(entry.path)
     except InputError:
-        return "its extension is not that of a data file"
+        return "Avro is for change events" if is_avro(entry.path) else "its extension is not that of a data file"
     if not is_uri(entry.path) and not os.path.isfile(entry.path):
         return "it is not a regular file"
     return None
