@@ -17,6 +17,7 @@ import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
 
+import deltacompact
 from deltacompact import InputError, SchemaError, Settings, cli, compact, open_catalog
 from deltacompact.base.model import Partition
 from deltacompact.maintenance.check import check
@@ -404,6 +405,18 @@ def test_a_file_whose_name_looks_like_a_glob_is_that_file(run, catalog, tmp_path
         (tmp_path / name).write_text(f"id\n{number}\n")
     run(tmp_path / "a[1].csv")
     assert catalog.read("t")["id"].to_pylist() == [1]
+
+
+def test_a_folder_that_holds_the_catalog_too(tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    catalog = deltacompact.open_catalog("lake")
+    catalog.create_table("t", primary_keys=["id"])
+    catalog.append("t", pa.table({"id": [1]}))
+    (tmp_path / "a.csv").write_text("id\n2\n")
+    assert cli.run(["append", "lake", "t", "."]) == 0
+    said = capfd.readouterr()
+    assert "upsert of 1 row in 1 file" in said.out
+    assert said.err == f"left out {tmp_path}/lake: it is the catalog\n"
 
 
 def test_names_that_mean_no_file_are_errors(run, tmp_path, catalog):

@@ -7,7 +7,8 @@
 
 Below a directory or prefix, and among the matches of a glob, only data files count: names that begin with "." or "_"
 (Spark's _SUCCESS, unfinished files) and other extensions are skipped. A file that is named twice is taken once. The
-result lists the skipped files, so that the command can print them.
+result lists the skipped files, so that the command can print them. A folder may hold the catalog, too, whose files are
+not taken: deltacompact append ./lake orders .
 """
 
 from __future__ import annotations
@@ -50,7 +51,10 @@ def sources(store: ObjectStore, names: Sequence[str], of_events: bool = False) -
                 raise NotFoundError(f"{name} does not exist")
             chosen = [name]
         else:
-            chosen, skipped = _data_files(found, of_events)
+            foreign = _foreign(store, name, found)
+            if len(foreign) < len(found):
+                left_out.append((canonical_name(store.uri), "it is the catalog"))
+            chosen, skipped = _data_files(foreign, of_events)
             left_out += skipped
             if not chosen:
                 what = "matches" if _is_glob(name) else "holds"
@@ -156,6 +160,14 @@ def _fits(parts: Sequence[str], patterns: Sequence[str]) -> bool:
     if patterns[0] == "**":
         return _fits(parts, patterns[1:]) or (bool(parts) and _fits(parts[1:], patterns))
     return bool(parts) and fnmatch.fnmatchcase(parts[0], patterns[0]) and _fits(parts[1:], patterns[1:])
+
+
+def _foreign(store: ObjectStore, name: str, found: Sequence[_FoundPath]) -> list[_FoundPath]:
+    """The paths outside of the catalog, unless the user names a folder in it."""
+    own = canonical_name(store.uri).rstrip("/") + "/"
+    if canonical_name(name).startswith(own):
+        return list(found)
+    return [entry for entry in found if not canonical_name(entry.path).startswith(own)]
 
 
 def _data_files(found: Sequence[_FoundPath], of_events: bool) -> tuple[list[str], list[tuple[str, str]]]:
