@@ -106,7 +106,15 @@ def arguments(call: str, given: Collection[str], known: Collection[str]) -> None
     """Raises TypeError for an argument that the call does not have. The message names the call as users write it."""
     for name in given:
         if name not in known:
+            if "settings" in known and name in _settings():
+                raise TypeError(f"{call}() has no argument {name!r}, it is a setting: settings=Settings({name}=…)")
             raise TypeError(f"{call}() has an {unknown_option(name, known, 'argument')}")
+
+
+def _settings() -> Collection[str]:
+    module = importlib.import_module("deltacompact.base.settings")  # at run time: it checks its values by this module
+    names: Collection[str] = module.Settings.__annotations__
+    return names
 
 
 # Calls, checked and named as users write them

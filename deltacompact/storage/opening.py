@@ -2,6 +2,7 @@
 
 s3://lake/tables              S3Store(lake, tables)
 orders/data/5c….parquet       the same store, below its root
+~/lake                        the folder in the user's home, as a shell has it
 s3://other/b/a.parquet        the store of the whole bucket `other`, opened once in a process; b/a.parquet in it
 file:///exports/a.parquet     the store of the folder /exports; a.parquet in it
 """
@@ -49,7 +50,7 @@ def open_store(uri: str | os.PathLike[str], s3: S3Settings | None = None) -> Obj
         raise InputError(f"{text!r}: an Iceberg catalog is written iceberg://NAME")
     if not text:
         raise InputError("the catalog's URI is empty")
-    return LocalStore(text)
+    return LocalStore(os.path.expanduser(text))
 
 
 def uri_parts(text: str) -> SplitResult:

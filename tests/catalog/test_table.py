@@ -331,3 +331,7 @@ def test_a_misspelt_argument_is_named_with_the_one_that_was_meant(catalog, icebe
         iceberg.maintain("db.orders", expire_snapshot=True)
     with pytest.raises(TypeError, match=r"^append\(\) missing 1 required positional argument: 'tables'"):
         catalog.append("orders")
+    with pytest.raises(
+        TypeError, match=r"^compact\(\) has no argument 'executor', .* settings=Settings\(executor=…\)$"
+    ):
+        catalog.table("orders").compact(executor="local")

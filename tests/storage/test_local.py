@@ -12,6 +12,7 @@ import pytest
 
 from deltacompact.base.errors import InputError, StoreError
 from deltacompact.storage.local import LocalStore
+from deltacompact.storage.opening import open_store
 
 
 @pytest.mark.parametrize(
@@ -113,3 +114,9 @@ def test_a_link_that_leads_nowhere_is_no_object(tmp_path):
     assert not list(store.list("n/"))
     store.put("n/2", b"")
     assert [found.path for found in store.list("n/")] == ["n/2"]
+
+
+def test_a_tilde_is_the_home_of_the_user_as_in_a_shell(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert open_store("~/lake").uri == f"{tmp_path.as_uri()}/lake/"
+    assert open_store("./~").uri.endswith("/~/")
