@@ -619,6 +619,8 @@ class Table:
     """A random id: a table that is dropped and created again gets another. None: created before December 2026."""
     cluster_by: str | None = None
     """The columns by which compactions lay rows out ("day*3,customer"); it may change. None: rows keep their order."""
+    columns: pa.Schema | None = None
+    """The columns with declared types. Files may have others."""
 
     def with_keys(self, keys: TableKeys | None) -> Table:
         return replace(self, keys=keys)

@@ -23,6 +23,8 @@ from deltacompact.storage.opening import open_store
 from deltacompact.storage.s3_access import S3Settings
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from deltacompact.maintenance.drop import DropResult
 
 
@@ -103,6 +105,7 @@ class DeltaStreamCatalog(DeltaStreamCalls, UsersWords):
         schema_mode: SchemaMode | str | None = None,
         readers: Readers | str | None = None,
         cluster_by: str | Sequence[str] | None = None,
+        columns: str | pa.Schema | None = None,
     ) -> DeltaStreamTable:
         """Create a table, and return what `table` returns. Declare keys here, or the first compaction declares them.
 
@@ -117,6 +120,8 @@ class DeltaStreamCatalog(DeltaStreamCalls, UsersWords):
                                marks, so a few dead rows are marked (default: "files", or what the table has)
         cluster_by             columns by which compactions lay rows out, "day*3,customer" (default: none, or what the
                                table has); declare_cluster_by changes it
+        columns                types of columns, "id long, amount double" or a pyarrow Schema: text takes them, and rows
+                               that do not fit them are refused (default: the types of the first rows)
 
         Raises ConflictError where the table exists with another declaration; one with the same stays as it is.
 
@@ -133,6 +138,7 @@ class DeltaStreamCatalog(DeltaStreamCalls, UsersWords):
             schema_mode=schema_mode,
             readers=readers,
             cluster_by=cluster_by,
+            columns=columns,
         )
         return DeltaStreamTable(self, table_id)
 

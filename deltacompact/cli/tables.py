@@ -72,6 +72,13 @@ def _no_such_folder(catalog: DeltaStreamCatalog) -> str:
     help="Up to four columns by which compactions lay rows out, so that readers skip files, each with a weight if "
     'wanted: "day*3,customer"; "": none.',
 )
+@click.option(
+    "--columns",
+    metavar="NAME TYPE,...",
+    help='Types of columns: "id long, amount double". Text takes them, and rows that do not fit are refused. A type is '
+    "boolean, int, long, float, double, decimal(10,2), string, binary, date, time, timestamp or timestamptz. "
+    "Default: the types of the first rows.",
+)
 @json_option
 def create(
     catalog: DeltaStreamCatalog,
@@ -83,6 +90,7 @@ def create(
     schema_mode: str | None,
     readers: str | None,
     cluster_by: str | None,
+    columns: str | None,
     as_json: bool,
 ) -> None:
     """Create a table. Keys that are not named here are declared by the first compaction.
@@ -91,6 +99,7 @@ def create(
 
     \b
     deltacompact create ./lake orders --partition-key day --primary-key id --sort-key updated
+    deltacompact create ./lake sales --primary-key id --columns "id long, amount double"
     """
     existed = True
     try:
@@ -107,6 +116,7 @@ def create(
             schema_mode=None if existed else schema_mode,
             readers=None if existed else readers,
             cluster_by=None if existed else cluster_by,
+            columns=columns,
         )
     except ConflictError as error:
         if not existed:

@@ -15,7 +15,7 @@ retained      the state of a version, or of a moment
 file_lists    what other engines read                           idle_streams     streams with nothing to compact
 history       what made each version                            clustering       checks the columns to cluster by
 sizes         counts of compacted rows and waiting deltas       advising         what clustering would bring
-table_heat    what reads ask for, kept beside the table
+table_heat    what reads ask for, kept beside the table         declared_columns  the types that a table declares
 
 Users call catalog/delta_streams.py. maintenance/vacuum deletes objects that no version needs.
 """

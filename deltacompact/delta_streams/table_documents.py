@@ -6,6 +6,7 @@ orders/table.json     {"format":1,"table_id":"orders","partition_keys":["day"],"
                       …,"readers":"vectors"}                           its readers honour deletion vectors
                       …,"creation":"5c…"}                              it was created since November 2026
                       …,"cluster_by":"day*3,customer"}                 its rows are laid out by columns
+                      …,"columns":"/////3gA…"}                         the types of columns, as in the log
 orders/keys.json      {"format":1,"primary_keys":["id"],"sort_keys":[["version","ascending"]]}
 flat/source.json      {"format":1,"source_table_id":"orders"}
 """
@@ -21,6 +22,7 @@ from deltacompact.base.errors import CorruptionError, InputError
 from deltacompact.base.model import FORMAT_VERSION, Direction, Readers, SchemaMode, SortKey, Table, TableKeys
 from deltacompact.delta_streams.log.entries import check_format
 from deltacompact.layout.cluster_by import cluster_columns, text_of_columns
+from deltacompact.table.documents import decoded_schema, encoded_schema
 
 
 def document(data: bytes, path: str) -> dict[str, Any]:
@@ -40,6 +42,7 @@ def table_document(table: Table) -> dict[str, Any]:
     published = {"publication": table.publication} if table.publication else {}
     read_by = {"readers": table.readers} if table.readers else {}
     clustered = {"cluster_by": table.cluster_by} if table.cluster_by else {}
+    typed = {"columns": encoded_schema(table.columns)} if table.columns else {}
     fixed = {} if table.schema_mode is SchemaMode.MERGE else {"schema_mode": table.schema_mode}
     created = {"creation": table.creation} if table.creation else {}
     return {
@@ -53,6 +56,7 @@ def table_document(table: Table) -> dict[str, Any]:
         **read_by,
         **created,
         **clustered,
+        **typed,
     }
 
 
@@ -64,7 +68,8 @@ def table_from(table_id: str, document: dict[str, Any]) -> Table:
     readers = Readers(document["readers"]) if "readers" in document else None
     published, created, by = document.get("publication"), document.get("creation"), document.get("cluster_by")
     table = replace(table, publication=published, schema_mode=mode, readers=readers)
-    return replace(table, creation=created, cluster_by=by)
+    columns = decoded_schema(document["columns"]) if "columns" in document else None
+    return replace(table, creation=created, cluster_by=by, columns=columns)
 
 
 def keys_document(keys: TableKeys) -> dict[str, Any]:

@@ -20,12 +20,15 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote
 
+import pyarrow as pa
+
 from deltacompact.base import expect
 from deltacompact.base.errors import ConflictError, DeltaCompactError, InputError, NotFoundError, StoreError
 from deltacompact.base.model import FORMAT_VERSION, INT64_MAX, Readers, SchemaMode, SortKey, Table, TableKeys
 from deltacompact.base.partitions import READ_AT_ONCE, both
 from deltacompact.base.settings import at_least
 from deltacompact.base.wording import table_meant
+from deltacompact.delta_streams.declared_columns import declared_columns
 from deltacompact.delta_streams.log.entries import dump
 from deltacompact.delta_streams.paths import TablePaths, check_path, table_name, table_root
 from deltacompact.delta_streams.table_documents import (
@@ -83,6 +86,7 @@ class Tables:
         schema_mode: SchemaMode | str | None = None,
         readers: Readers | str | None = None,
         cluster_by: str | Sequence[str] | None = None,
+        columns: str | pa.Schema | None = None,
     ) -> Table:
         """Put table.json: see DeltaStreamCatalog.create_table. Raises ConflictError if the table is declared
         otherwise."""
@@ -101,7 +105,8 @@ class Tables:
         read_by = None if readers is None else Readers.of(readers)
         by = None if cluster_by is None else clustering_of(cluster_by, partition_keys)
         table = Table(table_id, partition_keys, keys, tombstone_retention, schema_mode=mode, readers=read_by)
-        table = replace(table, creation=uuid.uuid4().hex, cluster_by=by or None)
+        typed = None if columns is None else declared_columns(columns)
+        table = replace(table, creation=uuid.uuid4().hex, cluster_by=by or None, columns=typed)
         paths = TablePaths.of(table_id)
         effect = Effect(f"table {table_id!r}", "created", "repeat the command")
         self._refuse_dropped(table_id)
@@ -121,6 +126,8 @@ class Tables:
             table = replace(table, creation=existing.creation)
             if cluster_by is None:
                 table = replace(table, cluster_by=existing.cluster_by)
+            if columns is None:
+                table = replace(table, columns=existing.columns)
             if replace(existing, source_table_id=None, holds_streams=False, publication=None) != table:
                 raise ConflictError(f"table {table_id!r} exists and is declared otherwise")
         return table

@@ -47,8 +47,13 @@ def declared(table: Table) -> str:
     retention = table.tombstone_retention
     return (
         f"primary keys {primary}; sort keys {sort or 'none'}; partition keys {partitioned or 'none'}; "
-        f"tombstone retention {'for ever' if retention is None else retention}; schema mode {table.schema_mode}"
+        f"tombstone retention {'for ever' if retention is None else retention}; schema mode {table.schema_mode}; "
+        f"columns {_columns_in_words(table) or 'not declared'}"
     )
+
+
+def _columns_in_words(table: Table) -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in table.columns or ())
 
 
 _TABLES_AT_ONCE = 8
@@ -176,6 +181,7 @@ def _keys_document(table: Table) -> dict[str, Any]:
         "schema_mode": table.schema_mode,
         "readers": table.readers or Readers.FILES,
         "cluster_by": table.cluster_by,
+        "declared_columns": {field.name: str(field.type) for field in table.columns} if table.columns else None,
     }
 
 

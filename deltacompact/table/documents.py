@@ -96,6 +96,16 @@ def far_from_json(value: Mapping[str, Any]) -> FarValues | None:
     return None if far is None else tuple((path, low, high) for path, low, high in far)
 
 
+def encoded_schema(schema: pa.Schema) -> str:
+    """The schema without metadata, as Arrow serializes it."""
+    return base64.b64encode(schema.remove_metadata().serialize()).decode()
+
+
+def decoded_schema(text: str) -> pa.Schema:
+    """The schema of such a text."""
+    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text)))
+
+
 class SchemaTable:
     """The distinct schemas of one document, by number."""
 
@@ -111,7 +121,7 @@ class SchemaTable:
         return self._added[id(schema)][1]
 
     def _add(self, schema: pa.Schema) -> int:
-        text = base64.b64encode(schema.remove_metadata().serialize()).decode()
+        text = encoded_schema(schema)
         if text not in self._numbers:
             self._numbers[text] = len(self.encoded)
             self.encoded.append(text)
@@ -119,5 +129,5 @@ class SchemaTable:
 
     def __getitem__(self, number: int) -> pa.Schema:
         if number not in self._decoded:
-            self._decoded[number] = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(self.encoded[number])))
+            self._decoded[number] = decoded_schema(self.encoded[number])
         return self._decoded[number]

@@ -17,6 +17,7 @@ import io
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import isfinite
 
 import pyarrow as pa
 import pyarrow.csv
@@ -197,7 +198,17 @@ def _with_column_named(said: str, text: _FileText, delimiter: str) -> str | None
     names = pa.csv.read_csv(header, parse_options=pa.csv.ParseOptions(delimiter=delimiter)).column_names
     if int(told[1]) >= len(names):  # a line break in a name
         return None
-    return f"column {names[int(told[1])]!r} is {told[2]} in earlier rows or files, and {told[3]} is not"
+    declare = (
+        ": declare its type when you create the table (--columns, columns=)" if _is_wider(told[2], told[3]) else ""
+    )
+    return f"column {names[int(told[1])]!r} is {told[2]} in earlier rows or files, and {told[3]} is not{declare}"
+
+
+def _is_wider(type_: str, value: str) -> bool:
+    """Whether it is a number, in a column that earlier files made one of whole numbers."""
+    with contextlib.suppress(ValueError):
+        return "int" in type_ and isfinite(float(value.strip("'")))
+    return False
 
 
 def _has_lines(column: pa.ChunkedArray) -> bool:

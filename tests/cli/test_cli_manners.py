@@ -273,7 +273,17 @@ def test_a_wrong_word_is_told_with_what_was_meant(lake, capfd, words, message):
         ("header.csv", "id,v", "its header line does not end, so it may be cut off: end it with a line break"),
         ("debezium.json", '{"before": {}, "after": {}, "op": "c"}', "give the format (--format debezium)"),
         ("wrapped.json", '{"schema": null, "payload": {"op": "c"}}', "give the format (--format debezium)"),
-        ("late.csv", "v,id\nx,1\ny,1.5\n", "column 'id' is int64 in earlier rows or files, and '1.5' is not"),
+        (
+            "late.csv",
+            "v,id\nx,1\ny,1.5\n",
+            "'1.5' is not: declare its type when you create the table (--columns, columns=)",
+        ),
+        ("typo.csv", "v,id\nx,1\ny,l\n", "column 'id' is int64 in earlier rows or files, and 'l' is not"),
+        (
+            "sheet.csv",
+            "id;v\n1;x\n",
+            "its header has ';' and no ',', which divides fields: write commas, or tabs in a .tsv file",
+        ),
     ],
 )
 def test_a_file_that_is_not_what_it_seems_is_refused_with_a_remedy(lake, tmp_path, capfd, name, text, message):

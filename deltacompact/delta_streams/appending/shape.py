@@ -57,11 +57,13 @@ class StreamShape:
     retracted: frozenset[int] = frozenset()
     last: tuple[OperationType, bool, pa.Schema] | None = None
     """Operation, whether it has rows, and schema of the previous file: a file of the same kind changes nothing."""
+    declared: pa.Schema = _NOTHING
+    """The columns whose types the table declares."""
 
     @classmethod
     def of(cls, table: Table) -> StreamShape:
-        """The shape of a stream without files."""
-        return cls(table.keys, table.partition_keys)
+        """The shape of a stream without files: the declared columns."""
+        return cls(table.keys, table.partition_keys, table.columns or _NOTHING, declared=table.columns or _NOTHING)
 
     @property
     def columns(self) -> pa.Schema:
@@ -82,6 +84,7 @@ class StreamShape:
             encoding = resolve_encoding(self.keys, self.partition_keys, [(operation, file)], encoding)
         rows, deletes = self.rows, self.deletes
         if operation is OperationType.UPSERT:
+            _check_declared(file, self.declared)
             rows = schemas.union([file], self.rows)
         else:
             with contextlib.suppress(SchemaError):  # a delete's other columns mean nothing
@@ -120,6 +123,14 @@ class StreamShape:
         return far.with_files([counted] if counted.far or may_have(counted) else ())
 
 
+def _check_declared(file: DataFile, declared: pa.Schema) -> None:
+    """Raise SchemaError for a file with rows, one of whose columns does not fit its declared type."""
+    types = schemas.known_types(file.schema) if file.rows else {}
+    for field in declared:
+        if (type_ := types.get(field.name)) is not None and schemas.widened(field.type, type_) is None:
+            raise SchemaError(f"{file.path}: column {field.name!r} is {type_}, and declared as {field.type}")
+
+
 def shape_of(
     table: Table, state: StreamState, known: StreamShape | None, indexed: Callable[[], Encoding], measure: Measure
 ) -> StreamShape:
@@ -156,7 +167,8 @@ def compacted_shape(table: Table, state: StreamState, indexed: Callable[[], Enco
     if state.compacted is None:
         return shape
     schema = state.compacted.schema
-    shape = replace(shape, rows=schema, far=FarOfStream.of_compacted(state.compacted))
+    more = [field for field in shape.declared if field.name not in schema.names]
+    shape = replace(shape, rows=pa.schema([*schema, *more]), far=FarOfStream.of_compacted(state.compacted))
     if table.keys is None:
         return shape
     typed = [field for field in schema if not pa.types.is_null(field.type) and not schemas.is_promised(field)]

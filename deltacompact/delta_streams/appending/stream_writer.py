@@ -110,7 +110,8 @@ class StreamWriter:
         begun_s = self._catalog.clock()
         if (known := self.committed_by(terms.token, (operation,))) is not None:
             return known[0]
-        types, inspected = self.known_types(), list[DataFile]()
+        is_text = any((content_type or formats.content_type_of(source)) in formats.UNTYPED for source in sources)
+        types, inspected = self.known_types() if is_text else None, list[DataFile]()
         for source in _distinct_names(sources):
             inspected.append(file := self._inspected(source, content_type, types, keys, reference))
             if len(inspected) == 1 or file.schema != inspected[-2].schema:
@@ -328,10 +329,13 @@ class StreamWriter:
         known = log.recent().known(token)
         return None if known is None else _skipped(self._table_id, token, known, kinds)
 
-    def known_types(self) -> pa.Schema | None:
-        """The types for the columns of a text file."""
+    def known_types(self) -> pa.Schema:
+        """The types for the columns of a text file. A new stream takes those of the table's last other partition."""
         log = self._catalog.log(self._table_id, self._partition)
-        return self._shape(log.active()).columns if log.exists() else None
+        shape = self._shape(log.active() if log.exists() else None)
+        if shape.columns != shape.declared:
+            return shape.columns
+        return schemas.with_types(shape.columns, self.columns_of_another_partition(), ())
 
     def _check_fits(self, deltas: Deltas, state: StreamState | None = None) -> Deltas:
         """The deltas, with the lengths of sort values that the caller lacks if the keys are younger than the files.

@@ -1,0 +1,118 @@
+"""Tables that declare the types of their columns."""
+
+import pyarrow as pa
+import pytest
+
+import deltacompact
+from deltacompact import cli
+from deltacompact.base.errors import ConflictError, InputError, SchemaError
+from deltacompact.delta_streams.declared_columns import declared_columns
+
+
+@pytest.fixture
+def csv(tmp_path):
+    """Writes a CSV file, and returns its path."""
+
+    def written(name, text):
+        (tmp_path / name).write_text(text)
+        return tmp_path / name
+
+    return written
+
+
+def test_whole_numbers_first_and_fractions_later(catalog, csv):
+    sales = catalog.create_table("sales", primary_keys=["id"], columns="id long, amount double")
+    for name, text in (("a.csv", "id,amount\n1,3\n"), ("b.csv", "id,amount\n2,4.5\n")):
+        sales.append_files(csv(name, text))
+    assert sales.read().sort_by("id").to_pydict() == {"id": [1, 2], "amount": [3.0, 4.5]}
+    sales.compact()
+    sales.append_files(csv("c.csv", "id,amount,note\n3,5,x\n"))
+    assert sales.read().schema.field("amount").type == pa.float64()
+
+
+def test_without_a_declaration_the_message_says_how_to_declare(catalog, csv):
+    catalog.create_table("sales", primary_keys=["id"])
+    catalog.append_files("sales", csv("a.csv", "id,amount\n1,3\n"))
+    with pytest.raises(
+        InputError, match=r"is int64 in .*, and '4\.5' is not: declare its type when you create the table"
+    ):
+        catalog.append_files("sales", csv("b.csv", "id,amount\n2,4.5\n"))
+    with pytest.raises(InputError, match=r"and 'x' is not$"):
+        catalog.append_files("sales", csv("c.csv", "id,amount\n2,x\n"))
+
+
+def test_a_declared_column_that_no_compacted_file_has_keeps_its_type(catalog, csv):
+    sales = catalog.create_table("sales", primary_keys=["id"], columns="id long, amount double")
+    sales.append_files(csv("a.csv", "id\n1\n"))
+    sales.compact()
+    sales.append_files(csv("b.csv", "id,amount\n2,4\n"))
+    assert sales.read().schema.field("amount").type == pa.float64()
+
+
+def test_rows_of_other_types_are_refused(catalog):
+    sales = catalog.create_table(
+        "sales", primary_keys=["id"], columns=pa.schema([("id", pa.int64()), ("n", pa.float64())])
+    )
+    with pytest.raises(SchemaError, match="the appended table: column 'n' is int64, and declared as double"):
+        sales.append(pa.table({"id": [1], "n": [3]}))
+    sales.append(pa.table({"id": pa.array([1], pa.int32()), "n": pa.array([None], pa.null())}))
+
+
+def test_a_fixed_schema_holds_from_the_first_append_on(catalog):
+    sales = catalog.create_table("sales", primary_keys=["id"], columns="id long", schema_mode="fixed")
+    with pytest.raises(SchemaError, match="column 'regoin' is new"):
+        sales.append(pa.table({"id": [1], "regoin": ["eu"]}))
+
+
+def test_all_partitions_have_the_declared_types(catalog, csv):
+    sales = catalog.create_table("sales", ["day"], ["id"], columns="amount double")
+    sales.append_files(csv("a.csv", "id,amount\n1,3\n"), {"day": "1"})
+    sales.append(pa.table({"id": [2], "amount": [4.5], "day": ["2"]}), partition_by="day")
+    sales.append_files(csv("c.csv", "id,amount,day,op\n3,5,3,I\n"), operation_column="op")
+    assert sorted(sales.read()["amount"].to_pylist()) == [3.0, 4.5, 5.0]
+
+
+def test_text_in_a_new_partition_takes_the_types_of_the_last_one(catalog, csv):
+    catalog.create_table("sales", ["day"], ["id"])
+    catalog.append_files("sales", csv("a.csv", "id,amount\n1,4.5\n"), {"day": "1"})
+    catalog.append_files("sales", csv("b.csv", "id,amount\n1,3\n"), {"day": "2"})  # else nobody could read both
+    assert sorted(catalog.read("sales")["amount"].to_pylist()) == [3.0, 4.5]
+    catalog.create_table("whole", ["day"], ["id"])
+    catalog.append_files("whole", csv("c.csv", "id,amount\n1,3\n"), {"day": "1"})
+    with pytest.raises(InputError, match=r"column 'amount' is int64 in earlier rows or files, and '4\.5' is not"):
+        catalog.append_files("whole", csv("d.csv", "id,amount\n1,4.5\n"), {"day": "2"})
+
+
+def test_the_declaration_is_stored_and_stays(catalog):
+    catalog.create_table("sales", columns="id long, at timestamptz")
+    again = deltacompact.open_catalog(catalog.store.root)
+    assert again.create_table("sales").keys is None
+    expected = pa.schema([("id", pa.int64()), ("at", pa.timestamp("us", "UTC"))])
+    assert again.described("sales").columns == expected
+    again.create_table("sales", columns=expected)
+    with pytest.raises(ConflictError, match="'sales' exists and is declared otherwise"):
+        again.create_table("sales", columns="id string")
+
+
+def test_on_the_command_line(tmp_path, capfd):
+    words = ["create", str(tmp_path / "lake"), "sales", "--columns"]
+    assert cli.run([*words, 'id long, "unit price" decimal(10,2)']) == 0
+    assert cli.run([*words, "id string"]) == 3
+    assert "columns id int64, unit price decimal128(10, 2)\n" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("columns", "told"),
+    [
+        ("id", "columns: 'id' is no name with a type: write \"id long, amount double\""),
+        ("id lon", "columns: unknown type 'lon': did you mean 'long'?"),
+        ("id long, ID long", "columns: 'ID' and 'id' differ only in case: Spark and Hive mix them up"),
+        ("id long, id int", "columns: 'id' is there twice"),
+        ("id decimal(99,2)", "columns: decimal(99,2): precision should be between 1 and 38"),
+        (["id"], "columns is ['id'], it must be text such as \"id long, amount double\", or a pyarrow Schema"),
+    ],
+)
+def test_columns_that_are_none(columns, told):
+    with pytest.raises(InputError) as raised:
+        declared_columns(columns)
+    assert str(raised.value) == told
