@@ -55,7 +55,7 @@ def advise(
     usd_per_core_hour: float | None,
     **place: Any,
 ) -> None:
-    """Say whether it is worth to cluster a table by some columns. Writes nothing.
+    """Say whether clustering a table by some columns is worth it. Writes nothing.
 
     Depth is how many files hold a value. By the bounds of all files, and some sampled rows, advise tells the share of
     files and row groups that a reader opens for a value, and for a range of a twentieth of the values: by each column,

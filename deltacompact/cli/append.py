@@ -47,8 +47,17 @@ if TYPE_CHECKING:
 )
 @schema_mode_option("Whether this append may add columns: merge or fixed. Default: the table's schema mode.")
 @click.option("--operation-column", metavar="NAME", help="Change events: the column that says what each row does.")
-@click.option("--upsert-values", metavar="A,B", help="Values of the operation column that mean an upsert.")
-@click.option("--delete-values", metavar="A,B", help="Values of the operation column that mean a delete.")
+@click.option(
+    "--upsert-values",
+    metavar="A,B",
+    help="Values of the operation column that mean an upsert. Default: I, U, C, R, insert, update or upsert, in any "
+    "case.",
+)
+@click.option(
+    "--delete-values",
+    metavar="A,B",
+    help="Values of the operation column that mean a delete. Default: D or delete, in any case.",
+)
 @click.option(
     "--format",
     "format_",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import enum
 import heapq
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from deltacompact.base.wording import counted
@@ -18,6 +18,7 @@ from deltacompact.iceberg_modes.plan import ScanTaskGroup
 from deltacompact.iceberg_modes.result import ModeResult
 
 Group = TypeVar("Group", bound=ScanTaskGroup[Any])
+Reason = TypeVar("Reason", bound=enum.StrEnum)
 
 
 def whole_result(result: ModeResult, own: Sequence[str], refused: str) -> list[str]:
@@ -45,5 +46,5 @@ def group_lines(groups: Sequence[Group], line: Callable[[Group], str], groups_ma
     return [*map(line, largest), f"and {counted(len(groups) - groups_max, 'more group')}: --verbose prints all"]
 
 
-def stay_lines(stays: Iterable[tuple[enum.StrEnum, int]], noun: str) -> list[str]:
-    return [f"stay: {counted(count, noun)}, {reason.value.replace('_', ' ')}" for reason, count in stays]
+def stay_lines(stays: Iterable[tuple[Reason, int]], noun: str, words: Mapping[Reason, str]) -> list[str]:
+    return [f"stay: {counted(count, noun)}: {words[reason]}" for reason, count in stays]

@@ -121,7 +121,7 @@ def test_a_plan_says_how_long_it_takes_and_what_it_costs(lake, configured, capsy
     assert cli.run([*words, "--usd-per-core-hour", "36000"]) == 0
     lines = said(capsys).splitlines()
     assert lines[0].startswith("2 files (2 too small), ")
-    assert lines[1] == "stay: 3 files, not wanted"
+    assert lines[1] == "stay: 3 files: no rows in them for which `where` is true"
     assert re.fullmatch(r"5 data files -> 4, [\d.]+ KiB -> about [\d.]+ KiB, 1 delete file -> about 1", lines[2])
     assert re.fullmatch(r"expected: 0\.\d s with start-up on \d+ slots?, 0\.0 core-seconds, 0\.\d{4} USD", lines[3])
     assert cli.run([*words, "--json", "--usd-per-core-hour", "36000"]) == 0

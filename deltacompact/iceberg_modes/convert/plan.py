@@ -126,7 +126,7 @@ class ConvertPlan(ModePlan):
             lines += group_lines(self.groups, lambda group: _commit_line(group, len(self.groups)), groups_max)
         if self.not_opened:
             lines.append(f"not opened: {counted(self.not_opened, 'data file')}")
-        return [*lines, *stay_lines(self.stays, _DELETES)]
+        return [*lines, *stay_lines(self.stays, _DELETES, _WORDS)]
 
     @property
     def nothing_to_do(self) -> str | None:

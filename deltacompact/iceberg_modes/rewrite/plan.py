@@ -138,7 +138,7 @@ class RewritePlan(ModePlan):
             total.append(f"clustered by {', '.join(map(str, self.options.cluster_by))}")
         if self.groups and self.options.strategy is Strategy.SORT:
             total.append(f"sorted by {self.options.sort_order or 'the order of the table'}")
-        return [*total, *group_lines(self.groups, _group_line, groups_max), *stay_lines(self.stays, "file")]
+        return [*total, *group_lines(self.groups, _group_line, groups_max), *stay_lines(self.stays, "file", _WORDS)]
 
     @property
     def nothing_to_do(self) -> str | None:
