@@ -14,6 +14,7 @@ from itertools import accumulate, pairwise
 
 from deltacompact.iceberg.deletes.matching import DeleteIndex, Deletes
 from deltacompact.iceberg.table.content_files import ManifestEntry
+from deltacompact.iceberg.table.partition_values import in_words
 from deltacompact.iceberg.table.table_state import Scope, TableState, scope_of
 from deltacompact.maintenance.health import Health
 
@@ -71,5 +72,5 @@ def _health(state: TableState, scope: Scope, applied: _Applied, dead_rows: int) 
 
 def _named(state: TableState, scope: Scope) -> dict[str, str | None]:
     spec_id, values = scope
-    names = [field.name for field in state.metadata.specs[spec_id].fields]
-    return {name: None if value is None else str(value) for name, value in zip(names, values, strict=True)}
+    fields = state.metadata.specs[spec_id].fields
+    return {field.name: in_words(value, field) for field, value in zip(fields, values, strict=True)}

@@ -22,6 +22,8 @@ from pyiceberg.types import DecimalType, DoubleType, FloatType, IntegerType, Lon
 import deltacompact
 from deltacompact.base.errors import InputError
 from deltacompact.iceberg.table import manifests
+from deltacompact.iceberg.table.content_files import SpecField
+from deltacompact.iceberg.table.partition_values import in_words
 from deltacompact.iceberg_modes.rewrite.plan_document import plan_from_json
 
 T = "ns.t"
@@ -202,3 +204,23 @@ def test_a_delete_applies_where_a_manifest_only_names_the_type_of_its_second_dec
     assert [row["id"] for row in lake.rows(T)] == [2]
     compact(lake, "rewrite", **{"rewrite-all": "true"})
     assert [row["id"] for row in lake.rows(T)] == [2]
+
+
+@pytest.mark.parametrize(
+    ("transform", "type_", "value", "words"),
+    [
+        ("day", {"type": "int", "logicalType": "date"}, 20458, "2026-01-05"),
+        ("identity", {"type": "int", "logicalType": "date"}, -1, "1969-12-31"),
+        ("month", "int", 671, "2025-12"),
+        ("year", "int", 56, "2026"),
+        ("hour", "int", 20458 * 24 + 7, "2026-01-05T07"),
+        ("identity", {"type": "long", "logicalType": "timestamp-micros"}, 1_500_000, "1970-01-01T00:00:01.500000"),
+        ("identity", {"type": "fixed", "size": 4, "logicalType": "decimal", "precision": 9, "scale": 2}, 150, "1.50"),
+        ("bucket[4]", "int", 3, "3"),
+        ("identity", "boolean", True, "True"),
+        ("identity", "string", "a/b", "a/b"),
+        ("day", {"type": "int", "logicalType": "date"}, None, None),
+    ],
+)
+def test_a_partition_in_words_is_what_people_write(transform, type_, value, words):
+    assert in_words(value, SpecField(1000, 1, "p", transform, {"type": ["null", type_]})) == words

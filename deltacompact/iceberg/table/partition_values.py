@@ -14,10 +14,11 @@ from __future__ import annotations
 import decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from deltacompact.base.errors import InputError
-from deltacompact.iceberg.table.content_files import PartitionTuple, PartitionValue, Spec, canonical
+from deltacompact.iceberg.table.content_files import PartitionTuple, PartitionValue, Spec, SpecField, canonical
 
 
 def compared(value: Any, avro: Any) -> PartitionValue:
@@ -43,6 +44,22 @@ def stored(value: PartitionValue, avro: Any) -> Any:
 def compared_tuple(values: PartitionTuple, spec: Spec) -> PartitionTuple:
     """Our form of a partition of this spec. Documents of earlier versions have decimals in their stored form."""
     return tuple(compared(value, part.avro["type"]) for value, part in zip(values, spec.fields, strict=True))
+
+
+def in_words(value: PartitionValue, part: SpecField) -> str | None:
+    """Our value as people write it: the day 20458 as 2026-01-05, the decimal 123 as 1.23."""
+    type_ = not_null(part.avro["type"])
+    logical = type_.get("logicalType") if isinstance(type_, dict) else None
+    unit = _UNITS.get(part.transform) or _UNITS.get(logical or "")
+    if value is None or not isinstance(value, int):
+        return None if value is None else str(value)
+    if is_decimal(type_):
+        return str(decimal.Decimal(value).scaleb(-int(type_["scale"])))
+    return str(value) if unit is None else str(np.datetime64(value, unit))
+
+
+_UNITS: dict[str, Any] = {"year": "Y", "month": "M", "day": "D", "hour": "h", "date": "D", "timestamp-micros": "us"}
+"""Of transforms and logical types, numpy's units since 1970."""
 
 
 def not_null(avro: Any) -> Any:
