@@ -24,8 +24,9 @@ def page(state: str, queue: str | None, port: int, host: str) -> None:
     \b
     deltacompact-sessions page --state s3://lake/job-runs --port 8080
     """
-    from deltacompact.cli.console import out
+    from deltacompact.cli.console import err, out
     from sessions.base.signals import handled
+    from sessions.cli.printed import no_job_run
     from sessions.cli.watched import served
     from sessions.overview.overview import clock_of
     from sessions.queues.opening import open_queue
@@ -33,6 +34,8 @@ def page(state: str, queue: str | None, port: int, host: str) -> None:
 
     store = StateStore(state)
     opened = None if queue is None else open_queue(queue, make=False)
+    if store.folder is not None and not store.folder.exists():  # a dispatcher may begin it later
+        err.print(no_job_run(store), highlight=False, soft_wrap=True)
     stopping = threading.Event()
     with handled(stopping.set), served(store, opened, port, host, clock=clock_of(store)) as server:
         assert server is not None

@@ -336,6 +336,8 @@ def read_policies(path: str) -> Policies:
         first = refused.errors(include_url=False)[0]
         place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in first["loc"]).lstrip(".")
         said = text_of(first["msg"].removeprefix("Value error, "))[:300]
+        if first["type"] == "missing":
+            said = "it is missing: write version = 1" if place == "version" else "it is missing"
         if first["type"] == "extra_forbidden":
             said = no_such_field(str(first["loc"][-1]), [name for kind in _KINDS for name in kind.model_fields])
         raise InputError(f"{path}: {place or 'the file'}: {said}") from None

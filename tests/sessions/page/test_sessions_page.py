@@ -312,6 +312,14 @@ def test_it_runs_on_its_own_for_a_state_without_a_dispatcher(tmp_path):
     assert told["next"][0]["about"] == "no dispatcher"
 
 
+def test_a_folder_that_is_not_there_is_told(tmp_path):
+    command = [sys.executable, "-m", "sessions", "page", "--state", str(tmp_path / "stat"), "--port", "0"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr.readline().endswith("/stat/: there is no such folder\n")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+
+
 def test_hostile_strings_are_text(server, opened):
     page = opened(server.address)
     choose(page, "run-hostile")

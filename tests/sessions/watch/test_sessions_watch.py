@@ -313,6 +313,20 @@ def test_the_policies_of_the_documents_are_read(tmp_path):
     assert [each.name for each in read.expanded()] == names
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "version: it is missing: write version = 1"),
+        ('version = 1\n[[policies]]\nname = "p"', "policies[0].catalog: it is missing"),
+    ],
+)
+def test_what_a_file_of_policies_lacks_is_told(tmp_path, text, told):
+    (tmp_path / "p.toml").write_text(text)
+    with pytest.raises(InputError) as raised:
+        read_policies(str(tmp_path / "p.toml"))
+    assert str(raised.value).endswith(told)
+
+
 # The watcher
 
 
