@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.feather
+import pyarrow.orc
 import pyarrow.parquet as pq
 import pytest
 
