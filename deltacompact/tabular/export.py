@@ -14,6 +14,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from deltacompact.base import expect
+from deltacompact.base.errors import InputError
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.storage.opening import as_uri, open_object
 from deltacompact.tabular import formats, writing
@@ -55,7 +56,11 @@ def _into_folder(store: ObjectStore, folder: str, schema: pa.Schema, tables: Ite
 
 def _into_file(store: ObjectStore, target: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> int:
     options = WriteOptions(formats.written_type_of(target))
-    with writing.writer(store, as_uri(target), schema, options) as out:
-        for rows in tables:
-            out.write(rows)
-        return out.rows
+    try:
+        with writing.writer(store, as_uri(target), schema, options) as out:
+            for rows in tables:
+                out.write(rows)
+            return out.rows
+    except InputError:
+        writing.check_writable(schema, options.content_type)  # it names the column
+        raise

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from deltacompact.base.errors import InputError
 from deltacompact.storage.memory import MemoryStore
 from deltacompact.tabular import export
 
@@ -36,3 +37,9 @@ def test_of_rows_that_end_in_the_middle_nothing_is_left(tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         export.exported(MemoryStore(), str(tmp_path), SCHEMA, tables(5, dies=True))
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_column_that_the_format_cannot_hold_is_named(tmp_path):
+    rows = pa.table({"id": [1], "address": [{"city": "Bonn"}]})
+    with pytest.raises(InputError, match=r"^column 'address' is struct<city: string>, which .*csv files cannot hold$"):
+        export.exported(MemoryStore(), str(tmp_path / "a.csv"), rows.schema, [rows])
