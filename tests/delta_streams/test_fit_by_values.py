@@ -136,6 +136,30 @@ def test_a_tombstones_sort_value_counts_after_its_row_is_gone():
             each.append("t", rows(2, pa.array([NEAR], pa.timestamp("ns"))))
 
 
+@pytest.mark.parametrize(
+    ("first", "deleted", "late"),
+    [
+        (
+            pa.array([1], pa.timestamp("us")),
+            pa.array([NEAR], pa.timestamp("ns")),
+            pa.array([FAR_US], pa.timestamp("us")),
+        ),
+        (pa.array([1], pa.uint8()), pa.array([-1], pa.int64()), pa.array([2**63], pa.uint64())),
+    ],
+    ids=["finer", "signed"],
+)
+def test_the_type_of_a_tombstone_counts_beside_rows_of_another_type(first, deleted, late):
+    """Only the index has it. Accepted rows that do not fit would block the partition."""
+    catalog = lake(sort=True)
+    catalog.append("t", rows(1, first))
+    catalog.append("t", rows(2, deleted), operation="delete")
+    compact("t", delta_catalog_client=catalog, settings=LOCAL)
+    for each in (catalog, DeltaStreamCatalog(catalog.store)):
+        with pytest.raises(SchemaError, match="which does not fit"):
+            each.append("t", rows(3, late))
+    assert folded(catalog) == 1
+
+
 @pytest.mark.parametrize("reference", [False, True], ids=["copied", "referenced"])
 @pytest.mark.parametrize("other_first", [False, True])
 @pytest.mark.parametrize("extension", ["parquet", "bare.parquet", "feather", "orc"])

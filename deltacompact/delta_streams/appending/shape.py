@@ -37,7 +37,7 @@ from deltacompact.delta_streams.appending.far import (
 from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.index.keys import Encoding, resolve_encoding
 from deltacompact.index.sort_widths import is_unmeasured
-from deltacompact.tabular import schemas
+from deltacompact.tabular import far_values, schemas
 
 _NOTHING = pa.schema([])
 
@@ -137,8 +137,8 @@ def shape_of(
     """The shape of a stream's state.
 
     known      the shape of an earlier state: its commits need not be checked again
-    indexed    reads the encoding from the index; called if the compacted rows lack a key or sort column, or if a sort
-               column is a string, whose longest value only the index knows
+    indexed    reads the encoding from the index; called if the compacted rows lack a key or sort column, or if only
+               the index knows the longest value of a sort column, or the type in which it is compared
     measure    reads the sort columns of files that are older than the keys
     """
     continues = (
@@ -175,7 +175,12 @@ def compacted_shape(table: Table, state: StreamState, indexed: Callable[[], Enco
     known = {field.name: schemas.plain_type(field.type) for field in typed}
     if not {*known, *table.partition_keys}.issuperset(table.keys.columns):
         return replace(shape, encoding=indexed())
-    if any(key.name in known and schemas.has_lengths(known[key.name]) for key in table.keys.sort):
+    if any(key.name in known and _index_may_tell_more(known[key.name]) for key in table.keys.sort):
         return replace(shape, encoding=indexed())
     rows = DataFile(UNNUMBERED, "the compacted rows", ContentType.PARQUET, 1, 0, pa.schema(typed))
     return replace(shape, encoding=resolve_encoding(table.keys, table.partition_keys, [(OperationType.UPSERT, rows)]))
+
+
+def _index_may_tell_more(type_: pa.DataType) -> bool:
+    """Whether the rows do not tell how a sort column is compared: deletes may have longer or finer values, or signs."""
+    return schemas.has_lengths(type_) or pa.types.is_unsigned_integer(type_) or far_values.may_be_far(type_)
