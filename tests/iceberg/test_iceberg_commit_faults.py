@@ -290,7 +290,7 @@ def test_ctrl_c_at_any_step_leaves_a_table_that_reads_well_and_the_next_run_ends
                 load_table = catalog.load_table
                 patch.setattr(catalog, "load_table", lambda name: stop() if catalog.commits else load_table(name))
             else:
-                patch.setattr(committer.locations, "discard", stop)
+                patch.setattr(committer.locations, "discard_all", stop)
         with pytest.raises(KeyboardInterrupt):
             rewrite(lake, catalog)
     assert ids(lake) == [1, 2]

@@ -370,8 +370,9 @@ def test_who_has_lost_a_journal_cannot_close_it(lake):
     second = Journal.take_over(store, first.session)
     with pytest.raises(TakenOverError):
         first.finish([])
+    first.attempted(7, [0])
     with pytest.raises(TakenOverError):
-        first.before_attempt(7, [0])
+        first.refuse_replaced()
     assert second.finish(["file:///nowhere/y.parquet"]) == ("file:///nowhere/y.parquet",)
     third = Journal.take_over(store, first.session)
     assert third.read().delete == ("file:///nowhere/y.parquet",)  # anybody may finish the deletions

@@ -67,8 +67,8 @@ class _SnapshotTries(Generic[Outcome]):
 
     snapshot_id: int
     drafts: list[tuple[Draft, Outcome]] = field(default_factory=list)
-    refused: Draft | None = None
-    """The last attempt that surely had no effect. Its files are there: the next one may name some of them, too."""
+    refused: list[Draft] = field(default_factory=list)
+    """Attempts that surely had no effect. Their files are there: a later one may name some of them, too."""
     unanswered: int = 0
     said: str = ""
     """Why the last attempt failed."""
@@ -199,8 +199,8 @@ class Committer:
                 return Committed(table, *landed, attempt)
             if refused is not None:
                 tries.unanswered -= 1
-                self._forget(tries)
-                tries.drafts, tries.refused = [known for known in tries.drafts if known[0] is not draft], draft
+                tries.drafts = [known for known in tries.drafts if known[0] is not draft]
+                tries.refused.append(draft)
                 self.after_refusal()
                 if not _may_be_repeated(refused, before, table):
                     raise refused
@@ -225,14 +225,12 @@ class Committer:
             raise
 
     def _forget(self, tries: _SnapshotTries[Outcome]) -> None:
-        """Delete the metadata that only the refused attempt names. The data files are still wanted."""
-        if tries.refused is not None:
-            kept = {path for draft, _ in tries.drafts for path in draft.files}
-            with contextlib.suppress(DeltaCompactError):  # then they are orphans, which maintain removes
-                for path in tries.refused.files:
-                    if path not in kept:
-                        locations.discard(self.store, path)
-            tries.refused = None
+        """Delete the metadata that only refused attempts name, once nobody waits for a commit. The data files are still
+        wanted."""
+        kept = {path for draft, _ in tries.drafts for path in draft.files}
+        refused = dict.fromkeys(path for draft in tries.refused for path in draft.files if path not in kept)
+        with contextlib.suppress(DeltaCompactError):  # then they are orphans, which maintain removes
+            locations.discard_all(self.store, list(refused), lambda count: None)
 
 
 def _name(snapshot: Snapshot) -> str:

@@ -144,14 +144,10 @@ class Journal:
         ]
         self.store.put(f"{self.folder}written-{groups[0].number}.json", _sealed({"groups": records}))
 
-    def before_attempt(self, snapshot_id: int, groups: Sequence[int], files: Sequence[str] = ()) -> None:
-        """Record, before an attempt, that a snapshot with these groups may be committed and may add these files.
-
-        Raises TakenOverError if another process holds the journal: then we must not commit.
-        """
+    def attempted(self, snapshot_id: int, groups: Sequence[int], files: Sequence[str] = ()) -> None:
+        """Record, before an attempt, that a snapshot with these groups may be committed and may add these files."""
         body = {"snapshot_id": snapshot_id, "groups": list(groups), "files": list(files)}
         self.store.put(f"{self.folder}commit-{snapshot_id}.json", _sealed(body))
-        self.refuse_replaced()
 
     def refuse_replaced(self) -> None:
         """Raise TakenOverError if another process holds the journal, or has cleared it."""

@@ -22,6 +22,8 @@ class Tries:
     groups: Sequence[int]
     added: list[frozenset[str]] = field(default_factory=list)
     proposed: frozenset[str] = frozenset()
+    recorded: tuple[int, frozenset[str]] | None = None
+    """What the journal says. An attempt that may add the same files needs no other record."""
 
     @property
     def files(self) -> frozenset[str]:
@@ -36,8 +38,12 @@ class Tries:
         return proposed
 
     def before_attempt(self, snapshot_id: int) -> None:
+        """Record the attempt. Raises TakenOverError if another process holds the journal: then we must not commit."""
         self.added.append(self.proposed)
-        self.journal.before_attempt(snapshot_id, self.groups, sorted(self.files))
+        if self.recorded != (snapshot_id, self.files):
+            self.journal.attempted(snapshot_id, self.groups, sorted(self.files))
+            self.recorded = snapshot_id, self.files
+        self.journal.refuse_replaced()
 
     def after_refusal(self) -> None:
         """Forget the last attempt, which had no effect: files that it alone would have added may be deleted."""
