@@ -25,11 +25,18 @@ def joined(parts: Iterable[pa.Schema], where: str) -> pa.Schema:
     for part in parts:
         for field in part:
             known = types.get(field.name, field.type)
-            wider = schemas.widened(known, field.type)
+            wider = _wider(known, field.type)
             if wider is None:
                 raise SchemaError(f"{where}: column {field.name!r} is {field.type}, which does not fit {known}")
             types[field.name] = wider
     return pa.schema(list(types.items()))
+
+
+def _wider(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
+    """The type that holds both. Files stay, and no reader takes binaries of a fixed size for others."""
+    wider = schemas.widened(a, b)
+    fixed = pa.types.is_fixed_size_binary(a) or pa.types.is_fixed_size_binary(b)
+    return None if fixed and not a == b == wider else wider
 
 
 def with_partition_keys(columns: pa.Schema, keys: Sequence[str]) -> pa.Schema:

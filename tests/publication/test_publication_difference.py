@@ -103,6 +103,16 @@ def test_files_of_others_are_named(foreign):
         difference(head, SOURCE, streams(OURS))
 
 
+@pytest.mark.parametrize("other", [pa.binary(), pa.binary(8)])
+def test_binaries_of_a_fixed_size_fit_no_others(other):
+    """Iceberg widens no such column, and PyIceberg reads no such file where the table has binaries of any size."""
+    fixed, others = pa.schema([("v", pa.binary(4))]), pa.schema([("v", other)])
+    assert joined([fixed, fixed], "t") == fixed
+    for parts in ([fixed, others], [others, fixed]):
+        with pytest.raises(InputError, match=r"t: column 'v' is .*, which does not fit"):
+            joined(parts, "t")
+
+
 def test_columns_widen_only_as_the_streams_do():
     parts = [pa.schema([("id", pa.int32())]), pa.schema([("v", pa.string()), ("id", pa.int64())])]
     assert joined(parts, "t") == pa.schema([("id", pa.int64()), ("v", pa.string())])
