@@ -39,7 +39,7 @@ def naming(path: str, *kinds: type[DeltaCompactError]) -> Iterator[None]:
     except kinds as error:
         raise type(error)(f"{path} {CANNOT_BE_READ}: {error}") from error
     except InputError as error:
-        if path in str(error):
+        if path.removeprefix("file://") in str(error):  # stores of local files name them by their paths
             raise
         raise type(error)(f"{path}: {error}") from error
     except (pa.ArrowMemoryError, pa.ArrowCancelled):

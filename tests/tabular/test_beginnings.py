@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from deltacompact.base.errors import InputError
+from deltacompact.tabular.damage import naming
 
 TEXT = b"id,name\n1,a\n"
 
@@ -78,3 +79,10 @@ def test_a_column_that_the_table_has_may_have_any_name_and_bytes(catalog, tmp_pa
     (tmp_path / "a.csv").write_bytes("a;b\ncafé\n".encode("latin-1"))
     catalog.append_files("t", tmp_path / "a.csv")
     assert catalog.read("t")["a;b"].to_pylist() == [b"x", "café".encode("latin-1")]
+
+
+@pytest.mark.parametrize("said", ["/landing/a.csv: permission to read is denied", "file:///landing/a.csv is empty"])
+def test_a_message_names_its_file_once(said):
+    with pytest.raises(InputError) as raised, naming("file:///landing/a.csv"):
+        raise InputError(said)
+    assert str(raised.value) == said
