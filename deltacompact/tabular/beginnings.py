@@ -8,11 +8,14 @@ report.csv       ff fe …         it is UTF-16: save it as UTF-8
 
 from __future__ import annotations
 
+from deltacompact.base.model import ContentType
 from deltacompact.tabular.formats import COMPRESSIONS, EXTENSIONS, UNTYPED, extensions
 
 BEGINNING_BYTES = 6
 _FORMATS = {b"PAR1": "a Parquet", b"ARROW1": "an Arrow", b"ORC": "an ORC", b"Obj\x01": "an Avro"}
 _COMPRESSED = {b"\x1f\x8b": ".gz", b"BZh": ".bz2", b"\x28\xb5\x2f\xfd": ".zst"}
+_ARROW = (b"ARROW1", b"FEA1", b"\xff\xff\xff\xff")
+"""An IPC file, Feather of version 1, and a stream, of which Arrow says that it expected millions of bytes."""
 _OTHERS = {
     b"PK\x03\x04": "a zip archive or a spreadsheet: unpack it, or save it as CSV",
     b"\xd0\xcf\x11\xe0": "a spreadsheet: save it as CSV",
@@ -33,6 +36,8 @@ def contradiction(path: str, beginning: bytes) -> str | None:
     for magic, what in _FORMATS.items():
         if beginning.startswith(magic) and (named := f".{what.split()[1].lower()}") not in _spellings(extension):
             return f"it is {what} file: name it {named}"
+    if EXTENSIONS.get(extension) is ContentType.FEATHER and beginning and not beginning.startswith(_ARROW):
+        return "it is no Arrow file"
     return next((f"it is {what}" for magic, what in _OTHERS.items() if beginning.startswith(magic)), None)
 
 

@@ -37,6 +37,8 @@ def refusal(catalog, tmp_path):
         ("a.csv", "id,näme\n1,a\n".encode("utf-16"), "it is UTF-16: save it as UTF-8"),
         ("a.csv", b"PK\x03\x04\x00\n,,", "it is a zip archive or a spreadsheet: unpack it, or save it as CSV"),
         ("a.csv", b"Obj\x01,\n,,", "it is an Avro file: name it .avro"),
+        ("a.feather", TEXT, "it is no Arrow file"),
+        ("a.arrow", gzip.compress(TEXT, mtime=0), "it is compressed by gzip: decompress it"),
     ],
 )
 def test_the_message_says_what_the_file_is(refusal, name, content, told):
