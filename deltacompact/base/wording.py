@@ -62,8 +62,11 @@ def column_meant(name: str, names: Sequence[str]) -> str:
 
 
 def table_meant(name: str, names: Iterable[str]) -> str:
-    """For an unknown table or catalog: the most similar known one, for a message; empty if none is similar."""
-    nearest = difflib.get_close_matches(name, list(names), 1)
+    """For an unknown table or catalog: the most similar known one, for a message; empty if none is similar.
+
+    Beside a drop there may be a folder of that very name.
+    """
+    nearest = difflib.get_close_matches(name, [known for known in names if known != name], 1)
     return f" (did you mean {nearest[0]!r}?)" if nearest else ""
 
 

@@ -304,6 +304,13 @@ def test_an_error_names_what_was_written(catalog, call, error, told):
         call(catalog)
 
 
+def test_a_folder_that_a_drop_left_is_not_the_table_that_was_meant(tmp_path):
+    """A writer that begins before a drop may put its entry after it."""
+    (tmp_path / "orders" / "stream").mkdir(parents=True)
+    with pytest.raises(deltacompact.NotFoundError, match=r"table 'orders' does not exist in [^ ]*$"):
+        deltacompact.open_catalog(tmp_path).table("orders")
+
+
 FUNCTIONS = [
     *(deltacompact.compact, deltacompact.open_catalog, deltacompact.check, deltacompact.vacuum, deltacompact.changes),
     *(deltacompact.rollback, deltacompact.retract, deltacompact.retract_file),
