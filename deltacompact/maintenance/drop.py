@@ -4,7 +4,7 @@ orders/dropped.json                  1. put: the content of table.json, so that 
 orders/table.json                    2. gone: no command opens the table, nobody begins to append
 orders/day=1/stream|data|index/…     3. gone, one stream after the other
 orders/partitions/day=1              4. gone: the marks by which streams are found
-orders/day=2/stream/0/…07.json       gone, too, though day=2 has no mark: a late writer put it after an earlier drop
+orders/day=2/stream/0/…07.json       gone, too, though day=2 has no mark: a writer put it late, or puts it now
 orders/keys.json, bookmarks/…, heat/…    5. gone
 orders/dropped.json                  6. gone: the name is free again
 orders/day=1/notes.txt               stays, and is named in the result: another program put it there
@@ -58,6 +58,10 @@ def drop(catalog: Streams, table_id: str, *, dry_run: bool = False) -> DropResul
         return _dropped(catalog, table, paths, dry_run)
 
 
+_LOOKS_MAX = 5
+"""Looks for entries that writers put after their stream was gone. Each puts one at most: then it finds no table."""
+
+
 def _dropped(catalog: Streams, table: Table, paths: TablePaths, dry_run: bool) -> DropResult:
     """Delete, or with `dry_run` count, all objects whose names come from the table."""
     store = catalog.store
@@ -69,8 +73,13 @@ def _dropped(catalog: Streams, table: Table, paths: TablePaths, dry_run: bool) -
     streams = {paths.stream(partition) for partition in marks.values()}
     gone = _all_taken(catalog, streams, dry_run)
     own = [*marks, *_own(store, paths)]
-    late = _without_mark(paths, table, store.list(f"{paths.root}/")) - streams
-    gone += _all_taken(catalog, late, dry_run)
+    late: set[StreamPaths] = set()
+    for _ in range(1 if dry_run else _LOOKS_MAX):
+        found = _without_mark(paths, table, store.list(f"{paths.root}/")) - (streams if dry_run else frozenset())
+        if not found:
+            break
+        gone += _all_taken(catalog, found, dry_run)
+        late |= found
     names = {stat.path for stat in (*gone, *own)} | {paths.table, paths.dropped}
     left = tuple(stat for stat in store.list(f"{paths.root}/") if stat.path not in names)
     if not dry_run:

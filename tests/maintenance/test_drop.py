@@ -223,6 +223,25 @@ def test_what_a_writer_put_behind_a_drop_goes_with_the_next_one(keys: list[str])
     assert paths(store) == foreign
 
 
+def test_what_a_writer_puts_during_a_drop_goes_with_it() -> None:
+    inner, put = MemoryStore(), list[str]()
+    table = DeltaStreamCatalog(inner).create_table("t", primary_keys=["id"])
+    for number in range(3):
+        table.append(pa.table({"id": [number]}))
+    last = "t/stream/0/00000000000000000003.json"
+    entry = inner.get(last)
+
+    def intercept(kind: str, path: str, act: Callable[[], Any]) -> Any:
+        done = act()
+        if kind == "delete" and last not in paths(inner) and not put:
+            put.append(last)
+            inner.put(last, entry)
+        return done
+
+    result = DeltaStreamCatalog(InterceptedStore(inner, intercept)).drop_table("t")
+    assert put == [last] and result.left == () and paths(inner) == set()
+
+
 def test_what_others_put_there_stays_and_is_named(store: Any) -> None:
     catalog = DeltaStreamCatalog(store)
     catalog.create_table("t", primary_keys=["id"]).append(pa.table({"id": [1]}))
