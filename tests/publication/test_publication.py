@@ -36,6 +36,16 @@ def by_day(lake, tmp_path, monkeypatch):
     return Publications(lake, tmp_path / "delta", ["day"])
 
 
+def test_a_kept_file_with_binaries_of_a_fixed_size_beside_others_is_refused(orders):
+    """PyIceberg cannot read it: "Cannot promote fixed[4] to binary"."""
+    for first, type_ in ((0, pa.binary(4)), (10, pa.binary())):
+        rows = pa.table({"id": range(first, first + 10), "v": pa.array([b"abcd"] * 10, type_)})
+        orders.catalog.append(T, rows)
+        orders.catalog.table(T).compact(rows_per_compacted_file=10, settings=LOCAL)
+    with pytest.raises(SchemaError, match=r"column 'v' is fixed_size_binary\[4\], which does not fit binary"):
+        orders.publish()
+
+
 def test_each_compaction_is_one_snapshot_with_the_compacted_files_by_reference(orders):
     orders.append([{"id": number, "v": "a"} for number in range(20)])
     orders.compact()

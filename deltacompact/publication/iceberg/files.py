@@ -24,6 +24,7 @@ from deltacompact.iceberg.table.content_files import Content, ContentFile
 from deltacompact.iceberg.table.parquet_files import StoredFile
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.index.live_bitmaps import LiveBits, live_mask
+from deltacompact.publication.columns import joined
 from deltacompact.publication.iceberg.columns import partition_tuple, shown_columns
 from deltacompact.publication.iceberg.difference import deletes_name
 from deltacompact.publication.port import ShownFile
@@ -43,6 +44,7 @@ class IcebergFiles:
         self._store = store
         self._iceberg_store = iceberg_store
         self._table = table
+        self._columns = shown_columns(table.metadata.schema, f"Iceberg table {table.metadata.table_id!r}")
         self._live = LiveBits(store)
         self._data: dict[str, ContentFile] = {}
         self._dead: dict[str, ContentFile] = {}
@@ -73,7 +75,7 @@ class IcebergFiles:
                 locations.discard(self._iceberg_store, file.path)
 
     def _listed(self, shown: ShownFile) -> ContentFile:
-        shown_columns(shown.file.schema, shown.file.path)
+        joined([self._columns, shown_columns(shown.file.schema, shown.file.path)], shown.file.path)
         with files.opened(self._store, shown.file) as source:
             footer = files.described_parquet(source, shown.file).metadata
         _refuse_field_ids(footer, shown.file.path)
