@@ -243,6 +243,8 @@ def _of_base_file(plan: CompactionPlan, source: SourceFile, live: int) -> tuple[
     file, options = source.file, plan.options
     if options.purge and file.deletions:
         return FileAction.REWRITE, FileReason.PURGE
+    if plan.lacks_types(source) and file.path not in plan.input.cold:
+        return FileAction.REWRITE, FileReason.OTHER_SCHEMA
     if live == file.live_rows:
         return FileAction.KEEP, FileReason.NO_ROW_DIED
     if not options.purge and file.rows - live < options.dead_fraction * file.rows:

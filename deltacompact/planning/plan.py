@@ -121,6 +121,18 @@ class CompactionPlan:
         times, since = self.options.write_amplification_max, self.input.next_file_number
         return LayoutBound(times, base.account if base else None, since)
 
+    def lacks_types(self, source: SourceFile) -> bool:
+        """Whether a column of the file had no value and so no type, and has one now.
+
+        Other engines do not read such a file beside those with the type.
+        """
+        return id(source.file.schema) in self._without_types
+
+    @cached_property
+    def _without_types(self) -> frozenset[int]:
+        different = {id(source.file.schema): source.file.schema for source in self.sources if source.in_base}
+        return frozenset(key for key, schema in different.items() if schemas.lacks_types(schema, self.schema))
+
     def as_compacted(self, source: SourceFile, ranges: ValueRanges) -> DataFile:
         """A file that stays, as a compacted file. A delta file gets a number; if rows are laid out, also a run and its
         `ranges`."""

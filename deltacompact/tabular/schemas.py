@@ -112,6 +112,23 @@ def widened(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
     return None
 
 
+def lacks_types(stored: pa.Schema, wanted: pa.Schema) -> bool:
+    """Whether a column, or a part of one, is null in `stored`, because it had no value there, and has a type now."""
+    return _lacks_types(pa.struct(list(stored)), pa.struct(list(wanted)))
+
+
+def _lacks_types(stored: pa.DataType, wanted: pa.DataType) -> bool:
+    t = pa.types
+    if t.is_null(stored):
+        return not t.is_null(wanted)
+    if t.is_struct(stored) and t.is_struct(wanted):
+        types = {field.name: field.type for field in wanted}
+        return any(_lacks_types(field.type, types.get(field.name, field.type)) for field in stored)
+    if t.is_map(stored) and t.is_map(wanted):
+        return _lacks_types(stored.key_type, wanted.key_type) or _lacks_types(stored.item_type, wanted.item_type)
+    return is_list(stored) and is_list(wanted) and _lacks_types(stored.value_type, wanted.value_type)
+
+
 def stored_type(type_: pa.DataType) -> pa.DataType:
     """The type of a column in tables and compacted files.
 

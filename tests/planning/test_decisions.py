@@ -66,6 +66,23 @@ def test_a_purge_rewrites_what_has_dead_rows_and_marks_nothing() -> None:
     ]
 
 
+def test_a_base_file_is_written_again_once_a_column_without_values_has_a_type() -> None:
+    untyped = pa.schema([SCHEMA.field("k"), ("v", pa.null())])
+    base = [file(4, LARGE, 14, schema=untyped), file(4, LARGE, 15), file(4, LARGE, 16, schema=untyped, dead=1)]
+    deltas = [upsert(file(1, MIB))]
+    options = Options(rewrite_dead_fraction=0.9)
+    plan = planned(base, deltas, options=options)
+    assert decided(plan, 4, 4, 3, 1)[:3] == [
+        (REWRITE, FileReason.OTHER_SCHEMA),
+        (KEEP, FileReason.NO_ROW_DIED),
+        (REWRITE, FileReason.OTHER_SCHEMA),
+    ]
+    cold = planned(base, deltas, options=options, cold=frozenset({base[0].path}))
+    assert decided(cold, 4, 4, 3, 1)[0] == (KEEP, FileReason.NO_ROW_DIED)
+    lacking = [replace(base_file, schema=pa.schema([SCHEMA.field("k")])) for base_file in base]
+    assert decided(planned(lacking, deltas, options=options), 4, 4, 3, 1)[0] == (KEEP, FileReason.NO_ROW_DIED)
+
+
 def test_small_base_files_are_merged_where_there_are_two_pieces() -> None:
     small = file(4, MIB, 14)
     assert decided(planned([small, file(4, LARGE, 15)], [delete(file(1, MIB))]), 4, 4, 0)[0] == (

@@ -12,6 +12,7 @@ import duckdb
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.dataset as ds
 import pytest
 from iceberg_lake import Lake
 
@@ -49,6 +50,20 @@ def test_the_rows_are_those_of_read(orders):
     assert orders.to_duckdb().order("id").fetchall() == [tuple(row.values()) for row in expected]
     assert orders.dataset().to_table().sort_by("id").to_pylist() == expected
     assert orders.dataset().count_rows() == 3 and orders.dataset().head(2).num_rows == 2
+
+
+def test_compacted_files_are_read_together_where_a_column_had_no_value_at_first(tmp_path):
+    table = deltacompact.open_catalog(tmp_path).create_table("t", primary_keys=["id"])
+    for first, value, part in ((0, None, None), (10, "new", 1.5)):
+        rows = pa.table({"id": range(first, first + 10), "v": [value] * 10, "s": [{"a": [part]}] * 10})
+        table.append(rows)
+        table.compact(rows_per_compacted_file=10)
+    files = table.compacted_files()
+    assert len(files) == 2
+    expected = sorted(table.read().to_pylist(), key=str)
+    assert sorted(ds.dataset(files).to_table().to_pylist(), key=str) == expected
+    assert sorted(pl.read_parquet(files).to_dicts(), key=str) == expected
+    assert sorted(duckdb.read_parquet(files).to_arrow_table().to_pylist(), key=str) == expected
 
 
 def test_each_asks_for_filters_and_columns(orders):
