@@ -34,10 +34,10 @@ def page(state: str, queue: str | None, port: int, host: str) -> None:
 
     store = StateStore(state)
     opened = None if queue is None else open_queue(queue, make=False)
-    if store.folder is not None and not store.folder.exists():  # a dispatcher may begin it later
-        err.print(no_job_run(store), highlight=False, soft_wrap=True)
     stopping = threading.Event()
     with handled(stopping.set), served(store, opened, port, host, clock=clock_of(store)) as server:
         assert server is not None
+        if store.folder is not None and not store.folder.exists():  # a dispatcher may begin it later
+            err.print(no_job_run(store), highlight=False, soft_wrap=True)
         out.print(f"the page is at {server.address} until Ctrl-C", highlight=False, soft_wrap=True)
         stopping.wait()
