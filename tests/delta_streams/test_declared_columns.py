@@ -30,6 +30,17 @@ def test_whole_numbers_first_and_fractions_later(catalog, csv):
     assert sales.read().schema.field("amount").type == pa.float64()
 
 
+def test_text_of_the_first_partitions_takes_the_declared_types(catalog, csv):
+    columns = "id long, amount double, code string, day date"
+    sales = catalog.create_table("sales", partition_keys=["day"], primary_keys=["id"], columns=columns)
+    sales.append_files(csv("a.csv", "id,day,amount,code\n1,2026-11-26,3,007\n2,2026-11-27,4,008\n"))
+    assert sales.read().sort_by("id").select(["amount", "code"]).to_pydict() == {
+        "amount": [3.0, 4.0],
+        "code": ["007", "008"],
+    }
+    assert len(sales.partitions()) == 2
+
+
 def test_without_a_declaration_the_message_says_how_to_declare(catalog, csv):
     catalog.create_table("sales", primary_keys=["id"])
     catalog.append_files("sales", csv("a.csv", "id,amount\n1,3\n"))

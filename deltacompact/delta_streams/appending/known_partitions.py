@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 
 import pyarrow as pa
 
@@ -24,7 +24,8 @@ _PARTITIONS_ASKED = 8
 
 @dataclass(frozen=True, slots=True)
 class KnownPartitions:
-    """The columns of the last partition, and the routed columns that only earlier partitions have."""
+    """The columns of the last partition, else the declared ones, and the routed columns that only earlier partitions
+    have."""
 
     columns: pa.Schema
     routes: Routes
@@ -49,8 +50,9 @@ def known_partitions(writer: StreamWriter, routed: Sequence[str]) -> KnownPartit
     if not routed:
         return NOTHING_KNOWN
     partitions = writer.other_partitions()
+    asked = writer.columns_of_partitions(list(islice(partitions, _PARTITIONS_ASKED)))
     columns, types = pa.schema([]), dict[str, pa.DataType]()
-    for number, table in enumerate(writer.columns_of_partitions(list(islice(partitions, _PARTITIONS_ASKED)))):
+    for number, table in enumerate(chain(asked, [writer.declared_columns])):
         columns = columns if number else table
         for field in table:
             if field.name in routed and field.name not in types and not pa.types.is_null(field.type):

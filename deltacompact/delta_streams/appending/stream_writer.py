@@ -392,6 +392,11 @@ class StreamWriter:
                 raise
             check_names(file.schema.names, file.path, self.columns_of_another_partition().names)
 
+    @property
+    def declared_columns(self) -> pa.Schema:
+        """The columns whose types the table declares; empty: none."""
+        return StreamShape.of(self._catalog.remembered_table(self._table_id)).declared
+
     def columns_of_another_partition(self) -> pa.Schema:
         """The columns of the table's last partition besides this one. Empty: there is no other."""
         return next(self.columns_of_partitions(self.other_partitions()), pa.schema([]))
