@@ -231,7 +231,7 @@ class ChangesWriter:
         return Events(origin.name, rows if is_upsert else nothing, nothing if is_upsert else rows)
 
     def _read(
-        self, source: str, content_type: ContentType | None, known: pa.Schema | None
+        self, source: str, content_type: ContentType | None, known: pa.Schema
     ) -> Iterator[tuple[pa.Table, Origin]]:
         uri = source if is_uri(source) else as_uri(os.path.abspath(source))
         says, keys = self._options.says_operation, self._table.keys
@@ -252,14 +252,14 @@ class ChangesWriter:
         named = [name for name in (keys.primary if keys else ()) if name not in self._options.fixed]
         file = files.inspect(self._catalog.store, uri, format_, known, managed=False, exact=exact, keys=named)
         if names := self._known_of_table().texts_of(file):
-            known = pa.schema([*(known or ()), *((name, pa.string()) for name in names)])
+            known = pa.schema([*known, *((name, pa.string()) for name in names)])
             file = files.inspect(self._catalog.store, uri, format_, known, managed=False, exact=exact)
         if not file.rows and format_ is ContentType.CSV:  # its header may lack the operation
             yield file.schema.empty_table(), Origin(source)
         for first, table in files.read(self._catalog.store, file):
             yield table, _origin(source, first, table)
 
-    def _known_types(self) -> pa.Schema | None:
+    def _known_types(self) -> pa.Schema:
         """The types for the columns of text files: those of the partition, or of the table's last partition."""
         if not self._options.routed:
             return self._writer_of(self._partition({})).known_types()

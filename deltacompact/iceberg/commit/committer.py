@@ -230,7 +230,7 @@ class Committer:
         kept = {path for draft, _ in tries.drafts for path in draft.files}
         refused = dict.fromkeys(path for draft in tries.refused for path in draft.files if path not in kept)
         with contextlib.suppress(DeltaCompactError):  # then they are orphans, which maintain removes
-            locations.discard_all(self.store, list(refused), lambda count: None)
+            locations.discard_all(self.store, refused, lambda count: None)
 
 
 def _name(snapshot: Snapshot) -> str:
