@@ -3,6 +3,7 @@
 id,day                     CSV with a header line; the table's schema gives the types of its columns
 id<tab>day                 the same in a .tsv file; if its header has only commas, it is read as CSV
 2,"b<newline>3,c           an open quote, which would pull the following lines into one value: refused
+2,"b",<end>                no line break, and a null: the parser would take it for a text, because "b" has quotes
 id<newline><newline>       an empty line in a file of one column, a null or nothing: refused
 {"id": 1, "day": null}     one JSON object a line; the file has each column that an object names
 {"day": null}              so this file has no column id, even if the table has one
@@ -142,6 +143,40 @@ class _FileText:
                 head = bytes(text.read(_HEAD_BYTES))
             return head.lstrip()[:1]
 
+    def ends_with(self, delimiter: str) -> bool:
+        """Whether the last byte is the field separator, so that the last line ends with a null and no line break."""
+        last = b""
+        with self.opened() as text:
+            while more := bytes(text.read(TEXT_BLOCK_BYTES)):
+                last = more[-1:]
+        return last == delimiter.encode()
+
+    def ended(self) -> pa.NativeFile:
+        """The text with a line break at its end."""
+        with self.opened() as text:
+            return pa.BufferReader(bytes(text.read()) + b"\n")
+
+
+def _with_last_null(text: _FileText, delimiter: str, parse: Callable[[pa.NativeFile], pa.Table]) -> pa.Table:
+    """What `parse` finds in the text, with null where its last field has no characters.
+
+    The parser takes it for a text in quotes, if no line break follows and the field before it has quotes.
+    """
+    try:
+        table = parse(text.opened())
+    except pa.ArrowInvalid:
+        if not text.ends_with(delimiter):
+            raise
+    else:
+        if not any(map(_ends_with_empty_text, table.columns)) or not text.ends_with(delimiter):
+            return table
+    return parse(text.ended())
+
+
+def _ends_with_empty_text(column: pa.ChunkedArray) -> bool:
+    is_text = schemas.is_string(column.type) or schemas.is_binary(column.type)
+    return is_text and len(column) > 0 and column[-1].as_py() in ("", b"")
+
 
 def _csv(text: _FileText, types: dict[str, pa.DataType], columns: list[str] | None) -> pa.Table:
     if not text.begins_with():
@@ -154,13 +189,17 @@ def _csv(text: _FileText, types: dict[str, pa.DataType], columns: list[str] | No
         quoted_strings_can_be_null=False,
     )
     delimiter = text.delimiter()
-    try:
-        table = pa.csv.read_csv(
-            text.opened(),
+
+    def parsed(source: pa.NativeFile) -> pa.Table:
+        return pa.csv.read_csv(
+            source,
             read_options=pa.csv.ReadOptions(block_size=TEXT_BLOCK_BYTES),
             parse_options=pa.csv.ParseOptions(newlines_in_values=True, delimiter=delimiter),
             convert_options=convert,
         )
+
+    try:
+        table = _with_last_null(text, delimiter, parsed)
     except pa.ArrowInvalid as error:
         if "Empty CSV file" in str(error):
             raise InputError("its header line does not end, so it may be cut off: end it with a line break") from None

@@ -298,6 +298,18 @@ def test_a_quote_that_is_not_closed_takes_no_rows_away(catalog, tmp_path, monkey
             catalog.append_files("t", path)
 
 
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.csv.gz"])
+@pytest.mark.parametrize("columns", [None, "id string, n string", "id string, n decimal(9, 2)"])
+def test_a_null_at_the_end_of_a_text_is_null_without_a_line_break(catalog, tmp_path, name, columns):
+    """pyarrow took it for a text in quotes, because the field before it has some."""
+    catalog.create_table("u", primary_keys=["id"], columns=columns)
+    text = '"id","n"\n"1",5\n"2",'.replace(",", "\t" if name == "a.tsv" else ",").encode()
+    (path := tmp_path / name).write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+    catalog.append_files("u", path)
+    five, null = catalog.read("u").sort_by("id")["n"].to_pylist()
+    assert (int(five), null) == (5, None)
+
+
 @pytest.mark.parametrize(
     ("text", "line"),
     [
