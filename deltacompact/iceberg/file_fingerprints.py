@@ -32,9 +32,10 @@ _OPTIONS = pa.ipc.IpcWriteOptions(compression="zstd")
 
 @dataclass(frozen=True, slots=True)
 class FileFingerprints:
-    """Fingerprints of data files, by path. Reading a whole file adds its own."""
+    """Fingerprints of data files, by path, under a schema of the table. Reading a whole file adds its own."""
 
     of: dict[str, Fingerprint] = field(default_factory=dict)
+    schema_id: int | None = None
 
 
 def read_fingerprints(store: ObjectStore, metadata: TableMetadata, head: Snapshot | None) -> FileFingerprints:
@@ -47,8 +48,8 @@ def read_fingerprints(store: ObjectStore, metadata: TableMetadata, head: Snapsho
             except DeltaCompactError:
                 continue
             if blob is not None:
-                return FileFingerprints(_decoded(blob))
-    return FileFingerprints()
+                return FileFingerprints(_decoded(blob), metadata.schema_id)
+    return FileFingerprints(schema_id=metadata.schema_id)
 
 
 def write_fingerprints(

@@ -42,7 +42,10 @@ def known_files(call: Call[Any, Any], state: TableState) -> FileFingerprints:
 
 
 def telling(call: Call[Any, Any], propose: Propose[Outcome], known: FileFingerprints) -> Propose[Outcome]:
-    """If the call certifies, its proposals also keep the known fingerprints of data files that stay or are added."""
+    """If the call certifies, its proposals also keep the known fingerprints of data files that stay or are added.
+
+    Once the table has another schema than that of `known`, they tell no fingerprint: it would be one of other columns.
+    """
     if not call.settings.certify:
         return propose
 
@@ -50,6 +53,9 @@ def telling(call: Call[Any, Any], propose: Propose[Outcome], known: FileFingerpr
         proposal = propose(state)
         if proposal.is_empty:
             return proposal
+        if state.metadata.schema_id != known.schema_id:
+            summary = {name: value for name, value in proposal.summary.items() if name != RECORDED_FINGERPRINT}
+            return replace(proposal, summary=summary)
         live = (entry.file.path for entry in applied(state, proposal).data)
         return replace(proposal, fingerprints={path: known.of[path] for path in live if path in known.of})
 

@@ -83,11 +83,15 @@ class Upserting(Work[UpsertPlan, SpaceGroup, tuple[SpaceGroup, MarkedSpace], Ups
         return telling(call, adding_up(call, propose, self._is_right), known)
 
     def _is_right(self, state: TableState, proposal: Proposal[UpsertOutcome], changed: Fingerprint) -> bool:
-        """Whether the proposal removes superseded rows, and no others. On the planned snapshot it must remove all."""
+        """Whether the proposal removes superseded rows, and no others. On the planned snapshot it must remove all.
+
+        Fingerprints under two schemas cannot be compared.
+        """
         marked = (
             marked_space.fingerprint for marked_space in proposal.outcome.spaces if marked_space.fingerprint is not None
         )
-        if state.snapshot_id != self.plan.snapshot_id:
+        planned = self.plan.snapshot_id, self.state.metadata.schema_id
+        if (state.snapshot_id, state.metadata.schema_id) != planned:
             return _loses_superseded(state, proposal, changed)
         return changed == Fingerprint() - sum(marked, Fingerprint()) and -changed.rows == _superseded(proposal)
 
