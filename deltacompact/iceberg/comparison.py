@@ -54,7 +54,8 @@ def comparison(metadata: TableMetadata, branch: str, before: int | None = None, 
         parent = metadata.snapshots.get(oldest.parent_id or 0)
         if parent is None:
             raise NotFoundError(
-                f"snapshot {oldest.parent_id} of {metadata.table_id!r}, which was compacted, is expired"
+                f"the snapshot that {oldest.snapshot_id} of {metadata.table_id!r} compacted has expired, so nothing "
+                "is left to compare it with"
             )
         oldest = parent
     if oldest is newest:

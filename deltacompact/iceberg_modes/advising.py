@@ -25,6 +25,7 @@ import pyarrow as pa
 from deltacompact.base.errors import InputError
 from deltacompact.base.wording import counted
 from deltacompact.iceberg.boxes import boxes_of_files, ordered_column, without_bounds
+from deltacompact.iceberg.deletes.readable import check_readable
 from deltacompact.iceberg.looks import LOOKS, Look, looks_into
 from deltacompact.iceberg.table.content_files import ManifestEntry
 from deltacompact.iceberg.table.metadata import TableMetadata
@@ -93,7 +94,8 @@ class Adviser:
     def advice(self, by: Sequence[ClusterColumn]) -> Advice:
         """The advice about clustering by these columns; without any, the depth of all that have bounds.
 
-        Raises InputError for a column that is unknown, nested, without order, or without bounds in any file.
+        Raises InputError for a column that is unknown, nested, without order, or without bounds in any file, and for a
+        file that we cannot read.
         """
         data = self.state.data
         names = [column.name for column in by] or columns_with_bounds(self.state)[:COLUMNS_SHOWN]
@@ -148,6 +150,7 @@ class Adviser:
         chosen = [own[place] for place in spread(len(own), LOOKS).tolist()]
         cold = cold_among(self.store, [entry.file.path for entry in chosen])
         warm = [entry for entry in chosen if entry.file.path not in cold]
+        check_readable(self.state.metadata, warm)
         return list(looks_into(self.store, self.state.metadata, warm, columns))
 
     def _samples(self, looks: Sequence[Look]) -> list[PartitionSample]:

@@ -2,6 +2,7 @@
 
 a.parquet    1,000 rows, day 3 to 9 in its manifest        1,000 rows, day 3 to 9        sound
 b.parquet    day 3 to 9, customer "ada" to "zoë"           day 2 to 9                    one line
+c.orc        day 3 to 9                                    -                             one line: we cannot read it
 
 The check reads the columns with bounds, in all data files. Deleted rows are checked, too.
 """
@@ -14,10 +15,12 @@ from itertools import chain
 
 import pyarrow as pa
 
+from deltacompact.base.errors import InputError
 from deltacompact.base.partitions import side_by_side
 from deltacompact.base.wording import counted, one_line
 from deltacompact.iceberg.boxes import bounds_of, comparable_rows
 from deltacompact.iceberg.deletes.matching import Deletes, FileScanTask
+from deltacompact.iceberg.deletes.readable import check_readable
 from deltacompact.iceberg.live_rows import LiveReader
 from deltacompact.iceberg.table.content_files import ManifestEntry
 from deltacompact.iceberg.table.table_state import TableState
@@ -49,11 +52,25 @@ def check_branch(store: ObjectStore, state: TableState) -> BranchCheck:
     live = LiveReader(store, state.metadata)
     at_once = _READ_AT_ONCE if isinstance(store, Fetches) else 1
     problems = side_by_side(state.data, lambda entry: list(_problems(live, entry)), at_once)
+    of_deletes = [_unreadable(live, entry) for entry in state.deletes]
     rows = sum(entry.file.rows for entry in state.data)
-    return BranchCheck(state.metadata.table_id, state.branch, len(state.data), rows, tuple(chain(*problems)))
+    found = tuple(chain(*problems, *of_deletes))
+    return BranchCheck(state.metadata.table_id, state.branch, len(state.data), rows, found)
+
+
+def _unreadable(live: LiveReader, entry: ManifestEntry) -> list[str]:
+    """A line if its manifest says that we cannot read the file."""
+    try:
+        check_readable(live.metadata, [entry])
+    except InputError as error:
+        return [f"file: {one_line(error)}"]
+    return []
 
 
 def _problems(live: LiveReader, entry: ManifestEntry) -> Iterator[str]:
+    if unreadable := _unreadable(live, entry):
+        yield from unreadable
+        return
     known = bounds_of(live.metadata, entry.file)
     if not known:
         return

@@ -136,3 +136,18 @@ def test_rows_are_held_against_the_bounds_of_every_type_deleted_ones_too(lake):
     assert "holds 3 rows" in problem
     (problem,) = problems(path=bounded.path + ".gone")
     assert problem.startswith("file: ") and "gone" in problem
+
+
+@pytest.mark.parametrize("file_format", ["ORC", "AVRO"])
+@pytest.mark.parametrize("content", ["data", "deletes"])
+def test_files_of_formats_that_we_do_not_read_are_named_as_such(lake, content, file_format):
+    """Avro files passed for sound, and ORC files for damaged."""
+    lake.create("ns.t", pa.schema([("id", pa.int64())]))
+    lake.append("ns.t", [{"id": 1}])
+    lake.delete_by_key("ns.t", {"id": [1]})
+    state = lake.state("ns.t")
+    bounds = {} if file_format == "AVRO" else {"lower_bounds": {1: b"\0" * 8}, "upper_bounds": {1: b"\0" * 8}}
+    (entry,) = getattr(state, content)
+    foreign = replace(entry, file=replace(entry.file, file_format=file_format, **bounds))
+    (problem,) = check_branch(lake.store("ns.t"), replace(state, **{content: (foreign,)})).problems
+    assert problem == f"file: {entry.file.path} is {file_format}: only Parquet files can be read"

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.orc as orc
 import pytest
-from iceberg_lake import Lake
+from iceberg_lake import Lake, local_path
 
 from deltacompact.base.errors import InputError
 from deltacompact.catalog.iceberg import IcebergCatalog
 from deltacompact.cli import advise as advise_command
 from deltacompact.cli import run
+from deltacompact.iceberg.table.table_state import StateReader
 from deltacompact.layout.boxes import Boxes
 from deltacompact.reports.advice import advice_lines
 
@@ -174,3 +177,19 @@ def test_the_command_prints_draws_and_writes_json(table, lake, tmp_path, monkeyp
     assert "none of 1 scan report is of a read of table 'ns.t'" in capsys.readouterr().err
     assert isinstance(table.advise("day").boxes, Boxes)
     assert advise_command.advise.name == "advise"
+
+
+def test_files_of_a_format_that_we_do_not_read_are_named_as_such(lake, monkeypatch):
+    """They passed for damaged Parquet files."""
+    lake.create("ns.orc", pa.schema([("id", pa.int64())]))
+    lake.append("ns.orc", [{"id": 1}])
+    (entry,) = lake.state("ns.orc").data
+    orc.write_table(pa.table({"id": [1]}), local_path(entry.file.path))
+    read = StateReader.read
+
+    def foreign(self, *given):
+        return replace(read(self, *given), data=(replace(entry, file=replace(entry.file, file_format="ORC")),))
+
+    monkeypatch.setattr(StateReader, "read", foreign)
+    with pytest.raises(InputError, match=r"\.parquet is ORC: only Parquet files can be read"):
+        IcebergCatalog(lake.catalog).table("ns.orc").advise("id")

@@ -17,7 +17,7 @@ from pyiceberg.table.puffin import PuffinFile
 from row_faults import FAULTS
 
 import deltacompact
-from deltacompact import CorruptionError
+from deltacompact import CorruptionError, NotFoundError
 from deltacompact.base.fingerprint import Fingerprint
 from deltacompact.catalog.fingerprints import branch_fingerprints
 from deltacompact.iceberg import fingerprints
@@ -414,3 +414,12 @@ def test_what_a_killed_session_had_written_of_other_rows_is_not_committed(lake, 
     assert result.resumed == 0
     assert any("had written would change the rows by " in note for note in result.notes), result.notes
     assert recorded(lake) == str(orders.fingerprint()) == str(before)
+
+
+def test_nothing_can_be_compared_once_the_rows_before_a_compaction_have_expired(lake, orders):
+    """PyIceberg takes the parent away from a snapshot when it expires: `snapshot None` was told."""
+    orders.compact(options=ALL, settings=SETTINGS)
+    head = lake.state(T).snapshot_id
+    orders.maintain(expire_snapshots=True, options={"older-than": "0s", "retain-last": 1})
+    with pytest.raises(NotFoundError, match=f"the snapshot that {head} of 'ns.t' compacted has expired"):
+        branch_fingerprints(orders._catalog, T)

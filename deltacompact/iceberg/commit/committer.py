@@ -144,7 +144,7 @@ class Committer:
         table_id = table.metadata.table_id
         unknown = (
             f"{table_id}: the catalog did not say whether snapshot {tries.snapshot_id} was committed; all files "
-            "that it names are kept. Compact again: the table itself shows what happened"
+            "that it names are kept. Run it again: the table itself shows what happened"
         )
         try:
             if (done := self._tried(table, drafting, tries)) is not None:
