@@ -21,14 +21,15 @@ from deltacompact.tabular import files
 
 
 def main() -> None:
-    store, kind = LocalStore(Path(sys.argv[1])), sys.argv[2]
+    folder, kind = Path(sys.argv[1]), sys.argv[2]
+    store = LocalStore(folder)
     data, end = {"parquet": _parquet, "orc": _orc}[kind]()
     refused = read = 0
     for at in range(len(data) - end, len(data)):
         for bit in range(8):
             flipped = bytearray(data)
             flipped[at] ^= 1 << bit
-            store.put("a", bytes(flipped))
+            (folder / "a").write_bytes(flipped)
             try:
                 given = files.inspect(store, "a", ContentType[kind.upper()], keys=("id", "s"), decoded=True)
                 for _ in files.read(store, given):
