@@ -70,9 +70,31 @@ def with_types(known: pa.Schema | None, found: pa.Schema, inexact: Collection[st
     """
     types = known_types(known)
     for field in found:
-        if field.name not in types and not (field.name in inexact and pa.types.is_floating(field.type)):
+        if field.name in types:
+            types[field.name] = grown(types[field.name], field.type)
+        elif not (field.name in inexact and pa.types.is_floating(field.type)):
             types[field.name] = field.type
     return pa.schema(list(types.items()))
+
+
+def grown(known: pa.DataType, found: pa.DataType) -> pa.DataType:
+    """The known type, with what only the other one has at any depth: fields of structs, and types instead of null.
+
+    struct<a: date, b: null>, struct<a: string, b: int64, c: double>  ->  struct<a: date, b: int64, c: double>
+    """
+    if known == found or pa.types.is_null(known):
+        return found
+    if pa.types.is_struct(known) and pa.types.is_struct(found):
+        types = {field.name: field.type for field in found}
+        own = [field.with_type(grown(field.type, types.get(field.name, field.type))) for field in known]
+        names = {field.name for field in known}
+        return pa.struct([*own, *(field for field in found if field.name not in names)])
+    if is_list(known) and is_list(found):
+        item = known.value_field.with_type(grown(known.value_type, found.value_type))
+        if pa.types.is_fixed_size_list(known):
+            return pa.list_(item, known.list_size)
+        return pa.large_list(item) if pa.types.is_large_list(known) else pa.list_(item)
+    return known
 
 
 def is_promised(field: pa.Field) -> bool:

@@ -7,6 +7,7 @@ id<tab>day                 the same in a .tsv file; if its header has only comma
 id<newline><newline>       an empty line in a file of one column, a null or nothing: refused
 {"id": 1, "day": null}     one JSON object a line; the file has each column that an object names
 {"day": null}              so this file has no column id, even if the table has one
+{"s": {"a": 1, "b": 2}}    b is kept, although earlier files have a struct of a alone
 id;day                     one column, whose name has another program's separator: refused
 """
 
@@ -58,19 +59,36 @@ def read_text(
     types = {field.name: schemas.stored_type(field.type) for field in known or ()}
 
     def parsed(types: dict[str, pa.DataType]) -> pa.Table:
-        plain = {name: parsed_type(type_, content_type) for name, type_ in types.items()}
+        given = types
+        if columns is None:  # what has no value yet has no type yet, so let the parser find one
+            given = {name: told for name, type_ in types.items() if (told := _with_values(type_)) is not None}
+        plain = {name: parsed_type(type_, content_type) for name, type_ in given.items()}
         table = (_csv if content_type is ContentType.CSV else _json)(text, plain, columns)
-        changed = {
-            number: (pa.field(name, types[name]), schemas.cast(table.column(number), types[name], "text", name))
-            for number, name in enumerate(table.column_names)
-            if name in types and table.column(number).type != types[name]
-        }
+        changed = {}
+        for number, name in enumerate(table.column_names):
+            if name in types:
+                found = table.column(number)
+                type_ = types[name] if columns is not None else schemas.grown(types[name], found.type)
+                if found.type != type_:
+                    changed[number] = pa.field(name, type_), schemas.cast(found, type_, "text", name)
         return schemas.with_columns(table, changed)
 
     if columns is not None:
         return parsed(types).select(columns)
-    # A column without any value yet has no type yet, so let the parser find one.
-    return in_finer_units({name: type_ for name, type_ in types.items() if not pa.types.is_null(type_)}, parsed)
+    return in_finer_units(types, parsed)
+
+
+def _with_values(type_: pa.DataType) -> pa.DataType | None:
+    """The type without the parts that have had no value: nulls, structs without fields. None: nothing is left."""
+    if pa.types.is_null(type_):
+        return None
+    if pa.types.is_struct(type_):
+        fields = [field.with_type(told) for field in type_ if (told := _with_values(field.type)) is not None]
+        return pa.struct(fields) if fields else None
+    if is_list(type_) and not pa.types.is_fixed_size_list(type_):
+        item = _with_values(type_.value_type)
+        return None if item is None else type_ if item == type_.value_type else pa.list_(item)
+    return type_
 
 
 def in_finer_units(types: dict[str, pa.DataType], parse: Callable[[dict[str, pa.DataType]], pa.Table]) -> pa.Table:
@@ -219,8 +237,8 @@ def _csv(text: _FileText, types: dict[str, pa.DataType], columns: list[str] | No
 def _check_names(table: pa.Table, types: dict[str, pa.DataType], text: _FileText, delimiter: str) -> None:
     """Raise InputError for columns that nobody means: bytes that are no UTF-8, fields that are not divided."""
     new = [name for name in table.column_names if name not in types]
-    for name in new:
-        if pa.types.is_binary(table.schema.field(name).type):
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if name not in types and pa.types.is_binary(column.type):
             raise InputError(f"column {name!r} has text that is not UTF-8: save the file as UTF-8")
     if len(new) == table.num_columns == 1 and (other := next((sign for sign in ";|\t" if sign in new[0]), None)):
         raise InputError(

@@ -255,6 +255,64 @@ def test_a_later_text_may_have_finer_times(tmp_path, catalog, digits, as_message
         ]
 
 
+def append_json(tmp_path, catalog, *files, as_messages=False, at_once=False):
+    """Append files with one row each, or all of them in one call."""
+    paths = []
+    for number, row in enumerate(files, 1):
+        row = {"id": number, **row}
+        paths.append(tmp_path / f"{number}.jsonl")
+        paths[-1].write_text(json.dumps({"before": None, "after": row, "op": "c"} if as_messages else row) + "\n")
+    for given in [paths] if at_once else paths:
+        catalog.append_files("t", given, format="debezium" if as_messages else None)
+    compact("t", delta_catalog_client=catalog, settings=LOCAL)
+    return catalog.read("t").sort_by("id")
+
+
+@pytest.mark.parametrize("as_messages", [False, True])
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_field_that_a_later_text_has_inside_of_a_struct_is_kept(tmp_path, catalog, as_messages, at_once):
+    """It was lost without a word: the parsed struct was cast to the type of the first file."""
+    files = [
+        {"s": {"x": 1}, "items": [{"x": {"y": 1}}]},
+        {"s": {"x": 2, "new": "n"}, "items": [{"x": {"y": 2, "new": 0.5}}, None]},
+        {"s": {"new": "m"}, "items": None},
+    ]
+    found = append_json(tmp_path, catalog, *files, as_messages=as_messages, at_once=at_once)
+    assert found["s"].to_pylist() == [{"x": 1, "new": None}, {"x": 2, "new": "n"}, {"x": None, "new": "m"}]
+    assert found["items"].to_pylist() == [[{"x": {"y": 1, "new": None}}], [{"x": {"y": 2, "new": 0.5}}, None], None]
+
+
+@pytest.mark.parametrize("as_messages", [False, True])
+@pytest.mark.parametrize(
+    ("first", "later"),
+    [([], [5]), ([None], [{"a": 1}]), ({"a": None, "b": 1}, {"a": "x", "b": 2}), ([{"a": []}], [{"a": ["x"]}])],
+)
+def test_values_find_their_type_inside_of_lists_and_structs_that_had_none(tmp_path, catalog, as_messages, first, later):
+    """The second file was refused: it could not be converted to null."""
+    found = append_json(tmp_path, catalog, {"v": first}, {"v": later}, as_messages=as_messages)
+    assert found["v"].to_pylist() == [first, later]
+
+
+def test_a_struct_without_fields_takes_those_of_a_later_text(tmp_path, catalog):
+    found = append_json(tmp_path, catalog, {"v": {}}, {"v": {"a": 1}})
+    assert found["v"].to_pylist() == [{"a": None}, {"a": 1}]
+
+
+def test_a_new_field_of_a_struct_in_a_text_is_news(tmp_path, catalog):
+    """And a table whose schema is fixed refuses it."""
+    append_json(tmp_path, catalog, {"s": {"x": 1}})
+    (path := tmp_path / "2.jsonl").write_text('{"id": 2, "s": {"x": 1, "y": 2}}\n')
+    with pytest.raises(SchemaError, match=r"s\.y"):
+        catalog.append_files("t", path, schema_mode="fixed")
+    assert catalog.append_files("t", path).new_columns == ("s.y",)
+
+
+def test_csv_with_a_name_twice_is_refused(tmp_path, catalog):
+    (path := tmp_path / "a.csv").write_text("id,x,x\n1,2,3\n")
+    with pytest.raises(SchemaError, match=r"a\.csv: column 'x' appears twice"):
+        catalog.append_files("t", path)
+
+
 def test_csv_whose_first_line_is_a_row_is_refused(tmp_path, catalog):
     (path := tmp_path / "a.csv").write_text("I,1,x\n")
     for given in ({}, {"operation": "delete"}, {"operation_column": "op"}, {"format": "dms"}):
