@@ -182,6 +182,12 @@ OPERATIONS = [
     Operation("append, again", 4, LENGTHS, lambda lake: lake.append(lake.warm), again=True),
     Operation("append", 7, LENGTHS, lambda lake: lake.append(lake.fresh())),
     Operation("append the first delta of a partition", 11, lakes((0, 0)), lambda lake: lake.append(lake.fresh())),
+    Operation(
+        "append to a new partition of a table (reads another partition)",
+        18,
+        many(1),
+        lambda lake: lake.append(lake.fresh(), {"p": "new"}),
+    ),
     Operation("open a stream to read", 4, LENGTHS, lambda lake: lake.fresh().state("t", lake.partition())),
     Operation("open a stream to compact", 4, LENGTHS, lambda lake: lake.fresh().state("t", lake.partition(), True)),
     Operation("read", 9, LENGTHS, lambda lake: lake.fresh().read("t"), is_no_data),

@@ -8,5 +8,6 @@ shape             whether files fit the stream              far          values 
 blocking          which deltas block a stream               advice       errors that name delta and command
 new_columns       announced or refused                      carried      deltas on top of a successor
 known_partitions  types and texts of the partition columns that route rows
+other_partitions  whether a new partition fits the others
 positions         positions that a caller chooses
 """

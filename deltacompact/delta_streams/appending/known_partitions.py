@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain
 
 import pyarrow as pa
 
@@ -49,8 +49,8 @@ def known_partitions(writer: StreamWriter, routed: Sequence[str]) -> KnownPartit
     """The table's partitions. `writer` is that of no partition."""
     if not routed:
         return NOTHING_KNOWN
-    partitions = writer.other_partitions()
-    asked = writer.columns_of_partitions(list(islice(partitions, _PARTITIONS_ASKED)))
+    partitions = writer.others.listed()
+    asked = (columns for _, columns in writer.others.with_columns(partitions[:_PARTITIONS_ASKED]))
     columns, types = pa.schema([]), dict[str, pa.DataType]()
     for number, table in enumerate(chain(asked, [writer.declared_columns])):
         columns = columns if number else table

@@ -37,6 +37,7 @@ from deltacompact.base.numbers import DeltaFileNumber
 from deltacompact.delta_streams.appending.carried import check_carried
 from deltacompact.delta_streams.appending.incoming import Rows, incoming, key_columns, write_rows
 from deltacompact.delta_streams.appending.new_columns import added, check_fixed, check_names
+from deltacompact.delta_streams.appending.other_partitions import OtherPartitions
 from deltacompact.delta_streams.appending.shape import StreamShape, lengths_of, shape_of
 from deltacompact.delta_streams.appending.sources import canonical_name
 from deltacompact.delta_streams.log.entries import CommittedEntry, Entry, Opened
@@ -88,6 +89,7 @@ class StreamWriter:
         self._partition = partition
         self._paths = TablePaths.of(table_id).stream(partition)
         self._known_shape: StreamShape | None = None
+        self.others = OtherPartitions(catalog, table_id, partition, self._columns_of)
 
     def append(self, tables: Any, operation: OperationType, keys: TableKeys | None, terms: CommitTerms) -> Delta:
         """Write rows, a file for each table, and commit them as one delta."""
@@ -130,6 +132,7 @@ class StreamWriter:
         log = self._catalog.log(self._table_id, self._partition)
         state = log.active() if log.exists() else None
         with _calling([file for _, files in deltas for file in files], called):
+            self._check_fits_others(deltas)
             self._new_columns(self._check_fits(deltas, state), state, terms.schema_mode)
 
     def commit_files(
@@ -149,6 +152,7 @@ class StreamWriter:
     def commit(self, deltas: Deltas, terms: CommitTerms, begun_s: float | None) -> tuple[Delta, ...]:
         """Put one entry for all deltas; try again after each lost slot. A known token commits nothing."""
         self._check_fits(deltas)
+        self._check_fits_others(deltas)
         commit_id = uuid.uuid4().hex
         kinds = tuple(kind for kind, _ in deltas)
         outcome: list[tuple[Delta, ...]] = []
@@ -170,7 +174,9 @@ class StreamWriter:
         with telling_interrupts():
             self._refuse_another_table(begun_s)
             self._catalog.begin_stream(self._table_id, self._partition).extend(decide)
-            return outcome[0]
+        if self._partition.names:
+            self.others.remember(_upserts(deltas))
+        return outcome[0]
 
     def restate(self, tables: Any, keys: TableKeys | None) -> StreamState:
         """Replace the contents by these rows; deltas that are committed meanwhile stay on top."""
@@ -335,7 +341,7 @@ class StreamWriter:
         shape = self._shape(log.active() if log.exists() else None)
         if shape.columns != shape.declared:
             return shape.columns
-        return schemas.with_types(shape.columns, self.columns_of_another_partition(), ())
+        return schemas.with_types(shape.columns, self.others.last_columns, ())
 
     def _check_fits(self, deltas: Deltas, state: StreamState | None = None) -> Deltas:
         """The deltas, with the lengths of sort values that the caller lacks if the keys are younger than the files.
@@ -349,6 +355,11 @@ class StreamWriter:
         ]
         shape.with_files(fitting, self._measured)
         return fitting
+
+    def _check_fits_others(self, deltas: Deltas) -> None:
+        """Raise SchemaError, before anything is begun, if first files of a partition do not fit other partitions."""
+        if self._partition.names and not self._catalog.log(self._table_id, self._partition).exists():
+            self.others.check_fit(_upserts(deltas))
 
     def _as_logged(self, file: DataFile) -> DataFile:
         """The file as the log tells of it. If it has no rows, its partition columns are left out: the partition's value
@@ -369,8 +380,8 @@ class StreamWriter:
         checked: pa.Schema | None = None
         is_fixed = (mode or table.schema_mode) is SchemaMode.FIXED
         declared = {*table.partition_keys, *(table.keys.columns if table.keys else ())}
-        known = self.columns_of_another_partition() if is_fixed and not len(columns) else columns
-        for file in (file for kind, files in deltas if kind is OperationType.UPSERT for file in files):
+        known = self.others.last_columns if is_fixed and not len(columns) else columns
+        for file in _upserts(deltas):
             if file.schema == checked:
                 continue
             after, checked = schemas.union([file], known), file.schema
@@ -390,30 +401,16 @@ class StreamWriter:
         except SchemaError:
             if len(known) or not self._partition.names:
                 raise
-            check_names(file.schema.names, file.path, self.columns_of_another_partition().names)
+            check_names(file.schema.names, file.path, self.others.last_columns.names)
 
     @property
     def declared_columns(self) -> pa.Schema:
         """The columns whose types the table declares; empty: none."""
         return StreamShape.of(self._catalog.remembered_table(self._table_id)).declared
 
-    def columns_of_another_partition(self) -> pa.Schema:
-        """The columns of the table's last partition besides this one. Empty: there is no other."""
-        return next(self.columns_of_partitions(self.other_partitions()), pa.schema([]))
-
-    def other_partitions(self) -> list[Partition]:
-        """The table's partitions besides this one, the last first, by one listing."""
-        paths, keys = TablePaths.of(self._table_id), self._catalog.declared(self._table_id).partition_keys
-        marks = [paths.partition_of(stat.path, keys) for stat in self._store.list(paths.partitions)] if keys else []
-        return [partition for partition in reversed(marks) if partition not in (None, self._partition)]
-
-    def columns_of_partitions(self, partitions: Sequence[Partition]) -> Iterator[pa.Schema]:
-        """The columns of each of these partitions that has upserts, lazily: each costs requests."""
-        for partition in partitions:
-            if (log := self._catalog.log(self._table_id, partition)).exists():
-                other = StreamWriter(self._catalog, self._table_id, partition)
-                if len(columns := other._shape(log.active()).rows):
-                    yield columns
+    def _columns_of(self, partition: Partition) -> pa.Schema:
+        log = self._catalog.log(self._table_id, partition)
+        return StreamWriter(self._catalog, self._table_id, partition)._shape(log.active()).rows
 
     def _measured(self, file: DataFile) -> DataFile:
         """The file with the longest values of its sort columns, and its far values: read, if they are unknown."""
@@ -452,6 +449,11 @@ class StreamWriter:
         if position > INT64_MAX - deltas + 1:
             raise PositionError(f"no stream position follows {last}, the last one of the stream")
         return position
+
+
+def _upserts(deltas: Deltas) -> list[DataFile]:
+    """The files with upserts."""
+    return [file for kind, files in deltas if kind is OperationType.UPSERT for file in files]
 
 
 def _positioned(deltas: Deltas, first: int) -> tuple[Delta, ...]:

@@ -1,0 +1,97 @@
+"""The other partitions of a table, as a writer of one partition asks for them.
+
+    day=a    id int64, total double        the last partition with upserts: text of a new partition takes these types
+    day=b    new: id int64, total string   refused: nobody could read the table as a whole
+
+A partition that has columns is not compared with others: its types may have changed in the meantime.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from deltacompact.base.errors import SchemaError
+from deltacompact.base.model import DataFile, Partition
+from deltacompact.delta_streams.paths import TablePaths
+from deltacompact.tabular import schemas
+
+if TYPE_CHECKING:
+    from deltacompact.delta_streams.streams import Streams
+
+
+@dataclass(frozen=True, slots=True)
+class OtherPartitions:
+    """The partitions of a table besides one. `columns_of` reads the columns of the upserts of one of them."""
+
+    catalog: Streams
+    table_id: str
+    partition: Partition
+    columns_of: Callable[[Partition], pa.Schema]
+
+    def listed(self) -> list[Partition]:
+        """The partitions, the last first, by one listing."""
+        paths, keys = TablePaths.of(self.table_id), self.catalog.declared(self.table_id).partition_keys
+        marks = (
+            [paths.partition_of(stat.path, keys) for stat in self.catalog.store.list(paths.partitions)] if keys else []
+        )
+        return [partition for partition in reversed(marks) if partition not in (None, self.partition)]
+
+    def with_columns(self, partitions: Sequence[Partition]) -> Iterator[tuple[Partition, pa.Schema]]:
+        """Those of these partitions that have upserts, and their columns, lazily: each costs requests."""
+        for partition in partitions:
+            if self.catalog.log(self.table_id, partition).exists() and len(columns := self.columns_of(partition)):
+                yield partition, columns
+
+    def last(self) -> tuple[Partition, pa.Schema] | None:
+        """The last partition with upserts, and its columns."""
+        return next(self.with_columns(self.listed()), None)
+
+    @property
+    def last_columns(self) -> pa.Schema:
+        """The columns of the last partition with upserts. Empty: there is none."""
+        last = self.last()
+        return pa.schema([]) if last is None else last[1]
+
+    def check_fit(self, files: Sequence[DataFile]) -> None:
+        """Raise SchemaError for the first files of a partition if a read could not unite them with the last one.
+
+        Columns that this process has written to other partitions may pass without a request. Only the store can refuse
+        them, because another process may have created the table anew.
+        """
+        written = self.catalog.columns_written(self.table_id)
+        if all(_has(written, file.schema.names) for file in files) and _misfit(files, written) is None:
+            return
+        if (last := self.last()) is not None and (misfit := _misfit(files, last[1])) is not None:
+            file, name = misfit
+            raise SchemaError(
+                f"{file.path}: column {name!r} is {file.schema.field(name).type} here and "
+                f"{last[1].field(name).type} in partition {last[0]}, so the table could not be read as a whole: write "
+                "it with that type, or into another table"
+            )
+
+    def remember(self, files: Sequence[DataFile]) -> None:
+        """Remember the columns of committed files for the next partition that this process writes to."""
+        try:
+            columns = schemas.union(files, self.catalog.columns_written(self.table_id))
+        except SchemaError:  # the types of this partition have changed
+            columns = schemas.union(files)
+        self.catalog.remember_columns(self.table_id, columns)
+
+
+def _has(columns: pa.Schema, names: Sequence[str]) -> bool:
+    return set(columns.names).issuperset(names)
+
+
+def _misfit(files: Sequence[DataFile], columns: pa.Schema) -> tuple[DataFile, str] | None:
+    """The first file with a column that has no common type with the column of this name."""
+    known = {field.name: field.type for field in columns if not schemas.is_promised(field)}
+    for file in files:
+        for field in file.schema if file.rows else ():
+            type_ = known.get(field.name, field.type)
+            if schemas.widened(type_, schemas.stored_type(field.type)) is None:
+                return file, field.name
+    return None

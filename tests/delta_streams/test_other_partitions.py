@@ -1,0 +1,109 @@
+"""The first files of a partition fit the other partitions, so that the table can be read as a whole."""
+
+import datetime
+from decimal import Decimal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from counting_store import CountingStore
+from hypothesis import given
+from hypothesis import strategies as st
+
+import deltacompact
+from deltacompact.base.errors import SchemaError
+from deltacompact.delta_streams.appending.other_partitions import OtherPartitions
+from deltacompact.storage.memory import MemoryStore
+
+VALUES = {
+    "int": pa.array([7], pa.int32()),
+    "long": pa.array([7], pa.int64()),
+    "unsigned": pa.array([7], pa.uint8()),
+    "double": pa.array([0.5]),
+    "string": pa.array(["x"]),
+    "category": pa.array(["x"]).dictionary_encode(),
+    "decimal": pa.array([Decimal("1.50")]),
+    "date": pa.array([datetime.date(2026, 11, 27)]),
+    "time": pa.array([datetime.datetime(2026, 11, 27)]),
+    "nothing": pa.array([None], pa.null()),
+    "struct": pa.array([{"x": 1}]),
+    "struct of text": pa.array([{"x": "1"}]),
+    "list": pa.array([[1]]),
+}
+
+
+def rows(kind, **more):
+    return pa.table({"id": [1], "v": VALUES[kind], **more})
+
+
+def lake(folder, kinds, unchecked=False):
+    """A table with a partition for each kind, written by a process of its own, and the kinds that were refused."""
+    orders, refused = deltacompact.open_catalog(str(folder)).create_table("orders", ["day"], ["id"]), []
+    with pytest.MonkeyPatch.context() as patch:
+        if unchecked:
+            patch.setattr(OtherPartitions, "check_fit", lambda self, files: None)
+        for number, kind in enumerate(kinds):
+            try:
+                deltacompact.open_catalog(str(folder)).append("orders", rows(kind), {"day": number})
+            except SchemaError:
+                refused.append(kind)
+    return orders, refused
+
+
+@given(st.lists(st.sampled_from(sorted(VALUES)), min_size=2, max_size=2))
+def test_all_that_is_taken_can_be_read_as_a_whole_and_nothing_else(tmp_path_factory, kinds):
+    orders, refused = lake(tmp_path_factory.mktemp("lake"), kinds)
+    assert orders.read().num_rows == len(orders.partitions()) == len(kinds) - len(refused)
+    if refused:
+        orders, _ = lake(tmp_path_factory.mktemp("lake"), kinds, unchecked=True)
+        with pytest.raises(SchemaError):
+            orders.read()
+
+
+def test_a_refusal_names_both_types_and_begins_nothing(catalog):
+    orders = catalog.create_table("orders", ["day"], ["id"])
+    orders.append(rows("long"), {"day": "a"})
+    before = {stat.path for stat in catalog.store.list("")}
+    with pytest.raises(
+        SchemaError, match="the appended table: column 'v' is string here and int64 in partition day=a, so the table"
+    ):
+        orders.append(rows("string"), {"day": "b"})
+    assert {stat.path for stat in catalog.store.list("")} == before
+
+
+def test_one_wrong_partition_refuses_all_that_an_append_routes(catalog, tmp_path):
+    orders = catalog.create_table("orders", ["day"], ["id"])
+    orders.append(rows("long"), {"day": "a"})
+    pq.write_table(rows("string", day=["b"]), tmp_path / "b.parquet")
+    with pytest.raises(SchemaError, match=r"b\.parquet: column 'v' is string here and int64 in partition day=a"):
+        orders.append_files(tmp_path / "b.parquet")
+    assert [str(partition) for partition in orders.partitions()] == ["day=a"]
+
+
+def test_keys_of_deletes_and_partitions_that_have_columns_are_not_compared(catalog):
+    orders = catalog.create_table("orders", ["day"], ["id"])
+    orders.append(rows("long"), {"day": "a"})
+    orders.append(pa.table({"id": [1], "v": ["why"]}), {"day": "b"}, operation="delete")
+    orders.restate(rows("string"), {"day": "a"})
+    orders.append(rows("category"), {"day": "a"})
+    orders.append(rows("string"), {"day": "c"})
+
+
+def test_a_table_that_was_created_anew_has_other_types(catalog):
+    orders = catalog.create_table("orders", ["day"], ["id"])
+    orders.append(rows("long"), {"day": "a"})
+    other = deltacompact.DeltaStreamCatalog(catalog.store)
+    other.drop_table("orders")
+    other.create_table("orders", ["day"], ["id"]).append(rows("string"), {"day": "a"})
+    orders.append(rows("string"), {"day": "b"})
+    assert other.read("orders")["v"].to_pylist() == ["x", "x"]
+
+
+def test_a_process_asks_for_other_partitions_once():
+    store = CountingStore(MemoryStore())
+    deltacompact.DeltaStreamCatalog(store).create_table("orders", ["day"], ["id"]).append(rows("long"), {"day": "z"})
+    catalog = deltacompact.DeltaStreamCatalog(store)
+    catalog.append("orders", rows("int"), {"day": "a"})
+    store.reset()
+    catalog.append("orders", rows("int"), {"day": "b"})
+    assert not [path for kind, path in store.requests if kind == "list" and "partitions" in path]
