@@ -32,7 +32,7 @@ def _console(stderr: bool) -> Console:
     """A console that prints names as they are, but no control characters in them."""
     from rich.console import Console
 
-    from deltacompact.reports.words import printable
+    from deltacompact.base.printable import printable
 
     class Printable(Console):
         def print(self, *objects: Any, **how: Any) -> None:

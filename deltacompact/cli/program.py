@@ -20,12 +20,12 @@ from typing import Any
 import click
 
 from deltacompact.base.errors import DeltaCompactError, Interrupted
+from deltacompact.base.printable import printable
 from deltacompact.base.without_pandas import forgo_pandas
 from deltacompact.base.wording import error_document, one_line
 from deltacompact.cli.answers import Failed, say_json
 from deltacompact.cli.console import warnings_on_stderr, write_ascii_where_utf8_is_not_read
 from deltacompact.cli.meant import with_what_was_meant
-from deltacompact.reports.words import printable
 
 _INTERRUPTED = 130
 

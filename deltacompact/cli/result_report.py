@@ -11,10 +11,11 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from deltacompact.base.printable import named
 from deltacompact.base.wording import counted, error_document, one_line, size
 from deltacompact.reports.decisions import decided_documents
 from deltacompact.reports.scale import WORST, Detail, worst_lines
-from deltacompact.reports.words import NOTHING_HELD, named
+from deltacompact.reports.words import NOTHING_HELD
 from deltacompact.results import CompactionResult, SessionResult, badness
 
 if TYPE_CHECKING:

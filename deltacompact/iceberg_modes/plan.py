@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from deltacompact.base.notebooks import UsersWords, html_table
+from deltacompact.base.printable import named
 from deltacompact.base.wording import counted, size
 from deltacompact.iceberg.deletes.matching import FileScanTask
+from deltacompact.iceberg.table.content_files import Spec
+from deltacompact.iceberg.table.partition_values import named_values
+from deltacompact.iceberg.table.table_state import Scope
 
 Task = TypeVar("Task", bound=FileScanTask)
 
@@ -41,12 +46,13 @@ class ScanTaskGroup(Generic[Task]):
 class ModePlan(UsersWords):
     """A plan for a branch, as of the snapshot with this sequence number. `mode` is the name of the mode."""
 
-    _inside = ("left", "of")
+    _inside = ("left", "named", "of", "specs")
 
     mode: ClassVar[str]
 
     table_id: str
     uuid: str
+    specs: Mapping[int, Spec] = field(hash=False)
     branch: str
     snapshot_id: int | None
     sequence_number: int
@@ -61,6 +67,11 @@ class ModePlan(UsersWords):
         @property
         def nothing_to_do(self) -> str | None:
             """Why there are no groups; None: there are some."""
+
+    def named(self, scope: Scope) -> str:
+        """A partition by its values, as a path names it: partition day=2026-11-22/region=eu."""
+        spec_id, partition = scope
+        return f"partition {named(named_values(partition, self.specs[spec_id]))}"
 
     def lines(self, groups_max: int | None = GROUPS_SHOWN) -> list[str]:
         """The plan in words, as `plan` prints it: at most so many groups, or (None) all."""

@@ -24,8 +24,8 @@ import numpy as np
 
 from deltacompact.base.errors import ConflictError, InputError
 from deltacompact.iceberg.deletes.matching import Deletes, FileScanTask, distinct
-from deltacompact.iceberg.table.content_files import Content, ContentFile, ManifestEntry, Status, canonical
-from deltacompact.iceberg.table.table_state import TableState
+from deltacompact.iceberg.table.content_files import Content, ContentFile, ManifestEntry, Spec, Status, canonical
+from deltacompact.iceberg.table.table_state import Heading, TableState
 from deltacompact.iceberg_modes.plan import ModePlan, ScanTaskGroup, Task
 from deltacompact.storage.checksummed import is_whole, with_checksum
 
@@ -77,9 +77,9 @@ def stays_of(body: Mapping[str, Any], reason: type[Reason]) -> tuple[tuple[Reaso
     return tuple((reason(word), count) for word, count in body["stays"].items())
 
 
-def heading_of(body: Mapping[str, Any]) -> tuple[str, str, str, int | None, int]:
+def heading_of(body: Mapping[str, Any], specs: Mapping[int, Spec]) -> Heading:
     """The heading of a document: the same values as `TableState.heading`."""
-    return body["table"], body["uuid"], body["branch"], body["snapshot_id"], body["sequence_number"]
+    return body["table"], body["uuid"], specs, body["branch"], body["snapshot_id"], body["sequence_number"]
 
 
 def as_planned(plan: Plan, body: Mapping[str, Any], **own: Any) -> Plan:

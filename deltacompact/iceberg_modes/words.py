@@ -3,7 +3,7 @@
 nothing to do: 3 files: the right size, few deletes
 12 files -> 1 file, …                                        a mode's own lines
 1 group written by an earlier run
-not rewritten: 2 files of partition 3: other commits touched them
+not rewritten: 2 files of partition day=2026-11-22: other commits touched them
 """
 
 from __future__ import annotations
@@ -27,11 +27,6 @@ def whole_result(result: ModeResult, own: Sequence[str], refused: str) -> list[s
         return [f"nothing to do: {result.nothing_to_do}", *result.notes]
     earlier = [f"{counted(result.resumed, 'group')} written by an earlier run"] if result.resumed else []
     return [*own, *earlier, *(f"{refused}: {line}" for line in result.refused), *result.notes]
-
-
-def values_of_partition(values: Sequence[Any]) -> str:
-    """('2026-11-22', 7) as '2026-11-22'/7, in which nothing moves a cursor."""
-    return "/".join(map(repr, values))
 
 
 def snapshots_of(result: ModeResult) -> str:

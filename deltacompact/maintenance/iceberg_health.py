@@ -14,7 +14,7 @@ from itertools import accumulate, pairwise
 
 from deltacompact.iceberg.deletes.matching import DeleteIndex, Deletes
 from deltacompact.iceberg.table.content_files import ManifestEntry
-from deltacompact.iceberg.table.partition_values import in_words
+from deltacompact.iceberg.table.partition_values import named_values
 from deltacompact.iceberg.table.table_state import Scope, TableState, scope_of
 from deltacompact.maintenance.health import Health
 
@@ -60,17 +60,11 @@ def _dead_rows(reached: Sequence[Counter[_Key]], deleted: Mapping[_Key, int]) ->
 
 
 def _health(state: TableState, scope: Scope, applied: _Applied, dead_rows: int) -> Health:
-    rows = sum(entry.file.rows for entry, _ in applied)
+    (spec_id, partition), rows = scope, sum(entry.file.rows for entry, _ in applied)
     return Health(
-        partition=_named(state, scope),
+        partition=named_values(partition, state.metadata.specs[spec_id]),
         file_bytes=tuple(entry.file.file_bytes for entry, _ in applied),
         rows=rows,
         dead_rows=min(rows, dead_rows),
         overlap=max(len(deletes.all) for _, deletes in applied),
     )
-
-
-def _named(state: TableState, scope: Scope) -> dict[str, str | None]:
-    spec_id, values = scope
-    fields = state.metadata.specs[spec_id].fields
-    return {field.name: in_words(value, field) for field, value in zip(fields, values, strict=True)}

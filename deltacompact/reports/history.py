@@ -13,9 +13,10 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from deltacompact.base.moments import spelled
+from deltacompact.base.printable import named
 from deltacompact.base.wording import size
 from deltacompact.reports.scale import Detail
-from deltacompact.reports.words import in_columns, named
+from deltacompact.reports.words import in_columns
 
 if TYPE_CHECKING:
     from deltacompact.delta_streams.history import VersionMade

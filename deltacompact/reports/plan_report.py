@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from deltacompact.base.expected import Expected
 from deltacompact.base.notebooks import html_table
 from deltacompact.base.partitions import side_by_side
+from deltacompact.base.printable import named
 from deltacompact.base.wording import counted, error_document, size
 from deltacompact.delta_streams.sizes import StreamSizes, sizes_of_parts
 from deltacompact.delta_streams.streams import Streams
@@ -35,7 +36,7 @@ from deltacompact.planning.work import expected_s, together_s, work_of_plan
 from deltacompact.reports.decisions import FILES_SHOWN_MAX, expected_sizes, forecast_documents, forecast_lines
 from deltacompact.reports.scale import WORST, Detail, worst_lines
 from deltacompact.reports.sizes import added, compacted_words, read_through, sizes_document, waiting_words
-from deltacompact.reports.words import NOTHING_HELD, Shown, minute, named
+from deltacompact.reports.words import NOTHING_HELD, Shown, minute
 from deltacompact.table.ports import NothingToDo
 
 if TYPE_CHECKING:

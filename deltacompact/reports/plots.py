@@ -21,10 +21,11 @@ import numpy as np
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.missing import importing
+from deltacompact.base.printable import named, printable
 from deltacompact.base.wording import counted
 from deltacompact.layout.depth import depths_of
 from deltacompact.maintenance.health import Thresholds, thresholds_of
-from deltacompact.reports.words import clipped, named, printable
+from deltacompact.reports.words import clipped
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

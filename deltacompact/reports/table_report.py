@@ -15,6 +15,7 @@ from deltacompact.base.errors import DeltaCompactError
 from deltacompact.base.model import CompactedDelta, DataFile, LifecycleState, Partition, Readers, Table
 from deltacompact.base.notebooks import html_table
 from deltacompact.base.partitions import done_for_each, side_by_side
+from deltacompact.base.printable import named
 from deltacompact.base.wording import counted, error_document, size
 from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.delta_streams.sizes import sizes_of
@@ -22,7 +23,7 @@ from deltacompact.delta_streams.streams import Streams
 from deltacompact.index.primary_key_index import read_manifest
 from deltacompact.reports.scale import Detail, worst_lines
 from deltacompact.reports.sizes import Sizes, added, compacted_words, read_through, sizes_document, waiting_words
-from deltacompact.reports.words import Shown, at, depth_lines, in_columns, minute, moment, named
+from deltacompact.reports.words import Shown, at, depth_lines, in_columns, minute, moment
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -1,7 +1,5 @@
 """Words and shapes that several reports share.
 
-named({"day": "1995-04-03"})    day=1995-04-03
-named({"day": "1\\n2\\x1b[2J"})   day=1\\n2\\x1b[2J          what would move the cursor is spelled out
 moment(1795308996.2)            2026-11-22 00:56 UTC
 at(1795308996186)               1795308996186 (2026-11-22 00:56 UTC)
 at(7)                           7
@@ -9,12 +7,13 @@ at(7)                           7
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
+
+from deltacompact.base.printable import named
 
 NOTHING_HELD = "nothing to do: the table holds no data"
 
@@ -39,25 +38,6 @@ def in_columns(rows: Sequence[Sequence[str]], right: int = 0) -> list[str]:
         "  ".join(to(cell, width) for to, cell, width in zip(aligned, row, widths, strict=True)).rstrip()
         for row in rows
     ]
-
-
-_MOVES = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-"""What moves the cursor of a terminal, clears it, or turns the direction of what follows."""
-
-
-def printable(text: str) -> str:
-    """The text with such characters spelled out. Line breaks and tabs stay."""
-    return _MOVES.sub(_spelled_out, text)
-
-
-def _spelled_out(found: re.Match[str]) -> str:
-    return found[0].encode("unicode_escape").decode()
-
-
-def named(partition: Mapping[str, str | None]) -> str:
-    """A partition by its values, as a path names it, in one line."""
-    name = "/".join(f"{name}={'null' if value is None else value}" for name, value in partition.items()) or "(all)"
-    return printable(re.sub("[\t\n]", _spelled_out, name))
 
 
 def clipped(name: str, width: int) -> str:

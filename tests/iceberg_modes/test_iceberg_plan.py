@@ -55,6 +55,12 @@ def test_small_files_of_a_partition_are_merged_when_there_are_enough():
     assert found.stays == ((RewriteReason.GROUP_TOO_SMALL, 4),)
 
 
+def test_a_partition_is_named_as_a_path_names_it():
+    assert (
+        plan(*small(*"abcde", day=3)).lines()[0] == "partition day=3: 5 files (5 too small), 500 B, 50 rows -> 1 file"
+    )
+
+
 def test_files_of_the_right_size_stay():
     found = plan(*(data(name, 1, size=1000) for name in "abcdefg"))
     assert found.groups == ()

@@ -620,7 +620,7 @@ def test_the_command_line_plans_and_upserts(lake, monkeypatch, capsys, tmp_path)
     assert lines == [
         f"compare 4 files with 4 rows by {compared_by}",
         "in 2 partitions, each by itself",
-        *(f"partition {day}: 2 files (2 never compared), {size(days[day])}, 2 rows" for day in (1, 2)),
+        *(f"partition day_part={day}: 2 files (2 never compared), {size(days[day])}, 2 rows" for day in (1, 2)),
         f"4 data files -> 4, {size(sum(days.values()))} -> about {size(sum(days.values()))}, 0 delete files -> about 4",
     ]
     assert expected.startswith("expected: 0.")
@@ -634,7 +634,7 @@ def test_the_command_line_plans_and_upserts(lake, monkeypatch, capsys, tmp_path)
     assert cli.run(["plan", *words, *options]) == 0
     compare, group, settled, *_ = capsys.readouterr().out.splitlines()
     assert compare == f"compare 3 files with 3 rows by {compared_by}"
-    assert group.startswith("partition 1: 3 files (2 may share keys, 1 came since), ")
+    assert group.startswith("partition day_part=1: 3 files (2 may share keys, 1 came since), ")
     assert settled == "settled: 2 files, compared by an earlier upsert"
     assert cli.run(["compact", *words, *options, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)

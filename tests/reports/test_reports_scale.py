@@ -11,13 +11,14 @@ from counting_store import CountingStore
 
 import deltacompact
 from deltacompact import DeltaStreamCatalog, Settings, cli, compact
+from deltacompact.base.printable import named
 from deltacompact.cli import console, result_report
 from deltacompact.delta_streams.sizes import StreamSizes
 from deltacompact.job import Request
 from deltacompact.reports import history, plan_report, table_report
 from deltacompact.reports.scale import WORST, Detail
 from deltacompact.reports.sizes import added, sizes_document, waiting_words
-from deltacompact.reports.words import Shown, at, clipped, in_columns, named
+from deltacompact.reports.words import Shown, at, clipped, in_columns
 from deltacompact.storage.memory import MemoryStore
 
 PARTITIONS = 40

@@ -46,6 +46,11 @@ def compared_tuple(values: PartitionTuple, spec: Spec) -> PartitionTuple:
     return tuple(compared(value, part.avro["type"]) for value, part in zip(values, spec.fields, strict=True))
 
 
+def named_values(partition: PartitionTuple, spec: Spec) -> dict[str, str | None]:
+    """The values of a partition of this spec in words, by the names of its fields."""
+    return {part.name: in_words(value, part) for part, value in zip(spec.fields, partition, strict=True)}
+
+
 def in_words(value: PartitionValue, part: SpecField) -> str | None:
     """Our value as people write it: the day 20458 as 2026-01-05, the decimal 123 as 1.23."""
     type_ = not_null(part.avro["type"])

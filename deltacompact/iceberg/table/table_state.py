@@ -11,19 +11,20 @@ was written before the table was upgraded to version 3: its entries are read aga
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from deltacompact.base.errors import InputError
 from deltacompact.iceberg.table import locations, manifests
-from deltacompact.iceberg.table.content_files import Content, Manifest, ManifestEntry, PartitionTuple, Status
+from deltacompact.iceberg.table.content_files import Content, Manifest, ManifestEntry, PartitionTuple, Spec, Status
 from deltacompact.iceberg.table.lost_partitions import refuse_lost_partitions
 from deltacompact.iceberg.table.metadata import Snapshot, TableMetadata
 from deltacompact.storage.objects import ObjectStore
 
 READS_AT_ONCE = 8
 
+Heading = tuple[str, str, Mapping[int, Spec], str, int | None, int]
 Scope = tuple[int, PartitionTuple]
 """Spec id and partition values. Equality deletes of a partitioned spec apply only within their scope; position deletes
 compare only the values that are not lost (lost_partitions.py).
@@ -55,9 +56,10 @@ class TableState:
         return self.snapshot.snapshot_id if self.snapshot else None
 
     @property
-    def heading(self) -> tuple[str, str, str, int | None, int]:
-        """The heading of a plan: table, its UUID, branch, snapshot and sequence number."""
-        return self.metadata.table_id, self.metadata.uuid, self.branch, self.snapshot_id, self.sequence_number
+    def heading(self) -> Heading:
+        """The heading of a plan: table, its UUID and specs, branch, snapshot and sequence number."""
+        table = self.metadata
+        return table.table_id, table.uuid, table.specs, self.branch, self.snapshot_id, self.sequence_number
 
     def is_global(self, entry: ManifestEntry) -> bool:
         """Whether a delete applies to every partition: an equality delete of an unpartitioned spec (rule 2)."""

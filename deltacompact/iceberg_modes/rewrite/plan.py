@@ -21,6 +21,7 @@ import enum
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import ClassVar
 
 from deltacompact.base.batching import batched
@@ -35,7 +36,7 @@ from deltacompact.iceberg.table.row_lineage import LAST_UPDATED, ROW_ID, has_lin
 from deltacompact.iceberg.table.table_state import TableState, scope_of
 from deltacompact.iceberg_modes.plan import GROUPS_SHOWN, ModePlan, ScanTaskGroup
 from deltacompact.iceberg_modes.rewrite.options import NAME, JobOrder, RewriteOptions, Strategy
-from deltacompact.iceberg_modes.words import group_lines, stay_lines, values_of_partition
+from deltacompact.iceberg_modes.words import group_lines, stay_lines
 from deltacompact.layout.extents import Extents
 
 
@@ -138,7 +139,11 @@ class RewritePlan(ModePlan):
             total.append(f"clustered by {', '.join(map(str, self.options.cluster_by))}")
         if self.groups and self.options.strategy is Strategy.SORT:
             total.append(f"sorted by {self.options.sort_order or 'the order of the table'}")
-        return [*total, *group_lines(self.groups, _group_line, groups_max), *stay_lines(self.stays, "file", _WORDS)]
+        return [
+            *total,
+            *group_lines(self.groups, partial(_group_line, self), groups_max),
+            *stay_lines(self.stays, "file", _WORDS),
+        ]
 
     @property
     def nothing_to_do(self) -> str | None:
@@ -174,8 +179,8 @@ _WORDS = {
 }
 
 
-def _group_line(group: FileGroup) -> str:
-    where = f"partition {values_of_partition(group.partition)}: " if group.partition else ""
+def _group_line(plan: RewritePlan, group: FileGroup) -> str:
+    where = f"{plan.named((group.spec_id, group.partition))}: " if group.partition else ""
     into = counted(group.output_files, "file")
     if group.partition is None:
         into += f" or more, divided by partition spec {group.spec_id}"

@@ -67,7 +67,7 @@ def plan_of_body(body: Mapping[str, Any], state: TableState, numbers: Iterable[i
     """The plan with these groups only. Raises ConflictError if one of them is stale."""
     files = NamedFiles(state, body["deletes"])
     return RewritePlan(
-        *plan_envelope.heading_of(body),
+        *plan_envelope.heading_of(body, state.metadata.specs),
         stored_options(RewriteOptions, body["options"]),
         tuple(_group_of(files, state.metadata.specs, number, body["groups"][number]) for number in numbers),
         stays_of(body, RewriteReason),

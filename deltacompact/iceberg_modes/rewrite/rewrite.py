@@ -60,7 +60,6 @@ from deltacompact.iceberg_modes.rewrite.resumption import ResumeRewrite, record_
 from deltacompact.iceberg_modes.rewrite.tied_bounds import tied_lines
 from deltacompact.iceberg_modes.rewrite.worth import worth_of
 from deltacompact.iceberg_modes.steps import Call, Reads, Resuming, Steps, Work
-from deltacompact.iceberg_modes.words import values_of_partition
 from deltacompact.layout.reads import columns_asked
 
 
@@ -159,7 +158,8 @@ class Rewriting(Work[RewritePlan, FileGroup, Rewritten, RewriteOutcome, RewriteR
         tied = tied_lines(self.state.metadata, by.bounded if by else (), written)
         self.result.notes += [line for line in tied if line not in self.result.notes]
         self.touched += [
-            _FilesAgain(group.group.paths, _name(group.group), problem.words) for group, problem in done.outcome.refused
+            _FilesAgain(group.group.paths, _name(self.plan, group.group), problem.words)
+            for group, problem in done.outcome.refused
         ]
         self.touched += [_FilesAgain(frozenset((path,))) for path in sorted(done.outcome.worn)]
 
@@ -190,10 +190,10 @@ def _adding_up(call: Call[Any, Any], notes: list[str], is_fatal: bool, known: Fi
     return AddingUp(call.table.store, notes, is_fatal, known) if call.settings.certify else None
 
 
-def _name(group: FileGroup) -> str:
+def _name(plan: RewritePlan, group: FileGroup) -> str:
     if not group.partition:
         return "a group of files"
-    return f"{counted(len(group.inputs), 'file')} of partition {values_of_partition(group.partition)}"
+    return f"{counted(len(group.inputs), 'file')} of {plan.named((group.spec_id, group.partition))}"
 
 
 def _reads(plan: Callable[[], RewritePlan], state: Callable[[], TableState]) -> Reads:

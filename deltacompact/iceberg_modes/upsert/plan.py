@@ -19,6 +19,7 @@ import enum
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import ClassVar
 
 from deltacompact.base.errors import InputError
@@ -31,7 +32,7 @@ from deltacompact.iceberg.table.table_state import Scope, TableState, scope_of
 from deltacompact.iceberg_modes.plan import GROUPS_SHOWN, ModePlan, ScanTaskGroup
 from deltacompact.iceberg_modes.upsert.columns import UpsertColumns, upsert_columns
 from deltacompact.iceberg_modes.upsert.options import NAME, Reach, UpsertOptions
-from deltacompact.iceberg_modes.words import group_lines, values_of_partition
+from deltacompact.iceberg_modes.words import group_lines
 
 VERSIONS = (2, 3)
 """The format versions with delete files that we know."""
@@ -113,7 +114,7 @@ class UpsertPlan(ModePlan):
         lines = [f"compare {counted(len(self.inputs), 'file')} with {counted(self.rows, 'row')} by {self.words}"]
         if len(self.key_spaces) > 1:
             lines.append(f"in {counted(len(self.key_spaces), 'partition')}, each by itself")
-        lines += group_lines(self.groups, _group_line, groups_max)
+        lines += group_lines(self.groups, partial(_group_line, self), groups_max)
         if self.settled_files:
             lines.append(f"settled: {counted(self.settled_files, 'file')}, compared by an earlier upsert")
         return lines
@@ -129,8 +130,8 @@ class UpsertPlan(ModePlan):
         return f"{files}: no rows came since snapshot {self.settled.snapshot_id} marked all that were superseded"
 
 
-def _group_line(group: SpaceGroup) -> str:
-    where = "" if group.key_space is None else f"partition {values_of_partition(group.key_space[1])}: "
+def _group_line(plan: UpsertPlan, group: SpaceGroup) -> str:
+    where = "" if group.key_space is None else f"{plan.named(group.key_space)}: "
     why = reasons_in_words(source.reason for source in group.inputs)
     return f"{where}{counted(len(group.inputs), 'file')} ({why}), {size(group.bytes)}, {counted(group.rows, 'row')}"
 

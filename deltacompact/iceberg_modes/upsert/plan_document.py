@@ -82,7 +82,7 @@ def plan_of_body(body: Mapping[str, Any], state: TableState, columns: UpsertColu
         for source in group["inputs"]
     ]
     return UpsertPlan(
-        *plan_envelope.heading_of(body),
+        *plan_envelope.heading_of(body, state.metadata.specs),
         stored_options(UpsertOptions, body["options"]),
         body["format_version"],
         columns,

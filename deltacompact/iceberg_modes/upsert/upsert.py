@@ -46,7 +46,6 @@ from deltacompact.iceberg_modes.upsert.proposals import MarkedSpace, ProposeMemo
 from deltacompact.iceberg_modes.upsert.result import UpsertResult
 from deltacompact.iceberg_modes.upsert.resumption import is_by, record_of, resume_upsert
 from deltacompact.iceberg_modes.upsert.validation import ComparedSpace, compared_spaces
-from deltacompact.iceberg_modes.words import values_of_partition
 
 
 @dataclass(slots=True)
@@ -115,7 +114,10 @@ class Upserting(Work[UpsertPlan, SpaceGroup, tuple[SpaceGroup, MarkedSpace], Ups
 
     @property
     def given_up(self) -> list[str]:
-        return [f"{_name(marked_space.space)}: {problem.words}" for marked_space, problem in self.touched]
+        return [f"{self._name(marked_space.space)}: {problem.words}" for marked_space, problem in self.touched]
+
+    def _name(self, space: ComparedSpace) -> str:
+        return "the table" if space.key_space is None else self.plan.named(space.key_space)
 
 
 def _marked_spaces(spaces: Sequence[ComparedSpace], marker: Marker) -> list[MarkedSpace]:
@@ -131,10 +133,6 @@ def _marked_spaces(spaces: Sequence[ComparedSpace], marker: Marker) -> list[Mark
     for mark in marker.marks(dead):
         marks_of[space_of[mark.of[0].entry.file.path]].append(mark)
     return [MarkedSpace(space, tuple(marks_of[space.key_space])) for space in spaces]
-
-
-def _name(space: ComparedSpace) -> str:
-    return "the table" if space.key_space is None else f"partition {values_of_partition(space.key_space[1])}"
 
 
 def _resume(resuming: Resuming, plan: UpsertPlan | None) -> Resumption | None:
