@@ -183,7 +183,7 @@ OPERATIONS = [
     Operation("append", 7, LENGTHS, lambda lake: lake.append(lake.fresh())),
     Operation("append the first delta of a partition", 11, lakes((0, 0)), lambda lake: lake.append(lake.fresh())),
     Operation(
-        "append to a new partition of a table (reads another partition)",
+        "append to a new partition (reads another)",
         18,
         many(1),
         lambda lake: lake.append(lake.fresh(), {"p": "new"}),

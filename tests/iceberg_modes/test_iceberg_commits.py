@@ -58,6 +58,31 @@ def test_an_append_meanwhile_costs_no_work(lake):
     assert ids(lake) == [1, 2, 3, 4]
 
 
+def test_a_summary_counts_what_came_went_and_is_left(lake):
+    before = table_of(lake, [1, 2], [3], [4, 5])
+    first, *_ = (entry.file.path for entry in before.data)
+    lake.delete_by_position(T, {first: [0]})
+    lake.append(T, rows(6))
+    rewrite_all(lake, max_files_to_rewrite=3, delete_file_threshold=1)
+    summary = lake.catalog.load_table(T).current_snapshot().summary
+    counts = {name: summary[name] for name in summary.additional_properties if "-size" not in name and "." not in name}
+    assert counts == {
+        "added-data-files": "1",
+        "added-records": "3",
+        "deleted-data-files": "3",
+        "deleted-records": "4",
+        "removed-delete-files": "1",
+        "removed-position-delete-files": "1",
+        "removed-position-deletes": "1",
+        "changed-partition-count": "1",
+        "total-data-files": "2",
+        "total-delete-files": "0",
+        "total-records": "5",
+        "total-position-deletes": "0",
+        "total-equality-deletes": "0",
+    }
+
+
 def test_a_writer_that_commits_all_the_time_does_not_starve_us(lake):
     table_of(lake, *([number] for number in range(4)))
     with writing(lake, T) as writer:
