@@ -89,6 +89,14 @@ def test_keys_of_deletes_and_partitions_that_have_columns_are_not_compared(catal
     orders.append(rows("string"), {"day": "c"})
 
 
+def test_writers_of_a_table_that_is_mixed_already_go_on(tmp_path):
+    orders, _ = lake(tmp_path, ["long", "long", "string"], unchecked=True)
+    for day, kind in enumerate(["long", "string"], 3):
+        deltacompact.open_catalog(str(tmp_path)).append("orders", rows(kind), {"day": day})
+    with pytest.raises(SchemaError, match="column 'v' is list<item: int64> here and string in partition day=4"):
+        orders.append(rows("list"), {"day": 5})
+
+
 def test_a_table_that_was_created_anew_has_other_types(catalog):
     orders = catalog.create_table("orders", ["day"], ["id"])
     orders.append(rows("long"), {"day": "a"})

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -21,6 +22,9 @@ from deltacompact.tabular import schemas
 
 if TYPE_CHECKING:
     from deltacompact.delta_streams.streams import Streams
+
+_PARTITIONS_ASKED = 2
+"""The last partitions that files are compared with, before they are refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,32 +50,33 @@ class OtherPartitions:
             if self.catalog.log(self.table_id, partition).exists() and len(columns := self.columns_of(partition)):
                 yield partition, columns
 
-    def last(self) -> tuple[Partition, pa.Schema] | None:
-        """The last partition with upserts, and its columns."""
-        return next(self.with_columns(self.listed()), None)
-
     @property
     def last_columns(self) -> pa.Schema:
         """The columns of the last partition with upserts. Empty: there is none."""
-        last = self.last()
-        return pa.schema([]) if last is None else last[1]
+        return next((columns for _, columns in self.with_columns(self.listed())), pa.schema([]))
 
     def check_fit(self, files: Sequence[DataFile]) -> None:
         """Raise SchemaError for the first files of a partition if a read could not unite them with the last one.
 
         Columns that this process has written to other partitions may pass without a request. Only the store can refuse
-        them, because another process may have created the table anew.
+        them, because another process may have created the table anew. If files fit one of two partitions, these do not
+        fit each other: then the table cannot be read as a whole anyway, and its writers go on.
         """
         written = self.catalog.columns_written(self.table_id)
         if all(_has(written, file.schema.names) for file in files) and _misfit(files, written) is None:
             return
-        if (last := self.last()) is not None and (misfit := _misfit(files, last[1])) is not None:
+        misfits = list[str]()
+        for partition, columns in islice(self.with_columns(self.listed()), _PARTITIONS_ASKED):
+            if (misfit := _misfit(files, columns)) is None:
+                return
             file, name = misfit
-            raise SchemaError(
-                f"{file.path}: column {name!r} is {file.schema.field(name).type} here and "
-                f"{last[1].field(name).type} in partition {last[0]}, so the table could not be read as a whole: write "
-                "it with that type, or into another table"
+            types = f"{file.schema.field(name).type} here and {columns.field(name).type} in partition {partition}"
+            misfits.append(
+                f"{file.path}: column {name!r} is {types}, so the table could not be read as a whole: write it with "
+                "that type, or into another table"
             )
+        if misfits:
+            raise SchemaError(misfits[0])
 
     def remember(self, files: Sequence[DataFile]) -> None:
         """Remember the columns of committed files for the next partition that this process writes to."""
