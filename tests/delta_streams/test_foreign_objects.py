@@ -167,6 +167,13 @@ def test_names_that_we_make_are_told_from_others() -> None:
 
 # --- holes ---------------------------------------------------------------------------------------------------------
 
+
+def test_a_stream_that_was_never_begun_has_no_hole(catalog: DeltaStreamCatalog) -> None:
+    catalog.create_table("t", ["day"], ["k"])
+    with pytest.raises(NotFoundError, match="table 't' has no partition day=1"):
+        catalog.state("t", Partition.of(["day"], {"day": 1}))
+
+
 WORK: dict[str, Callable[[DeltaStreamCatalog], Any]] = {
     "read": keys,
     "append": lambda catalog: catalog.append("t", rows(9)),

@@ -18,12 +18,13 @@ from deltacompact import DeltaStreamCatalog, InputError, cli
 from deltacompact.base.model import Commit, ContentType, DataFile, Delta, OperationType, Partition, Token
 from deltacompact.delta_streams.log.entries import Carried, CommittedEntry, Opened, from_document, to_document
 from deltacompact.delta_streams.log.state import replay
-from deltacompact.delta_streams.log.tokens import TOKEN_RETENTION_S, Commits
+from deltacompact.delta_streams.log.tokens import Commits
 from deltacompact.storage.local import LocalStore
 from deltacompact.storage.memory import MemoryStore
 
 LOCAL = deltacompact.Settings(executor="local")
 ALL = Partition()
+DAY_S = 24 * 3600
 
 
 def rows(*keys: int) -> pa.Table:
@@ -136,15 +137,16 @@ def test_a_token_expires_after_its_commit_was_compacted_not_after_it_was_made() 
     catalog = DeltaStreamCatalog(MemoryStore(clock=lambda: now_s[0]), clock=lambda: now_s[0])
     catalog.create_table("t", (), ["k"])
     catalog.append("t", pa.table({"k": [1], "v": ["first"]}), token="nightly")
-    now_s[0] += TOKEN_RETENTION_S + 1
+    now_s[0] += 31 * DAY_S
     compact(catalog)
-    catalog.append("t", pa.table({"k": [1], "v": ["again"]}), token="nightly")
-    assert catalog.read("t")["v"].to_pylist() == ["first"]
-    now_s[0] += TOKEN_RETENTION_S + 1
-    catalog.append("t", pa.table({"k": [2], "v": ["second"]}))
-    compact(catalog)
+    for days, key in ((29, 2), (2, 3)):
+        catalog.append("t", pa.table({"k": [1], "v": ["again"]}), token="nightly")
+        assert sorted(catalog.read("t")["v"].to_pylist()) == ["first", "second"][: key - 1]
+        now_s[0] += days * DAY_S
+        catalog.append("t", pa.table({"k": [key], "v": ["second"]}))
+        compact(catalog)
     catalog.append("t", pa.table({"k": [1], "v": ["much later"]}), token="nightly")
-    assert sorted(catalog.read("t")["v"].to_pylist()) == ["much later", "second"]
+    assert sorted(catalog.read("t")["v"].to_pylist()) == ["much later", "second", "second"]
 
 
 # The command line
