@@ -15,7 +15,7 @@ Before each attempt, a caller may check that no later batch has come.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -149,6 +149,19 @@ def _check_columns(metadata: TableMetadata, columns: Sequence[str]) -> None:
             raise InputError(f"{table} needs a value in column {column.name!r}, which the rows lack")
 
 
+def _without_uuid_bounds(file: ContentFile, metadata: TableMetadata) -> ContentFile:
+    """The file without bounds of UUIDs, by which readers would skip a delete that applies.
+
+    Iceberg's Java compares the halves of a UUID as signed numbers, and Parquet orders its bytes without a sign. So for
+    Java, nothing lies between bounds 0… and f….
+    """
+
+    def known(bounds: Mapping[int, bytes]) -> dict[int, bytes]:
+        return {number: bound for number, bound in bounds.items() if metadata.columns[number].type != "uuid"}
+
+    return replace(file, lower_bounds=known(file.lower_bounds), upper_bounds=known(file.upper_bounds))
+
+
 @dataclass(slots=True)
 class _RowDeltaWriter:
     """Writes the files of one snapshot. `spec_ids`: the partition specs whose rows the deletes apply to."""
@@ -217,4 +230,6 @@ class _RowDeltaWriter:
         nans = nan_counts(store, written, self.table.counted_for_nan(key), READ_LIMITS)
         plain = ContentFile(content, path, "PARQUET", spec_id, partition, rows.num_rows, out.bytes)
         measured = self.table.with_metrics(plain, footer, nans, key)
-        return measured if content is Content.DATA else replace(measured, equality_ids=metadata.identifier_ids)
+        if content is Content.DATA:
+            return measured
+        return replace(_without_uuid_bounds(measured, metadata), equality_ids=metadata.identifier_ids)
