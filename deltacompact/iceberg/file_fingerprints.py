@@ -12,7 +12,7 @@ are read again.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -53,12 +53,15 @@ def read_fingerprints(store: ObjectStore, metadata: TableMetadata, head: Snapsho
 
 
 def write_fingerprints(
-    store: ObjectStore, metadata: TableMetadata, snapshot: Snapshot, known: Mapping[str, Fingerprint]
+    put: Callable[[str, bytes], None],
+    metadata: TableMetadata,
+    snapshot: Snapshot,
+    known: Mapping[str, Fingerprint],
 ) -> StatisticsFile:
-    """Write the known fingerprints of a snapshot's data files as its statistics file."""
+    """Put the known fingerprints of a snapshot's data files as its statistics file."""
     data, footer_bytes = statistics_file(BLOB, _encoded(known), snapshot.snapshot_id, snapshot.sequence_number)
     path = f"{metadata.metadata_folder}/{snapshot.snapshot_id}-{uuid.uuid4()}{_NAME}"
-    locations.put(store, path, data)
+    put(path, data)
     return StatisticsFile(snapshot.snapshot_id, path, len(data), False, footer_bytes)
 
 

@@ -103,7 +103,7 @@ def commit_row_delta(
         return None
     writer = _RowDeltaWriter(table, state)
     name = f"append-{uuid.uuid4().hex[:8]}"
-    committer = Committer(table.store, reader, MAIN, name, before_attempt=lambda snapshot_id: check())
+    committer = Committer(table.store, reader, MAIN, name, before_attempt=lambda snapshot_id: check)
     try:
         for changes in batched(batch, lambda rows: rows.bytes, _AT_ONCE_BYTES):
             writer.write(

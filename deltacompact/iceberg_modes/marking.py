@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from deltacompact.executors.executor import Executor
 from deltacompact.iceberg.marks.marking import Marker
+from deltacompact.iceberg.marks.reserved import ReservedPaths, new_path
 from deltacompact.iceberg.running import Tasks
 from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg_modes.journal.journal import name_of_files
@@ -19,10 +20,13 @@ from deltacompact.iceberg_modes.steps import Call
 MarkerOf: TypeAlias = Callable[[TableMetadata], Marker]
 
 
-def marker_of(call: Call[Any, Any], session: str, executor: Callable[[], Executor]) -> MarkerOf:
+def marker_of(
+    call: Call[Any, Any], session: str, executor: Callable[[], Executor], reserved: ReservedPaths | None = None
+) -> MarkerOf:
     """A function that gives the marker for a table. It calls `executor` only if there is something to mark."""
+    paths = new_path if reserved is None else reserved.taken
 
     def marker(metadata: TableMetadata) -> Marker:
-        return Marker(Tasks(call.table.store, executor()), metadata, call.settings, name_of_files(session))
+        return Marker(Tasks(call.table.store, executor()), metadata, call.settings, name_of_files(session), paths)
 
     return marker

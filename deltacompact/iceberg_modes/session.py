@@ -115,6 +115,8 @@ class Session(Generic[Plan, Group, Written, Outcome, Result]):
     def _waiting(self) -> str:
         groups = counted(len(self.groups), "group")
         waiting = self.groups_written - self.groups_committed
+        if self.groups_committed and not waiting:
+            return f"{self.groups_committed} of {groups} committed; compact again: it clears what is left"
         return f"{waiting} of {groups} written and not committed; compact again: it commits them"
 
     def _commit_by_commit(self) -> None:
@@ -145,19 +147,20 @@ class Session(Generic[Plan, Group, Written, Outcome, Result]):
                 self._tell_written(record.number)
         store = self.journal.store
         self.work.call.before_commit()
-        tries = Tries(self.journal, [group.number for group in groups])
+        tries = Tries(self.journal, [group.number for group in groups], reserve=self.work.reserved.reserve)
         committer = Committer(
             store,
             self.reader,
             self.work.plan.branch,
             self.journal.session,
+            on_head=tries.on_head,
             before_attempt=tries.before_attempt,
             after_refusal=tries.after_refusal,
         )
         done = committer.commit(self.work.table, tries.proposing(self.work.propose(groups, written)))
-        store.delete([stat.path for stat in store.list(folder)])
         self.committed |= done.outcome.paths | tries.files
         self.groups_committed += len(groups)
+        store.delete([stat.path for stat in store.list(folder)])
         if done.snapshot is not None:
             self._tell_committed(done.snapshot, done.outcome.group_count, done.attempts)
         return done

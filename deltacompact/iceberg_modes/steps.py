@@ -20,6 +20,7 @@ from deltacompact.iceberg.commit.committer import Committed
 from deltacompact.iceberg.commit.proposal import Propose
 from deltacompact.iceberg.deletes.matching import DeleteIndex, FileScanTask
 from deltacompact.iceberg.marks.finding import Sizes
+from deltacompact.iceberg.marks.reserved import ReservedPaths
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import StateReader, TableState
 from deltacompact.iceberg_modes.expected import expected
@@ -77,6 +78,7 @@ class Work(ABC, Generic[Plan, Group, Written, Outcome, Result]):
     state      the branch as it was planned
     former     the work that others touched, so that this one does a part of it again; None: this is the first one
     touched    what others touched of this one: groups or files
+    reserved   paths of marks that attempts at its commits may add
     """
 
     call: Call[Plan, Result]
@@ -87,6 +89,7 @@ class Work(ABC, Generic[Plan, Group, Written, Outcome, Result]):
     result: Result
     former: InitVar[Any] = None
     touched: list[Any] = field(default_factory=list)
+    reserved: ReservedPaths = field(default_factory=ReservedPaths)
 
     def __post_init__(self, former: Any) -> None:
         """Take over what the former work knows."""

@@ -19,6 +19,7 @@ import deltacompact
 from deltacompact.base.errors import (
     ConflictError,
     InputError,
+    Interrupted,
     NotFoundError,
     OutcomeUnknownError,
     StoreError,
@@ -29,6 +30,7 @@ from deltacompact.iceberg.commit.proposal import APPEND, Proposal, addition
 from deltacompact.iceberg.table import locations
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import StateReader
+from deltacompact.storage.local import LocalStore
 
 T = "ns.t"
 ID = pa.schema([("id", pa.int64())])
@@ -301,3 +303,32 @@ def test_ctrl_c_at_any_step_leaves_a_table_that_reads_well_and_the_next_run_ends
     store = lake.store(T)
     assert all(locations.bytes_of(store, path) for path in live)
     assert {path.as_uri() for path in files(lake, "*-deltacompact.parquet")} >= live
+
+
+@pytest.mark.parametrize("step", ["what lost attempts wrote", "the work files"])
+def test_ctrl_c_after_the_commit_does_not_say_that_nothing_was_committed(lake, monkeypatch, step):
+    """The metadata of lost attempts and the session's work files are deleted once the commit has landed."""
+    table_of(lake, [1], [2])
+
+    def refused():
+        raise CommitFailedException("somebody was faster")
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    catalog, delete = hooked(lake, before=first_only(refused)), LocalStore.delete
+    with monkeypatch.context() as patch:
+        if step == "what lost attempts wrote":
+            patch.setattr(committer.locations, "discard_all", stop)
+        else:
+            patch.setattr(
+                LocalStore,
+                "delete",
+                lambda store, paths: stop() if any("/work-" in path for path in paths) else delete(store, paths),
+            )
+        with pytest.raises(Interrupted, match=r"committed.*ompact again: it clears what is left") as caught:
+            rewrite(lake, catalog)
+    assert "not committed" not in str(caught.value)
+    assert (ids(lake), len(lake.state(T).data)) == ([1, 2], 1)
+    assert rewrite(lake).redone == 0
+    assert ids(lake) == [1, 2]

@@ -2,6 +2,7 @@
 
 writing(lake, table_id)     another writer that commits all the time
 Racing                      another writer that commits once, before our first commit reaches the catalog
+Late                        another writer that commits once, between the checks of our first commit and its swap
 LostReply                   a catalog whose replies to commits are lost, before or after they are carried out
 Busy                        a catalog in which somebody else is faster
 """
@@ -75,6 +76,32 @@ class Racing(SqlCatalog):
 def racing(lake: Lake, others: Callable[[], object]) -> Racing:
     catalog = Racing(lake.name, uri=f"sqlite:///{lake.database}", warehouse=lake.warehouse)
     catalog.others = others
+    return catalog
+
+
+class Late(SqlCatalog):
+    """Once our first commit has passed all checks, `others` happens: the swap itself fails. `swap` is told of each."""
+
+    others: Callable[[], object] | None = None
+    swap: Callable[[], object]
+
+    def _update_and_stage_table(self, *given):
+        staged = super()._update_and_stage_table(*given)
+        others, self.others = self.others, None
+        if others:
+            others()
+        return staged
+
+    def commit_table(self, table, requirements, updates):
+        try:
+            return super().commit_table(table, requirements, updates)
+        finally:
+            self.swap()
+
+
+def late(lake: Lake, others: Callable[[], object], swap: Callable[[], object] = lambda: None) -> Late:
+    catalog = Late(lake.name, uri=f"sqlite:///{lake.database}", warehouse=lake.warehouse)
+    catalog.others, catalog.swap = others, swap
     return catalog
 
 

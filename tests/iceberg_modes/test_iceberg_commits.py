@@ -21,7 +21,6 @@ from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg_modes.driver import ModeRun
 from deltacompact.iceberg_modes.rewrite.mode import REWRITE
 from deltacompact.iceberg_modes.rewrite.options import rewrite_options
-from deltacompact.storage.local import LocalStore
 
 T = "ns.t"
 ID = pa.schema([("id", pa.int64())])
@@ -208,27 +207,6 @@ def test_manifests_of_refused_attempts_are_deleted(lake):
     reachable = _reachable_metadata(lake)
     stored = {path.name for path in Path(lake.folder, "warehouse").rglob("*.avro")}
     assert stored == reachable
-
-
-def test_the_attempt_after_one_that_was_lost_to_an_append_records_and_deletes_nothing(lake, monkeypatch):
-    """Others commit while it does that: under a writer that appended without a pause, a run took sixty attempts."""
-    table_of(lake, [1, 2])
-    asked = []
-    for name in ("put", "delete"):
-        act = getattr(LocalStore, name)
-        monkeypatch.setattr(LocalStore, name, lambda *given, act=act: (asked.append(given[1]), act(*given))[1])
-
-    def others():
-        lake.append(T, rows(500))
-        asked.append("lost")
-
-    commit = SqlCatalog.commit_table
-    monkeypatch.setattr(SqlCatalog, "commit_table", lambda *given: (asked.append("commit"), commit(*given))[1])
-    _rewrite_with(racing(lake, others))
-    second = asked[asked.index("lost") + 2 :]
-    (manifest_list,) = second[: second.index("commit")]
-    assert manifest_list.startswith("snap-")
-    assert ids(lake) == [1, 2, 500]
 
 
 def _rewrite_with(catalog):

@@ -14,6 +14,7 @@ delete none of the files that it names.
 from __future__ import annotations
 
 import contextlib
+import functools
 import secrets
 import time
 from collections.abc import Callable, Container
@@ -30,6 +31,7 @@ from deltacompact.base.errors import (
 )
 from deltacompact.base.wording import text_of
 from deltacompact.iceberg.commit.attempts import ATTEMPT, current_attempt, refuse_superseded
+from deltacompact.iceberg.commit.beside import Beside
 from deltacompact.iceberg.commit.patience import UNANSWERED_MAX, Patience
 from deltacompact.iceberg.commit.proposal import Outcome, Proposal, Propose
 from deltacompact.iceberg.commit.snapshots import Draft, KeptManifests, draft_snapshot
@@ -44,9 +46,9 @@ from deltacompact.iceberg.table.pyiceberg_door import (
 from deltacompact.iceberg.table.table_state import StateReader, TableState
 from deltacompact.storage.objects import ObjectStore
 
-Drafting: TypeAlias = Callable[[IcebergTable, int], tuple[IcebergTable, Draft | None, Outcome]]
-"""Writes the metadata files of a snapshot with this id, on the table, or on what it has become meanwhile, which comes
-back. None: nothing is left to change."""
+Drafting: TypeAlias = Callable[[IcebergTable, int, Beside], tuple[IcebergTable, Draft | None, Outcome]]
+"""Begins to write the metadata files of a snapshot with this id, on the table, or on what it has become meanwhile,
+which comes back. None: nothing is left to change."""
 LOOKS_MAX = 5
 """How often an attempt proposes, at most, while others commit."""
 
@@ -87,9 +89,11 @@ class _SnapshotTries(Generic[Outcome]):
 class Committer:
     """Commits to one branch. `session` names us in the snapshots' summaries; `wait` sleeps between attempts.
 
-    `attempt` is the scheduler's name for us, if there is one: see commit/attempts.py. `before_attempt` is called with
-    the snapshot's id once the head of an attempt is known. If it raises, that attempt is not made. `after_refusal` is
-    called when an attempt surely had no effect, and never will have.
+    `attempt` is the scheduler's name for us, if there is one: see commit/attempts.py. With the snapshot's id, `on_head`
+    is called once the head of an attempt is known, and `before_attempt` once its proposal is. What they return, if
+    anything, is called beside: that of `before_attempt` is done before a file is written, and then `on_head` is called
+    again; all of it before the swap. If it raises, that attempt is not made. `after_refusal` is called when an attempt
+    surely had no effect, and never will have.
     """
 
     store: ObjectStore
@@ -98,27 +102,33 @@ class Committer:
     session: str
     wait: Callable[[float], None] = time.sleep
     attempt: str | None = field(default_factory=current_attempt)
-    before_attempt: Callable[[int], None] = lambda snapshot_id: None
+    on_head: Callable[[int], Callable[[], None] | None] = lambda snapshot_id: None
+    before_attempt: Callable[[int], Callable[[], None] | None] = lambda snapshot_id: None
     after_refusal: Callable[[], None] = lambda: None
 
     def commit(self, table: IcebergTable, propose: Propose[Outcome]) -> Committed[Outcome]:
         """Commit what is proposed on the current head: entries to remove and entries to add. Raises as `land` does."""
         kept = KeptManifests()
 
-        def drafting(table: IcebergTable, snapshot_id: int) -> tuple[IcebergTable, Draft | None, Outcome]:
-            table, state, proposal = self._proposed(table, propose)
+        def drafting(
+            table: IcebergTable, snapshot_id: int, beside: Beside
+        ) -> tuple[IcebergTable, Draft | None, Outcome]:
+            table, state, proposal = self._proposed(table, propose, lambda: beside.ask(self.on_head(snapshot_id)))
             if proposal.is_empty:
                 return table, None, proposal.outcome
-            self.before_attempt(snapshot_id)
-            draft = draft_snapshot(self.store, self.reader, state, proposal, snapshot_id, self.names, kept)
+            if (record := self.before_attempt(snapshot_id)) is not None:
+                beside.record(record)
+                beside.ask(self.on_head(snapshot_id))
+            put = functools.partial(beside.put, self.store)
+            draft = draft_snapshot(put, self.reader, state, proposal, snapshot_id, self.names, kept)
             return table, draft, proposal.outcome
 
         return self.land(table, drafting)
 
     def _proposed(
-        self, table: IcebergTable, propose: Propose[Outcome]
+        self, table: IcebergTable, propose: Propose[Outcome], on_head: Callable[[], None]
     ) -> tuple[IcebergTable, TableState, Proposal[Outcome]]:
-        """The table as it is, its branch, and what is proposed there."""
+        """The table as it is, its branch, and what is proposed there. `on_head` is told of each head."""
         for look in range(LOOKS_MAX):
             if look:
                 newer = table.reloaded()
@@ -126,6 +136,7 @@ class Committer:
                     break
                 table = newer
                 refuse_superseded(table.metadata.snapshots.values(), self.attempt)
+            on_head()
             state = self.reader.read(table.metadata, self.branch)
             proposal = propose(state)
             if not proposal.has_followed:
@@ -137,7 +148,7 @@ class Committer:
 
         Raises ConflictError after too many attempts, or if the scheduler gave us up; InputError if the catalog forbids
         the commit; OutcomeUnknownError if an attempt may have taken effect (Interrupted, if Ctrl-C or a signal ended
-        it). After OutcomeUnknownError and Interrupted, the written files must stay.
+        it, or after the commit). After OutcomeUnknownError and Interrupted, the written files must stay.
         """
         table = table.reloaded()
         tries: _SnapshotTries[Outcome] = _SnapshotTries(_new_id(table.metadata.snapshots))
@@ -146,19 +157,26 @@ class Committer:
             f"{table_id}: the catalog did not say whether snapshot {tries.snapshot_id} was committed; all files "
             "that it names are kept. Run it again: the table itself shows what happened"
         )
+        done: Committed[Outcome] | None = None
         try:
-            if (done := self._tried(table, drafting, tries)) is not None:
-                return done
+            try:
+                with Beside() as beside:
+                    done = self._tried(table, drafting, tries, beside)
+            finally:
+                self._forget(tries)
         except Exception as error:
             if tries.unanswered:
                 raise OutcomeUnknownError(f"{unknown} ({text_of(error)})") from error
             raise
         except BaseException as stopped:
+            if done is not None and done.snapshot is not None:
+                landed = f"snapshot {done.snapshot.snapshot_id} is committed. Compact again: it clears what is left"
+                raise Interrupted(f"{table_id}: {landed}") from stopped
             if tries.unanswered:
                 raise Interrupted(unknown) from stopped
             raise
-        finally:
-            self._forget(tries)
+        if done is not None:
+            return done
         if tries.unanswered:
             raise OutcomeUnknownError(f"{unknown} ({tries.said})")
         raise ConflictError(f"{table_id}: other commits came first, again and again ({tries.said})")
@@ -169,16 +187,21 @@ class Committer:
         return {SESSION: self.session} | ({ATTEMPT: self.attempt} if self.attempt else {})
 
     def _tried(
-        self, table: IcebergTable, drafting: Drafting[Outcome], tries: _SnapshotTries[Outcome]
+        self, table: IcebergTable, drafting: Drafting[Outcome], tries: _SnapshotTries[Outcome], beside: Beside
     ) -> Committed[Outcome] | None:
         """Attempt after attempt, each on the current head. None: we know of none that took effect."""
         patience = Patience.of(table.metadata.properties)
         deadline = time.monotonic() + patience.total_s
         for attempt in range(1, patience.attempts + 1):
             refuse_superseded(table.metadata.snapshots.values(), self.attempt)
-            table, draft, outcome = drafting(table, tries.snapshot_id)
+            table, draft, outcome = drafting(table, tries.snapshot_id, beside)
             if draft is None:
                 return None if tries.unanswered else Committed(table, None, outcome, attempt)
+            try:
+                beside.finish()
+            except BaseException:
+                tries.refused.append(draft)
+                raise
             tries.drafts.append((draft, outcome))
             tries.unanswered += 1  # until the table shows what happened
             refused: ConflictError | InputError | None = None

@@ -1,4 +1,4 @@
-"""Writes the files of a new snapshot: manifests, manifest list, summary.
+"""Makes the files of a new snapshot: manifests, manifest list, summary. They are written beside each other.
 
 head 8      manifest 1: a, b, c       manifest 2 (deletes): p
 proposal    removed a, p              added y with sequence number 5
@@ -19,10 +19,10 @@ from __future__ import annotations
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from deltacompact.iceberg.commit.proposal import Proposal
 from deltacompact.iceberg.file_fingerprints import write_fingerprints
@@ -45,8 +45,11 @@ from deltacompact.storage.objects import ObjectStore
 
 ENTRIES_PER_MANIFEST = 20_000
 """Manifests that lose files are rewritten together, up to about 8 MB each: a stream leaves one for each commit."""
-WRITES_AT_ONCE = 4
-"""The most manifests that are written side by side: each may be held in memory as Python objects."""
+ENCODED_AT_ONCE = 4
+"""The most manifests that are encoded side by side: each may be held in memory as Python objects."""
+
+Put: TypeAlias = Callable[[str, bytes], None]
+"""Begins to write an object. It is there before the snapshot is committed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +89,7 @@ def unnamed_drafts(store: ObjectStore, metadata: TableMetadata, snapshot_ids: It
 
 
 def draft_snapshot(
-    store: ObjectStore,
+    put: Put,
     reader: StateReader,
     state: TableState,
     proposal: Proposal[Any],
@@ -94,7 +97,7 @@ def draft_snapshot(
     names: Mapping[str, str],
     kept: KeptManifests,
 ) -> Draft:
-    """Write the manifests of a snapshot on this head, but those that are `kept` from the attempt before.
+    """The manifests of a snapshot on this head are put, but those that are `kept` from the attempt before.
 
     `names` go into its summary, and say who commits.
     """
@@ -117,13 +120,13 @@ def draft_snapshot(
         for start in range(0, len(left), ENTRIES_PER_MANIFEST):
             entries = tuple(left[start : start + ENTRIES_PER_MANIFEST])
             wanted.append(_Contents(state.metadata.specs[spec_id], content, terms, entries))
-    written = kept.written(store, state.metadata.metadata_folder, wanted)
+    written = kept.written(put, state.metadata.metadata_folder, wanted)
     listed = [*written, *unchanged]
     paths = [manifest.path for manifest in written]
     known = proposal.settles or newest(state)
     carried = {} if known is None else known.summary
     summary = {**_summary(state, proposal), **carried, **proposal.lays_out, **proposal.summary, **names}
-    draft = listed_snapshot(store, state.metadata, state.snapshot, listed, snapshot_id, summary, paths)
+    draft = listed_snapshot(put, state.metadata, state.snapshot, listed, snapshot_id, summary, paths)
     if known is not None:
         draft = _remembering(draft, known.record(snapshot_id, state), outdated_records(state.metadata))
     if proposal.lays_out:
@@ -131,7 +134,7 @@ def draft_snapshot(
         spent = spent_record(state, proposal.overlapped_bytes)
         draft = _remembering(draft, {**record, **spent}, outdated_layouts(state))
     if proposal.fingerprints:
-        statistics = write_fingerprints(store, state.metadata, draft.snapshot, proposal.fingerprints)
+        statistics = write_fingerprints(put, state.metadata, draft.snapshot, proposal.fingerprints)
         draft = replace(draft, files=(*draft.files, statistics.path), statistics=statistics)
     return draft
 
@@ -143,7 +146,7 @@ def _remembering(draft: Draft, properties: Mapping[str, str], gone: Iterable[str
 
 
 def listed_snapshot(
-    store: ObjectStore,
+    put: Put,
     metadata: TableMetadata,
     parent: Snapshot | None,
     listed: Sequence[Manifest],
@@ -151,7 +154,7 @@ def listed_snapshot(
     summary: Mapping[str, str],
     written: Iterable[str] = (),
 ) -> Draft:
-    """Write the manifest list of a snapshot whose manifests are written. `written`: the manifests that are new."""
+    """The manifest list of a snapshot is put. `written`: the manifests that are new."""
     next_sequence = metadata.next_sequence_number
     first_row_id, added_rows = metadata.next_row_id, None
     if first_row_id is not None:
@@ -162,7 +165,7 @@ def listed_snapshot(
         listed, metadata.format_version, snapshot_id, parent_id, next_sequence, first_row_id
     )
     path = f"{metadata.metadata_folder}/snap-{snapshot_id}-{uuid.uuid4()}.avro"
-    locations.put(store, path, data)
+    put(path, data)
     now_ms = int(time.time() * 1000)
     snapshot = Snapshot(
         snapshot_id=snapshot_id,
@@ -195,8 +198,8 @@ class KeptManifests:
 
     lines: list[tuple[_Contents, Manifest]] = field(default_factory=list)
 
-    def written(self, store: ObjectStore, folder: str, wanted: Sequence[_Contents]) -> list[Manifest]:
-        """The lines of these manifests, in their order. New ones are written side by side."""
+    def written(self, put: Put, folder: str, wanted: Sequence[_Contents]) -> list[Manifest]:
+        """The lines of these manifests, in their order. New ones are put."""
         name = uuid.uuid4()
 
         def line(number: int, contents: _Contents) -> Manifest:
@@ -206,10 +209,10 @@ class KeptManifests:
             data, new = manifests.write_manifest(
                 contents.entries, contents.spec, contents.content, contents.terms, path
             )
-            locations.put(store, path, data)
+            put(path, data)
             return new
 
-        with ThreadPoolExecutor(WRITES_AT_ONCE) as pool:
+        with ThreadPoolExecutor(ENCODED_AT_ONCE) as pool:
             listed = list(pool.map(line, range(len(wanted)), wanted))
         self.lines = list(zip(wanted, listed, strict=True))
         return listed

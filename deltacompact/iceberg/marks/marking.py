@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 import struct
-import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +21,7 @@ from deltacompact.base.numbers import Ordinal
 from deltacompact.base.settings import Settings
 from deltacompact.iceberg.deletes.matching import PATH_COLUMN, POSITION_COLUMN, FileScanTask
 from deltacompact.iceberg.marks.finding import scan_of
+from deltacompact.iceberg.marks.reserved import Paths, new_path
 from deltacompact.iceberg.marks.tasks import (
     DeadRowsIn,
     DeleteFile,
@@ -98,6 +98,7 @@ class Marker:
     metadata: TableMetadata
     settings: Settings
     name: str
+    paths: Paths = new_path
 
     def marks(self, dead: Sequence[FileToMark]) -> list[Mark]:
         """The delete files for these dead rows. A data file without newly dead rows is in none of them."""
@@ -152,7 +153,7 @@ class Marker:
                 tuple(
                     DeleteFile(
                         tuple(_on_worker(dead_file) for dead_file in group),
-                        f"{self.metadata.data_folder}/{self.name}{uuid.uuid4().hex}{suffix}",
+                        self.paths(f"{self.metadata.data_folder}/{self.name}", suffix),
                     )
                     for group in share
                 ),

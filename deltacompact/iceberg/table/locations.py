@@ -29,10 +29,14 @@ _S3_SCHEMES = ("s3", "s3a", "s3n")
 
 def readable(location: str) -> str:
     """The URI that our stores understand. Raises InputError for a scheme that they do not know."""
-    uri = _uri_of(location)
-    if not uri.startswith(("s3://", "file://")):
+    if not is_readable(location):
         raise InputError(f"{location}: its scheme is neither file nor s3")
-    return uri
+    return _uri_of(location)
+
+
+def is_readable(location: str) -> bool:
+    """Whether our stores know the location's scheme."""
+    return _uri_of(location).startswith(("s3://", "file://"))
 
 
 def _uri_of(location: str) -> str:

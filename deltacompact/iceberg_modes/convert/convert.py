@@ -129,7 +129,8 @@ class Converting(Work[ConvertPlan, AskedGroup, MarkedGroup, ConvertOutcome, Conv
             self.known = known_files(self.call, self.state)
             self.certified = certified_head(self.call, self.table, self.state, self.known)
         converted = Converted(asked, marks, self.settled, dead=dead)
-        follow = MarkAgain(marker_of(self.call, self.session, lambda: self.executor), self.result.notes)
+        marker = marker_of(self.call, self.session, lambda: self.executor, self.reserved)
+        follow = MarkAgain(marker, self.result.notes)
         propose = ProposeConversion(self.plan.delete_paths, converted, self.certified, follow)
         return telling(self.call, adding_up(self.call, propose, has_same_rows), self.known)
 

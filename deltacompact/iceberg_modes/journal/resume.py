@@ -157,7 +157,9 @@ def _committed(
         live = _names(state)  # the dead session's own commit may land between two attempts of ours
         return resumption(plan, [group for group in groups if not _files(group) & live], state)
 
-    committing = replace(committer, before_attempt=tries.before_attempt, after_refusal=tries.after_refusal)
+    committing = replace(
+        committer, on_head=tries.on_head, before_attempt=tries.before_attempt, after_refusal=tries.after_refusal
+    )
     return committing.commit(table, tries.proposing(propose))
 
 

@@ -6,7 +6,7 @@ attempt 2    adds y, mark m2    no answer                 y and m2 stay until th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from deltacompact.iceberg.commit.proposal import Outcome, Proposal, Propose
@@ -23,7 +23,9 @@ class Tries:
     added: list[frozenset[str]] = field(default_factory=list)
     proposed: frozenset[str] = frozenset()
     recorded: tuple[int, frozenset[str]] | None = None
-    """What the journal says. An attempt that may add the same files needs no other record."""
+    """What the journal says before the next swap. An attempt that may add only such files needs no other record."""
+    reserve: Callable[[], frozenset[str]] = frozenset
+    """Paths that a later attempt may add, for a record that is put anyway."""
 
     @property
     def files(self) -> frozenset[str]:
@@ -37,13 +39,22 @@ class Tries:
 
         return proposed
 
-    def before_attempt(self, snapshot_id: int) -> None:
-        """Record the attempt. Raises TakenOverError if another process holds the journal: then we must not commit."""
+    def on_head(self, snapshot_id: int) -> Callable[[], None] | None:
+        """Asks who holds the journal, where it says already what an attempt may add.
+
+        Raises TakenOverError if another process holds it: then we must not commit.
+        """
+        is_recorded = self.recorded is not None and self.recorded[0] == snapshot_id
+        return self.journal.refuse_replaced if is_recorded else None
+
+    def before_attempt(self, snapshot_id: int) -> Callable[[], None] | None:
+        """Records the attempt. None: an earlier record names all that it may add."""
         self.added.append(self.proposed)
-        if self.recorded != (snapshot_id, self.files):
-            self.journal.attempted(snapshot_id, self.groups, sorted(self.files))
-            self.recorded = snapshot_id, self.files
-        self.journal.refuse_replaced()
+        if self.recorded is not None and self.recorded[0] == snapshot_id and self.files <= self.recorded[1]:
+            return None
+        files = self.files | self.reserve()
+        self.recorded = snapshot_id, files
+        return lambda: self.journal.attempted(snapshot_id, self.groups, sorted(files))
 
     def after_refusal(self) -> None:
         """Forget the last attempt, which had no effect: files that it alone would have added may be deleted."""

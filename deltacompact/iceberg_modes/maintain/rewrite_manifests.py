@@ -9,6 +9,7 @@ Manifests are written once: a new head costs only a manifest list, unless it lac
 
 from __future__ import annotations
 
+import functools
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,6 +18,7 @@ from typing import Any
 
 from deltacompact.base.errors import InputError, Interrupted, OutcomeUnknownError
 from deltacompact.base.wording import counted
+from deltacompact.iceberg.commit.beside import Beside
 from deltacompact.iceberg.commit.committer import Committer
 from deltacompact.iceberg.commit.proposal import REPLACE, same_rows
 from deltacompact.iceberg.commit.snapshots import Draft, listed_snapshot
@@ -135,7 +137,9 @@ class _Writing:
         self.done = whole
         return whole
 
-    def draft(self, table: IcebergTable, snapshot_id: int) -> tuple[IcebergTable, Draft | None, ManifestsResult]:
+    def draft(
+        self, table: IcebergTable, snapshot_id: int, beside: Beside
+    ) -> tuple[IcebergTable, Draft | None, ManifestsResult]:
         """The snapshot with this id on the current table."""
         metadata = table.metadata
         head, listed = _head(self.task.store, metadata, self.task.branch)
@@ -156,7 +160,8 @@ class _Writing:
             **same_rows(metadata, head),
             **self.names,
         }
-        draft = listed_snapshot(self.task.store, metadata, head, [*created, *kept], snapshot_id, summary)
+        put = functools.partial(beside.put, self.task.store)
+        draft = listed_snapshot(put, metadata, head, [*created, *kept], snapshot_id, summary)
         self.named[draft.snapshot.manifest_list] = {line.path for line in created}
         return table, draft, found
 

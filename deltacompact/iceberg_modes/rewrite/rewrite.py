@@ -20,7 +20,6 @@ from typing import Any
 
 from deltacompact.base.wording import counted
 from deltacompact.executors.choose import executor_for
-from deltacompact.executors.executor import Executor
 from deltacompact.iceberg.commit.committer import Committed, Committer
 from deltacompact.iceberg.commit.proposal import Propose
 from deltacompact.iceberg.file_fingerprints import FileFingerprints
@@ -146,7 +145,8 @@ class Rewriting(Work[RewritePlan, FileGroup, Rewritten, RewriteOutcome, RewriteR
         return record_of(written)
 
     def propose(self, groups: Sequence[FileGroup], written: Sequence[Rewritten]) -> Propose[RewriteOutcome]:
-        follower = _follower(self.call, self.session, lambda: self.executor, self.result.notes)
+        marker = marker_of(self.call, self.session, lambda: self.executor, self.reserved)
+        follower = Follower(self.call.table.store, marker, self.call.settings.limits.reading, self.result.notes)
         adds_up = _adding_up(self.call, self.result.notes, True, self.known)
         propose = ProposeRewrite(self.plan, written, follower, self.certified or {}, adds_up)
         return telling(self.call, propose, self.known)
@@ -173,14 +173,10 @@ class Rewriting(Work[RewritePlan, FileGroup, Rewritten, RewriteOutcome, RewriteR
         return [f"{group.name}: {group.why}" for group in self.touched if group.why]
 
 
-def _follower(call: Call[Any, Any], session: str, executor: Callable[[], Executor], notes: list[str]) -> Follower:
-    """Follows the rows of a session's groups."""
-    return Follower(call.table.store, marker_of(call, session, executor), call.settings.limits.reading, notes)
-
-
 def _resume(resuming: Resuming, plan: RewritePlan | None) -> Resumption:
     here = functools.partial(executor_for, resuming.call.settings, 0, 0)
-    follow = _follower(resuming.call, resuming.dead.session, here, resuming.notes)
+    call, marker = resuming.call, marker_of(resuming.call, resuming.dead.session, here)
+    follow = Follower(call.table.store, marker, call.settings.limits.reading, resuming.notes)
     adds_up = _adding_up(resuming.call, resuming.notes, False, FileFingerprints())
     resumption = ResumeRewrite(resuming.reader, follow, resuming.compares, adds_up)
     return resumed_adding_up(resuming, resumption, has_same_rows)

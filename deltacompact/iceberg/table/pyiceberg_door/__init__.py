@@ -8,6 +8,7 @@ We use PyIceberg for what it does right: catalogs, types, and metrics from Parqu
 its producers know neither `replace` nor delete files, its validation misses deletes; those are our own.
 
 table          a loaded table: what the rest of the code sees
+views          catalogs whose metadata files go through our store
 catalogs       opening catalogs
 rest_sessions  REST catalogs, and how long one that is silent is waited for
 errors         what PyIceberg raises, as our errors

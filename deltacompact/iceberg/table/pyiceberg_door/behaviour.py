@@ -38,7 +38,8 @@ from deltacompact.iceberg.table.pyiceberg_door.metrics import file_with_metrics
 from deltacompact.iceberg.table.pyiceberg_door.partitions import partition_in_spec
 from deltacompact.iceberg.table.pyiceberg_door.plain import plain_metadata
 from deltacompact.iceberg.table.pyiceberg_door.release import unfit
-from deltacompact.iceberg.table.pyiceberg_door.version_3 import WritableVersion3, building, what_is_lost
+from deltacompact.iceberg.table.pyiceberg_door.version_3 import WritableVersion3, what_is_lost
+from deltacompact.iceberg.table.pyiceberg_door.views import view_of
 from deltacompact.iceberg.table.pyiceberg_door.where import files_that_may_match
 
 _DAY, _PRICE = 7, 8
@@ -249,7 +250,8 @@ def _catalogs_that_build() -> bool:
 
     def staged(last_sequence_number: int, *more: Any) -> Any:
         asked = (*requirements, *more)
-        return building(catalog, last_sequence_number)._update_and_stage_table(current, ("probe", "t"), asked, updates)
+        view: Any = view_of(catalog, current, last_sequence_number)
+        return view._update_and_stage_table(current, ("probe", "t"), asked, updates)
 
     refused = 0
     for number, more in ((3, ()), (4, (SameRefs(refs={"gone": 1}),))):

@@ -15,7 +15,6 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
-from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata as PyTableMetadata
@@ -41,7 +40,7 @@ from pyiceberg.table.update import (
 from deltacompact.iceberg.table.metadata import Ref, Snapshot, StatisticsFile, TableMetadata
 from deltacompact.iceberg.table.pyiceberg_door.errors import committing
 from deltacompact.iceberg.table.pyiceberg_door.plain import plain_metadata
-from deltacompact.iceberg.table.pyiceberg_door.version_3 import building
+from deltacompact.iceberg.table.pyiceberg_door.views import view_of
 
 Change: TypeAlias = tuple[tuple[TableRequirement, ...], tuple[TableUpdate, ...]]
 """Requirements and updates."""
@@ -124,12 +123,10 @@ def commit(table: Table, metadata: TableMetadata, change: Change, all_refs: bool
     `all_refs`: require that there is no new ref, too. REST catalogs have no such requirement, so they do not check it.
     """
     requirements, updates = change
-    catalog = table.catalog
-    if isinstance(catalog, MetastoreCatalog):
-        catalog = building(catalog, metadata.last_sequence_number)
-        if all_refs:
-            refs = {name: ref.snapshot_id for name, ref in metadata.refs.items()}
-            requirements = (*requirements, SameRefs(refs=refs))  # type: ignore[arg-type]
+    catalog = view_of(table.catalog, table, metadata.last_sequence_number)
+    if all_refs and catalog is not table.catalog:
+        refs = {name: ref.snapshot_id for name, ref in metadata.refs.items()}
+        requirements = (*requirements, SameRefs(refs=refs))  # type: ignore[arg-type]
     with committing(metadata.table_id):
         done = catalog.commit_table(table, requirements, updates)
         return plain_metadata(metadata.table_id, done.metadata, done.metadata_location)

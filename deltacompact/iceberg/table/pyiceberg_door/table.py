@@ -35,6 +35,7 @@ from deltacompact.iceberg.table.pyiceberg_door.neighbours import Neighbour, neig
 from deltacompact.iceberg.table.pyiceberg_door.partitions import partition_in_spec, refuse_unknown_transforms
 from deltacompact.iceberg.table.pyiceberg_door.plain import plain_metadata
 from deltacompact.iceberg.table.pyiceberg_door.version_3 import check_version_3
+from deltacompact.iceberg.table.pyiceberg_door.views import read_once, view_of
 from deltacompact.iceberg.table.pyiceberg_door.where import files_that_may_match
 from deltacompact.iceberg.table.unknown_types import with_stored_types
 from deltacompact.storage.objects import ObjectStore
@@ -51,18 +52,24 @@ class IcebergTable:
     metadata: TableMetadata
 
     @classmethod
-    def load(cls, catalog: Catalog, table_id: str) -> IcebergTable:
+    def load(cls, catalog: Catalog, table_id: str, former: IcebergTable | None = None) -> IcebergTable:
         """The current table (rule 26: never from a metadata file that was pinned before).
 
-        Raises NotFoundError, and InputError for a table whose metadata a commit would damage.
+        `former`: the same table, loaded before; it comes back if the catalog still has its metadata file. Raises
+        NotFoundError, and InputError for a table whose metadata a commit would damage.
         """
         check_behaviour()
         if "." not in table_id.strip("."):
             raise InputError(f"Iceberg table {table_id!r}: name it as namespace.table")
         make_ready(catalog)
+        with read_once():
+            return cls._loaded(catalog, table_id, former)
+
+    @classmethod
+    def _loaded(cls, catalog: Catalog, table_id: str, former: IcebergTable | None) -> IcebergTable:
         try:
             with answering(catalog.name):
-                table = catalog.load_table(table_id)
+                table = view_of(catalog, former._table if former else None).load_table(table_id)
         except (NoSuchTableError, NoSuchNamespaceError):
             meant = _meant(catalog, table_id)
             raise NotFoundError(f"Iceberg catalog {catalog.name!r} has no table {table_id!r}{meant}") from None
@@ -70,6 +77,9 @@ class IcebergTable:
             raise InputError(f"Iceberg table {table_id!r}: its metadata cannot be read: {first_of(error)}") from error
         except FileNotFoundError as error:
             raise NotFoundError(f"Iceberg table {table_id!r}: its metadata is missing: {text_of(error)}") from error
+        if former is not None and table is former._table and former._is_as_loaded:
+            return former
+        table.catalog = catalog
         refuse_unknown_transforms(table_id, table.metadata)
         if table.metadata.format_version >= 3:
             check_version_3(table_id, table)
@@ -109,7 +119,7 @@ class IcebergTable:
         deadline, wait_s = time.monotonic() + SILENT_S, 0.1
         while True:
             try:
-                found = self.load(self._table.catalog, self.metadata.table_id)
+                found = self.load(self._table.catalog, self.metadata.table_id, self)
                 break
             except StoreError:
                 if time.monotonic() + wait_s > deadline:
@@ -119,6 +129,11 @@ class IcebergTable:
         if found.metadata.uuid != self.metadata.uuid:
             raise ConflictError(f"table {self.metadata.table_id!r} was dropped and created again meanwhile")
         return found
+
+    @property
+    def _is_as_loaded(self) -> bool:
+        """Whether `metadata` is the loaded one, not that after a commit of ours."""
+        return self.metadata.metadata_location == self._table.metadata_location
 
     @property
     def store(self) -> ObjectStore:

@@ -14,9 +14,8 @@ from typing import Any
 
 from pyiceberg import __version__ as pyiceberg_version
 from pyiceberg.catalog import MetastoreCatalog
-from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.serializers import Compressor
-from pyiceberg.table import StagedTable, Table
+from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata as PyTableMetadata
 from pyiceberg.table.metadata import TableMetadataV3
 from pyiceberg.typedef import IcebergBaseModel
@@ -34,29 +33,6 @@ class WritableVersion3(TableMetadataV3):
     @classmethod
     def of(cls, metadata: PyTableMetadata) -> WritableVersion3:
         return cls.model_construct(**dict(metadata))
-
-
-def building(catalog: MetastoreCatalog, last_sequence_number: int) -> MetastoreCatalog:
-    """The same catalog, but its client can write metadata files of version 3.
-
-    It also refuses our commit if one to another branch took the sequence number and row ids meanwhile, so that we try
-    again. REST servers check this themselves; PyIceberg does not in version 3.
-    """
-    kind: Any = type(catalog)
-
-    class Building(kind):  # type: ignore[misc]
-        def _update_and_stage_table(self, current: Table | None, *others: Any) -> StagedTable:
-            found = getattr(current and current.metadata, "last_sequence_number", 0)
-            if current is not None and found != last_sequence_number:
-                raise CommitFailedException(f"the last sequence number is {found}, not {last_sequence_number}")
-            staged: StagedTable = super()._update_and_stage_table(current, *others)
-            if isinstance(staged.metadata, TableMetadataV3):
-                staged.metadata = WritableVersion3.of(staged.metadata)
-            return staged
-
-    building: Any = object.__new__(Building)
-    building.__dict__ = catalog.__dict__  # the same connections and state, not a copy of them
-    return building  # type: ignore[no-any-return]
 
 
 def check_version_3(table_id: str, table: Table) -> None:

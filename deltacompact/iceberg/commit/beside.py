@@ -1,0 +1,84 @@
+"""What goes on beside an attempt, and must be done before its swap.
+
+    attempt 1    PUT record, then PUT manifest 3, PUT manifest 4, PUT list      all at once, while the journal is asked
+    swap         once all of them are done, the metadata file, which names them, and the catalog
+    attempt 2    while the head is read, the journal is asked; then PUT list    its record is there
+
+The time from the look at the head to the swap is the time in which others win. In it, only what needs an answer waits.
+A record comes before the files, so that whoever finds a dead session knows all that it wrote. The metadata file comes
+after them, as what it names has to stay. A file that could not be written ends the commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from threading import BoundedSemaphore
+from types import TracebackType
+from typing import Self
+
+from deltacompact.iceberg.table import locations
+from deltacompact.storage.objects import ObjectStore
+
+WRITES_AT_ONCE = 8
+"""The most files that are put side by side. Each is held in memory until it is there."""
+
+
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, "beside")
+
+
+@dataclass(slots=True)
+class Beside:
+    """Work of the attempts at one commit. After the block, none of it is under way."""
+
+    _writing: ThreadPoolExecutor = field(default_factory=lambda: _pool(WRITES_AT_ONCE))
+    _asking: ThreadPoolExecutor = field(default_factory=lambda: _pool(1))
+    _room: BoundedSemaphore = field(default_factory=lambda: BoundedSemaphore(WRITES_AT_ONCE))
+    _begun: list[Future[None]] = field(default_factory=list)
+    _record: Future[None] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
+        self._asking.shutdown(cancel_futures=True)
+        self._writing.shutdown(cancel_futures=True)
+
+    def put(self, store: ObjectStore, location: str, data: bytes) -> None:
+        """Begin to write an object, once the last record is there. Waits while too many others are written."""
+        record = self._record
+
+        def written() -> None:
+            try:
+                _wait_for(record)
+                locations.put(store, location, data)
+            finally:
+                self._room.release()
+
+        self._room.acquire()
+        self._begun.append(self._writing.submit(written))
+
+    def record(self, work: Callable[[], None] | None) -> None:
+        """Begin some work, if there is any, as `ask` does. What is put from now on waits for it."""
+        if work is not None:
+            self._record = self._asking.submit(work)
+            self._begun.append(self._record)
+
+    def ask(self, work: Callable[[], None] | None) -> None:
+        """Begin some work, if there is any. What was asked before is done first."""
+        if work is not None:
+            self._begun.append(self._asking.submit(work))
+
+    def finish(self) -> None:
+        """Wait for all that was begun. Raises its first error."""
+        begun, self._begun = self._begun, []
+        wait(begun)
+        for future in begun:
+            future.result()
+
+
+def _wait_for(record: Future[None] | None) -> None:
+    if record is not None:
+        record.result()
