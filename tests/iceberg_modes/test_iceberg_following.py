@@ -38,6 +38,7 @@ from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg_modes.journal import journal
 from deltacompact.iceberg_modes.rewrite import following, stored_row_map
 from deltacompact.index import number_blocks
+from deltacompact.planning.within_memory import within_memory
 from deltacompact.storage.local import LocalStore
 
 T = "ns.t"
@@ -106,7 +107,7 @@ def copied_on_write(lake, number):
     table = IcebergTable.load(lake.catalog, T)
     data = pa.Table.from_pylist(kept, schema=table.metadata.schema)
     copy = [lake._file(table, data, Content.DATA, (), None, ())] if kept else []
-    vectors = {entry.file.path for entry in lake.state(T).deletes if entry.file.referenced_data_file == path}
+    vectors = {entry.file.key for entry in lake.state(T).deletes if entry.file.referenced_data_file == path}
     lake.commit(table, copy, MAIN, "overwrite", {path, *vectors})
 
 
@@ -114,9 +115,21 @@ def added_again(lake, number):
     """The file that has a row is removed, and added once more: by a rollback and a cherry-pick, or `add_files`."""
     path, _ = path_with(lake, number)
     (file,) = (entry.file for entry in lake.state(T).data if entry.file.path == path)
-    vectors = {entry.file.path for entry in lake.state(T).deletes if entry.file.referenced_data_file == path}
+    vectors = {entry.file.key for entry in lake.state(T).deletes if entry.file.referenced_data_file == path}
     lake.commit(IcebergTable.load(lake.catalog, T), [], MAIN, "delete", {path, *vectors})
     lake.commit(IcebergTable.load(lake.catalog, T), [replace(file, first_row_id=None)], operation="append")
+
+
+@pytest.mark.parametrize("others", [copied_on_write, added_again])
+def test_the_writers_of_these_tests_take_no_vector_of_another_file_away(lake, others):
+    """A conversion writes the vectors of several data files into one Puffin file."""
+    table_of(lake, [1, 2, 3], [4, 5, 6])
+    lake.delete_by_key(T, {"id": [1, 4]})
+    lake.upgrade(T)
+    convert(lake)
+    assert len({entry.file.path for entry in lake.state(T).deletes}) == 1 < len(lake.state(T).deletes)
+    others(lake, 2)
+    assert {4, 5, 6} & set(ids(lake)) == {5, 6}
 
 
 def rewrite(lake, meanwhile, **options):
@@ -698,7 +711,7 @@ def _metadata(lake, pattern):
 
 @pytest.mark.parametrize("kept", [1 << 20, 0])
 def test_a_row_that_lives_again_at_the_second_attempt_is_not_marked(lake, kept, monkeypatch):
-    monkeypatch.setattr(following, "KeptNumbers", lambda: stored_row_map.KeptNumbers(kept))
+    monkeypatch.setattr(following, "KeptNumbers", lambda _: stored_row_map.KeptNumbers(kept))
     table_of(lake, [1, 2, 3, 4, 5])
     named = lake.catalog
 
@@ -712,6 +725,15 @@ def test_a_row_that_lives_again_at_the_second_attempt_is_not_marked(lake, kept, 
     lake.catalog = named
     assert (result.redone, result.dead_meanwhile) == (0, 1)
     assert ids(lake) == [1, 2, 4, 5]
+
+
+def test_bounded_memory_bounds_what_is_held_from_attempt_to_attempt(lake, monkeypatch):
+    held = []
+    monkeypatch.setattr(following, "KeptNumbers", lambda size: held.append(size) or stored_row_map.KeptNumbers(size))
+    table_of(lake, [1, 2, 3])
+    for chosen in (SETTINGS, within_memory(replace(SETTINGS, memory_bytes=256 << 20))):
+        rewrite(lake, lambda: None, settings=chosen)
+    assert held[0] == 64 << 20 and held[1] < 16 << 20
 
 
 def test_too_many_positions_are_not_held_in_memory(lake, written, monkeypatch):

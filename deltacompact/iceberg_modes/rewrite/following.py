@@ -32,7 +32,7 @@ import numpy.typing as npt
 
 from deltacompact.base.distinct import distinct_numbers
 from deltacompact.base.errors import CorruptionError, InputError, NotFoundError
-from deltacompact.base.limits import ReadLimits
+from deltacompact.base.limits import READ_LIMITS, ReadLimits
 from deltacompact.base.numbers import Ordinal
 from deltacompact.base.wording import text_of
 from deltacompact.iceberg.commit.proposal import addition
@@ -49,7 +49,8 @@ from deltacompact.index.live_bitmaps import live_mask
 from deltacompact.storage.objects import ObjectStore
 
 POSITIONS_MAX = 50_000_000
-"""The most deleted positions that are held in memory. If a commit deleted more, groups are written again."""
+"""The most deleted positions that are held in memory, less where memory is bounded. If a commit deleted more, groups
+are written again."""
 
 _Dead = npt.NDArray[np.bool_]
 """Whether each row of a data file is dead."""
@@ -57,9 +58,10 @@ _Known = tuple[frozenset[tuple[str, int | None]], _Dead | None]
 _NOTHING: _Known = frozenset(), None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Follower:
-    """Writes the marks of groups that others touched. `notes` are for the result.
+    """Writes the marks of groups that others touched. `notes` are for the result. Bounded memory lowers the limits of
+    `reading`: what is held is lowered alike.
 
     An attempt costs what others did since the one before:
 
@@ -73,7 +75,10 @@ class Follower:
     notes: list[str]
     known: dict[str, _Known] = field(default_factory=dict)
     places: dict[int, _PlacesOfDead] = field(default_factory=dict)
-    numbers: KeptNumbers = field(default_factory=KeptNumbers)
+    numbers: KeptNumbers = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.numbers = KeptNumbers(self.reading.run_bytes)
 
     def __call__(self, head: RewriteHead, groups: Sequence[Rewritten]) -> Following:
         """The groups whose rows can be followed, and their marks. If a file is bad: nothing, with a note."""
@@ -89,7 +94,7 @@ class Follower:
     def _followed(self, head: RewriteHead, groups: Sequence[Rewritten]) -> Following:
         changed = {source.path: source for rewritten in groups for source in head.changed(rewritten.group)}
         rows_of = {delete.file.key: delete.file.rows for source in changed.values() for delete in source.by_position}
-        if sum(rows_of.values()) > POSITIONS_MAX:
+        if sum(rows_of.values()) > POSITIONS_MAX * self.reading.run_bytes / READ_LIMITS.run_bytes:
             return Following(why=RewriteProblem.TOO_MANY_POSITIONS)
         dead = self._dead([FileScanTask(source.now, source.deletes) for source in changed.values() if source.now])
         followed: dict[int, Rewritten] = {}

@@ -72,7 +72,7 @@ class StoredRowMap:
 class KeptNumbers:
     """Numbers that were read, so that the next attempt of a commit need not read them. 4 bytes a row."""
 
-    bytes_left: int = 64 << 20
+    bytes_left: int
     of_path: dict[str, list[NumberBlock]] = field(default_factory=dict)
 
     def reader(self, store: ObjectStore, stored: StoredNumbers, rows: int) -> ReadNumbers:
