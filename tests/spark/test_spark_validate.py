@@ -243,25 +243,32 @@ def test_vacuumed_restated_and_rehashed_tables_and_destinations(spark, catalog):
 _WORDS = ["", "a", "a\0", "ab", "é", "z" * 9, "é" * 8]
 
 
+_MADE = {
+    "string": pa.array,
+    "dictionary": lambda words: pa.array(words).dictionary_encode(),
+    "binary": lambda words: pa.array([None if word is None else word.encode() for word in words], pa.binary()),
+}
+
+
 @interpreted
-@pytest.mark.parametrize("retention", [None, 40])
-@pytest.mark.parametrize("direction", ["ascending", "descending"])
 @pytest.mark.parametrize(
-    "make",
+    ("kind", "direction", "retention"),
     [
-        pa.array,
-        lambda words: pa.array(words).dictionary_encode(),
-        lambda words: pa.array([None if word is None else word.encode() for word in words], pa.binary()),
+        ("string", "ascending", None),
+        ("string", "descending", 40),
+        ("dictionary", "ascending", 40),
+        ("dictionary", "descending", None),
+        ("binary", "ascending", None),
+        ("binary", "descending", 40),
     ],
-    ids=["string", "dictionary", "binary"],
 )
-def test_tables_sorted_by_strings_and_binaries(spark, catalog, make, direction, retention):
+def test_tables_sorted_by_strings_and_binaries(spark, catalog, kind, direction, retention):
     catalog.create_table("t", primary_keys=["id"], sort_keys=[("at", direction), "n"], tombstone_retention=retention)
     chance = random.Random(direction)
     for position in range(1, 60, 10):
         ids = [chance.randrange(30) for _ in range(25)]
-        words = [chance.choice([None, *_WORDS[: position // 10 + 2]]) for _ in ids]
-        rows = pa.table({"id": ids, "at": make(words), "n": pa.array([chance.randrange(3) for _ in ids], pa.int8())})
+        at = _MADE[kind]([chance.choice([None, *_WORDS[: position // 10 + 2]]) for _ in ids])
+        rows = pa.table({"id": ids, "at": at, "n": pa.array([chance.randrange(3) for _ in ids], pa.int8())})
         operation = "delete" if position in (21, 41) else "upsert"
         catalog.append("t", rows, operation=operation, stream_position=position)
         if position in (21, 31):
