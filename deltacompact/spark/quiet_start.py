@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -57,15 +58,29 @@ class _Relay:
         self._lock = threading.Lock()
 
     def run(self) -> None:
-        while data := os.read(self._reading, 1 << 16):
-            with self._lock:
-                if self._held is None:
-                    os.write(self._real, data)
-                else:
-                    self._held.append(data)
+        while self._readable(None):
+            with self._lock:  # read with the lock held, so that `tell` finds all that came before it
+                if self._readable(0) and not self._pass_on():
+                    return
 
     def tell(self, with_held: bool) -> None:
         with self._lock:
+            while self._readable(0) and self._pass_on():
+                pass
             held, self._held = self._held or [], None
             if with_held:
                 os.write(self._real, b"".join(held))
+
+    def _readable(self, wait_ms: int | None) -> bool:
+        poll = select.poll()  # `select` knows only the first 1,024 descriptors
+        poll.register(self._reading, select.POLLIN)
+        return bool(poll.poll(wait_ms))
+
+    def _pass_on(self) -> bool:
+        """Read once. Returns False at the end of what is said."""
+        data = os.read(self._reading, 1 << 16)
+        if self._held is None:
+            os.write(self._real, data)
+        else:
+            self._held.append(data)
+        return bool(data)
