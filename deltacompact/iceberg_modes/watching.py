@@ -89,12 +89,13 @@ class WatchedBranch:
         self._layout = layout
         self._gain = LayoutGain()
         self._files: dict[str, npt.NDArray[Any]] = {}
+        self._table: IcebergTable | None = None
         self._seen: tuple[str, Snapshot] | None = None
         self._sizes = BranchSizes()
 
     def look(self) -> BranchSizes:
         """The branch as it is now. Raises NotFoundError, InputError, StoreError or CorruptionError in one line."""
-        table = IcebergTable.load(self._catalog, self._table_id)
+        self._table = table = IcebergTable.load(self._catalog, self._table_id, self._table)
         head = table.metadata.branch(self._branch)
         if head is None:
             return BranchSizes()

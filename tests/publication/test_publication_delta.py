@@ -238,6 +238,7 @@ def test_a_wider_type_is_in_the_history_of_its_column(orders):
 def test_a_decimal_that_becomes_too_wide_is_named(by_day):
     """Neither partition is too wide by itself."""
     for day, type_ in (("a", pa.decimal128(38, 0)), ("b", pa.decimal128(38, 10))):
+        by_day.append(pa.table({"id": [0]}), day=day)  # only the first files of a partition are compared with others
         by_day.append(pa.table({"id": [1], "price": pa.array([1], type_)}), day=day)
     by_day.compact()
     with pytest.raises(SchemaError, match="column 'price' is"):

@@ -207,7 +207,8 @@ def test_a_compaction_is_seen_and_is_no_write(lake):
 
 
 def test_only_what_is_new_is_read(lake, monkeypatch):
-    """The manifest list where the head has moved, and manifests that were not there; nothing where it has not."""
+    """The metadata file and the manifest list where the head has moved, and manifests that were not there; nothing where
+    it has not."""
     filled(lake)
     read: list[str] = []
     fetched = locations.fetched
@@ -219,14 +220,14 @@ def test_only_what_is_new_is_read(lake, monkeypatch):
     monkeypatch.setattr(locations, "fetched", counting)
     branch = watched(lake)
     branch.look()
-    assert len(read) == 1 + 6, "the list, a manifest for each commit"
+    assert len(read) == 2 + 6, "the metadata file, the list, a manifest for each commit"
     read.clear()
     branch.look()
     assert read == []
     lake.append(T, [{"id": 100}])
     read.clear()
     branch.look()
-    assert len(read) == 2, "the list and one manifest"
+    assert len(read) == 3, "the metadata file, the list and one manifest"
 
 
 def test_how_files_lie_is_told_with_what_clustering_would_gain_by_the_heat(lake):
