@@ -207,8 +207,7 @@ def test_a_compaction_is_seen_and_is_no_write(lake):
 
 
 def test_only_what_is_new_is_read(lake, monkeypatch):
-    """The metadata file and the manifest list where the head has moved, and manifests that were not there; nothing where
-    it has not."""
+    """Where the head has moved, the metadata file, the manifest list, and manifests that were not there; else nothing."""
     filled(lake)
     read: list[str] = []
     fetched = locations.fetched
