@@ -207,7 +207,7 @@ def test_a_compaction_is_seen_and_is_no_write(lake):
 
 
 def test_only_what_is_new_is_read(lake, monkeypatch):
-    """Where the head has moved, the metadata file, the manifest list, and manifests that were not there; else nothing."""
+    """Where the head has moved, the metadata file, the manifest list and new manifests; else nothing."""
     filled(lake)
     read: list[str] = []
     fetched = locations.fetched
