@@ -53,10 +53,10 @@ class Streams(Tables):
         self.read_limits = read_limits
         self._logs: dict[tuple[str, Partition], StreamLog] = {}
         self._listings: dict[str, Listing] = {}
-        self._columns: dict[str, pa.Schema] = {}
+        self._fitting: dict[str, pa.Schema] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_logs": {}, "_listings": {}, "_columns": {}}
+        return {**super().__getstate__(), "_logs": {}, "_listings": {}, "_fitting": {}}
 
     def partitions(self, table_id: str) -> list[Partition]:
         """The partitions that hold a stream."""
@@ -81,12 +81,12 @@ class Streams(Tables):
     def remember_listing(self, table_id: str, listing: Listing) -> None:
         self._listings[table_id] = listing
 
-    def columns_written(self, table_id: str) -> pa.Schema:
-        """The columns of upserts that this process has written to a table with partition keys. Empty: none."""
-        return self._columns.get(table_id, pa.schema([]))
+    def fitting_columns(self, table_id: str) -> pa.Schema:
+        """Columns that fit the partitions of the table, as far as this process knows. Empty: it knows none."""
+        return self._fitting.get(table_id, pa.schema([]))
 
-    def remember_columns(self, table_id: str, columns: pa.Schema) -> None:
-        self._columns[table_id] = columns
+    def remember_fitting(self, table_id: str, columns: pa.Schema) -> None:
+        self._fitting[table_id] = columns
 
     def partition(self, table_id: str, values: Mapping[str, Any] | Partition | None) -> Partition:
         """A partition that exists. Raises NotFoundError."""
@@ -99,7 +99,7 @@ class Streams(Tables):
         """Remember nothing of a table that was dropped, nor of its streams."""
         super().forget(table_id)
         self._listings.pop(table_id, None)
-        self._columns.pop(table_id, None)
+        self._fitting.pop(table_id, None)
         for key in [key for key in self._logs if key[0] == table_id]:
             del self._logs[key]
 

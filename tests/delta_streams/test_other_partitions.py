@@ -107,11 +107,18 @@ def test_a_table_that_was_created_anew_has_other_types(catalog):
     assert other.read("orders")["v"].to_pylist() == ["x", "x"]
 
 
-def test_a_process_asks_for_other_partitions_once():
-    store = CountingStore(MemoryStore())
-    deltacompact.DeltaStreamCatalog(store).create_table("orders", ["day"], ["id"]).append(rows("long"), {"day": "z"})
-    catalog = deltacompact.DeltaStreamCatalog(store)
-    catalog.append("orders", rows("int"), {"day": "a"})
-    store.reset()
-    catalog.append("orders", rows("int"), {"day": "b"})
-    assert not [path for kind, path in store.requests if kind == "list" and "partitions" in path]
+@pytest.mark.parametrize("partitions", [["z"], []])
+def test_an_append_to_many_new_partitions_asks_for_others_once(partitions):
+    def listings(new):
+        store = CountingStore(MemoryStore())
+        orders = deltacompact.DeltaStreamCatalog(store).create_table("orders", ["day"], ["id"])
+        for day in partitions:
+            orders.append(rows("long"), {"day": day})
+        store.reset()
+        frame = pa.table({"id": range(new), "v": range(new), "day": [str(day) for day in range(new)]})
+        catalog = deltacompact.DeltaStreamCatalog(store)
+        catalog.at_once = 1  # those that are checked at the same time do not wait for each other's answer
+        catalog.append("orders", frame)
+        return store.requests.count(("list", "orders/partitions/"))
+
+    assert listings(5) == listings(1) > 0

@@ -58,16 +58,18 @@ class OtherPartitions:
     def check_fit(self, files: Sequence[DataFile]) -> None:
         """Raise SchemaError for the first files of a partition if a read could not unite them with the last one.
 
-        Columns that this process has written to other partitions may pass without a request. Only the store can refuse
-        them, because another process may have created the table anew. If files fit one of two partitions, these do not
-        fit each other: then the table cannot be read as a whole anyway, and its writers go on.
+        Columns that this process knows to fit pass without a request, so not each of a thousand new partitions
+        asks. Only the store can refuse them, because another process may have created the table anew. If files fit one
+        of two partitions, these do not fit each other: then the table cannot be read as a whole anyway, and its writers
+        go on.
         """
-        written = self.catalog.columns_written(self.table_id)
-        if all(_has(written, file.schema.names) for file in files) and _misfit(files, written) is None:
+        known = self.catalog.fitting_columns(self.table_id)
+        if all(_has(known, file.schema.names) for file in files) and _misfit(files, known) is None:
             return
         misfits = list[str]()
         for partition, columns in islice(self.with_columns(self.listed()), _PARTITIONS_ASKED):
             if (misfit := _misfit(files, columns)) is None:
+                self.catalog.remember_fitting(self.table_id, schemas.union(files, columns))
                 return
             file, name = misfit
             types = f"{file.schema.field(name).type} here and {columns.field(name).type} in partition {partition}"
@@ -77,14 +79,7 @@ class OtherPartitions:
             )
         if misfits:
             raise SchemaError(misfits[0])
-
-    def remember(self, files: Sequence[DataFile]) -> None:
-        """Remember the columns of committed files for the next partition that this process writes to."""
-        try:
-            columns = schemas.union(files, self.catalog.columns_written(self.table_id))
-        except SchemaError:  # the types of this partition have changed
-            columns = schemas.union(files)
-        self.catalog.remember_columns(self.table_id, columns)
+        self.catalog.remember_fitting(self.table_id, schemas.union(files))
 
 
 def _has(columns: pa.Schema, names: Sequence[str]) -> bool:

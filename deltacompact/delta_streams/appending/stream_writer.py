@@ -174,9 +174,7 @@ class StreamWriter:
         with telling_interrupts():
             self._refuse_another_table(begun_s)
             self._catalog.begin_stream(self._table_id, self._partition).extend(decide)
-        if self._partition.names:
-            self.others.remember(_upserts(deltas))
-        return outcome[0]
+            return outcome[0]
 
     def restate(self, tables: Any, keys: TableKeys | None) -> StreamState:
         """Replace the contents by these rows; deltas that are committed meanwhile stay on top."""
