@@ -143,7 +143,10 @@ def opened(browser):
     contexts = []
 
     def open_page(address: str, scheme: str = "light", width: int = 1440):
-        context = browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 1000})
+        # Without motion, a bar has its width at once, and not after 0.6 s.
+        context = browser.new_context(
+            color_scheme=scheme, viewport={"width": width, "height": 1000}, reduced_motion="reduce"
+        )
         contexts.append(context)
         page = context.new_page()
         page.on("console", lambda said: complaints.append(said.text))
