@@ -151,11 +151,8 @@ def _typed(field: pa.Field, envelope: Envelope, known: pa.Schema, texts: Sequenc
     types = {name: schemas.stored_type(type_) for name, type_ in schemas.known_types(known).items()}
     guessed = [child.name for child in field.type if pa.types.is_timestamp(child.type)]
     types |= dict.fromkeys([name for name in texts if name in guessed], pa.string())
-    return field.with_type(
-        pa.struct(
-            [child.with_type(schemas.grown(types.get(child.name, child.type), child.type)) for child in field.type]
-        )
-    )
+    children = [child.with_type(schemas.grown(types.get(child.name, child.type), child.type)) for child in field.type]
+    return field.with_type(pa.struct(children))
 
 
 def _check_keys(found: pa.Table, envelope: Envelope, known: pa.Schema | None, keys: TableKeys, origin: Origin) -> None:

@@ -3,7 +3,7 @@
     day=a    id int64, total double        the last partition with upserts: text of a new partition takes these types
     day=b    new: id int64, total string   refused: nobody could read the table as a whole
 
-A partition that has columns is not compared with others: its types may have changed in the meantime.
+A partition that has a stream is not compared with others: its types may have changed in the meantime.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from deltacompact.tabular import schemas
 if TYPE_CHECKING:
     from deltacompact.delta_streams.streams import Streams
 
-_PARTITIONS_ASKED = 2
-"""The last partitions that files are compared with, before they are refused."""
+_COMPARED_MAX = 2
+"""With how many of the last partitions files are compared, before they are refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,20 +66,23 @@ class OtherPartitions:
         known = self.catalog.fitting_columns(self.table_id)
         if all(_has(known, file.schema.names) for file in files) and _misfit(files, known) is None:
             return
-        misfits = list[str]()
-        for partition, columns in islice(self.with_columns(self.listed()), _PARTITIONS_ASKED):
+        refusal: SchemaError | None = None
+        for partition, columns in islice(self.with_columns(self.listed()), _COMPARED_MAX):
             if (misfit := _misfit(files, columns)) is None:
                 self.catalog.remember_fitting(self.table_id, schemas.union(files, columns))
                 return
-            file, name = misfit
-            types = f"{file.schema.field(name).type} here and {columns.field(name).type} in partition {partition}"
-            misfits.append(
-                f"{file.path}: column {name!r} is {types}, so the table could not be read as a whole: write it with "
-                "that type, or into another table"
-            )
-        if misfits:
-            raise SchemaError(misfits[0])
+            refusal = refusal or _refusal(*misfit, partition, columns)
+        if refusal is not None:
+            raise refusal
         self.catalog.remember_fitting(self.table_id, schemas.union(files))
+
+
+def _refusal(file: DataFile, name: str, partition: Partition, columns: pa.Schema) -> SchemaError:
+    types = f"{file.schema.field(name).type} here and {columns.field(name).type} in partition {partition}"
+    return SchemaError(
+        f"{file.path}: column {name!r} is {types}, so the table could not be read as a whole: write it with that type, "
+        "or into another table"
+    )
 
 
 def _has(columns: pa.Schema, names: Sequence[str]) -> bool:
