@@ -94,7 +94,7 @@ class _StreamMirror:
         schema = pa.schema([changes.schema.field(name) for name in columns])
         batch = pa.RecordBatchReader.from_batches(schema, batches())
         told = {"operation_column": _CHANGE, "upsert_values": _UPSERTS, "delete_values": _DELETES}
-        self.table.append(batch, token=token, **told)
+        self.table.append(batch, token=token, partition_by=self.table.partition_keys, **told)
         return rows
 
 

@@ -66,18 +66,18 @@ def divided(
         yield values, rows.slice(start, end - start), order[start:end]
 
 
-def check_partition_columns(table: pa.Table, names: Sequence[str], origin: Origin) -> None:
-    """Raise InputError for a partition column that is missing or has a null."""
+def check_partition_columns(table: pa.Table, names: Sequence[str], origin: Origin, null_is_partition: bool) -> None:
+    """Raise InputError for a partition column that is missing, or has a null that may be a mistake."""
     for name in names:
         if name not in table.column_names:
             raise InputError(
                 f"{origin.name}: partition key {name!r} is no column of the rows "
                 f"({columns_shown(table.column_names)}): give its value in partition (--partition {name}=VALUE)"
             )
-        if (index := first_null(table[name])) is not None:
+        if not null_is_partition and (index := first_null(table[name])) is not None:
             raise InputError(
-                f"{origin.row(index)}: partition column {name!r} is null: correct the row, or append such rows apart, "
-                f"with partition={{{name!r}: None}} (--partition {name})"
+                f"{origin.row(index)}: partition column {name!r} is null: correct the row, or name the column in "
+                f"partition_by (--partition-by {name}), then null is a partition"
             )
 
 

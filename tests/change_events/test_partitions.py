@@ -153,7 +153,7 @@ def test_partition_keys_that_are_named_come_first_and_others_from_the_rows(tmp_p
     ("frame", "given", "said"),
     [
         ({"id": [1]}, {}, "partition key 'day' is no column of the rows (columns: id): give its value in partition"),
-        ({"id": [1, 2], "day": ["1", None]}, {}, "row 2: partition column 'day' is null: correct the row, or append"),
+        ({"id": [1, 2], "day": ["1", None]}, {}, "row 2: partition column 'day' is null: correct the row, or name"),
         ({"id": [1], "day": ["1"]}, {"partition_by": ["dya"]}, "'dya' is no partition key"),
         ({"id": [1], "day": ["1"]}, {"partition_by": [], "partition": {}}, "neither in partition_by nor in partition"),
         (

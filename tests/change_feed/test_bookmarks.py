@@ -606,6 +606,19 @@ def test_a_partition_whose_files_do_not_say_its_value_blocks_no_mirror(tmp_path)
     assert sorted(copy.read()["day"].to_pylist()) == ["x", "y"]
 
 
+@pytest.mark.parametrize("type_", [pa.string(), pa.int64()])
+def test_a_mirror_has_the_partition_of_null_too(tmp_path, type_):
+    catalog = deltacompact.open_catalog(tmp_path)
+    source, copy = (catalog.create_table(name, ["day"], ["id"]) for name in ("source", "copy"))
+    for day in ("1", None):
+        source.append(pa.table({"id": [1, 2], "day": pa.array([day, day]).cast(type_)}), {"day": day})
+    assert mirror(source, copy, "m", from_="1999-01-01") == 4
+    source.append(pa.table({"id": [1]}), {"day": None}, "delete")
+    assert mirror(source, copy, "m") == 1
+    assert copy.partition_keys == ("day",) and copy.read({"day": None})["id"].to_pylist() == [2]
+    assert sorted(map(repr, copy.read().to_pylist())) == sorted(map(repr, source.read().to_pylist()))
+
+
 def test_a_mirror_on_the_command_line(tmp_path, capsys):
     source = Streams(tmp_path / "s")
     source.append(1, 2)

@@ -62,6 +62,8 @@ class ChangeOptions:
     says_operation: Operations | Envelope | None = None
     fixed: Mapping[str, Any] = field(default_factory=dict)
     routed: tuple[str, ...] = ()
+    null_is_partition: bool = False
+    """Whether a null in a routed column is a value, and not a mistake: `partition_by` names the column."""
 
 
 def change_options(
@@ -96,7 +98,7 @@ def change_options(
         kind = OperationType(str(operation).lower())
     except ValueError:
         raise InputError(f"operation {operation!r} is neither 'upsert' nor 'delete'") from None
-    return ChangeOptions(kind, says, fixed or {}, routed)
+    return ChangeOptions(kind, says, fixed or {}, routed, partition_by is not None)
 
 
 def _says_operation(
@@ -222,7 +224,7 @@ class ChangesWriter:
                 return unwrapped(
                     table, options.says_operation, origin, keys, options.routed, self._fixed(), self._source
                 )
-        check_partition_columns(table, options.routed, origin)
+        check_partition_columns(table, options.routed, origin, options.null_is_partition)
         if options.says_operation is not None:
             assert keys is not None
             return options.says_operation.events(table, origin, keys, self._table.partition_keys)
