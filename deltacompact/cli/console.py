@@ -41,6 +41,17 @@ def _console(stderr: bool) -> Console:
     return Printable(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
 
 
+def open_closed_streams() -> None:
+    """Open /dev/null in the place of standard streams that the caller has closed. Otherwise the next file of ours gets
+    such a number, and what a child process prints is written into it."""
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(number, True)
+    os.close(number)
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is None:
+            setattr(sys, name, io.TextIOWrapper(io.FileIO(number, mode, closefd=False)))
+
+
 def write_ascii_where_utf8_is_not_read() -> None:
     """Set stdout and stderr to ASCII if the locale or the stream's own encoding is not UTF-8."""
     codecs.register_error("spelled", _spelled)

@@ -2,6 +2,7 @@
 
 read … | head -1       the pipe is closed       no output, exit 0
 status … > /dev/full   nothing can be written   one line, exit 1
+compact … >&-          nobody wants to read     the command's own exit status
 Ctrl-C, kill           what is left behind      one line, exit 130
 bad input              the error                one line, exit 2; with --json also a document on stdout
 """
@@ -24,7 +25,7 @@ from deltacompact.base.printable import printable
 from deltacompact.base.without_pandas import forgo_pandas
 from deltacompact.base.wording import error_document, one_line
 from deltacompact.cli.answers import Failed, say_json
-from deltacompact.cli.console import warnings_on_stderr, write_ascii_where_utf8_is_not_read
+from deltacompact.cli.console import open_closed_streams, warnings_on_stderr, write_ascii_where_utf8_is_not_read
 from deltacompact.cli.meant import with_what_was_meant
 
 _INTERRUPTED = 130
@@ -53,6 +54,7 @@ class Program:
 
     def main(self, context: object = None) -> None:
         """The entry point of the process: `run` with its arguments."""
+        open_closed_streams()
         forgo_pandas()
         gc.set_threshold(GARBAGE_AFTER)
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy would start threads for algebra that we never do

@@ -402,6 +402,15 @@ def test_a_pipe_that_is_closed_is_silent(tmp_path):
 
 
 @pytest.mark.processes
+@pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-"])
+def test_a_command_whose_caller_has_closed_stdout_does_its_work(tmp_path, closed):
+    command = f"{sys.executable} -m deltacompact create {tmp_path / 'lake'} t --primary-key id {closed}"
+    done = subprocess.run(command, shell=True, capture_output=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    assert deltacompact.open_catalog(tmp_path / "lake").tables() == ["t"]
+
+
+@pytest.mark.processes
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], *([name, "--help"] for name in COMMANDS)], ids=str)
 def test_help_and_version_load_neither_numpy_nor_pyarrow(arguments):
     program = (
