@@ -28,7 +28,7 @@ class Comparison:
 
 def comparison(metadata: TableMetadata, branch: str, before: int | None = None, after: int | None = None) -> Comparison:
     """What to compare: the named snapshots; by default our newest compaction, and the snapshot that it or the
-    compactions right before it began with.
+    compactions right before it began with. If that has expired, the oldest that is left of these compactions.
 
     Raises NotFoundError for a snapshot that is unknown or has expired.
     """
@@ -52,6 +52,8 @@ def comparison(metadata: TableMetadata, branch: str, before: int | None = None, 
     oldest = newest
     while oldest.is_ours and COLUMNS not in oldest.summary:
         parent = metadata.snapshots.get(oldest.parent_id or 0)
+        if parent is None and oldest is not newest:
+            break
         if parent is None:
             raise NotFoundError(
                 f"the snapshot that {oldest.snapshot_id} of {metadata.table_id!r} compacted has expired, so nothing "

@@ -423,3 +423,6 @@ def test_nothing_can_be_compared_once_the_rows_before_a_compaction_have_expired(
     orders.maintain(expire_snapshots=True, options={"older-than": "0s", "retain-last": 1})
     with pytest.raises(NotFoundError, match=f"the snapshot that {head} of 'ns.t' compacted has expired"):
         branch_fingerprints(orders._catalog, T)
+    orders.compact(options=ALL, settings=SETTINGS)
+    report = branch_fingerprints(orders._catalog, T)
+    assert report.ok and report.states[0].state == f"snapshot {head}", "with which the next compaction began"
