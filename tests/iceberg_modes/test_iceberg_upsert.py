@@ -417,8 +417,10 @@ def test_sort_columns_do_not_tell_whether_a_commit_lies_in_between_those_that_we
     sizes = {"target_file_size_bytes": size, "min_file_size_bytes": size // 2, "max_file_size_bytes": 2 * size}
     lake.rewrite(T, min_input_files=2, **sizes)
     assert between in [entry.file for entry in lake.state(T).data] and len(lake.state(T).data) == 2
-    with pytest.raises(InputError, match=r"which of its rows are newer than those of .*\. Name sort-columns"):
+    with pytest.raises(InputError, match=r"newer than those of .*\. Rewrite all files first .*\. Name sort-columns"):
         upsert(lake, sort_columns="updated")
+    lake.rewrite(T, rewrite_all=True, merge_uncompared=True)
+    assert upsert(lake, sort_columns="updated").keys == 5000, "as the message says"
 
 
 def test_rows_that_were_compared_before_they_were_merged_have_different_keys(lake):

@@ -197,8 +197,9 @@ def _refuse_lost_order(
 
     Rows up to the sequence number `until` are settled: each key has one live row there, so their order does not matter.
     A merged file has rows of unknown age. If another file of the key space has a lower sequence number, even sort
-    columns do not help. If none has, sort columns help. The order of the merged file's rows helps if the user trusts
-    it, and no other file has its sequence number: between two such files, nothing but their paths would decide.
+    columns do not help: it must be merged, too. If none has, sort columns help. The order of the merged file's rows
+    helps if the user trusts it, and no other file has its sequence number: between two such files, nothing but their
+    paths would decide.
     """
     of_space: dict[KeySpace, list[ManifestEntry]] = defaultdict(list)
     for entry in chosen:
@@ -209,9 +210,10 @@ def _refuse_lost_order(
             _refuse_unnumbered(entries)
         merged = [entry for entry in entries if has_merged_commits(state.metadata, entry)]
         if merged and (why := _lost_order(merged[-1], entries, columns, trusts_row_order)) is not None:
+            remedy = _REMEDY if entries[0].sequence == merged[-1].sequence else f"{_MERGE_ALL}. {_REMEDY}"
             raise InputError(
                 f"{merged[-1].file.path}, added by snapshot {merged[-1].snapshot_id}, replaced other files before "
-                f"their rows were compared, so nothing says which of its rows are newer{why}. {_REMEDY}"
+                f"their rows were compared, so nothing says which of its rows are newer{why}. {remedy}"
             )
 
 
@@ -228,6 +230,7 @@ def _refuse_unnumbered(entries: Sequence[ManifestEntry]) -> None:
             )
 
 
+_MERGE_ALL = "Rewrite all files first (--mode rewrite, rewrite-all=true, merge-uncompared=true)"
 _REMEDY = "Name sort-columns that say it; after that, upsert before other writers merge files"
 
 
