@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
+from pydantic import BaseModel, model_serializer
 from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.expressions import AlwaysTrue, visitors
@@ -127,3 +128,15 @@ def test_a_name_that_is_gone_is_told_in_one_line(monkeypatch, module, name):
     assert "\n" not in str(caught.value)
     for loaded in set(sys.modules) - before:  # those that were imported until then
         del sys.modules[loaded]
+
+
+def test_an_interrupt_that_pydantic_takes_for_an_error_blames_no_release():
+    """Ctrl-C a third of a second after the start told the user to install another PyIceberg."""
+
+    class Model(BaseModel):
+        @model_serializer
+        def interrupted(self):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        behaviour.check({"models": lambda: bool(Model().model_dump_json())})

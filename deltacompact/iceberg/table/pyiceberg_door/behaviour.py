@@ -95,6 +95,8 @@ def check(probes: Mapping[str, Callable[[], bool]]) -> None:
             found = "" if holds() else "other values"
         except Exception as error:
             found = f"{type(error).__name__}: {text_of(error)}"
+            if KeyboardInterrupt.__name__ in found:  # pydantic makes an error of Ctrl-C inside of its callbacks
+                raise KeyboardInterrupt from error
         if found:
             raise unfit(f"{what} differ ({found})")
 
