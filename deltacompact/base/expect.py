@@ -35,6 +35,14 @@ def text(argument: str, value: Any) -> str:
     return value
 
 
+def is_text(value: Any) -> bool:
+    """Whether the value is a text that UTF-8 can encode (it cannot encode half of a surrogate pair)."""
+    try:
+        return isinstance(value, str) and value.encode() is not None
+    except UnicodeEncodeError:
+        return False
+
+
 def text_or_none(argument: str, value: Any) -> str | None:
     return None if value is None else text(argument, value)
 
@@ -56,6 +64,8 @@ def names(argument: str, value: Any) -> tuple[str, ...]:
             raise InputError(f"{argument} holds {_shown(name)}, it must hold strings")
         if not name:
             raise InputError(f"{argument} holds an empty name")
+        if not is_text(name):
+            raise InputError(f"{argument} holds {name!r}, which is not a text that UTF-8 can hold")
     return found
 
 

@@ -190,7 +190,7 @@ class Partition:
         for name in partition_keys:
             if name not in values:
                 raise InputError(f"partition key {name!r} has no value: name it (--partition {name}=VALUE)")
-            if (text := partition_text(values[name])) is not None and not is_text(text):
+            if (text := partition_text(values[name])) is not None and not expect.is_text(text):
                 raise InputError(f"partition key {name!r}: {text!r} is not a text that UTF-8 can hold")
         return cls(tuple((name, partition_text(values[name])) for name in partition_keys))
 
@@ -380,7 +380,7 @@ class Token:
         name, sequence = (value, None) if isinstance(value, str) else _pair(value)
         if not isinstance(name, str):
             raise InputError(f'token {value!r} is neither a text nor a pair like ("producer", 7)')
-        if not 0 < len(name) <= _TOKEN_CHARACTERS_MAX or not is_text(name):
+        if not 0 < len(name) <= _TOKEN_CHARACTERS_MAX or not expect.is_text(name):
             raise InputError(f"token {name[:40]!r} is not a text of 1 to {_TOKEN_CHARACTERS_MAX:,} characters")
         if sequence is None:
             return cls(name)
@@ -400,14 +400,6 @@ def _pair(value: Any) -> tuple[Any, Any]:
 
 
 _TOKEN_CHARACTERS_MAX = 1000
-
-
-def is_text(value: Any) -> bool:
-    """Whether the value is a text that UTF-8 can encode (it cannot encode half of a surrogate pair)."""
-    try:
-        return isinstance(value, str) and value.encode() is not None
-    except UnicodeEncodeError:
-        return False
 
 
 def whole_number(value: Any) -> int | None:

@@ -5,6 +5,7 @@
     time64[ns]       03:04:05.000006007
     duration[ns]     1 day, 0:00:00.000000007
     timestamp[s]     +20000-01-01 00:00:00             a text: a datetime ends with the year 9999
+    string           stra\\xdfe                         other writers' text may be no UTF-8: such bytes are spelled
 
 pyarrow would turn nanoseconds into Timestamps of pandas, and fail without pandas.
 """
@@ -16,6 +17,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
+
+from deltacompact.tabular import schemas
 
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _DAY_S = 86400
@@ -34,7 +37,7 @@ def _values(column: pa.Array) -> list[Any]:
     if not _has_nanoseconds(column.type):
         try:
             return list(column.to_pylist())
-        except (OverflowError, ValueError):  # beyond what datetime can hold
+        except (OverflowError, ValueError):  # beyond what datetime can hold, or no UTF-8
             pass
     return [_value(scalar) for scalar in column]
 
@@ -69,6 +72,8 @@ def _value(scalar: pa.Scalar) -> Any:
         return _clock(scalar.value, _PER_SECOND[type_.unit])
     if pa.types.is_duration(type_):
         return _duration(scalar.value, _PER_SECOND[type_.unit])
+    if isinstance(scalar, pa.BinaryScalar) and schemas.is_string(type_):
+        return scalar.as_buffer().to_pybytes().decode(errors="backslashreplace")
     return scalar.as_py()
 
 

@@ -24,7 +24,8 @@ from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
 from deltacompact.base.errors import InputError
-from deltacompact.base.model import Partition, is_text
+from deltacompact.base.expect import is_text
+from deltacompact.base.model import Partition
 from deltacompact.storage.identity import path_below
 from deltacompact.storage.numbered import number_in, numbered_path
 from deltacompact.storage.objects import ObjectStore

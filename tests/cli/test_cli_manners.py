@@ -226,6 +226,8 @@ def test_a_catalog_that_is_a_file_or_holds_nothing(tmp_path, capfd):
     assert capfd.readouterr().out == f"no tables in {tmp_path}/ü b/: there is no such folder\n"
     assert cli.run(["create", str(tmp_path / "ü b"), "t", "--primary-key", ""]) == 2
     assert "primary_keys holds an empty name" in capfd.readouterr().err
+    assert cli.run(["create", str(tmp_path / "ü b"), "t", "--primary-key", "a\udcff"]) == 2
+    assert "primary_keys holds 'a\\udcff', which is not a text that UTF-8" in capfd.readouterr().err
     assert cli.run(["read", str(tmp_path / "ü b"), "t"]) == 2
     assert f"does not exist in {tmp_path}/ü b/" in capfd.readouterr().err
 

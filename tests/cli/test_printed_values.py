@@ -67,6 +67,14 @@ def test_what_python_has_no_value_for_is_text(type_: pa.DataType, value: int, te
     assert shown[0] == text
 
 
+@pytest.mark.parametrize("type_", [pa.string(), pa.large_string()])
+def test_text_of_other_writers_that_is_no_utf8_is_printed(type_: pa.DataType) -> None:
+    latin = pa.array(["é".encode("latin-1"), "é".encode(), None], pa.binary()).cast(pa.large_binary())
+    text = pa.LargeStringArray.from_buffers(3, *latin.buffers()[1:], latin.buffers()[0]).cast(type_)
+    assert printed(text) == ["\\xe9", "é", None]
+    assert printed(pa.ListArray.from_arrays([0, 3], text)) == [["\\xe9", "é", None]]
+
+
 def test_nested_values_and_dictionaries_keep_their_shape() -> None:
     moment = pa.array([1, 2], pa.timestamp("ns"))
     one, two = "1970-01-01 00:00:00.000000001", "1970-01-01 00:00:00.000000002"
