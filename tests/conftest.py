@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import shutil
 import signal
 import subprocess
+import tempfile
 from functools import partialmethod
 
 import hypothesis
+import psutil
 import pytest
 from budgets import examples
 from spark_fixtures import (  # noqa: F401  (fixtures)
@@ -23,6 +26,21 @@ from spark_fixtures import (  # noqa: F401  (fixtures)
 )
 
 gc.disable()  # until all is collected: what is imported stays, and walks through it take 5 s of CPU a process
+
+IN_MEMORY = "/dev/shm"
+ROOM_BYTES = 8 << 30
+"""Where memory has so much room, tests' files lie there, unless TMPDIR says otherwise. This saves an eighth of the CPU
+of tests that write many files: making and removing a folder takes a hundred times as long on a disk."""
+
+
+def has_room(folder):
+    if not os.path.isdir(folder):
+        return False
+    return min(shutil.disk_usage(folder).free, psutil.virtual_memory().available) > ROOM_BYTES
+
+
+if "TMPDIR" not in os.environ and has_room(IN_MEMORY):
+    os.environ["TMPDIR"] = tempfile.tempdir = IN_MEMORY
 
 os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
 os.environ.setdefault("RAY_local_fs_capacity_threshold", "1")  # Ray spills nothing to a disk that is 95 % full
@@ -79,6 +97,7 @@ def ray_nodes():
         "num_cpus": 2,
         "object_store_memory": 300 << 20,
         "include_dashboard": False,
+        "include_log_monitor": False,  # it looks for new lines all the time, and nobody reads them
         "_system_config": {"num_workers_soft_limit": WORKERS_KEPT},
     }
     with pytest.MonkeyPatch.context() as patch:  # its workers take the environment, processes of later tests do not

@@ -32,6 +32,7 @@ from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadataV1, TableMetadataV2, TableMetadataV3
 from pyiceberg.typedef import Identifier
 from sqlalchemy import Engine, event
 from sqlalchemy.engine.interfaces import DBAPIConnection
@@ -70,6 +71,15 @@ def _never_synced(connection: DBAPIConnection, _: object) -> None:
     """Never sync the catalog to the disk: each commit would wait several times, and no test survives a crash."""
     if isinstance(connection, sqlite3.Connection):
         connection.execute("PRAGMA synchronous = OFF")
+
+
+def _itself(metadata: Any, memo: object = None) -> Any:
+    """PyIceberg copies all of a table's metadata at each step of a commit. It is frozen, so itself is as good."""
+    return metadata
+
+
+for _version in (TableMetadataV1, TableMetadataV2, TableMetadataV3):
+    _version.__deepcopy__ = _itself
 
 
 class LakeCatalog(SqlCatalog):
