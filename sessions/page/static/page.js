@@ -30,6 +30,34 @@ function make(tag, attributes = {}, ...children) {
   return element;
 }
 
+// Draws the children of a box. What stays of them is neither replaced nor moved: else a press would end on another element
+// than it began on, which is no click, and a selected text or the focus would be lost every second. An element with listeners
+// has a data-* attribute for each value that they use.
+function draw(box, ...children) {
+  const drawn = new Map();
+  for (const node of box.childNodes) drawn.has(kind(node)) ? drawn.get(kind(node)).push(node) : drawn.set(kind(node), [node]);
+  const pairs = [...make("div", {}, ...children).childNodes].map((wanted) => [wanted, drawn.get(kind(wanted))?.shift()]);
+  for (const gone of [...drawn.values()].flat()) gone.remove();
+  let place = box.firstChild;
+  for (const [wanted, known] of pairs) {
+    if (known && place.nextSibling === known) { box.append(place); place = known; } // the one in this place went down the list
+    if (known) redraw(known, wanted);
+    if (known && known === place) place = place.nextSibling; else box.insertBefore(known || wanted, place);
+  }
+}
+const kind = (node) => node.nodeName + JSON.stringify({ ...node.dataset });
+
+function redraw(drawn, wanted) {
+  if (wanted.nodeType === Node.TEXT_NODE) { if (drawn.data !== wanted.data) drawn.data = wanted.data; return; }
+  for (const { name } of [...drawn.attributes]) if (!wanted.hasAttribute(name)) drawn.removeAttribute(name);
+  for (const { name, value } of wanted.attributes) {
+    if (drawn.getAttribute(name) === value) continue;
+    if (name === "style") drawn.style.cssText = value; // the policy of the page refuses the attribute
+    else drawn.setAttribute(name, value);
+  }
+  draw(drawn, ...wanted.childNodes);
+}
+
 function icon(state) {
   const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
   svg.setAttribute("viewBox", "0 0 16 16");
@@ -150,7 +178,7 @@ function renderTiles() {
     ["Dead letters", queue ? count(queue.dead) : "–", "", queue && queue.dead > 0],
     ["Dispatchers", count(dispatchers.length), silent.length ? `${count(silent.length)} silent` : "", silent.length > 0 || (open.length > 0 && !dispatchers.length)],
   ];
-  $("tiles").replaceChildren(...tiles.map(([name, value, note, warn]) =>
+  draw($("tiles"), ...tiles.map(([name, value, note, warn]) =>
     make("div", { class: warn ? "tile warn" : "tile" }, make("dt", {}, name), make("dd", {}, value, " ", note && make("small", {}, note)))));
 }
 
@@ -163,14 +191,14 @@ function renderNext() {
   box.hidden = !steps.length;
   if (box.dataset.told === told) return;
   box.dataset.told = told;
-  box.replaceChildren(make("h2", {}, "What to do next"), make("ul", {}, ...steps.map((step) => make("li", { class: "step" },
+  draw(box, make("h2", {}, "What to do next"), make("ul", {}, ...steps.map((step) => make("li", { class: "step" },
     make("div", { class: "step-what" },
-      step.job_run_id ? make("button", { type: "button", class: "link clip", onclick: () => { select(step.job_run_id, null); } }, step.about) : make("b", { class: "clip" }, step.about),
+      step.job_run_id ? make("button", { type: "button", class: "link clip", "data-next": step.job_run_id, onclick: () => { select(step.job_run_id, null); } }, step.about) : make("b", { class: "clip" }, step.about),
       make("bdi", { class: "because" }, step.text)),
     ...step.commands.map((command) => make("div", { class: "command" }, make("code", {}, command), copier(command)))))));
 }
 function copier(text) {
-  const button = make("button", { type: "button", class: "copy", "aria-label": `Copy: ${text}`, onclick: async () => {
+  const button = make("button", { type: "button", class: "copy", "data-copy": text, "aria-label": `Copy: ${text}`, onclick: async () => {
     try { await navigator.clipboard.writeText(text); button.textContent = "copied"; } catch { getSelection().selectAllChildren(button.previousSibling); button.textContent = "selected"; }
     setTimeout(() => { button.textContent = "copy"; }, 1500);
   } }, "copy");
@@ -197,16 +225,14 @@ function stateBar(states, all) {
 function renderRuns() {
   const runs = view.summary.job_runs;
   $("run-count").textContent = view.summary.job_runs_in_all > runs.length ? `${count(runs.length)} of ${count(view.summary.job_runs_in_all)}` : "";
-  const focused = document.activeElement && document.activeElement.dataset ? document.activeElement.dataset.run : undefined;
-  $("runs").replaceChildren(...runs.map((run) => make("li", {}, make("button", {
+  if (!runs.length) return draw($("runs"), make("li", { class: "small-empty" }, "none yet"));
+  draw($("runs"), ...runs.map((run) => make("li", { "data-of": run.id }, make("button", {
     class: "run", type: "button", "data-run": run.id, "aria-current": String(run.id === view.run), onclick: () => select(run.id, null),
   }, icon(run.state), make("span", { class: "name clip", title: run.table }, run.table), make("span", { class: "when" }, ago(run.accepted_s)),
   make("span", { class: "sub" },
     make("span", { class: "clip" }, run.sessions ? `${count(run.ended)} of ${plural(run.sessions, "session")}` : ended(run) ? "no session" : run.waits ? "waits" : "not planned yet"),
     make("span", {}, ended(run) ? seconds(elapsed(run)) : run.expected ? `${seconds(run.expected[0])} expected` : "")),
   run.sessions > 0 && stateBar(run.states, run.sessions)))));
-  if (focused !== undefined) for (const button of $("runs").querySelectorAll("button")) if (button.dataset.run === focused) button.focus({ preventScroll: true });
-  if (!runs.length) $("runs").replaceChildren(make("li", { class: "small-empty" }, "none yet"));
 }
 $("runs").addEventListener("keydown", (event) => {
   if (event.key !== "ArrowDown" && event.key !== "ArrowUp") return;
@@ -253,7 +279,7 @@ function renderDetail() {
 
 function renderHead(run) {
   const open = !ended(run);
-  $("head").replaceChildren(
+  draw($("head"),
     make("div", { class: "title" }, make("h1", {}, run.table), make("span", { class: `pill ${run.state}` }, icon(run.state), SAID[run.state]),
       isLate(run) && make("span", { class: "pill late" }, open ? "expected after its desired SLA" : "missed its desired SLA")),
     make("dl", { class: "facts" }, ...[
@@ -311,7 +337,7 @@ function renderLine() {
   for (const chip of $("filters").querySelectorAll(".chip")) {
     const state = chip.dataset.state;
     chip.setAttribute("aria-pressed", String(view.states.has(state)));
-    chip.replaceChildren(icon(state), SAID[state], make("b", {}, count(states[state] || 0)));
+    draw(chip, icon(state), SAID[state], make("b", {}, count(states[state] || 0)));
     chip.hidden = !states[state] && !view.states.has(state);
   }
   $("search").hidden = view.sessions.size < 8 && !view.search;
@@ -319,7 +345,7 @@ function renderLine() {
   const start = began(run);
   const ends = [...view.sessions.values()].map((session) => session.finished_s ?? (session.started_s ? Math.max(now(), session.started_s + (session.expected ? session.expected[2] : 0)) : 0));
   view.line = { start, over: ended(run), span: Math.max(1, Math.max(run.finished_s ?? now(), ...ends.slice(0, 20000)) - start) * 1.02, rows: listed() };
-  $("axis").replaceChildren(...[0, 0.25, 0.5, 0.75, 1].map((share) => make("span", { style: { left: `${100 * share}%` } }, share ? `+${seconds(share * view.line.span)}` : stamp(start))));
+  draw($("axis"), ...[0, 0.25, 0.5, 0.75, 1].map((share) => make("span", { style: { left: `${100 * share}%` } }, share ? `+${seconds(share * view.line.span)}` : stamp(start))));
   $("axis").hidden = !view.line.rows.length;
   renderRows();
 }
@@ -330,12 +356,12 @@ function renderRows() {
   const box = $("rows");
   $("space").style.height = `${Math.max(rows.length * height, 34)}px`;
   if (!rows.length) {
-    $("space").replaceChildren(make("p", { class: "small-empty" }, view.sessions.size ? "No session fits the filter." : view.line.over ? "No session: the job run ended before one was planned." : "No session yet: they appear once the job run is planned."));
+    draw($("space"), make("p", { class: "small-empty" }, view.sessions.size ? "No session fits the filter." : view.line.over ? "No session: the job run ended before one was planned." : "No session yet: they appear once the job run is planned."));
     return;
   }
   const first = Math.max(0, Math.floor(box.scrollTop / height) - 4);
   const last = Math.min(rows.length, Math.ceil((box.scrollTop + Math.max(box.clientHeight, 300)) / height) + 4);
-  $("space").replaceChildren(...rows.slice(first, last).map((session, place) => rowOf(session, first + place, height)));
+  draw($("space"), ...rows.slice(first, last).map((session, place) => rowOf(session, first + place, height)));
   const chosen = rows.findIndex((session) => session.id === view.session);
   if (chosen >= first && chosen < last) box.setAttribute("aria-activedescendant", `row-${chosen}`);
   else box.removeAttribute("aria-activedescendant");
@@ -343,7 +369,7 @@ function renderRows() {
 
 function rowOf(session, place, height) {
   return make("div", {
-    class: "row", id: `row-${place}`, role: "option", "aria-selected": String(session.id === view.session), "aria-setsize": view.line.rows.length, "aria-posinset": place + 1,
+    class: "row", id: `row-${place}`, "data-session": session.id, role: "option", "aria-selected": String(session.id === view.session), "aria-setsize": view.line.rows.length, "aria-posinset": place + 1,
     style: { top: `${place * height}px` }, onclick: () => { select(view.run, session.id); },
   }, icon(session.state), make("span", { class: "clip", title: session.label }, session.label), lane(session), make("span", { class: "what clip" }, saidOf(session)));
 }
@@ -406,12 +432,12 @@ function renderWhy() {
   const known = view.details;
   panel.hidden = !view.sessions.size;
   if (!known || known.id !== view.session) {
-    if (!view.session) panel.replaceChildren(make("p", { class: "small-empty" }, "Select a session to see why it was planned as it was."));
+    if (!view.session) draw(panel, make("p", { class: "small-empty" }, "Select a session to see why it was planned as it was."));
     return;
   }
   const plan = known.plan;
   const choices = plan ? plan.choices : [];
-  panel.replaceChildren(make("div", { class: "why" },
+  draw(panel, make("div", { class: "why" },
     make("h2", {}, known.label, make("span", { class: `pill ${known.state}` }, icon(known.state), SAID[known.state])),
     known.error && (ended(known) || known.attempts < 2) ? make("p", { class: "error" }, known.error) : "",
     known.state === "planned" && known.waits ? make("p", {}, `It waits: ${known.waits}.`) : "",
@@ -484,17 +510,15 @@ const words = (name) => name.replaceAll("_", " ");
 function renderTriggers(told) {
   const box = $("triggers");
   box.hidden = !told.in_all;
-  const chosen = document.activeElement && box.contains(document.activeElement) ? document.activeElement.dataset.submitted : undefined;
-  box.replaceChildren(
+  draw(box,
     make("div", { class: "triggers-head" }, make("h2", {}, "Triggers"), make("p", {}, told.counts.map((known) => `${count(known.count)} ${known.action === "submit" ? "submitted" : "left alone"}: ${words(known.reason)}`).join(" · "))),
-    make("div", { class: "decisions", role: "table", "aria-label": "What triggers decided last" }, ...told.decisions.map((made) => make("div", { class: "decision", role: "row" },
+    make("div", { class: "decisions", role: "table", "aria-label": "What triggers decided last" }, ...told.decisions.map((made) => make("div", { class: "decision", role: "row", "data-of": `${made.at_s} ${made.table} ${made.partition}` },
       make("span", { class: "name clip", role: "cell", title: `${made.table} ${made.partition}` }, `${made.table}  ${made.partition}`),
       make("span", { class: "clip muted", role: "cell", title: `policy ${made.policy}` }, made.policy),
       make("span", { class: `verdict ${made.action}`, role: "cell" }, made.action === "submit" ? "submitted" : "left alone"),
       make("span", { class: "because", role: "cell" }, make("bdi", {}, made.text), " ", make("code", {}, made.reason)),
       make("span", { class: "when", role: "cell" }, made.job_run_id ? make("button", { type: "button", class: "link clip", title: made.job_run_id, "data-submitted": made.job_run_id, onclick: () => { select(made.job_run_id, null); scrollTo(0, 0); } }, made.job_run_id) : ago(made.at_s))))),
     told.in_all > told.decisions.length ? make("p", { class: "small-empty" }, `and ${count(told.in_all - told.decisions.length)} more`) : "");
-  if (chosen !== undefined) for (const button of box.querySelectorAll("button")) if (button.dataset.submitted === chosen) button.focus({ preventScroll: true });
 }
 
 // Bars of what runs grow between two messages

@@ -63,6 +63,8 @@ CONTRAST = """() => {
 expect.set_options(timeout=30_000)  # on a busy machine Playwright's five seconds end before Chromium has drawn
 
 
+LISTED = """() => JSON.stringify(view.summary.job_runs.map((run) => run.id)) ===
+  JSON.stringify([...document.querySelectorAll("[data-run]")].map((button) => button.dataset.run))"""
 BOXES = """() => [".sla .desired", ".sla .of-desired", ".sla .of-elapsed"].map(
   (name) => document.querySelector(name).getBoundingClientRect().toJSON())"""
 DECISIONS = [
@@ -211,6 +213,34 @@ def test_what_changes_shows_without_a_reload(server, state, opened):
     expect(page.locator(".chip[data-state=failed] b")).to_have_text("1")
     state.accept(job_run("run-new", accepted_s=NOW_S + 9, document={"source_table_id": "brand new"}))
     expect(page.locator("[data-run='run-new']")).to_contain_text("brand new")
+
+
+def press_while_all_is_drawn_again(page, element: str) -> None:
+    page.locator(element).first.hover()
+    page.mouse.down()
+    page.evaluate("async () => { render(); await askTriggers(); }")
+    page.mouse.up()
+
+
+def test_a_press_a_selected_text_and_the_focus_outlive_what_is_drawn_every_second(server, opened):
+    page = opened(server.address)
+    press_while_all_is_drawn_again(page, "[data-run=run-big]")
+    expect(page.locator("#head code")).to_have_text("run-big")
+    press_while_all_is_drawn_again(page, "#rows .row:nth-child(4)")
+    expect(page.locator("#rows .row[aria-selected=true]")).to_have_attribute("aria-posinset", "4")
+    expect(page.locator("#why .choices")).to_contain_text("half_of_heap")
+    selected = "getSelection().toString()"
+    copied = page.evaluate(f"getSelection().selectAllChildren(document.querySelector('#why .choices')), {selected}")
+    page.evaluate("render()")
+    assert "half_of_heap" in copied and page.evaluate(selected) == copied
+    press_while_all_is_drawn_again(page, "[data-run=run-ended]")
+    expect(page.locator("#head code")).to_have_text("run-ended")
+    for move in ("runs.unshift(runs.pop())", "runs.push(runs.shift())", "runs.push({ ...runs.shift(), id: 'other' })"):
+        focused = f"{{ const runs = view.summary.job_runs; {move}; render(); document.activeElement.dataset.run }}"
+        assert page.evaluate(focused) == "run-ended"
+        assert page.evaluate(LISTED)
+    press_while_all_is_drawn_again(page, "#triggers .link")
+    expect(page.locator("#head code")).to_have_text("run-big")
 
 
 def test_a_run_that_failed_before_it_was_planned_says_so_and_labels_stand_at_their_lines(server, state, opened):
