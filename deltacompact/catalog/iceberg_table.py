@@ -515,23 +515,25 @@ class IcebergCatalogTable(UsersWords):
 
         return bookmarks(self._catalog.metadata(self._table_id))
 
-    def commit_bookmark(self, name: str, batch: Bookmark[int] | None = None) -> None:
+    def commit_bookmark(self, name: str, batch: Bookmark[int] | None = None) -> bool:
         """Say that the batch of a consumer is done.
 
         name     of the bookmark, as `changes` was given it
         batch    what `bookmarks` told: nothing is done unless the batch is still that one
 
-        Raises InputError where none was given, ConflictError where another consumer came first.
+        Returns whether a batch was open: none is after an empty one, or once it is done. Raises NotFoundError for an
+        unknown bookmark, ConflictError where another consumer came first.
 
         Examples:
             >>> rows = orders.changes("2020-01-01", bookmark="mirror").read_all()
             >>> orders.commit_bookmark("mirror")
+            True
             >>> orders.changes(bookmark="mirror").read_all().num_rows
             0
         """
         from deltacompact.change_feed.branch_bookmarks import committed
 
-        committed(self._catalog.loaded(self._table_id), name, batch)
+        return committed(self._catalog.loaded(self._table_id), name, batch)
 
     def drop_bookmark(self, name: str) -> None:
         """Remove the bookmark `name`, so that expiry no longer keeps snapshots for it.

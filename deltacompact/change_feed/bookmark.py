@@ -2,6 +2,7 @@
 
 begin     done 7            next 9        the batch is 7 to 9: a consumer that dies and repeats `begin` gets it again
 commit    done 9                          after the batch is done
+commit    done 9                          again: no batch is open, and nothing changes
 begin     done 9            next 12
 
 Delta streams keep bookmarks as numbered objects, put if absent; Iceberg tables as tags, which every engine's expiry
@@ -66,12 +67,15 @@ def check_batch(table_id: str, known: Bookmark[Position], batch: Bookmark[Positi
         raise ConflictError(f"table {table_id!r}: another consumer has moved bookmark {known.name!r}")
 
 
-def unknown(table_id: str, name: str) -> NotFoundError:
+def unknown(table_id: str, name: str, remedy: str = "") -> NotFoundError:
     days = KEPT_S // 86400
     return NotFoundError(
-        f"table {table_id!r} has no bookmark {name!r}, or it was idle for more than {days} days: say where it begins "
-        "with --from (1970-01-01: with all rows)"
+        f"table {table_id!r} has no bookmark {name!r}, or it was idle for more than {days} days{remedy}"
     )
+
+
+def without_beginning(table_id: str, name: str) -> NotFoundError:
+    return unknown(table_id, name, ": say where it begins with --from (1970-01-01: with all rows)")
 
 
 def no_beginning(table_id: str, text: str, kinds: str, known: Sequence[str]) -> NotFoundError:
@@ -79,7 +83,3 @@ def no_beginning(table_id: str, text: str, kinds: str, known: Sequence[str]) -> 
     more = [f"and {len(known) - _SHOWN_MAX} more"] if len(known) > _SHOWN_MAX else []
     bookmarks = f"bookmarks: {', '.join([*known[:_SHOWN_MAX], *more])}" if known else "it has no bookmarks"
     return NotFoundError(f"table {table_id!r}: {text!r} is no {kinds} or bookmark ({bookmarks}), and {HOW_WRITTEN}")
-
-
-def nothing_given(table_id: str, name: str) -> InputError:
-    return InputError(f"bookmark {name!r} of {table_id!r} has no batch to commit: read one with --bookmark first")

@@ -22,8 +22,8 @@ from deltacompact.change_feed.bookmark import (
     check_batch,
     checked_name,
     no_beginning,
-    nothing_given,
     unknown,
+    without_beginning,
 )
 from deltacompact.change_feed.iceberg import begin_of
 from deltacompact.iceberg.as_of import snapshot_as_of
@@ -83,7 +83,7 @@ def given(table: IcebergTable, name: str, from_: AsOf, to: AsOf, branch: str) ->
             return table, known
         if known.done is None:
             if from_ is None:
-                raise unknown(metadata.table_id, name)
+                raise without_beginning(metadata.table_id, name)
             begin = begin_of(metadata, from_, branch)
             known = Bookmark(name, begin.snapshot_id if begin else None)
         head = metadata.branch(branch) if to is None else snapshot_as_of(metadata, to, branch)
@@ -113,21 +113,30 @@ def done_by(metadata: TableMetadata, from_: AsOf) -> AsOf:
     raise no_beginning(metadata.table_id, from_, "snapshot, branch, tag, time", names)
 
 
-def committed(table: IcebergTable, name: str, batch: Bookmark[int] | None = None) -> Bookmark[int]:
-    """Record that the batch is done. Raises InputError if none was given, ConflictError if another came first."""
-    known = _found(table.metadata, checked_name(name))
+def committed(table: IcebergTable, name: str, batch: Bookmark[int] | None = None) -> bool:
+    """Record that the batch is done, and return whether one was open.
+
+    Raises NotFoundError for an unknown bookmark, ConflictError if another consumer came first.
+    """
+    known = _known(table.metadata, name)
     check_batch(table.metadata.table_id, known, batch)
     if known.next is None:
-        raise nothing_given(table.metadata.table_id, name)
-    return _moved(table, name, Bookmark(name, known.next))[1]
+        return False
+    _moved(table, name, Bookmark(name, known.next))
+    return True
 
 
 def dropped(table: IcebergTable, name: str) -> None:
     """Forget a bookmark. Raises NotFoundError for an unknown one."""
-    known = _found(table.metadata, checked_name(name))
-    if known.done is None and known.next is None:
-        raise unknown(table.metadata.table_id, name)
+    _known(table.metadata, name)
     _moved(table, name, Bookmark(name, None))
+
+
+def _known(metadata: TableMetadata, name: str) -> Bookmark[int]:
+    known = _found(metadata, checked_name(name))
+    if known.done is None and known.next is None:
+        raise unknown(metadata.table_id, name)
+    return known
 
 
 def _moved(table: IcebergTable, name: str, wanted: Bookmark[int]) -> tuple[IcebergTable, Bookmark[int]]:

@@ -30,8 +30,8 @@ from deltacompact.change_feed.bookmark import (
     checked_name,
     is_name,
     no_beginning,
-    nothing_given,
     unknown,
+    without_beginning,
 )
 from deltacompact.change_feed.delta_streams import begin_state
 from deltacompact.delta_streams.log.entries import dump
@@ -86,7 +86,7 @@ def given(
             return known
         if known is None or _is_idle(catalog, known):
             if from_ is None:
-                raise unknown(table_id, name)
+                raise without_beginning(table_id, name)
             known = Bookmark(name, positions_at(catalog, table_id, from_))
         wanted = Bookmark(name, known.done, positions_at(catalog, table_id, to))
         if wanted.next == known.done:
@@ -98,18 +98,20 @@ def given(
     raise ConflictError(f"table {table_id!r}: others move bookmark {name!r}, again and again")
 
 
-def committed(catalog: Streams, table_id: str, name: str, batch: StreamBookmark | None = None) -> StreamBookmark:
-    """Record that the batch is done. Raises InputError if none was given, ConflictError if another came first."""
+def committed(catalog: Streams, table_id: str, name: str, batch: StreamBookmark | None = None) -> bool:
+    """Record that the batch is done, and return whether one was open.
+
+    Raises NotFoundError for an unknown bookmark, ConflictError if another consumer came first.
+    """
     number, known = _newest(catalog, table_id, checked_name(name))
     if known is None:
         raise unknown(table_id, name)
     check_batch(table_id, known, batch)
     if known.next is None:
-        raise nothing_given(table_id, name)
-    done: StreamBookmark = Bookmark(name, known.next)
-    if not _put(catalog, table_id, number, done):
+        return False
+    if not _put(catalog, table_id, number, Bookmark(name, known.next)):
         raise ConflictError(f"table {table_id!r}: another consumer has moved bookmark {name!r}")
-    return done
+    return True
 
 
 def dropped(catalog: Streams, table_id: str, name: str) -> None:

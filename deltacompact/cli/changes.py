@@ -54,7 +54,11 @@ _key_option = click.option(
     help="Changes since this consumer's last --commit; the same batch until the next. --from says where it begins. "
     "Each consumer needs its own name: if two share one, one commits changes that the other has not done.",
 )
-@click.option("--commit", is_flag=True, help="Say that the bookmark's batch is done, and print nothing.")
+@click.option(
+    "--commit",
+    is_flag=True,
+    help="Say that the bookmark's batch is done, and print no rows. Where no batch is open, nothing changes.",
+)
 @click.option(
     "--into",
     nargs=2,
@@ -106,8 +110,9 @@ def changes(
     if commit:
         if bookmark is None:
             raise InputError("--commit is for the batch of a --bookmark")
-        catalog.table(table).commit_bookmark(bookmark)
-        return answer(as_json, {"table": table, "bookmark": bookmark}, f"the batch of bookmark {bookmark} is done")
+        done = catalog.table(table).commit_bookmark(bookmark)
+        said = f"the batch of bookmark {bookmark} is done" if done else f"bookmark {bookmark} has no batch to commit"
+        return answer(as_json, {"table": table, "bookmark": bookmark, "committed": done}, said)
     wanted = {
         "where": where,
         "columns": columns.split(",") if columns is not None else None,
