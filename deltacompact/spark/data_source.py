@@ -31,7 +31,6 @@ from pyspark.sql.types import StructType
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import Token
-from deltacompact.spark.changes import Changes, ChangeStream, feed_schema
 from deltacompact.spark.options import STREAM_OPTIONS, WriteTarget, write_target
 from deltacompact.spark.reading import LiveRows, table_schema
 from deltacompact.spark.writing import WrittenFiles, commit_written, write_rows
@@ -44,13 +43,25 @@ class DeltaCompactSource(DataSource):
     def name(cls) -> str:
         return "deltacompact"
 
+    # The feed imports PyIceberg: a third of the CPU of a worker's start, and Spark starts one for each plan and commit.
+
     def schema(self) -> StructType:
-        return feed_schema(self.options) if "changes" in self.options else table_schema(self.options)
+        if "changes" in self.options:
+            from deltacompact.spark.changes import feed_schema
+
+            return feed_schema(self.options)
+        return table_schema(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return Changes(self.options, schema) if "changes" in self.options else LiveRows(self.options, schema)
+        if "changes" in self.options:
+            from deltacompact.spark.changes import Changes
+
+            return Changes(self.options, schema)
+        return LiveRows(self.options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from deltacompact.spark.changes import ChangeStream
+
         return ChangeStream(self.options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:

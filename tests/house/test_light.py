@@ -237,3 +237,9 @@ print(*sys.modules)
 
 def test_a_dispatcher_of_this_machine_imports_no_cloud(tmp_path):
     assert imported_by(tmp_path, "", DISPATCHED) & {"boto3", "botocore", "pandas", "ray", "yaml"} == set()
+
+
+def test_a_worker_of_spark_that_reads_or_writes_rows_imports_no_pyiceberg(tmp_path):
+    """Spark starts one for each plan and commit of our data source; PyIceberg was half of its start."""
+    source = "import sys, deltacompact.spark.data_source; print(*sys.modules)"
+    assert imported_by(tmp_path, "", source) & {"pyiceberg", "boto3", "ray"} == set()
