@@ -4,6 +4,7 @@ Spark starts a worker for each plan, read and write of a Python data source. Wit
 second.
 """
 
+import gc
 import sys
 
 if sys.orig_argv[1:3] == ["-m", "pyspark.daemon"]:
@@ -17,3 +18,5 @@ if sys.orig_argv[1:3] == ["-m", "pyspark.daemon"]:
     import deltacompact.spark.reading
     import deltacompact.spark.validate
     import deltacompact.spark.writing  # noqa: F401
+
+    gc.freeze()  # a worker looks through all objects for garbage after each task, and what is imported stays
