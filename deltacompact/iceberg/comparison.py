@@ -52,9 +52,9 @@ def comparison(metadata: TableMetadata, branch: str, before: int | None = None, 
     oldest = newest
     while oldest.is_ours and COLUMNS not in oldest.summary:
         parent = metadata.snapshots.get(oldest.parent_id or 0)
-        if parent is None and oldest is not newest:
-            break
         if parent is None:
+            if oldest is not newest:
+                break
             raise NotFoundError(
                 f"the snapshot that {oldest.snapshot_id} of {metadata.table_id!r} compacted has expired, so nothing "
                 "is left to compare it with"
