@@ -3,6 +3,7 @@
     struct<b: int32, a: string>      ->  struct<a, b: int64, c>        children by name, missing children are null
     list<dictionary<string_view>>    ->  list<string>                  at any depth
     string                           ->  dictionary<int32, string>
+    struct<>                         ->  null
     extension<json, string_view>     ->  string                        converts the storage values
 
 The functions work array by array, never row by row. They raise pyarrow's own errors for values that do not fit.
@@ -38,6 +39,8 @@ def converted(array: pa.Array, type_: pa.DataType) -> pa.Array:
     if t.is_dictionary(array.type):
         # `take` does not accept views, so make the dictionary plain first: it is small.
         return converted(converted(array.dictionary, without_view(array.type.value_type)).take(array.indices), type_)
+    if t.is_struct(array.type) and not len(array.type) and t.is_null(type_):
+        return pa.nulls(len(array))
     if t.is_struct(array.type) and t.is_struct(type_):
         return _struct(array, type_)
     if t.is_map(array.type) and t.is_map(type_):

@@ -157,7 +157,7 @@ def stored_type(type_: pa.DataType) -> pa.DataType:
     Views and run-end encoding become plain types, because few functions of Arrow accept them. A dictionary stays a
     dictionary, with indices wide enough for several files, but unordered, because the dictionaries of several files
     have no common order. A nested dictionary becomes its values, because few formats can hold it. Children are
-    nullable.
+    nullable. A struct without fields, which JSON has for `{}`, becomes null: Parquet cannot hold it.
     """
     t = pa.types
     if t.is_primitive(type_) or t.is_string(type_):  # the most frequent types skip the many tests below
@@ -173,7 +173,7 @@ def stored_type(type_: pa.DataType) -> pa.DataType:
             return values
         return pa.dictionary(pa.int64() if type_.index_type.bit_width == 64 else pa.int32(), values)
     if t.is_struct(type_):
-        return pa.struct([pa.field(field.name, _inside(field.type)) for field in type_])
+        return pa.struct([pa.field(field.name, _inside(field.type)) for field in type_]) if len(type_) else pa.null()
     if t.is_map(type_):
         return pa.map_(_inside(type_.key_type), _inside(type_.item_type))
     if t.is_fixed_size_list(type_):

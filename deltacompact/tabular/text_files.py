@@ -56,7 +56,7 @@ def read_text(
     if not parquet_read.is_near(source):
         source = pa.BufferReader(source.read_buffer())  # it is read more than once
     text = _FileText(source, path)
-    types = {field.name: schemas.stored_type(field.type) for field in known or ()}
+    types = {field.name: field.type for field in known or ()}
 
     def parsed(types: dict[str, pa.DataType]) -> pa.Table:
         given = types
@@ -68,7 +68,9 @@ def read_text(
         for number, name in enumerate(table.column_names):
             if name in types:
                 found = table.column(number)
-                type_ = types[name] if columns is not None else schemas.grown(types[name], found.type)
+                type_ = schemas.stored_type(types[name])
+                if columns is None:
+                    type_ = schemas.grown(type_, found.type)
                 if found.type != type_:
                     changed[number] = pa.field(name, type_), schemas.cast(found, type_, "text", name)
         return schemas.with_columns(table, changed)
@@ -348,13 +350,14 @@ def _parsed(text: _FileText, types: dict[str, pa.DataType], unexpected: str) -> 
 
 def parsed_type(type_: pa.DataType, content_type: ContentType) -> pa.DataType:
     """The type to parse a column in, which the parser supports. It is cast to the schema's own type afterwards."""
-    type_ = schemas.plain_type(type_)
-    if pa.types.is_float16(type_):
-        return pa.float32()
     if content_type is ContentType.JSON and is_list(type_):
         return pa.list_(parsed_type(type_.value_type, content_type))
-    if content_type is ContentType.JSON and pa.types.is_struct(type_):
+    if content_type is ContentType.JSON and pa.types.is_struct(type_):  # one without fields, too: the text has `{}`
         return pa.struct([(field.name, parsed_type(field.type, content_type)) for field in type_])
+    if (plain := schemas.plain_type(type_)) != type_:
+        return parsed_type(plain, content_type)
+    if pa.types.is_float16(type_):
+        return pa.float32()
     as_text = pa.types.is_date(type_) or pa.types.is_time(type_)
     if pa.types.is_large_string(type_) or (as_text and content_type is ContentType.JSON):
         return pa.string()

@@ -7,6 +7,7 @@ import datetime
 import gzip
 import json
 import os
+from decimal import Decimal
 
 import boto3
 import numpy as np
@@ -14,6 +15,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.dataset
+import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 
@@ -293,9 +295,38 @@ def test_values_find_their_type_inside_of_lists_and_structs_that_had_none(tmp_pa
     assert found["v"].to_pylist() == [first, later]
 
 
-def test_a_struct_without_fields_takes_those_of_a_later_text(tmp_path, catalog):
-    found = append_json(tmp_path, catalog, {"v": {}}, {"v": {"a": 1}})
-    assert found["v"].to_pylist() == [{"a": None}, {"a": 1}]
+@pytest.mark.parametrize("as_messages", [False, True])
+@pytest.mark.parametrize(
+    ("first", "read", "later"),
+    [
+        ({}, None, {"a": 1}),
+        ([{}], [None], [{"a": 1}]),
+        ({"a": {}}, {"a": None}, {"a": {"b": "x"}}),
+        ({"a": [{"b": {}}]}, {"a": [{"b": None}]}, {"a": [{"b": {"c": 1.5}}]}),
+    ],
+)
+def test_an_object_that_has_no_field_in_a_whole_file_reads_as_null(tmp_path, catalog, as_messages, first, read, later):
+    """Appends took it, and each compaction failed: Parquet holds no struct without fields."""
+    found = append_json(tmp_path, catalog, {"v": first}, as_messages=as_messages)
+    assert found["v"].to_pylist() == [read]
+    found = append_json(tmp_path, catalog, {"v": first}, {"v": later}, as_messages=as_messages)
+    assert found["v"].to_pylist() == [read, later]
+
+
+@pytest.mark.parametrize("operation", ["upsert", "delete"])
+@pytest.mark.parametrize(
+    "odd", [pa.array([(1, 2, 3)], pa.month_day_nano_interval()), pa.array([Decimal(100)], pa.decimal128(5, -2))]
+)
+def test_an_arrow_file_that_no_compaction_could_write_is_refused(tmp_path, catalog, operation, odd):
+    """Appends took it, and each compaction into Parquet failed. Of a delete, only the keys are read."""
+    rows = pa.table({"id": [1], "odd": odd})
+    feather.write_feather(rows, path := tmp_path / "odd.feather")
+    if operation == "delete":
+        assert catalog.append_files("t", path, operation=operation).rows == 1
+        return
+    with pytest.raises(SchemaError, match=r"odd\.feather: column 'odd' is .*, which .*parquet files cannot hold"):
+        catalog.append_files("t", path)
+    assert catalog.read("t").num_rows == 0
 
 
 def test_a_new_field_of_a_struct_in_a_text_is_news(tmp_path, catalog):

@@ -4,6 +4,7 @@ import datetime
 from decimal import Decimal
 
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 from counting_store import CountingStore
@@ -36,9 +37,14 @@ def rows(kind, **more):
     return pa.table({"id": [1], "v": VALUES[kind], **more})
 
 
-def lake(folder, kinds, unchecked=False):
-    """A table with a partition for each kind, written by a process of its own, and the kinds that were refused."""
+def lake(folder, kinds, unchecked=False, existing=False):
+    """A table with a partition for each kind, written by a process of its own, and the kinds that were refused.
+
+    `existing`: the partitions have rows before they get the column.
+    """
     orders, refused = deltacompact.open_catalog(str(folder)).create_table("orders", ["day"], ["id"]), []
+    for number in range(len(kinds)) if existing else ():
+        orders.append(pa.table({"id": [0]}), {"day": number})
     with pytest.MonkeyPatch.context() as patch:
         if unchecked:
             patch.setattr(OtherPartitions, "check_fit", lambda self, files: None)
@@ -50,14 +56,41 @@ def lake(folder, kinds, unchecked=False):
     return orders, refused
 
 
-@given(st.lists(st.sampled_from(sorted(VALUES)), min_size=2, max_size=2))
-def test_all_that_is_taken_can_be_read_as_a_whole_and_nothing_else(tmp_path_factory, kinds):
-    orders, refused = lake(tmp_path_factory.mktemp("lake"), kinds)
-    assert orders.read().num_rows == len(orders.partitions()) == len(kinds) - len(refused)
+@given(st.lists(st.sampled_from(sorted(VALUES)), min_size=2, max_size=2), st.booleans())
+def test_all_that_is_taken_can_be_read_as_a_whole_and_nothing_else(tmp_path_factory, kinds, existing):
+    orders, refused = lake(tmp_path_factory.mktemp("lake"), kinds, existing=existing)
+    assert orders.read().num_rows == len(kinds) * (1 + existing) - len(refused)
+    assert len(orders.partitions()) == len(kinds) - (0 if existing else len(refused))
     if refused:
-        orders, _ = lake(tmp_path_factory.mktemp("lake"), kinds, unchecked=True)
+        orders, _ = lake(tmp_path_factory.mktemp("lake"), kinds, unchecked=True, existing=existing)
         with pytest.raises(SchemaError):
             orders.read()
+
+
+@pytest.mark.parametrize("write", [pa.csv.write_csv, pq.write_table])
+def test_text_takes_the_type_that_another_partition_has_for_its_new_column(tmp_path, write):
+    """The text has digits alone in day b. Without a look at day a they were a number, and nobody read both."""
+    orders, path = lake(tmp_path / "lake", [])[0], tmp_path / f"b.{'csv' if write is pa.csv.write_csv else 'parquet'}"
+    for day in "ab":
+        orders.append(pa.table({"id": [1]}), {"day": day})
+    orders.append(pa.table({"id": [2], "code": ["A07"]}), {"day": "a"})
+    write(pa.table({"id": [2], "code": [7]}), path)
+    if path.suffix == ".parquet":
+        with pytest.raises(SchemaError, match=r"b\.parquet: column 'code' is int64 here and string in partition day=a"):
+            orders.append_files(path, {"day": "b"})
+        return
+    orders.append_files(path, {"day": "b"})
+    assert sorted(filter(None, orders.read()["code"].to_pylist())) == ["7", "A07"]
+
+
+def test_an_append_without_new_columns_asks_for_no_other_partition():
+    store = CountingStore(MemoryStore())
+    orders = deltacompact.DeltaStreamCatalog(store).create_table("orders", ["day"], ["id"])
+    for day in "ab":
+        orders.append(rows("long"), {"day": day})
+    store.reset()
+    deltacompact.DeltaStreamCatalog(store).append("orders", rows("long"), {"day": "a"})
+    assert not [path for kind, path in store.requests if kind == "list" or "day=b" in path]
 
 
 def test_a_refusal_names_both_types_and_begins_nothing(catalog):

@@ -3,7 +3,10 @@
     day=a    id int64, total double        the last partition with upserts: text of a new partition takes these types
     day=b    new: id int64, total string   refused: nobody could read the table as a whole
 
-A partition that has a stream is not compared with others: its types may have changed in the meantime.
+    day=a    gets code int64               day=b, too, later: code string is refused
+
+Of a partition that has a stream, only new columns are compared with others: the types of older ones may have changed
+in the meantime.
 """
 
 from __future__ import annotations
@@ -56,7 +59,7 @@ class OtherPartitions:
         return next((columns for _, columns in self.with_columns(self.listed())), pa.schema([]))
 
     def check_fit(self, files: Sequence[DataFile]) -> None:
-        """Raise SchemaError for the first files of a partition if a read could not unite them with the last one.
+        """Raise SchemaError if a read could not unite files with the last partition: first ones, or their new columns.
 
         Columns that this process knows to fit pass without a request, so not each of a thousand new partitions
         asks. Only the store can refuse them, because another process may have created the table anew. If files fit one

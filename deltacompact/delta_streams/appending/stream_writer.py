@@ -115,7 +115,13 @@ class StreamWriter:
         is_text = any((content_type or formats.content_type_of(source)) in formats.UNTYPED for source in sources)
         types, inspected = self.known_types() if is_text else None, list[DataFile]()
         for source in _distinct_names(sources):
-            inspected.append(file := self._inspected(source, content_type, types, keys, reference))
+            file = self._inspected(source, content_type, types, keys, reference)
+            if types is not None and (more := self._types_of_others(file, types)) is not types:
+                types = more
+                file = self._inspected(source, content_type, types, keys, reference)
+            inspected.append(file)
+            if operation is OperationType.UPSERT:
+                _check_compactable(file)
             if len(inspected) == 1 or file.schema != inspected[-2].schema:
                 types = schemas.with_types(types, file.schema, keys.columns if keys else ())
         self._check_fits([(operation, inspected)])
@@ -341,6 +347,15 @@ class StreamWriter:
             return shape.columns
         return schemas.with_types(shape.columns, self.others.last_columns, ())
 
+    def _types_of_others(self, file: DataFile, types: pa.Schema) -> pa.Schema:
+        """`types`, with those that the table's last other partition has for columns which the file adds to a stream."""
+        new = set(file.schema.names).difference(types.names)
+        if not new or not self._partition.names or not len(self._shape(None).rows):
+            return types
+        found = schemas.known_types(self.others.last_columns)
+        more = [(name, type_) for name, type_ in found.items() if name in new]
+        return schemas.with_types(types, pa.schema(more), ()) if more else types
+
     def _check_fits(self, deltas: Deltas, state: StreamState | None = None) -> Deltas:
         """The deltas, with the lengths of sort values that the caller lacks if the keys are younger than the files.
 
@@ -389,7 +404,16 @@ class StreamWriter:
                 check_fixed(known, after, declared, file.path, self._table_id)
             new += names if len(columns) else []
             known = after
+        if state is not None and self._partition.names:
+            self._check_new_columns(_upserts(deltas), columns)
         return {OperationType.UPSERT: tuple(dict.fromkeys(new))}
+
+    def _check_new_columns(self, files: Sequence[DataFile], columns: pa.Schema) -> None:
+        """Raise SchemaError for columns that the stream gets, and whose types do not fit those of other partitions."""
+        own = [[field for field in file.schema if field.name not in columns.names] for file in files]
+        if any(own):
+            shown = [replace(file, schema=pa.schema(new)) for file, new in zip(files, own, strict=True) if new]
+            self.others.check_fit(shown)
 
     def _check_names(self, file: DataFile, known: pa.Schema) -> None:
         """Raise SchemaError for a column without a name, unless the stream has it. A new stream may take it from the
@@ -484,6 +508,21 @@ def _skipped(table_id: str, token: Token, known: Known, kinds: tuple[OperationTy
     if known.deltas:
         return tuple(replace(delta, skipped=why) for delta in known.deltas)
     return tuple(Delta(known.position, kind, skipped=why) for kind in kinds)
+
+
+def _check_compactable(file: DataFile) -> None:
+    """Raise SchemaError naming a column that Arrow or ORC files can hold, and the Parquet files of a compaction not."""
+    if file.content_type not in (ContentType.FEATHER, ContentType.ORC):
+        return
+    stored = schemas.unmarked(schemas.union([file]))
+    if not formats.surely_holds(ContentType.PARQUET, stored):
+        from deltacompact.tabular.writing import check_writable  # a trial, which most files do without
+
+        try:
+            check_writable(stored, ContentType.PARQUET)
+        except InputError as error:
+            name = file.name or file.path
+            raise SchemaError(f"{name}: {error}, so no compaction could write it: convert the column") from None
 
 
 def _distinct_names(sources: Sequence[str]) -> list[str]:
