@@ -248,9 +248,10 @@ def memory(
 @click.option("--sessions", "count", type=click.IntRange(min=1), default=200, show_default=True)
 @click.option("--readme", is_flag=True, help="Write the table into benchmarks/README.md.")
 @click.option("--seed", default=1, show_default=True, help="Of the tables.")
+@click.option("--large", is_flag=True, help="Most sessions take 5 to 60 s of CPU.")
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), help="Where sla.md and sla.json go.")
 @_SCALE
-def sla(count: int, readme: bool, seed: int, out: Path | None, scale: float) -> None:
+def sla(count: int, readme: bool, seed: int, large: bool, out: Path | None, scale: float) -> None:
     """Expected against actual duration of sessions of many sizes, learning from each."""
     from tempfile import TemporaryDirectory
 
@@ -259,12 +260,16 @@ def sla(count: int, readme: bool, seed: int, out: Path | None, scale: float) -> 
     from benchmarks import environment
     from benchmarks import sla as expected
     from benchmarks.grids import write_between
+    from benchmarks.sla_tables import ALL_SIZES, LARGE
 
+    if large and readme:
+        raise click.UsageError("--readme takes the sessions of all sizes: leave --large out")
     console, tell, out = Console(width=None if sys.stdout.isatty() else 160), teller(), made(out, "report")
+    sizes = LARGE if large else ALL_SIZES
     ran: list[expected.Ran] = []
     # After Ctrl-C the report is about the sessions that ran.
     with suppress(KeyboardInterrupt), TemporaryDirectory(prefix="deltacompact-sla-") as folder:
-        for session in expected.run(count, seed, scale, Path(folder)):
+        for session in expected.run(count, seed, sizes, scale, Path(folder)):
             ran.append(session)
             cpu, wall = session.cpu, session.wall
             tell(
@@ -274,7 +279,7 @@ def sla(count: int, readme: bool, seed: int, out: Path | None, scale: float) -> 
             )
     if not ran:
         raise click.Abort
-    described = {"environment": environment.environment(), "scale": scale, "seed": seed}
+    described = {"environment": environment.environment(), "scale": scale, "seed": seed, "large": large}
     text = expected.write_report(ran, out, described)
     if readme:
         write_between(expected.BEGIN, text, expected.END, README)

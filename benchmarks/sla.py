@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import psutil
 
-from benchmarks.sla_tables import GrowingTable, tables
+from benchmarks.sla_tables import GrowingTable, Sizes, tables
 from deltacompact import Settings, compact, open_catalog
 from deltacompact.job import Request
 from deltacompact.storage.opening import open_store
@@ -87,13 +87,13 @@ class Ran:
     seen: Observation
 
 
-def run(count: int, seed: int, scale: float, folder: Path) -> Iterator[Ran]:
+def run(count: int, seed: int, sizes: Sizes, scale: float, folder: Path) -> Iterator[Ran]:
     """So many sessions, one after another, after a few that warm the process up."""
     rates = RateStore(SwappedRecords(open_store(folder / "state")))
     cpus, memory = os.cpu_count() or 1, psutil.virtual_memory().total
     offers = offers_here(cpus, memory)[:1]  # the in-process executor
     done = 0
-    for table, compactions in tables(seed, scale):
+    for table, compactions in tables(seed, sizes, scale):
         home = folder / table.name
         home.mkdir(parents=True)
         for number in range(compactions):

@@ -8,8 +8,9 @@ A table keeps its habits: where its deltas fall, in which format, and about how 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,41 @@ from deltacompact import DeltaStreamCatalog
 
 WIDTHS = {"narrow": 0, "medium": 150, "wide": 1_050}
 """Random bytes of a row besides key, numbers and a short text."""
-_ROWS_LOG10 = {"narrow": (5.5, 7.2), "medium": (5.0, 6.7), "wide": (4.6, 6.0)}
-_LARGEST_BYTES = 2_000_000_000
-"""A table of any scale has no more: its first session stays within a minute."""
-_NEWEST = 0.03
+_CUSTOMERS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """What tables are drawn from. Pairs are the least and the most, as powers of ten.
+
+    `most_bytes`: a table of any scale has no more, so that its first session stays within a minute. `shares`: new rows
+    between two compactions, as a share of the table's. `newest`: the share that deltas on the newest keys fall into.
+    `texts`: how many of the narrow tables get CSV files.
+    """
+
+    rows: Mapping[str, tuple[float, float]]
+    most_bytes: int
+    shares: tuple[float, float]
+    newest: float
+    texts: float
+
+
+ALL_SIZES = Sizes(
+    {"narrow": (5.5, 7.2), "medium": (5.0, 6.7), "wide": (4.6, 6.0)},
+    most_bytes=2_000_000_000,
+    shares=(-3.0, -0.7),
+    newest=0.03,
+    texts=0.2,
+)
+"""Most sessions take less than 5 s of CPU, as most sessions of a fleet do."""
+LARGE = Sizes(
+    {"narrow": (7.5, 7.9), "medium": (7.0, 7.3), "wide": (6.4, 6.65)},
+    most_bytes=5_000_000_000,
+    shares=(-0.6, -0.1),
+    newest=0.3,
+    texts=0.0,
+)
+"""Most sessions take 5 to 60 s of CPU, wherever their deltas fall."""
 
 
 @dataclass(slots=True)
@@ -38,22 +70,24 @@ class GrowingTable:
     where: str
     text: bool
     share: float
+    newest: float
     dice: np.random.Generator = field(repr=False)
     top: int = 0
 
     @classmethod
-    def drawn(cls, name: str, dice: np.random.Generator, scale: float) -> GrowingTable:
+    def drawn(cls, name: str, dice: np.random.Generator, sizes: Sizes, scale: float) -> GrowingTable:
         width = str(dice.choice(list(WIDTHS), p=[0.5, 0.3, 0.2]))
-        low, high = _ROWS_LOG10[width]
-        most = _LARGEST_BYTES // (60 + WIDTHS[width])
+        low, high = sizes.rows[width]
+        most = sizes.most_bytes // (60 + WIDTHS[width])
         return cls(
             name,
             width,
             max(100, min(most, int(scale * 10 ** dice.uniform(low, high)))),
             bool(dice.random() < 0.5),
             str(dice.choice(["newest", "anywhere", "new keys"])),
-            bool(width == "narrow" and dice.random() < 0.2),
-            float(10 ** dice.uniform(-3, -0.7)),
+            bool(width == "narrow" and dice.random() < sizes.texts),
+            float(10 ** dice.uniform(*sizes.shares)),
+            sizes.newest,
             dice,
         )
 
@@ -78,7 +112,7 @@ class GrowingTable:
                 self.top += count
                 return np.arange(self.top - count, self.top)
             case "newest":
-                return np.unique(self.dice.integers(int(self.top * (1 - _NEWEST)), self.top, count))
+                return np.unique(self.dice.integers(int(self.top * (1 - self.newest)), self.top, count))
             case _:
                 return np.unique(self.dice.integers(0, self.top, count))
 
@@ -100,7 +134,7 @@ class GrowingTable:
             "key": keys.astype(np.int64),
             "amount": self.dice.random(count),
             "status": self.dice.integers(0, 20, count).astype(np.int32),
-            "customer": pa.array(np.char.add("customer-", self.dice.integers(0, 1_000_000, count).astype("U7"))),
+            "customer": _customers().take(pa.array(self.dice.integers(0, _CUSTOMERS, count))),
         }
         if payload:
             data = pa.py_buffer(self.dice.bytes(count * payload))
@@ -108,10 +142,15 @@ class GrowingTable:
         return pa.table(columns)
 
 
-def tables(seed: int, scale: float) -> Iterator[tuple[GrowingTable, int]]:
+@cache
+def _customers() -> Any:
+    return pa.array([f"customer-{number}" for number in range(_CUSTOMERS)])
+
+
+def tables(seed: int, sizes: Sizes, scale: float) -> Iterator[tuple[GrowingTable, int]]:
     """Endless: a table, and how often it is compacted before the next table comes."""
     dice = np.random.default_rng(seed)
     number = 0
     while True:
-        yield GrowingTable.drawn(f"t{number:03d}", dice, scale), int(dice.integers(4, 17))
+        yield GrowingTable.drawn(f"t{number:03d}", dice, sizes, scale), int(dice.integers(4, 17))
         number += 1

@@ -69,7 +69,8 @@ class SimulatedTasks:
         plan, share = self._plan, len(buckets) / self._plan.hash_bucket_count
         first, stop = plan.rounds[round_].first, plan.rounds[round_].stop
         new, merged = self._rows_between(first, stop) * share, 0 if adds else self._rows_between(0, first) * share
-        seconds = new * FOLD_S + (new + merged) * FIRST_RATES["merged_row"] * (not holds)
+        entry_s = FIRST_RATES["merged_row"] + FIRST_RATES["written_entry"]
+        seconds = new * FOLD_S + (new + merged) * entry_s * (not holds)
 
         def result(number: int) -> Any:
             if number:

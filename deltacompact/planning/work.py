@@ -42,7 +42,7 @@ TERMS = (
     "delta_byte",  # a stored byte of a delta, read, and written into a compacted file
     "text_byte",  # a byte of CSV or JSON, in addition to delta_byte
     "index_row",  # an index entry, looked at
-    "merged_row",  # an index entry, merged with others and written
+    "merged_row",  # an index entry, merged with others
     "base_row",  # a row of the base, rewritten
     "base_byte",  # a stored byte of the base, rewritten
     "object",  # a file of the index: one for each bucket and run
@@ -55,6 +55,7 @@ TERMS = (
     "copied_byte",  # a stored byte of a row group that no delta touches, in a rewritten file
     "arranged_byte",  # a byte in memory of a row that is laid out: sent to a cell, written, and read again
     "written_text",  # a byte of CSV or JSON, for each time that it is decoded to write rows
+    "written_entry",  # an index entry, written into a run or a merged bucket
 )
 """Each term has a rate. New terms come last: records of the version before have the first twelve."""
 
@@ -65,7 +66,7 @@ FIRST_RATES: Mapping[str, float] = {
     "delta_byte": 3e-9,
     "text_byte": 1e-8,
     "index_row": 1e-8,
-    "merged_row": 8e-8,
+    "merged_row": 6e-8,
     "base_row": 2e-7,
     "base_byte": 2e-9,
     "object": 0.001,
@@ -78,6 +79,7 @@ FIRST_RATES: Mapping[str, float] = {
     "copied_byte": 5e-10,
     "arranged_byte": 2.3e-8,
     "written_text": 4e-9,
+    "written_entry": 2e-8,
 }
 """Seconds for `session` and `driver`, CPU seconds for the other terms. Measured on the machine of the README, whose
 runs they forecast within a factor of 1.5. They do not include the time to wait for a store."""
@@ -102,6 +104,7 @@ STAGE_OF = {
     "copied_byte": "materialize",
     "arranged_byte": "lay_out",
     "written_text": "materialize",
+    "written_entry": "write_index",
 }
 """The stage in which most of a term's seconds are spent: progress is counted by it."""
 
@@ -131,6 +134,7 @@ class WorkTerms:
     copied_byte: float = 0.0
     arranged_byte: float = 0.0
     written_text: float = 0.0
+    written_entry: float = 0.0
 
     @property
     def vector(self) -> Vector:
@@ -156,8 +160,10 @@ def work_of(given: PartitionStatistics, folding: Folding, slots: int, driver_s: 
     runs = len(given.index.runs) if given.index else 0
     # If the session adds a run, it searches the index; otherwise it merges it, with rounds once more after 1, 3, 7, …
     # of them. A pointer is relocated once for each time that its file was rewritten.
+    times = 1.0 + math.log2(folding.rounds)
     renewed = RENEWED_SHARE * entries + RELOCATED_SHARE * (given.index.relocated_rows if given.index else 0)
-    merged = 0.0 if folding.adds_run else (1.0 + math.log2(folding.rounds)) * (entries + deltas) + renewed
+    merged = 0.0 if folding.adds_run else times * (entries + deltas) + renewed
+    entered = deltas if folding.adds_run else times * (entries + deltas)
     file_rows, file_bytes = ROWS_PER_FILE, sizing.TARGET_FILE_BYTES_MIN
     touched = given.touched if given.laid_out is None else given.touched.where_rows_move(given.laid_out)
     written = 1.0 - given.kept_bytes / given.delta_bytes if given.delta_bytes else 1.0
@@ -187,6 +193,7 @@ def work_of(given: PartitionStatistics, folding: Folding, slots: int, driver_s: 
         arranged_byte=_shared(arranged, slots, _DECODED_FILE_BYTES),
         copied_byte=_shared(touched.copied_bytes * given.base_bytes, slots, file_bytes),
         written_text=_shared(text_times * given.text_bytes, slots, given.text_file_bytes),
+        written_entry=_shared(entered, slots, LIMITS.small_rows_per_bucket),
     )
 
 

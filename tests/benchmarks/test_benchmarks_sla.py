@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from benchmarks import sla
 from benchmarks.grids import write_between
 from benchmarks.sla import BEGIN, END, Line, Measured, Ran, chosen, markdown_of, noise_of
+from benchmarks.sla_tables import ALL_SIZES, LARGE, WIDTHS, tables
 from sessions.base.model import Estimate
 from sessions.planning.rates import Observation
 
@@ -67,7 +69,7 @@ def test_the_report_goes_between_its_marks(tmp_path: Path) -> None:
 
 
 def test_sessions_are_planned_run_and_learned_from(tmp_path: Path) -> None:
-    ran = list(sla.run(9, seed=3, scale=0.01, folder=tmp_path))
+    ran = list(sla.run(9, seed=3, sizes=ALL_SIZES, scale=0.01, folder=tmp_path))
     assert len(ran) == 9 and {session.kind for session in ran} == {"first", "later"}
     for measured in [session.wall for session in ran] + [session.cpu for session in ran]:
         expected = measured.expected
@@ -75,3 +77,10 @@ def test_sessions_are_planned_run_and_learned_from(tmp_path: Path) -> None:
     assert all(set(session.seen.cpu_s) >= {"fold", "session"} for session in ran)
     assert sum(session.cpu.again is not None for session in ran) == 1, "every tenth, counted from the first"
     assert not (tmp_path / "copy").exists()
+
+
+def test_large_tables_get_large_deltas_wherever_they_fall() -> None:
+    drawn = [table for table, _ in islice(tables(3, LARGE, 1.0), 60)]
+    assert {table.where for table in drawn} == {"newest", "anywhere", "new keys"}
+    assert all(table.rows * table.share > 150_000 and not table.text for table in drawn)
+    assert min(table.rows * WIDTHS[table.width] + 60 * table.rows for table in drawn) > 500_000_000

@@ -29,11 +29,12 @@ def test_the_work_of_a_plan_is_the_most_that_it_may_come_to() -> None:
         catalog.append("t", pa.table({"k": range(start, start + 50), "v": ["x" * 100] * 50}))
     first = work_of_plan(planned(catalog, rows_per_round=50), 1, 0.0)
     assert (first.delta_file, first.delta_row, first.base_row) == (2, 100, 0)
-    assert (first.merged_row, first.object) == (200, 1), "two rounds, one hash bucket"
+    assert (first.merged_row, first.written_entry, first.object) == (200, 200, 1), "two rounds, one hash bucket"
     compact("t", delta_catalog_client=catalog, settings=LOCAL)
     catalog.append("t", pa.table({"k": [7]}), operation="delete")
     change = work_of_plan(planned(catalog), 1, 0.5)
     assert (change.delta_row, change.merged_row, change.driver) == (1, 0, 0.5), "the index gets a run"
+    assert change.written_entry == 1
     assert change.base_row == 100, "any base file may have lost a row"
     assert expected_s(change) > 0.5 + expected_s(first) / 2
 
