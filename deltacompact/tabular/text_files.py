@@ -39,6 +39,8 @@ _NO_SUCH_VALUE = re.compile(
     r"(?:invalid value|expected (?:no|a) zone offset in) ('.*')(?:\. If these timestamps.*)?",
     re.DOTALL,
 )
+_NO_SUCH_JSON_VALUE = re.compile(r"Failed to convert JSON to [^,]+, couldn't parse:(.*)", re.DOTALL)
+_DECLARE = ": declare its type when you create the table (--columns, columns=)"
 _QUOTED = re.compile(r'"[^"]*"')
 _LINE_BREAK = re.compile(rb"\r\n|\r|\n")
 _EMPTY_LINE = re.compile(rb"(?>\r\n|\r|\n)(?=[\r\n])")
@@ -77,7 +79,12 @@ def read_text(
 
     if columns is not None:
         return parsed(types).select(columns)
-    return in_finer_units(types, parsed)
+    try:
+        return in_finer_units(types, parsed)
+    except pa.ArrowInvalid as error:
+        if content_type is ContentType.JSON and (named := _with_json_column_named(text, types, str(error))) is not None:
+            raise InputError(named) from error
+        raise
 
 
 def _with_values(type_: pa.DataType) -> pa.DataType | None:
@@ -257,9 +264,7 @@ def _with_column_named(said: str, text: _FileText, delimiter: str) -> str | None
     names = pa.csv.read_csv(header, parse_options=pa.csv.ParseOptions(delimiter=delimiter)).column_names
     if int(told[1]) >= len(names):  # a line break in a name
         return None
-    declare = (
-        ": declare its type when you create the table (--columns, columns=)" if _is_wider(told[2], told[3]) else ""
-    )
+    declare = _DECLARE if _is_wider(told[2], told[3]) else ""
     return f"column {names[int(told[1])]!r} is {told[2]} in earlier rows or files, and {told[3]} is not{declare}"
 
 
@@ -336,6 +341,32 @@ def _json(text: _FileText, types: dict[str, pa.DataType], columns: list[str] | N
     certain = {name: type_ for name, type_ in types.items() if name not in doubtful}
     own = set(_parsed(text, certain, "infer").column_names)
     return table.select([name for name in table.column_names if name in own])
+
+
+def _with_json_column_named(text: _FileText, types: dict[str, pa.DataType], said: str) -> str | None:
+    """What the parser says of a value that is not of the type that its column has, with the column's name.
+
+    The parser names no column, so look for the one without which the text can be parsed. None: it is not one of these.
+    """
+
+    def fails(names: list[str]) -> bool:
+        try:
+            _parsed(text, {name: parsed_type(types[name], ContentType.JSON) for name in names}, "ignore")
+        except pa.ArrowInvalid:
+            return True
+        return False
+
+    names = list(types)
+    if fails([]) or not fails(names):
+        return None
+    while len(names) > 1:
+        half = names[: len(names) // 2]
+        names = half if fails(half) else names[len(half) :]
+    value = _NO_SUCH_JSON_VALUE.search(said)
+    is_number = value is not None and _is_wider(str(types[names[0]]), value[1])
+    declare = _DECLARE if is_number else ""
+    is_not = f"{value[1]} is not" if value is not None else f"this text has other values ({said})"
+    return f"column {names[0]!r} is {types[names[0]]} in earlier rows or files, and {is_not}{declare}"
 
 
 def _parsed(text: _FileText, types: dict[str, pa.DataType], unexpected: str) -> pa.Table:

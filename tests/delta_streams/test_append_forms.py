@@ -338,6 +338,25 @@ def test_a_new_field_of_a_struct_in_a_text_is_news(tmp_path, catalog):
     assert catalog.append_files("t", path).new_columns == ("s.y",)
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('"b": 5.5', "column 'b' is int64 in earlier rows or files, and 5.5 is not: declare its type when you create"),
+        ('"b": "x"', r"column 'b' is int64 .*, and this text has other values .*from number to string"),
+        ('"s": {"x": "y"}', r"column 's' is struct<x: int64> .*, and this text has other values"),
+        ('"new": 1}\n{"id": 3, "new": "x"', "cannot be read: .*new.*changed from number to string in row 1"),
+        ('"b": {"a": 5', "cannot be read"),
+    ],
+)
+def test_json_that_does_not_fit_names_the_column(tmp_path, catalog, line, said):
+    """The parser's own words named a type alone, or nothing that a reader could do."""
+    (path := tmp_path / "1.jsonl").write_text('{"id": 1, "a": 1, "b": 2, "c": "x", "s": {"x": 1}}\n')
+    catalog.append_files("t", path)
+    (path := tmp_path / "2.jsonl").write_text('{"id": 2, "a": 1, ' + line + '}\n')
+    with pytest.raises(InputError, match=rf"2\.jsonl:? {said}"):
+        catalog.append_files("t", path)
+
+
 def test_csv_with_a_name_twice_is_refused(tmp_path, catalog):
     (path := tmp_path / "a.csv").write_text("id,x,x\n1,2,3\n")
     with pytest.raises(SchemaError, match=r"a\.csv: column 'x' appears twice"):
