@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from deltacompact.base.errors import InputError
 from deltacompact.cli.answers import answer, note
 from deltacompact.cli.arguments import any_catalog_argument, json_option, table_argument
 from deltacompact.cli.place import place_of, place_options
@@ -69,6 +70,8 @@ def simulate(
     from deltacompact.reports.words import in_columns
 
     told = report_lines(scan_reports)
+    if scan_reports and not told and not spark_log:
+        raise InputError(f"{', '.join(map(str, scan_reports))}: no scan report yet")
     where = place_of(catalog, place)
     found, notes = catalog.table(table).simulate(
         columns, **where, depths=depth, scan_reports=told, spark_logs=spark_log

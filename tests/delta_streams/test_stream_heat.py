@@ -97,3 +97,6 @@ def test_the_commands(tmp_path, capsys):
     assert capsys.readouterr().out.splitlines()[1].split()[:4] == ["never", "0", "0", "B"]
     assert run(["simulate", where, "orders", "--scan-reports", str(reports), "--branch", "b"]) == 2
     assert "is for tables of Iceberg catalogs" in capsys.readouterr().err
+    reports.write_text("")
+    assert run(["simulate", where, "orders", "--scan-reports", str(reports)]) == 2
+    assert "reads.jsonl: no scan report yet" in capsys.readouterr().err
