@@ -81,14 +81,16 @@ def given(table: IcebergTable, name: str, from_: AsOf, to: AsOf, branch: str) ->
         known = _whole(metadata, name)
         if known.next is not None:
             return table, known
-        if known.done is None:
+        begins = known.done is None
+        if begins:
             if from_ is None:
                 raise without_beginning(metadata.table_id, name)
             begin = begin_of(metadata, from_, branch)
             known = Bookmark(name, begin.snapshot_id if begin else None)
         head = metadata.branch(branch) if to is None else snapshot_as_of(metadata, to, branch)
         is_new = head is not None and head.snapshot_id != known.done
-        if not is_new and not known.is_unsigned(time.time()):
+        is_set = not begins or known.done is None  # a table without snapshots has nothing that a tag may name
+        if not is_new and is_set and not known.is_unsigned(time.time()):
             return table, known
         try:
             return _moved(table, name, Bookmark(name, known.done, head.snapshot_id if head and is_new else None))
@@ -118,6 +120,8 @@ def committed(table: IcebergTable, name: str, batch: Bookmark[int] | None = None
 
     Raises NotFoundError for an unknown bookmark, ConflictError if another consumer came first.
     """
+    if not table.metadata.snapshots:  # no tag tells of a batch that was given: it had no rows
+        return False
     known = _known(table.metadata, name)
     check_batch(table.metadata.table_id, known, batch)
     if known.next is None:

@@ -84,15 +84,16 @@ def given(
         number, known = _newest(catalog, table_id, name)
         if known is not None and known.next is not None:
             return known
-        if known is None or _is_idle(catalog, known):
+        is_new = known is None or _is_idle(catalog, known)
+        if known is None or is_new:
             if from_ is None:
                 raise without_beginning(table_id, name)
             known = Bookmark(name, positions_at(catalog, table_id, from_))
-        wanted = Bookmark(name, known.done, positions_at(catalog, table_id, to))
-        if wanted.next == known.done:
-            if not known.is_unsigned(catalog.clock()) or _put(catalog, table_id, number, Bookmark(name, known.done)):
-                return known
-            continue
+        end = positions_at(catalog, table_id, to)
+        if end == known.done and not (is_new or known.is_unsigned(catalog.clock())):
+            return known
+        # A new bookmark is put although nothing has come since its beginning, or the next call would not know it.
+        wanted = Bookmark(name, known.done, None if end == known.done else end)
         if _put(catalog, table_id, number, wanted):
             return wanted
     raise ConflictError(f"table {table_id!r}: others move bookmark {name!r}, again and again")

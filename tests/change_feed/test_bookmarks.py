@@ -79,6 +79,23 @@ def test_the_same_batch_until_it_is_done(source):
         source.table.drop_bookmark("mirror")
 
 
+def test_a_bookmark_that_begins_where_nothing_is_new_is_remembered(source):
+    """The next call without a beginning was refused: nothing had been put."""
+    assert batch(source, from_=datetime.now(UTC)) == [] and not source.table.commit_bookmark("mirror")
+    source.append(3)
+    assert batch(source) == [3]
+
+
+@pytest.mark.parametrize("kind", [Streams, Branch])
+def test_a_consumer_that_is_older_than_the_first_row_may_commit_its_empty_batch(tmp_path, kind):
+    """Of an Iceberg table the commit was refused: no tag can tell of a batch before the first snapshot."""
+    source = kind(tmp_path)
+    assert batch(source, from_="1999-01-01") == [] and not source.table.commit_bookmark("mirror")
+    source.append(1)
+    assert batch(source, from_="1999-01-01") == [1] and source.table.commit_bookmark("mirror")
+    assert batch(source) == []
+
+
 def test_the_feed_may_begin_where_a_consumer_is(source):
     batch(source, from_="1999-01-01")
     assert source.table.changes("mirror").read_all().num_rows == 2, "it has done nothing"
