@@ -352,7 +352,7 @@ def test_json_that_does_not_fit_names_the_column(tmp_path, catalog, line, said):
     """The parser's own words named a type alone, or nothing that a reader could do."""
     (path := tmp_path / "1.jsonl").write_text('{"id": 1, "a": 1, "b": 2, "c": "x", "s": {"x": 1}}\n')
     catalog.append_files("t", path)
-    (path := tmp_path / "2.jsonl").write_text('{"id": 2, "a": 1, ' + line + '}\n')
+    (path := tmp_path / "2.jsonl").write_text('{"id": 2, "a": 1, ' + line + "}\n")
     with pytest.raises(InputError, match=rf"2\.jsonl:? {said}"):
         catalog.append_files("t", path)
 

@@ -113,6 +113,19 @@ def test_one_wrong_partition_refuses_all_that_an_append_routes(catalog, tmp_path
     assert [str(partition) for partition in orders.partitions()] == ["day=a"]
 
 
+@pytest.mark.parametrize("existing", [False, True])
+def test_partitions_that_one_append_routes_fit_each_other(catalog, tmp_path, existing):
+    """The first was committed, and the second was refused for ever."""
+    orders = catalog.create_table("orders", ["day"], ["id"])
+    for day in "ab" if existing else "":
+        orders.append(pa.table({"id": [0]}), {"day": day})
+    pq.write_table(rows("long", day=["a"]), tmp_path / "a.parquet")
+    pq.write_table(rows("string", day=["b"]), tmp_path / "b.parquet")
+    with pytest.raises(SchemaError, match=r"b\.parquet: column 'v' is string, which does not fit int64 in other"):
+        orders.append_files([tmp_path / "a.parquet", tmp_path / "b.parquet"])
+    assert orders.read().num_rows == 2 * existing
+
+
 def test_keys_of_deletes_and_partitions_that_have_columns_are_not_compared(catalog):
     orders = catalog.create_table("orders", ["day"], ["id"])
     orders.append(rows("long"), {"day": "a"})

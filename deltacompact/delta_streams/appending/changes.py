@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -196,7 +197,9 @@ class ChangesWriter:
         try:
             for events in joined(batches):
                 self._write(events)
-            all_done([part for part in self._parts.values() if not part.is_known], self._check, self._catalog.at_once)
+            new = [part for part in self._parts.values() if not part.is_known]
+            added = all_done(new, self._check, self._catalog.at_once)
+            schemas.union(chain.from_iterable(added))  # raises where two partitions would get one column with two types
         except BaseException:
             for part in self._parts.values():
                 part.writer.discard(part.files)
@@ -308,8 +311,8 @@ class ChangesWriter:
             given = None if part.is_known else rows_of(rows, events.name)
             part.add(kind, part.writer.write(given, kind, keys) if given else None, events.name)
 
-    def _check(self, part: _PartitionRows) -> None:
-        part.writer.check(part.deltas, self._terms, part.called)
+    def _check(self, part: _PartitionRows) -> list[DataFile]:
+        return part.writer.check(part.deltas, self._terms, part.called)
 
     # Committing
 

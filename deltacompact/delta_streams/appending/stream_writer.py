@@ -133,13 +133,18 @@ class StreamWriter:
         """Write rows as one file, for `commit_files`. Raises SchemaError if they do not fit the stream."""
         return self._written(rows, operation, keys)
 
-    def check(self, deltas: Deltas, terms: CommitTerms, called: Mapping[str, str]) -> None:
-        """Raise SchemaError for written files that the stream would refuse now. `called` as in `commit_files`."""
+    def check(self, deltas: Deltas, terms: CommitTerms, called: Mapping[str, str]) -> list[DataFile]:
+        """The upserts that add columns to the stream, with these columns alone, under the caller's names.
+
+        Raises SchemaError for written files that the stream would refuse now. `called` as in `commit_files`.
+        """
         log = self._catalog.log(self._table_id, self._partition)
         state = log.active() if log.exists() else None
         with _calling([file for _, files in deltas for file in files], called):
             self._check_fits_others(deltas)
             self._new_columns(self._check_fits(deltas, state), state, terms.schema_mode)
+        added = _with_columns_beyond(self._shape(state).rows, _upserts(deltas))
+        return [replace(file, path=called.get(file.path, file.path)) for file in added]
 
     def commit_files(
         self, deltas: Deltas, terms: CommitTerms, begun_s: float, called: Mapping[str, str] | None = None
@@ -404,16 +409,9 @@ class StreamWriter:
                 check_fixed(known, after, declared, file.path, self._table_id)
             new += names if len(columns) else []
             known = after
-        if state is not None and self._partition.names:
-            self._check_new_columns(_upserts(deltas), columns)
+        if state is not None and self._partition.names and (more := _with_columns_beyond(columns, _upserts(deltas))):
+            self.others.check_fit(more)
         return {OperationType.UPSERT: tuple(dict.fromkeys(new))}
-
-    def _check_new_columns(self, files: Sequence[DataFile], columns: pa.Schema) -> None:
-        """Raise SchemaError for columns that the stream gets, and whose types do not fit those of other partitions."""
-        own = [[field for field in file.schema if field.name not in columns.names] for file in files]
-        if any(own):
-            shown = [replace(file, schema=pa.schema(new)) for file, new in zip(files, own, strict=True) if new]
-            self.others.check_fit(shown)
 
     def _check_names(self, file: DataFile, known: pa.Schema) -> None:
         """Raise SchemaError for a column without a name, unless the stream has it. A new stream may take it from the
@@ -476,6 +474,12 @@ class StreamWriter:
 def _upserts(deltas: Deltas) -> list[DataFile]:
     """The files with upserts."""
     return [file for kind, files in deltas if kind is OperationType.UPSERT for file in files]
+
+
+def _with_columns_beyond(columns: pa.Schema, files: Sequence[DataFile]) -> list[DataFile]:
+    """The files that have columns which are not among these, with those columns alone."""
+    more = [[field for field in file.schema if field.name not in columns.names] for file in files]
+    return [replace(file, schema=pa.schema(new)) for file, new in zip(files, more, strict=True) if new]
 
 
 def _positioned(deltas: Deltas, first: int) -> tuple[Delta, ...]:
