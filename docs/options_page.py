@@ -22,7 +22,7 @@ _TABLE = re.compile(r"(<!-- (Settings|Options) -->\n\n).*?(?=\n\n<!-- end -->)",
 _PARAMETERS = {"content_type": "compacted_file_content_type"}
 _HEAD = """# Options for Iceberg tables
 
-On the command line, give each one as `--option KEY=VALUE`; in Python, as `options={…}`; in a job run, in `options`.
+Command line: `--option KEY=VALUE`; Python: `options={…}`; job runs: `options`.
 This page is made from the code by `python docs/options_page.py`. [Iceberg tables](iceberg.md) says what the modes do.
 """
 _OF = {

@@ -50,7 +50,7 @@ EVERYWHERE = Partition()
 @dataclass(slots=True)
 class Session(Generic[Plan, Group, Written, Outcome, Result]):
     """Carries out the work of one plan. `committed`: files that the table has now; `refused` and `notes` go into the
-    result."""
+    result. `bad`: the first input that could not be read."""
 
     work: Work[Plan, Group, Written, Outcome, Result]
     groups: tuple[Group, ...]
@@ -62,6 +62,7 @@ class Session(Generic[Plan, Group, Written, Outcome, Result]):
     groups_written: int = 0
     groups_committed: int = 0
     is_left: bool = False
+    bad: InputError | None = None
 
     @classmethod
     def begin(
@@ -123,7 +124,10 @@ class Session(Generic[Plan, Group, Written, Outcome, Result]):
         failed = 0
         for groups in self.work.commits:
             try:
-                done = self._committed(groups)
+                written = self._written_or_bad(groups)
+                if written is None:
+                    continue
+                done = self._committed(groups, written)
             except TakenOverError:
                 raise
             except ConflictError as error:  # other commits were faster in every attempt
@@ -134,17 +138,33 @@ class Session(Generic[Plan, Group, Written, Outcome, Result]):
                 self.refused.append(f"{counted(len(groups), 'group')}: {text_of(error)}")
             else:
                 self.work.count(done, groups)
+        if self.bad is not None:
+            raise self.bad
 
-    def _committed(self, groups: Sequence[Group]) -> Committed[Outcome]:
-        """Write some groups and commit them."""
-        folder = f"{self.journal.folder}work-{groups[0].number}/"
+    def _written_or_bad(self, groups: Sequence[Group]) -> list[Written] | None:
+        """Write the groups of one commit. None: one of them cannot be read, so the other commits go on without them."""
+        try:
+            return self._written(groups)
+        except InputError as error:
+            self._tell_replaced(error)
+            self.bad = self.bad or error
+            return None
+
+    def _written(self, groups: Sequence[Group]) -> list[Written]:
         written: list[Written] = []
-        for complete in self.work.written(groups, self.journal.session, folder):
+        for complete in self.work.written(groups, self.journal.session, self._folder(groups)):
             records = [self.work.record(group) for group in complete]
             self.journal.written(records)
             written += complete
             for record in records:
                 self._tell_written(record.number)
+        return written
+
+    def _folder(self, groups: Sequence[Group]) -> str:
+        """Where tasks put what they hand to each other for one commit."""
+        return f"{self.journal.folder}work-{groups[0].number}/"
+
+    def _committed(self, groups: Sequence[Group], written: Sequence[Written]) -> Committed[Outcome]:
         store = self.journal.store
         self.work.call.before_commit()
         tries = Tries(self.journal, [group.number for group in groups], reserve=self.work.reserved.reserve)
@@ -160,7 +180,7 @@ class Session(Generic[Plan, Group, Written, Outcome, Result]):
         done = committer.commit(self.work.table, tries.proposing(self.work.propose(groups, written)))
         self.committed |= done.outcome.paths | tries.files
         self.groups_committed += len(groups)
-        store.delete([stat.path for stat in store.list(folder)])
+        store.delete([stat.path for stat in store.list(self._folder(groups))])
         if done.snapshot is not None:
             self._tell_committed(done.snapshot, done.outcome.group_count, done.attempts)
         return done

@@ -279,6 +279,25 @@ def test_groups_are_committed_in_several_snapshots_with_partial_progress(lake):
     assert len(lake.rows(T)) == 8
 
 
+@pytest.mark.parametrize("day", range(3))
+@pytest.mark.parametrize("kind", ["damaged", "missing"])
+def test_partial_progress_goes_on_past_a_group_that_cannot_be_read(lake, day, kind):
+    """It stopped there, and so did each later run: the groups after it were never rewritten."""
+    by_day(lake)
+    for number in range(3):
+        lake.append(T, on_day(number, 1, 2))
+    bad = Path(lake.state(T).data[day].file.path.removeprefix("file://"))
+    good = {entry.file.path for entry in lake.state(T).data} - {f"file://{bad}"}
+    bad.write_bytes(b"nonsense") if kind == "damaged" else bad.unlink()
+    with pytest.raises(InputError, match=f"{bad.name} {'cannot be read' if kind == 'damaged' else 'does not exist'}"):
+        rewrite_all(lake, partial_progress_enabled=True)
+    assert not good & {entry.file.path for entry in lake.state(T).data}
+    assert sum(entry.file.rows for entry in lake.state(T).data) == 6
+    with pytest.raises(InputError, match=bad.name):
+        rewrite_all(lake)
+    assert lake.state(T).snapshot.summary["total-data-files"] == "3"
+
+
 # Branches
 
 

@@ -24,7 +24,10 @@ class ConvertOptions:
         "max-files-to-convert", WHOLE, None, "most equality-delete files of a run, the oldest first", says="all"
     )
     partial_progress: bool = option(
-        "partial-progress.enabled", FLAG, False, "commit after some data files, not once at the end"
+        "partial-progress.enabled",
+        FLAG,
+        False,
+        "commit after some data files, not once at the end, past unreadable ones",
     )
     max_commits: int = option("partial-progress.max-commits", WHOLE, MAX_COMMITS, "in about so many commits")
     max_failed_commits: int = option(

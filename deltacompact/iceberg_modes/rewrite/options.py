@@ -113,7 +113,7 @@ class RewriteOptions:
     )
     rewrite_all: bool = option("rewrite-all", FLAG, False, "every file is rewritten")
     partial_progress: bool = option(
-        "partial-progress.enabled", FLAG, False, "commit after some groups, not once at the end"
+        "partial-progress.enabled", FLAG, False, "commit after some groups, not once at the end, past unreadable ones"
     )
     max_commits: int = option("partial-progress.max-commits", WHOLE, MAX_COMMITS, "in about so many commits")
     max_failed_commits: int = option(
