@@ -63,6 +63,14 @@ class ShownTypes:
         return shown
 
 
+def without_values(target: str) -> str:
+    """Why a column of nulls alone cannot be shown, and what to do."""
+    return (
+        f"because no row has had a value in it yet: {target} needs a type, which it gets with any appended Parquet "
+        "row, even of null"
+    )
+
+
 def primitive_of_all(type_: pa.DataType) -> pa.DataType | None:
     """The type that every target shows for this type. None: no target has one, or each has its own."""
     t = pa.types

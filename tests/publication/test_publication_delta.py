@@ -208,6 +208,19 @@ def test_what_delta_lacks_is_refused_by_column_before_anything_is_declared(order
     assert not orders.out.exists() or not list(orders.out.rglob("*.json"))
 
 
+def test_a_column_without_values_gets_a_type_as_the_refusal_says(orders):
+    untyped = {"bad": pa.nulls(2), "deep": pa.array([{"x": None}] * 2, pa.struct([("x", pa.null())]))}
+    orders.append(pa.table({"id": [1, 2], **untyped}))
+    orders.compact()
+    with pytest.raises(SchemaError, match="a type, which it gets with any appended Parquet row, even of null"):
+        orders.publish()
+    typed = {"bad": pa.nulls(1, pa.string()), "deep": pa.nulls(1, pa.struct([("x", pa.int64())]))}
+    orders.append(pa.table({"id": [2], **typed}))
+    orders.compact()
+    orders.publish()
+    assert orders.shown() == orders.compacted()
+
+
 def test_columns_are_added(orders):
     changed(orders)
     orders.append(pa.table({"id": [30], "w": [{"a": 1}]}))

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 import pyarrow as pa
 
 from deltacompact.base.errors import SchemaError
-from deltacompact.publication.shown_types import ShownTypes, primitive_of_all
+from deltacompact.publication.shown_types import ShownTypes, primitive_of_all, without_values
 
 _NOT_IN_NAMES = frozenset(" ,;{}()\n\t=")
 """Spark refuses these in the columns of Parquet files."""
@@ -45,7 +45,7 @@ def _primitive(type_: pa.DataType) -> pa.DataType | None:
 def _why_not(type_: pa.DataType) -> str:
     t = pa.types
     if t.is_null(type_):
-        return "because no row has had a value in it yet: Delta Lake needs a type"
+        return without_values("Delta Lake")
     if t.is_unsigned_integer(type_):
         return "and Delta Lake has no unsigned integers"
     if t.is_timestamp(type_):

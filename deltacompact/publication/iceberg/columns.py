@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from deltacompact.iceberg.table.content_files import PartitionTuple, PartitionValue
 from deltacompact.publication.port import Value
-from deltacompact.publication.shown_types import ShownTypes, primitive_of_all
+from deltacompact.publication.shown_types import ShownTypes, primitive_of_all, without_values
 
 _EPOCH = datetime.date(1970, 1, 1)
 
@@ -45,7 +45,7 @@ def _primitive(type_: pa.DataType) -> pa.DataType | None:
 def _why_not(type_: pa.DataType) -> str:
     t = pa.types
     if t.is_null(type_):
-        return "because no row has had a value in it yet: Iceberg needs a type"
+        return without_values("Iceberg")
     if t.is_unsigned_integer(type_):
         return "and Iceberg has no unsigned integers"
     if t.is_timestamp(type_) or t.is_time(type_):
