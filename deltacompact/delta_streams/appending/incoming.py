@@ -19,13 +19,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from deltacompact.base.errors import InputError, StoreError
+from deltacompact.base.errors import InputError, SchemaError, StoreError
 from deltacompact.base.model import ContentType, DataFile, FarValues, Partition, TableKeys
 from deltacompact.base.numbers import UNNUMBERED
 from deltacompact.base.wording import text_of
 from deltacompact.index.sort_widths import longest_values
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import far_values, files, null_counts, schemas, writing
+from deltacompact.tabular.formats import surely_holds
 from deltacompact.tabular.null_counts import NullCounts
 from deltacompact.tabular.row_groups import WriteOptions
 
@@ -112,6 +113,17 @@ def write_rows(
         decodes=True,
     )
     return writing.with_group_bytes(written, out.group_bytes)
+
+
+def check_compactable(file: DataFile) -> None:
+    """Raise SchemaError naming a column that Arrow or ORC files can hold, and the Parquet files of a compaction not."""
+    stored = schemas.unmarked(schemas.union([file]))
+    if file.content_type in (ContentType.FEATHER, ContentType.ORC) and not surely_holds(ContentType.PARQUET, stored):
+        try:
+            writing.check_writable(stored, ContentType.PARQUET)
+        except InputError as error:
+            name = file.name or file.path
+            raise SchemaError(f"{name}: {error}, so no compaction could write it: convert the column") from None
 
 
 def key_columns(keys: TableKeys | None, partition: Partition) -> list[str]:

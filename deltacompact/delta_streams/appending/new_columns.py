@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
 from deltacompact.base.errors import SchemaError
+from deltacompact.base.model import DataFile
 from deltacompact.base.wording import columns_shown
 from deltacompact.tabular import schemas
 from deltacompact.tabular.conversion import is_list
@@ -27,6 +29,12 @@ _OF_PANDAS = re.compile(r"__index_level_\d+__|Unnamed: \d+(_level_\d+)?")
 def added(before: pa.Schema, after: pa.Schema) -> list[str]:
     """The columns, and the children of structs, that only `after` has."""
     return [path for path, type_ in _differences(before, after) if type_ is None]
+
+
+def adding_to(columns: pa.Schema, files: Sequence[DataFile]) -> list[DataFile]:
+    """The files that would add columns to these, with the new ones alone."""
+    more = [[field for field in file.schema if field.name not in columns.names] for file in files]
+    return [replace(file, schema=pa.schema(new)) for file, new in zip(files, more, strict=True) if new]
 
 
 def check_names(names: Sequence[str], path: str, known: Collection[str] = ()) -> None:

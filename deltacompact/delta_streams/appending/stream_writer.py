@@ -35,8 +35,8 @@ from deltacompact.base.model import (
 )
 from deltacompact.base.numbers import DeltaFileNumber
 from deltacompact.delta_streams.appending.carried import check_carried
-from deltacompact.delta_streams.appending.incoming import Rows, incoming, key_columns, write_rows
-from deltacompact.delta_streams.appending.new_columns import added, check_fixed, check_names
+from deltacompact.delta_streams.appending.incoming import Rows, check_compactable, incoming, key_columns, write_rows
+from deltacompact.delta_streams.appending.new_columns import added, adding_to, check_fixed, check_names
 from deltacompact.delta_streams.appending.other_partitions import OtherPartitions
 from deltacompact.delta_streams.appending.shape import StreamShape, lengths_of, shape_of
 from deltacompact.delta_streams.appending.sources import canonical_name
@@ -121,7 +121,7 @@ class StreamWriter:
                 file = self._inspected(source, content_type, types, keys, reference)
             inspected.append(file)
             if operation is OperationType.UPSERT:
-                _check_compactable(file)
+                check_compactable(file)
             if len(inspected) == 1 or file.schema != inspected[-2].schema:
                 types = schemas.with_types(types, file.schema, keys.columns if keys else ())
         self._check_fits([(operation, inspected)])
@@ -143,7 +143,7 @@ class StreamWriter:
         with _calling([file for _, files in deltas for file in files], called):
             self._check_fits_others(deltas)
             self._new_columns(self._check_fits(deltas, state), state, terms.schema_mode)
-        added = _with_columns_beyond(self._shape(state).rows, _upserts(deltas))
+        added = adding_to(self._shape(state).rows, _upserts(deltas))
         return [replace(file, path=called.get(file.path, file.path)) for file in added]
 
     def commit_files(
@@ -409,7 +409,7 @@ class StreamWriter:
                 check_fixed(known, after, declared, file.path, self._table_id)
             new += names if len(columns) else []
             known = after
-        if state is not None and self._partition.names and (more := _with_columns_beyond(columns, _upserts(deltas))):
+        if state is not None and self._partition.names and (more := adding_to(columns, _upserts(deltas))):
             self.others.check_fit(more)
         return {OperationType.UPSERT: tuple(dict.fromkeys(new))}
 
@@ -476,12 +476,6 @@ def _upserts(deltas: Deltas) -> list[DataFile]:
     return [file for kind, files in deltas if kind is OperationType.UPSERT for file in files]
 
 
-def _with_columns_beyond(columns: pa.Schema, files: Sequence[DataFile]) -> list[DataFile]:
-    """The files that have columns which are not among these, with those columns alone."""
-    more = [[field for field in file.schema if field.name not in columns.names] for file in files]
-    return [replace(file, schema=pa.schema(new)) for file, new in zip(files, more, strict=True) if new]
-
-
 def _positioned(deltas: Deltas, first: int) -> tuple[Delta, ...]:
     """The deltas at consecutive positions, with numbered files."""
     return tuple(
@@ -512,21 +506,6 @@ def _skipped(table_id: str, token: Token, known: Known, kinds: tuple[OperationTy
     if known.deltas:
         return tuple(replace(delta, skipped=why) for delta in known.deltas)
     return tuple(Delta(known.position, kind, skipped=why) for kind in kinds)
-
-
-def _check_compactable(file: DataFile) -> None:
-    """Raise SchemaError naming a column that Arrow or ORC files can hold, and the Parquet files of a compaction not."""
-    if file.content_type not in (ContentType.FEATHER, ContentType.ORC):
-        return
-    stored = schemas.unmarked(schemas.union([file]))
-    if not formats.surely_holds(ContentType.PARQUET, stored):
-        from deltacompact.tabular.writing import check_writable  # a trial, which most files do without
-
-        try:
-            check_writable(stored, ContentType.PARQUET)
-        except InputError as error:
-            name = file.name or file.path
-            raise SchemaError(f"{name}: {error}, so no compaction could write it: convert the column") from None
 
 
 def _distinct_names(sources: Sequence[str]) -> list[str]:
