@@ -33,7 +33,8 @@ def added(before: pa.Schema, after: pa.Schema) -> list[str]:
 
 def adding_to(columns: pa.Schema, files: Sequence[DataFile]) -> list[DataFile]:
     """The files that would add columns to these, with the new ones alone."""
-    more = [[field for field in file.schema if field.name not in columns.names] for file in files]
+    known = set(columns.names)
+    more = [[field for field in file.schema if field.name not in known] for file in files]
     return [replace(file, schema=pa.schema(new)) for file, new in zip(files, more, strict=True) if new]
 
 
