@@ -39,7 +39,7 @@ def stream_changes(
     asking: Asking[Answer] = changes_of,
 ) -> Answer:
     """The changes of one partition, or of all, one after the other."""
-    from deltacompact.change_feed.delta_streams import StreamRange, joined
+    from deltacompact.change_feed.delta_streams import StreamRange, columns_of
     from deltacompact.change_feed.stream_bookmarks import done_by, state_of
 
     table, done = catalog.described(table_id), done_by(catalog, table_id, from_)
@@ -54,14 +54,14 @@ def stream_changes(
         begins = [state_of(catalog, table_id, place, done[place]) if place in done else None for place in chosen]
         ends = zip(chosen, begins, strict=True)
         ranges = [StreamRange.of(catalog, table_id, place, begin, to, limits) for place, begin in ends]
-    return asking(table_id, ranges, joined([range_.columns for range_ in ranges]), asked)
+    return asking(table_id, ranges, columns_of(ranges), asked)
 
 
 def stream_batch(
     catalog: Streams, table_id: str, bookmark: StreamBookmark, asked: ChangesAsked
 ) -> pa.RecordBatchReader:
     """The changes of the batch that a consumer was given, the same each time. No batch: no changes."""
-    from deltacompact.change_feed.delta_streams import StreamRange, joined
+    from deltacompact.change_feed.delta_streams import StreamRange, columns_of
     from deltacompact.change_feed.stream_bookmarks import state_of
 
     ranges, limits = [], asked.reading(catalog.read_limits)
@@ -71,7 +71,7 @@ def stream_batch(
         begin = None if done is None else state_of(catalog, table_id, partition, done)
         end = state_of(catalog, table_id, partition, position)
         ranges.append(StreamRange.between(catalog, table_id, partition, chain, begin, end, limits))
-    return changes_of(table_id, ranges, joined([range_.columns for range_ in ranges]), asked)
+    return changes_of(table_id, ranges, columns_of(ranges), asked)
 
 
 def branch_batch(

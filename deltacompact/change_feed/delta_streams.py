@@ -12,7 +12,7 @@ ones: so we begin there.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
@@ -141,7 +141,7 @@ class StreamRange:
     @property
     def columns(self) -> pa.Schema:
         """The columns of both ends, and of the versions between them."""
-        return joined([self._schema(state) for state in (self.begin, *self._between_ends(), self.end)])
+        return _joined(self._schema(state) for state in (self.begin, *self._between_ends(), self.end))
 
     def _between_ends(self) -> tuple[StreamState, ...]:
         """The versions from that of the beginning to the one before the end's."""
@@ -288,10 +288,14 @@ def _named(found: Iterator[tuple[DataFile, Bits | None]]) -> LiveFiles:
     return lives
 
 
-def joined(found: Sequence[pa.Schema]) -> pa.Schema:
-    """The columns of all schemas. Raises SchemaError if two do not fit."""
-    described = [DataFile(UNNUMBERED, "its versions", ContentType.PARQUET, 1, 0, each) for each in found]
-    return schemas.unmarked(schemas.union(described))
+def columns_of(ranges: Sequence[StreamRange]) -> pa.Schema:
+    """The columns of all ranges. Raises SchemaError if two do not fit."""
+    return schemas.unmarked(_joined(range_.columns for range_ in ranges))
+
+
+def _joined(found: Iterable[pa.Schema]) -> pa.Schema:
+    """The columns of all schemas, marked where no row has had them: such a type fits every other one."""
+    return schemas.union(DataFile(UNNUMBERED, "its versions", ContentType.PARQUET, 1, 0, each) for each in found)
 
 
 def _contents(state: StreamState) -> tuple[int, frozenset[int]]:

@@ -218,6 +218,20 @@ def test_a_column_of_that_name_is_refused(column):
     assert table.changes(columns=["id"]).read_all().num_rows == 1
 
 
+@pytest.mark.parametrize("compacted", [False, True])
+def test_a_column_that_has_other_values_than_a_file_without_rows_said(compacted):
+    """One such file in any partition, and the table had no changes any more."""
+    table = DeltaStreamCatalog(MemoryStore()).create_table("t", ["day"], ["id"])
+    table.append(pa.table({"id": [1]}), {"day": "a"})
+    table.append(pa.table({"id": pa.array([], pa.int64()), "v": pa.array([], pa.int64())}), {"day": "a"})
+    table.append(pa.table({"id": [2], "v": ["x"]}), {"day": "b"})
+    if compacted:
+        table.compact(settings=SETTINGS)
+    assert sorted((row["id"], row["v"]) for row in told(table.changes())) == [(1, None), (2, "x")]
+    table.append(pa.table({"id": [1], "v": ["y"]}), {"day": "a"})
+    assert sorted((row["id"], row["v"]) for row in told(table.changes())) == [(1, "y"), (2, "x")]
+
+
 @pytest.mark.parametrize("float_type", [pa.float16(), pa.float32(), pa.float64()])
 @pytest.mark.parametrize(("old", "new"), [(0.0, -0.0), (-0.0, 0.0)])
 def test_minus_zero_and_zero_are_one_key(float_type, old, new):
