@@ -157,7 +157,8 @@ def stored_type(type_: pa.DataType) -> pa.DataType:
     Views and run-end encoding become plain types, because few functions of Arrow accept them. A dictionary stays a
     dictionary, with indices wide enough for several files, but unordered, because the dictionaries of several files
     have no common order. A nested dictionary becomes its values, because few formats can hold it. Children are
-    nullable. A struct without fields, which JSON has for `{}`, becomes null: Parquet cannot hold it.
+    nullable. A struct without fields, which JSON has for `{}`, becomes null, and a list of the fixed size 0 a list of
+    any size: Parquet cannot hold them.
     """
     t = pa.types
     if t.is_primitive(type_) or t.is_string(type_):  # the most frequent types skip the many tests below
@@ -176,7 +177,7 @@ def stored_type(type_: pa.DataType) -> pa.DataType:
         return pa.struct([pa.field(field.name, _inside(field.type)) for field in type_]) if len(type_) else pa.null()
     if t.is_map(type_):
         return pa.map_(_inside(type_.key_type), _inside(type_.item_type))
-    if t.is_fixed_size_list(type_):
+    if t.is_fixed_size_list(type_) and type_.list_size:
         return pa.list_(_inside(type_.value_type), type_.list_size)
     if is_list(type_):
         make = pa.large_list if t.is_large_list(type_) or t.is_large_list_view(type_) else pa.list_

@@ -27,6 +27,8 @@ from deltacompact.tabular import formats
 
 ROWS = pa.table({"id": [1, 2, 3], "v": ["a", None, "c"]})
 LOCAL = Settings(executor="local")
+ODD = pa.list_(pa.uuid(), 2)
+"""Of this type, pyarrow makes no table without rows."""
 
 
 @pytest.fixture
@@ -327,6 +329,33 @@ def test_an_arrow_file_that_no_compaction_could_write_is_refused(tmp_path, catal
     with pytest.raises(SchemaError, match=r"odd\.feather: column 'odd' is .*, which .*parquet files cannot hold"):
         catalog.append_files("t", path)
     assert catalog.read("t").num_rows == 0
+
+
+@pytest.mark.parametrize("as_file", [False, True])
+@pytest.mark.parametrize("depth", range(3))
+def test_a_list_of_the_fixed_size_0_is_stored_as_a_list(tmp_path, catalog, as_file, depth):
+    """Appends took it, and nobody could read the file into which it was compacted."""
+    type_, values = pa.list_(pa.int64(), 0), [[], None]
+    for _ in range(depth):
+        type_, values = pa.struct([("a", type_)]), [{"a": value} for value in values]
+    rows = pa.table({"id": [1, 2], "v": pa.array(values, type_)})
+    if as_file:
+        feather.write_feather(rows, path := tmp_path / "odd.feather")
+        catalog.append_files("t", path)
+    else:
+        catalog.append("t", rows)
+    compact("t", delta_catalog_client=catalog, settings=LOCAL)
+    assert catalog.read("t").sort_by("id")["v"].to_pylist() == values
+
+
+def test_a_parquet_file_that_no_compaction_could_write_is_refused(tmp_path, catalog):
+    """Appends looked at Arrow and ORC files alone."""
+    rows = pa.table({"id": [1], "odd": pa.array([[bytes(16)] * 2], pa.list_(pa.binary(16), 2)).cast(ODD)})
+    pq.write_table(rows, path := tmp_path / "odd.parquet")
+    with pytest.raises(SchemaError, match=r"odd\.parquet: column 'odd' is .*, which .*parquet files cannot hold"):
+        catalog.append_files("t", path)
+    with pytest.raises(InputError, match=r"column 'odd' is .*, which .*parquet files cannot hold"):
+        catalog.append("t", rows)
 
 
 def test_a_new_field_of_a_struct_in_a_text_is_news(tmp_path, catalog):

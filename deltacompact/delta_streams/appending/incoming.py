@@ -84,8 +84,8 @@ def write_rows(
     far: FarValues = ()
     nulls: NullCounts = ()
     digested = key_columns(keys, partition)
-    schema = schemas.computable(rows.schema.empty_table(), rows.name).schema
     try:
+        schema = schemas.computable(rows.schema.empty_table(), rows.name).schema
         with writing.writer(store, path, schema, options) as out:
             for table in rows.tables:
                 schemas.check_partition_values(table, partition, rows.name)
@@ -94,7 +94,7 @@ def write_rows(
                 far = far_values.merged([far, far_values.of_table(table)])
                 nulls = null_counts.merged([nulls, null_counts.of_table(table, digested)])
                 out.write(schemas.computable(table, rows.name))
-    except (InputError, StoreError, OSError):
+    except (InputError, StoreError, OSError, pa.ArrowNotImplementedError):
         writing.check_writable(rows.schema, options.content_type)
         raise
     described = schemas.unmarked(schema)
@@ -116,9 +116,9 @@ def write_rows(
 
 
 def check_compactable(file: DataFile) -> None:
-    """Raise SchemaError naming a column that Arrow or ORC files can hold, and the Parquet files of a compaction not."""
+    """Raise SchemaError naming a column that files of others can hold, and the Parquet files of a compaction not."""
     stored = schemas.unmarked(schemas.union([file]))
-    if file.content_type in (ContentType.FEATHER, ContentType.ORC) and not surely_holds(ContentType.PARQUET, stored):
+    if not surely_holds(ContentType.PARQUET, stored):
         try:
             writing.check_writable(stored, ContentType.PARQUET)
         except InputError as error:
