@@ -83,6 +83,48 @@ def test_text_takes_the_type_that_another_partition_has_for_its_new_column(tmp_p
     assert sorted(filter(None, orders.read()["code"].to_pylist())) == ["7", "A07"]
 
 
+def far(unit, year):
+    return pa.array([datetime.datetime(year, 1, 1)], pa.timestamp(unit))
+
+
+def struct(**fields):
+    return pa.StructArray.from_arrays([pa.array(values) for values in fields.values()], list(fields))
+
+
+@pytest.mark.parametrize(
+    "steps",
+    {
+        "far values, in types that become finer": [("a", far("us", 9999)), ("b", far("ns", 2026))],
+        "far values in a later partition": [("a", far("ns", 2026)), ("b", far("us", 9999))],
+        "a finer type, later": [("a", far("us", 9999)), ("b", far("us", 2026)), ("b", far("ns", 2026))],
+        "far values, later": [("a", far("ns", 2026)), ("b", far("us", 2026)), ("b", far("us", 9999))],
+        "whole numbers": [("a", pa.array([2**63], pa.uint64())), ("b", pa.array([-1]))],
+        "a field of a struct": [("a", struct(x=[1])), ("b", struct(y=[1])), ("b", struct(x=["x"]))],
+        "in a list": [("a", [[{"x": 1}]]), ("b", [[{"y": 1}]]), ("b", [[{"x": "x"}]])],
+        "a column of nulls": [("a", [1]), ("b", [None]), ("b", ["x"])],
+        "a field of nulls": [("a", struct(x=[1])), ("b", struct(x=[None])), ("b", struct(x=["x"]))],
+        "lists without items": [("a", [[1]]), ("b", [[]]), ("b", [["x"]])],
+        "a partition between that lacks the column": [("a", [1]), ("b", None), ("c", ["x"])],
+        "a partition between with nulls": [("a", [1]), ("b", [None]), ("c", ["x"])],
+        "seven of them": [("a", [1]), *((f"b{number}", None) for number in range(7)), ("c", ["x"])],
+    }.values(),
+)
+@pytest.mark.parametrize("by_one_process", [False, True])
+def test_the_last_step_is_refused_and_the_table_is_read(tmp_path, steps, by_one_process):
+    """It was taken, and the table could not be read as a whole any more."""
+    deltacompact.open_catalog(tmp_path).create_table("orders", ["day"], ["id"])
+    given = [({"id": [1]} if values is None else {"id": [1], "v": values}, day) for day, values in steps]
+    one = deltacompact.open_catalog(tmp_path)
+    for place, (columns, day) in enumerate(given, 1):
+        orders = (one if by_one_process else deltacompact.open_catalog(tmp_path)).table("orders")
+        if place == len(steps):
+            with pytest.raises(SchemaError, match=r"column 'v' is .* here and .* in partition day=a"):
+                orders.append(pa.table(columns), {"day": day})
+        else:
+            orders.append(pa.table(columns), {"day": day})
+    assert orders.read().num_rows == len({day for _, day in given[:-1]})
+
+
 def test_an_append_without_new_columns_asks_for_no_other_partition():
     store = CountingStore(MemoryStore())
     orders = deltacompact.DeltaStreamCatalog(store).create_table("orders", ["day"], ["id"])

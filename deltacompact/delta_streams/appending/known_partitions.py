@@ -50,7 +50,7 @@ def known_partitions(writer: StreamWriter, routed: Sequence[str]) -> KnownPartit
     if not routed:
         return NOTHING_KNOWN
     partitions = writer.others.listed()
-    asked = (columns for _, columns in writer.others.with_columns(partitions[:_PARTITIONS_ASKED]))
+    asked = (shape.rows for _, shape in writer.others.with_columns(partitions[:_PARTITIONS_ASKED]))
     columns, types = pa.schema([]), dict[str, pa.DataType]()
     for number, table in enumerate(chain(asked, [writer.declared_columns])):
         columns = columns if number else table

@@ -22,6 +22,7 @@ from deltacompact.base.model import DataFile
 from deltacompact.base.wording import columns_shown
 from deltacompact.tabular import schemas
 from deltacompact.tabular.conversion import is_list
+from deltacompact.tabular.far_values import leaves
 
 _OF_PANDAS = re.compile(r"__index_level_\d+__|Unnamed: \d+(_level_\d+)?")
 
@@ -32,10 +33,16 @@ def added(before: pa.Schema, after: pa.Schema) -> list[str]:
 
 
 def adding_to(columns: pa.Schema, files: Sequence[DataFile]) -> list[DataFile]:
-    """The files that would add columns to these, with the new ones alone."""
-    known = set(columns.names)
-    more = [[field for field in file.schema if field.name not in known] for file in files]
+    """The files that would add to these columns, with what is new alone: columns, wider types, and far values."""
+    known = {field.name: field.type for field in columns if not schemas.is_promised(field)}
+    more = [[field for field in file.schema if _adds(file, field, known.get(field.name))] for file in files]
     return [replace(file, schema=pa.schema(new)) for file, new in zip(files, more, strict=True) if new]
+
+
+def _adds(file: DataFile, field: pa.Field, known: pa.DataType | None) -> bool:
+    if known is None or schemas.widened(known, schemas.stored_type(field.type)) != known:
+        return True
+    return bool(file.far) and any(path in dict(leaves(pa.schema([field]))) for path, _, _ in file.far or ())
 
 
 def check_names(names: Sequence[str], path: str, known: Collection[str] = ()) -> None:

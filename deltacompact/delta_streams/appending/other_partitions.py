@@ -4,9 +4,10 @@
     day=b    new: id int64, total string   refused: nobody could read the table as a whole
 
     day=a    gets code int64               day=b, too, later: code string is refused
+    day=a    has at timestamp[us], 9999    day=b: at timestamp[ns], which ends in 2262, is refused
 
-Of a partition that has a stream, only new columns are compared with others: the types of older ones may have changed
-in the meantime.
+Of a partition that has a stream, only what is new is compared with others (new_columns.adding_to): columns, fields of
+structs, types that become wider, far values. The types of other columns may have changed in the meantime.
 """
 
 from __future__ import annotations
@@ -19,25 +20,28 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from deltacompact.base.errors import SchemaError
-from deltacompact.base.model import DataFile, Partition
+from deltacompact.base.model import DataFile, FarValues, Partition
+from deltacompact.delta_streams.appending.shape import StreamShape
 from deltacompact.delta_streams.paths import TablePaths
-from deltacompact.tabular import schemas
+from deltacompact.tabular import far_values, schemas
 
 if TYPE_CHECKING:
     from deltacompact.delta_streams.streams import Streams
 
-_COMPARED_MAX = 2
-"""With how many of the last partitions files are compared, before they are refused."""
+_REFUSING_MAX = 2
+"""How many of the last partitions refuse files, before the table does."""
+_COMPARED_MAX = 8
+"""With how many of the last partitions files are compared, if these lack a part of what is new: each costs requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class OtherPartitions:
-    """The partitions of a table besides one. `columns_of` reads the columns of the upserts of one of them."""
+    """The partitions of a table besides one. `shape_of` reads the shape of one of them."""
 
     catalog: Streams
     table_id: str
     partition: Partition
-    columns_of: Callable[[Partition], pa.Schema]
+    shape_of: Callable[[Partition], StreamShape]
 
     def listed(self) -> list[Partition]:
         """The partitions, the last first, by one listing."""
@@ -47,57 +51,77 @@ class OtherPartitions:
         )
         return [partition for partition in reversed(marks) if partition not in (None, self.partition)]
 
-    def with_columns(self, partitions: Sequence[Partition]) -> Iterator[tuple[Partition, pa.Schema]]:
-        """Those of these partitions that have upserts, and their columns, lazily: each costs requests."""
+    def with_columns(self, partitions: Sequence[Partition]) -> Iterator[tuple[Partition, StreamShape]]:
+        """Those of these partitions that have upserts, and their shapes, lazily: each costs requests."""
         for partition in partitions:
-            if self.catalog.log(self.table_id, partition).exists() and len(columns := self.columns_of(partition)):
-                yield partition, columns
+            if self.catalog.log(self.table_id, partition).exists() and len((shape := self.shape_of(partition)).rows):
+                yield partition, shape
 
     @property
     def last_columns(self) -> pa.Schema:
         """The columns of the last partition with upserts. Empty: there is none."""
-        return next((columns for _, columns in self.with_columns(self.listed())), pa.schema([]))
+        return next((shape.rows for _, shape in self.with_columns(self.listed())), pa.schema([]))
 
     def check_fit(self, files: Sequence[DataFile]) -> None:
-        """Raise SchemaError if a read could not unite files with the last partition: first ones, or their new columns.
+        """Raise SchemaError if a read could not unite files with the last partitions: first ones, or what they add.
 
         Columns that this process knows to fit pass without a request, so not each of a thousand new partitions
-        asks. Only the store can refuse them, because another process may have created the table anew. If files fit one
-        of two partitions, these do not fit each other: then the table cannot be read as a whole anyway, and its writers
-        go on.
+        asks. Only the store can refuse them, because another process may have created the table anew. A partition that
+        lacks a part of them does not decide. If files fit one of two partitions, these do not fit each other: then the
+        table cannot be read as a whole anyway, and its writers go on.
         """
         known = self.catalog.fitting_columns(self.table_id)
-        if all(_has(known, file.schema.names) for file in files) and _misfit(files, known) is None:
+        if _has(known, files) and _misfit(files, known, ()) is None:
             return
-        refusal: SchemaError | None = None
-        for partition, columns in islice(self.with_columns(self.listed()), _COMPARED_MAX):
-            if (misfit := _misfit(files, columns)) is None:
-                self.catalog.remember_fitting(self.table_id, schemas.union(files, columns))
-                return
-            refusal = refusal or _refusal(*misfit, partition, columns)
-        if refusal is not None:
-            raise refusal
-        self.catalog.remember_fitting(self.table_id, schemas.union(files))
+        refusals, columns = list[SchemaError](), pa.schema([])
+        for partition, shape in islice(self.with_columns(self.listed()), _COMPARED_MAX):
+            if (misfit := _misfit(files, shape.rows, shape.far.known)) is not None:
+                refusals.append(_refusal(*misfit, partition, shape.rows))
+                if len(refusals) == _REFUSING_MAX:
+                    break
+                continue
+            columns = shape.rows
+            if _has(columns, files):
+                refusals.clear()
+                break
+        if refusals:
+            raise refusals[0]
+        self.catalog.remember_fitting(self.table_id, schemas.union(files, columns))
 
 
-def _refusal(file: DataFile, name: str, partition: Partition, columns: pa.Schema) -> SchemaError:
+def _refusal(file: DataFile, name: str, far: str, partition: Partition, columns: pa.Schema) -> SchemaError:
     types = f"{file.schema.field(name).type} here and {columns.field(name).type} in partition {partition}"
     return SchemaError(
-        f"{file.path}: column {name!r} is {types}, so the table could not be read as a whole: write it with that type, "
-        "or into another table"
+        f"{file.path}: column {name!r} is {types}{far}, so the table could not be read as a whole: write it with that "
+        "type, or into another table"
     )
 
 
-def _has(columns: pa.Schema, names: Sequence[str]) -> bool:
-    return set(columns.names).issuperset(names)
+def _types(columns: pa.Schema) -> dict[str, pa.DataType]:
+    return {field.name: field.type for field in columns if not schemas.is_promised(field)}
 
 
-def _misfit(files: Sequence[DataFile], columns: pa.Schema) -> tuple[DataFile, str] | None:
-    """The first file with a column that has no common type with the column of this name."""
-    known = {field.name: field.type for field in columns if not schemas.is_promised(field)}
+def _has(columns: pa.Schema, files: Sequence[DataFile]) -> bool:
+    """Whether the columns have all that the files have, in types that need not become wider."""
+    known = _types(columns)
+    fields = [(field.name, schemas.stored_type(field.type)) for file in files if file.rows for field in file.schema]
+    return all((type_ := known.get(name)) and schemas.widened(type_, stored) == type_ for name, stored in fields)
+
+
+def _misfit(files: Sequence[DataFile], columns: pa.Schema, far: FarValues) -> tuple[DataFile, str, str] | None:
+    """The first file with a column that has no common type with the column of this name, or whose common type does not
+    hold a value of one of the two, and which one."""
+    known = _types(columns)
     for file in files:
         for field in file.schema if file.rows else ():
-            type_ = known.get(field.name, field.type)
-            if schemas.widened(type_, schemas.stored_type(field.type)) is None:
-                return file, field.name
+            stored = schemas.stored_type(field.type)
+            wider = schemas.widened(known.get(field.name, stored), stored)
+            if wider is None:
+                return file, field.name, ""
+            if far or file.far:
+                for path, type_ in far_values.leaves(pa.schema([(field.name, wider)])):
+                    for name, low, high in (*far, *(file.far or ())):
+                        if name == path and not far_values.fits(type_, low, high):
+                            value = low if not far_values.fits(type_, low, low) else high
+                            return file, field.name, f", and no type holds both and {far_values.shown(type_, value)}"
     return None

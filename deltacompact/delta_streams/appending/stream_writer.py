@@ -89,7 +89,7 @@ class StreamWriter:
         self._partition = partition
         self._paths = TablePaths.of(table_id).stream(partition)
         self._known_shape: StreamShape | None = None
-        self.others = OtherPartitions(catalog, table_id, partition, self._columns_of)
+        self.others = OtherPartitions(catalog, table_id, partition, self._shape_of)
 
     def append(self, tables: Any, operation: OperationType, keys: TableKeys | None, terms: CommitTerms) -> Delta:
         """Write rows, a file for each table, and commit them as one delta."""
@@ -134,7 +134,7 @@ class StreamWriter:
         return self._written(rows, operation, keys)
 
     def check(self, deltas: Deltas, terms: CommitTerms, called: Mapping[str, str]) -> list[DataFile]:
-        """The upserts that add columns to the stream, with these columns alone, under the caller's names.
+        """The upserts that add to the columns of the stream, with what is new alone, under the caller's names.
 
         Raises SchemaError for written files that the stream would refuse now. `called` as in `commit_files`.
         """
@@ -428,9 +428,9 @@ class StreamWriter:
         """The columns whose types the table declares; empty: none."""
         return StreamShape.of(self._catalog.remembered_table(self._table_id)).declared
 
-    def _columns_of(self, partition: Partition) -> pa.Schema:
+    def _shape_of(self, partition: Partition) -> StreamShape:
         log = self._catalog.log(self._table_id, partition)
-        return StreamWriter(self._catalog, self._table_id, partition)._shape(log.active()).rows
+        return StreamWriter(self._catalog, self._table_id, partition)._shape(log.active())
 
     def _measured(self, file: DataFile) -> DataFile:
         """The file with the longest values of its sort columns, and its far values: read, if they are unknown."""
