@@ -23,12 +23,12 @@ from sessions.base.ids import job_run_id_of
 from sessions.base.model import JobRun, JobRunState
 from sessions.documents.allow_list import AllowList, NotAllowed
 from sessions.documents.instruction import Instruction, RefusedDocument, parse, values_of
-from sessions.queues.queue import DeadReason, Message, Queue
+from sessions.queues.queue import PUT_OFF_MAX_S, DeadReason, Message, Queue
 from sessions.records.lives import submitted_again
 from sessions.records.state_store import StateStore
 
 _LOG = logging.getLogger("sessions")
-_RELEASED_FOR_MIN_S, _RELEASED_FOR_MAX_S = 1.0, 60.0
+_RELEASED_FOR_MIN_S = 1.0
 
 
 class Intake:
@@ -104,7 +104,7 @@ class Intake:
 
     def _put_off(self, message: Message, error: Exception) -> None:
         """Release the message for a random time, up to three times as long each time (decorrelated jitter)."""
-        longest_s = min(_RELEASED_FOR_MAX_S, _RELEASED_FOR_MIN_S * 3**message.receives)
+        longest_s = min(PUT_OFF_MAX_S, _RELEASED_FOR_MIN_S * 3**message.receives)
         after_s = random.uniform(_RELEASED_FOR_MIN_S, longest_s)
         _LOG.warning("message %s is put off for %.0f s: %s", message.id, after_s, one_line(error))
         try:

@@ -16,6 +16,7 @@ import itertools
 import json
 import os
 import re
+import stat
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -26,12 +27,11 @@ from deltacompact.base.errors import InputError, StoreError
 from deltacompact.storage.opening import uri_parts
 from sessions.base.exhaustion import exhausted
 from sessions.base.unreadable import Unreadable
-from sessions.queues.queue import VISIBILITY_S, DeadLetter, DeadReason, Depth, Message
+from sessions.queues.queue import PUT_OFF_MAX_S, VISIBILITY_S, DeadLetter, DeadReason, Depth, Message
 
 RECEIVES_MAX = 20
-_PUT_OFF_MAX_S = 3600.0
-"""Nobody leases or puts off a message for longer. If a message's time lies further ahead, the clock was set back since,
-and the message is ready."""
+_BYTES_MAX = 16 << 20
+"""A document that is somewhat too long becomes a dead letter. What is longer than this is not even read."""
 _POLL_S = 0.1
 _READY = re.compile(r"(?P<id>.+)\.(?P<receives>\d+)")
 _LEASED = re.compile(r"(?P<id>.+)\.(?P<receives>\d+)\.(?P<receipt>[0-9a-f]{32})")
@@ -152,19 +152,38 @@ class DirectoryQueue:
         now_s = self._clock()
         found = []
         for path in self._files("leased"):
-            with contextlib.suppress(FileNotFoundError):
-                if (name := _LEASED.fullmatch(path.name)) and self._is_ready(path.stat().st_mtime, now_s):
-                    found.append((path, name["id"], int(name["receives"])))
+            name = _LEASED.fullmatch(path.name)
+            if name and (told := self._stat(path)) and self._is_ready(told.st_mtime, now_s):
+                found.append((path, name["id"], int(name["receives"])))
         for path in self._files("ready"):
             if name := _READY.fullmatch(path.name):
                 found.append((path, name["id"], int(name["receives"])))
         yield from sorted(found, key=lambda file: file[1])
 
     def _is_ready(self, ready_s: float, now_s: float) -> bool:
-        return not now_s < ready_s <= now_s + max(self._visibility_s, _PUT_OFF_MAX_S)
+        """Nobody hides a message half as long: if its time lies further ahead, the clock was set back since."""
+        return not now_s < ready_s <= now_s + 2 * max(self._visibility_s, PUT_OFF_MAX_S)
+
+    def _stat(self, path: Path) -> os.stat_result | None:
+        """None: the file is gone or is no message. A pipe would be waited for, and a link to nothing never received."""
+        try:
+            found = path.stat()
+        except OSError as error:
+            if path.is_symlink() or not isinstance(error, FileNotFoundError):
+                self._not_read(path, error)
+            return None
+        if not stat.S_ISREG(found.st_mode):
+            self._left_out(path, ValueError("it is no message"))
+        elif found.st_size > _BYTES_MAX:
+            self._left_out(path, ValueError(f"a message has at most {_BYTES_MAX:,} bytes, it has {found.st_size:,}"))
+        else:
+            return found
+        return None
 
     def _lease(self, path: Path, number: str, receives: int) -> Message | None:
         """Take a message; None if somebody else was faster."""
+        if self._stat(path) is None:
+            return None
         receipt = uuid.uuid4().hex
         leased = self._folder / "leased" / f"{number}.{receives}.{receipt}"
         ready_s = self._clock() + self._visibility_s
@@ -175,9 +194,7 @@ class DirectoryQueue:
         except FileNotFoundError:
             return None
         except OSError as error:
-            if exhausted(error):
-                raise StoreError(f"queue {self._folder} cannot be read: {error.strerror or error}") from error
-            self._left_out(path, error)  # a folder, or not ours to read
+            self._not_read(path, error)
             return None
         self.unreadable.forget(str(path))
         return Message(number, body.decode(errors="surrogateescape"), receipt, receives, _sent_s(number))
@@ -196,10 +213,16 @@ class DirectoryQueue:
 
     def _is_message(self, path: Path, named: re.Pattern[str]) -> bool:
         """Whether a file is a message. Any other file is remembered, and is not waited for."""
-        if named.fullmatch(path.name) and not path.is_dir():
-            return str(path) not in self.unreadable.why
+        if named.fullmatch(path.name):
+            return self._stat(path) is not None and str(path) not in self.unreadable.why
         self._left_out(path, ValueError("it is no message"))
         return False
+
+    def _not_read(self, path: Path, error: OSError) -> None:
+        """Leave out a file that is not ours to read. Raises StoreError if this process could read none."""
+        if exhausted(error):
+            raise StoreError(f"queue {self._folder} cannot be read: {error.strerror or error}") from error
+        self._left_out(path, error)
 
     def _left_out(self, path: Path, error: Exception) -> None:
         if not path.name.startswith("."):  # .DS_Store, .nfs…: they say nothing
@@ -220,6 +243,8 @@ class DirectoryQueue:
                 os.fsync(file.fileno())
             os.replace(unfinished, path)
         except OSError as error:
+            with contextlib.suppress(OSError):
+                unfinished.unlink()  # each try would leave another one, on a disk that is full already
             raise StoreError(f"writing to queue {self._folder} failed: {error.strerror or error}") from None
 
 

@@ -21,6 +21,9 @@ from sessions.base.settings import DEFAULTS
 VISIBILITY_S = DEFAULTS.visibility_s
 """How long a received message is hidden from others. Accepting it takes a fraction of that."""
 
+PUT_OFF_MAX_S = 60.0
+"""Nobody releases a message for longer."""
+
 
 class DeadReason(enum.StrEnum):
     """Why a message is a dead letter."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import threading
@@ -12,7 +13,7 @@ import pytest
 from sessions_clock import clock  # noqa: F401
 from sqs_pair import sqs_queues
 
-from deltacompact.base.errors import InputError
+from deltacompact.base.errors import InputError, StoreError
 from sessions.base.clock import StoreClock
 from sessions.cli import run
 from sessions.queues.directory import DirectoryQueue
@@ -224,8 +225,10 @@ def test_a_message_comes_again_although_the_clock_was_set_back_by_a_day(tmp_path
     (again,) = queue.receive(1, 0)
     assert (again.id, again.receives) == (message.id, 2)
     assert queue.receive(1, 0) == []
-    clock.now_s -= 1800  # less than anybody may put it off: it waits
+    clock.now_s -= 30  # less than anybody may put it off: it waits
     assert queue.receive(1, 0) == []
+    clock.now_s -= 1800
+    assert [message.receives for message in queue.receive(1, 0)] == [3]
 
 
 def test_the_age_of_the_oldest_message(tmp_path, clock):
@@ -245,6 +248,43 @@ def test_a_document_that_is_no_utf8_survives_the_way(tmp_path):
     (letter,) = queue.dead_letters()
     queue.redrive(letter)
     assert (tmp_path / "ready" / "by-hand.0").read_bytes() == b"\xff\xfe{}"
+
+
+@pytest.mark.parametrize("name", ["ready/{id}.0", "leased/{id}.1.{receipt}"])
+@pytest.mark.parametrize("kind", ["link to nothing", "link to itself", "pipe", "folder", "far too long"])
+def test_what_is_named_like_a_message_and_is_none_is_named_once_and_not_waited_for(tmp_path, caplog, name, kind):
+    queue = DirectoryQueue(tmp_path)
+    queue.send("good")
+    path = tmp_path / name.format(id="00000000000001-aa", receipt="a" * 32)
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "far too long":
+        path.touch()
+        os.truncate(path, 1 << 40)  # the disk has nothing of it
+    else:
+        path.symlink_to(path if kind == "link to itself" else tmp_path / "nowhere")
+    for _ in range(2):
+        for message in queue.receive(10, 0):
+            assert message.body == "good"
+            queue.acknowledge(message)
+        assert queue.depth().is_empty and queue.depth().unreadable == 1
+    assert [str(path) in record.getMessage() for record in caplog.records] == [True]
+    path.rmdir() if kind == "folder" else path.unlink()
+    assert queue.depth().unreadable == 0
+
+
+def test_a_write_that_fails_leaves_nothing_behind(tmp_path, monkeypatch):
+    queue = DirectoryQueue(tmp_path)
+
+    def full(descriptor):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StoreError, match="No space left"):
+        queue.send("a" * 1000)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
 @pytest.mark.parametrize("uri", ["", "s3://bucket/queue", "ftp://x"])
