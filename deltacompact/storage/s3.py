@@ -197,8 +197,10 @@ class S3Store:
                 if code in ("NoSuchKey", "404") or (code == "PreconditionFailed" and not repeated):
                     return None
                 if code == "PreconditionFailed":
-                    now = self.get_tagged(path)
-                    return now.etag if now.data == data else None
+                    with contextlib.suppress(NotFoundError):
+                        now = self.get_tagged(path)
+                        return now.etag if now.data == data else None
+                    return None
                 if code != "ConditionalRequestConflict" or attempt == self._TASK_ERRORS_RETRIED:
                     raise
                 time.sleep(0.05 * 2**attempt)

@@ -18,6 +18,7 @@ import deltacompact
 from deltacompact.base.errors import InputError, StoreError
 from deltacompact.storage import retries, s3_objects
 from deltacompact.storage import s3 as s3_store
+from deltacompact.storage.objects import SWAP_PROBE, honours_if_match
 from deltacompact.storage.retries import Hedging, SharedBackoff
 from deltacompact.storage.s3 import S3Store
 from deltacompact.storage.s3_access import S3Settings
@@ -158,6 +159,21 @@ def test_the_first_put_of_a_process_knows_its_own_object_again(s3, monkeypatch):
     assert store.put_if_absent("slot", b"ours") is True
     assert store.put_if_absent("slot", b"theirs") is False
     assert len([request for request in faulty.seen if "slot" in request.path and request.method == "PUT"]) == 3
+
+
+@pytest.mark.parametrize("has_obstore", [True, False])
+@pytest.mark.parametrize("fault", ["lost", "reset", "500", "503"])
+def test_a_swap_of_an_object_that_is_gone_is_refused_whatever_happens_to_its_first_request(
+    s3, fault, has_obstore, monkeypatch
+):
+    faulty, store = s3
+    if not has_obstore:
+        monkeypatch.setattr(store, "_live", None)
+        monkeypatch.setattr(s3_objects, "usable", lambda: False)
+    faulty.fault = first(fault, method="PUT", key="slot")
+    assert store.put_if_same("slot", b"ours", "0" * 32) is None
+    faulty.fault = first(fault, method="PUT", key=SWAP_PROBE)
+    assert honours_if_match(store)
 
 
 def test_ranges_of_an_empty_object_and_beyond_the_end(s3):
