@@ -387,6 +387,8 @@ def parsed_type(type_: pa.DataType, content_type: ContentType) -> pa.DataType:
         return pa.struct([(field.name, parsed_type(field.type, content_type)) for field in type_])
     if (plain := schemas.plain_type(type_)) != type_:
         return parsed_type(plain, content_type)
+    if content_type is ContentType.CSV and _with_values(type_) is None:  # JSON has lists there, and CSV nulls
+        return pa.null()
     if pa.types.is_float16(type_):
         return pa.float32()
     as_text = pa.types.is_date(type_) or pa.types.is_time(type_)

@@ -331,6 +331,16 @@ def test_an_arrow_file_that_no_compaction_could_write_is_refused(tmp_path, catal
     assert catalog.read("t").num_rows == 0
 
 
+@pytest.mark.parametrize("empty", [[], [None], {"a": None}, {"a": []}])
+def test_a_csv_without_values_in_a_column_of_lists_without_values(tmp_path, catalog, empty):
+    """Appends took it, and nobody could read it: CSV has no lists."""
+    append_json(tmp_path, catalog, {"v": empty})
+    (path := tmp_path / "2.csv").write_text("id,v\n7,\n8,\n")
+    catalog.append_files("t", path)
+    compact("t", delta_catalog_client=catalog, settings=LOCAL)
+    assert catalog.read("t").to_pylist()[1:] == [{"id": 7, "v": None}, {"id": 8, "v": None}]
+
+
 @pytest.mark.parametrize("as_file", [False, True])
 @pytest.mark.parametrize("depth", range(3))
 def test_a_list_of_the_fixed_size_0_is_stored_as_a_list(tmp_path, catalog, as_file, depth):
