@@ -75,7 +75,7 @@ def run_demo(root: Path, rows: int, port: int, stay: bool) -> None:
     reader = OverviewReader(dispatcher.state, dispatcher.queue)
     with (
         served(dispatcher.state, dispatcher.queue, port) as page,
-        couriered(dispatcher.state, recorder, None),
+        couriered(dispatcher.state, recorder, None, dispatcher.clock),
     ):
         assert page is not None
         out.print(f"the page is at {page.address}")

@@ -177,7 +177,7 @@ def dispatch(
         handled(dispatcher.stop),
         answering(task_token, heartbeat_s),
         served(dispatcher.state, dispatcher.queue, port, host, dispatcher.wrong, dispatcher.clock),
-        couriered(dispatcher.state, recorder, topic),
+        couriered(dispatcher.state, recorder, topic, dispatcher.clock),
     ):
         dispatcher.run()
     if settings.drain:

@@ -28,9 +28,12 @@ _LOG = logging.getLogger("sessions")
 
 
 @contextlib.contextmanager
-def couriered(state: StateStore, recorder: EventRecorder, topic: str | None) -> Iterator[None]:
-    """Events go out in this block, to the topics that documents name, or to `topic`."""
-    courier = Courier(state, topic, recorder)
+def couriered(
+    state: StateStore, recorder: EventRecorder, topic: str | None, clock: Callable[[], float]
+) -> Iterator[None]:
+    """Events go out in this block, to the topics that documents name, or to `topic`. `clock`: the state's, by which
+    job runs have ended."""
+    courier = Courier(state, topic, recorder, clock=clock)
     courier.start()
     try:
         yield

@@ -364,7 +364,7 @@ class Dispatcher:
             except CorruptionError as error:  # nobody knows whether it lives, so its clusters stay
                 self.state.leave_out(job_run_id, error)
                 listed = [cluster for cluster in listed if cluster.job_run_id != job_run_id]
-        reaper.sweep(listed, job_runs, time.time())
+        reaper.sweep(listed, job_runs, time.monotonic())
 
     # Renew and say
 

@@ -61,7 +61,10 @@ class Reaper:
         return list(self._launcher.launched())
 
     def sweep(self, listed: Iterable[Launched], job_runs: Mapping[str, JobRun], now_s: float) -> list[str]:
-        """Terminate the orphans that are due, and return their ids. If one fails, it is tried again next time."""
+        """Terminate the orphans that are due, and return their ids. If one fails, it is tried again next time.
+
+        `now_s`: by a clock that is never set.
+        """
         found = orphans(listed, job_runs)
         self._since_s = {group.group_id: self._since_s.get(group.group_id, now_s) for group in found}
         gone = []

@@ -14,7 +14,9 @@ from stores import FailsAt, InterceptedStore
 
 from deltacompact.base.errors import StoreError
 from deltacompact.storage.memory import MemoryStore
+from sessions.base.clock import StoreClock
 from sessions.base.model import Estimate, JobRunState, Lease, Progress, SessionState
+from sessions.cli import run, watched
 from sessions.events.courier import Courier
 from sessions.events.due import error_kind, events_of_job_run, events_of_session, is_news
 from sessions.events.event import SCHEMA_PATH, EventType
@@ -286,6 +288,21 @@ def test_what_no_topic_takes_stays_in_the_record_a_day_after_the_end():
     clock[0] += 2 * 24 * 3600
     courier.deliver()
     assert Outbox(store).expected() == [] and len(Outbox(store).recorded("run-1")) == len(TOLD)
+
+
+def test_a_dispatcher_judges_the_age_of_events_by_the_clock_by_which_job_runs_end(tmp_path, monkeypatch):
+    """By its own calendar, which may be a day ahead, it would give up events at the first failure of a topic."""
+    clocks = []
+
+    class Seen(Courier):
+        def __init__(self, *arguments, **named):
+            super().__init__(*arguments, **named)
+            clocks.append(self._clock)
+
+    monkeypatch.setattr(watched, "Courier", Seen)
+    folders = {"--queue": tmp_path / "queue", "--state": tmp_path / "state"}
+    run(["dispatch", *(str(word) for option in folders.items() for word in option), "--drain"])
+    assert [type(clock) for clock in clocks] == [StoreClock]
 
 
 def test_outcomes_tell_what_was_counted():

@@ -10,8 +10,10 @@ import json
 import os
 import stat
 import sys
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -19,8 +21,10 @@ import pytest
 import yaml
 
 from deltacompact.base.errors import StoreError
+from deltacompact.storage.memory import MemoryStore
 from sessions.base.exits import EXIT_AGAIN, EXIT_ENDED
 from sessions.base.model import JobRun, JobRunState, Lease
+from sessions.dispatch.dispatcher import Dispatcher
 from sessions.launchers import ray_jobs
 from sessions.launchers.chosen import InBackground
 from sessions.launchers.launcher import GroupSpec, GroupState, GroupStatus
@@ -28,6 +32,7 @@ from sessions.launchers.ray_cluster import ClusterOptions, RayClusterLauncher, r
 from sessions.launchers.reaper import Reaper, orphans
 from sessions.launchers.tools import Launched, cluster_name
 from sessions.planning.prices import read_prices
+from sessions.records.state_store import StateStore
 
 pytestmark = pytest.mark.processes
 
@@ -322,6 +327,15 @@ def test_an_orphan_has_a_time_of_grace_and_is_then_terminated() -> None:
     assert reaper.sweep(reaper.listed(), job_runs, 10_000.0) == []
     assert reaper.sweep(reaper.listed(), job_runs, 10_599.0) == []
     assert reaper.sweep(reaper.listed(), job_runs, 10_600.0) == ["b"]
+    assert list(clusters.running) == ["a"]
+
+
+def test_the_grace_of_an_orphan_does_not_end_because_the_calendar_jumps(monkeypatch) -> None:
+    clusters, dispatcher = Clusters(Launched("a", "run-1", 3, 0.0)), SimpleNamespace(state=StateStore(MemoryStore()))
+    reaper, now_s = Reaper(clusters), time.time()
+    for ahead_s in (0, 86_400):
+        monkeypatch.setattr(time, "time", lambda ahead_s=ahead_s: now_s + ahead_s)
+        Dispatcher._reap(dispatcher, reaper)
     assert list(clusters.running) == ["a"]
 
 
