@@ -21,7 +21,7 @@ import os
 import threading
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import IO, Any, TypeVar, cast
 from urllib.parse import unquote, urlsplit
@@ -339,6 +339,8 @@ class S3Store:
         answer = s3_objects.begin(self._asked(path, ask(objects, self.prefix + path), by_boto3))
         try:
             return answer.result()
+        except CancelledError as error:  # the interpreter ends: s3_objects drops what is under way
+            raise StoreError(f"{self.uri}{path}: no answer was waited for, because this process ends") from error
         except KeyboardInterrupt:
             answer.cancel()
             raise

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import Future
 
 import boto3
 import pytest
@@ -174,6 +175,18 @@ def test_a_swap_of_an_object_that_is_gone_is_refused_whatever_happens_to_its_fir
     assert store.put_if_same("slot", b"ours", "0" * 32) is None
     faulty.fault = first(fault, method="PUT", key=SWAP_PROBE)
     assert honours_if_match(store)
+
+
+def test_a_request_that_the_end_of_the_process_drops_is_an_error_of_the_store(s3, monkeypatch):
+    def dropped(request):
+        request.close()
+        answer = Future()
+        answer.cancel()
+        return answer
+
+    monkeypatch.setattr(s3_objects, "begin", dropped)
+    with pytest.raises(StoreError, match="tables/x: no answer was waited for, because this process ends"):
+        s3[1].get_tagged("x")
 
 
 def test_ranges_of_an_empty_object_and_beyond_the_end(s3):
