@@ -96,11 +96,12 @@ class Intake:
         return again is not None and self._state.reopen(stored, again) is not None
 
     def _bury(self, message: Message, reason: DeadReason, field: str, text: str) -> None:
-        _LOG.warning("message %s is a dead letter (%s): %s", message.id, reason, text)
         try:
             self._queue.dead_letter(message, reason, field, text)
         except DeltaCompactError as error:
             self._put_off(message, error)
+        else:
+            _LOG.warning("message %s is a dead letter (%s): %s", message.id, reason, text)
 
     def _put_off(self, message: Message, error: Exception) -> None:
         """Release the message for a random time, up to three times as long each time (decorrelated jitter)."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from unittest.mock import Mock
 
 import pytest
 from sessions_clock import clock  # noqa: F401
@@ -87,6 +88,18 @@ def test_what_can_never_be_served_says_why(queue):
         "catalog_not_allowed": "catalog",
         "invalid_document": "partitions[0].day",
     }
+
+
+def test_a_dead_letter_is_named_once_and_not_before_it_is_one(queue, clock, monkeypatch, caplog):
+    message_id = queue.send("{")
+    with monkeypatch.context() as full:
+        full.setattr(queue, "_write", Mock(side_effect=StoreError("writing failed: No space left on device")))
+        take_all(queue, MemoryStore())
+    assert [message_id in line and "put off" in line for line in caplog.messages] == [True]
+    clock.now_s += 70
+    take_all(queue, MemoryStore())
+    assert f"message {message_id} is a dead letter (invalid_document)" in caplog.messages[1]
+    assert len(caplog.messages) == 2 and queue.depth().dead == 1
 
 
 def test_submit_sends_what_a_dispatcher_accepts(tmp_path, queue, capsys):
