@@ -81,19 +81,20 @@ def given(table: IcebergTable, name: str, from_: AsOf, to: AsOf, branch: str) ->
         known = _whole(metadata, name)
         if known.next is not None:
             return table, known
-        begins = known.done is None
-        if begins:
+        is_new = known.done is None
+        if is_new:
             if from_ is None:
                 raise without_beginning(metadata.table_id, name)
             begin = begin_of(metadata, from_, branch)
             known = Bookmark(name, begin.snapshot_id if begin else None)
         head = metadata.branch(branch) if to is None else snapshot_as_of(metadata, to, branch)
-        is_new = head is not None and head.snapshot_id != known.done
-        is_set = not begins or known.done is None  # a table without snapshots has nothing that a tag may name
-        if not is_new and is_set and not known.is_unsigned(time.time()):
+        end = head.snapshot_id if head else known.done
+        # A table without snapshots has none that a tag of a new bookmark could name.
+        is_put = known.done is None or not is_new
+        if end == known.done and is_put and not known.is_unsigned(time.time()):
             return table, known
         try:
-            return _moved(table, name, Bookmark(name, known.done, head.snapshot_id if head and is_new else None))
+            return _moved(table, name, Bookmark(name, known.done, None if end == known.done else end))
         except ConflictError:
             table = table.reloaded()
     raise ConflictError(f"{table.metadata.table_id}: others move bookmark {name!r}, again and again")
@@ -120,7 +121,7 @@ def committed(table: IcebergTable, name: str, batch: Bookmark[int] | None = None
 
     Raises NotFoundError for an unknown bookmark, ConflictError if another consumer came first.
     """
-    if not table.metadata.snapshots:  # no tag tells of a batch that was given: it had no rows
+    if checked_name(name) and not table.metadata.snapshots:  # no tag tells of a batch that was given: it had no rows
         return False
     known = _known(table.metadata, name)
     check_batch(table.metadata.table_id, known, batch)

@@ -84,8 +84,10 @@ def given(
         number, known = _newest(catalog, table_id, name)
         if known is not None and known.next is not None:
             return known
-        is_new = known is None or _is_idle(catalog, known)
-        if known is None or is_new:
+        if known is not None and _is_idle(catalog, known):
+            known = None
+        is_new = known is None
+        if known is None:
             if from_ is None:
                 raise without_beginning(table_id, name)
             known = Bookmark(name, positions_at(catalog, table_id, from_))

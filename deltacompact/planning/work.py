@@ -162,8 +162,8 @@ def work_of(given: PartitionStatistics, folding: Folding, slots: int, driver_s: 
     # of them. A pointer is relocated once for each time that its file was rewritten.
     times = 1.0 + math.log2(folding.rounds)
     renewed = RENEWED_SHARE * entries + RELOCATED_SHARE * (given.index.relocated_rows if given.index else 0)
-    merged = 0.0 if folding.adds_run else times * (entries + deltas) + renewed
     entered = deltas if folding.adds_run else times * (entries + deltas)
+    merged = 0.0 if folding.adds_run else entered + renewed
     file_rows, file_bytes = ROWS_PER_FILE, sizing.TARGET_FILE_BYTES_MIN
     touched = given.touched if given.laid_out is None else given.touched.where_rows_move(given.laid_out)
     written = 1.0 - given.kept_bytes / given.delta_bytes if given.delta_bytes else 1.0

@@ -69,6 +69,12 @@ def fits(type_: pa.DataType, low: int, high: int) -> bool:
     return high <= INT64_MAX if pa.types.is_signed_integer(type_) else True
 
 
+def misfit(leaf: Leaf, far: FarValues) -> tuple[int, int] | None:
+    """The first range of a leaf's far values that its type does not hold."""
+    path, type_ = leaf
+    return next(((low, high) for name, low, high in far if name == path and not fits(type_, low, high)), None)
+
+
 def shown(type_: pa.DataType, value: int) -> str:
     """A far value in words."""
     if not pa.types.is_timestamp(type_):

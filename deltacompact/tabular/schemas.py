@@ -102,6 +102,16 @@ def is_promised(field: pa.Field) -> bool:
     return (field.metadata or {}).items() >= _NO_ROWS.items()
 
 
+def decided_types(columns: pa.Schema) -> dict[str, pa.DataType]:
+    """The types by name, without those that only files without rows have had."""
+    return {field.name: field.type for field in columns if not is_promised(field)}
+
+
+def holds(known: pa.DataType | None, found: pa.DataType) -> bool:
+    """Whether a column of the known type stays as it is with a file's column of the other type. None: there is none."""
+    return known is not None and widened(known, stored_type(found)) == known
+
+
 def unmarked(schema: pa.Schema) -> pa.Schema:
     """The schema without metadata, for readers and the log: an appended file may be a copy of ours, marks included."""
     return pa.schema([(field.name, field.type) for field in schema])

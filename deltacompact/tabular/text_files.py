@@ -40,7 +40,6 @@ _NO_SUCH_VALUE = re.compile(
     re.DOTALL,
 )
 _NO_SUCH_JSON_VALUE = re.compile(r"Failed to convert JSON to [^,]+, couldn't parse:(.*)", re.DOTALL)
-_DECLARE = ": declare its type when you create the table (--columns, columns=)"
 _QUOTED = re.compile(r'"[^"]*"')
 _LINE_BREAK = re.compile(rb"\r\n|\r|\n")
 _EMPTY_LINE = re.compile(rb"(?>\r\n|\r|\n)(?=[\r\n])")
@@ -264,8 +263,12 @@ def _with_column_named(said: str, text: _FileText, delimiter: str) -> str | None
     names = pa.csv.read_csv(header, parse_options=pa.csv.ParseOptions(delimiter=delimiter)).column_names
     if int(told[1]) >= len(names):  # a line break in a name
         return None
-    declare = _DECLARE if _is_wider(told[2], told[3]) else ""
-    return f"column {names[int(told[1])]!r} is {told[2]} in earlier rows or files, and {told[3]} is not{declare}"
+    return _not_of_type(names[int(told[1])], told[2], told[3])
+
+
+def _not_of_type(name: str, type_: str, value: str) -> str:
+    declare = ": declare its type when you create the table (--columns, columns=)" if _is_wider(type_, value) else ""
+    return f"column {name!r} is {type_} in earlier rows or files, and {value} is not{declare}"
 
 
 def _is_wider(type_: str, value: str) -> bool:
@@ -362,11 +365,10 @@ def _with_json_column_named(text: _FileText, types: dict[str, pa.DataType], said
     while len(names) > 1:
         half = names[: len(names) // 2]
         names = half if fails(half) else names[len(half) :]
-    value = _NO_SUCH_JSON_VALUE.search(said)
-    is_number = value is not None and _is_wider(str(types[names[0]]), value[1])
-    declare = _DECLARE if is_number else ""
-    is_not = f"{value[1]} is not" if value is not None else f"this text has other values ({said})"
-    return f"column {names[0]!r} is {types[names[0]]} in earlier rows or files, and {is_not}{declare}"
+    type_ = types[names[0]]
+    if (value := _NO_SUCH_JSON_VALUE.search(said)) is not None:
+        return _not_of_type(names[0], str(type_), value[1])
+    return f"column {names[0]!r} is {type_} in earlier rows or files, and this text has other values ({said})"
 
 
 def _parsed(text: _FileText, types: dict[str, pa.DataType], unexpected: str) -> pa.Table:

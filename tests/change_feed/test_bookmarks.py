@@ -91,6 +91,8 @@ def test_a_consumer_that_is_older_than_the_first_row_may_commit_its_empty_batch(
     """Of an Iceberg table the commit was refused: no tag can tell of a batch before the first snapshot."""
     source = kind(tmp_path)
     assert batch(source, from_="1999-01-01") == [] and not source.table.commit_bookmark("mirror")
+    with pytest.raises(InputError, match="write up to 100 letters"):
+        source.table.commit_bookmark("a/b")
     source.append(1)
     assert batch(source, from_="1999-01-01") == [1] and source.table.commit_bookmark("mirror")
     assert batch(source) == []

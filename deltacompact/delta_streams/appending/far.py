@@ -52,11 +52,10 @@ class FarOfStream:
         """Raise SchemaError if `types`, the stream's types with the incoming file, do not hold all values."""
         if not self.known and not incoming.far:
             return
-        for path, type_ in far_values.leaves(types):
+        for leaf in far_values.leaves(types):
             for far, own in ((incoming.far or (), True), (self.known, False)):
-                for name, low, high in far:
-                    if name == path and not far_values.fits(type_, low, high):
-                        raise _refused(incoming, path, type_, (low, high), own)
+                if (range_ := far_values.misfit(leaf, far)) is not None:
+                    raise _refused(incoming, *leaf, range_, own)
 
 
 NOTHING_FAR = FarOfStream()

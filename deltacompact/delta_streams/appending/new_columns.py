@@ -34,15 +34,18 @@ def added(before: pa.Schema, after: pa.Schema) -> list[str]:
 
 def adding_to(columns: pa.Schema, files: Sequence[DataFile]) -> list[DataFile]:
     """The files that would add to these columns, with what is new alone: columns, wider types, and far values."""
-    known = {field.name: field.type for field in columns if not schemas.is_promised(field)}
-    more = [[field for field in file.schema if _adds(file, field, known.get(field.name))] for file in files]
-    return [replace(file, schema=pa.schema(new)) for file, new in zip(files, more, strict=True) if new]
+    known, adding = schemas.decided_types(columns), list[DataFile]()
+    for file in files:
+        far = {path for path, _, _ in file.far or ()}
+        new = [field for field in file.schema if _adds(field, known.get(field.name), far)]
+        adding += [replace(file, schema=pa.schema(new))] if new else []
+    return adding
 
 
-def _adds(file: DataFile, field: pa.Field, known: pa.DataType | None) -> bool:
-    if known is None or schemas.widened(known, schemas.stored_type(field.type)) != known:
-        return True
-    return bool(file.far) and any(path in dict(leaves(pa.schema([field]))) for path, _, _ in file.far or ())
+def _adds(field: pa.Field, known: pa.DataType | None, far: set[str]) -> bool:
+    """Whether the column is new, makes the known type wider, or has one of these paths of far values."""
+    is_far = bool(far) and any(path in far for path, _ in leaves(pa.schema([field])))
+    return is_far or not schemas.holds(known, field.type)
 
 
 def check_names(names: Sequence[str], path: str, known: Collection[str] = ()) -> None:

@@ -97,31 +97,24 @@ def _refusal(file: DataFile, name: str, far: str, partition: Partition, columns:
     )
 
 
-def _types(columns: pa.Schema) -> dict[str, pa.DataType]:
-    return {field.name: field.type for field in columns if not schemas.is_promised(field)}
-
-
 def _has(columns: pa.Schema, files: Sequence[DataFile]) -> bool:
     """Whether the columns have all that the files have, in types that need not become wider."""
-    known = _types(columns)
-    fields = [(field.name, schemas.stored_type(field.type)) for file in files if file.rows for field in file.schema]
-    return all((type_ := known.get(name)) and schemas.widened(type_, stored) == type_ for name, stored in fields)
+    known = schemas.decided_types(columns)
+    return all(schemas.holds(known.get(field.name), field.type) for file in files if file.rows for field in file.schema)
 
 
 def _misfit(files: Sequence[DataFile], columns: pa.Schema, far: FarValues) -> tuple[DataFile, str, str] | None:
     """The first file with a column that has no common type with the column of this name, or whose common type does not
     hold a value of one of the two, and which one."""
-    known = _types(columns)
+    known = schemas.decided_types(columns)
     for file in files:
         for field in file.schema if file.rows else ():
             stored = schemas.stored_type(field.type)
             wider = schemas.widened(known.get(field.name, stored), stored)
             if wider is None:
                 return file, field.name, ""
-            if far or file.far:
-                for path, type_ in far_values.leaves(pa.schema([(field.name, wider)])):
-                    for name, low, high in (*far, *(file.far or ())):
-                        if name == path and not far_values.fits(type_, low, high):
-                            value = low if not far_values.fits(type_, low, low) else high
-                            return file, field.name, f", and no type holds both and {far_values.shown(type_, value)}"
+            for leaf in far_values.leaves(pa.schema([(field.name, wider)])) if far or file.far else ():
+                if (range_ := far_values.misfit(leaf, (*far, *(file.far or ())))) is not None:
+                    value = next(value for value in range_ if not far_values.fits(leaf[1], value, value))
+                    return file, field.name, f", and no type holds both and {far_values.shown(leaf[1], value)}"
     return None

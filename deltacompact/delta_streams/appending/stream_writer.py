@@ -120,9 +120,9 @@ class StreamWriter:
                 types = more
                 file = self._inspected(source, content_type, types, keys, reference)
             inspected.append(file)
-            if operation is OperationType.UPSERT:
-                check_compactable(file)
             if len(inspected) == 1 or file.schema != inspected[-2].schema:
+                if operation is OperationType.UPSERT:
+                    check_compactable(file)
                 types = schemas.with_types(types, file.schema, keys.columns if keys else ())
         self._check_fits([(operation, inspected)])
         # All files have passed the check before the first copy.
