@@ -30,7 +30,7 @@ from deltacompact.planning.overlapping import LayoutBound, columns_of
 from deltacompact.storage.identity import is_uri
 from deltacompact.table.ports import PartitionSnapshot
 from deltacompact.tabular import formats, schemas
-from deltacompact.tabular.row_groups import WriteOptions
+from deltacompact.tabular.row_groups import WriteOptions, cells_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,13 +250,34 @@ class CompactionPlan:
         hashed, limits = min(self.task_rows, self.round_rows), self.options.limits
         sizes = hashed, bucket_rows, entry_bytes, self.read_bytes, limits, pointer_rows, self.base_rows
         peak = sizing.peak_task_bytes(*sizes, self._remote_bytes)
-        return max(peak, sizing.TASK_BASE_BYTES + sizing.RUN_COPIES * self.run_bytes) if self.clusters else peak
+        return max(peak, sizing.TASK_BASE_BYTES + sizing.RUN_COPIES * self._sorted_bytes) if self.clusters else peak
 
     @property
     def run_bytes(self) -> int:
-        """Decoded bytes of the rows that a task sorts at once to lay them out: at most all rows."""
+        """Decoded bytes of a run, whose rows a task sorts at once to lay them out: at most all rows."""
         decoded = sum(source.file.decoded_bytes or 4 * source.file.bytes for source in self.sources)
         return max(1 << 20, min(sizing.run_bytes(self.capacity.memory_per_task_bytes), decoded))
+
+    @property
+    def _sorted_bytes(self) -> int:
+        """Decoded bytes of the rows that a task sorts at once: those of a run, or of a smaller load if all rows surely
+        stay in memory."""
+        upserts = [
+            source.file for source in self.sources if source.operation is OperationType.UPSERT and source.file.rows
+        ]
+        decoded, rows = (
+            sum(file.decoded_bytes or 4 * file.bytes for file in upserts),
+            sum(file.rows for file in upserts),
+        )
+        if not rows or self.routed_bytes < decoded:
+            return self.run_bytes
+        options = self.options
+        rows_max = max(1, int(options.rows_per_compacted_file * sizing.FULL))
+        files = sizing.output_files(rows, self.data_bytes, rows_max, self.target_file_bytes, options.limits)
+        if files * (2 * self.capacity.slots + len(upserts)) > sizing.HELD_VALUES_MAX / 2:
+            return self.run_bytes
+        cells = files * cells_of(rows / files, decoded / rows, options.row_group_rows)
+        return sizing.load_bytes(cells, decoded / rows, self.run_bytes)
 
     @property
     def _remote_bytes(self) -> int:

@@ -108,6 +108,12 @@ RUN_BYTES_MIN, RUN_BYTES_MAX, RUN_COPIES = 16 << 20, 256 << 20, 4
 """The bytes of laid out rows that are sorted at once, and their copies: as read, as one table, sorted, and decoded
 ahead."""
 
+HELD_VALUES_MAX = 10_000
+"""Most values that tasks hand over in memory: each route task hands over one for each leaf."""
+
+CELL_ROWS = 2_000
+"""About the rows of each cell among the rows that are sorted at once, if they stay in memory."""
+
 SHARED_SLOTS_MEMORY = 0.25
 """Tasks that share slots may take this share of the memory of all slots. One task for each slot may take all of it."""
 
@@ -249,6 +255,11 @@ def may_move(rows: int, memory_per_task_bytes: int) -> bool:
 def run_bytes(memory_per_task_bytes: int) -> int:
     """Decoded bytes of the rows that are sorted by cell at once."""
     return max(RUN_BYTES_MIN, min(RUN_BYTES_MAX, memory_per_task_bytes // (2 * RUN_COPIES)))
+
+
+def load_bytes(cells: int, row_bytes: float, run_bytes: int) -> int:
+    """Decoded bytes of the rows that are sorted by cell at once, if they stay in memory: few, but some of each cell."""
+    return max(1, min(int(CELL_ROWS * cells * row_bytes), run_bytes))
 
 
 def source_groups(

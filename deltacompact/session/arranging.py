@@ -67,10 +67,8 @@ from deltacompact.tabular.formats import UNTYPED, suffix_of
 from deltacompact.tabular.row_groups import cells_of
 
 STAGE = "lay_out"
-HELD_VALUES_MAX = 10_000
-"""Most values that tasks hand over in memory: each route task hands over one for each leaf."""
-TASK_SHARE, CELL_ROWS = 0.25, 2_000
-"""The share of a task's memory for the rows that it keeps; about the rows of each cell in a load."""
+TASK_SHARE = 0.25
+"""The share of a task's memory for the rows that it keeps."""
 
 _BLOCK = ("int64", "int64", "int64")
 """The types of a block's record: its first byte, its bytes and its rows."""
@@ -284,7 +282,7 @@ class _CellRouting:
         fitting = int(plan.capacity.memory_per_task_bytes * TASK_SHARE * self.rows / max(1.0, self.decoded_bytes))
         held_each = max(1, min(per_task, fitting))
         values = (math.ceil(self.rows / held_each) + len(ranges)) * len(leaves)
-        is_held = self.decoded_bytes <= plan.routed_bytes and values <= HELD_VALUES_MAX
+        is_held = self.decoded_bytes <= plan.routed_bytes and values <= sizing.HELD_VALUES_MAX
         each = [list(in_tasks(of_group, held_each if is_held else per_task)) for of_group in ranges]
         starts = tuple(accumulate(self.parts, initial=0))
         terms = RouteTerms(self.planted.tree, starts, plan.run_bytes, plan.options.certify, leaves)
@@ -301,9 +299,9 @@ class _CellRouting:
 
     @property
     def _load_bytes(self) -> int:
-        """The bytes of a load whose rows stay in memory: small, but with some rows of each cell."""
-        few = CELL_ROWS * self.planted.tree.cells * self.decoded_bytes / max(1, self.rows)
-        return max(1, min(int(few), self.bench.plan.run_bytes))
+        """The bytes of a load whose rows stay in memory."""
+        row_bytes = self.decoded_bytes / max(1, self.rows)
+        return sizing.load_bytes(self.planted.tree.cells, row_bytes, self.bench.plan.run_bytes)
 
     def _submit(self, shared: Handle, live: LiveRanges) -> SubmittedTask:
         bench, paths = self.bench, self.bench.paths("index", ".exchange.arrow")
