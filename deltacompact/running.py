@@ -104,7 +104,7 @@ def _sessions(job: CompactionJob, emit: EventSink) -> list[SessionResult]:
     share_slots(
         executors,
         [
-            decided.task_places
+            decided
             for work, decided in zip(job.work, plans, strict=True)
             if isinstance(decided, CompactionPlan) and lane_of[work.partition] is Lane.POOL
         ],

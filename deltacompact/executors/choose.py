@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from deltacompact.base.settings import Settings
 from deltacompact.executors.executor import Executor
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.planning.lanes import Lane, stays_here
-from deltacompact.planning.plan import Capacity
+from deltacompact.planning.plan import Capacity, CompactionPlan
 from deltacompact.planning.work import START_S
 
 
@@ -51,11 +51,11 @@ def executors_for(settings: Settings, sessions: Mapping[Lane, int], waits: bool 
     return executors
 
 
-def share_slots(executors: Mapping[Lane, Executor], places: Iterable[int]) -> None:
-    """Let tasks of this process share its CPUs. `places`: how many tasks each session's plan lets run at a time."""
+def share_slots(executors: Mapping[Lane, Executor], plans: Sequence[CompactionPlan]) -> None:
+    """Let tasks of this process share its CPUs: as many as each of these sessions allows, and as they have together."""
     pool = executors.get(Lane.POOL)
-    if isinstance(pool, LocalExecutor):
-        pool.share_slots(min(places, default=1))
+    if isinstance(pool, LocalExecutor) and plans:
+        pool.share_slots(min(*(plan.task_places for plan in plans), sum(plan.tasks_at_once for plan in plans)))
 
 
 def capacities(settings: Settings, executors: Mapping[Lane, Executor]) -> dict[Lane, Capacity]:

@@ -262,22 +262,26 @@ class CompactionPlan:
     def _sorted_bytes(self) -> int:
         """Decoded bytes of the rows that a task sorts at once: those of a run, or of a smaller load if all rows surely
         stay in memory."""
-        upserts = [
-            source.file for source in self.sources if source.operation is OperationType.UPSERT and source.file.rows
-        ]
-        decoded, rows = (
-            sum(file.decoded_bytes or 4 * file.bytes for file in upserts),
-            sum(file.rows for file in upserts),
-        )
-        if not rows or self.routed_bytes < decoded:
+        files = self._upserted
+        rows, decoded = sum(file.rows for file in files), sum(file.decoded_bytes or 4 * file.bytes for file in files)
+        outputs, tasks = self._outputs_max, 2 * self.capacity.slots + len(files)
+        if not rows or self.routed_bytes < decoded or outputs * tasks > sizing.HELD_VALUES_MAX / 2:
             return self.run_bytes
-        options = self.options
-        rows_max = max(1, int(options.rows_per_compacted_file * sizing.FULL))
-        files = sizing.output_files(rows, self.data_bytes, rows_max, self.target_file_bytes, options.limits)
-        if files * (2 * self.capacity.slots + len(upserts)) > sizing.HELD_VALUES_MAX / 2:
-            return self.run_bytes
-        cells = files * cells_of(rows / files, decoded / rows, options.row_group_rows)
+        cells = outputs * cells_of(rows / outputs, decoded / rows, self.options.row_group_rows)
         return sizing.load_bytes(cells, decoded / rows, self.run_bytes)
+
+    @property
+    def _upserted(self) -> list[DataFile]:
+        """The files with rows that may live."""
+        upserts = (source.file for source in self.sources if source.operation is OperationType.UPSERT)
+        return [file for file in upserts if file.rows]
+
+    @property
+    def _outputs_max(self) -> int:
+        """The number of compacted files if all rows live and are written."""
+        rows, rows_max = sum(file.rows for file in self._upserted), self.options.rows_per_compacted_file
+        target, limits = self.target_file_bytes, self.options.limits
+        return sizing.output_files(rows, self.data_bytes, max(1, int(rows_max * sizing.FULL)), target, limits)
 
     @property
     def _remote_bytes(self) -> int:
@@ -292,9 +296,8 @@ class CompactionPlan:
     def tasks_at_once(self) -> int:
         """The most tasks of the session that run side by side."""
         hashing = math.ceil(self.round_rows / self.task_rows)
-        outputs = math.ceil(self.data_bytes / self.target_file_bytes)
         groups = max(map(self.bucket_groups, self.rounds))
-        return max(1, min(self.task_places, max(hashing, outputs, groups)))
+        return max(1, min(self.task_places, max(hashing, self._outputs_max, groups)))
 
     @property
     def task_places(self) -> int:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from contextvars import ContextVar
+from dataclasses import replace
 from typing import Any
 
 import psutil
@@ -27,6 +28,7 @@ from deltacompact.base.events import Event, SessionFinished, SessionStarted, fan
 from deltacompact.base.limits import LIMITS
 from deltacompact.base.model import Partition
 from deltacompact.base.partitions import done_for_each, side_by_side
+from deltacompact.executors.choose import share_slots
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.maintenance.check import check
 from deltacompact.planning import lanes as lanes_module
@@ -123,6 +125,18 @@ def test_a_claim_is_the_planned_peak_of_the_tasks_that_run_at_a_time() -> None:
     assert on_ray.held_bytes >= 40_000_000 * own.encoding.entry_bytes
     small = planned(deltas=[upsert(file(10, 1000))])
     assert Claim.of(Lane.CLUSTER, small).heap_bytes < on_ray.heap_bytes
+
+
+def test_a_process_has_no_more_threads_than_its_sessions_have_tasks() -> None:
+    """On a store behind a network: what is planned for a process counts all of its threads."""
+    waits = replace(LocalExecutor(Settings(), waits=True).capacity, slots=2)
+    one, many = (planned(deltas=[upsert(file(rows, rows * 30))], capacity=waits) for rows in (10, 40_000_000))
+    assert one.task_places > 3 and many.task_places > 3
+    for plans, threads in (([one], 2), ([one] * 3, 3), ([one] * 50, one.task_places), ([many], many.task_places)):
+        pool = LocalExecutor(Settings(local_threads=2), waits=True)
+        share_slots({Lane.POOL: pool}, plans)
+        assert pool.tasks_per_process == threads
+        pool.stop()
 
 
 def test_lanes_of_one_process_divide_its_memory() -> None:
