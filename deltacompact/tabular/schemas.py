@@ -24,6 +24,7 @@ from deltacompact.tabular.whole_days import part_of_day
 _NO_ROWS = {b"deltacompact": b"no row yet"}
 """Metadata of a column that only files without rows have. The first file with rows decides its type."""
 
+_DIGITS_OF_128_BITS = 38
 _TIME_UNITS = ("s", "ms", "us", "ns")
 _SIGNED = {8: pa.int8(), 16: pa.int16(), 32: pa.int32(), 64: pa.int64()}
 _UNSIGNED = {8: pa.uint8(), 16: pa.uint16(), 32: pa.uint32(), 64: pa.uint64()}
@@ -168,7 +169,8 @@ def stored_type(type_: pa.DataType) -> pa.DataType:
     dictionary, with indices wide enough for several files, but unordered, because the dictionaries of several files
     have no common order. A nested dictionary becomes its values, because few formats can hold it. Children are
     nullable. A struct without fields, which JSON has for `{}`, becomes null, and a list of the fixed size 0 a list of
-    any size: Parquet cannot hold them.
+    any size: Parquet cannot hold them. PyIceberg reads decimals of 128 bits only, and no lists of structs of a fixed
+    size: other decimals become those where the digits fit, such lists plain lists.
     """
     t = pa.types
     if t.is_primitive(type_) or t.is_string(type_):  # the most frequent types skip the many tests below
@@ -183,16 +185,22 @@ def stored_type(type_: pa.DataType) -> pa.DataType:
         if t.is_nested(values) or t.is_null(values) or plain_type(values) != values:
             return values
         return pa.dictionary(pa.int64() if type_.index_type.bit_width == 64 else pa.int32(), values)
+    if t.is_decimal(type_):
+        return _decimal(type_.precision, type_.scale)
     if t.is_struct(type_):
         return pa.struct([pa.field(field.name, _inside(field.type)) for field in type_]) if len(type_) else pa.null()
     if t.is_map(type_):
         return pa.map_(_inside(type_.key_type), _inside(type_.item_type))
-    if t.is_fixed_size_list(type_) and type_.list_size:
-        return pa.list_(_inside(type_.value_type), type_.list_size)
     if is_list(type_):
-        make = pa.large_list if t.is_large_list(type_) or t.is_large_list_view(type_) else pa.list_
-        return make(_inside(type_.value_type))
+        item = _inside(type_.value_type)
+        if t.is_fixed_size_list(type_) and type_.list_size and not t.is_struct(item):
+            return pa.list_(item, type_.list_size)
+        return pa.large_list(item) if t.is_large_list(type_) or t.is_large_list_view(type_) else pa.list_(item)
     return without_view(type_)
+
+
+def _decimal(precision: int, scale: int) -> pa.DataType:
+    return (pa.decimal128 if precision <= _DIGITS_OF_128_BITS else pa.decimal256)(precision, scale)
 
 
 def _inside(type_: pa.DataType) -> pa.DataType:
@@ -283,9 +291,7 @@ def _floats(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
 def _decimals(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
     if not (pa.types.is_decimal(a) and pa.types.is_decimal(b)) or a.scale != b.scale:
         return None
-    width, precision = max(a.bit_width, b.bit_width), max(a.precision, b.precision)
-    make = {32: pa.decimal32, 64: pa.decimal64, 128: pa.decimal128, 256: pa.decimal256}[width]
-    return make(precision, a.scale)
+    return _decimal(max(a.precision, b.precision), a.scale)
 
 
 def _timestamps(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:

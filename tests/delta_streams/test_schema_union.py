@@ -107,6 +107,23 @@ def test_everything_nested_is_nullable_but_the_keys_of_maps(
     assert schemas.stored_type(stored) == stored
 
 
+@pytest.mark.parametrize(
+    ("type_", "stored"),
+    [
+        (pa.decimal32(5, 2), pa.decimal128(5, 2)),
+        (pa.decimal256(38, 2), pa.decimal128(38, 2)),
+        (pa.decimal256(39, 2), pa.decimal256(39, 2)),
+        (pa.struct([("a", pa.decimal64(9, 0))]), pa.struct([("a", pa.decimal128(9, 0))])),
+        (pa.list_(pa.float32(), 3), pa.list_(pa.float32(), 3)),
+        (pa.list_(pa.struct([("a", pa.int8())]), 3), pa.list_(pa.struct([("a", pa.int8())]))),
+    ],
+)
+def test_compacted_files_have_decimals_and_lists_that_every_reader_takes(
+    type_: pa.DataType, stored: pa.DataType
+) -> None:
+    assert schemas.stored_type(type_) == schemas.stored_type(stored) == stored
+
+
 def nested_fields(type_: pa.DataType) -> list[pa.Field]:
     """All fields in depth but the keys of maps."""
     if pa.types.is_map(type_):

@@ -167,7 +167,8 @@ def test_a_partition_key_of_another_type_is_refused_before_anything_is_declared(
 
 
 def test_types_are_read_as_they_were_written(orders):
-    orders.append(pa.table({"id": [1, 2], **WIDE}))
+    pairs = pa.array([[{"a": 1}, None], [None, {"a": 2}]], pa.list_(pa.struct([("a", pa.int64())]), 2))
+    orders.append(pa.table({"id": [1, 2], "pairs": pairs, **WIDE}))
     orders.compact()
     orders.publish()
     assert orders.shown() == orders.compacted()
