@@ -216,11 +216,11 @@ def test_many_tiny_row_groups_are_read_together() -> None:
 
 CASES: dict[str, Callable[[], pa.Table]] = {
     "rows of 1 MiB": lambda: noise(MIB, 150),
-    "rows of 1 MiB, all the same": lambda: same(MIB, 500),
+    "rows of 1 MiB, all the same": lambda: same(MIB, 300),
     "rows of 64 MiB": lambda: noise(64 * MIB, 4),
-    "rows of 64 MiB, all the same": lambda: same(64 * MIB, 8),
+    "rows of 64 MiB, all the same": lambda: same(64 * MIB, 5),
     "one wide row, then small ones": lambda: pa.concat_tables([noise(20 * MIB, 1), same(1, 100_000, start=1)]),
-    "small rows, then wide ones": lambda: pa.concat_tables([same(1, 100_000), same(MIB, 500, start=100_000)]),
+    "small rows, then wide ones": lambda: pa.concat_tables([same(1, 100_000), same(MIB, 300, start=100_000)]),
     "strings in structs": lambda: in_structs(100),
     "a dictionary of 100,000 values": lambda: in_dictionaries(100_000, 100, 500_000),
     "a dictionary of wide values": lambda: in_dictionaries(20_000, 2_000, 100_000),
