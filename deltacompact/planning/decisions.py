@@ -144,7 +144,7 @@ def _with_overlapping(
     new = [(written.get(source.ordinal, {}), int(live[source.ordinal])) for source in rewritten]
     files = [plan.as_compacted(plan.sources[ordinal], written.get(ordinal, {})) for ordinal in stay]
     bound = plan.layout_bound
-    choice = overlapping_files(files, plan.cluster_by, plan.schema, new, bound, plan.input.cold)
+    choice = overlapping_files(files, plan.cluster_by, plan.stored_schema, new, bound, plan.input.cold)
     places = np.array(stay, np.int64)
     overlap, waits = set(places[choice.chosen].tolist()), set(places[choice.waits].tolist())
 
@@ -276,7 +276,7 @@ def _unfit(plan: CompactionPlan, source: SourceFile) -> FileReason | None:
         return FileReason.NOT_CLUSTERED  # in a file with one group, readers can skip nothing anyway
     if options.compression is not None:
         return FileReason.OTHER_CODEC
-    if not file.schema.equals(plan.schema):
+    if not file.schema.equals(plan.stored_schema):
         return FileReason.OTHER_SCHEMA
     if not file.decodes:
         return FileReason.NOT_DECODED  # an unreadable file must not become a compacted file

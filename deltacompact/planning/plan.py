@@ -97,6 +97,12 @@ class CompactionPlan:
     def rehash(self) -> bool:
         return self.base_manifest is not None and self.base_manifest.hash_bucket_count != self.hash_bucket_count
 
+    @cached_property
+    def stored_schema(self) -> pa.Schema:
+        """The columns of compacted files: not those that only files without rows have had. Their type may still change,
+        and other engines would not read files with the former one."""
+        return pa.schema(list(schemas.decided_types(self.schema).items()))
+
     @property
     def new_columns(self) -> tuple[str, ...]:
         """The columns that the compacted rows have, and the base lacks. Empty in a first compaction."""
@@ -111,7 +117,7 @@ class CompactionPlan:
     @property
     def clusters(self) -> bool:
         """Whether rows are laid out: the rows have some column to cluster by."""
-        return bool(columns_of(self.cluster_by, self.schema))
+        return bool(columns_of(self.cluster_by, self.stored_schema))
 
     @property
     def layout_bound(self) -> LayoutBound:

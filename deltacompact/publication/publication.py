@@ -36,6 +36,7 @@ from deltacompact.publication.columns import (
 )
 from deltacompact.publication.port import PublicationTarget, PublishedTable, ShownFile, Source, ToShow
 from deltacompact.publication.targets import target_of
+from deltacompact.tabular import schemas
 
 if TYPE_CHECKING:
     from deltacompact.delta_streams.streams import Streams
@@ -212,7 +213,8 @@ class _Publishing:
                 raise InputError(
                     f"{where}: {file.path} is {file.content_type.value}: {self._target.kind} readers want Parquet"
                 )
-        return _ShownStream(partition, state, self._target.shown_columns(state.compacted.schema, where))
+        columns = pa.schema(list(schemas.decided_types(state.compacted.schema).items()))
+        return _ShownStream(partition, state, self._target.shown_columns(columns, where))
 
     def _columns(self, streams: Iterable[_ShownStream]) -> pa.Schema:
         return joined((stream.columns for stream in streams), f"table {self._table_id!r}")

@@ -99,7 +99,7 @@ def written_ranges(bench: Workbench, live: npt.NDArray[np.int64]) -> WrittenRang
 def ranges_of_sources(bench: Workbench, sources: Sequence[SourceFile]) -> WrittenRanges:
     """The ranges of these files, by the log if it has them, else by footers or rows."""
     plan = bench.plan
-    found = {source.ordinal: known_ranges(source.file, plan.cluster_by, plan.schema) for source in sources}
+    found = {source.ordinal: known_ranges(source.file, plan.cluster_by, plan.stored_schema) for source in sources}
     unknown = [source for source in sources if found[source.ordinal] is None]
     measured = dict(zip([source.ordinal for source in unknown], _measured(bench, unknown), strict=True))
     return {ordinal: measured[ordinal] if known is None else known for ordinal, known in found.items()}
@@ -108,7 +108,7 @@ def ranges_of_sources(bench: Workbench, sources: Sequence[SourceFile]) -> Writte
 def _measured(bench: Workbench, unknown: Sequence[SourceFile]) -> list[ValueRanges]:
     """The ranges of these files, by tasks that read their footers or rows."""
     plan = bench.plan
-    columns, reading = _columns(plan, columns_of(plan.cluster_by, plan.schema)), plan.options.limits.reading
+    columns, reading = _columns(plan, columns_of(plan.cluster_by, plan.stored_schema)), plan.options.limits.reading
     batches = list(batched(unknown, lambda source: source.file.rows, plan.task_rows, 64))
     tasks = [
         bench.executor.submit(
@@ -149,7 +149,7 @@ def lay_out(
     """
     plan, groups = bench.plan, outputs.groups[: outputs.pointers.marked_from]
     ranges = _ranges_of(groups, outputs)
-    by = weighed(columns_of(plan.cluster_by, plan.schema), _extents(plan, outputs, written))
+    by = weighed(columns_of(plan.cluster_by, plan.stored_schema), _extents(plan, outputs, written))
     routing = _CellRouting.of(bench, outputs, masks_of, [range_ for of_group in ranges for range_ in of_group], by)
     routed = routing.routed(ranges)
     try:
@@ -171,10 +171,10 @@ def _extents(plan: CompactionPlan, outputs: OutputPlan, written: WrittenRanges) 
     """The extents of the rewritten rows among the rows of files that stay, in the columns to cluster by."""
     stay = [source.file for source in (*outputs.kept, *outputs.marked)]
     new = [
-        (written.get(source.ordinal) or known_ranges(source.file, plan.cluster_by, plan.schema) or {}, live)
+        (written.get(source.ordinal) or known_ranges(source.file, plan.cluster_by, plan.stored_schema) or {}, live)
         for source, live in ((source, int(outputs.live[source.ordinal])) for source, _ in outputs.rewritten)
     ]
-    return extents_in_log(stay, new, plan.cluster_by, plan.schema) if stay else {}
+    return extents_in_log(stay, new, plan.cluster_by, plan.stored_schema) if stay else {}
 
 
 def _ranges_of(groups: Sequence[SourceGroup], outputs: OutputPlan) -> list[list[LiveRange]]:
@@ -205,7 +205,7 @@ def _decoded_rows(ranges: Sequence[LiveRange]) -> float:
 
 
 def _columns(plan: CompactionPlan, columns: Sequence[ClusterColumn]) -> pa.Schema:
-    return pa.schema([plan.schema.field(column.name) for column in columns])
+    return pa.schema([plan.stored_schema.field(column.name) for column in columns])
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +288,7 @@ class _CellRouting:
         terms = RouteTerms(self.planted.tree, starts, plan.run_bytes, plan.options.certify, leaves)
         shared = bench.share(replace(terms, load_bytes=self._load_bytes) if is_held else terms)
         submit = self._submit_held if is_held else self._submit
-        tasks = [submit(shared, _live(bench, self.masks_of, share, plan.schema)) for of in each for share in of]
+        tasks = [submit(shared, _live(bench, self.masks_of, share, plan.stored_schema)) for of in each for share in of]
         bench.stages.wait(STAGE, tasks, self.rows)
         found = [bench.executor.get(task.values[-1]) for task in tasks]
         ends = accumulate(map(len, each), initial=0)
@@ -355,8 +355,8 @@ def _from_record(bench: Workbench, recorded: Mapping[str, Any]) -> GrownTree:
 def _with_keys(plan: CompactionPlan, columns: Sequence[ClusterColumn]) -> tuple[ClusterColumn, ...]:
     """The columns to cluster by, and the key columns: they can divide rows that the others cannot."""
     named = {column.name for column in columns}
-    keys = (name for name in plan.keys.primary if name in plan.schema.names and name not in named)
-    return (*columns, *(ClusterColumn(name, 0.0) for name in keys if has_order(plan.schema.field(name).type)))
+    keys = (name for name in plan.keys.primary if name in plan.stored_schema.names and name not in named)
+    return (*columns, *(ClusterColumn(name, 0.0) for name in keys if has_order(plan.stored_schema.field(name).type)))
 
 
 def _live(bench: Workbench, masks_of: MasksOf, ranges: Sequence[LiveRange], columns: pa.Schema) -> LiveRanges:
@@ -439,12 +439,12 @@ def _submit_arranged(
     """Submit the tasks that write these outputs, from the routed rows, or (None) from the recorded runs."""
     plan = bench.plan
     runs = _runs(bench, arrangement) if routed is None else routed.runs
-    by, options = columns_of(arrangement.by, plan.schema), plan.write_options
+    by, options = columns_of(arrangement.by, plan.stored_schema), plan.write_options
     clustered = Clustered(arrangement.by, outputs.decision.first_output_number)
     sources = [source.file for source, _ in outputs.rewritten]
     told = key_values.union(sources) if options.content_type in UNTYPED else ()
     like = ArrangedFiles(
-        plan.schema,
+        plan.stored_schema,
         replace(options, codec=options.codec or arrangement.codec),
         tuple(column.name for column in by),
         clustered,

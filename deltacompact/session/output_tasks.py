@@ -40,7 +40,7 @@ def submit_outputs(
         0,
         (),
         (),
-        plan.schema,
+        plan.stored_schema,
         plan.input.partition,
         options,
         plan.options.limits,

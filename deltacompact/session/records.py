@@ -74,7 +74,7 @@ class SessionRecord:
             plan.hash_bucket_count,
             tuple(round_.stop - first for round_ in plan.rounds),
             plan.changes_only,
-            hashlib.sha256(f"{plan.schema}\n{plan.encoding}".encode()).hexdigest(),
+            hashlib.sha256(f"{plan.stored_schema}\n{plan.encoding}".encode()).hexdigest(),
             json.loads(json.dumps(fingerprint(plan.input, plan.keys, plan.options))),
         )
 

@@ -49,8 +49,8 @@ def plan_session(
         terms.tombstone_retention,
         adopted,
     )
-    if not surely_holds(terms.options.content_type, decided.schema):
+    if not surely_holds(terms.options.content_type, decided.stored_schema):
         from deltacompact.tabular.writing import check_writable  # a trial: most plans do without what writes files
 
-        check_writable(decided.schema, terms.options.content_type)
+        check_writable(decided.stored_schema, terms.options.content_type)
     return decided

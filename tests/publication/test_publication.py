@@ -179,6 +179,22 @@ def test_types_are_read_as_they_were_written(orders):
         assert int.from_bytes(bounds.lower_bounds[number], "little") == 1704085200 * 1_000_000, name
 
 
+@pytest.mark.parametrize("promised", [pa.string(), pa.uint64()])
+def test_the_type_of_a_column_comes_from_rows_not_from_files_without_rows(orders, promised):
+    """A file that stays must not have the column in the former type: PyIceberg would not read it any more."""
+    orders.append(pa.table({"id": range(10)}))
+    orders.append(pa.table({"id": pa.array([], pa.int64()), "v": pa.array([], promised)}))
+    orders.catalog.table(T).compact(rows_per_compacted_file=10, settings=LOCAL)
+    orders.publish()
+    assert orders.lake.catalog.load_table(ICEBERG).schema().column_names == ["id"]
+    assert orders.catalog.read(T).schema.field("v").type == promised
+    orders.append(pa.table({"id": range(10, 20), "v": range(10)}))
+    result = orders.catalog.table(T).compact(rows_per_compacted_file=10, settings=LOCAL)
+    assert result.publication.error is None and result.publication.files_removed == 0
+    assert orders.shown() == orders.compacted()
+    assert sum(row.get("v", 0) for row in orders.shown()) == 45
+
+
 @pytest.mark.parametrize(
     ("values", "words"),
     [
