@@ -54,7 +54,7 @@ def stream_changes(
         begins = [state_of(catalog, table_id, place, done[place]) if place in done else None for place in chosen]
         ends = zip(chosen, begins, strict=True)
         ranges = [StreamRange.of(catalog, table_id, place, begin, to, limits) for place, begin in ends]
-    return asking(table_id, ranges, columns_of(ranges), asked)
+    return asking(table_id, ranges, columns_of(table_id, ranges, asked), asked)
 
 
 def stream_batch(
@@ -71,7 +71,7 @@ def stream_batch(
         begin = None if done is None else state_of(catalog, table_id, partition, done)
         end = state_of(catalog, table_id, partition, position)
         ranges.append(StreamRange.between(catalog, table_id, partition, chain, begin, end, limits))
-    return changes_of(table_id, ranges, columns_of(ranges), asked)
+    return changes_of(table_id, ranges, columns_of(table_id, ranges, asked), asked)
 
 
 def branch_batch(

@@ -19,7 +19,7 @@ from datetime import datetime
 import numpy as np
 import pyarrow as pa
 
-from deltacompact.base.errors import CorruptionError, InputError, NotFoundError
+from deltacompact.base.errors import CorruptionError, InputError, NotFoundError, SchemaError
 from deltacompact.base.events import logger
 from deltacompact.base.limits import ReadLimits
 from deltacompact.base.model import ContentType, DataFile, Partition, Table
@@ -28,6 +28,7 @@ from deltacompact.base.wording import text_of
 from deltacompact.change_feed.candidates import Bits, Candidates, Numbers, changed
 from deltacompact.change_feed.columns import ChangeCommit
 from deltacompact.change_feed.moved_rows import LiveFiles, without_moved
+from deltacompact.change_feed.request import ChangesAsked
 from deltacompact.change_feed.steps import ChangeStep
 from deltacompact.delta_streams.log.log import genesis_state
 from deltacompact.delta_streams.log.state import StreamState
@@ -41,6 +42,7 @@ from deltacompact.index.primary_key_index import read_manifest
 from deltacompact.index.remap import Relocator
 from deltacompact.layout.skipping import KnownColumns
 from deltacompact.reading.live_rows import live_sources, schema_of
+from deltacompact.reading.selection import named_columns
 from deltacompact.reading.skipping import Skipping, known_of
 from deltacompact.storage.fetched_file import ReadAhead
 from deltacompact.storage.objects import ObjectStore
@@ -138,10 +140,10 @@ class StreamRange:
         table = with_keys_of(catalog, catalog.described(table_id), chain)
         return cls(catalog, table, partition, tuple(chain), begin, end, limits)
 
-    @property
-    def columns(self) -> pa.Schema:
-        """The columns of both ends, and of the versions between them."""
-        return _joined(self._schema(state) for state in (self.begin, *self._between_ends(), self.end))
+    def schemas(self, per_commit: bool) -> list[pa.Schema]:
+        """The columns of both ends, and for a feed of each commit those of the versions between them."""
+        between = self._between_ends() if per_commit else ()
+        return [self._schema(state) for state in (self.begin, *between, self.end)]
 
     def _between_ends(self) -> tuple[StreamState, ...]:
         """The versions from that of the beginning to the one before the end's."""
@@ -288,14 +290,44 @@ def _named(found: Iterator[tuple[DataFile, Bits | None]]) -> LiveFiles:
     return lives
 
 
-def columns_of(ranges: Sequence[StreamRange]) -> pa.Schema:
-    """The columns of all ranges. Raises SchemaError if two do not fit."""
-    return schemas.unmarked(_joined(range_.columns for range_ in ranges))
+def columns_of(table_id: str, ranges: Sequence[StreamRange], asked: ChangesAsked) -> pa.Schema:
+    """The columns of all ranges. Raises SchemaError for one of two types that do not fit, unless others are asked for.
+
+    A restatement may give a column any type.
+    """
+    found = [schema for range_ in ranges for schema in range_.schemas(asked.per_commit)]
+    try:
+        return _joined(found)
+    except SchemaError:
+        unfit = _unfit(found)
+    wanted = named_columns(asked.columns)
+    for name, types in unfit.items():
+        if wanted is None or name in wanted:
+            raise SchemaError(
+                f"table {table_id!r}: column {name!r} is {' and '.join(types)} in versions of this feed: leave it out "
+                "with --columns, or take all rows anew: the net change from 1970-01-01, by a new bookmark"
+            )
+    return _joined(pa.schema([field for field in schema if field.name not in unfit]) for schema in found)
 
 
 def _joined(found: Iterable[pa.Schema]) -> pa.Schema:
-    """The columns of all schemas, marked where no row has had them: such a type fits every other one."""
-    return schemas.union(DataFile(UNNUMBERED, "its versions", ContentType.PARQUET, 1, 0, each) for each in found)
+    """The columns of all schemas. A type that no row has had fits every other one."""
+    return schemas.unmarked(
+        schemas.union(DataFile(UNNUMBERED, "its versions", ContentType.PARQUET, 1, 0, each) for each in found)
+    )
+
+
+def _unfit(found: Sequence[pa.Schema]) -> dict[str, list[str]]:
+    """The types of each column that has several of which none holds all."""
+    unfit: dict[str, list[str]] = {}
+    for name in dict.fromkeys(name for schema in found for name in schema.names):
+        alone = [pa.schema([schema.field(name)]) for schema in found if name in schema.names]
+        try:
+            _joined(alone)
+        except SchemaError:
+            types = (str(schema.field(0).type) for schema in alone if not schemas.is_promised(schema.field(0)))
+            unfit[name] = list(dict.fromkeys(types))
+    return unfit
 
 
 def _contents(state: StreamState) -> tuple[int, frozenset[int]]:

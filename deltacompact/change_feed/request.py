@@ -31,8 +31,6 @@ class ChangeRange(Protocol):
     """Two ends of a table's history: of a branch, or of a partition of streams."""
 
     @property
-    def columns(self) -> pa.Schema: ...
-    @property
     def key(self) -> tuple[str, ...]: ...
     def lacking(self, name: str) -> str | None:
         """Which end has no such column; None: both have it."""

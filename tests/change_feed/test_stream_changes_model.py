@@ -18,7 +18,7 @@ from budgets import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deltacompact import DeltaStreamCatalog, Settings
+from deltacompact import DeltaStreamCatalog, SchemaError, Settings
 from deltacompact.base.fingerprint import Fingerprint
 from deltacompact.base.limits import LIMITS
 from deltacompact.storage.memory import MemoryStore
@@ -230,6 +230,24 @@ def test_a_column_that_has_other_values_than_a_file_without_rows_said(compacted)
     assert sorted((row["id"], row["v"]) for row in told(table.changes())) == [(1, None), (2, "x")]
     table.append(pa.table({"id": [1], "v": ["y"]}), {"day": "a"})
     assert sorted((row["id"], row["v"]) for row in told(table.changes())) == [(1, "y"), (2, "x")]
+
+
+def test_a_column_that_a_restatement_gave_another_type_is_left_out_or_all_rows_are_taken_anew():
+    """Its changes had no remedy, not even those of other columns."""
+    table = DeltaStreamCatalog(MemoryStore()).create_table("t", primary_keys=["id"])
+    table.append(pa.table({"id": [1, 2], "v": [10, 20]}))
+    table.changes(bookmark="mirror", from_="1970-01-01")
+    table.commit_bookmark("mirror")
+    table.restate(pa.table({"id": [2, 3], "v": ["x", "y"]}))
+    for asked in ({"bookmark": "mirror"}, {"from_": "1970-01-01", "per_commit": True}):
+        with pytest.raises(
+            SchemaError, match="column 'v' is int64 and string in versions of this feed: leave it out wi"
+        ):
+            table.changes(**asked)
+    of_keys = told(table.changes(bookmark="mirror", columns=["id"]))
+    assert sorted((row["id"], row["_change_type"]) for row in of_keys) == [(1, "delete"), (3, "insert")]
+    anew = told(table.changes(bookmark="anew", from_="1970-01-01"))
+    assert sorted((row["id"], row["v"]) for row in anew) == [(2, "x"), (3, "y")]
 
 
 @pytest.mark.parametrize("float_type", [pa.float16(), pa.float32(), pa.float64()])
