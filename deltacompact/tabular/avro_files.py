@@ -3,7 +3,8 @@
     {"type": "record", "fields": [{"name": "op", "type": "string"}, {"name": "after", "type": ["null", Value]}]}
     ->  op string, after struct<…>
 
-The types of the columns come from the file's schema. fastavro decodes logical types (dates, decimals, …).
+The types of the columns come from the file's schema. fastavro decodes decimals and times of day. It would make Python's
+dates and UUIDs of others: those end with the year 9999, which sentinels do not, so it reads these as they are stored.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import pyarrow as pa
 
 from deltacompact.base.errors import DeltaCompactError, InputError
 from deltacompact.base.wording import text_of
+from deltacompact.tabular.schemas import decimal_of
 
 _PRIMITIVE = {
     "null": pa.null(),
@@ -37,22 +39,28 @@ _LOGICAL = {
     "local-timestamp-millis": pa.timestamp("ms"),
     "local-timestamp-micros": pa.timestamp("us"),
 }
+_AS_STORED = {"date", "uuid", *(name for name in _LOGICAL if "timestamp" in name)}
+"""Logical types that Arrow takes as they are stored."""
 
 _LACKS = re.compile(r"(\w+) codec is supported but you need to install one of the following libraries: \('([^']+)'")
 """What fastavro says of a codec whose library is not there."""
 
 
-def read_avro(source: IO[bytes], path: str) -> pa.Table:
+def read_avro(file: IO[bytes], path: str) -> pa.Table:
     """All rows. Raises InputError naming a file that is not Avro, or a field whose type no column can hold."""
     import fastavro
 
-    data = source.read()
+    data = file.read()
     try:
         reader = fastavro.reader(io.BytesIO(data))
         known = dict[str, pa.DataType]()
         record = _record(fastavro.parse_schema(reader.writer_schema), path)  # parsing gives every name its namespace
         schema = pa.schema([_field(field, known, path) for field in record["fields"]])
-        return pa.Table.from_pylist(list(reader), schema)
+        stored, rows = fastavro.parse_schema(_as_stored(record)), list[Any]()
+        for block in fastavro.block_reader(io.BytesIO(data)):
+            source = block.bytes_  # type: ignore[attr-defined]  # documented, but not typed
+            rows += [fastavro.schemaless_reader(source, stored) for _ in range(block.num_records)]
+        return pa.Table.from_pylist(rows, schema)
     except DeltaCompactError:
         raise
     except Exception as error:  # broken bytes make fastavro raise almost anything, even SystemError
@@ -61,6 +69,16 @@ def read_avro(source: IO[bytes], path: str) -> pa.Table:
                 f"{path} is compressed by {lacks[1]}, which needs {lacks[2]}: pip install {lacks[2]}"
             ) from error
         raise InputError(f"{path} cannot be read as Avro: {said[:200]}") from error
+
+
+def _as_stored(schema: Any) -> Any:
+    """The schema without logical types that Arrow takes as they are stored."""
+    if isinstance(schema, list):
+        return [_as_stored(inside) for inside in schema]
+    if not isinstance(schema, dict):
+        return schema
+    told = {name: _as_stored(inside) for name, inside in schema.items() if not name.startswith("__fastavro")}
+    return {name: inside for name, inside in told.items() if name != "logicalType" or inside not in _AS_STORED}
 
 
 def _record(schema: Any, path: str) -> Any:
@@ -93,7 +111,7 @@ def _type(schema: Any, known: dict[str, pa.DataType], path: str) -> pa.DataType:
 def _composed(schema: Any, known: dict[str, pa.DataType], path: str) -> pa.DataType:
     match schema["type"], schema.get("logicalType"):
         case _, "decimal":
-            return pa.decimal128(schema["precision"], schema.get("scale", 0))
+            return decimal_of(schema["precision"], schema.get("scale", 0))
         case _, logical if logical in _LOGICAL:
             return _LOGICAL[logical]
         case "record", _:

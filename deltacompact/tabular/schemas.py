@@ -186,7 +186,7 @@ def stored_type(type_: pa.DataType) -> pa.DataType:
             return values
         return pa.dictionary(pa.int64() if type_.index_type.bit_width == 64 else pa.int32(), values)
     if t.is_decimal(type_):
-        return _decimal(type_.precision, type_.scale)
+        return decimal_of(type_.precision, type_.scale)
     if t.is_struct(type_):
         return pa.struct([pa.field(field.name, _inside(field.type)) for field in type_]) if len(type_) else pa.null()
     if t.is_map(type_):
@@ -199,7 +199,8 @@ def stored_type(type_: pa.DataType) -> pa.DataType:
     return without_view(type_)
 
 
-def _decimal(precision: int, scale: int) -> pa.DataType:
+def decimal_of(precision: int, scale: int) -> pa.DataType:
+    """The type of stored decimals."""
     return (pa.decimal128 if precision <= _DIGITS_OF_128_BITS else pa.decimal256)(precision, scale)
 
 
@@ -291,7 +292,7 @@ def _floats(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
 def _decimals(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
     if not (pa.types.is_decimal(a) and pa.types.is_decimal(b)) or a.scale != b.scale:
         return None
-    return _decimal(max(a.precision, b.precision), a.scale)
+    return decimal_of(max(a.precision, b.precision), a.scale)
 
 
 def _timestamps(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
 import decimal
 import gzip
 import json
+import uuid
 
 import fastavro
 import pandas as pd
@@ -54,6 +56,7 @@ MESSAGES = [
     None,
     message("u", BOB | {"id": 3}, BOB | {"id": 4}, 14),
 ]
+DECIMAL = decimal.Decimal("1" * 60 + ".5")
 HELD = [(1, "Anna", 12), (4, "Bob", 14)]
 
 
@@ -364,6 +367,31 @@ def test_a_delete_without_its_partition_is_named(tmp_path):
     with pytest.raises(InputError, match=r"line 2: field 'day' in 'before', a partition key of the table, is null"):
         catalog.append_files("t", path, format="debezium")
     assert catalog.append_files("t", path, {"day": "2026-11-01"}, format="debezium").rows == 1
+
+
+@pytest.mark.parametrize(
+    ("type_", "value", "column"),
+    [
+        ({"type": "string", "logicalType": "uuid"}, str(uuid.UUID(int=5)), pa.string()),
+        ({"type": "long", "logicalType": "timestamp-micros"}, 2**61, pa.timestamp("us", "UTC")),
+        ({"type": "long", "logicalType": "local-timestamp-millis"}, -(2**60), pa.timestamp("ms")),
+        ({"type": "int", "logicalType": "date"}, 2**30, pa.date32()),
+        ({"type": "array", "items": {"type": "int", "logicalType": "date"}}, [2**30], pa.list_(pa.date32())),
+        ({"type": "int", "logicalType": "time-millis"}, datetime.time(1, 2, 3, 4_000), pa.time64("us")),
+        # Kafka Connect says 64 digits of a decimal whose precision it does not know.
+        ({"type": "bytes", "logicalType": "decimal", "precision": 64, "scale": 1}, DECIMAL, pa.decimal256(64, 1)),
+    ],
+)
+def test_values_of_avro_that_python_lacks_are_as_they_are_stored(catalog, tmp_path, type_, value, column):
+    """One date behind the year 9999, one UUID or long decimal, and the whole file was refused."""
+    row = ROW | {"fields": [ROW["fields"][0], {"name": "v", "type": ["null", type_]}]}
+    envelope = ENVELOPE | {"fields": [{"name": "before", "type": ["null", row]}, *ENVELOPE["fields"][1:]]}
+    with open(tmp_path / "a.avro", "wb") as file:
+        rows = [{"id": 1, "v": value}, {"id": 2, "v": None}]
+        fastavro.writer(file, envelope, [message("c", None, after, 1) for after in rows])
+    catalog.append_files("t", tmp_path / "a.avro", format="debezium")
+    read = catalog.read("t").sort_by("id")["v"].combine_chunks()
+    assert read.equals(pa.array([value, None], column))
 
 
 @pytest.mark.parametrize("text", ["", "\n\n", "null\nnull\n"])
