@@ -24,6 +24,9 @@ from sessions.base.exhaustion import exhausted
 from sessions.base.model import Trouble
 from sessions.base.settings import DEFAULTS
 
+WAIT_MAX_S = 300.0
+"""The longest wait between two tries."""
+
 
 class Cause(enum.StrEnum):
     """Why something cannot be done now."""
@@ -51,7 +54,7 @@ class RetryPolicy:
 
     give_up_after_s: float = DEFAULTS.give_up_after_s
     tries: int = DEFAULTS.tries
-    wait_max_s: float = 300.0
+    wait_max_s: float = WAIT_MAX_S
     jitter: Callable[[], float] = lambda: random.uniform(0.5, 1.0)
 
     def wait_s(self, tries: int) -> float:
@@ -74,6 +77,12 @@ class RetryPolicy:
         tries = before.tries + 1
         again_s = min(now_s + self.wait_s(tries), max(now_s, before.since_s + self.give_up_after_s))
         return Trouble(cause, text, before.since_s, tries, again_s, rounds, before.number)
+
+
+def left_s(trouble: Trouble, now_s: float) -> float:
+    """Seconds until the next try; 0 if it lies further ahead than any wait: the clock was set back since."""
+    after_s = trouble.again_s - now_s
+    return after_s if after_s <= WAIT_MAX_S else 0.0
 
 
 def given_up(before: Trouble | None, text: str, now_s: float) -> str:

@@ -30,7 +30,7 @@ from deltacompact.base.errors import CorruptionError, DeltaCompactError, NotFoun
 from deltacompact.base.wording import counted, one_line
 from sessions.base.ids import new_owner
 from sessions.base.model import DispatcherSign, JobRun, JobRunState
-from sessions.base.troubles import told
+from sessions.base.troubles import left_s, told
 from sessions.dispatch.intake import Intake
 from sessions.dispatch.job_run_work import JobRunWork
 from sessions.dispatch.means import Means
@@ -270,7 +270,7 @@ class Dispatcher:
         """Whether the job run must wait: for its time, for a launcher, or for its turn. A cancelled one never waits."""
         if run.cancelling:
             return False
-        if run.trouble is not None and (wait_s := run.trouble.again_s - self._means.clock()) > 0:
+        if run.trouble is not None and (wait_s := left_s(run.trouble, self._means.clock())) > 0:
             self._pass_over(run.id, min(wait_s, _LOOK_FOR_CANCELLING_S), told(run.trouble))
             return True
         if missing := missing_launchers(run, self._launcher.names):

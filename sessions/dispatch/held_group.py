@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from sessions.base.model import Estimate, JobRunSession, SessionPlan, SessionState, Trouble
+from sessions.base.troubles import left_s
 from sessions.dispatch.log_keeper import LogKeeper
 from sessions.planning.admission import WaitingGroup
 from sessions.planning.prices import LOCAL
@@ -88,8 +89,7 @@ class HeldGroup:
     def wait_for_trouble(self, now_s: float) -> None:
         """Do not launch the group before its trouble may have passed. `now_s`: by the clock that dates records."""
         if (trouble := self.trouble) is not None:
-            after_s = max(0.0, trouble.again_s - now_s)
-            self.not_before_s = max(self.not_before_s, time.monotonic() + after_s)
+            self.not_before_s = max(self.not_before_s, time.monotonic() + max(0.0, left_s(trouble, now_s)))
 
     def left(self, now_s: float) -> Estimate:
         """Seconds from now until a launched group ends."""

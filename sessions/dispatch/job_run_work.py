@@ -19,7 +19,7 @@ from deltacompact.base.errors import DeltaCompactError, InputError
 from deltacompact.base.wording import counted, one_line
 from sessions.base.logs import about
 from sessions.base.model import JobRunSession, JobRunState, SessionPlan, SessionState, Trouble
-from sessions.base.troubles import Cause, cause_of, given_up, told
+from sessions.base.troubles import Cause, cause_of, given_up, left_s, told
 from sessions.dispatch.asking import asking
 from sessions.dispatch.attempts import SessionAttempts
 from sessions.dispatch.delays import Delays
@@ -145,9 +145,10 @@ class JobRunWork:
 
     def _all_wait_for(self) -> Trouble | None:
         """The trouble that ends first, if no group runs and each waits for a while: then the job run is given back."""
-        soon_s = self._means.clock() + _WORTH_GIVING_BACK_S
+        now_s = self._means.clock()
         waiting = [group for group in self._groups if group.unended]
-        troubles = [trouble for group in waiting if (trouble := group.trouble) is not None and trouble.again_s > soon_s]
+        troubles = [group.trouble for group in waiting if group.trouble is not None]
+        troubles = [trouble for trouble in troubles if left_s(trouble, now_s) > _WORTH_GIVING_BACK_S]
         if len(troubles) < len(waiting) or any(group.launched for group in waiting):
             return None
         return min(troubles, key=lambda trouble: trouble.again_s, default=None)

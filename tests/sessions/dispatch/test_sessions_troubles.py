@@ -27,6 +27,7 @@ from sessions.cli.dispatch import dispatcher_of
 from sessions.dispatch import attempts as attempts_module
 from sessions.dispatch import job_run_work
 from sessions.dispatch.admission import Admission
+from sessions.dispatch.dispatcher import Dispatcher
 from sessions.dispatch.intake import Intake
 from sessions.dispatch.job_run_work import JobRunWork
 from sessions.dispatch.means import Means
@@ -259,6 +260,35 @@ def test_a_session_outlives_what_passes_and_says_why_it_waits(world, monkeypatch
     world.work_session_fails = error
     world.submit(job_run_id="run-1")  # a duplicate
     assert world.run.state is JobRunState.SUCCEEDED
+
+
+def test_a_clock_that_was_set_back_a_day_holds_up_no_job_run_and_no_session(world, monkeypatch):
+    """Nobody waits longer than five minutes for another try, so a dispatcher that starts now waits for no other day."""
+    monkeypatch.setattr(job_run_work, "_WORTH_GIVING_BACK_S", 0.0)
+    world.append(1)
+    world.submit()
+    world.clock.now_s += 86400.0
+    world.error = StoreError("S3 answered 503")
+    world.work()
+    world.clock.now_s -= 86400.0
+    dispatcher = Dispatcher(world.queue, Intake(world.queue, world.state, AllowList(())), world.state, world.means)
+    assert world.run.trouble is not None and not dispatcher._waits(world.run)
+    world.error, begun = None, []
+    real = GroupRun._compacted
+
+    def compacted(self, report):
+        begun.append(world.clock.now_s)
+        if len(begun) == 1:
+            world.clock.now_s += 86400.0
+            raise StoreError("S3 answered 503")
+        return real(self, report)
+
+    monkeypatch.setattr(GroupRun, "_compacted", compacted)
+    world.work()
+    assert world.session.trouble is not None and len(begun) == 1
+    world.clock.now_s -= 86400.0
+    world.work()
+    assert world.run.state is JobRunState.SUCCEEDED and len(begun) == 2
 
 
 def test_a_session_whose_trouble_never_passes_fails_with_it(world, monkeypatch):
