@@ -62,14 +62,20 @@ class SubmittedPartition:
     marks: dict[str, str] = field(default_factory=dict)
     failures: int = 0
 
-    def after(self, submission: Submission, place: int, state: JobRunState | None) -> SubmittedPartition:
-        """The same after one more submission, whose job run is open or has ended."""
+    def after(
+        self, submission: Submission, place: int, state: JobRunState | None, is_newer: bool
+    ) -> SubmittedPartition:
+        """The same after one more submission, whose job run is open or has ended.
+
+        `is_newer`: its slot comes after all others. Its time may lie before theirs, because clocks are set back.
+        """
         marks = {submission.policy: submission.marks[place]} if submission.marks else {}
         failures = self.failures
         if state is not None and state.ended:
             failures = failures + 1 if state is JobRunState.FAILED else 0
-        last_s = max(submission.at_s, self.last_s.get(submission.policy, submission.at_s))
-        return SubmittedPartition({**self.last_s, submission.policy: last_s}, {**self.marks, **marks}, failures)
+        known = {} if is_newer else self.last_s
+        last_s = {**self.last_s, submission.policy: known.get(submission.policy, submission.at_s)}
+        return SubmittedPartition(last_s, {**self.marks, **marks}, failures)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +121,7 @@ class Submissions:
 
     def submitted(self, states: Mapping[str, JobRunState]) -> dict[str, SubmittedPartition]:
         """The history of each partition, by its session's id. `states` are those of ended job runs."""
-        return _merged(self._folded.partitions, self.read_before, states)
+        return _merged(self._folded, sorted(self._known.items()), states)
 
     def next_job_run_id(self) -> str:
         return submitted_id(self._digest, self._next)
@@ -143,7 +149,7 @@ class Submissions:
         if len(ended) < FOLDED_AT:
             return
         left = tuple(sorted(set(self._known) - set(ended)))
-        merged = _merged(self._folded.partitions, (self._known[slot] for slot in sorted(ended)), states)
+        merged = _merged(self._folded, ((slot, self._known[slot]) for slot in sorted(ended)), states)
         kept = {name: submitted for name, submitted in merged.items() if name in partitions}
         folded = _FoldedSlots(self._next, left, kept)
         self._is_stale = not self._replace_history(folded)
@@ -211,14 +217,14 @@ class Submissions:
 
 
 def _merged(
-    before: Mapping[str, SubmittedPartition], submissions: Iterable[Submission], states: Mapping[str, JobRunState]
+    folded: _FoldedSlots, submissions: Iterable[tuple[int, Submission]], states: Mapping[str, JobRunState]
 ) -> dict[str, SubmittedPartition]:
-    found = dict(before)
-    for submission in submissions:
+    found = dict(folded.partitions)
+    for slot, submission in submissions:
         for place, partition in enumerate(submission.partitions):
             name = session_id(partition)
             found[name] = found.get(name, SubmittedPartition()).after(
-                submission, place, states.get(submission.job_run_id)
+                submission, place, states.get(submission.job_run_id), slot >= folded.next
             )
     return found
 

@@ -288,7 +288,7 @@ class _WatchedTable:
     def _send_again(self, submission: Submission, now_s: float) -> None:
         """Send the document of a job run without a record: its watcher died before that, or the queue still has it."""
         sent_s = self._sent_s.get(submission.job_run_id)
-        if sent_s is None or now_s - sent_s > _SENT_AGAIN_AFTER_S:
+        if sent_s is None or abs(now_s - sent_s) > _SENT_AGAIN_AFTER_S:  # our clock may have been set back
             self._send(submission, now_s)
 
     # Keep

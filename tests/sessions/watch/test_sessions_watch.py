@@ -562,6 +562,25 @@ def test_failures_make_it_wait_longer(place):
     assert waits == [0, 200, 400]
 
 
+def test_after_a_clock_was_set_back_a_day_job_runs_cool_down_and_lost_documents_are_sent_again(place):
+    place.append()
+    watcher = place.watcher(cooldown=100)
+    place.now_s += DAY_S
+    watcher.look()
+    (document,) = place.received()
+    place.now_s -= DAY_S
+    assert reasons(watcher.look()) == {"1": "running"}
+    assert place.received() == [document], "nobody knows whether a dispatcher has received it"
+    watcher.look()
+    assert place.received() == []
+    place.end(document, failed=True)
+    assert reasons(watcher.look()) == {"1": "deltas"}
+    place.end(place.received()[0], failed=True)
+    assert reasons(watcher.look()) == reasons(place.watcher(cooldown=100).look()) == {"1": "cooling_down"}
+    place.now_s += 400
+    assert reasons(watcher.look()) == {"1": "deltas"}
+
+
 def test_two_policies_on_one_table_never_submit_a_partition_both(place):
     place.append()
     both = [each.model_dump(exclude_unset=True) for each in place.policies().policies]
