@@ -182,13 +182,15 @@ class DirectoryQueue:
 
     def _lease(self, path: Path, number: str, receives: int) -> Message | None:
         """Take a message; None if somebody else was faster."""
-        if self._stat(path) is None:
+        if (told := self._stat(path)) is None:
             return None
         receipt = uuid.uuid4().hex
         leased = self._folder / "leased" / f"{number}.{receives}.{receipt}"
         ready_s = self._clock() + self._visibility_s
         try:
             body = path.read_bytes()  # first: what cannot be read is not received
+            if told.st_uid != os.geteuid():
+                self._replace(path, body)  # a file is dated by its owner alone; who received it meanwhile sees it twice
             os.utime(path, (ready_s, ready_s))  # before it is leased: a file in leased/ always has its time
             os.rename(path, leased)
         except FileNotFoundError:
@@ -222,6 +224,8 @@ class DirectoryQueue:
         """Leave out a file that is not ours to read. Raises StoreError if this process could read none."""
         if exhausted(error):
             raise StoreError(f"queue {self._folder} cannot be read: {error.strerror or error}") from error
+        if isinstance(error, PermissionError):
+            error = PermissionError(f"user {os.geteuid()} may not read and replace this file of another user")
         self._left_out(path, error)
 
     def _left_out(self, path: Path, error: Exception) -> None:
@@ -235,6 +239,12 @@ class DirectoryQueue:
         return self._folder / "dead" / f"{message_id}.json"
 
     def _write(self, path: Path, data: bytes) -> None:
+        try:
+            self._replace(path, data)
+        except OSError as error:
+            raise StoreError(f"writing to queue {self._folder} failed: {error.strerror or error}") from None
+
+    def _replace(self, path: Path, data: bytes) -> None:
         unfinished = self._folder / "unfinished" / uuid.uuid4().hex
         try:
             with open(unfinished, "xb") as file:
@@ -242,10 +252,10 @@ class DirectoryQueue:
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(unfinished, path)
-        except OSError as error:
+        except OSError:
             with contextlib.suppress(OSError):
                 unfinished.unlink()  # each try would leave another one, on a disk that is full already
-            raise StoreError(f"writing to queue {self._folder} failed: {error.strerror or error}") from None
+            raise
 
 
 def _encoded(body: str) -> bytes:

@@ -275,6 +275,29 @@ def test_what_is_named_like_a_message_and_is_none_is_named_once_and_not_waited_f
     assert queue.depth().unreadable == 0
 
 
+def refused(*_, **__):
+    raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+
+
+def test_a_message_of_another_user_is_received_or_it_is_said_why_not(tmp_path, monkeypatch, caplog):
+    """Only its owner, or root, may date a file."""
+    DirectoryQueue(tmp_path).send("theirs")
+    (sent,) = (tmp_path / "ready").iterdir()
+    theirs, dated, queue = sent.stat().st_ino, os.utime, DirectoryQueue(tmp_path)
+    monkeypatch.setattr(os, "geteuid", lambda: sent.stat().st_uid + 1)
+    monkeypatch.setattr(os, "utime", lambda path, t: refused() if path.stat().st_ino == theirs else dated(path, t))
+    with monkeypatch.context() as sticky:
+        sticky.setattr(os, "replace", refused)
+        assert queue.receive(1, 0) == queue.receive(1, 0) == []
+    (record,) = caplog.records
+    assert "may not read and replace this file of another user" in record.getMessage()
+    assert not any((tmp_path / "unfinished").iterdir())
+    (message,) = queue.receive(1, 0)
+    assert (message.body, message.receives) == ("theirs", 1) and queue.receive(1, 0) == []
+    queue.acknowledge(message)
+    assert queue.depth().is_empty and queue.depth().unreadable == 0
+
+
 def test_a_write_that_fails_leaves_nothing_behind(tmp_path, monkeypatch):
     queue = DirectoryQueue(tmp_path)
 
