@@ -61,13 +61,14 @@ def stream_batch(
     catalog: Streams, table_id: str, bookmark: StreamBookmark, asked: ChangesAsked
 ) -> pa.RecordBatchReader:
     """The changes of the batch that a consumer was given, the same each time. No batch: no changes."""
-    from deltacompact.change_feed.delta_streams import StreamRange, columns_of
+    from deltacompact.change_feed.delta_streams import StreamRange, columns_of, since_version
     from deltacompact.change_feed.stream_bookmarks import state_of
 
     ranges, limits = [], asked.reading(catalog.read_limits)
     for partition, position in (bookmark.next or bookmark.done or {}).items():
         done = (bookmark.done or {}).get(partition)
-        chain = list(catalog.log(table_id, partition).chain())
+        log = catalog.log(table_id, partition)
+        chain = list(log.chain()) if done is None else since_version(log, done.version)
         begin = None if done is None else state_of(catalog, table_id, partition, done)
         end = state_of(catalog, table_id, partition, position)
         ranges.append(StreamRange.between(catalog, table_id, partition, chain, begin, end, limits))

@@ -30,10 +30,10 @@ from deltacompact.change_feed.columns import ChangeCommit
 from deltacompact.change_feed.moved_rows import LiveFiles, without_moved
 from deltacompact.change_feed.request import ChangesAsked
 from deltacompact.change_feed.steps import ChangeStep
-from deltacompact.delta_streams.log.log import genesis_state
+from deltacompact.delta_streams.log.log import StreamLog, genesis_state
 from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.delta_streams.log.tokens import Commits
-from deltacompact.delta_streams.retained import StreamFiles, refuse_missing, state_in
+from deltacompact.delta_streams.retained import StreamFiles, begins, refuse_missing, state_in
 from deltacompact.delta_streams.scan import with_keys_of
 from deltacompact.delta_streams.snapshots import everything
 from deltacompact.delta_streams.streams import Streams, stream_files
@@ -93,7 +93,7 @@ class StreamFileRows:
 
 @dataclass(slots=True)
 class StreamRange:
-    """The commits of a partition after `begin` up to `end`. `chain` has the versions of the stream."""
+    """The commits of a partition after `begin` up to `end`. `chain` has the versions of the stream since `begin`."""
 
     catalog: Streams
     table: Table
@@ -115,7 +115,7 @@ class StreamRange:
         limits: ReadLimits,
     ) -> StreamRange:
         """Raises NotFoundError for a version that is not there, or whose files are gone."""
-        chain = list(catalog.log(table_id, partition).chain())
+        chain = _chain(catalog, table_id, partition, from_, to)
         where = f"table {table_id!r}, partition {partition}"
         end = chain[-1] if to is None else state_in(chain, to, where)
         begin = from_ if from_ is None or isinstance(from_, StreamState) else state_in(chain, from_, where)
@@ -136,7 +136,7 @@ class StreamRange:
         begin = genesis_state() if begin is None else begin_state(chain, begin)
         for state in (begin, end):
             if state.version != chain[-1].version and stream_files(state):
-                refuse_missing(catalog, table_id, partition, chain, state)
+                refuse_missing(catalog, table_id, partition, state)
         table = with_keys_of(catalog, catalog.described(table_id), chain)
         return cls(catalog, table, partition, tuple(chain), begin, end, limits)
 
@@ -328,6 +328,24 @@ def _unfit(found: Sequence[pa.Schema]) -> dict[str, list[str]]:
             types = (str(schema.field(0).type) for schema in alone if not schemas.is_promised(schema.field(0)))
             unfit[name] = list(dict.fromkeys(types))
     return unfit
+
+
+def _chain(
+    catalog: Streams, table_id: str, partition: Partition, from_: AsOf | StreamState, to: AsOf
+) -> list[StreamState]:
+    """The versions from the older of both ends to the active one."""
+    log = catalog.log(table_id, partition)
+    if from_ is None:
+        return list(log.chain())
+    chain = since_version(log, from_.version) if isinstance(from_, StreamState) else log.since(begins(from_))
+    if to is not None and not any(map(begins(to), chain)):
+        chain = log.since(begins(to))
+    return chain
+
+
+def since_version(log: StreamLog, version: str) -> list[StreamState]:
+    """The versions from this one to the active one."""
+    return log.since(lambda state: state.version == version)
 
 
 def _contents(state: StreamState) -> tuple[int, frozenset[int]]:

@@ -33,11 +33,11 @@ from deltacompact.change_feed.bookmark import (
     unknown,
     without_beginning,
 )
-from deltacompact.change_feed.delta_streams import begin_state
+from deltacompact.change_feed.delta_streams import begin_state, since_version
 from deltacompact.delta_streams.log.entries import dump
 from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.delta_streams.paths import TablePaths
-from deltacompact.delta_streams.retained import state_in
+from deltacompact.delta_streams.retained import begins, state_in
 from deltacompact.delta_streams.streams import Streams, stream_files
 from deltacompact.delta_streams.table_documents import document
 from deltacompact.index.primary_key_index import read_manifest
@@ -151,7 +151,7 @@ def names_kept(catalog: Streams, table_id: str) -> frozenset[str]:
 
 def _names(catalog: Streams, table_id: str, positions: Positions) -> Iterator[str]:
     for partition, position in positions.items():
-        chain = list(catalog.log(table_id, partition).chain())
+        chain = since_version(catalog.log(table_id, partition), position.version)
         exact = state_of(catalog, table_id, partition, position)
         for state in {id(link): link for link in (exact, begin_state(chain, exact))}.values():
             yield from map(file_name, _paths(catalog, state))
@@ -181,7 +181,7 @@ def positions_at(catalog: Streams, table_id: str, as_of: str | datetime | None) 
             state = catalog.state(table_id, partition)
             found[partition] = StreamPosition(state.version, state.tail)
             continue
-        chain = list(catalog.log(table_id, partition).chain())
+        chain = catalog.log(table_id, partition).since(begins(as_of))
         state = state_in(chain, as_of, f"table {table_id!r}, partition {partition}")
         whole = next(link for link in chain if link.version == state.version)
         if len(state.commits) == len(whole.commits):

@@ -10,7 +10,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime
@@ -34,7 +34,8 @@ def state_as_of(catalog: Streams, table_id: str, partition: Partition, as_of: st
     `as_of`: a version's name, the beginning of it, its number, or a time (see base/moments.py); commits up to that time
     count. Raises NotFoundError if no version fits, if several do, or if a file is missing.
     """
-    return state_of_chain(catalog, table_id, partition, list(catalog.log(table_id, partition).chain()), as_of)
+    chain = catalog.log(table_id, partition).since(begins(as_of))
+    return state_of_chain(catalog, table_id, partition, chain, as_of)
 
 
 def state_of_chain(
@@ -43,8 +44,17 @@ def state_of_chain(
     """The same, in a chain of versions that the caller has read: later commits do not count."""
     state = state_in(chain, as_of, f"table {table_id!r}, partition {partition}")
     if state.sealed:
-        refuse_missing(catalog, table_id, partition, chain, state)
+        refuse_missing(catalog, table_id, partition, state)
     return state
+
+
+def begins(as_of: str | datetime) -> Callable[[StreamState], bool]:
+    """For StreamLog.since: whether `as_of` names this version, so that `state_in` needs no older one."""
+    moment, name = moment_of(as_of), str(as_of)
+    if moment is not None:
+        time_ms = milliseconds_of(moment)
+        return lambda state: state.opened.time_ms <= time_ms
+    return lambda state: name == str(state.opened.number) or ("-" in name and state.version.startswith(name))
 
 
 def state_in(chain: Sequence[StreamState], as_of: str | datetime, where: str) -> StreamState:
@@ -71,14 +81,13 @@ def _state_at(chain: Sequence[StreamState], time_ms: int) -> StreamState:
     return replace(state, commits=Commits(state.commits[: known[-1] + 1 if known else 0]))
 
 
-def refuse_missing(
-    catalog: Streams, table_id: str, partition: Partition, chain: Sequence[StreamState], state: StreamState
-) -> None:
+def refuse_missing(catalog: Streams, table_id: str, partition: Partition, state: StreamState) -> None:
     """Raise NotFoundError if a file of a state is missing. The error names the oldest version that is left."""
-    files = StreamFiles(catalog.store, catalog.log(table_id, partition).paths)
+    log = catalog.log(table_id, partition)
+    files = StreamFiles(catalog.store, log.paths)
     if not (missing := files.missing_of(state)):
         return
-    oldest = next(other.version for other in chain if not other.sealed or not files.missing_of(other))
+    oldest = next(other.version for other in log.chain() if not other.sealed or not files.missing_of(other))
     raise NotFoundError(
         f"table {table_id!r}, partition {partition}: version {state.version} cannot be read any more: "
         f"{missing[0]} is missing{f' and {len(missing) - 1} more' if missing[1:] else ''}; a vacuum may have "

@@ -248,12 +248,18 @@ Described = tuple[dict[str, Any], tuple[DataFile, ...]]
 
 
 def _described(catalog: Streams, table_id: str, partition: Partition, now_s: float) -> Described:
-    versions_there = list(catalog.log(table_id, partition).chain())
-    state = versions_there[-1]
+    state = catalog.state(table_id, partition)
     manifest = read_manifest(catalog.store, state.index) if state.index else None
     document = {
         "partition": dict(partition.values),
-        "versions": [{"version": version.version, "state": version.lifecycle.value} for version in versions_there],
+        "versions": [
+            {"version": version, "state": lifecycle.value}
+            for version, lifecycle in (
+                (state.opened.parent, LifecycleState.DEPRECATED),
+                (state.version, LifecycleState.ACTIVE),
+            )
+            if version is not None
+        ],
         "last_position": state.last_position,
         "sizes": sizes_document(sizes_of(state), now_s),
         "compacted": None if state.compacted is None else _compacted_document(state.compacted),
@@ -378,9 +384,7 @@ def _print_stream(out: Console, stream: dict[str, Any], detail: Detail) -> None:
     if "error" in stream:
         out.print(f"{named(stream['partition'])}: failed: {stream['error']['message']}", style="red")
         return
-    versions = stream["versions"]
-    active = next(version["version"] for version in versions if version["state"] == LifecycleState.ACTIVE.value)
-    out.print(f"{named(stream['partition'])}: version {active} (of {len(versions)})")
+    out.print(f"{named(stream['partition'])}: version {stream['versions'][-1]['version']}")
     for line in _stream_lines(stream, detail):
         out.print(f"  {line}")
 

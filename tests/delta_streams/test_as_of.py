@@ -5,15 +5,20 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import UTC, datetime
 
+import hypothesis.strategies as st
 import pyarrow as pa
 import pytest
+from hypothesis import given
 
-from deltacompact import DeltaStreamCatalog, InputError, NotFoundError, vacuum
+from deltacompact import ConflictError, DeltaStreamCatalog, InputError, NotFoundError, vacuum
 from deltacompact.base.model import Partition
 from deltacompact.base.moments import milliseconds_of, moment_at, moment_of, spelled
+from deltacompact.delta_streams.retained import state_as_of, state_of_chain
 from deltacompact.storage.local import LocalStore
+from deltacompact.storage.memory import MemoryStore
 
 MOMENTS = {50: [], 100: [1], 150: [1], 200: [1, 2], 350: [1, 2], 400: [2, 3], 450: [2, 3], 600: [2, 3]}
 """The ids that live then."""
@@ -143,6 +148,40 @@ def test_a_printed_time_is_the_same_millisecond_when_it_is_given_again(milliseco
 def test_both_names_at_once_are_refused(catalog):
     with pytest.raises(InputError, match="as_of and version say the same"):
         catalog.read("t", as_of="1", version="1")
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["append", "compact", "restate", "rollback"]), st.integers(0, 400)), max_size=9
+)
+
+
+@pytest.mark.slow
+@given(STEPS, st.lists(st.integers(-5, 405), min_size=1, max_size=4))
+def test_what_is_read_back_from_the_newest_version_is_what_the_whole_chain_says(steps, moments):
+    """The clocks of compactors may go back, so versions need not be in the order of their times."""
+    clock = Clock()
+    catalog = DeltaStreamCatalog(MemoryStore(clock=lambda: 10_000.0), clock=clock)
+    table = catalog.create_table("t", primary_keys=["id"])
+    table.append(pa.table({"id": [0]}))
+    for number, (step, clock.now) in enumerate(steps, 1):
+        rows = pa.table({"id": [number]})
+        doing = {"append": table.append, "restate": table.restate}
+        with contextlib.suppress(InputError, ConflictError):  # nothing came since that version
+            doing[step](rows) if step in doing else table.compact() if step == "compact" else table.rollback("0")
+    chain = list(catalog.log("t", Partition()).chain())
+    names = [name for state in chain for name in (state.version, state.version[:6], str(state.opened.number))]
+    for as_of in (*names, *map(at, moments), "", "9", "7-", "0-"):
+        fresh = DeltaStreamCatalog(catalog.store, clock=clock)
+        found = answer_of(state_as_of, fresh, "t", Partition(), as_of)
+        assert found == answer_of(state_of_chain, catalog, "t", Partition(), chain, as_of), as_of
+
+
+def answer_of(ask, *asked):
+    """The state, or the words of the error."""
+    try:
+        return ask(*asked)
+    except NotFoundError as error:
+        return str(error)
 
 
 def test_of_a_moment_that_is_vacuumed_the_oldest_version_left_is_named(catalog):

@@ -33,6 +33,7 @@ from deltacompact.index.primary_key_index import read_manifest
 from deltacompact.job import Request, prepare
 from deltacompact.maintenance.check import check, rehash_table
 from deltacompact.maintenance.vacuum.vacuum import vacuum
+from deltacompact.reports.table_report import table_document
 from deltacompact.storage.memory import MemoryStore
 
 PAGE = Path(__file__).parents[2] / "docs/requests.md"
@@ -47,6 +48,7 @@ class Lake:
         self.now_s = 1_000_000_000.0
         self.store = CountingStore(MemoryStore(clock=lambda: self.now_s))
         self.names = [{"p": f"{number:05}"} for number in range(partitions)] if partitions > 1 else [{}]
+        self.versions = versions
         self.warm = self.fresh()
         self.warm.create_table("t", ["p"] if partitions > 1 else [], ["k"])
         for _ in range(versions):
@@ -67,6 +69,11 @@ class Lake:
         other.now_s = self.now_s
         other.warm = other.fresh()
         return other
+
+    @property
+    def before(self) -> str:
+        """The version that the last compaction has replaced."""
+        return str(self.versions - 1)
 
     def append_to_all(self, appends: int) -> None:
         for values in self.names:
@@ -156,6 +163,7 @@ def lakes(*sizes: tuple[int, int]) -> dict[str, Size]:
 
 LENGTHS = lakes((10, 0), (1000, 0), (10, 1), (130, 30))
 IDLE = lakes((0, 1), (0, 30))
+HISTORIES = lakes((3, 2), (3, 30))
 
 
 def many(appends: int) -> dict[str, Size]:
@@ -174,8 +182,25 @@ def compact_and_vacuum(lake: Lake) -> None:
     lake.now_s += 2 * VACUUM_AGE_MIN_S
 
 
+def bookmarked(lake: Lake) -> None:
+    """A consumer has taken all but what came since the last compaction."""
+    lake.warm.table("t").changes(lake.before, bookmark="mirror").read_all()
+
+
 def vacuum_stream(lake: Lake) -> None:
     vacuum(lake.fresh(), "t", lake.partition())
+
+
+def read_before(lake: Lake) -> None:
+    lake.fresh().read("t", version=lake.before)
+
+
+def changes_of_last(lake: Lake) -> None:
+    lake.fresh().table("t").changes(lake.before).read_all()
+
+
+def changes_of_bookmark(lake: Lake) -> None:
+    lake.fresh().table("t").changes(bookmark="mirror").read_all()
 
 
 OPERATIONS = [
@@ -191,6 +216,10 @@ OPERATIONS = [
     Operation("open a stream to read", 4, LENGTHS, lambda lake: lake.fresh().state("t", lake.partition())),
     Operation("open a stream to compact", 4, LENGTHS, lambda lake: lake.fresh().state("t", lake.partition(), True)),
     Operation("read", 9, LENGTHS, lambda lake: lake.fresh().read("t"), is_no_data),
+    Operation("read the version before", 12, HISTORIES, read_before, is_no_data),
+    Operation("changes since the version before", 12, HISTORIES, changes_of_last, is_no_data),
+    Operation("changes of a bookmark", 15, HISTORIES, changes_of_bookmark, is_no_data, prepare=bookmarked),
+    Operation("show a table", 9, LENGTHS, lambda lake: table_document(lake.fresh(), "t")),
     Operation("plan", 9, LENGTHS, lambda lake: prepare(lake.fresh(), Request("t"))),
     Operation("compact for the first time", 20, lakes((3, 0)), lambda lake: lake.compact(lake.fresh()), is_no_data),
     Operation("compact", 20, lakes((3, 1), (3, 30)), lambda lake: lake.compact(lake.fresh()), is_no_data),

@@ -137,6 +137,20 @@ class StreamLog:
             state = self.state(state.sealed.successor)
             yield state
 
+    def since(self, is_begin: Callable[[StreamState], bool]) -> list[StreamState]:
+        """The versions from the newest for which `is_begin` holds to the active one; if it holds for none, all.
+
+        They are read from the active one back, so the cost does not grow with the history.
+        """
+        newest_first = [self.active()]
+        while newest_first[-1].version != GENESIS and not is_begin(newest_first[-1]):
+            parent = newest_first[-1].opened.parent
+            state = None if parent is None else self.state(parent)
+            if state is None or state.sealed is None or state.sealed.successor != newest_first[-1].version:
+                return list(self.chain())
+            newest_first.append(state)
+        return newest_first[::-1]
+
     def state(self, version: str, strictly: bool = False, listed: list[ObjectStat] | None = None) -> StreamState:
         """Replay a version's log. Raises CorruptionError if an entry is missing before others.
 
@@ -180,8 +194,10 @@ class StreamLog:
 
     def state_at(self, version: str, tail: int) -> StreamState:
         """The state of a version when its log had `tail` entries."""
-        entries = [self.objects.read(version, sequence) for sequence in range(tail)]
-        return replay(version, entries)
+        known = self._seen.get(version)
+        if known is not None and known.tail == tail:
+            return known
+        return self._replayed(version, tail, self.objects.read(version, tail - 1))
 
     # Writing
 
