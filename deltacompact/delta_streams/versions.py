@@ -27,7 +27,7 @@ from deltacompact.delta_streams.appending.carried import check_carried
 from deltacompact.delta_streams.log.entries import Carried, Compacted, Entry, IndexReplaced, Opened, Retracted
 from deltacompact.delta_streams.log.log import StreamLog
 from deltacompact.delta_streams.log.state import StreamState, replay
-from deltacompact.delta_streams.retained import StreamFiles, state_of_chain
+from deltacompact.delta_streams.retained import StreamFiles, begins, state_of_chain
 from deltacompact.delta_streams.streams import VACUUM_AGE_MIN_S, Streams
 from deltacompact.storage.certain_put import telling_interrupts
 
@@ -90,7 +90,7 @@ def rollback(
     chosen = catalog.partition(table_id, partition)
     log = catalog.log(table_id, chosen)
     log.active(strictly=True)
-    chain = list(log.chain())  # read once: a commit between two reads would be carried over twice
+    chain = log.since(begins(version))  # read once: a commit between two reads would be carried over twice
     base, wanted = chain[-1], state_of_chain(catalog, table_id, chosen, chain, version)
     if chain[0].commits and not (wanted.opened.number or wanted.commits):  # a mistyped year would empty the table
         first = spelled(moment_at(chain[0].commits[0].time_ms))

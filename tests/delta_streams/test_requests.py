@@ -235,7 +235,7 @@ OPERATIONS = [
     ),
     Operation("list the partitions of a table", 5, many(0), lambda lake: lake.fresh().partitions("t")),
     Operation("retract", 7, lakes((10, 1)), lambda lake: retract(lake.fresh(), "t", newest(lake)), again=True),
-    Operation("roll back (reads the history)", 30, lakes((3, 2)), lambda lake: rollback(lake.fresh(), "t", "1")),
+    Operation("roll back to the version before", 30, HISTORIES, lambda lake: rollback(lake.fresh(), "t", lake.before)),
     Operation("restate", 14, lakes((3, 1)), lambda lake: lake.fresh().restate("t", pa.table({"k": [1]}))),
     Operation("rehash", 14, lakes((3, 1)), lambda lake: rehashed(lake.fresh()), is_no_data),
     Operation("publish lists of files", 10, lakes((0, 1)), lambda lake: publish(lake.fresh(), "t")),
