@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import decimal
 import json
 import logging
 
@@ -193,6 +194,31 @@ def test_the_type_of_a_column_comes_from_rows_not_from_files_without_rows(orders
     assert result.publication.error is None and result.publication.files_removed == 0
     assert orders.shown() == orders.compacted()
     assert sum(row.get("v", 0) for row in orders.shown()) == 45
+
+
+KEYS = [
+    (pa.int8(), pa.int64(), 2**40),
+    (pa.float32(), pa.float64(), 1e300),
+    (pa.decimal128(5, 2), pa.decimal128(38, 2), decimal.Decimal("9" * 30)),
+]
+
+
+@pytest.mark.parametrize(("narrow", "wide", "key"), KEYS)
+def test_keys_of_maps_may_become_wider(orders, narrow, wide, key):
+    """Iceberg cannot give them another type: the publication was stuck for good."""
+
+    def rows(id_, type_, key):
+        deep = pa.struct([("m", pa.map_(type_, pa.map_(type_, pa.int8())))])
+        return pa.table({"id": [id_], "v": pa.array([{"m": [(key, [(key, 7)])]}], deep)})
+
+    orders.append(rows(1, narrow, 1))
+    orders.catalog.table(T).compact(rows_per_compacted_file=1, settings=LOCAL)
+    orders.publish()
+    orders.append(rows(2, wide, key))
+    result = orders.catalog.table(T).compact(rows_per_compacted_file=1, settings=LOCAL)
+    assert result.publication.error is None and result.publication.files_removed == 0
+    assert orders.shown() == orders.compacted()
+    assert orders.catalog.publish(T).snapshot is None
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ could be converted: readers of Iceberg must accept it in a Parquet file.
 from __future__ import annotations
 
 import datetime
+from collections.abc import Collection
 
 import pyarrow as pa
 
@@ -23,6 +24,31 @@ _EPOCH = datetime.date(1970, 1, 1)
 def shown_columns(schema: pa.Schema, where: str) -> pa.Schema:
     """The columns in Iceberg's types. Raises SchemaError naming a column whose type Iceberg lacks."""
     return _TYPES.columns(schema, where)
+
+
+def with_widest_keys(columns: pa.Schema, known: Collection[str]) -> pa.Schema:
+    """The columns with the widest types for the keys of maps, but for `known` columns, which the table has already.
+
+    Readers of Iceberg take narrower keys in files, but nobody can give a table wider ones later.
+    """
+    return pa.schema(
+        [field if field.name in known else field.with_type(_with_widest_keys(field.type)) for field in columns]
+    )
+
+
+def _with_widest_keys(type_: pa.DataType, is_key: bool = False) -> pa.DataType:
+    t = pa.types
+    if t.is_struct(type_):
+        return pa.struct([field.with_type(_with_widest_keys(field.type, is_key)) for field in type_])
+    if t.is_map(type_):
+        return pa.map_(_with_widest_keys(type_.key_type, True), _with_widest_keys(type_.item_type, is_key))
+    if t.is_list(type_):
+        return pa.list_(_with_widest_keys(type_.value_type, is_key))
+    if is_key and t.is_integer(type_):
+        return pa.int64()
+    if is_key and t.is_floating(type_):
+        return pa.float64()
+    return pa.decimal128(38, type_.scale) if is_key and t.is_decimal(type_) else type_
 
 
 def partition_tuple(values: tuple[Value, ...]) -> PartitionTuple:

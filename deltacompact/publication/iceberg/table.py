@@ -21,7 +21,7 @@ from deltacompact.iceberg.table.metadata import MAIN, PUBLICATION
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import StateReader, TableState
 from deltacompact.publication.columns import refuse_required
-from deltacompact.publication.iceberg.columns import shown_columns
+from deltacompact.publication.iceberg.columns import shown_columns, with_widest_keys
 from deltacompact.publication.iceberg.difference import IcebergDifference, difference
 from deltacompact.publication.iceberg.files import IcebergFiles
 from deltacompact.publication.port import ShownCommit, ShownFile, Source, ToShow
@@ -46,6 +46,7 @@ class ShownIcebergTable:
 
     def prepare(self, columns: pa.Schema) -> None:
         """Give the Iceberg table these columns now: create it, or add them in a commit of their own."""
+        columns = with_widest_keys(columns, () if self.columns is None else self.columns.names)
         if self._table is None:
             version = {"format-version": str(_FORMAT_VERSION)}
             properties = self._properties | version
