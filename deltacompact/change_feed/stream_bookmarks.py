@@ -65,11 +65,20 @@ StreamBookmark = Bookmark[Positions]
 
 def bookmarks(catalog: Streams, table_id: str) -> list[StreamBookmark]:
     """All bookmarks of a table. Folders of other programs are skipped."""
+    return [known for known, _ in _dated(catalog, table_id)]
+
+
+def _dated(catalog: Streams, table_id: str) -> Iterator[tuple[StreamBookmark, float]]:
+    """Each bookmark, and when it was set by the store's clock, in Unix seconds."""
     folder = _folder(table_id)
-    found = (path.removeprefix(folder).removesuffix("/") for path in newest_of_each(catalog.store.list(folder)))
-    names = sorted(filter(is_name, found))
+    found = newest_of_each(catalog.store.list(folder)).items()
+    dates = {path.removeprefix(folder).removesuffix("/"): newest.stat.modified_s for path, newest in found}
+    names = sorted(filter(is_name, dates))
     now = catalog.present(table_id) if names else None  # once for all of them
-    return [known for name in names if (known := _newest(catalog, table_id, name, now)[1]) is not None]
+    for name in names:
+        known = _newest(catalog, table_id, name, now)[1]
+        if known is not None:
+            yield known, dates[name]
 
 
 def given(
@@ -142,9 +151,9 @@ def done_by(catalog: Streams, table_id: str, from_: str | datetime | None) -> Po
     raise no_beginning(table_id, from_, "version, time", names)
 
 
-def names_kept(catalog: Streams, table_id: str) -> frozenset[str]:
-    """The names of all files that readers of bookmarks need. Vacuum keeps them."""
-    known = [bookmark for bookmark in bookmarks(catalog, table_id) if not _is_idle(catalog, bookmark)]
+def names_kept(catalog: Streams, table_id: str, now_s: float) -> frozenset[str]:
+    """The names of all files that readers of bookmarks need. Vacuum keeps them. `now_s`: by the store's clock."""
+    known = [bookmark for bookmark, put_s in _dated(catalog, table_id) if now_s - put_s <= KEPT_S]
     ends = [end for bookmark in known for end in (bookmark.done, bookmark.next) if end is not None]
     return frozenset(name for end in ends for name in _names(catalog, table_id, end))
 

@@ -10,6 +10,7 @@ import pytest
 from simulation import Simulation
 
 from deltacompact import compact
+from deltacompact.change_feed.stream_bookmarks import names_kept
 from deltacompact.maintenance.vacuum.vacuum import vacuum
 
 DAYS = 24 * 3600
@@ -47,6 +48,28 @@ def test_a_vacuum_whose_clock_is_days_ahead_takes_no_file_from_a_reader(simulati
     compact("t", delta_catalog_client=simulation.catalog())
     ahead(simulation, 4, lambda catalog: vacuum(catalog, "t"))
     assert simulation.catalog().read("t", version="1").num_rows == 1
+
+
+@pytest.mark.parametrize(("consumer_days", "vacuum_days"), [(-31, 0), (0, 31), (-400, 400)])
+def test_a_vacuum_takes_no_file_from_a_consumer_whatever_their_clocks_say(simulation, consumer_days, vacuum_days):
+    compact("t", delta_catalog_client=simulation.catalog())
+
+    def consume(catalog):
+        table = catalog.table("t")
+        rows = table.changes("1970-01-01", bookmark="mirror").read_all().num_rows
+        return rows, table.commit_bookmark("mirror")
+
+    ahead(simulation, consumer_days, consume)
+    for key in (1, 2):
+        simulation.now_s += 5 * DAYS
+        simulation.catalog().append("t", pa.table({"k": [key], "v": ["b"]}))
+        compact("t", delta_catalog_client=simulation.catalog())
+    simulation.now_s += 5 * DAYS
+    ahead(simulation, vacuum_days, lambda catalog: vacuum(catalog, "t"))
+    rows, _ = ahead(simulation, consumer_days, consume)
+    assert rows == 2
+    kept = [names_kept(simulation.catalog(), "t", simulation.now_s + days * DAYS) for days in (30, 31)]
+    assert kept[0] and not kept[1], "idle by the store's clock"
 
 
 @pytest.mark.parametrize("days", [-40, 40])

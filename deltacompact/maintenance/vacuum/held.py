@@ -52,8 +52,9 @@ class Held:
         with self._lock:
             if self._known is None:
                 target = self._catalog.publication(self._table_id)
-                published = frozenset[str]() if target is None else self._read(target)
-                self._known = published | names_kept(self._catalog, self._table_id)
+                now_s = self._catalog.clock() if self._now_s is None else self._now_s
+                published = frozenset[str]() if target is None else self._read(target, now_s)
+                self._known = published | names_kept(self._catalog, self._table_id, now_s)
             return self._known
 
     def replaced_bookmarks(self, old_s: float) -> list[ObjectStat]:
@@ -63,8 +64,7 @@ class Held:
             self._has_given_bookmarks = True
             return found
 
-    def _read(self, target: str) -> frozenset[str]:
+    def _read(self, target: str, now_s: float) -> frozenset[str]:
         from deltacompact.publication.targets import target_of
 
-        now_s = self._catalog.clock() if self._now_s is None else self._now_s
         return target_of(target).held_files(self._catalog.store, now_s - self._age_min_s, self._dry_run)
