@@ -180,9 +180,10 @@ class Session(Generic[Plan, Group, Written, Outcome, Result]):
         done = committer.commit(self.work.table, tries.proposing(self.work.propose(groups, written)))
         self.committed |= done.outcome.paths | tries.files
         self.groups_committed += len(groups)
-        store.delete([stat.path for stat in store.list(self._folder(groups))])
         if done.snapshot is not None:
             self._tell_committed(done.snapshot, done.outcome.group_count, done.attempts)
+        with contextlib.suppress(DeltaCompactError):  # what stays goes with the journal
+            store.delete([stat.path for stat in store.list(self._folder(groups))])
         return done
 
     def _tell_committed(self, snapshot: Snapshot, groups: int, attempts: int) -> None:

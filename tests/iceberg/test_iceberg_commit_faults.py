@@ -332,3 +332,22 @@ def test_ctrl_c_after_the_commit_does_not_say_that_nothing_was_committed(lake, m
     assert (ids(lake), len(lake.state(T).data)) == ([1, 2], 1)
     assert rewrite(lake).redone == 0
     assert ids(lake) == [1, 2]
+
+
+def test_a_store_that_refuses_deletes_hinders_no_commit(lake, monkeypatch):
+    """Work files are deleted after each commit, the journal after the last one."""
+    table_of(lake, [1], [2])
+    lake.delete_by_key(T, {"id": [1]})
+
+    def refused(store, paths):
+        raise InputError("S3 refused access (AccessDenied)")
+
+    options = {"partial-progress.enabled": "true", "max-file-group-size-bytes": "1", "rewrite-all": "true"}
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalStore, "delete", refused)
+        result = deltacompact.open_catalog(lake.catalog).rewrite(T, options=options, settings=SETTINGS)
+    assert len(result.snapshots) == 2
+    assert any("is to be cleared by the next run: S3 refused access" in note for note in result.notes)
+    assert ids(lake) == [2]
+    rewrite(lake)
+    assert not files(lake, "work-*/*") and not files(lake, "plan.json")
