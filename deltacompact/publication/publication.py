@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from deltacompact.base.errors import ConflictError, InputError
+from deltacompact.base.errors import ConflictError, InputError, SchemaError
 from deltacompact.base.model import ContentType, Partition, Readers
 from deltacompact.base.partitions import done_for_each
 from deltacompact.base.wording import counted, one_line
@@ -157,8 +157,13 @@ class _Publishing:
             raise errors[0][1]
         columns, existing = self._columns(streams), table.columns
         if existing is not None:
-            columns = joined([existing, columns], f"{self._target.kind} table {self._target}")
-            refuse_widened(existing, columns, self._keys, self._target.kind)
+            try:
+                columns = joined([existing, columns], f"{self._target.kind} table {self._target}")
+                refuse_widened(existing, columns, self._keys, self._target.kind)
+            except SchemaError as error:
+                if declare:
+                    raise
+                raise SchemaError(f"{error}: stop the publication, drop that table, and publish again") from None
         columns = with_partition_keys(columns, self._keys)
         check_partition_keys(columns, self._keys)
         if existing is not None or any(stream.state.compacted for stream in streams):

@@ -196,6 +196,19 @@ def test_the_type_of_a_column_comes_from_rows_not_from_files_without_rows(orders
     assert sum(row.get("v", 0) for row in orders.shown()) == 45
 
 
+def test_what_a_restatement_with_another_type_needs_is_said_and_helps(orders):
+    orders.append(pa.table({"id": [1], "v": [1]}))
+    orders.compact()
+    orders.publish()
+    orders.catalog.restate(T, pa.table({"id": [1, 2], "v": ["a", "b"]}))
+    error = orders.compact().publication.error
+    assert str(error).endswith("which does not fit int64: stop the publication, drop that table, and publish again")
+    orders.catalog.stop_publishing(T)
+    orders.lake.catalog.drop_table(ICEBERG)
+    orders.publish()
+    assert orders.shown() == orders.compacted() != []
+
+
 KEYS = [
     (pa.int8(), pa.int64(), 2**40),
     (pa.float32(), pa.float64(), 1e300),
