@@ -590,6 +590,18 @@ def test_vacuum_keeps_what_a_publication_that_is_behind_still_shows(orders, monk
     assert orders.shown() == orders.compacted()
 
 
+def test_vacuum_of_a_table_that_was_published_before_it_was_compacted(orders):
+    """The published table is not there yet, and `publish` does not make it, either."""
+    orders.append([{"id": 1}])
+    orders.publish()
+    (orders.folder / T / "data" / f"{'0' * 32}.parquet").write_bytes(b"what a dead append left")
+    (done,) = vacuum(orders.catalog, T, age_min_s=0, force=True)
+    assert len(done.deleted) == 1
+    assert not orders.out.exists()
+    orders.compact()
+    assert orders.shown() == orders.compacted() == [{"id": 1}]
+
+
 def test_vacuum_deletes_nothing_where_the_delta_table_is_gone(orders):
     changed(orders)
     orders.compact(purge=True)

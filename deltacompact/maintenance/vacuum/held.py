@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from threading import Lock
 
+from deltacompact.base.errors import InputError
 from deltacompact.base.events import EventSink, fan_out
 from deltacompact.change_feed.stream_bookmarks import names_kept
 from deltacompact.delta_streams.streams import Streams
@@ -67,4 +68,14 @@ class Held:
     def _read(self, target: str, now_s: float) -> frozenset[str]:
         from deltacompact.publication.targets import target_of
 
-        return target_of(target).held_files(self._catalog.store, now_s - self._age_min_s, self._dry_run)
+        try:
+            return target_of(target).held_files(self._catalog.store, now_s - self._age_min_s, self._dry_run)
+        except InputError:
+            if self._has_versions():
+                raise
+            return frozenset()  # the published table is made once rows are compacted
+
+    def _has_versions(self) -> bool:
+        """Whether some partition has left its first version, which has no compacted rows."""
+        places = self._catalog.partitions(self._table_id)
+        return any(self._catalog.state(self._table_id, place).opened.number for place in places)
