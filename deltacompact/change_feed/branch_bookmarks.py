@@ -127,14 +127,25 @@ def committed(table: IcebergTable, name: str, batch: Bookmark[int] | None = None
     check_batch(table.metadata.table_id, known, batch)
     if known.next is None:
         return False
-    _moved(table, name, Bookmark(name, known.next))
+    _moved_from(table, known, Bookmark(name, known.next))
     return True
 
 
 def dropped(table: IcebergTable, name: str) -> None:
-    """Forget a bookmark. Raises NotFoundError for an unknown one."""
-    _known(table.metadata, name)
-    _moved(table, name, Bookmark(name, None))
+    """Forget a bookmark. Raises NotFoundError for an unknown one, ConflictError if its consumer moves it just now."""
+    _moved_from(table, _known(table.metadata, name), Bookmark(name, None))
+
+
+def _moved_from(table: IcebergTable, known: Bookmark[int], wanted: Bookmark[int]) -> None:
+    """Move a bookmark, whatever others commit meanwhile, unless they move or remove it."""
+    for _ in range(_TRIES):
+        try:
+            _moved(table, known.name, wanted)
+            return
+        except ConflictError:
+            table = table.reloaded()
+            check_batch(table.metadata.table_id, _found(table.metadata, known.name), known)
+    raise ConflictError(f"{table.metadata.table_id}: others commit, again and again")
 
 
 def _known(metadata: TableMetadata, name: str) -> Bookmark[int]:

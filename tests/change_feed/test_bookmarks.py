@@ -554,6 +554,31 @@ def test_a_consumer_of_a_dropped_bookmark_does_not_move_the_next_one_of_its_name
     source.table.commit_bookmark("mirror")
 
 
+@pytest.mark.parametrize("move", ["commit_bookmark", "drop_bookmark"])
+def test_a_commit_of_a_writer_holds_up_no_move_of_a_bookmark_and_an_expiry_of_its_tag_is_told(
+    tmp_path, monkeypatch, move
+):
+    source, tag = Branch(tmp_path), IcebergTable.tag
+    source.append(1)
+
+    def moved(meanwhile):
+        batch(source, from_="1999-01-01")
+
+        def overtaken(*arguments, **options):
+            monkeypatch.setattr(IcebergTable, "tag", tag)
+            meanwhile()
+            return tag(*arguments, **options)
+
+        monkeypatch.setattr(IcebergTable, "tag", overtaken)
+        getattr(source.table, move)("mirror")
+
+    moved(lambda: source.append(2))
+    assert batch(source, from_="1999-01-01") == ([2] if move == "commit_bookmark" else [1, 2])
+    (given,) = (name for name in source.lake.state(T).metadata.refs if name.startswith("bookmark.mirror."))
+    with pytest.raises(ConflictError, match="another consumer has moved bookmark 'mirror'"):
+        moved(lambda: source.lake.catalog.load_table(T).manage_snapshots().remove_tag(given).commit())
+
+
 def test_a_bookmark_that_is_moved_meanwhile_is_not_dropped(tmp_path, monkeypatch):
     source = Streams(tmp_path)
     source.append(1, 2)
