@@ -58,6 +58,7 @@ class SqsQueue:
         host = _HOST.fullmatch(uri_parts(url).netloc)
         with self._asking():
             self._client = aws_client("sqs", host["region"] if host else None, _ANSWER_WITHIN_S)
+        self._client.meta.events.register("before-parse.sqs", self._refuse_cut)
         self._dead_url = dead_letters
         self._ages = _Ages()
         self._clock = clock or StoreClock()
@@ -204,6 +205,12 @@ class SqsQueue:
         """Set our clock by the date of an answer, because SQS stamps messages by its own clock."""
         with contextlib.suppress(KeyError, TypeError, ValueError):
             self._clock.told(parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"]).timestamp())
+
+    def _refuse_cut(self, response_dict: Mapping[str, Any], **_: Any) -> None:
+        """Called with each answer. boto3 takes one that was cut short for an empty one: no message, no policy."""
+        came, sent = len(response_dict["body"]), int(response_dict["headers"].get("content-length", 0))
+        if came < sent:
+            raise StoreError(f"queue {self.uri}: {came} of {sent} bytes of the answer of SQS came")
 
     @contextlib.contextmanager
     def _asking(self) -> Iterator[None]:

@@ -10,6 +10,7 @@ import time
 import uuid
 
 import pytest
+from faulty_s3 import faulty_s3, first
 from sessions_clock import clock  # noqa: F401
 from sqs_pair import sqs_queues
 
@@ -410,6 +411,24 @@ def test_a_queue_without_redrive_policy_needs_its_dead_letters_named(moto_endpoi
         queue.dead_letter(message, DeadReason.INVALID_DOCUMENT, "", "bad")
     SqsQueue(url, dead).dead_letter(message, DeadReason.INVALID_DOCUMENT, "", "bad")
     assert [letter.body for letter in SqsQueue(url, dead).dead_letters()] == ["a"]
+
+
+def test_an_answer_that_is_cut_short_is_an_error_of_the_queue(moto_endpoint, monkeypatch):
+    """boto3 takes it for an empty one. The dispatcher asks again."""
+    url, _ = sqs_queues()
+    with faulty_s3(moto_endpoint) as faulty:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_SQS", faulty.url)
+        queue = SqsQueue(url.replace(moto_endpoint, faulty.url))
+        queue.send("bad")
+        (message,) = queue.receive(1, 1)
+        bury = lambda: queue.dead_letter(message, DeadReason.INVALID_DOCUMENT, "", "no JSON")  # noqa: E731
+        asked = [(queue.depth, at) for at in range(4)] + [(bury, at) for at in range(3)]
+        for ask, at in [*asked, (lambda: queue.send("x"), 0), (lambda: queue.receive(1, 0), 0)]:
+            queue._dead_url, faulty.fault = None, first(*[None] * at, "truncated")
+            with pytest.raises(StoreError, match=r"\d+ of \d+ bytes of the answer of SQS came"):
+                ask()
+        bury()
+        assert {letter.body for letter in queue.dead_letters()} == {"bad"}
 
 
 def test_a_queue_that_does_not_exist_is_said_in_one_line(moto_endpoint, tmp_path, capsys):
