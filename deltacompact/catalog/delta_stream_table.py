@@ -11,15 +11,16 @@ The functions of the package (`deltacompact.compact`, `check`, `vacuum`, …) an
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.expect import users_calls
 from deltacompact.base.model import Appended, ContentType, Delta, Partition, Readers, SchemaMode, Table, TableKeys
 from deltacompact.base.notebooks import UsersWords
+from deltacompact.base.partitions import side_by_side
 from deltacompact.delta_streams.streams import VACUUM_AGE_MIN_S
 
 if TYPE_CHECKING:  # imported when they are used: `show` must not wait for them
@@ -55,6 +56,8 @@ if TYPE_CHECKING:  # imported when they are used: `show` must not wait for them
     from deltacompact.publication.publication import PublicationResult
     from deltacompact.reports.health import TableHealth
     from deltacompact.results import CompactionResult
+
+T = TypeVar("T")
 
 Values = Mapping[str, Any] | Partition | None
 """The values of one partition, by partition key; None: there are no partition keys, or all partitions."""
@@ -705,9 +708,8 @@ class DeltaStreamTable(UsersWords):
         """
         from deltacompact.delta_streams.versions import versions
 
-        return [
-            version for chosen in self._chosen(partition) for version in versions(self._catalog, self._table_id, chosen)
-        ]
+        of_each = self._of_each(partition, lambda chosen: versions(self._catalog, self._table_id, chosen))
+        return [version for found in of_each for version in found]
 
     def history(self, partition: Values = None) -> list[VersionMade]:
         """What made each version of each partition, and when, the oldest first.
@@ -718,9 +720,8 @@ class DeltaStreamTable(UsersWords):
         """
         from deltacompact.delta_streams.history import history
 
-        return [
-            version for chosen in self._chosen(partition) for version in history(self._catalog, self._table_id, chosen)
-        ]
+        of_each = self._of_each(partition, lambda chosen: history(self._catalog, self._table_id, chosen))
+        return [version for found in of_each for version in found]
 
     def changes(
         self,
@@ -889,3 +890,6 @@ class DeltaStreamTable(UsersWords):
 
     def _chosen(self, partition: Values) -> list[Partition]:
         return self._catalog.chosen(self._table_id, partition)
+
+    def _of_each(self, partition: Values, work: Callable[[Partition], T]) -> list[T]:
+        return side_by_side(self._chosen(partition), work, self._catalog.at_once)

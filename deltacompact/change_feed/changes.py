@@ -15,6 +15,7 @@ import pyarrow as pa
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import Partition
 from deltacompact.base.moments import moment_of
+from deltacompact.base.partitions import side_by_side
 from deltacompact.change_feed.request import ChangeRange, ChangesAsked, changes_of
 
 if TYPE_CHECKING:
@@ -48,12 +49,14 @@ def stream_changes(
             if end is not None and moment_of(end) is None:
                 raise InputError(f"version {end!r}: each partition has its own versions, name a partition or a time")
     chosen, limits = catalog.chosen(table_id, partition), asked.reading(catalog.read_limits)
-    if done is None:
-        ranges = [StreamRange.of(catalog, table_id, place, from_, to, limits) for place in chosen]
-    else:
-        begins = [state_of(catalog, table_id, place, done[place]) if place in done else None for place in chosen]
-        ends = zip(chosen, begins, strict=True)
-        ranges = [StreamRange.of(catalog, table_id, place, begin, to, limits) for place, begin in ends]
+
+    def range_of(place: Partition) -> StreamRange:
+        if done is None:
+            return StreamRange.of(catalog, table_id, place, from_, to, limits)
+        begin = state_of(catalog, table_id, place, done[place]) if place in done else None
+        return StreamRange.of(catalog, table_id, place, begin, to, limits)
+
+    ranges = side_by_side(chosen, range_of, catalog.at_once)
     return asking(table_id, ranges, columns_of(table_id, ranges, asked), asked)
 
 
@@ -64,14 +67,17 @@ def stream_batch(
     from deltacompact.change_feed.delta_streams import StreamRange, columns_of, since_version
     from deltacompact.change_feed.stream_bookmarks import state_of
 
-    ranges, limits = [], asked.reading(catalog.read_limits)
-    for partition, position in (bookmark.next or bookmark.done or {}).items():
+    positions, limits = bookmark.next or bookmark.done or {}, asked.reading(catalog.read_limits)
+
+    def range_of(partition: Partition) -> StreamRange:
         done = (bookmark.done or {}).get(partition)
         log = catalog.log(table_id, partition)
         chain = list(log.chain()) if done is None else since_version(log, done.version)
         begin = None if done is None else state_of(catalog, table_id, partition, done)
-        end = state_of(catalog, table_id, partition, position)
-        ranges.append(StreamRange.between(catalog, table_id, partition, chain, begin, end, limits))
+        end = state_of(catalog, table_id, partition, positions[partition])
+        return StreamRange.between(catalog, table_id, partition, chain, begin, end, limits)
+
+    ranges = side_by_side(positions, range_of, catalog.at_once)
     return changes_of(table_id, ranges, columns_of(table_id, ranges, asked), asked)
 
 

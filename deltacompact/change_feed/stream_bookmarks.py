@@ -23,6 +23,7 @@ from typing import Any
 from deltacompact.base.errors import ConflictError, InputError
 from deltacompact.base.model import FORMAT_VERSION, Partition, Table
 from deltacompact.base.moments import moment_of
+from deltacompact.base.partitions import side_by_side
 from deltacompact.change_feed.bookmark import (
     KEPT_S,
     Bookmark,
@@ -155,15 +156,16 @@ def names_kept(catalog: Streams, table_id: str, now_s: float) -> frozenset[str]:
     """The names of all files that readers of bookmarks need. Vacuum keeps them. `now_s`: by the store's clock."""
     known = [bookmark for bookmark, put_s in _dated(catalog, table_id) if now_s - put_s <= KEPT_S]
     ends = [end for bookmark in known for end in (bookmark.done, bookmark.next) if end is not None]
-    return frozenset(name for end in ends for name in _names(catalog, table_id, end))
+    named = [place for end in ends for place in end.items()]
+    found = side_by_side(named, lambda place: _names(catalog, table_id, *place), catalog.at_once)
+    return frozenset[str]().union(*found)
 
 
-def _names(catalog: Streams, table_id: str, positions: Positions) -> Iterator[str]:
-    for partition, position in positions.items():
-        chain = since_version(catalog.log(table_id, partition), position.version)
-        exact = state_of(catalog, table_id, partition, position)
-        for state in {id(link): link for link in (exact, begin_state(chain, exact))}.values():
-            yield from map(file_name, _paths(catalog, state))
+def _names(catalog: Streams, table_id: str, partition: Partition, position: StreamPosition) -> frozenset[str]:
+    chain = since_version(catalog.log(table_id, partition), position.version)
+    exact = state_of(catalog, table_id, partition, position)
+    states = {id(link): link for link in (exact, begin_state(chain, exact))}.values()
+    return frozenset(file_name(path) for state in states for path in _paths(catalog, state))
 
 
 def _paths(catalog: Streams, state: StreamState) -> Iterator[str]:
@@ -184,20 +186,26 @@ def state_of(catalog: Streams, table_id: str, partition: Partition, position: St
 def positions_at(catalog: Streams, table_id: str, as_of: str | datetime | None) -> Positions:
     """The position of each partition now, or at a time. Raises InputError for a version, which belongs to one
     partition."""
-    found: dict[Partition, StreamPosition] = {}
-    for partition in catalog.partitions(table_id):
-        if as_of is None:
-            state = catalog.state(table_id, partition)
-            found[partition] = StreamPosition(state.version, state.tail)
-            continue
-        chain = catalog.log(table_id, partition).since(begins(as_of))
-        state = state_in(chain, as_of, f"table {table_id!r}, partition {partition}")
-        whole = next(link for link in chain if link.version == state.version)
-        if len(state.commits) == len(whole.commits):
-            found[partition] = StreamPosition(whole.version, whole.tail)
-        elif len(state.commits) or state.opened.number:
-            raise InputError(f"{as_of}: a batch begins at a version, or before the first commit, not between")
-    return found
+    partitions = catalog.partitions(table_id)
+    found = side_by_side(partitions, lambda place: _position_at(catalog, table_id, place, as_of), catalog.at_once)
+    return {place: position for place, position in zip(partitions, found, strict=True) if position is not None}
+
+
+def _position_at(
+    catalog: Streams, table_id: str, partition: Partition, as_of: str | datetime | None
+) -> StreamPosition | None:
+    """None: the stream had no commit then."""
+    if as_of is None:
+        state = catalog.state(table_id, partition)
+        return StreamPosition(state.version, state.tail)
+    chain = catalog.log(table_id, partition).since(begins(as_of))
+    state = state_in(chain, as_of, f"table {table_id!r}, partition {partition}")
+    whole = next(link for link in chain if link.version == state.version)
+    if len(state.commits) == len(whole.commits):
+        return StreamPosition(whole.version, whole.tail)
+    if len(state.commits) or state.opened.number:
+        raise InputError(f"{as_of}: a batch begins at a version, or before the first commit, not between")
+    return None
 
 
 def _is_idle(catalog: Streams, known: StreamBookmark) -> bool:

@@ -15,6 +15,7 @@ from deltacompact.base import expect
 from deltacompact.base.engines import AS_OF, Engine, EngineName, engine_named
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import ContentType, Partition
+from deltacompact.base.partitions import side_by_side
 from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.delta_streams.streams import Streams
 from deltacompact.maintenance.readable_by import Obstacle
@@ -28,7 +29,8 @@ def stream_obstacles_of(
 ) -> dict[str, tuple[Obstacle, ...]]:
     """What keeps each engine from reading the table, by the engine's name. Raises InputError for an unknown engine."""
     named = {name: engine_named(name) for name in expect.names("readable_by", engines)}
-    states = [catalog.state(table_id, chosen) for chosen in catalog.chosen(table_id, partition)]
+    chosen = catalog.chosen(table_id, partition)
+    states = side_by_side(chosen, lambda place: catalog.state(table_id, place), catalog.at_once)
     deltas = sum(len(state.deltas) for state in states)
     unseen = [Obstacle("delta", deltas, "compact folds them, until then they are not seen")] if deltas else []
     target = catalog.publication(table_id)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from deltacompact.base.model import Partition
+from deltacompact.base.partitions import side_by_side
 from deltacompact.catalog.delta_streams import DeltaStreamCatalog
 from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.delta_streams.sizes import sizes_of
@@ -170,11 +171,13 @@ def statistics_of(
     else:
         catalog.present(table_id)
     partitions = catalog.partitions(table_id)
-    states = [catalog.state(table_id, partition) for partition in partitions]
-    rows = sum(state.compacted.rows for state in states if state.compacted)
+    looked = side_by_side(
+        partitions, lambda partition: _of_partition(catalog, table_id, partition, now_s), catalog.at_once
+    )
+    rows = sum(state.compacted.rows for state, _ in looked if state.compacted)
     found = []
-    for partition, state in zip(partitions, states, strict=True):
-        base, watched = state.compacted, _of_partition(catalog, table_id, partition, state, now_s)
+    for state, watched in looked:
+        base = state.compacted
         if base and by:
             gain = gain_in_log(base.files, by, base.schema)
             share = base.rows / max(1, rows)  # of the reads, for all partitions are asked
@@ -184,8 +187,9 @@ def statistics_of(
 
 
 def _of_partition(
-    catalog: DeltaStreamCatalog, table_id: str, partition: Partition, state: StreamState, now_s: float
-) -> WatchedPartition:
+    catalog: DeltaStreamCatalog, table_id: str, partition: Partition, now_s: float
+) -> tuple[StreamState, WatchedPartition]:
+    state = catalog.state(table_id, partition)
     sizes = sizes_of(state)
     times_s: Sequence[float] = sizes.delta_times_s
     written_s = max(times_s, default=None)
@@ -193,7 +197,7 @@ def _of_partition(
         # A writer whose clock is ahead would keep its deltas young until that time comes.
         written_s = catalog.log(table_id, partition).written_s(state)
         times_s = [min(time_s, written_s) for time_s in times_s]
-    return WatchedPartition(
+    return state, WatchedPartition(
         partition=dict(partition.values),
         mark=f"{state.version}/{state.last_position}",
         deltas=sizes.deltas,

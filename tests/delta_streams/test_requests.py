@@ -35,6 +35,7 @@ from deltacompact.maintenance.check import check, rehash_table
 from deltacompact.maintenance.vacuum.vacuum import vacuum
 from deltacompact.reports.table_report import table_document
 from deltacompact.storage.memory import MemoryStore
+from sessions.watch.statistics import statistics_of
 
 PAGE = Path(__file__).parents[2] / "docs/requests.md"
 _TABLE = re.compile(r"(?<=<!-- measured -->\n).*?(?=<!-- end -->)", re.S)
@@ -318,6 +319,39 @@ def test_requests_that_do_not_need_each_other_are_sent_together(name: str) -> No
             break
     assert len(lake.store.chain()) <= CHAINS[name], lake.store.chain()
     assert f"| {name} | {CHAINS[name]} |\n" in PAGE.read_text()
+
+
+def poll(lake: Lake) -> None:
+    lake.fresh().table("t").changes(bookmark="mirror").read_all()
+
+
+def one_is_new(lake: Lake) -> None:
+    """A consumer has taken all, and then something came in one partition."""
+    lake.warm.table("t").changes("1970-01-01", bookmark="mirror").read_all()
+    lake.warm.table("t").commit_bookmark("mirror")
+    lake.append(lake.warm, lake.names[7])
+
+
+SIDE_BY_SIDE: dict[str, tuple[int, Callable[[Lake], Any], Callable[[Lake], Any]]] = {
+    "poll a bookmark": (30, one_is_new, poll),
+    "look at a table that is watched": (14, lambda lake: None, lambda lake: statistics_of(lake.fresh(), "t", 2e9)),
+    "look again": (6, lambda lake: statistics_of(lake.warm, "t", 2e9), lambda lake: statistics_of(lake.warm, "t", 2e9)),
+    "history": (30, lambda lake: None, lambda lake: lake.fresh().table("t").history()),
+    "readable by": (16, lambda lake: None, lambda lake: lake.fresh().table("t").check(readable_by="duckdb")),
+}
+"""So many requests at most wait for each other, of 60 partitions."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SIDE_BY_SIDE)
+def test_partitions_are_looked_at_side_by_side(name: str) -> None:
+    bound, prepare, work = SIDE_BY_SIDE[name]
+    lake = copied((60, 0, 1))
+    prepare(lake)
+    lake.store.reset()
+    lake.store.latency_s = 0.01
+    work(lake)
+    assert len(lake.store.chain()) <= bound, lake.store.chain()
 
 
 @pytest.mark.slow

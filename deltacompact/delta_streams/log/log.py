@@ -71,6 +71,7 @@ class StreamLog:
         """`exists` has found no stream. Beginning it is harmless if another process has begun it since."""
         self._known_head: StreamHead | None = None
         """The head as `exists` has read it, for the first look at the log."""
+        self._written: tuple[tuple[str, int], float] | None = None
         self._unlisted: dict[str, int] = {}
         """For each version that came from a head: the first entry that no listing has checked for holes yet."""
 
@@ -175,8 +176,11 @@ class StreamLog:
         return self.store.stat(self.paths.entry(state.version, state.tail - 1)).modified_s
 
     def written_s(self, state: StreamState) -> float:
-        """When the last entry was put that is not a fence, by the store's clock."""
-        return self.store.stat(self.last_written(state)).modified_s
+        """When the last entry was put that is not a fence, by the store's clock. Entries stay as they are: it is asked
+        once for each tail."""
+        if self._written is None or self._written[0] != (state.version, state.tail):
+            self._written = (state.version, state.tail), self.store.stat(self.last_written(state)).modified_s
+        return self._written[1]
 
     def tokens_inherited(self, base: StreamState, now_ms: int) -> Tokens:
         """The tokens that a successor of `base` begins with. The store's clock, which dates its last entry, counts."""
