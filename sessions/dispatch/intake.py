@@ -45,16 +45,21 @@ class Intake:
     def take(self, message: Message) -> str | None:
         """Deal with a message. Returns the id of the job run, if one was accepted."""
         try:
-            return self._accepted(message)
-        except RefusedDocument as refused:
-            reason = DeadReason.CATALOG_NOT_ALLOWED if isinstance(refused, NotAllowed) else DeadReason.INVALID_DOCUMENT
-            self._bury(message, reason, refused.field, str(refused))
+            return self._accepted_or_buried(message)
         except DeltaCompactError as error:
             self._put_off(message, error)
         except Exception as error:  # a fault of ours: it must not hold up other messages
             _LOG.error("message %s could not be dealt with", message.id, exc_info=True)
             self._put_off(message, error)
         return None
+
+    def _accepted_or_buried(self, message: Message) -> str | None:
+        try:
+            return self._accepted(message)
+        except RefusedDocument as refused:
+            reason = DeadReason.CATALOG_NOT_ALLOWED if isinstance(refused, NotAllowed) else DeadReason.INVALID_DOCUMENT
+            self._bury(message, reason, refused.field, str(refused))
+            return None
 
     def _read(self, message: Message) -> Instruction:
         """The document. Raises RefusedDocument for every error: reading it again would fail in the same way."""
@@ -96,12 +101,8 @@ class Intake:
         return again is not None and self._state.reopen(stored, again) is not None
 
     def _bury(self, message: Message, reason: DeadReason, field: str, text: str) -> None:
-        try:
-            self._queue.dead_letter(message, reason, field, text)
-        except DeltaCompactError as error:
-            self._put_off(message, error)
-        else:
-            _LOG.warning("message %s is a dead letter (%s): %s", message.id, reason, text)
+        self._queue.dead_letter(message, reason, field, text)
+        _LOG.warning("message %s is a dead letter (%s): %s", message.id, reason, text)
 
     def _put_off(self, message: Message, error: Exception) -> None:
         """Release the message for a random time, up to three times as long each time (decorrelated jitter)."""

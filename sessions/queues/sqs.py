@@ -34,6 +34,8 @@ from sessions.queues.queue import VISIBILITY_S, DeadLetter, DeadReason, Depth, M
 LONG_POLL_S = 20
 _ANSWER_WITHIN_S = LONG_POLL_S + 10.0
 _BATCH_MAX = 10
+_MESSAGE_BYTES = 256 << 10
+"""A queue takes messages of this size where its server, another one than AWS', does not say."""
 _LISTED_FOR_S = 30
 _REMEMBERED_S = 900.0
 _HOST = re.compile(r"sqs\.(?P<region>[a-z0-9-]+)\.amazonaws\.com(\.cn)?")
@@ -186,7 +188,7 @@ class SqsQueue:
     def _message_bytes_max(self, url: str) -> int:
         """The size limit of a message of a queue, attributes included."""
         answer = self._client.get_queue_attributes(QueueUrl=url, AttributeNames=["MaximumMessageSize"])
-        return int(answer["Attributes"]["MaximumMessageSize"])
+        return int(answer.get("Attributes", {}).get("MaximumMessageSize", _MESSAGE_BYTES))
 
     def _counts(self, url: str) -> tuple[int, int]:
         names = (

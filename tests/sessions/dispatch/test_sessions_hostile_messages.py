@@ -183,6 +183,20 @@ def test_what_nobody_foresaw_puts_off_its_message_alone(tmp_path, monkeypatch):
     assert (queue.depth().leased, queue.depth().dead) == (1, 0)
 
 
+def test_a_bad_document_that_cannot_be_buried_is_put_off_alone(tmp_path, monkeypatch):
+    queue = DirectoryQueue(tmp_path)
+
+    def broken(*_):
+        raise KeyError("nobody foresaw this")
+
+    monkeypatch.setattr(queue, "dead_letter", broken)
+    for body in ({}, {**GOOD, "job_run_id": "good"}):
+        queue.send(json.dumps(body))
+    intake = Intake(queue, StateStore(MemoryStore()), AllowList(()))
+    assert {intake.take(message) for message in queue.receive(10, 0)} == {None, "good"}
+    assert (queue.depth().leased, queue.depth().dead) == (1, 0)
+
+
 def test_a_record_that_is_damaged_puts_off_its_message_alone(tmp_path, monkeypatch):
     queue, state = DirectoryQueue(tmp_path), StateStore(MemoryStore())
 

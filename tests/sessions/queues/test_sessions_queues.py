@@ -331,6 +331,17 @@ def test_the_longest_documents_become_dead_letters_too(moto_endpoint):
     assert (letter.reason, letter.field, len(letter.body)) == ("invalid_document", "", (1 << 20) - 40)
 
 
+def test_a_server_that_does_not_say_how_long_messages_may_be_takes_dead_letters(moto_endpoint, monkeypatch):
+    url, dead = sqs_queues()
+    queue = SqsQueue(url, dead)
+    queue.send("bad")
+    (message,) = queue.receive(1, 0)
+    monkeypatch.setattr(queue._client, "get_queue_attributes", lambda **_: {})
+    queue.dead_letter(message, DeadReason.INVALID_DOCUMENT, "priority", "no JSON")
+    (letter,) = queue.dead_letters()
+    assert (letter.body, letter.reason, letter.field) == ("bad", "invalid_document", "priority")
+
+
 def test_sqs_moves_what_is_received_too_often_by_itself(moto_endpoint, ahead):
     url, _ = sqs_queues(receives_max=1)
     queue = SqsQueue(url, visibility_s=1)
