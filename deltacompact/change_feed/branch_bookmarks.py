@@ -12,6 +12,7 @@ the head of the branch, which the feed reads.
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from datetime import datetime
 
 from deltacompact.base.errors import ConflictError, InputError
@@ -28,7 +29,7 @@ from deltacompact.change_feed.bookmark import (
 from deltacompact.change_feed.iceberg import begin_of
 from deltacompact.iceberg.as_of import snapshot_as_of
 from deltacompact.iceberg.table.metadata import BOOKMARK_TAG, GIVEN_FIRST, GIVEN_NEXT, Ref, TableMetadata
-from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.iceberg.table.pyiceberg_door import CommitUnansweredError, IcebergTable
 
 _TRIES = 20
 
@@ -158,4 +159,11 @@ def _known(metadata: TableMetadata, name: str) -> Bookmark[int]:
 def _moved(table: IcebergTable, name: str, wanted: Bookmark[int]) -> tuple[IcebergTable, Bookmark[int]]:
     given_as, other = (GIVEN_FIRST, GIVEN_NEXT) if wanted.done is None else (GIVEN_NEXT, GIVEN_FIRST)
     tags = {_tag(name): wanted.done, _tag(name, given_as): wanted.next, _tag(name, other): None}
-    return table.tag(tags, until_ms=int((time.time() + KEPT_S) * 1000)), wanted
+    now_ms = int(time.time() * 1000)
+    try:
+        return table.tag(tags, until_ms=now_ms + KEPT_S * 1000), wanted
+    except (ConflictError, CommitUnansweredError):  # the answer is lost, or that to a second sending of our request
+        table = table.reloaded()
+        if _found(table.metadata, name) != replace(wanted, time_ms=now_ms):
+            raise
+        return table, wanted

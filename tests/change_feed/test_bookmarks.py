@@ -17,7 +17,7 @@ import deltacompact
 from deltacompact import ConflictError, DeltaStreamCatalog, InputError, NotFoundError, Settings, cli
 from deltacompact.catalog.mirror import mirror
 from deltacompact.change_feed import branch_bookmarks, stream_bookmarks
-from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
+from deltacompact.iceberg.table.pyiceberg_door import CommitUnansweredError, IcebergTable
 from deltacompact.iceberg_modes.maintain.options import MaintainOptions
 from deltacompact.iceberg_modes.maintain.retention import plan_expiry
 from deltacompact.storage.local import LocalStore
@@ -577,6 +577,27 @@ def test_a_commit_of_a_writer_holds_up_no_move_of_a_bookmark_and_an_expiry_of_it
     (given,) = (name for name in source.lake.state(T).metadata.refs if name.startswith("bookmark.mirror."))
     with pytest.raises(ConflictError, match="another consumer has moved bookmark 'mirror'"):
         moved(lambda: source.lake.catalog.load_table(T).manage_snapshots().remove_tag(given).commit())
+
+
+@pytest.mark.parametrize("answer", [ConflictError("sent twice"), CommitUnansweredError("504")])
+def test_a_move_of_a_bookmark_whose_answer_is_lost_is_known_again(tmp_path, monkeypatch, answer):
+    source, tag, lost = Branch(tmp_path), IcebergTable.tag, []
+    source.append(1)
+
+    def loses(*arguments, **options):
+        done = tag(*arguments, **options)
+        lost.append(answer)
+        if len(lost) % 2:
+            raise answer
+        return done
+
+    monkeypatch.setattr(IcebergTable, "tag", loses)
+    assert batch(source, from_="1999-01-01") == [1]
+    lost.clear()
+    assert source.table.commit_bookmark("mirror"), "it was this consumer who moved it"
+    source.append(2)
+    lost.clear()
+    assert batch(source) == [2]
 
 
 def test_a_bookmark_that_is_moved_meanwhile_is_not_dropped(tmp_path, monkeypatch):
