@@ -3,7 +3,7 @@
     target = target_of("delta:///exports/orders")
     table = target.open(source)           refuses a table that is not ours
     table.columns                         the table's columns; None: the table does not exist yet
-    table.prepare(columns)                gives it these columns
+    table.prepare(columns, stored)        gives it these columns
     table.show(wanted)                    one commit: adds missing files, removes superfluous ones
 
 `wanted` reads the streams. A table calls it after it has read its own head, and commits on that head only. So no commit
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -106,8 +106,8 @@ class PublishedTable(Protocol):
     def columns(self) -> pa.Schema | None:
         """The table's columns. None: it does not exist. Raises InputError for a table that cannot be ours."""
 
-    def prepare(self, columns: pa.Schema) -> None:
-        """Give the table all these columns, at the latest with the next commit."""
+    def prepare(self, columns: pa.Schema, stored: Iterable[pa.Schema]) -> None:
+        """Give the table all these columns, at the latest with the next commit. `stored`: as files have them."""
 
     def check(self, files: Sequence[ShownFile]) -> None:
         """Raise SchemaError for files that readers of the table would misread."""

@@ -167,7 +167,8 @@ class _Publishing:
         columns = with_partition_keys(columns, self._keys)
         check_partition_keys(columns, self._keys)
         if existing is not None or any(stream.state.compacted for stream in streams):
-            table.prepare(columns)
+            compacted = (stream.state.compacted for stream in streams)
+            table.prepare(columns, (file.schema for version in compacted if version for file in version.files))
             result = self._committed(table, columns, declare)
         else:
             result = PublicationResult(self._table_id, str(self._target), deltas_left_out=_waiting(streams))

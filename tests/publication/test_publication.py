@@ -209,6 +209,24 @@ def test_what_a_restatement_with_another_type_needs_is_said_and_helps(orders):
     assert orders.shown() == orders.compacted() != []
 
 
+@pytest.mark.parametrize(("unit", "said"), [("s", "false"), ("ms", "false"), ("us", None)])
+def test_no_vectorized_reader_of_spark_takes_milliseconds_for_microseconds(orders, unit, said):
+    """It does, where no column is nested: 2024 became 1970."""
+
+    def property_():
+        return orders.lake.catalog.load_table(ICEBERG).properties.get("read.parquet.vectorization.enabled")
+
+    orders.append(pa.table({"id": [1], "v": pa.array([1], pa.timestamp("us"))}))
+    orders.compact()
+    orders.publish()
+    assert property_() is None
+    orders.append(pa.table({"id": [2], "w": pa.array([1], pa.timestamp(unit, "UTC"))}))
+    orders.compact()
+    assert property_() == said
+    assert orders.catalog.publish(T).snapshot is None
+    assert orders.shown() == orders.compacted()
+
+
 KEYS = [
     (pa.int8(), pa.int64(), 2**40),
     (pa.float32(), pa.float64(), 1e300),

@@ -16,6 +16,7 @@ def test_spark_reads_what_was_compacted(lake, spark_lake, tmp_path, monkeypatch)
     spark_lake.spark.conf.set("spark.sql.session.timeZone", "UTC")
     _partitions_dead_rows_and_new_columns(Publications(lake, tmp_path / "by day %20", ["day", "n"]), spark_lake)
     _types(Publications(lake, tmp_path / "types"), lake, spark_lake)
+    _times(Publications(lake, tmp_path / "times"), lake, spark_lake)
 
 
 def _partitions_dead_rows_and_new_columns(published, spark_lake):
@@ -57,6 +58,16 @@ def _types(published, lake, spark_lake):
     by_spark = [row.asDict(recursive=True) for row in spark_lake.spark.table(f"{lake.name}.ns.types").collect()]
     assert len(by_spark) == 3
     assert sorted_rows([_alike(row) for row in by_spark]) == sorted_rows([_alike(row) for row in by_pyiceberg])
+
+
+def _times(published, lake, spark_lake):
+    """Without a nested column, Spark's reader of Iceberg is vectorized, and takes milliseconds for microseconds."""
+    times = {unit: pa.array([1704085200 * 10 ** (3 * n)], pa.timestamp(unit)) for n, unit in enumerate(("s", "ms"))}
+    published.append(pa.table({"id": [1], **times}))
+    published.compact()
+    published.catalog.publish(T, f"iceberg://{lake.name}/ns.times")
+    (row,) = spark_lake.spark.table(f"{lake.name}.ns.times").collect()
+    assert row.s == row.ms == datetime.datetime(2024, 1, 1, 5)
 
 
 def _alike(row):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -59,7 +59,7 @@ class ShownDeltaTable:
     def columns(self) -> pa.Schema | None:
         return None if self._found is None else self._columns_of(self._found)
 
-    def prepare(self, columns: pa.Schema) -> None:
+    def prepare(self, columns: pa.Schema, stored: Iterable[pa.Schema] = ()) -> None:
         """Remember the columns: the next commit adds them."""
         refuse_alike(columns, self._name)
         self._prepared = shown_columns(columns, self._name)  # a decimal may have become too wide

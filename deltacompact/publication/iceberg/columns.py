@@ -26,6 +26,11 @@ def shown_columns(schema: pa.Schema, where: str) -> pa.Schema:
     return _TYPES.columns(schema, where)
 
 
+def has_coarse_times(stored: pa.Schema) -> bool:
+    """Whether Parquet files of these columns have timestamps in milliseconds, as they have seconds, too."""
+    return any(pa.types.is_timestamp(type_) and type_.unit in ("s", "ms") for type_ in stored.types)
+
+
 def with_widest_keys(columns: pa.Schema, known: Collection[str]) -> pa.Schema:
     """The columns with the widest types for the keys of maps, but for `known` columns, which the table has already.
 

@@ -7,7 +7,7 @@ wanted          a, b, d     ->  one snapshot that adds d and removes c
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,12 +21,13 @@ from deltacompact.iceberg.table.metadata import MAIN, PUBLICATION
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import StateReader, TableState
 from deltacompact.publication.columns import refuse_required
-from deltacompact.publication.iceberg.columns import shown_columns, with_widest_keys
+from deltacompact.publication.iceberg.columns import has_coarse_times, shown_columns, with_widest_keys
 from deltacompact.publication.iceberg.difference import IcebergDifference, difference
 from deltacompact.publication.iceberg.files import IcebergFiles
 from deltacompact.publication.port import ShownCommit, ShownFile, Source, ToShow
 
 _FORMAT_VERSION = 2
+_VECTORIZED = "read.parquet.vectorization.enabled"
 
 
 class ShownIcebergTable:
@@ -44,19 +45,25 @@ class ShownIcebergTable:
     def columns(self) -> pa.Schema | None:
         return None if self._table is None else shown_columns(self._table.metadata.schema, self._name)
 
-    def prepare(self, columns: pa.Schema) -> None:
-        """Give the Iceberg table these columns now: create it, or add them in a commit of their own."""
+    def prepare(self, columns: pa.Schema, stored: Iterable[pa.Schema] = ()) -> None:
+        """Give the Iceberg table these columns now: create it, or add them in a commit of their own.
+
+        Iceberg's vectorized reader in Spark takes milliseconds for microseconds, so it is switched off for them.
+        """
+        wanted = self._properties
+        if any(map(has_coarse_times, {id(schema): schema for schema in stored}.values())):
+            wanted |= {_VECTORIZED: "false"}
         columns = with_widest_keys(columns, () if self.columns is None else self.columns.names)
         if self._table is None:
             version = {"format-version": str(_FORMAT_VERSION)}
-            properties = self._properties | version
+            properties = wanted | version
             IcebergTable.create(self._catalog, self._table_id, columns, self._source.keys, properties)
             self._table = self._found()  # another publisher may have created it
             assert self._table is not None
         known = self._table.metadata.properties
-        settled = (self._properties.items() | known.items()) == known.items()
+        settled = (wanted.items() | known.items()) == known.items()
         if not (settled and columns.equals(self.columns)):
-            self._table = self._table.with_columns(columns, self._properties)
+            self._table = self._table.with_columns(columns, wanted)
 
     def check(self, files: Sequence[ShownFile]) -> None:
         self._listed.data(tuple(files))
