@@ -20,6 +20,7 @@ from pyspark.sql.types import StructType
 
 from deltacompact.base.model import ContentType, DataFile, OperationType, Partition
 from deltacompact.base.numbers import UNNUMBERED
+from deltacompact.base.partitions import side_by_side
 from deltacompact.catalog.delta_streams import DeltaStreamCatalog
 from deltacompact.delta_streams.appending.advice import advising
 from deltacompact.delta_streams.scan import with_keys_of
@@ -32,6 +33,8 @@ from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import files, formats, schemas
 
 PIECE_ROWS = 1 << 20
+_FOLDED_AT_ONCE = 8
+"""Partitions whose deltas the driver folds at a time: each takes memory for its keys."""
 
 
 @dataclass(frozen=True)
@@ -55,11 +58,17 @@ class LiveRows(DataSourceReader):
         self._schema = to_arrow_schema(schema)
 
     def partitions(self) -> list[InputPartition]:
-        pieces: list[InputPartition] = []
-        for partition in chosen(self._catalog, self._table_id, self._given):
-            for file, lives in live_files(self._catalog, self._table_id, partition):
-                pieces += _pieces(partition, file, lives)
-        return pieces
+        places, at_once = (
+            chosen(self._catalog, self._table_id, self._given),
+            min(_FOLDED_AT_ONCE, self._catalog.at_once),
+        )
+        found = side_by_side(places, lambda place: live_files(self._catalog, self._table_id, place), at_once)
+        return [
+            piece
+            for place, of_place in zip(places, found, strict=True)
+            for file, lives in of_place
+            for piece in _pieces(place, file, lives)
+        ]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
         if partition is None:  # Spark's word for: there is no partition
@@ -72,13 +81,15 @@ def table_schema(options: Mapping[str, str]) -> StructType:
     """The union over the partitions that are read, in Spark's types."""
     check_options(options, READ_OPTIONS)
     catalog, table_id = catalog_of(options)
-    described = []
-    for partition in chosen(catalog, table_id, parse_partition(options.get("partition"))):
+
+    def described(partition: Partition) -> DataFile:
         state = catalog.state(table_id, partition)
         with advising(catalog, table_id, partition, state):
             schema = schema_of(everything(table_id, partition, state))
-        described.append(DataFile(UNNUMBERED, f"{table_id}/{partition}", ContentType.PARQUET, 1, 0, schema))
-    union = arrow_types.spark_schema(schemas.union(described))
+        return DataFile(UNNUMBERED, f"{table_id}/{partition}", ContentType.PARQUET, 1, 0, schema)
+
+    places = chosen(catalog, table_id, parse_partition(options.get("partition")))
+    union = arrow_types.spark_schema(schemas.union(side_by_side(places, described, catalog.at_once)))
     result: StructType = from_arrow_schema(union, prefer_timestamp_ntz=True)
     return result
 
