@@ -73,9 +73,10 @@ class SubmittedPartition:
         failures = self.failures
         if state is not None and state.ended:
             failures = failures + 1 if state is JobRunState.FAILED else 0
-        known = {} if is_newer else self.last_s
-        last_s = {**self.last_s, submission.policy: known.get(submission.policy, submission.at_s)}
-        return SubmittedPartition(last_s, {**self.marks, **marks}, failures)
+        last_s = {submission.policy: submission.at_s}
+        if is_newer:
+            return SubmittedPartition({**self.last_s, **last_s}, {**self.marks, **marks}, failures)
+        return SubmittedPartition({**last_s, **self.last_s}, {**marks, **self.marks}, failures)
 
 
 @dataclass(frozen=True, slots=True)

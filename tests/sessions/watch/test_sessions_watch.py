@@ -562,6 +562,17 @@ def test_failures_make_it_wait_longer(place):
     assert waits == [0, 200, 400]
 
 
+def test_a_slot_that_ends_late_says_nothing_of_what_came_after_it():
+    """Its job run was open while newer slots were folded: their time and mark stay, its failure counts."""
+
+    def submission(at_s, mark):
+        return submissions.Submission("p", f"run {mark}", ({"day": "1"},), at_s, "", {}, (mark,))
+
+    newer = submissions.SubmittedPartition().after(submission(100.0, "2/9"), 0, JobRunState.SUCCEEDED, is_newer=True)
+    late = newer.after(submission(900.0, "1/5"), 0, JobRunState.FAILED, is_newer=False)
+    assert late == submissions.SubmittedPartition({"p": 100.0}, {"p": "2/9"}, 1)
+
+
 def test_after_a_clock_was_set_back_a_day_job_runs_cool_down_and_lost_documents_are_sent_again(place):
     place.append()
     watcher = place.watcher(cooldown=100)
