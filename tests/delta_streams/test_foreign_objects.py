@@ -426,6 +426,22 @@ def test_a_vacuum_refuses_where_a_file_that_is_named_is_newer_than_the_log(simul
         vacuum(simulation.catalog(), "t")
 
 
+def test_a_vacuum_after_the_clock_was_set_back_says_when_it_will_go_on(simulation: Simulation) -> None:
+    simulation.now_s += DAYS
+    simulation.catalog().append("t", rows(5))
+    simulation.now_s -= DAYS
+    for entry in [stat.path for stat in simulation.store.list("t/stream/0/")][-1:]:
+        simulation.store.put(entry, simulation.store.get(entry))  # as of a writer under which the clock was set back
+    for _ in range(2):
+        with pytest.raises(CorruptionError, match=r"or the clock was set back \(then commit something, once the file's"):
+            vacuum(simulation.catalog(), "t")
+        simulation.catalog().append("t", rows(6))
+    simulation.now_s += DAYS
+    simulation.catalog().append("t", rows(7))
+    vacuum(simulation.catalog(), "t")
+    assert keys(simulation.catalog()) == [1, 2, 3, 4, 5, 6, 7]
+
+
 def test_a_vacuum_refuses_where_a_file_that_is_named_is_missing(simulation: Simulation) -> None:
     run(simulation.catalog())
     compacted = simulation.catalog().state("t", ALL).compacted

@@ -67,8 +67,8 @@ class ReachableFiles:
             is_record = self._listing.paths.is_record(stat.path)
             if stat.modified_s > newest_s and stat.path in reached and not is_record:
                 yield (
-                    f"{stat.path} is newer than every entry of the log that names it: entries were removed, or the "
-                    "files were copied (then commit something first)"
+                    f"{stat.path} is newer than every entry of the log that names it: entries were removed, or files "
+                    "were copied or the clock was set back (then commit something, once the file's time has come)"
                 )
 
     def waiting(self, active: list[DataFile], going: set[str]) -> tuple[ObjectStat, ...]:
