@@ -99,9 +99,10 @@ class CompactionPlan:
 
     @cached_property
     def stored_schema(self) -> pa.Schema:
-        """The columns of compacted files: not those that only files without rows have had. Their type may still change,
-        and other engines would not read files with the former one."""
-        return pa.schema(list(schemas.decided_types(self.schema).items()))
+        """The columns of compacted files: not those whose type only files without rows have had. It may still change,
+        and other engines would not read files with the former one. Keys are there in any case."""
+        keys = {*self.keys.primary, *(key.name for key in self.keys.sort)}
+        return pa.schema([field for field in self.schema if field.name in keys or not schemas.is_promised(field)])
 
     @property
     def new_columns(self) -> tuple[str, ...]:

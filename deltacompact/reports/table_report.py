@@ -384,7 +384,8 @@ def _print_stream(out: Console, stream: dict[str, Any], detail: Detail) -> None:
     if "error" in stream:
         out.print(f"{named(stream['partition'])}: failed: {stream['error']['message']}", style="red")
         return
-    out.print(f"{named(stream['partition'])}: version {stream['versions'][-1]['version']}")
+    active = stream["versions"][-1]["version"]
+    out.print(f"{named(stream['partition'])}: version {active} (of {int(active.partition('-')[0]) + 1:,})")
     for line in _stream_lines(stream, detail):
         out.print(f"  {line}")
 

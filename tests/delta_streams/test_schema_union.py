@@ -7,6 +7,7 @@ import json
 import math
 from datetime import date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -21,7 +22,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tables import problems
 
-from deltacompact import ContentType, DeltaStreamCatalog, Settings, compact
+from deltacompact import ContentType, DeltaStreamCatalog, Settings, check, compact
 from deltacompact.base.errors import InputError, SchemaError
 from deltacompact.base.model import DataFile, OperationType, Partition
 from deltacompact.storage.local import LocalStore
@@ -250,6 +251,19 @@ def test_a_column_that_only_files_without_rows_have_takes_the_type_of_the_first_
     assert catalog.read("t").schema.field("c").type == pa.int32()
     catalog.append("t", pa.table({"k": [2], "c": [{"a": "x"}]}))
     assert compacted(catalog) == [{"k": 1, "c": None}, {"k": 2, "c": {"a": "x"}}]
+
+
+@pytest.mark.parametrize("type_", [pa.null(), pa.int32()])
+def test_keys_are_in_compacted_files_although_no_row_has_had_a_value(tmp_path: Path, type_: pa.DataType) -> None:
+    """A file without any column cannot say how many rows it has."""
+    catalog = DeltaStreamCatalog(LocalStore(tmp_path / "lake"))
+    catalog.create_table("t", primary_keys=["k"], sort_keys=["s"])
+    for rows in ([], [None], [None], []):
+        columns = {name: pa.array(rows, pa.null() if rows else type_) for name in ("k", "s", "c")}
+        catalog.append("t", pa.table(columns))
+        compact("t", delta_catalog_client=catalog, settings=Settings(executor="local"))
+        assert check(catalog, "t")[0].problems == ()
+    assert catalog.read("t").to_pylist() == [{"k": None, "s": None, "c": None}]
 
 
 def test_values_in_a_copy_of_a_file_of_ours_decide_the_type_of_their_column(catalog: DeltaStreamCatalog) -> None:
