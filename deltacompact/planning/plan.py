@@ -286,9 +286,12 @@ class CompactionPlan:
     @property
     def _outputs_max(self) -> int:
         """The number of compacted files if all rows live and are written."""
-        rows, rows_max = sum(file.rows for file in self._upserted), self.options.rows_per_compacted_file
-        target, limits = self.target_file_bytes, self.options.limits
-        return sizing.output_files(rows, self.data_bytes, max(1, int(rows_max * sizing.FULL)), target, limits)
+        return self.laid_out_files(sum(file.rows for file in self._upserted), self.data_bytes)
+
+    def laid_out_files(self, rows: int, data_bytes: int) -> int:
+        """The number of files into which rows are laid out: none is full, so that leaves of uneven size fit."""
+        rows_max, limits = max(1, int(self.options.rows_per_compacted_file * sizing.FULL)), self.options.limits
+        return sizing.output_files(rows, data_bytes, rows_max, self.target_file_bytes, limits)
 
     @property
     def _remote_bytes(self) -> int:

@@ -252,8 +252,7 @@ class _CellRouting:
         """Grow the tree."""
         plan, options = bench.plan, bench.plan.options
         sources, rows = [source for source, _ in outputs.rewritten], _rows(ranges)
-        size, rows_max = int(live_bytes(sources, outputs.live)), int(options.rows_per_compacted_file * sizing.FULL)
-        files = sizing.output_files(rows, size, max(1, rows_max), plan.target_file_bytes, options.limits)
+        files = plan.laid_out_files(rows, int(live_bytes(sources, outputs.live)))
         by = _with_keys(plan, columns)
         live = _live(bench, masks_of, ranges, _columns(plan, by))
         row_bytes = tuple(_decoded_bytes(range_) / range_.file.rows for range_ in ranges)
