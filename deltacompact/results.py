@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from deltacompact.publication.publication import PublicationResult  # importing PyIceberg takes a second
     from deltacompact.session.driver import CompactionSession, PublishedSession
 
-SHOWN = 10
+PARTITIONS_PRINTED = 10
 """So many of more partitions are printed one by one."""
 
 
@@ -138,15 +138,15 @@ class CompactionResult:
         """What `compact` prints: totals, each partition, or of many a line for the ten worst, and the publication."""
         totals = self._total_lines() if len(self.sessions) > 1 else ()
         shown = list(map(str, self.sessions))
-        if (more := len(self.sessions) - SHOWN) > 0:
-            worst = heapq.nlargest(SHOWN, self.sessions, key=badness)
+        if (more := len(self.sessions) - PARTITIONS_PRINTED) > 0:
+            worst = heapq.nlargest(PARTITIONS_PRINTED, self.sessions, key=badness)
             shown = [*map(repr, worst), f"and {counted(more, 'more partition')}"]
         return "\n".join([*totals, *shown, *([str(self.publication)] if self.publication else [])])
 
     def _repr_html_(self) -> str:
         """The partitions, the ten that took longest of many: for notebooks."""
         head = ("rows in", "live", "superseded", "deleted", "files before", "files", "seconds", "partition")
-        return html_table(repr(self), head, map(_cells, heapq.nlargest(SHOWN, self.sessions, key=badness)))
+        return html_table(repr(self), head, map(_cells, heapq.nlargest(PARTITIONS_PRINTED, self.sessions, key=badness)))
 
     def _total_lines(self) -> Iterator[str]:
         """What became of all partitions together."""

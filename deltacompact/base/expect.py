@@ -133,8 +133,8 @@ Call = TypeVar("Call", bound=Callable[..., Any])
 Kind = TypeVar("Kind", bound=type)
 
 _MODULES = {
-    "Asked": "change_feed.request",
     "ChangeEventOptions": "catalog.delta_stream_calls",
+    "ChangesOptions": "change_feed.request",
     "CompactionArguments": "arguments",
     "IcebergSelection": "catalog.iceberg_table",
     "ReportedReads": "catalog.iceberg_table",

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from deltacompact.base.errors import InputError
 
 _EXTRAS = {"matplotlib": "plot", "openlineage": "openlineage", "opentelemetry": "opentelemetry", "pyspark": "spark"}
-_BY_THEMSELVES = ("duckdb", "polars")
+_USER_INSTALLED = ("duckdb", "polars")
 """Libraries that users install themselves, to have our rows as frames or relations of these."""
 
 
@@ -33,5 +33,5 @@ def importing(*packages: str) -> Iterator[None]:
 
 def not_installed(package: str, extra: str | None) -> InputError:
     """The error for a missing package. `extra` is the extra that installs it; None: no extra is needed."""
-    what = f"'deltacompact[{extra}]'" if extra else package if package in _BY_THEMSELVES else "deltacompact"
+    what = f"'deltacompact[{extra}]'" if extra else package if package in _USER_INSTALLED else "deltacompact"
     return InputError(f"{package} is not installed: pip install {what}")

@@ -467,10 +467,10 @@ class Appended(UsersWords):
         if not fresh.commits:
             return f"skipped: {self.skipped}"
         rows = [(kind, fresh.rows_of(kind)) for kind in OperationType]
-        told = " and ".join(f"{kind} of {counted(count, 'row')}" for kind, count in rows if count)
+        kinds = " and ".join(f"{kind} of {counted(count, 'row')}" for kind, count in rows if count)
         divided = any(partition.values for partition, _ in fresh.commits)
         where = f"of {counted(len(fresh.commits), 'partition')}" if divided else f"at position {fresh.position}"
-        return f"{told} in {counted(len(fresh.files), 'file')} {where}"
+        return f"{kinds} in {counted(len(fresh.files), 'file')} {where}"
 
     @property
     def fresh(self) -> Appended:

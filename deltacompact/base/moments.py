@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 
 from deltacompact.base.errors import InputError
 
-HOW_WRITTEN = "a time is written like 2026-11-22 or '2026-11-22 09:10:03'"
+TIME_FORMAT = "a time is written like 2026-11-22 or '2026-11-22 09:10:03'"
 _DATED = re.compile(r"\d{4}-\d\d-\d\d")
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from deltacompact.catalog.delta_streams import DeltaStreamCatalog
     from deltacompact.catalog.iceberg import IcebergCatalog
-    from deltacompact.change_feed.request import Asked
+    from deltacompact.change_feed.request import ChangesOptions
 
 
 @user_call
@@ -26,7 +26,7 @@ def changes(
     partition: Any = None,
     branch: str = "main",
     bookmark: str | None = None,
-    **asked: Unpack[Asked],
+    **asked: Unpack[ChangesOptions],
 ) -> pa.RecordBatchReader:
     """Which rows came, went and changed after `from_` (None: from the beginning), up to `to` (None: now).
 

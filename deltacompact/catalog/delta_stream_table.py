@@ -40,7 +40,7 @@ if TYPE_CHECKING:  # imported when they are used: `show` must not wait for them
     from deltacompact.catalog.table_plan import TablePlan
     from deltacompact.change_feed.bookmark import Bookmark
     from deltacompact.change_feed.difference import Difference
-    from deltacompact.change_feed.request import Asked
+    from deltacompact.change_feed.request import ChangesOptions
     from deltacompact.delta_streams.history import VersionMade
     from deltacompact.delta_streams.log.state import StreamState
     from deltacompact.delta_streams.scan import Selection
@@ -730,7 +730,7 @@ class DeltaStreamTable(UsersWords):
         partition: Values = None,
         *,
         bookmark: str | None = None,
-        **asked: Unpack[Asked],
+        **asked: Unpack[ChangesOptions],
     ) -> pa.RecordBatchReader:
         """What changed after one version, up to another: see `deltacompact.changes`.
 
@@ -746,15 +746,15 @@ class DeltaStreamTable(UsersWords):
             ['delete', 'update_after']
         """
         from deltacompact.change_feed.changes import stream_batch, stream_changes
-        from deltacompact.change_feed.request import ChangesAsked
-        from deltacompact.change_feed.stream_bookmarks import given
+        from deltacompact.change_feed.request import ChangesRequest
+        from deltacompact.change_feed.stream_bookmarks import batch_for
 
         if bookmark is None:
-            return stream_changes(self._catalog, self._table_id, from_, to, partition, ChangesAsked(**asked))
+            return stream_changes(self._catalog, self._table_id, from_, to, partition, ChangesRequest(**asked))
         if partition is not None:
             raise InputError("a bookmark is of all partitions")
-        batch = given(self._catalog, self._table_id, bookmark, from_, to)
-        return stream_batch(self._catalog, self._table_id, batch, ChangesAsked(**asked))
+        batch = batch_for(self._catalog, self._table_id, bookmark, from_, to)
+        return stream_batch(self._catalog, self._table_id, batch, ChangesRequest(**asked))
 
     def bookmarks(self) -> list[Bookmark[Any]]:
         """How far each consumer of changes is.
@@ -821,9 +821,9 @@ class DeltaStreamTable(UsersWords):
         """
         from deltacompact.change_feed.changes import stream_changes
         from deltacompact.change_feed.difference import difference
-        from deltacompact.change_feed.request import ChangesAsked
+        from deltacompact.change_feed.request import ChangesRequest
 
-        return stream_changes(self._catalog, self._table_id, from_, to, partition, ChangesAsked(key=key), difference)
+        return stream_changes(self._catalog, self._table_id, from_, to, partition, ChangesRequest(key=key), difference)
 
     def rollback(self, version: str | datetime, partition: Values = None) -> StreamState:
         """Go back to the contents of a retained `version`, by name or number, or of a time. Later commits are dropped.

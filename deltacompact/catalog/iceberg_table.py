@@ -36,7 +36,7 @@ if TYPE_CHECKING:  # imported when they are used: `show` must not wait for them
     from deltacompact.catalog.iceberg_calls import IcebergCalls
     from deltacompact.change_feed.bookmark import Bookmark
     from deltacompact.change_feed.difference import Difference
-    from deltacompact.change_feed.request import Asked
+    from deltacompact.change_feed.request import ChangesOptions
     from deltacompact.iceberg.history import SnapshotMade
     from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
     from deltacompact.iceberg_modes.maintain.result import MaintainResult
@@ -479,7 +479,7 @@ class IcebergCatalogTable(UsersWords):
         branch: str = "main",
         *,
         bookmark: str | None = None,
-        **asked: Unpack[Asked],
+        **asked: Unpack[ChangesOptions],
     ) -> pa.RecordBatchReader:
         """What changed after one snapshot, up to another: see `deltacompact.changes`.
 
@@ -493,14 +493,14 @@ class IcebergCatalogTable(UsersWords):
             >>> sorted(orders.changes(per_commit=True, columns=["id"]).read_all()["_change_type"].to_pylist())
             ['delete', 'insert', 'insert', 'insert']
         """
-        from deltacompact.change_feed.branch_bookmarks import given
+        from deltacompact.change_feed.branch_bookmarks import batch_for
         from deltacompact.change_feed.changes import branch_batch, branch_changes
-        from deltacompact.change_feed.request import ChangesAsked
+        from deltacompact.change_feed.request import ChangesRequest
 
-        table, chosen = self._catalog.loaded(self._table_id), ChangesAsked(**asked)
+        table, chosen = self._catalog.loaded(self._table_id), ChangesRequest(**asked)
         if bookmark is None:
             return branch_changes(table, branch, from_, to, chosen)
-        table, known = given(table, bookmark, from_, to, branch)
+        table, known = batch_for(table, bookmark, from_, to, branch)
         return branch_batch(table, branch, known, chosen)
 
     def bookmarks(self) -> list[Bookmark[int]]:
@@ -569,10 +569,10 @@ class IcebergCatalogTable(UsersWords):
         """
         from deltacompact.change_feed.changes import branch_changes
         from deltacompact.change_feed.difference import difference
-        from deltacompact.change_feed.request import ChangesAsked
+        from deltacompact.change_feed.request import ChangesRequest
 
         table = self._catalog.loaded(self._table_id)
-        return branch_changes(table, branch, from_, to, ChangesAsked(key=key), difference)
+        return branch_changes(table, branch, from_, to, ChangesRequest(key=key), difference)
 
     def rollback(self, as_of: str | int | datetime, branch: str = "main") -> SnapshotMade:
         """Make an older snapshot the head of a branch. Later commits are dropped.

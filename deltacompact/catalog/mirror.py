@@ -26,13 +26,13 @@ from deltacompact.base.errors import InputError
 from deltacompact.base.wording import columns_shown
 from deltacompact.catalog.delta_stream_table import DeltaStreamTable
 from deltacompact.change_feed.bookmark import Bookmark, check_batch
-from deltacompact.change_feed.columns import TOLD, ChangeType
+from deltacompact.change_feed.columns import CHANGE_COLUMNS, ChangeType
 
 if TYPE_CHECKING:
     from deltacompact.catalog.iceberg_table import IcebergCatalogTable
     from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 
-_CHANGE = TOLD.field(0).name
+_CHANGE = CHANGE_COLUMNS.field(0).name
 _UPSERTS = [str(ChangeType.INSERT), str(ChangeType.UPDATE_AFTER)]
 _DELETES = [str(ChangeType.DELETE)]
 
@@ -50,7 +50,7 @@ def mirror(
     """
     sink = _StreamMirror(into) if isinstance(into, DeltaStreamTable) else _Branch(into._loaded())
     reader, known = _batch(source, bookmark, {**chosen, "key": sink.key, "before": False})
-    has_rows = reader.schema.names != TOLD.names
+    has_rows = reader.schema.names != CHANGE_COLUMNS.names
     if has_rows and (missing := [name for name in sink.key if name not in reader.schema.names]):
         raise InputError(f"key {missing[0]!r} of {into.table_id!r} is no column ({_columns(reader.schema)})")
     if known is None or known.next is None:
@@ -79,7 +79,7 @@ class _StreamMirror:
         return list(dict.fromkeys([*self.table.keys.primary, *self.table.partition_keys]))
 
     def append(self, changes: pa.RecordBatchReader, token: str, check: Callable[[], None]) -> int:
-        rows, columns = 0, [name for name in changes.schema.names if name not in TOLD.names[1:]]
+        rows, columns = 0, [name for name in changes.schema.names if name not in CHANGE_COLUMNS.names[1:]]
         keys = self.table.keys
         sorts = {sort.name for sort in keys.sort} & {*columns} - {*self.key} if keys else set[str]()
 
@@ -87,14 +87,14 @@ class _StreamMirror:
             nonlocal rows
             for batch in changes:
                 rows += batch.num_rows
-                told = batch.select(columns)
-                yield from (_cleared(told, sorts), told.filter(_is(_UPSERTS))) if sorts else (told,)
+                changed = batch.select(columns)
+                yield from (_cleared(changed, sorts), changed.filter(_is(_UPSERTS))) if sorts else (changed,)
             check()  # an append that began before this ends long before a token is forgotten
 
         schema = pa.schema([changes.schema.field(name) for name in columns])
         batch = pa.RecordBatchReader.from_batches(schema, batches())
-        told = {"operation_column": _CHANGE, "upsert_values": _UPSERTS, "delete_values": _DELETES}
-        self.table.append(batch, token=token, partition_by=self.table.partition_keys, **told)
+        operations = {"operation_column": _CHANGE, "upsert_values": _UPSERTS, "delete_values": _DELETES}
+        self.table.append(batch, token=token, partition_by=self.table.partition_keys, **operations)
         return rows
 
 
@@ -113,7 +113,7 @@ class _Branch:
     def append(self, changes: pa.RecordBatchReader, token: str, check: Callable[[], None]) -> int:
         from deltacompact.iceberg.row_deltas import KeyedRows, commit_row_delta
 
-        columns, rows = [name for name in changes.schema.names if name not in TOLD.names], 0
+        columns, rows = [name for name in changes.schema.names if name not in CHANGE_COLUMNS.names], 0
 
         def batch() -> Iterator[KeyedRows]:
             nonlocal rows
@@ -156,14 +156,14 @@ def _known(source: DeltaStreamTable | IcebergCatalogTable, name: str) -> Bookmar
 
 
 def _columns(schema: pa.Schema) -> str:
-    return columns_shown([name for name in schema.names if name not in TOLD.names])
+    return columns_shown([name for name in schema.names if name not in CHANGE_COLUMNS.names])
 
 
 def _digest(end: Any) -> str:
     """One end of a batch. Positions of a thousand partitions are too long for a token."""
-    told = (
+    ends = (
         sorted(f"{partition}: {position}" for partition, position in end.items())
         if isinstance(end, dict)
         else [str(end)]
     )
-    return hashlib.sha256("\n".join(told).encode()).hexdigest()[:32]
+    return hashlib.sha256("\n".join(ends).encode()).hexdigest()[:32]

@@ -16,7 +16,7 @@ from deltacompact.job import Request
 from deltacompact.reports.plan_report import plan_as_html, plan_report, print_plans
 from deltacompact.reports.scale import Detail
 from deltacompact.reports.shown import printed
-from deltacompact.reports.words import Shown
+from deltacompact.reports.words import Report
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -24,7 +24,7 @@ class TablePlan:
     """The plan of each partition. `errors` are those of partitions that could not be planned."""
 
     table_id: str
-    _shown: Shown
+    _shown: Report
 
     @property
     def document(self) -> list[dict[str, Any]]:

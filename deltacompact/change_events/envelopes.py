@@ -61,12 +61,12 @@ def unwrapped(
     rows = _MessageRows(messages, envelope, origin, keys, identity, {*identity, *fixed})
     deletes = rows.deletes()
     source.check(rows.details(), envelope.table, ~rows.ignored(), origin)
-    gone, told = np.flatnonzero(deletes), np.flatnonzero(~deletes & ~rows.ignored())
+    gone, upserted = np.flatnonzero(deletes), np.flatnonzero(~deletes & ~rows.ignored())
     check_fixed(rows.found(gone, envelope.deleted), fixed, origin.of(gone), envelope.deleted)
-    check_fixed(rows.found(told, envelope.before), fixed, origin.of(told), envelope.before)
-    left = rows.moved(told)
+    check_fixed(rows.found(upserted, envelope.before), fixed, origin.of(upserted), envelope.before)
+    left = rows.moved(upserted)
     parts = [Placed(rows.left(left), left * 2), Placed(rows.gone(gone), gone * 2 + 1)]
-    return Events(origin.name, Placed(rows.after(told), told * 2 + 1), _in_order(parts))
+    return Events(origin.name, Placed(rows.after(upserted), upserted * 2 + 1), _in_order(parts))
 
 
 def _without_tombstones(messages: pa.Table, envelope: Envelope, origin: Origin) -> tuple[pa.Table, Indices]:
@@ -142,8 +142,8 @@ class _MessageRows:
             if len(found):
                 raise InputError(f"{self._origin.row(int(found[0]))}: operation {value!r} is refused: {why}")
         ignored = self.ignored()
-        told = pc.if_else(pa.array(ignored), self._envelope.operations.upsert_values[0], operation)
-        return self._envelope.operations.deletes(told, self._origin)
+        operations = pc.if_else(pa.array(ignored), self._envelope.operations.upsert_values[0], operation)
+        return self._envelope.operations.deletes(operations, self._origin)
 
     def after(self, places: Indices) -> pa.Table:
         """The new rows, with the sort keys that only the messages have. Raises InputError for one without a key."""

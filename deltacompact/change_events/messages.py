@@ -31,7 +31,7 @@ from deltacompact.tabular.text_files import TEXT_BLOCK_BYTES, in_finer_units, pa
 
 _WITH_SCHEMA = r'^\s*\{\s*"schema"\s*:\s*\{'
 _NEXT_FIELD = re.compile(r'\s*,\s*"([^"]*)"\s*:')
-_SHOWN = 80
+_CHARACTERS_SHOWN = 80
 
 
 def read_messages(
@@ -157,8 +157,8 @@ def _typed(field: pa.Field, envelope: Envelope, known: pa.Schema, texts: Sequenc
 
 def _check_keys(found: pa.Table, envelope: Envelope, known: pa.Schema | None, keys: TableKeys, origin: Origin) -> None:
     """Raise InputError for keys in rows, or sort keys in messages, whose numbers Arrow cannot hold exactly."""
-    told = {key.name.removeprefix("__") for key in keys.sort}
-    names = {*keys.columns, *told, *(name.removeprefix("source_") for name in told)}
+    sort_names = {key.name.removeprefix("__") for key in keys.sort}
+    names = {*keys.columns, *sort_names, *(name.removeprefix("source_") for name in sort_names)}
     types = schemas.known_types(known)
     for path, column in _leaves(found):
         of_rows = envelope.before in path or envelope.after in path
@@ -218,4 +218,4 @@ def _unparsable(text: bytes, origin: Origin, error: pa.ArrowInvalid, parse: Call
 
 def _start(line: bytes) -> str:
     shown = line.decode(errors="replace").strip()
-    return shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}…"
+    return shown if len(shown) <= _CHARACTERS_SHOWN else f"{shown[:_CHARACTERS_SHOWN]}…"

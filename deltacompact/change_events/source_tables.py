@@ -28,18 +28,18 @@ class SourceTable:
         if names[-1] not in fields.column_names or pa.types.is_null(fields[names[-1]].type):
             return
         parts = [fields[name].cast(pa.string()) for name in names if name in fields.column_names]
-        told = pc.binary_join_element_wise(*parts, ".", null_handling="skip")
-        told = pc.if_else(pc.and_(pa.array(which), pc.is_valid(parts[-1])), told, None)
-        if self._known is None and told.null_count < len(told):
-            first = int(np.argmax(np.asarray(told.is_valid())))
-            self._known = told[first].as_py(), origin.row(first)
+        tables = pc.binary_join_element_wise(*parts, ".", null_handling="skip")
+        tables = pc.if_else(pc.and_(pa.array(which), pc.is_valid(parts[-1])), tables, None)
+        if self._known is None and tables.null_count < len(tables):
+            first = int(np.argmax(np.asarray(tables.is_valid())))
+            self._known = tables[first].as_py(), origin.row(first)
         if self._known is None:
             return
         known, where = self._known
-        others = np.flatnonzero(np.asarray(pc.fill_null(pc.not_equal(told, known), False)))
+        others = np.flatnonzero(np.asarray(pc.fill_null(pc.not_equal(tables, known), False)))
         if len(others):
             index = int(others[0])
             raise InputError(
-                f"{origin.row(index)}: the message is of source table {told[index].as_py()}, but {where} is of {known}"
-                ": append the messages of each source table apart (a file or topic for each)"
+                f"{origin.row(index)}: the message is of source table {tables[index].as_py()}, but {where} is of "
+                f"{known}: append the messages of each source table apart (a file or topic for each)"
             )

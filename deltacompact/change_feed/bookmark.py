@@ -18,14 +18,14 @@ from typing import Generic, TypeVar
 
 from deltacompact.base import expect
 from deltacompact.base.errors import ConflictError, InputError, NotFoundError
-from deltacompact.base.moments import HOW_WRITTEN
+from deltacompact.base.moments import TIME_FORMAT
 
-KEPT_S = 30 * 24 * 3600
+FILES_KEPT_S = 30 * 24 * 3600
 """How long the files that a bookmark needs are kept."""
 SIGNED_EVERY_S = 24 * 3600
 """If its consumer finds nothing new, a bookmark is set again after so long, so that it does not count as idle."""
 
-_SHOWN_MAX = 5
+_BOOKMARKS_SHOWN = 5
 
 Position = TypeVar("Position")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
@@ -68,7 +68,7 @@ def check_batch(table_id: str, known: Bookmark[Position], batch: Bookmark[Positi
 
 
 def unknown(table_id: str, name: str, remedy: str = "") -> NotFoundError:
-    days = KEPT_S // 86400
+    days = FILES_KEPT_S // 86400
     return NotFoundError(
         f"table {table_id!r} has no bookmark {name!r}, or it was idle for more than {days} days{remedy}"
     )
@@ -80,6 +80,6 @@ def without_beginning(table_id: str, name: str) -> NotFoundError:
 
 def no_beginning(table_id: str, text: str, kinds: str, known: Sequence[str]) -> NotFoundError:
     """The error for a text that names no beginning. `kinds`: what it might be; `known`: the table's bookmarks."""
-    more = [f"and {len(known) - _SHOWN_MAX} more"] if len(known) > _SHOWN_MAX else []
-    bookmarks = f"bookmarks: {', '.join([*known[:_SHOWN_MAX], *more])}" if known else "it has no bookmarks"
-    return NotFoundError(f"table {table_id!r}: {text!r} is no {kinds} or bookmark ({bookmarks}), and {HOW_WRITTEN}")
+    more = [f"and {len(known) - _BOOKMARKS_SHOWN} more"] if len(known) > _BOOKMARKS_SHOWN else []
+    bookmarks = f"bookmarks: {', '.join([*known[:_BOOKMARKS_SHOWN], *more])}" if known else "it has no bookmarks"
+    return NotFoundError(f"table {table_id!r}: {text!r} is no {kinds} or bookmark ({bookmarks}), and {TIME_FORMAT}")

@@ -18,7 +18,7 @@ from datetime import datetime
 from deltacompact.base.errors import ConflictError, InputError
 from deltacompact.base.moments import moment_of
 from deltacompact.change_feed.bookmark import (
-    KEPT_S,
+    FILES_KEPT_S,
     Bookmark,
     check_batch,
     checked_name,
@@ -68,10 +68,10 @@ def _set_ms(metadata: TableMetadata, tag: Ref | None) -> int | None:
     """When a tag was set. Its maximum age is the age that its snapshot had then, plus 30 days."""
     if tag is None or tag.max_ref_age_ms is None:
         return None
-    return metadata.snapshots[tag.snapshot_id].timestamp_ms + tag.max_ref_age_ms - KEPT_S * 1000
+    return metadata.snapshots[tag.snapshot_id].timestamp_ms + tag.max_ref_age_ms - FILES_KEPT_S * 1000
 
 
-def given(table: IcebergTable, name: str, from_: AsOf, to: AsOf, branch: str) -> tuple[IcebergTable, Bookmark[int]]:
+def batch_for(table: IcebergTable, name: str, from_: AsOf, to: AsOf, branch: str) -> tuple[IcebergTable, Bookmark[int]]:
     """The batch for a consumer: the one that it was given before, or the next. If nothing is new: without `next`.
 
     Raises NotFoundError for an unknown bookmark if no beginning is given, InputError where a tag was lost.
@@ -101,7 +101,7 @@ def given(table: IcebergTable, name: str, from_: AsOf, to: AsOf, branch: str) ->
     raise ConflictError(f"{table.metadata.table_id}: others move bookmark {name!r}, again and again")
 
 
-def done_by(metadata: TableMetadata, from_: AsOf) -> AsOf:
+def end_of_bookmark(metadata: TableMetadata, from_: AsOf) -> AsOf:
     """If `from_` names a bookmark (and no branch or tag): where its consumer's last batch ended; else `from_`.
 
     Raises NotFoundError for a text that names nothing.
@@ -161,7 +161,7 @@ def _moved(table: IcebergTable, name: str, wanted: Bookmark[int]) -> tuple[Icebe
     tags = {_tag(name): wanted.done, _tag(name, given_as): wanted.next, _tag(name, other): None}
     now_ms = int(time.time() * 1000)
     try:
-        return table.tag(tags, until_ms=now_ms + KEPT_S * 1000), wanted
+        return table.tag(tags, until_ms=now_ms + FILES_KEPT_S * 1000), wanted
     except (ConflictError, CommitUnansweredError):  # the answer is lost, or that to a second sending of our request
         table = table.reloaded()
         if _found(table.metadata, name) != replace(wanted, time_ms=now_ms):

@@ -28,7 +28,7 @@ from deltacompact.index.keys import DIGEST_BYTES, POINTER_BYTES
 from deltacompact.storage.local import LocalStore
 
 ENTRY_BYTES = DIGEST_BYTES + POINTER_BYTES
-_HELD = 4
+_SORTING_COPIES = 4
 """Sorting entries takes so many times their own memory."""
 _CHUNK = 1 << 20
 """Entries that are divided at a time."""
@@ -40,7 +40,7 @@ Identified = Callable[[Candidates], Iterator[tuple[Numbers, Digests]]]
 def uncancelled(candidates: Sequence[Candidates], identified: Identified, held_bytes: int) -> list[Candidates]:
     """The candidates without the rows that the other side has, too."""
     rows = sum(candidate.count for candidate in candidates)
-    buckets = max(1, -(-rows * ENTRY_BYTES * _HELD // held_bytes))
+    buckets = max(1, -(-rows * ENTRY_BYTES * _SORTING_COPIES // held_bytes))
     entries = _entries(candidates, identified)
     kept = [_left([*entries], candidates)] if buckets == 1 else _by_bucket(entries, candidates, buckets)
     return list(_shrunk(candidates, list(kept)))

@@ -16,7 +16,7 @@ from deltacompact.base.errors import InputError
 from deltacompact.base.model import Partition
 from deltacompact.base.moments import moment_of
 from deltacompact.base.partitions import side_by_side
-from deltacompact.change_feed.request import ChangeRange, ChangesAsked, changes_of
+from deltacompact.change_feed.request import ChangeRange, ChangesRequest, changes_of
 
 if TYPE_CHECKING:
     from deltacompact.change_feed.bookmark import Bookmark
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 Answer = TypeVar("Answer")
-Asking = Callable[[str, Sequence[ChangeRange], pa.Schema, ChangesAsked], Answer]
+Asking = Callable[[str, Sequence[ChangeRange], pa.Schema, ChangesRequest], Answer]
 """`changes_of`, or `difference`."""
 
 
@@ -36,14 +36,14 @@ def stream_changes(
     from_: str | datetime | None,
     to: str | datetime | None,
     partition: Mapping[str, Any] | Partition | None,
-    asked: ChangesAsked,
+    asked: ChangesRequest,
     asking: Asking[Answer] = changes_of,
 ) -> Answer:
     """The changes of one partition, or of all, one after the other."""
     from deltacompact.change_feed.delta_streams import StreamRange, columns_of
-    from deltacompact.change_feed.stream_bookmarks import done_by, state_of
+    from deltacompact.change_feed.stream_bookmarks import end_of_bookmark, state_of
 
-    table, done = catalog.described(table_id), done_by(catalog, table_id, from_)
+    table, done = catalog.described(table_id), end_of_bookmark(catalog, table_id, from_)
     if partition is None and table.partition_keys:
         for end in (None if done is not None else from_, to):
             if end is not None and moment_of(end) is None:
@@ -61,7 +61,7 @@ def stream_changes(
 
 
 def stream_batch(
-    catalog: Streams, table_id: str, bookmark: StreamBookmark, asked: ChangesAsked
+    catalog: Streams, table_id: str, bookmark: StreamBookmark, asked: ChangesRequest
 ) -> pa.RecordBatchReader:
     """The changes of the batch that a consumer was given, the same each time. No batch: no changes."""
     from deltacompact.change_feed.delta_streams import StreamRange, columns_of, since_version
@@ -82,7 +82,7 @@ def stream_batch(
 
 
 def branch_batch(
-    table: IcebergTable, branch: str, bookmark: Bookmark[int], asked: ChangesAsked
+    table: IcebergTable, branch: str, bookmark: Bookmark[int], asked: ChangesRequest
 ) -> pa.RecordBatchReader:
     """As `stream_batch`, for a branch."""
     from deltacompact.change_feed.iceberg import SnapshotRange
@@ -97,12 +97,12 @@ def branch_changes(
     branch: str,
     from_: str | int | datetime | None,
     to: str | int | datetime | None,
-    asked: ChangesAsked,
+    asked: ChangesRequest,
     asking: Asking[Answer] = changes_of,
 ) -> Answer:
     """The changes of a branch."""
-    from deltacompact.change_feed.branch_bookmarks import done_by
+    from deltacompact.change_feed.branch_bookmarks import end_of_bookmark
     from deltacompact.change_feed.iceberg import SnapshotRange
 
-    found = SnapshotRange.of(table, branch, done_by(table.metadata, from_), to, asked.bounded())
+    found = SnapshotRange.of(table, branch, end_of_bookmark(table.metadata, from_), to, asked.bounded())
     return asking(table.metadata.table_id, [found], found.columns, asked)

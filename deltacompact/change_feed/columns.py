@@ -31,7 +31,7 @@ class ChangeType(enum.StrEnum):
 
 
 CODES = {kind: code for code, kind in enumerate(ChangeType)}
-TOLD = pa.schema(
+CHANGE_COLUMNS = pa.schema(
     [
         ("_change_type", pa.string()),
         ("_change_ordinal", pa.int32()),
@@ -53,12 +53,12 @@ class ChangeCommit:
 
 def feed_schema(table_id: str, columns: pa.Schema) -> pa.Schema:
     """The columns of the feed. Raises InputError if the table has a column with a name of the four."""
-    if taken := [name for name in columns.names if name in TOLD.names]:
+    if taken := [name for name in columns.names if name in CHANGE_COLUMNS.names]:
         raise InputError(f"table {table_id!r} has a column {taken[0]!r}: leave it out with --columns")
-    return pa.schema([*columns, *TOLD])
+    return pa.schema([*columns, *CHANGE_COLUMNS])
 
 
-def told(rows: pa.Table, kinds: npt.NDArray[np.int8] | ChangeType, commit: ChangeCommit) -> pa.Table:
+def with_change_columns(rows: pa.Table, kinds: npt.NDArray[np.int8] | ChangeType, commit: ChangeCommit) -> pa.Table:
     """The rows with the four columns of the feed."""
     if isinstance(kinds, ChangeType):
         types = pa.repeat(pa.scalar(str(kinds), pa.string()), rows.num_rows)
@@ -70,8 +70,8 @@ def told(rows: pa.Table, kinds: npt.NDArray[np.int8] | ChangeType, commit: Chang
         pa.repeat(pa.scalar(value, type_), rows.num_rows)
         for value, type_ in zip((commit.ordinal, commit.commit_id, time_us), _PLAIN, strict=True)
     ]
-    constants[2] = constants[2].cast(TOLD.field("_commit_timestamp").type)
-    return pa.Table.from_arrays([*rows.columns, types, *constants], schema=pa.schema([*rows.schema, *TOLD]))
+    constants[2] = constants[2].cast(CHANGE_COLUMNS.field("_commit_timestamp").type)
+    return pa.Table.from_arrays([*rows.columns, types, *constants], schema=pa.schema([*rows.schema, *CHANGE_COLUMNS]))
 
 
 def counts_of(batches: Iterable[pa.RecordBatch]) -> dict[str, int]:

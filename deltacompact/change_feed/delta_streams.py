@@ -28,7 +28,7 @@ from deltacompact.base.wording import text_of
 from deltacompact.change_feed.candidates import Bits, Candidates, Numbers, changed
 from deltacompact.change_feed.columns import ChangeCommit
 from deltacompact.change_feed.moved_rows import LiveFiles, without_moved
-from deltacompact.change_feed.request import ChangesAsked
+from deltacompact.change_feed.request import ChangesRequest
 from deltacompact.change_feed.steps import ChangeStep
 from deltacompact.delta_streams.log.log import StreamLog, genesis_state
 from deltacompact.delta_streams.log.state import StreamState
@@ -275,13 +275,13 @@ class StreamRange:
         store = self.catalog.store
         if self.table.keys is not None and snapshot.deltas:
             sources = live_sources(store, snapshot, self.table, self.limits)
-            return _named((source.file, bits) for source, bits in sources)
+            return _by_uri((source.file, bits) for source, bits in sources)
         upserts = [file for delta in snapshot.deltas if delta.operation == "upsert" for file in delta.files]
         compacted = list(snapshot.base.files) if snapshot.base else []
-        return _named((file, live_bits(store, file)) for file in [*compacted, *upserts])
+        return _by_uri((file, live_bits(store, file)) for file in [*compacted, *upserts])
 
 
-def _named(found: Iterator[tuple[DataFile, Bits | None]]) -> LiveFiles:
+def _by_uri(found: Iterator[tuple[DataFile, Bits | None]]) -> LiveFiles:
     times: Counter[str] = Counter()
     lives: LiveFiles = {}
     for file, bits in found:
@@ -290,7 +290,7 @@ def _named(found: Iterator[tuple[DataFile, Bits | None]]) -> LiveFiles:
     return lives
 
 
-def columns_of(table_id: str, ranges: Sequence[StreamRange], asked: ChangesAsked) -> pa.Schema:
+def columns_of(table_id: str, ranges: Sequence[StreamRange], asked: ChangesRequest) -> pa.Schema:
     """The columns of all ranges. Raises SchemaError for one of two types that do not fit, unless others are asked for.
 
     A restatement may give a column any type.

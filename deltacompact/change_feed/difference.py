@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from deltacompact.change_feed.columns import counts_of
-from deltacompact.change_feed.request import ChangeRange, ChangesAsked, changes_of
+from deltacompact.change_feed.request import ChangeRange, ChangesRequest, changes_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Difference:
     files_removed: int
 
 
-def difference(table_id: str, ranges: Sequence[ChangeRange], whole: pa.Schema, asked: ChangesAsked) -> Difference:
+def difference(table_id: str, ranges: Sequence[ChangeRange], whole: pa.Schema, asked: ChangesRequest) -> Difference:
     """The changes of `changes_of`, counted. Raises as it does."""
     counts = counts_of(changes_of(table_id, ranges, whole, asked))
     files = [range_.files() for range_ in ranges]

@@ -18,13 +18,13 @@ import pyarrow as pa
 
 from deltacompact.change_feed.cancelling import lineage_digests, uncancelled
 from deltacompact.change_feed.candidates import Candidates, HeldBytes, Numbers
-from deltacompact.change_feed.columns import CODES, ChangeCommit, ChangeType, told
-from deltacompact.change_feed.pairing import HELD, paired
+from deltacompact.change_feed.columns import CODES, ChangeCommit, ChangeType, with_change_columns
+from deltacompact.change_feed.pairing import PAIRING_COPIES, paired
 from deltacompact.change_feed.row_digests import Digests, row_digests
 from deltacompact.reading.selection import Selected
 from deltacompact.reading.skipping import Skipping
 
-HELD_BYTES = 512 << 20
+FEED_MEMORY_BYTES = 512 << 20
 """The bytes that a feed holds in memory unless they are bounded; more goes to files of a temporary folder."""
 
 
@@ -39,7 +39,7 @@ class Feed:
     selected: Selected
     key: tuple[str, ...] = ()
     before: bool = False
-    held_bytes: int = HELD_BYTES
+    held_bytes: int = FEED_MEMORY_BYTES
 
     def changes(self, candidates: Sequence[Candidates], commit: ChangeCommit) -> Iterator[pa.Table]:
         """The net change, as tables of `feed_schema`."""
@@ -47,7 +47,7 @@ class Feed:
         if _both_sides(candidates):
             if all(candidate.file.lineage(candidate.bits) is not None for candidate in candidates):
                 candidates = uncancelled(candidates, lineage_digests, self.held_bytes)
-            room = HeldBytes(self.held_bytes // HELD)  # rows that do not fit are read twice
+            room = HeldBytes(self.held_bytes // PAIRING_COPIES)  # rows that do not fit are read twice
             candidates = uncancelled([candidate.kept(room) for candidate in candidates], self._digests, self.held_bytes)
         if self.key and _both_sides(candidates):
             yield from self._updates(candidates, commit)
@@ -56,7 +56,7 @@ class Feed:
             kind = ChangeType.INSERT if candidate.is_added else ChangeType.DELETE
             for _, table in candidate.tables(self.selected):
                 if table.num_rows:
-                    yield told(table.select(self.selected.wanted.names), kind, commit)
+                    yield with_change_columns(table.select(self.selected.wanted.names), kind, commit)
 
     def _that_may_match(self, candidates: Sequence[Candidates]) -> list[Candidates]:
         """The candidates without files that have no matching row on either side: these stay closed."""
@@ -69,7 +69,7 @@ class Feed:
             if not self.before:
                 kept = kinds != CODES[ChangeType.UPDATE_BEFORE]
                 rows, kinds = rows.filter(pa.array(kept)), kinds[kept]
-            yield told(rows.select(self.selected.wanted.names), kinds, commit)
+            yield with_change_columns(rows.select(self.selected.wanted.names), kinds, commit)
 
     def _digests(self, candidate: Candidates) -> Iterator[tuple[Numbers, Digests]]:
         names = list(dict.fromkeys([*self.selected.wanted.names, *self.key]))

@@ -27,7 +27,7 @@ from deltacompact.reading.selection import Selected
 
 _UNPAIRED = np.array([CODES[ChangeType.DELETE], CODES[ChangeType.INSERT]], np.int8)
 _PAIRED = np.array([CODES[ChangeType.UPDATE_BEFORE], CODES[ChangeType.UPDATE_AFTER]], np.int8)
-HELD = 3
+PAIRING_COPIES = 3
 """Pairing rows takes so many times their own memory."""
 _BUCKETS_MAX = 256
 """Files that are open at a time."""
@@ -41,7 +41,7 @@ def paired(
 ) -> Iterator[tuple[pa.Table, Kinds]]:
     """All rows with what became of each, updates side by side. Rows of equal keys come together."""
     size = sum(candidate.bytes for candidate in candidates)
-    buckets = min(_BUCKETS_MAX, max(1, -(-size * HELD // held_bytes)))
+    buckets = min(_BUCKETS_MAX, max(1, -(-size * PAIRING_COPIES // held_bytes)))
     if buckets == 1:
         yield from _paired(list(_with_sides(candidates, selected)), key)
         return

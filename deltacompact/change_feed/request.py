@@ -1,6 +1,6 @@
 """A user's request for changes, and the reader that answers it.
 
-changes_of(range, ChangesAsked(columns=["id"], where="total > 9"))      a RecordBatchReader
+changes_of(range, ChangesRequest(columns=["id"], where="total > 9"))      a RecordBatchReader
 
 Nothing is read before the first batch is asked for. Temporary files are deleted when the reader ends.
 """
@@ -19,7 +19,7 @@ from deltacompact.base.limits import ReadLimits
 from deltacompact.base.settings import Settings
 from deltacompact.base.wording import columns_shown
 from deltacompact.change_feed.columns import feed_schema
-from deltacompact.change_feed.feed import HELD_BYTES, Feed
+from deltacompact.change_feed.feed import FEED_MEMORY_BYTES, Feed
 from deltacompact.change_feed.row_digests import digestible
 from deltacompact.change_feed.steps import ChangeStep
 from deltacompact.planning.sizing import TASK_BASE_BYTES
@@ -42,8 +42,8 @@ class ChangeRange(Protocol):
     def commits(self) -> list[ChangeStep]: ...
 
 
-class Asked(TypedDict, total=False):
-    """The fields of ChangesAsked."""
+class ChangesOptions(TypedDict, total=False):
+    """The fields of ChangesRequest."""
 
     per_commit: bool
     before: bool
@@ -54,7 +54,7 @@ class Asked(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class ChangesAsked:
+class ChangesRequest:
     """Which changes.
 
     per_commit      those of each commit; else the net change: the first before, the last after
@@ -71,7 +71,7 @@ class ChangesAsked:
     where: Any = None
     key: Sequence[str] | None = None
     memory_bytes: int | None = None
-    held_bytes: int = HELD_BYTES
+    held_bytes: int = FEED_MEMORY_BYTES
 
     def bounded(self) -> Settings:
         """How the memory is divided. Raises InputError for too little."""
@@ -90,7 +90,7 @@ class ChangesAsked:
 
 
 def changes_of(
-    table_id: str, ranges: Sequence[ChangeRange], whole: pa.Schema, asked: ChangesAsked
+    table_id: str, ranges: Sequence[ChangeRange], whole: pa.Schema, asked: ChangesRequest
 ) -> pa.RecordBatchReader:
     """The changes of some ranges, one after the other. `whole` has the columns of all of them.
 
@@ -111,7 +111,7 @@ def changes_of(
     return pa.RecordBatchReader.from_batches(schema, batches())
 
 
-def _feed(table_id: str, range_: ChangeRange, whole: pa.Schema, selected: Selected, asked: ChangesAsked) -> Feed:
+def _feed(table_id: str, range_: ChangeRange, whole: pa.Schema, selected: Selected, asked: ChangesRequest) -> Feed:
     wanted = range_.key if asked.key is None else named_columns(asked.key) or ()
     key = wanted if len(whole) else ()  # where no row was ever there, nobody knows the columns
     for name in key:

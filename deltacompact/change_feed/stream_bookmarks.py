@@ -25,7 +25,7 @@ from deltacompact.base.model import FORMAT_VERSION, Partition, Table
 from deltacompact.base.moments import moment_of
 from deltacompact.base.partitions import side_by_side
 from deltacompact.change_feed.bookmark import (
-    KEPT_S,
+    FILES_KEPT_S,
     Bookmark,
     check_batch,
     checked_name,
@@ -82,7 +82,7 @@ def _dated(catalog: Streams, table_id: str) -> Iterator[tuple[StreamBookmark, fl
             yield known, dates[name]
 
 
-def given(
+def batch_for(
     catalog: Streams, table_id: str, name: str, from_: str | datetime | None, to: str | datetime | None
 ) -> StreamBookmark:
     """The batch for a consumer: the one that it was given before, or the next.
@@ -136,7 +136,7 @@ def dropped(catalog: Streams, table_id: str, name: str) -> None:
         raise ConflictError(f"table {table_id!r}: a consumer moved bookmark {name!r} meanwhile")
 
 
-def done_by(catalog: Streams, table_id: str, from_: str | datetime | None) -> Positions | None:
+def end_of_bookmark(catalog: Streams, table_id: str, from_: str | datetime | None) -> Positions | None:
     """If `from_` names a bookmark: what its consumer has done. None: `from_` may be a version or a time.
 
     Raises NotFoundError for a text that names nothing.
@@ -154,7 +154,7 @@ def done_by(catalog: Streams, table_id: str, from_: str | datetime | None) -> Po
 
 def names_kept(catalog: Streams, table_id: str, now_s: float) -> frozenset[str]:
     """The names of all files that readers of bookmarks need. Vacuum keeps them. `now_s`: by the store's clock."""
-    known = [bookmark for bookmark, put_s in _dated(catalog, table_id) if now_s - put_s <= KEPT_S]
+    known = [bookmark for bookmark, put_s in _dated(catalog, table_id) if now_s - put_s <= FILES_KEPT_S]
     ends = [end for bookmark in known for end in (bookmark.done, bookmark.next) if end is not None]
     named = [place for end in ends for place in end.items()]
     found = side_by_side(named, lambda place: _names(catalog, table_id, *place), catalog.at_once)
@@ -209,7 +209,7 @@ def _position_at(
 
 
 def _is_idle(catalog: Streams, known: StreamBookmark) -> bool:
-    return known.time_ms is not None and catalog.clock() * 1000 - known.time_ms > KEPT_S * 1000
+    return known.time_ms is not None and catalog.clock() * 1000 - known.time_ms > FILES_KEPT_S * 1000
 
 
 def _folder(table_id: str) -> str:

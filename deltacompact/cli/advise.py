@@ -67,10 +67,10 @@ def advise(
     """
     from deltacompact.reports.advice import advice_lines
 
-    told = report_lines(scan_reports)
+    reports = report_lines(scan_reports)
     where = place_of(catalog, place)
     found = catalog.table(table).advise(
-        columns, **where, reads=reads, plot=plot, scan_reports=told, spark_logs=spark_log
+        columns, **where, reads=reads, plot=plot, scan_reports=reports, spark_logs=spark_log
     )
     answer(as_json, _document(found, usd_per_core_hour), *advice_lines(found, usd_per_core_hour))
 

@@ -165,11 +165,11 @@ def _delta_in_words(delta: Delta) -> list[str]:
 
 def _timed(said: str, position: int | None) -> str:
     """The text, with the time behind a position that is a time."""
-    from deltacompact.reports.words import at
+    from deltacompact.reports.words import position_text
 
     if position is None:
         return said
-    return said.replace(f"at position {position}", f"at position {at(position)}")
+    return said.replace(f"at position {position}", f"at position {position_text(position)}")
 
 
 def _listed(values: str | None) -> list[str] | None:

@@ -19,7 +19,7 @@ from deltacompact.cli.byte_size import ByteSize
 from deltacompact.cli.detail import detail_options
 from deltacompact.cli.sections import delta_stream_option
 
-_SAID = declared(Options)
+_DECLARED = declared(Options)
 RATE = click.FloatRange(min=0, min_open=True)
 COUNT = click.IntRange(1, COUNT_MAX)
 
@@ -28,7 +28,7 @@ def field_option(
     flag: str, name: str, option: Callable[..., Any] = delta_stream_option, more: str = "", **shown: Any
 ) -> Callable[..., Any]:
     """An option for a field of Options, with the field's default and text. `more` follows the text."""
-    default, said = getattr(DEFAULTS, name), _SAID[name]
+    default, said = getattr(DEFAULTS, name), _DECLARED[name]
     text = f"{said.meaning[0].upper()}{said.meaning[1:]}." if default is not None else said.sentence
     made: Callable[..., Any] = option(
         flag,

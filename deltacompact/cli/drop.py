@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from deltacompact.catalog.delta_streams import DeltaStreamCatalog
     from deltacompact.maintenance.drop import DropResult
 
-_LEFT_NAMED = 3
+_PATHS_SHOWN = 3
 
 
 @click.command()
@@ -59,8 +59,8 @@ def _ask(catalog: DeltaStreamCatalog, table: str) -> None:
 def _lines(result: DropResult, verb: str) -> list[str]:
     lines = [f"{result.table_id}: {verb} {_amount(result)}"]
     if result.left:
-        names = ", ".join(stat.path for stat in result.left[:_LEFT_NAMED])
-        more = f" and {len(result.left) - _LEFT_NAMED:,} more" if len(result.left) > _LEFT_NAMED else ""
+        names = ", ".join(stat.path for stat in result.left[:_PATHS_SHOWN])
+        more = f" and {len(result.left) - _PATHS_SHOWN:,} more" if len(result.left) > _PATHS_SHOWN else ""
         lines.append(f"  {counted(len(result.left), 'object')} of others left: {names}{more}")
     return lines
 

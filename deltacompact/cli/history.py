@@ -147,7 +147,7 @@ def retract(
     deltacompact retract ./lake orders --file orders/data/5c5c.parquet
     """
     from deltacompact.delta_streams.versions import retract as take_out
-    from deltacompact.reports.words import at
+    from deltacompact.reports.words import position_text
 
     if (position is None) == (file is None):
         raise InputError("name what is to be taken out: either --position or --file")
@@ -155,7 +155,11 @@ def retract(
         return _retract_file(catalog, table, file, partition, as_json)
     assert position is not None
     take_out(catalog, table, position, pairs(partition) or None)
-    answer(as_json, {"table": table, "retracted": position}, f"the delta at position {at(position)} is taken out")
+    answer(
+        as_json,
+        {"table": table, "retracted": position},
+        f"the delta at position {position_text(position)} is taken out",
+    )
 
 
 def _retract_file(catalog: DeltaStreamCatalog, table: str, path: str, partition: Sequence[str], as_json: bool) -> None:

@@ -35,8 +35,8 @@ from deltacompact.reports.words import named_in_line
 if TYPE_CHECKING:
     from rich.console import Console
 
-PARTITIONS_SAID = 10
-SAID_EVERY_S = 10.0
+PARTITIONS_LOGGED = 10
+LOG_EVERY_S = 10.0
 
 
 @contextlib.contextmanager
@@ -60,7 +60,7 @@ def progress_unless(as_json: bool) -> contextlib.AbstractContextManager[EventSin
     return progress(err)
 
 
-def _in(seconds: float) -> str:
+def _time_in(seconds: float) -> str:
     """The time of day that comes in `seconds` seconds."""
     return (datetime.now() + timedelta(seconds=seconds)).strftime("%H:%M:%S")
 
@@ -75,7 +75,7 @@ class Lines:
         self._counted_s = clock()
 
     def __call__(self, event: Event) -> None:
-        if len(self._said) < PARTITIONS_SAID:
+        if len(self._said) < PARTITIONS_LOGGED:
             self._said.add(event.partition)
         self._done += isinstance(event, SessionFinished) and event.error is None
         if event.partition in self._said or not isinstance(event, (SessionStarted, RoundCompleted, SessionFinished)):
@@ -86,7 +86,7 @@ class Lines:
     def _count(self, event: SessionFinished) -> None:
         if event.error is not None:
             _say(self._console, event)
-        elif self._clock() - self._counted_s >= SAID_EVERY_S:
+        elif self._clock() - self._counted_s >= LOG_EVERY_S:
             self._counted_s = self._clock()
             _print(self._console, f"{event.table_id}: {counted(self._done, 'partition')} done")
 
@@ -106,8 +106,8 @@ def _say(console: Console, event: Event) -> None:
         case WaitingForSession():
             ahead = f"; its last one is dated {event.ahead_s:,.0f} s in the future" if event.ahead_s >= 1 else ""
             line = (
-                f"{event.table_id}: waiting until {_in(event.seconds)}, {event.seconds:.0f} s at most, for a sign of "
-                f"life of session {event.session} on another machine{ahead}"
+                f"{event.table_id}: waiting until {_time_in(event.seconds)}, {event.seconds:.0f} s at most, for a sign "
+                f"of life of session {event.session} on another machine{ahead}"
             )
         case ModeStarted():
             files = f"{counted(event.rows, 'row')}, {size(event.bytes)}"

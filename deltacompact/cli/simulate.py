@@ -69,12 +69,12 @@ def simulate(
     from deltacompact.planning.simulated import REPLAYED
     from deltacompact.reports.words import in_columns
 
-    told = report_lines(scan_reports)
-    if scan_reports and not told and not spark_log:
+    reports = report_lines(scan_reports)
+    if scan_reports and not reports and not spark_log:
         raise InputError(f"{', '.join(map(str, scan_reports))}: no scan report yet")
     where = place_of(catalog, place)
     found, notes = catalog.table(table).simulate(
-        columns, **where, depths=depth, scan_reports=told, spark_logs=spark_log
+        columns, **where, depths=depth, scan_reports=reports, spark_logs=spark_log
     )
     for line in (*notes, REPLAYED):
         note(line)

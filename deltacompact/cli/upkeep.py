@@ -378,7 +378,7 @@ def vacuum(
     from deltacompact.cli.console import out
     from deltacompact.cli.result_report import print_vacuumed, vacuumed_words
     from deltacompact.delta_streams.streams import VACUUM_AGE_MIN_S
-    from deltacompact.maintenance.vacuum.held import Held
+    from deltacompact.maintenance.vacuum.held import VacuumContext
     from deltacompact.maintenance.vacuum.vacuum import vacuum as vacuum_table
 
     age_min_s = older_than_hours * 3600
@@ -401,7 +401,7 @@ def vacuum(
             "dry_run": dry_run,
         }
 
-    held = Held(catalog, table, age_min_s, dry_run)
+    held = VacuumContext(catalog, table, age_min_s, dry_run)
 
     def vacuumed(chosen: Partition) -> list[VacuumResult]:
         return vacuum_table(

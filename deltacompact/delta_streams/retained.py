@@ -17,7 +17,7 @@ from datetime import datetime
 
 from deltacompact.base.errors import NotFoundError
 from deltacompact.base.model import Partition
-from deltacompact.base.moments import HOW_WRITTEN, milliseconds_of, moment_of
+from deltacompact.base.moments import TIME_FORMAT, milliseconds_of, moment_of
 from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.delta_streams.log.tokens import Commits
 from deltacompact.delta_streams.paths import StreamPaths
@@ -69,7 +69,7 @@ def _state_named(chain: Sequence[StreamState], version: str, where: str) -> Stre
     if len(found) != 1:
         many = "several versions begin" if found else "no version begins"
         versions = ", ".join(state.version for state in chain[-4:])
-        no_time = "" if found else f", and {HOW_WRITTEN}"
+        no_time = "" if found else f", and {TIME_FORMAT}"
         raise NotFoundError(f"{where}: {many} with {version!r} (newest: {versions}){no_time}")
     return found[0]
 

@@ -23,7 +23,7 @@ from deltacompact.table.ports import Moment, NothingToDo, PartitionSnapshot
 
 def everything(table_id: str, partition: Partition, state: StreamState) -> PartitionSnapshot:
     """The snapshot that a reader of this state folds: all files."""
-    chosen = _Chosen(state.compacted, True, state.deltas, "read")
+    chosen = _FoldInput(state.compacted, True, state.deltas, "read")
     return _snapshot(table_id, table_id, partition, state, state, chosen)
 
 
@@ -74,7 +74,7 @@ def _snapshot(
     partition: Partition,
     source: StreamState,
     destination: StreamState,
-    chosen: _Chosen,
+    chosen: _FoldInput,
 ) -> PartitionSnapshot:
     done = chosen.base or destination.compacted  # an empty source has no base: keep the destination's watermark
     index_of = destination if chosen.owned else source
@@ -105,7 +105,7 @@ class _OtherWork:
 
 
 @dataclass(frozen=True, slots=True)
-class _Chosen:
+class _FoldInput:
     base: CompactedDelta | None
     owned: bool
     deltas: tuple[Delta, ...]
@@ -114,7 +114,7 @@ class _Chosen:
 
 def _choice(
     source_table_id: str, destination_table_id: str, source: StreamState, destination: StreamState, work: _OtherWork
-) -> _Chosen | NothingToDo:
+) -> _FoldInput | NothingToDo:
     if source_table_id == destination_table_id:
         return _since(source.compacted, source.deltas, work) or _nothing(source.last_position, work)
     if destination.commits:
@@ -127,7 +127,7 @@ def _choice(
         why = "first compaction" if done is None else "the source was compacted or restated past the watermark: rebuilt"
         if source.compacted is None and not source.deltas and not (done and done.rows):
             return NothingToDo(f"table {source_table_id!r} holds no delta")
-        return _Chosen(source.compacted, False, source.deltas, why)
+        return _FoldInput(source.compacted, False, source.deltas, why)
     newer = tuple(delta for delta in source.deltas if delta.position > done.watermark)
     return _since(done, newer, work) or _nothing(done.watermark, work)
 
@@ -137,19 +137,19 @@ def _nothing(position: int | None, work: _OtherWork) -> NothingToDo:
     return NothingToDo(f"no delta since position {position}{overlap}")
 
 
-def _since(base: CompactedDelta | None, deltas: tuple[Delta, ...], work: _OtherWork) -> _Chosen | NothingToDo | None:
+def _since(base: CompactedDelta | None, deltas: tuple[Delta, ...], work: _OtherWork) -> _FoldInput | NothingToDo | None:
     """The new deltas, or for a purge the files with dead rows, or the files that overlap. None: there are none."""
     if deltas:
-        return _Chosen(base, True, deltas, f"{counted(len(deltas), 'delta')} since the last compaction")
+        return _FoldInput(base, True, deltas, f"{counted(len(deltas), 'delta')} since the last compaction")
     if base is None:
         return None
     if work.purge and (marked := sum(file.deletions is not None for file in base.files)):
-        return _Chosen(base, True, (), f"purge: {counted(marked, 'file')} with dead rows")
+        return _FoldInput(base, True, (), f"purge: {counted(marked, 'file')} with dead rows")
     if work.cluster_by and columns_of(work.cluster_by, base.schema):
         bound = LayoutBound(work.amplification_max, base.account, base.next_file_number)
         choice = overlapping_files(base.files, work.cluster_by, base.schema, (), bound, work.cold)
         if count := int(choice.chosen.sum()):
-            return _Chosen(base, True, (), f"{counted(count, 'file')} to lay out by {work.cluster_by}")
+            return _FoldInput(base, True, (), f"{counted(count, 'file')} to lay out by {work.cluster_by}")
         if count := int(choice.waits.sum()):
             why = "write_amplification_max allows no more until rows come"
             return NothingToDo(f"{counted(count, 'file')} to lay out by {work.cluster_by} must wait: {why}")

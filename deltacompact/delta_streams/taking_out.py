@@ -58,7 +58,7 @@ def retract_file(
     base = log.active(strictly=True)
     if base.compacted and base.compacted.source_table_id != table_id:
         raise InputError(f"{where} is a destination of {base.compacted.source_table_id!r}: take the file out there")
-    file = _named(base, path, where)
+    file = _file_named(base, path, where)
     now_ms = int(catalog.clock() * 1000)
     opened = Opened(
         base.opened.number + 1,
@@ -82,7 +82,7 @@ def retract_file(
         return log.release(base, successor, check, now_ms)
 
 
-def _named(state: StreamState, path: str, where: str) -> DataFile:
+def _file_named(state: StreamState, path: str, where: str) -> DataFile:
     files = stream_files(state)
     found = [file for file in files if file.path == path] or [file for file in files if file.name == path]
     if not found:

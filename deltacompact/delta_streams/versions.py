@@ -45,8 +45,8 @@ class VersionInfo:
     partition: Partition
 
     def __repr__(self) -> str:
-        told = "active" if self.sealed_s is None else "retained" if self.retained else "vacuumed"
-        return f"version {self.version} of {self.partition}: {told}, {counted(self.rows, 'row')}"
+        status = "active" if self.sealed_s is None else "retained" if self.retained else "vacuumed"
+        return f"version {self.version} of {self.partition}: {status}, {counted(self.rows, 'row')}"
 
     @property
     def version(self) -> str:

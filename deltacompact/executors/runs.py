@@ -29,7 +29,7 @@ _LOG = logging.getLogger("deltacompact")
 
 LOOK_EVERY_S = 1.0
 
-TAKEN_AT_ONCE = 1 / 100
+AWAITED_SHARE = 1 / 100
 """Wait for this share of the runs that have not ended, and for one at least. Each wait passes all their handles: one by
 one, a stage of 40,000 tasks would pass 800 million."""
 
@@ -59,7 +59,7 @@ def ended(
     runs = Runs(tasks, slots, cluster.now_s())
     try:
         while waiting := runs.waiting:
-            for handle in cluster.wait(waiting, 1 + int(len(waiting) * TAKEN_AT_ONCE), LOOK_EVERY_S):
+            for handle in cluster.wait(waiting, 1 + int(len(waiting) * AWAITED_SHARE), LOOK_EVERY_S):
                 yield from _taken(runs, handle, cluster)
             for number in runs.slow(cluster.now_s(), cluster.idle_slots, seconds_min):
                 _LOG.info("a slow task runs a second time")

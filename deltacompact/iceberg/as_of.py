@@ -19,26 +19,26 @@ def snapshot_as_of(metadata: TableMetadata, as_of: str | int | datetime, branch:
     if isinstance(as_of, bool):
         raise InputError(f"as_of is {as_of!r}, it must be a snapshot's id, a branch, a tag or a time")
     if not isinstance(as_of, int) and (moment := moment_of(as_of)) is not None:
-        return _at(metadata, branch, moment)
+        return _snapshot_at(metadata, branch, moment)
     if isinstance(as_of, str) and (ref := metadata.refs.get(as_of)) is not None:
         return metadata.snapshots[ref.snapshot_id]
     text = str(as_of)
     if text.isdecimal() and (found := metadata.snapshots.get(int(text))) is not None:
         return found
     kind = "snapshot" if text.isdecimal() else "branch, tag or snapshot"
-    raise NotFoundError(f"table {metadata.table_id!r} has no {kind} {text!r}{_left(metadata, branch)}")
+    raise NotFoundError(f"table {metadata.table_id!r} has no {kind} {text!r}{_oldest_left(metadata, branch)}")
 
 
-def _at(metadata: TableMetadata, branch: str, moment: datetime) -> Snapshot:
+def _snapshot_at(metadata: TableMetadata, branch: str, moment: datetime) -> Snapshot:
     time_ms = milliseconds_of(moment)
     for snapshot in metadata.ancestors(metadata.branch(branch)):
         if snapshot.timestamp_ms <= time_ms:
             return snapshot
-    left = _left(metadata, branch)
+    left = _oldest_left(metadata, branch)
     raise NotFoundError(f"branch {branch!r} of {metadata.table_id!r} has no snapshot of {spelled(moment)}{left}")
 
 
-def _left(metadata: TableMetadata, branch: str) -> str:
+def _oldest_left(metadata: TableMetadata, branch: str) -> str:
     ref = metadata.refs.get(branch)
     ancestors = list(metadata.ancestors(metadata.snapshots[ref.snapshot_id])) if ref else []
     if not ancestors:

@@ -35,9 +35,9 @@ def comparison(metadata: TableMetadata, branch: str, before: int | None = None, 
     head = metadata.branch(branch)
     if head is None:
         return Comparison(None, None, "the branch has no snapshot")
-    newest = head if after is None else _named(metadata, after)
+    newest = head if after is None else _snapshot_named(metadata, after)
     if before is not None:
-        return Comparison(_named(metadata, before).snapshot_id, newest.snapshot_id)
+        return Comparison(_snapshot_named(metadata, before).snapshot_id, newest.snapshot_id)
     if after is None:
         while not newest.is_ours:
             parent = metadata.snapshots.get(newest.parent_id or 0)
@@ -67,7 +67,7 @@ def comparison(metadata: TableMetadata, branch: str, before: int | None = None, 
     return Comparison(oldest.snapshot_id, newest.snapshot_id)
 
 
-def _named(metadata: TableMetadata, snapshot_id: int) -> Snapshot:
+def _snapshot_named(metadata: TableMetadata, snapshot_id: int) -> Snapshot:
     found = metadata.snapshots.get(snapshot_id)
     if found is None:
         raise NotFoundError(f"table {metadata.table_id!r} has no snapshot {snapshot_id}")

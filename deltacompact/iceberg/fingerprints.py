@@ -98,8 +98,8 @@ def _sum_of(live: LiveReader, files: Sequence[LiveFile], known: FileFingerprints
         replace(part, tables=partial(_as_fingerprint, part, schema, file))
         for part, file in zip(live.parts(read, schema), read, strict=True)
     )
-    for file, told in zip(read, rows_of(live, parts), strict=True):
-        fingerprint = Fingerprint.certain(told["fingerprint"][0].as_py())
+    for file, summed in zip(read, rows_of(live, parts), strict=True):
+        fingerprint = Fingerprint.certain(summed["fingerprint"][0].as_py())
         assert fingerprint is not None
         found.append(fingerprint)
         if file.is_whole:

@@ -67,12 +67,12 @@ class LayoutRun:
 def layouts_of(metadata: TableMetadata) -> dict[int, LayoutRun]:
     """The snapshots of ours that laid files out, by their ids. Expired ones are known from table properties."""
     ours = (snapshot for snapshot in metadata.snapshots.values() if snapshot.is_ours)
-    return _recorded(metadata) | {snapshot.snapshot_id: _said(snapshot, snapshot.summary) for snapshot in ours}
+    return _recorded(metadata) | {snapshot.snapshot_id: _stored_run(snapshot, snapshot.summary) for snapshot in ours}
 
 
 def layout_record(snapshot: Snapshot, how: Mapping[str, str], state: TableState) -> Properties:
     """The table property that records how rows lie in a snapshot's files."""
-    said = _said(snapshot, how)
+    said = _stored_run(snapshot, how)
     body = {
         "how": dict(how),
         "session": said.session,
@@ -152,7 +152,7 @@ def outdated_layouts(state: TableState) -> tuple[str, ...]:
     return tuple(sorted(f"{RECORD}{number}" for number in set(known) - set(kept)))
 
 
-def _said(snapshot: Snapshot, how: Mapping[str, str]) -> LayoutRun:
+def _stored_run(snapshot: Snapshot, how: Mapping[str, str]) -> LayoutRun:
     return LayoutRun(how, snapshot.summary.get(SESSION, ""), snapshot.sequence_number, snapshot.timestamp_ms)
 
 

@@ -19,7 +19,7 @@ from deltacompact.iceberg.commit.committer import Committer
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.pyiceberg_door.transforms import check_orders
 from deltacompact.iceberg.table.table_state import StateReader, TableState
-from deltacompact.iceberg_modes.journal.left_behind import Left, LeftSession, left_behind
+from deltacompact.iceberg_modes.journal.left_behind import LeftSession, SessionsLeft, left_behind
 from deltacompact.iceberg_modes.journal.resume import Resumption, landed_inputs, resume
 from deltacompact.iceberg_modes.mode import Mode, Plan, Result
 from deltacompact.iceberg_modes.modes import known_mode
@@ -44,12 +44,12 @@ class ModeRun(Call[Plan, Result]):
 
     def plan(self, state: TableState | None = None) -> Plan:
         """The plan for the branch. Writes nothing. `state`: the branch, where it was read a moment ago."""
-        return self.mode.steps().plan(self, state or self.state(), Left())
+        return self.mode.steps().plan(self, state or self.state(), SessionsLeft())
 
     def plan_with_totals(self) -> tuple[Plan, BranchTotals, BranchTotals]:
         """The plan, and the totals of the branch: before it is carried out, and about afterwards."""
         state, steps = self.state(), self.mode.steps()
-        plan = steps.plan(self, state, Left())
+        plan = steps.plan(self, state, SessionsLeft())
         return plan, totals_of(state), steps.totals_after(plan, state)
 
     def run(self, document: str | bytes | None = None) -> Result:
@@ -113,13 +113,15 @@ class ModeRun(Call[Plan, Result]):
     def _tell_waiting(self, session: str, wait_s: float, ahead_s: float) -> None:
         self.emit(WaitingForSession(self.table.metadata.table_id, EVERYWHERE, session, wait_s, ahead_s))
 
-    def _planned(self, document: str | bytes | None, state: TableState, left: Left, done: frozenset[str]) -> Plan:
+    def _planned(
+        self, document: str | bytes | None, state: TableState, left: SessionsLeft, done: frozenset[str]
+    ) -> Plan:
         """The plan of the document, or one for the branch as it is."""
         steps = self.mode.steps()
         return steps.plan(self, state, left) if document is None else steps.approved(document, state, left, done)
 
     def _resumed(
-        self, left: Left, table: IcebergTable, reader: StateReader, plan: Plan, result: Result
+        self, left: SessionsLeft, table: IcebergTable, reader: StateReader, plan: Plan, result: Result
     ) -> frozenset[str]:
         """Commit what dead sessions left. Returns the data files that dead sessions of this mode have dealt with."""
         done: frozenset[str] = frozenset()

@@ -40,7 +40,7 @@ from deltacompact.iceberg_modes.journal.journal import (
 from deltacompact.iceberg_modes.journal.signs_of_life import giving_signs
 from deltacompact.iceberg_modes.journal.tries import Tries
 from deltacompact.iceberg_modes.mode import Plan, Result
-from deltacompact.iceberg_modes.steps import Group, Outcome, Work, Written
+from deltacompact.iceberg_modes.steps import Group, GroupOutput, Outcome, Work
 from deltacompact.tabular.allocator import session_memory
 
 EVERYWHERE = Partition()
@@ -48,11 +48,11 @@ EVERYWHERE = Partition()
 
 
 @dataclass(slots=True)
-class Session(Generic[Plan, Group, Written, Outcome, Result]):
+class Session(Generic[Plan, Group, GroupOutput, Outcome, Result]):
     """Carries out the work of one plan. `committed`: files that the table has now; `refused` and `notes` go into the
     result. `bad`: the first input that could not be read."""
 
-    work: Work[Plan, Group, Written, Outcome, Result]
+    work: Work[Plan, Group, GroupOutput, Outcome, Result]
     groups: tuple[Group, ...]
     journal: Journal
     reader: StateReader
@@ -66,8 +66,8 @@ class Session(Generic[Plan, Group, Written, Outcome, Result]):
 
     @classmethod
     def begin(
-        cls, work: Work[Plan, Group, Written, Outcome, Result], document: Mapping[str, Any], reader: StateReader
-    ) -> Session[Plan, Group, Written, Outcome, Result]:
+        cls, work: Work[Plan, Group, GroupOutput, Outcome, Result], document: Mapping[str, Any], reader: StateReader
+    ) -> Session[Plan, Group, GroupOutput, Outcome, Result]:
         """Record the plan: its document."""
         return cls(work, work.plan.groups, Journal.begin(work.call.table.store, document), reader)
 
@@ -141,7 +141,7 @@ class Session(Generic[Plan, Group, Written, Outcome, Result]):
         if self.bad is not None:
             raise self.bad
 
-    def _written_or_bad(self, groups: Sequence[Group]) -> list[Written] | None:
+    def _written_or_bad(self, groups: Sequence[Group]) -> list[GroupOutput] | None:
         """Write the groups of one commit. None: one of them cannot be read, so the other commits go on without them."""
         try:
             return self._written(groups)
@@ -150,8 +150,8 @@ class Session(Generic[Plan, Group, Written, Outcome, Result]):
             self.bad = self.bad or error
             return None
 
-    def _written(self, groups: Sequence[Group]) -> list[Written]:
-        written: list[Written] = []
+    def _written(self, groups: Sequence[Group]) -> list[GroupOutput]:
+        written: list[GroupOutput] = []
         for complete in self.work.written(groups, self.journal.session, self._folder(groups)):
             records = [self.work.record(group) for group in complete]
             self.journal.written(records)
@@ -164,7 +164,7 @@ class Session(Generic[Plan, Group, Written, Outcome, Result]):
         """Where tasks put what they hand to each other for one commit."""
         return f"{self.journal.folder}work-{groups[0].number}/"
 
-    def _committed(self, groups: Sequence[Group], written: Sequence[Written]) -> Committed[Outcome]:
+    def _committed(self, groups: Sequence[Group], written: Sequence[GroupOutput]) -> Committed[Outcome]:
         store = self.journal.store
         self.work.call.before_commit()
         tries = Tries(self.journal, [group.number for group in groups], reserve=self.work.reserved.reserve)

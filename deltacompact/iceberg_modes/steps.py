@@ -25,7 +25,7 @@ from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import StateReader, TableState
 from deltacompact.iceberg_modes.expected import expected
 from deltacompact.iceberg_modes.journal.journal import WrittenGroup
-from deltacompact.iceberg_modes.journal.left_behind import Left, LeftSession
+from deltacompact.iceberg_modes.journal.left_behind import LeftSession, SessionsLeft
 from deltacompact.iceberg_modes.journal.resume import Resumption
 from deltacompact.iceberg_modes.journal.signs_of_life import Signs
 from deltacompact.iceberg_modes.plan import ModePlan, ScanTaskGroup
@@ -48,7 +48,7 @@ class OutcomeOfGroups(Protocol):
 Plan = TypeVar("Plan", bound=ModePlan)
 Result = TypeVar("Result", bound=ModeResult)
 Group = TypeVar("Group", bound=ScanTaskGroup[Any])
-Written = TypeVar("Written")
+GroupOutput = TypeVar("GroupOutput")
 Outcome = TypeVar("Outcome", bound=OutcomeOfGroups)
 
 
@@ -72,7 +72,7 @@ class Call(Generic[Plan, Result]):
 
 
 @dataclass(slots=True)
-class Work(ABC, Generic[Plan, Group, Written, Outcome, Result]):
+class Work(ABC, Generic[Plan, Group, GroupOutput, Outcome, Result]):
     """What is done for one plan.
 
     state      the branch as it was planned
@@ -105,16 +105,16 @@ class Work(ABC, Generic[Plan, Group, Written, Outcome, Result]):
         return 0
 
     @abstractmethod
-    def written(self, groups: Sequence[Group], session: str, folder: str) -> Iterator[Sequence[Written]]:
+    def written(self, groups: Sequence[Group], session: str, folder: str) -> Iterator[Sequence[GroupOutput]]:
         """Write some groups, and yield them as they are complete, maybe several at a time. The names of files of the
         table begin with the session's; files that tasks hand to each other go to `folder`."""
 
     @abstractmethod
-    def record(self, written: Written) -> WrittenGroup:
+    def record(self, written: GroupOutput) -> WrittenGroup:
         """A group for the journal."""
 
     @abstractmethod
-    def propose(self, groups: Sequence[Group], written: Sequence[Written]) -> Propose[Outcome]:
+    def propose(self, groups: Sequence[Group], written: Sequence[GroupOutput]) -> Propose[Outcome]:
         """What a snapshot with these groups changes on a head."""
 
     def count(self, done: Committed[Outcome], groups: Sequence[Group]) -> None:
@@ -193,8 +193,8 @@ class Steps(Generic[Plan, Result]):
     afterwards       what is done after all groups
     """
 
-    plan: Callable[[Call[Plan, Result], TableState, Left], Plan]
-    approved: Callable[[str | bytes, TableState, Left, frozenset[str]], Plan]
+    plan: Callable[[Call[Plan, Result], TableState, SessionsLeft], Plan]
+    approved: Callable[[str | bytes, TableState, SessionsLeft, frozenset[str]], Plan]
     document: Callable[[Plan], dict[str, Any]]
     result: Callable[[Call[Plan, Result], Plan], Result]
     work: Callable[..., Work[Plan, Any, Any, Any, Result]]

@@ -18,7 +18,7 @@ from deltacompact.base.wording import counted
 from deltacompact.layout.cluster_by import ClusterColumn
 from deltacompact.layout.heat import SourcedRead
 from deltacompact.layout.log_lines import LeftOut, lines_of, logs_in, name_of
-from deltacompact.layout.reads import Read, columns_asked, heat_of, is_of
+from deltacompact.layout.reads import Read, columns_asked, heat_of, names_table
 from deltacompact.layout.scan_reports import read_of
 from deltacompact.layout.spark_logs import SparkLog
 
@@ -48,7 +48,7 @@ class CollectedReads:
         for number, report in enumerate(reports):
             document = self.left_out.document(report) if isinstance(report, bytes) else report
             read = read_of(document, self.now_s)
-            if read is not None and is_of(read.table, self.table_id):
+            if read is not None and names_table(read.table, self.table_id):
                 kept = tuple(name for name in read.columns if name in columns)
                 self.sourced.append(SourcedRead(source, number, replace(read, table=self.table_id, columns=kept)))
         self.sources.append(counted(len(reports), "scan report"))

@@ -20,7 +20,7 @@ from deltacompact.storage.checksummed import is_whole, with_checksum
 from deltacompact.storage.numbered import numbered_path, read_newest
 from deltacompact.storage.objects import ObjectStore
 
-KEPT = 4
+OLDER_DOCUMENTS = 4
 """The number of older documents to keep: a slow writer that has read one of them finds the next number taken."""
 _FORMAT = 1
 _TRIES = 20
@@ -47,7 +47,9 @@ class KeptHeat:
             heat = before.with_reads(reads, now_s)
             document = with_checksum("heat", heat_document(heat), format=_FORMAT, kind="heat", table=self.identity)
             if self.store.put_if_absent(numbered_path(self.folder, number + 1), json.dumps(document).encode()):
-                self.store.delete([numbered_path(self.folder, number - KEPT)] if number > KEPT else [])
+                self.store.delete(
+                    [numbered_path(self.folder, number - OLDER_DOCUMENTS)] if number > OLDER_DOCUMENTS else []
+                )
                 return heat
         raise StoreError(f"the heat of table {self.table_id!r} is replaced faster than reads can be added: try again")
 

@@ -31,7 +31,7 @@ import numpy.typing as npt
 from deltacompact.base.model import LayoutAccount
 from deltacompact.layout.boxes import Boxes, Ranks
 
-Chosen = npt.NDArray[np.bool_]
+FileMask = npt.NDArray[np.bool_]
 
 ABOUT = 1.5
 """A run counts as larger than others only if it has more than so many times their bytes: no two appends have exactly
@@ -45,7 +45,7 @@ _FEW = 512
 """If no more files are undecided, they are compared with all others."""
 
 
-def overlapping(boxes: Boxes, of: Ranks | None = None) -> Chosen:
+def overlapping(boxes: Boxes, of: Ranks | None = None) -> FileMask:
     """The files that overlap another file. `of`: a number for each file; only files of one number are compared."""
     found = np.zeros(boxes.files, bool)
     if boxes.files < 2 or not boxes.columns:
@@ -64,7 +64,7 @@ def meetings(low: npt.NDArray[np.integer], high: npt.NDArray[np.integer]) -> int
     return int((begun - np.searchsorted(np.sort(high), low, side="left")).sum())
 
 
-def _swept(low: _Ranges, high: _Ranges, groups: Ranks | None) -> Chosen:
+def _swept(low: _Ranges, high: _Ranges, groups: Ranks | None) -> FileMask:
     """Whether each file overlaps another. Files are sorted by their first ranks.
 
     Step n compares each file with the n-th file after it, as long as that begins before the file ends. Files that
@@ -90,7 +90,7 @@ def _swept(low: _Ranges, high: _Ranges, groups: Ranks | None) -> Chosen:
     return found
 
 
-def _each(low: _Ranges, high: _Ranges, groups: Ranks | None, found: Chosen, left: Ranks) -> Chosen:
+def _each(low: _Ranges, high: _Ranges, groups: Ranks | None, found: FileMask, left: Ranks) -> FileMask:
     """`found`, after these files are compared with all others."""
     others = np.arange(len(found))
     for file in left.tolist():
@@ -159,15 +159,15 @@ class RewriteAllowance:
 class LayoutChoice:
     """The files that a session lays out anew, and those that wait because it may not rewrite more."""
 
-    chosen: Chosen
-    waits: Chosen
+    chosen: FileMask
+    waits: FileMask
 
 
 def to_lay_out(
     boxes: Boxes,
     sizes: Ranks,
     ages: Ranks,
-    laid_out: Chosen | None = None,
+    laid_out: FileMask | None = None,
     allowance: RewriteAllowance | None = None,
     ranked: Sequence[int] | None = None,
     heaviest: int = 0,
@@ -186,7 +186,9 @@ def to_lay_out(
     chosen, wanted = np.zeros(boxes.files, bool), np.zeros(boxes.files, bool)
     order = np.argsort(boxes.partitions, kind="stable")
     partitions = np.split(order, np.flatnonzero(np.diff(boxes.partitions[order])) + 1)
-    wishes = [_Wanted(boxes.take(own), sizes[own], ages[own], new[own], alone[own], heaviest) for own in partitions]
+    wishes = [
+        _FilesToLayOut(boxes.take(own), sizes[own], ages[own], new[own], alone[own], heaviest) for own in partitions
+    ]
     allowed = [math.inf] * len(wishes) if allowance is None else allowance.of(partitions, sizes)
     left = 0.0
     for own, wish, bytes_ in zip(partitions, wishes, allowed, strict=True):
@@ -200,16 +202,16 @@ def to_lay_out(
     return LayoutChoice(chosen, wanted & ~chosen)
 
 
-class _Wanted:
+class _FilesToLayOut:
     """What to lay out anew in one partition. `alone`: new files that overlap others of their age."""
 
-    def __init__(self, boxes: Boxes, sizes: Ranks, ages: Ranks, new: Chosen, alone: Chosen, heaviest: int) -> None:
+    def __init__(self, boxes: Boxes, sizes: Ranks, ages: Ranks, new: FileMask, alone: FileMask, heaviest: int) -> None:
         self._boxes, self._sizes, self._ages, self._new, self._alone = boxes, sizes, ages, new, alone
         self._heaviest = heaviest
         self._tiers = list(tiers(ages, sizes)) if new.any() else []
         self.all = self._merged(self._tiers)
 
-    def within(self, bytes_: float) -> Chosen:
+    def within(self, bytes_: float) -> FileMask:
         """The files to lay out with at most `bytes_`: all of them; else as many new files as fit; if all new files fit,
         these with as many of the newest runs as fit."""
         if self._fits(self.all, bytes_):
@@ -223,10 +225,10 @@ class _Wanted:
                 return merged
         return self._parted(new)
 
-    def _fits(self, files: Chosen, bytes_: float) -> bool:
+    def _fits(self, files: FileMask, bytes_: float) -> bool:
         return bool(self._sizes[files].sum() <= bytes_)
 
-    def _merged(self, runs: list[int]) -> Chosen:
+    def _merged(self, runs: list[int]) -> FileMask:
         """The files that these runs, merged, lay out: those that overlap another of them, and all of `alone`."""
         found = np.flatnonzero(np.isin(self._ages, runs))
         oldest = ~self._new[found] & (self._ages[found] == self._ages.min(initial=np.iinfo(np.int64).max))
@@ -234,14 +236,14 @@ class _Wanted:
         merged[found] |= overlapping(boxes) | _in_one_column(boxes, ~oldest)
         return merged
 
-    def _parted(self, files: Ranks) -> Chosen:
+    def _parted(self, files: Ranks) -> FileMask:
         """The files among these that overlap another of them."""
         boxes, found = self._boxes.take(files), np.zeros(len(self._sizes), bool)
         found[files] = overlapping(boxes) | _in_one_column(boxes, np.ones(len(files), bool))
         return found
 
 
-def _in_one_column(boxes: Boxes, among: Chosen) -> Chosen:
+def _in_one_column(boxes: Boxes, among: FileMask) -> FileMask:
     """The files of `among` that overlap another of them in some column. None, if these are well clustered already."""
     found, some = np.zeros(boxes.files, bool), np.flatnonzero(among)
     if _lie_well(boxes.take(some)):

@@ -50,7 +50,7 @@ def read_from_document(document: Mapping[str, Any]) -> Read:
     return Read(str(said["table"]), columns, opened, skipped, at_s, None if rows is None else int(rows))
 
 
-def is_of(table: str, table_id: str) -> bool:
+def names_table(table: str, table_id: str) -> bool:
     """Whether `table`, as a read names it, is this table. Engines put their name of the catalog before it."""
     return table == table_id or table.endswith(f".{table_id}")
 

@@ -27,7 +27,7 @@ from deltacompact.layout.cluster_by import ClusterColumn
 from deltacompact.layout.depth import RANGE_SHARE
 from deltacompact.layout.extents import STAYS, Extents, extents_of, weighed
 from deltacompact.layout.growing import grow
-from deltacompact.layout.overlap import Chosen, meetings, to_lay_out
+from deltacompact.layout.overlap import FileMask, meetings, to_lay_out
 from deltacompact.layout.spread import spread
 
 STEPS_MAX = 50
@@ -61,7 +61,7 @@ class SimulatedFile:
     laid_out: bool = False
 
 
-Choice = Callable[[Sequence[SimulatedFile], Boxes], Chosen]
+Choice = Callable[[Sequence[SimulatedFile], Boxes], FileMask]
 """Decides at a step, for each file, whether it is laid out anew."""
 
 
@@ -192,7 +192,7 @@ def _ranked(low: Points, high: Points, partitions: Ranks) -> tuple[Ranks, Ranks]
     return ranks[: len(low)], ranks[len(low) :]
 
 
-def _extents(boxes: Boxes, chosen: Chosen) -> list[Extents]:
+def _extents(boxes: Boxes, chosen: FileMask) -> list[Extents]:
     """The extents of the chosen files of each partition."""
     return extents_of(boxes, np.where(chosen, boxes.partitions, STAYS), int(boxes.partitions.max()) + 1)
 
@@ -244,7 +244,7 @@ def _opened(files: Sequence[SimulatedFile], boxes: Boxes, asked: Sequence[bool])
     return float(meets.sum(axis=1).mean()), float((meets @ sizes).mean())
 
 
-def _in_tiers(files: Sequence[SimulatedFile], boxes: Boxes) -> Chosen:
+def _in_tiers(files: Sequence[SimulatedFile], boxes: Boxes) -> FileMask:
     sizes, ages = np.array([int(file.bytes) for file in files]), np.array([file.age for file in files], np.int64)
     return to_lay_out(boxes, sizes, ages, np.array([file.laid_out for file in files], bool)).chosen
 
@@ -253,7 +253,7 @@ def _deeper(by: Sequence[ClusterColumn], depth: float) -> Choice:
     return lambda files, boxes: _of_partitions(files, boxes, by, depth)
 
 
-def _of_partitions(files: Sequence[SimulatedFile], boxes: Boxes, by: Sequence[ClusterColumn], depth: float) -> Chosen:
+def _of_partitions(files: Sequence[SimulatedFile], boxes: Boxes, by: Sequence[ClusterColumn], depth: float) -> FileMask:
     """All files of partitions with new files, if a file there meets more than `depth` files in a column, on average."""
     chosen = np.zeros(len(files), bool)
     new = np.array([not file.laid_out for file in files], bool)

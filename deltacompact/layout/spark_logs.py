@@ -24,11 +24,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from deltacompact.layout.log_lines import LeftOut
-from deltacompact.layout.reads import Read, is_of
+from deltacompact.layout.reads import Read, names_table
 
 _SQL = "org.apache.spark.sql.execution.ui.SparkListener"
 _EVENT = re.compile(rb'\s*\{\s*"Event"\s*:\s*"([^"]+)"')
-_TOLD = frozenset(
+_READ_EVENTS = frozenset(
     f"{_SQL}{name}".encode()
     for name in ("SQLExecutionStart", "SQLAdaptiveExecutionUpdate", "DriverAccumUpdates", "SQLExecutionEnd")
 ) | {b"SparkListenerStageCompleted"}
@@ -83,7 +83,7 @@ class SparkLog:
         """(number of the query, read). Numbers never fall within an application."""
         for line in lines:
             found = _EVENT.match(line)
-            if found and found[1] not in _TOLD and line.rstrip().endswith(b"}"):
+            if found and found[1] not in _READ_EVENTS and line.rstrip().endswith(b"}"):
                 continue
             if (event := self.left_out.document(line)) is None:
                 continue
@@ -141,7 +141,7 @@ def _scans(node: Mapping[str, Any], table_id: str, columns: Collection[str]) -> 
         node = nodes.pop()
         nodes += reversed(node.get("children", ()))
         name, text = str(node["nodeName"]), str(node["simpleString"])
-        if "Scan" in name and (table := _table_of(name, text)) is not None and is_of(table, table_id):
+        if "Scan" in name and (table := _table_of(name, text)) is not None and names_table(table, table_id):
             metrics = {str(metric["name"]): int(metric["accumulatorId"]) for metric in node.get("metrics", ())}
             opened, skipped, rows = (_first(metrics, names) for names in (_OPENED, _SKIPPED, _ROWS))
             yield _LoggedScan(

@@ -71,14 +71,14 @@ def _dropped(catalog: Streams, table: Table, paths: TablePaths, dry_run: bool) -
         if (partition := paths.partition_of(stat.path, table.partition_keys)) is not None
     }
     streams = {paths.stream(partition) for partition in marks.values()}
-    gone = _all_taken(catalog, streams, dry_run)
+    gone = _all_deleted(catalog, streams, dry_run)
     own = [*marks, *_own(store, paths)]
     late: set[StreamPaths] = set()
     for _ in range(1 if dry_run else _LOOKS_MAX):
         found = _without_mark(paths, table, store.list(f"{paths.root}/")) - (streams if dry_run else frozenset())
         if not found:
             break
-        gone += _all_taken(catalog, found, dry_run)
+        gone += _all_deleted(catalog, found, dry_run)
         late |= found
     names = {stat.path for stat in (*gone, *own)} | {paths.table, paths.dropped}
     left = tuple(stat for stat in store.list(f"{paths.root}/") if stat.path not in names)
@@ -99,8 +99,8 @@ def _without_mark(paths: TablePaths, table: Table, there: Iterable[ObjectStat]) 
     return streams
 
 
-def _all_taken(catalog: Streams, streams: Iterable[StreamPaths], dry_run: bool) -> list[ObjectStat]:
-    taken = side_by_side(list(streams), lambda stream: _taken(catalog.store, stream, dry_run), catalog.at_once)
+def _all_deleted(catalog: Streams, streams: Iterable[StreamPaths], dry_run: bool) -> list[ObjectStat]:
+    taken = side_by_side(list(streams), lambda stream: _deleted(catalog.store, stream, dry_run), catalog.at_once)
     return [stat for stats in taken for stat in stats]
 
 
@@ -122,7 +122,7 @@ def _refuse_sources(catalog: Streams, table_id: str) -> None:
             raise InputError(f"table {name!r} takes the compacted rows of {table_id!r}: drop {name!r} first")
 
 
-def _taken(store: ObjectStore, stream: StreamPaths, dry_run: bool) -> list[ObjectStat]:
+def _deleted(store: ObjectStore, stream: StreamPaths, dry_run: bool) -> list[ObjectStat]:
     """Delete all objects of a stream (not with `dry_run`), and return them."""
     found = list(_of_stream(store, stream))
     if not dry_run:
@@ -139,18 +139,18 @@ def _of_stream(store: ObjectStore, stream: StreamPaths) -> Iterator[ObjectStat]:
             path = stat.path
             if stream.is_ours(path) or stream.entry_of(path) or stream.checkpoint_of(path) or path == stream.hint:
                 yield stat
-    yield from _there(store, stream.vacuum_mark)
+    yield from _objects_below(store, stream.vacuum_mark)
 
 
 def _own(store: ObjectStore, paths: TablePaths) -> Iterator[ObjectStat]:
     """The objects of the table as a whole, without its declaration and its marks."""
     for path in (paths.keys, paths.source, paths.listing):
-        yield from _there(store, path)
+        yield from _objects_below(store, path)
     for folder in (paths.bookmarks, paths.heat):
         yield from (stat for stat in store.list(folder) if NumberedObject.of(stat))
 
 
-def _there(store: ObjectStore, path: str) -> Iterator[ObjectStat]:
+def _objects_below(store: ObjectStore, path: str) -> Iterator[ObjectStat]:
     try:
         yield store.stat(path)
     except NotFoundError:

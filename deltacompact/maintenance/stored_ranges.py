@@ -21,7 +21,7 @@ from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import files
 from deltacompact.tabular.schemas import align
 
-_SHOWN = 40
+_CHARACTERS_SHOWN = 40
 """Most characters of a value in a message."""
 
 
@@ -74,4 +74,4 @@ def _shown(range_: Range) -> str:
 
 def _text(value: Any) -> str:
     text = repr(value.decode(errors="replace")) if isinstance(value, bytes) else str(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return text if len(text) <= _CHARACTERS_SHOWN else f"{text[:_CHARACTERS_SHOWN]}…"

@@ -194,7 +194,7 @@ def counted_reasons(decisions: Iterable[FileDecision | DecidedFile]) -> tuple[tu
     return tuple((action, reason, files) for (action, reason), files in counts.items())
 
 
-_DONE = {
+_DONE_WORDS = {
     FileAction.KEEP: "kept",
     FileAction.MARK: "marked",
     FileAction.REWRITE: "rewritten",
@@ -205,7 +205,7 @@ _DONE = {
 def decided_words(decisions: Iterable[DecidedFile]) -> str:
     """The same in words: "3 kept: no row died; 1 rewritten: rows died"."""
     counts = Counter((decision.action, decision.reason) for decision in decisions)
-    return "; ".join(f"{files:,} {_DONE[action]}: {reason.words}" for (action, reason), files in counts.items())
+    return "; ".join(f"{files:,} {_DONE_WORDS[action]}: {reason.words}" for (action, reason), files in counts.items())
 
 
 def _live_before(source: SourceFile) -> int:

@@ -71,7 +71,7 @@ class ShownFile:
 
 
 @dataclass(frozen=True, slots=True)
-class ToShow:
+class FilesToShow:
     """The files that the table must show.
 
     streams            by stream folder, the files by location
@@ -112,7 +112,7 @@ class PublishedTable(Protocol):
     def check(self, files: Sequence[ShownFile]) -> None:
         """Raise SchemaError for files that readers of the table would misread."""
 
-    def show(self, wanted: Callable[[], ToShow]) -> ShownCommit:
+    def show(self, wanted: Callable[[], FilesToShow]) -> ShownCommit:
         """Make one commit with the difference. Raises InputError if other writers have put files into the table."""
 
 

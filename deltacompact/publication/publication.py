@@ -34,7 +34,7 @@ from deltacompact.publication.columns import (
     refuse_widened,
     with_partition_keys,
 )
-from deltacompact.publication.port import PublicationTarget, PublishedTable, ShownFile, Source, ToShow
+from deltacompact.publication.port import FilesToShow, PublicationTarget, PublishedTable, ShownFile, Source
 from deltacompact.publication.targets import target_of
 from deltacompact.tabular import schemas
 
@@ -225,7 +225,7 @@ class _Publishing:
     def _columns(self, streams: Iterable[_ShownStream]) -> pa.Schema:
         return joined((stream.columns for stream in streams), f"table {self._table_id!r}")
 
-    def _wanted(self, columns: pa.Schema) -> ToShow:
+    def _wanted(self, columns: pa.Schema) -> FilesToShow:
         streams, _ = self._streams()
         if not joined([columns, self._columns(streams)], f"table {self._table_id!r}").equals(columns):
             raise _ColumnsChangedError
@@ -240,7 +240,7 @@ class _Publishing:
             shown = [ShownFile(self._where + file.path, file, values) for file in files]
             wanted[folder] = {file.location: file for file in shown}
             versions[folder] = int(stream.state.version.partition("-")[0])
-        return ToShow(wanted, versions, _waiting(streams))
+        return FilesToShow(wanted, versions, _waiting(streams))
 
 
 def _waiting(streams: Iterable[_ShownStream]) -> int:

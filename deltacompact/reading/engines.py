@@ -184,11 +184,13 @@ def _in_arrow(predicate: polars.Expr, columns: pa.Schema) -> pc.Expression | Non
 
     if any(_is_zoned(columns.field(name).type) for name in predicate.meta.root_names()):
         return None
-    told = _FilterDataset(columns)
+    dataset = _FilterDataset(columns)
     with contextlib.suppress(polars.exceptions.PolarsError, pa.ArrowException):
-        polars.scan_pyarrow_dataset(told).filter(predicate).collect()
+        polars.scan_pyarrow_dataset(dataset).filter(predicate).collect()
     names = [name for name in predicate.meta.root_names() if pa.types.is_floating(columns.field(name).type)]
-    return None if told.filter_ is None else reduce(or_, (pc.is_nan(pc.field(name)) for name in names), told.filter_)
+    if dataset.filter_ is None:
+        return None
+    return reduce(or_, (pc.is_nan(pc.field(name)) for name in names), dataset.filter_)
 
 
 def _is_zoned(type_: pa.DataType) -> bool:

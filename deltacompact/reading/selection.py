@@ -48,10 +48,10 @@ class Selected:
         wanted = whole if columns is None else chosen(columns)
         expression = _expression(filter)
         if expression is None:
-            return cls(wanted, _of(whole, wanted.names))
+            return cls(wanted, _columns_named(whole, wanted.names))
         names = _names(filter)
-        asked = _read_by(expression, whole) if names is None else chosen(names).names
-        needed = whole if asked is None else _of(whole, [*wanted.names, *asked])
+        asked = _columns_read_by(expression, whole) if names is None else chosen(names).names
+        needed = whole if asked is None else _columns_named(whole, [*wanted.names, *asked])
         return cls(wanted, needed, expression, tuple(dict.fromkeys(asked or ())))
 
     def kept(self, rows: pa.Table) -> pa.Table:
@@ -78,7 +78,7 @@ def named_columns(columns: Any) -> tuple[str, ...] | None:
     return found
 
 
-def _of(whole: pa.Schema, names: Sequence[str]) -> pa.Schema:
+def _columns_named(whole: pa.Schema, names: Sequence[str]) -> pa.Schema:
     wanted = frozenset(names)
     return pa.schema([field for field in whole if field.name in wanted])
 
@@ -131,14 +131,14 @@ def _shape(wanted: Any) -> str:
     return f"filter {wanted!r} is neither an expression of pyarrow.compute nor a list of (column, operator, value)"
 
 
-_ASKED_MAX = 200
+_TRIED_COLUMNS_MAX = 200
 """If a table has more columns, we do not try which ones a filter needs."""
 
 
-def _read_by(expression: pc.Expression, whole: pa.Schema) -> list[str] | None:
+def _columns_read_by(expression: pc.Expression, whole: pa.Schema) -> list[str] | None:
     """The columns that an expression needs. Arrow does not tell, so we try without each. None: unknown."""
     empty = whole.empty_table()
-    if len(whole) > _ASKED_MAX or not _computes(expression, empty):
+    if len(whole) > _TRIED_COLUMNS_MAX or not _computes(expression, empty):
         return None
     return [name for name in whole.names if not _computes(expression, empty.drop_columns([name]))]
 

@@ -16,7 +16,7 @@ from deltacompact.iceberg.table.metadata import MAIN
 from deltacompact.iceberg_modes.compacted import compacted_s
 from deltacompact.reports.scale import Detail
 from deltacompact.reports.table_report import Counting, silently
-from deltacompact.reports.words import Shown, in_columns, minute
+from deltacompact.reports.words import Report, in_columns, minute
 
 if TYPE_CHECKING:
     from deltacompact.iceberg.table.metadata import TableMetadata
@@ -38,7 +38,7 @@ def tables_document(
     metadata_of: Callable[[str], TableMetadata],
     at_once: int,
     counting: Counting = silently,
-) -> Shown:
+) -> Report:
     """What the catalog says of its tables, asked for so many at a time, and the errors of those that it cannot load."""
     with counting(f"asking {catalog} for {counted(len(names), 'table')}", len(names)) as one_is_done:
 
@@ -51,7 +51,7 @@ def tables_document(
         found, errors = done_for_each(names, asked, at_once)
     failed = [{"table": name, "error": error_document(error)} for name, error in errors]
     tables = sorted([*found, *failed], key=lambda table: str(table["table"]))
-    return Shown(tables, tuple(error for _, error in errors))
+    return Report(tables, tuple(error for _, error in errors))
 
 
 def _document(name: str, metadata: TableMetadata) -> dict[str, Any]:

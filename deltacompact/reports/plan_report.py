@@ -36,13 +36,13 @@ from deltacompact.planning.work import expected_s, together_s, work_of_plan
 from deltacompact.reports.decisions import FILES_SHOWN_MAX, expected_sizes, forecast_documents, forecast_lines
 from deltacompact.reports.scale import WORST, Detail, worst_lines
 from deltacompact.reports.sizes import added, compacted_words, read_through, sizes_document, waiting_words
-from deltacompact.reports.words import NOTHING_HELD, Shown, minute
+from deltacompact.reports.words import NOTHING_HELD, Report, minute
 from deltacompact.table.ports import NothingToDo
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-Report = dict[str, Any]
+Document = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +73,14 @@ class PlannedTotal:
         return self.expected.words(self.usd_per_core_hour)
 
 
-def plan_report(catalog: Streams, request: Request, usd_per_core_hour: float | None = None) -> Shown:
+def plan_report(catalog: Streams, request: Request, usd_per_core_hour: float | None = None) -> Report:
     """The plan of a compaction, partition by partition. Writes nothing and starts no cluster."""
     job = prepare(catalog, request)
     lanes, now_s = job.lanes, catalog.clock()
     foreseen = {lane: foresee(request.options, lane, job.waits) for lane in set(lanes.values())}
 
-    def planned(work: PartitionWork) -> tuple[Report, Exception | None, SessionSeconds | None]:
-        about: Report = {"table": job.source_table_id, "partition": dict(work.partition.values)}
+    def planned(work: PartitionWork) -> tuple[Document, Exception | None, SessionSeconds | None]:
+        about: Document = {"table": job.source_table_id, "partition": dict(work.partition.values)}
         try:
             if isinstance(work.found, Exception):
                 raise work.found
@@ -97,7 +97,7 @@ def plan_report(catalog: Streams, request: Request, usd_per_core_hour: float | N
     plans = side_by_side(job.work, planned, job.at_once)
     total = _total(job, [seconds for _, _, seconds in plans], foreseen, usd_per_core_hour)
     errors = tuple(error for _, error, _ in plans if error is not None)
-    return Shown([about for about, _, _ in plans], errors, total)
+    return Report([about for about, _, _ in plans], errors, total)
 
 
 def _sizes(catalog: Streams, decided: CompactionPlan) -> StreamSizes:
@@ -107,7 +107,7 @@ def _sizes(catalog: Streams, decided: CompactionPlan) -> StreamSizes:
     return sizes_of_parts(snapshot.base, snapshot.deltas, state.commits if state else ())
 
 
-def _plan_document(decided: CompactionPlan, foreseen: Foreseen, seconds: SessionSeconds) -> Report:
+def _plan_document(decided: CompactionPlan, foreseen: Foreseen, seconds: SessionSeconds) -> Document:
     snapshot, files = decided.input, forecast_documents(decided)
     return {
         "why": snapshot.why,
@@ -154,13 +154,13 @@ def _total(
     return PlannedTotal(job.source_table_id, Expected(seconds, sum(each), each, slots, start_s), usd_per_core_hour)
 
 
-def _is_planned(report: Report) -> bool:
+def _is_planned(report: Document) -> bool:
     return "why" in report
 
 
-def print_plans(out: Console, shown: Shown, detail: Detail) -> None:
+def print_plans(out: Console, shown: Report, detail: Detail) -> None:
     """Totals, and as much of each partition as the detail says."""
-    reports: list[Report] = shown.document
+    reports: list[Document] = shown.document
     if not reports:
         out.print(NOTHING_HELD)
         return
@@ -180,7 +180,7 @@ def print_plans(out: Console, shown: Shown, detail: Detail) -> None:
         out.print(line)
 
 
-def _total_lines(reports: Sequence[Report], total: PlannedTotal) -> Iterator[str]:
+def _total_lines(reports: Sequence[Document], total: PlannedTotal) -> Iterator[str]:
     planned = [report for report in reports if _is_planned(report)]
     failed = sum("error" in report for report in reports)
     said = [f"{len(planned):,} to compact"]
@@ -197,13 +197,13 @@ def _total_lines(reports: Sequence[Report], total: PlannedTotal) -> Iterator[str
         yield f"  needs {size(sum(report['planned_peak_space_bytes'] for report in planned))} more space at most"
 
 
-def _badness(report: Report) -> tuple[bool, float, int]:
+def _badness(report: Document) -> tuple[bool, float, int]:
     """Failures first, then what takes longest, then what readers go through in vain."""
     sizes = report.get("sizes")
     return "error" in report, report.get("expected_core_s", 0.0), read_through(sizes) if sizes else 0
 
 
-def _print_worst(out: Console, reports: Sequence[Report], detail: Detail) -> None:
+def _print_worst(out: Console, reports: Sequence[Document], detail: Detail) -> None:
     worst = detail.chosen(reports, _badness)
     for report in worst:
         if "error" in report:
@@ -219,13 +219,13 @@ def _print_worst(out: Console, reports: Sequence[Report], detail: Detail) -> Non
 _HEAD = ("seconds", "deltas", "rows", "bytes", "dead rows", "oldest (UTC)", "partition")
 
 
-def plan_as_html(caption: str, shown: Shown) -> str:
+def plan_as_html(caption: str, shown: Report) -> str:
     """The partitions to compact, the ten worst of many, as a table."""
     planned = [report for report in shown.document if _is_planned(report)]
     return html_table(caption, _HEAD, map(_cells, Detail().chosen(planned, _badness)))
 
 
-def _cells(report: Report) -> tuple[str, ...]:
+def _cells(report: Document) -> tuple[str, ...]:
     sizes = report["sizes"]
     return (
         f"{report['expected_s']:,.1f}",
@@ -238,7 +238,7 @@ def _cells(report: Report) -> tuple[str, ...]:
     )
 
 
-def _print_plan(out: Console, report: Report, files: bool, expected: str | None) -> None:
+def _print_plan(out: Console, report: Document, files: bool, expected: str | None) -> None:
     """All that is known of one partition. `expected`: what is said of all, where it is the only one."""
     name = named(report["partition"])
     if "error" in report:
@@ -254,7 +254,7 @@ def _print_plan(out: Console, report: Report, files: bool, expected: str | None)
         out.print(f"  {line}")
 
 
-def _plan_lines(report: Report, expected: str | None) -> Iterator[str]:
+def _plan_lines(report: Document, expected: str | None) -> Iterator[str]:
     yield (
         f"{counted(report['delta_rows'], 'row')} of {counted(report['deltas'], 'delta')} "
         f"into {report['base_rows']:,} compacted, "

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from deltacompact.layout.advice import Advice
     from deltacompact.layout.boxes import Boxes
     from deltacompact.reports.health import TableHealth
-    from deltacompact.reports.words import Shown
+    from deltacompact.reports.words import Report
 
 _OURS, _BEFORE, _LIMIT = "#1f6fb4", "#b8b8b8", "#c0392b"
 _NAMED_MAX = 30
@@ -79,7 +79,7 @@ def health_asked(health: bool | Thresholds, plot: str | None, look: Callable[[Th
     return found
 
 
-def draw_plans(path: str | None, shown: Shown) -> None:
+def draw_plans(path: str | None, shown: Report) -> None:
     """Files and bytes of a report of `plan` by partition, before and after."""
     planned = [report for report in shown.document if "why" in report]
     rows = [

@@ -23,7 +23,7 @@ from deltacompact.delta_streams.streams import Streams
 from deltacompact.index.primary_key_index import read_manifest
 from deltacompact.reports.scale import Detail, worst_lines
 from deltacompact.reports.sizes import Sizes, added, compacted_words, read_through, sizes_document, waiting_words
-from deltacompact.reports.words import Shown, at, depth_lines, in_columns, minute, moment
+from deltacompact.reports.words import Report, depth_lines, in_columns, minute, moment, position_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -61,7 +61,7 @@ _TABLES_AT_ONCE = 8
 """Tables whose partitions are looked for at a time: each asks the store for many at a time itself."""
 
 
-def catalog_document(catalog: Streams, quick: bool = False, counting: Counting = silently) -> Shown:
+def catalog_document(catalog: Streams, quick: bool = False, counting: Counting = silently) -> Report:
     """The tables of a catalog, with the sizes of their streams unless `quick`. They are opened side by side."""
     names = catalog.tables()
     at_once = min(catalog.at_once, _TABLES_AT_ONCE)
@@ -75,7 +75,7 @@ def catalog_document(catalog: Streams, quick: bool = False, counting: Counting =
         unreadable = _add_sizes(
             catalog, rows, [(table.table_id, each) for table, found in there for each in found], counting
         )
-    return Shown([rows[name] for name in names], tuple(error for _, error in (*errors, *unreadable)))
+    return Report([rows[name] for name in names], tuple(error for _, error in (*errors, *unreadable)))
 
 
 def _add_sizes(
@@ -188,7 +188,7 @@ def _keys_document(table: Table) -> dict[str, Any]:
 
 def table_document(
     catalog: Streams, table_id: str, counting: Counting = silently, usd_per_core_hour: float | None = None
-) -> Shown:
+) -> Report:
     """Streams, versions, deltas and index of a table; and what a compaction of its deltas is expected to take."""
     partitions, now_s = catalog.partitions(table_id), catalog.clock()
     with counting(f"opening {table_id}", len(partitions)) as one_is_done:
@@ -213,9 +213,9 @@ def table_document(
     files = [stream[1] for stream in found if not isinstance(stream, Exception)]
     document = {**_keys_document(table), "depth": _depths(files, table.cluster_by), "streams": streams}
     if not any(each.get("deltas") for each in streams):
-        return Shown(document, errors)
+        return Report(document, errors)
     expected, words = _expected(catalog, table_id, partitions, usd_per_core_hour)
-    return Shown(document | {"expected": expected}, errors, words)
+    return Report(document | {"expected": expected}, errors, words)
 
 
 def _expected(
@@ -310,7 +310,7 @@ def original_name(file: DataFile) -> str:
     return file.name or os.path.basename(file.path)
 
 
-def print_table(out: Console, shown: Shown, detail: Detail) -> None:
+def print_table(out: Console, shown: Report, detail: Detail) -> None:
     """Totals, and as much of each partition as the detail says."""
     document, streams = shown.document, shown.document["streams"]
     keys = ", ".join(document["primary_keys"] or ["not declared yet"])
@@ -335,7 +335,7 @@ def print_table(out: Console, shown: Shown, detail: Detail) -> None:
         out.print(line)
 
 
-def table_as_html(shown: Shown) -> str:
+def table_as_html(shown: Report) -> str:
     """The partitions, the ten worst of many, as a table whose caption is what `show` says first."""
     document, streams = shown.document, shown.document["streams"]
     worst = Detail().chosen(streams, _badness)
@@ -394,7 +394,7 @@ def _stream_lines(stream: dict[str, Any], detail: Detail) -> Iterator[str]:
     if compacted := stream["compacted"]:
         dead = stream["sizes"]["dead_rows"]
         yield (
-            f"compacted up to position {at(compacted['watermark'])}: {counted(compacted['rows'], 'row')} in "
+            f"compacted up to position {position_text(compacted['watermark'])}: {counted(compacted['rows'], 'row')} in "
             f"{counted(len(compacted['files']), 'file')}, {size(compacted['bytes'])}"
             + (f"; {counted(dead, 'dead row')}" if dead else "")
         )
@@ -417,12 +417,12 @@ def _delta_lines(delta: dict[str, Any], detail: Detail) -> Iterator[str]:
     rows = sum(file["rows"] for file in files)
     names = ", ".join(file["name"] for file in files[:_DELTAS_SHOWN]) + (", …" if len(files) > _DELTAS_SHOWN else "")
     what = f"{delta['operation']} of {counted(rows, 'row')} in {counted(len(files), 'file')}"
-    yield f"delta {at(delta['position'])}: {what}: {names}"
+    yield f"delta {position_text(delta['position'])}: {what}: {names}"
     for file in files if detail.files else ():
         yield f"  {file['path']}  {counted(file['rows'], 'row')}, {size(file['bytes'])}"
 
 
-def versions_document(catalog: Streams, table_id: str) -> Shown:
+def versions_document(catalog: Streams, table_id: str) -> Report:
     """The versions of each partition, oldest first."""
     from deltacompact.delta_streams.versions import versions
 
@@ -444,7 +444,7 @@ def versions_document(catalog: Streams, table_id: str) -> Shown:
 
     found, errors = done_for_each(catalog.partitions(table_id), about, catalog.at_once)
     failed = [{"partition": dict(partition.values), "error": error_document(error)} for partition, error in errors]
-    return Shown([row for rows in found for row in rows] + failed, tuple(error for _, error in errors))
+    return Report([row for rows in found for row in rows] + failed, tuple(error for _, error in errors))
 
 
 def _taken_out(state: StreamState) -> dict[str, Any] | None:
@@ -457,7 +457,7 @@ def _badness_of_versions(versions: list[dict[str, Any]]) -> tuple[bool, int]:
     return "error" in versions[0], len(versions)
 
 
-def print_versions(out: Console, shown: Shown, detail: Detail) -> None:
+def print_versions(out: Console, shown: Report, detail: Detail) -> None:
     """A line for each version, of many partitions for those with most versions."""
     if not shown.document:
         out.print("no versions: the table holds no data")

@@ -19,7 +19,7 @@ NOTHING_HELD = "nothing to do: the table holds no data"
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class Report:
     """A document, and the errors of the partitions that could not be read. The document has these errors, too.
 
     `total` is what only the text says of all partitions together.
@@ -68,7 +68,7 @@ _FIRST_TIME_MS = 10**12
 _AHEAD_MAX_MS = 366 * 24 * 3600 * 1000
 
 
-def at(position: int) -> str:
+def position_text(position: int) -> str:
     """A stream position, and the time that it is in milliseconds, unless a writer counts in something else."""
     is_time = _FIRST_TIME_MS <= position <= time.time() * 1000 + _AHEAD_MAX_MS
     return f"{position} ({moment(position / 1000)})" if is_time else str(position)

@@ -441,13 +441,13 @@ def _submit_arranged(
     by, options = columns_of(arrangement.by, plan.stored_schema), plan.write_options
     clustered = Clustered(arrangement.by, outputs.decision.first_output_number)
     sources = [source.file for source, _ in outputs.rewritten]
-    told = key_values.union(sources) if options.content_type in UNTYPED else ()
+    key_types = key_values.union(sources) if options.content_type in UNTYPED else ()
     like = ArrangedFiles(
         plan.stored_schema,
         replace(options, codec=options.codec or arrangement.codec),
         tuple(column.name for column in by),
         clustered,
-        told,
+        key_types,
         plan.options.certify,
         plan.options.limits.reading,
     )

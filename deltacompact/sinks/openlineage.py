@@ -48,13 +48,13 @@ if TYPE_CHECKING:
 JOBS = "deltacompact"
 """The namespace of jobs, unless OPENLINEAGE_NAMESPACE says another one."""
 _JOB_TYPES = {"compact": "COMPACTION", "vacuum": "VACUUM", "maintain": "MAINTENANCE"}
-_ASKED_BY = ("OPENLINEAGE_URL", "OPENLINEAGE_CONFIG", "OPENLINEAGE__TRANSPORT")
+_VARIABLES = ("OPENLINEAGE_URL", "OPENLINEAGE_CONFIG", "OPENLINEAGE__TRANSPORT")
 """What the names of such variables begin with."""
 
 
 def lineage_sinks(catalog_uri: str) -> list[EventSink]:
     """The sink of work in this catalog; none where the environment does not ask for events."""
-    if not any(value and name.startswith(_ASKED_BY) for name, value in os.environ.items()):
+    if not any(value and name.startswith(_VARIABLES) for name, value in os.environ.items()):
         return []
     try:
         return [Lineage(catalog_uri, _client())]

@@ -9,7 +9,7 @@ from typing import TypeVar
 from deltacompact.base.events import EventSink, UpkeepFinished, UpkeepStarted
 from deltacompact.base.model import Partition
 
-Done = TypeVar("Done")
+Result = TypeVar("Result")
 
 
 def announced(
@@ -18,20 +18,20 @@ def announced(
     partition: Partition,
     work: str,
     version: Callable[[], str | None],
-    do: Callable[[], Done],
-) -> Done:
+    do: Callable[[], Result],
+) -> Result:
     """What `do` returns. `version` is asked before and afterwards: which version or snapshot the table has."""
-    emit(UpkeepStarted(table_id, partition, work, _asked(version)))
+    emit(UpkeepStarted(table_id, partition, work, _version_now(version)))
     try:
         done = do()
     except BaseException as error:
         emit(UpkeepFinished(table_id, partition, work, type(error).__name__))
         raise
-    emit(UpkeepFinished(table_id, partition, work, None, _asked(version)))
+    emit(UpkeepFinished(table_id, partition, work, None, _version_now(version)))
     return done
 
 
-def _asked(version: Callable[[], str | None]) -> str | None:
+def _version_now(version: Callable[[], str | None]) -> str | None:
     """None where it cannot be had: the work itself says why."""
     with contextlib.suppress(Exception):
         return version()

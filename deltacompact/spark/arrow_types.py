@@ -54,13 +54,13 @@ def spark_arrow_type(type_: pa.DataType) -> pa.DataType:
     return nested(type_, spark_arrow_type)
 
 
-def written(schema: pa.Schema) -> pa.Schema:
+def written_schema(schema: pa.Schema) -> pa.Schema:
     """The schema of a written file: what Spark happens to know about nulls does not make it another type."""
-    return pa.schema([pa.field(field.name, nested(field.type, _written)) for field in schema])
+    return pa.schema([pa.field(field.name, nested(field.type, _written_type)) for field in schema])
 
 
-def _written(type_: pa.DataType) -> pa.DataType:
-    return nested(type_, _written)
+def _written_type(type_: pa.DataType) -> pa.DataType:
+    return nested(type_, _written_type)
 
 
 def nested(type_: pa.DataType, items: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:

@@ -27,7 +27,7 @@ from deltacompact.catalog.opening import is_iceberg
 from deltacompact.change_feed.bookmark import Bookmark
 from deltacompact.change_feed.changes import branch_changes, stream_batch
 from deltacompact.change_feed.iceberg import begin_of as begin_of_branch
-from deltacompact.change_feed.request import ChangesAsked
+from deltacompact.change_feed.request import ChangesRequest
 from deltacompact.change_feed.stream_bookmarks import parsed_positions, positions_as_json, positions_at
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.spark import arrow_types
@@ -64,7 +64,7 @@ class FedStreams:
     """A table of delta streams."""
 
     options: Mapping[str, str]
-    asked: ChangesAsked
+    asked: ChangesRequest
 
     def schema(self) -> pa.Schema:
         catalog, table_id = catalog_of(self.options)
@@ -91,7 +91,7 @@ class FedBranch:
     """A branch of an Iceberg table, in a catalog that PyIceberg's configuration describes wherever a task runs."""
 
     options: Mapping[str, str]
-    asked: ChangesAsked
+    asked: ChangesRequest
 
     def schema(self) -> pa.Schema:
         return self._feed(self.position(None), None).schema
@@ -124,7 +124,7 @@ def fed(options: Mapping[str, str]) -> Fed:
     check_options(options, CHANGE_OPTIONS)
     if "changes" not in options:
         raise InputError("a stream gives changes: say where they begin with option 'changes', such as 'all'")
-    asked = ChangesAsked(per_commit=flag(options, "per_commit"), before=flag(options, "before"))
+    asked = ChangesRequest(per_commit=flag(options, "per_commit"), before=flag(options, "before"))
     known = {name: options[name] for name in CHANGE_OPTIONS if name in options}
     return FedBranch(known, asked) if is_iceberg(options.get("catalog")) else FedStreams(known, asked)
 

@@ -70,7 +70,7 @@ def write_rows(
         for batch in batches:
             if batch.num_rows:
                 table = pa.Table.from_batches([batch])
-                for kind, rows in _routed(target, table.cast(arrow_types.written(table.schema))):
+                for kind, rows in _routed(target, table.cast(arrow_types.written_schema(table.schema))):
                     out.write(kind, rows)
         written = out.close()
     context = TaskContext.get()
@@ -123,8 +123,8 @@ def _routed(target: WriteTarget, table: pa.Table) -> Iterator[tuple[Kind, pa.Tab
 
 def _deletes(column: pa.ChunkedArray) -> npt.NDArray[np.bool_]:
     """Which rows are deletes. Case and blanks around a value do not count."""
-    told = pc.utf8_lower(pc.utf8_trim_whitespace(column.cast(pa.string())))
-    return _OPERATIONS.deletes(told, Origin("the written rows"))
+    operations = pc.utf8_lower(pc.utf8_trim_whitespace(column.cast(pa.string())))
+    return _OPERATIONS.deletes(operations, Origin("the written rows"))
 
 
 def _by_partition(target: WriteTarget, table: pa.Table) -> Iterator[tuple[Partition, pa.Table]]:

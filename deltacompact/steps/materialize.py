@@ -142,15 +142,15 @@ def materialize_each(
 
 def _copied_bytes(piece: LivePiece, schema: pa.Schema) -> int:
     """An upper bound of the copied row groups' decoded bytes: by their footer, but at most those of the file."""
-    told = sum(groups.decoded_bytes(schema.names) for groups in piece.copied)
-    return told if piece.file.decoded_bytes is None else min(told, piece.file.decoded_bytes)
+    in_footers = sum(groups.decoded_bytes(schema.names) for groups in piece.copied)
+    return in_footers if piece.file.decoded_bytes is None else min(in_footers, piece.file.decoded_bytes)
 
 
 def _copied_group_bytes(piece: LivePiece, schema: pa.Schema) -> int:
     """An upper bound of the decoded bytes of the largest copied row group."""
-    told = max((groups.group_bytes(schema.names) for groups in piece.copied), default=0)
+    in_footers = max((groups.group_bytes(schema.names) for groups in piece.copied), default=0)
     known = piece.file.group_bytes or piece.file.decoded_bytes
-    return told if known is None else min(told, known)
+    return in_footers if known is None else min(in_footers, known)
 
 
 def _widest_row_bytes(encoded: int, pieces: Iterable[LivePiece]) -> int | None:
@@ -206,7 +206,7 @@ def _written(
             return CopyingWriter(sink, task.schema, task.limits.reading)
         return TableWriter(sink, task.schema, options)
 
-    return writing.written(store, path, options.content_type, made)
+    return writing.writer_at(store, path, options.content_type, made)
 
 
 def _check_rows(task: MaterializeTask, written: int) -> None:

@@ -19,7 +19,7 @@ from deltacompact.storage.objects import ObjectStore
 from deltacompact.storage.opening import open_object
 
 COLD = frozenset({"STANDARD_IA", "ONEZONE_IA", "GLACIER_IR", "GLACIER", "DEEP_ARCHIVE"})
-AT_ONCE = 16
+LISTINGS_AT_ONCE = 16
 _LOG = logging.getLogger("deltacompact")
 
 
@@ -28,7 +28,7 @@ def cold_among(store: ObjectStore, paths: Collection[str]) -> frozenset[str]:
     of_folders: dict[str, list[str]] = defaultdict(list)
     for path in paths:
         of_folders[path.rpartition("/")[0]].append(path)
-    found = side_by_side(list(of_folders.values()), lambda files: _cold_of_folder(store, files), AT_ONCE)
+    found = side_by_side(list(of_folders.values()), lambda files: _cold_of_folder(store, files), LISTINGS_AT_ONCE)
     return frozenset().union(*found)
 
 

@@ -22,7 +22,7 @@ from deltacompact.base.errors import InputError, NotFoundError, StoreError
 from deltacompact.storage.direct_file import BLOCK_BYTES, DirectFile
 from deltacompact.storage.objects import ObjectStat
 
-Made = TypeVar("Made")
+Result = TypeVar("Result")
 
 _FOLDER_ATTEMPTS = 100
 _UNFINISHED_NAME = re.compile(r"[0-9a-f]{32}")
@@ -174,7 +174,7 @@ class LocalStore:
         self._in_folder(target.parent, lambda: put(name, target))
         _sync_directory(target.parent)
 
-    def _in_folder(self, folder: Path, act: Callable[[], Made]) -> Made:
+    def _in_folder(self, folder: Path, act: Callable[[], Result]) -> Result:
         """Act in a folder, and make it if it is missing. Again and again: a `delete` may remove the empty folder."""
         for attempt in count():
             try:

@@ -194,7 +194,7 @@ class S3Store:
             except ClientError as error:
                 code = _code(error)
                 repeated = error.response.get("ResponseMetadata", {}).get("RetryAttempts", 0) > 0
-                if code in s3_objects.GONE or (code == "PreconditionFailed" and not repeated):
+                if code in s3_objects.MISSING_CODES or (code == "PreconditionFailed" and not repeated):
                     return None
                 if code == "PreconditionFailed":
                     with contextlib.suppress(NotFoundError):

@@ -44,7 +44,7 @@ _CODE = re.compile(r"<Code>(\w+)</Code>")
 _CAUSE = re.compile(r'message: "([^"]+)"')
 _CODES = {409: "ConditionalRequestConflict", 412: "PreconditionFailed", 416: "InvalidRange"}
 """S3's error codes for answers without a body, by status."""
-GONE = ("NoSuchKey", "404")
+MISSING_CODES = ("NoSuchKey", "404")
 _LEAST_ODD = re.compile(r"(?:[^/\x00-\x1f\x7f]+/)*[^/\x00-\x1f\x7f]+")
 
 
@@ -159,7 +159,7 @@ class Objects:
                 return _etag(await self._put(key, data, {"e_tag": f'"{etag}"'}))
             except Exception as error:
                 failure = failure_of(error)
-                if failure.code not in ("PreconditionFailed", *GONE):
+                if failure.code not in ("PreconditionFailed", *MISSING_CODES):
                     may_be_done |= failure.may_be_done
                     raise failure from error
             if not may_be_done:
@@ -167,7 +167,7 @@ class Objects:
             try:
                 now = await self.get(key)
             except RequestFailed as gone:
-                if gone.code in GONE:
+                if gone.code in MISSING_CODES:
                     return None
                 raise
             return now.etag if now.data.equals(pa.py_buffer(data)) else None

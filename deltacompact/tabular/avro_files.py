@@ -77,8 +77,8 @@ def _as_stored(schema: Any) -> Any:
         return [_as_stored(inside) for inside in schema]
     if not isinstance(schema, dict):
         return schema
-    told = {name: _as_stored(inside) for name, inside in schema.items() if not name.startswith("__fastavro")}
-    return {name: inside for name, inside in told.items() if name != "logicalType" or inside not in _AS_STORED}
+    fields = {name: _as_stored(inside) for name, inside in schema.items() if not name.startswith("__fastavro")}
+    return {name: inside for name, inside in fields.items() if name != "logicalType" or inside not in _AS_STORED}
 
 
 def _record(schema: Any, path: str) -> Any:

@@ -75,7 +75,7 @@ def misfit(leaf: Leaf, far: FarValues) -> tuple[int, int] | None:
     return next(((low, high) for name, low, high in far if name == path and not fits(type_, low, high)), None)
 
 
-def shown(type_: pa.DataType, value: int) -> str:
+def far_value_text(type_: pa.DataType, value: int) -> str:
     """A far value in words."""
     if not pa.types.is_timestamp(type_):
         return f"{value} ns" if pa.types.is_duration(type_) else str(value)

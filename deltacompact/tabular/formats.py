@@ -35,7 +35,7 @@ _SUFFIX = {
     ContentType.CSV: ".csv",
 }
 
-_HELD_BY_PARQUET = frozenset(
+_PARQUET_TYPES = frozenset(
     [pa.bool_(), pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()]
     + [pa.float32(), pa.float64(), pa.string(), pa.large_string(), pa.binary(), pa.large_binary(), pa.date32()]
     + [pa.timestamp(unit, zone) for unit in ("ms", "us", "ns") for zone in (None, "UTC")]
@@ -44,7 +44,7 @@ _HELD_BY_PARQUET = frozenset(
 
 def surely_holds(content_type: ContentType, schema: pa.Schema) -> bool:
     """Whether the format holds columns of these types, without a trial: most types of most tables, in Parquet."""
-    return content_type is ContentType.PARQUET and _HELD_BY_PARQUET.issuperset(schema.types)
+    return content_type is ContentType.PARQUET and _PARQUET_TYPES.issuperset(schema.types)
 
 
 def content_type_of(path: str) -> ContentType:

@@ -62,7 +62,7 @@ def read_text(
     def parsed(types: dict[str, pa.DataType]) -> pa.Table:
         given = types
         if columns is None:  # what has no value yet has no type yet, so let the parser find one
-            given = {name: told for name, type_ in types.items() if (told := _with_values(type_)) is not None}
+            given = {name: known for name, type_ in types.items() if (known := _with_values(type_)) is not None}
         plain = {name: parsed_type(type_, content_type) for name, type_ in given.items()}
         table = (_csv if content_type is ContentType.CSV else _json)(text, plain, columns)
         changed = {}
@@ -91,7 +91,7 @@ def _with_values(type_: pa.DataType) -> pa.DataType | None:
     if pa.types.is_null(type_):
         return None
     if pa.types.is_struct(type_):
-        fields = [field.with_type(told) for field in type_ if (told := _with_values(field.type)) is not None]
+        fields = [field.with_type(known) for field in type_ if (known := _with_values(field.type)) is not None]
         return pa.struct(fields) if fields else None
     if is_list(type_) and not pa.types.is_fixed_size_list(type_):
         item = _with_values(type_.value_type)
@@ -256,14 +256,14 @@ def _check_names(table: pa.Table, types: dict[str, pa.DataType], text: _FileText
 
 def _with_column_named(said: str, text: _FileText, delimiter: str) -> str | None:
     """What the parser says of a value that is not of its column's type, with the column's name for its number."""
-    told = _NO_SUCH_VALUE.fullmatch(said)
-    if told is None:
+    match = _NO_SUCH_VALUE.fullmatch(said)
+    if match is None:
         return None
     header = io.BytesIO(text.header() + b"\n")
     names = pa.csv.read_csv(header, parse_options=pa.csv.ParseOptions(delimiter=delimiter)).column_names
-    if int(told[1]) >= len(names):  # a line break in a name
+    if int(match[1]) >= len(names):  # a line break in a name
         return None
-    return _not_of_type(names[int(told[1])], told[2], told[3])
+    return _not_of_type(names[int(match[1])], match[2], match[3])
 
 
 def _not_of_type(name: str, type_: str, value: str) -> str:

@@ -174,7 +174,7 @@ W = TypeVar("W", bound=_ClosingWriter)
 
 
 @contextlib.contextmanager
-def written(store: ObjectStore, path: str, content_type: ContentType, make: Callable[[IO[bytes]], W]) -> Iterator[W]:
+def writer_at(store: ObjectStore, path: str, content_type: ContentType, make: Callable[[IO[bytes]], W]) -> Iterator[W]:
     """The writer that `make` opens on a sink. The file appears at `path` when the block ends without an exception."""
     file_store, name = open_object(store, path)
     with file_store.writer(name) as sink:
@@ -192,7 +192,7 @@ def writer(
     store: ObjectStore, path: str, schema: pa.Schema, options: WriteOptions
 ) -> contextlib.AbstractContextManager[TableWriter]:
     """A writer of tables."""
-    return written(
+    return writer_at(
         store, path, options.content_type, lambda sink: TableWriter(sink, schema, options, delimiter_of(path))
     )
 

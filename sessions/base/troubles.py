@@ -92,7 +92,7 @@ def given_up(before: Trouble | None, text: str, now_s: float) -> str:
     return f"given up after {span(lasted_s)} ({counted(tries, 'try', 'tries')}): {text}"
 
 
-def told(trouble: Trouble) -> str:
+def trouble_text(trouble: Trouble) -> str:
     """The text about a trouble while it lasts."""
     return f"{trouble.text} ({trouble.cause}, {counted(trouble.tries, 'try', 'tries')}, tried again)"
 

@@ -84,10 +84,10 @@ for _command in (
     cli.add_command(_command)
 
 
-def _told(error: Exception) -> dict[str, Any]:
+def _refusal(error: Exception) -> dict[str, Any]:
     """A refused document names the field."""
     field = getattr(error, "field", None)
     return {**error_document(error), **({} if field is None else {"field": field})}
 
 
-_PROGRAM = Program("deltacompact-sessions", cli, "what was sent or accepted before stays", _told)
+_PROGRAM = Program("deltacompact-sessions", cli, "what was sent or accepted before stays", _refusal)

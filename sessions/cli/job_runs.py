@@ -48,8 +48,8 @@ def retry(state: str, job_run: str, as_json: bool) -> None:
     from sessions.records.lives import retry
     from sessions.records.state_store import StateStore
 
-    run = retry(StateStore(state), _known(state, job_run))
-    answer(as_json, as_told(run), f"job run {run.id}: accepted again, the next dispatcher runs it")
+    run = retry(StateStore(state), _existing_id(state, job_run))
+    answer(as_json, changed_document(run), f"job run {run.id}: accepted again, the next dispatcher runs it")
 
 
 @job_runs.command()
@@ -69,11 +69,11 @@ def cancel(state: str, job_run: str, as_json: bool) -> None:
     from sessions.records.lives import cancel
     from sessions.records.state_store import StateStore
 
-    run = cancel(StateStore(state), _known(state, job_run))
+    run = cancel(StateStore(state), _existing_id(state, job_run))
     if run.state.ended and run.state is not JobRunState.CANCELLED:
         raise ConflictError(f"job run {run.id} has ended before: {run.state}")
     said = "cancelled" if run.state.ended else "its dispatcher is told to cancel it"
-    answer(as_json, as_told(run), f"job run {run.id}: {said}")
+    answer(as_json, changed_document(run), f"job run {run.id}: {said}")
 
 
 @job_runs.command()
@@ -107,12 +107,12 @@ def expire(state: str, older_than_s: float, dry_run: bool, as_json: bool) -> Non
     answer(as_json, {"dry_run": dry_run, **asdict(done)}, *_lines(done, dry_run))
 
 
-def as_told(run: JobRun) -> dict[str, Any]:
+def changed_document(run: JobRun) -> dict[str, Any]:
     """What --json says of a job run that was changed."""
     return {"job_run_id": run.id, "state": run.state, "cancelling": run.cancelling, "earlier_ends": len(run.earlier)}
 
 
-def _known(state: str, job_run_id: str) -> str:
+def _existing_id(state: str, job_run_id: str) -> str:
     """The id of a job run that is there. Raises NotFoundError."""
     from deltacompact.base.errors import NotFoundError
     from sessions.records.state_store import StateStore

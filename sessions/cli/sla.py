@@ -67,7 +67,12 @@ def report(overview: Overview, with_sessions: bool = False) -> list[RenderableTy
             for run in of_runs
             for outturn in (run, *(session for session in of_sessions if session.job_run_id == run.job_run_id))
         ]
-    return [_table(listed), "", _kept("job runs", adherence(of_runs)), _kept("sessions", adherence(of_sessions))]
+    return [
+        _table(listed),
+        "",
+        _promises_line("job runs", adherence(of_runs)),
+        _promises_line("sessions", adherence(of_sessions)),
+    ]
 
 
 def _table(listed: list[Outturn]) -> RenderableType:
@@ -109,7 +114,7 @@ def _verdict(outturn: Outturn) -> str:
     return "all" if known else ""
 
 
-def _kept(name: str, kept: Adherence) -> str:
+def _promises_line(name: str, kept: Adherence) -> str:
     """ "sessions: 14 ended, 1 failed; kept: desired 100.0%, promise 100.0%; the promise is 31% after the end; …" """
     if not kept.ended:
         return f"{name}: none ended yet"

@@ -28,7 +28,7 @@ from deltacompact.base.errors import (
 )
 from deltacompact.base.wording import one_line
 from sessions.base.model import JobRun, JobRunState
-from sessions.base.troubles import span, told
+from sessions.base.troubles import span, trouble_text
 from sessions.queues.queue import Queue
 from sessions.records.state_store import StateStore
 
@@ -120,7 +120,7 @@ class JobRunWait:
         if run is None:
             return "not accepted yet"
         if run.trouble is not None:
-            return f"waits: {told(run.trouble)}"
+            return f"waits: {trouble_text(run.trouble)}"
         sessions = self._state.some_sessions(run.id, run.session_ids) if run.state is JobRunState.RUNNING else []
         counts = Counter(session.state.value.replace("_", " ") for session in sessions)
         return ": ".join(filter(None, (run.state.value, ", ".join(f"{many} {name}" for name, many in counts.items()))))

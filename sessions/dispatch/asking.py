@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from sessions.base.patience import patiently
 
-Asked = TypeVar("Asked")
+Subject = TypeVar("Subject")
 Answer = TypeVar("Answer")
 
 _STORE_TRIES = 5
@@ -20,7 +20,7 @@ def asking(ask: Callable[[], Answer]) -> Answer:
     return patiently(ask, _STORE_TRIES, wait_max_s=10)
 
 
-def each(asked: Iterable[Asked], ask: Callable[[Asked], Answer]) -> list[Answer]:
+def each(asked: Iterable[Subject], ask: Callable[[Subject], Answer]) -> list[Answer]:
     """The answer about each, in order. Several questions are asked side by side."""
     with ThreadPoolExecutor(_THREADS) as threads:
         return list(threads.map(ask, asked))

@@ -28,7 +28,7 @@ from deltacompact.delta_streams.partition import DeltaStreamPartition
 from deltacompact.table.ports import PublishedVersion
 from sessions.base.ids import attempt_name
 from sessions.base.model import Delay, JobRunSession, Outcome, Progress, SessionState, Trouble
-from sessions.base.troubles import RetryPolicy, cause_of, given_up, told
+from sessions.base.troubles import RetryPolicy, cause_of, given_up, trouble_text
 from sessions.documents.instruction import Instruction
 from sessions.records.leases import HeldJobRun, LeaseLostError
 from sessions.records.state_store import StateStore
@@ -100,7 +100,7 @@ class SessionAttempts:
             text, now_s = one_line(error), self._clock()
             trouble = self._policy.next(session.trouble, cause, text, now_s, session.progress.round)
             if trouble is not None:
-                return replace(session, trouble=trouble, delay=Delay(cause, told(trouble), trouble.again_s))
+                return replace(session, trouble=trouble, delay=Delay(cause, trouble_text(trouble), trouble.again_s))
             error = StoreError(given_up(session.trouble, text, now_s))
         elif not isinstance(error, InputError | CorruptionError):
             raise error
@@ -124,7 +124,7 @@ class SessionAttempts:
             progress=Progress(),
             cause=None,
             trouble=trouble or session.trouble,
-            delay=Delay(trouble.cause, told(trouble), trouble.again_s) if trouble else session.delay,
+            delay=Delay(trouble.cause, trouble_text(trouble), trouble.again_s) if trouble else session.delay,
         )
 
     def _fenced_off(self, session: JobRunSession, attempt: str, engine_session_id: str) -> PublishedVersion | None:

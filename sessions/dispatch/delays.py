@@ -15,8 +15,8 @@ from sessions.planning.admission import Postponed
 from sessions.records.state_store import StateStore
 
 _LOG = logging.getLogger("sessions")
-_TOLD_AFTER_S = 1.0
-_TOLD_AT_ONCE = 32
+_RECORDED_FROM_S = 1.0
+_RECORDED_AT_ONCE = 32
 """The most sessions whose delay is recorded in one round over all groups, so that groups are not held up."""
 
 
@@ -29,11 +29,11 @@ class Delays:
 
     def begin(self) -> None:
         """A new round over all groups begins."""
-        self._left = _TOLD_AT_ONCE
+        self._left = _RECORDED_AT_ONCE
 
     def tell(self, group: HeldGroup, postponed: Postponed) -> None:
         delay = Delay(postponed.wait, postponed.text, postponed.until_s)
-        if time.monotonic() - group.waits_since_s < _TOLD_AFTER_S:
+        if time.monotonic() - group.waits_since_s < _RECORDED_FROM_S:
             return
         untold = [session for session in group.unended if session.delay != delay][: self._left]
         self._left -= len(untold)

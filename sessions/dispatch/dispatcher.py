@@ -30,7 +30,7 @@ from deltacompact.base.errors import CorruptionError, DeltaCompactError, NotFoun
 from deltacompact.base.wording import counted, one_line
 from sessions.base.ids import new_owner
 from sessions.base.model import DispatcherSign, JobRun, JobRunState
-from sessions.base.troubles import left_s, told
+from sessions.base.troubles import left_s, trouble_text
 from sessions.dispatch.intake import Intake
 from sessions.dispatch.job_run_work import JobRunWork
 from sessions.dispatch.means import Means
@@ -271,7 +271,7 @@ class Dispatcher:
         if run.cancelling:
             return False
         if run.trouble is not None and (wait_s := left_s(run.trouble, self._means.clock())) > 0:
-            self._pass_over(run.id, min(wait_s, _LOOK_FOR_CANCELLING_S), told(run.trouble))
+            self._pass_over(run.id, min(wait_s, _LOOK_FOR_CANCELLING_S), trouble_text(run.trouble))
             return True
         if missing := missing_launchers(run, self._launcher.names):
             self._pass_over(run.id, _MISSING_FOR_S, f"it is planned for {', '.join(missing)}, which is not here")

@@ -93,7 +93,7 @@ class HeldGroup:
 
     def left(self, now_s: float) -> Estimate:
         """Seconds from now until a launched group ends."""
-        left = [_left(session, now_s) for session in self.unended]
+        left = [_estimate_left(session, now_s) for session in self.unended]
         running = any(session.state is SessionState.RUNNING for session in self.unended)
         start_s = 0.0 if running else max((plan.start_s for plan in self.plans_left), default=0.0)
         start_s = max(0.0, start_s - (time.monotonic() - self.launched_s))
@@ -117,7 +117,7 @@ class HeldGroup:
         return float(max(stall_s, _STALL_FACTOR * longest_s) * 2**failures)
 
 
-def _left(session: JobRunSession, now_s: float) -> Estimate:
+def _estimate_left(session: JobRunSession, now_s: float) -> Estimate:
     expected = session.plan.expected if session.plan else Estimate(0.0, 0.0, 0.0)
     if session.state is SessionState.RUNNING and session.started_s is not None:
         return (session.expected or expected).later(session.started_s - now_s, now_s)

@@ -19,7 +19,7 @@ from deltacompact.base.errors import DeltaCompactError, InputError
 from deltacompact.base.wording import counted, one_line
 from sessions.base.logs import about
 from sessions.base.model import JobRunSession, JobRunState, SessionPlan, SessionState, Trouble
-from sessions.base.troubles import Cause, cause_of, given_up, left_s, told
+from sessions.base.troubles import Cause, cause_of, given_up, left_s, trouble_text
 from sessions.dispatch.asking import asking
 from sessions.dispatch.attempts import SessionAttempts
 from sessions.dispatch.delays import Delays
@@ -85,7 +85,7 @@ class JobRunWork:
                 break
             if (trouble := self._all_wait_for()) is not None:
                 asking(lambda trouble=trouble: self._held.change(trouble=trouble))  # type: ignore[misc]
-                _LOG.info("job run %s is given back: %s", self._held.run.id, told(trouble))
+                _LOG.info("job run %s is given back: %s", self._held.run.id, trouble_text(trouble))
                 return
             self._round(self._group_work)
             time.sleep(_ROUND_EVERY_S)
@@ -141,7 +141,7 @@ class JobRunWork:
             self._end(given_up(before, text, now_s))
             return
         asking(lambda: self._held.change(trouble=trouble))
-        _LOG.warning("job run %s cannot be planned now: %s", self._held.run.id, told(trouble))
+        _LOG.warning("job run %s cannot be planned now: %s", self._held.run.id, trouble_text(trouble))
 
     def _all_wait_for(self) -> Trouble | None:
         """The trouble that ends first, if no group runs and each waits for a while: then the job run is given back."""

@@ -11,7 +11,7 @@ import logging
 
 from deltacompact.base.wording import counted
 from sessions.base.model import JobRunSession, SessionState
-from sessions.base.troubles import Cause, given_up, told
+from sessions.base.troubles import Cause, given_up, trouble_text
 from sessions.dispatch.asking import asking
 from sessions.dispatch.attempts import SessionAttempts
 from sessions.dispatch.means import Means
@@ -58,5 +58,5 @@ class Retries:
         trouble = self._policy.next(session.trouble, cause, why, now_s, session.progress.round)
         if trouble is None:
             return self.give_up(session, given_up(session.trouble, why, now_s))
-        _LOG.warning("session %s waits: %s", session.id, told(trouble))
+        _LOG.warning("session %s waits: %s", session.id, trouble_text(trouble))
         return asking(lambda: self._attempts.next(session.id, trouble=trouble))

@@ -25,7 +25,7 @@ from deltacompact.base.errors import InputError
 from deltacompact.base.model import ICEBERG
 from deltacompact.storage.opening import uri_parts
 from sessions.documents.instruction import Instruction, RefusedDocument
-from sessions.documents.paths import shown
+from sessions.documents.paths import short_json
 
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,254}")
 _ICEBERG_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
@@ -48,13 +48,13 @@ class Place:
     def of(cls, uri: str) -> Place:
         """Raises InputError for a place that is not absolute, or that can be read in two ways."""
         if _CONTROL.search(uri) or uri != uri.strip():
-            raise InputError(f"{shown(uri)} has control characters or spaces at its ends")
+            raise InputError(f"{short_json(uri)} has control characters or spaces at its ends")
         scheme = _SCHEME.match(uri)
         if scheme is None:
             return cls._local(uri, uri)
         parts = uri_parts(uri)
         if parts.query or parts.fragment or uri.endswith(("?", "#")):
-            raise InputError(f"{shown(uri)} has a query or a fragment: it is no catalog")
+            raise InputError(f"{short_json(uri)} has a query or a fragment: it is no catalog")
         if parts.scheme == "file" and uri.startswith("file://") and parts.netloc in ("", "localhost"):
             return cls._local(unquote(parts.path), uri)
         if parts.scheme == "s3" and uri.startswith("s3://"):
@@ -62,7 +62,7 @@ class Place:
         if parts.scheme == "iceberg":
             return cls._iceberg(uri)
         raise InputError(
-            f"{shown(uri)} is no catalog: use s3://bucket/prefix, file:///path, an absolute path or iceberg://NAME"
+            f"{short_json(uri)} is no catalog: use s3://bucket/prefix, file:///path, an absolute path or iceberg://NAME"
         )
 
     @classmethod
@@ -70,16 +70,16 @@ class Place:
         name = uri.removeprefix(ICEBERG)
         if not uri.startswith(ICEBERG) or not _ICEBERG_NAME.fullmatch(name):
             raise InputError(
-                f"{shown(uri)} names no Iceberg catalog: iceberg://NAME, of letters, digits, '.', '-', '_'"
+                f"{short_json(uri)} names no Iceberg catalog: iceberg://NAME, of letters, digits, '.', '-', '_'"
             )
         return cls("iceberg", (name,))
 
     @classmethod
     def _s3(cls, bucket: str, path: str, uri: str) -> Place:
         if not _BUCKET.fullmatch(bucket):
-            raise InputError(f"{shown(uri)} names no bucket that there can be")
+            raise InputError(f"{short_json(uri)} names no bucket that there can be")
         if "//" in path:
-            raise InputError(f"{shown(uri)} has an empty part (//)")
+            raise InputError(f"{short_json(uri)} has an empty part (//)")
         folders = tuple(path.strip("/").split("/")) if path.strip("/") else ()
         for folder in folders:
             _refuse_dots(folder, uri)
@@ -88,9 +88,9 @@ class Place:
     @classmethod
     def _local(cls, path: str, uri: str) -> Place:
         if not path.startswith("/"):
-            raise InputError(f"{shown(uri)} is no absolute path: use s3://bucket/prefix, file:///path or /path")
+            raise InputError(f"{short_json(uri)} is no absolute path: use s3://bucket/prefix, file:///path or /path")
         if "\x00" in path:
-            raise InputError(f"{shown(uri)} holds a null byte")
+            raise InputError(f"{short_json(uri)} holds a null byte")
         for folder in path.split("/"):
             if folder:
                 _refuse_dots(folder, uri)
@@ -121,9 +121,9 @@ class AllowList:
         except InputError as error:
             raise RefusedDocument("catalog", str(error)) from None
         if place.scheme == "iceberg" and place not in self._places:
-            raise NotAllowed("catalog", f"{shown(instruction.catalog)} is not allowed here by its name")
+            raise NotAllowed("catalog", f"{short_json(instruction.catalog)} is not allowed here by its name")
         if self._places and not any(allowed.holds(place) for allowed in self._places):
-            raise NotAllowed("catalog", f"{shown(instruction.catalog)} is not under a prefix that is allowed here")
+            raise NotAllowed("catalog", f"{short_json(instruction.catalog)} is not under a prefix that is allowed here")
 
 
 class NotAllowed(RefusedDocument):
@@ -133,18 +133,18 @@ class NotAllowed(RefusedDocument):
 def _refuse_dots(folder: str, uri: str) -> None:
     """Refuse a path part that leads elsewhere (`..`, `/`), even if it is percent-encoded several times."""
     if folder == "":
-        raise InputError(f"{shown(uri)} has an empty part (//)")
+        raise InputError(f"{short_json(uri)} has an empty part (//)")
     decoded = folder
     for _ in range(4):
         if decoded in (".", "..") or "/" in decoded.replace(folder, "", 1) or "\\" in decoded:
-            raise InputError(f"{shown(uri)} has a part that leads elsewhere: {shown(folder)}")
+            raise InputError(f"{short_json(uri)} has a part that leads elsewhere: {short_json(folder)}")
         again = unquote_to_bytes(decoded).decode(errors="replace")
         if again == decoded:
             return
         if "/" in again or "\x00" in again:
-            raise InputError(f"{shown(uri)} has a part that leads elsewhere: {shown(folder)}")
+            raise InputError(f"{short_json(uri)} has a part that leads elsewhere: {short_json(folder)}")
         decoded = again
-    raise InputError(f"{shown(uri)} is encoded too often")
+    raise InputError(f"{short_json(uri)} is encoded too often")
 
 
 def _absolute(prefix: str) -> str:

@@ -52,13 +52,13 @@ from deltacompact.layout.cluster_by import cluster_columns
 from deltacompact.planning.within_memory import within_memory
 from deltacompact.sinks.sns import TOPIC_ARN, TopicArn
 from sessions.base.ids import JOB_RUN_ID
-from sessions.documents.paths import no_number_in, no_such_field, no_text_in, path_of, shown
+from sessions.documents.paths import no_number_in, no_such_field, no_text_in, path_of, short_json
 
 DOCUMENT_BYTES_MAX = 1 << 20
 PARTITIONS_MAX = 10_000
 SCHEMA_PATH = Path(__file__).with_name("instruction.schema.json")
 
-_SAID = declared(Options)
+_DECLARED = declared(Options)
 _NAME_CHARACTERS_MAX = 1000
 _COLUMNS_MAX = 100
 _NOT_OF_A_DOCUMENT = ("ray_address", "partitions_at_once", "limits")
@@ -121,7 +121,7 @@ _ICEBERG_TABLE = r"^[^./\\?#%\x00-\x20\x7f]+(\.[^./\\?#%\x00-\x20\x7f]+)+$"
 """namespace.table, each part a plain name, because some catalogs put it into a URL."""
 _SUBJECT = re.compile(r"^(Input|List|String|Tuple|Dictionary|Value) should")
 _KIND = re.compile(r"\ba valid (array|boolean|dictionary|integer|number|object|string)")
-_SAID_OF_KIND = {
+_KIND_WORDS = {
     "array": "a list",
     "boolean": "true or false",
     "dictionary": "an object",
@@ -142,11 +142,11 @@ def _settings_model() -> type[BaseModel]:
     """A model with all fields of deltacompact.Settings that a document may have. Settings itself checks the values."""
     types = typing.get_type_hints(Settings)
     kinds: dict[str, Any] = {
-        setting.name: (types[setting.name], Field(setting.default, description=_SAID[setting.name].sentence))
+        setting.name: (types[setting.name], Field(setting.default, description=_DECLARED[setting.name].sentence))
         for setting in fields(Settings)
         if setting.name not in _NOT_OF_A_DOCUMENT
     }
-    kinds["executor"] = (Literal[EXECUTORS], Field("auto", description=_SAID["executor"].sentence))
+    kinds["executor"] = (Literal[EXECUTORS], Field("auto", description=_DECLARED["executor"].sentence))
     return create_model("InstructionSettings", __config__=_FORBIDDING, **kinds)
 
 
@@ -178,23 +178,23 @@ class Instruction(BaseModel):
     )
     destination_compacted_table_id: Name | None = Field(None, description="Default: in place.")
     rows_per_primary_key_index_file: Count = Field(
-        DEFAULTS.rows_per_primary_key_index_file, description=_SAID["rows_per_primary_key_index_file"].sentence
+        DEFAULTS.rows_per_primary_key_index_file, description=_DECLARED["rows_per_primary_key_index_file"].sentence
     )
     rows_per_compacted_file: Count = Field(
-        DEFAULTS.rows_per_compacted_file, description=_SAID["rows_per_compacted_file"].sentence
+        DEFAULTS.rows_per_compacted_file, description=_DECLARED["rows_per_compacted_file"].sentence
     )
     hash_bucket_count: Annotated[int, Field(ge=1, le=HASH_BUCKETS_MAX)] | None = Field(
-        DEFAULTS.hash_bucket_count, description=_SAID["hash_bucket_count"].sentence
+        DEFAULTS.hash_bucket_count, description=_DECLARED["hash_bucket_count"].sentence
     )
     sns_event_topic_arn: Topic | None = Field(None, description="Where events of the job run are published.")
     compacted_file_content_type: Literal[
         "parquet", "feather", "orc", "csv", "application/parquet", "application/feather", "application/orc", "text/csv"
-    ] = Field("parquet", description=_SAID["content_type"].sentence)
+    ] = Field("parquet", description=_DECLARED["content_type"].sentence)
     partitions: Annotated[list[Partition], Field(min_length=1, max_length=PARTITIONS_MAX)] | None = Field(
         None, description="Values by partition key, for each partition; null is a value. Default: all partitions."
     )
-    purge: bool = Field(DEFAULTS.purge, description=_SAID["purge"].sentence)
-    cluster_by: Columns | None = Field(None, description=_SAID["cluster_by"].sentence)
+    purge: bool = Field(DEFAULTS.purge, description=_DECLARED["purge"].sentence)
+    cluster_by: Columns | None = Field(None, description=_DECLARED["cluster_by"].sentence)
     mode: Mode | None = Field(None, description="Iceberg: how it is compacted. Default: rewrite.")
     options: Annotated[dict[Name, OptionValue], Field(max_length=_COLUMNS_MAX)] | None = Field(
         None, description="Iceberg: options of the mode, under Iceberg's own names."
@@ -258,7 +258,7 @@ def parse(data: bytes | str) -> Instruction:
 def of_values(document: Any) -> Instruction:
     """The document in JSON values. Raises RefusedDocument."""
     if not isinstance(document, dict):
-        raise RefusedDocument("", f"the document is {shown(document)}, it must be a JSON object")
+        raise RefusedDocument("", f"the document is {short_json(document)}, it must be a JSON object")
     if (place := no_text_in(document)) is not None:
         raise RefusedDocument(path_of(place, document), "a text that UTF-8 cannot hold (half of a surrogate pair)")
     if (place := no_number_in(document)) is not None:
@@ -305,12 +305,12 @@ def _refusal(refused: ValidationError, document: Mapping[str, Any]) -> RefusedDo
     of_value = [fault for fault in same if not fault["type"].endswith("_type")]
     kinds = of_value or same  # a fault of a value of the right type says more than a type that does not match
     said = "; or ".join(dict.fromkeys(_said(fault["msg"]) for fault in kinds))
-    return RefusedDocument(field, f"{said} (it is {shown(first['input'])})")
+    return RefusedDocument(field, f"{said} (it is {short_json(first['input'])})")
 
 
 def _said(message: str) -> str:
     message = _SUBJECT.sub("it must", message.removeprefix("Value error, ")).replace(" after validation", "")
-    return text_of(_KIND.sub(lambda found: _SAID_OF_KIND.get(found[1], f"a {found[1]}"), message))
+    return text_of(_KIND.sub(lambda found: _KIND_WORDS.get(found[1], f"a {found[1]}"), message))
 
 
 def _options_schema(mode: str) -> dict[str, Any]:
@@ -343,15 +343,17 @@ def _check_kind(instruction: Instruction) -> None:
     catalog, named = instruction.catalog, instruction.model_fields_set
     if not instruction.is_iceberg:
         if field := next((name for name in _OF_ICEBERG if name in named), None):
-            raise RefusedDocument(field, f"it is for Iceberg tables (iceberg://NAME), and {shown(catalog)} is none")
+            raise RefusedDocument(
+                field, f"it is for Iceberg tables (iceberg://NAME), and {short_json(catalog)} is none"
+            )
         return
     of_settings: set[str] = instruction.settings.model_fields_set if instruction.settings else set()
     fields_ = [name for name in _OF_STREAMS if name in named]
     fields_ += [f"settings.{name}" for name in _SETTINGS_OF_STREAMS if name in of_settings]
     if fields_:
-        raise RefusedDocument(fields_[0], f"it is for delta streams, and {shown(catalog)} is an Iceberg catalog")
+        raise RefusedDocument(fields_[0], f"it is for delta streams, and {short_json(catalog)} is an Iceberg catalog")
     if not re.fullmatch(_ICEBERG_TABLE, instruction.source_table_id):
-        said = shown(instruction.source_table_id)
+        said = short_json(instruction.source_table_id)
         raise RefusedDocument("source_table_id", f"it must be namespace.table, of plain names (it is {said})")
 
 

@@ -33,12 +33,12 @@ def path_of(location: Sequence[int | str], document: Any) -> str:
             if _NAME.fullmatch(step):
                 path += f".{step}" if path else step
             else:
-                path += f"[{shown(step)}]"
+                path += f"[{short_json(step)}]"
             here = here.get(step)
     return path
 
 
-def shown(value: Any) -> str:
+def short_json(value: Any) -> str:
     """A JSON value in one short line of ASCII."""
     if isinstance(value, list | dict) and value:
         return f"{'a list' if isinstance(value, list) else 'an object'} of {len(value)}"

@@ -25,11 +25,11 @@ from sessions.base.troubles import Cause
 from sessions.launchers.launcher import GroupSpec, GroupState, GroupStatus, Launcher
 
 _LOG = logging.getLogger("sessions")
-_ASKED_EVERY_S = 15.0
-_ASKED_EVERY_MAX_S = 120.0
+_POLL_S = 15.0
+_POLL_MAX_S = 120.0
 _UNKNOWN_FOR_S = 600.0
 """For this time, a group of unknown status counts as running: its records show whether it works."""
-_AT_ONCE = 64
+_CLUSTERS_AT_ONCE = 64
 """Clusters that are brought up side by side. More wait for their turn, as they would at the provider."""
 _FAILED = 1
 
@@ -79,7 +79,7 @@ class _LastAnswer:
     status: GroupStatus
     known_s: float
     asked_s: float
-    every_s: float = _ASKED_EVERY_S
+    every_s: float = _POLL_S
 
 
 class InBackground:
@@ -88,7 +88,7 @@ class InBackground:
     def __init__(self, inner: Launcher, clock: Callable[[], float] = time.monotonic) -> None:
         self._inner = inner
         self._clock = clock
-        self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="launch")
+        self._threads = ThreadPoolExecutor(_CLUSTERS_AT_ONCE, thread_name_prefix="launch")
         self._launching: dict[str, Future[None]] = {}
         self._told: dict[str, _LastAnswer] = {}
         self._lock = threading.Lock()
@@ -105,9 +105,7 @@ class InBackground:
             return GroupStatus(GroupState.RUNNING, text="it is being launched")
         if launching is not None and (error := launching.exception()) is not None:
             return GroupStatus(GroupState.ENDED, _FAILED, one_line(error), Cause.LAUNCH)
-        told = self._told.setdefault(
-            group_id, _LastAnswer(GroupStatus(GroupState.RUNNING), self._clock(), -_ASKED_EVERY_S)
-        )
+        told = self._told.setdefault(group_id, _LastAnswer(GroupStatus(GroupState.RUNNING), self._clock(), -_POLL_S))
         if told.status.state is not GroupState.ENDED and self._clock() - told.asked_s >= told.every_s:
             self._ask(group_id, told)
         return told.status
@@ -120,10 +118,10 @@ class InBackground:
             found = GroupStatus(GroupState.UNKNOWN, text=one_line(error))
         told.asked_s = self._clock()
         if found.state is not GroupState.UNKNOWN:
-            told.status, told.known_s, told.every_s = found, told.asked_s, _ASKED_EVERY_S
+            told.status, told.known_s, told.every_s = found, told.asked_s, _POLL_S
             return
         _LOG.warning("nobody knows how %s is: %s", group_id, found.text)
-        told.every_s = min(_ASKED_EVERY_MAX_S, 2 * told.every_s)
+        told.every_s = min(_POLL_MAX_S, 2 * told.every_s)
         if told.asked_s - told.known_s >= _UNKNOWN_FOR_S:
             told.status = GroupStatus(GroupState.UNKNOWN, text=found.text, cause=Cause.UNREACHABLE)
 

@@ -49,13 +49,13 @@ class RecordsCollector(Collector):
             gone = Overview(overview.at_s, tuple(seen for name, seen in self._seen.items() if name not in now))
             self._seen = now
             for metric in metrics_of(gone) if gone.job_runs else ():
-                self._gone.update({_named(sample): sample.value for sample in _counted(metric)})
+                self._gone.update({_name_and_labels(sample): sample.value for sample in _counted(metric)})
             added = dict(self._gone)
             self._succeeded_s = max(filter(None, (self._succeeded_s, _succeeded_s(overview))), default=None)
             succeeded = {} if self._succeeded_s is None else {(): self._succeeded_s}
         yield gauge("last_success_timestamp_seconds", "When a job run ended well last", [], succeeded)
         for metric in metrics_of(overview):
-            counted = {_named(sample): sample for sample in _counted(metric)}
+            counted = {_name_and_labels(sample): sample for sample in _counted(metric)}
             if counted:
                 metric.samples = [
                     sample._replace(value=sample.value + added.get(name, 0.0)) for name, sample in counted.items()
@@ -172,5 +172,5 @@ def _counted(metric: Metric) -> list[Sample]:
     return metric.samples if isinstance(metric, CounterMetricFamily) else []
 
 
-def _named(sample: Sample) -> tuple[str, tuple[str, ...]]:
+def _name_and_labels(sample: Sample) -> tuple[str, tuple[str, ...]]:
     return sample.name, tuple(sample.labels.values())

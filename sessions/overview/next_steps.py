@@ -88,7 +88,7 @@ def _failed(overview: Overview, places: Places) -> Iterator[Step]:
     asked: list[dict[str, Any]] = []
     steps = []
     for seen in overview.job_runs:  # the latest accepted comes first
-        wanted = _wanted(seen)
+        wanted = _document_without_id(seen)
         if seen.run.state is JobRunState.FAILED and wanted not in asked:
             ago_s = overview.at_s - (seen.run.finished_s or seen.run.accepted_s)
             if ago_s < _FAILED_WITHIN_S:
@@ -100,7 +100,7 @@ def _failed(overview: Overview, places: Places) -> Iterator[Step]:
         yield Step(name, text, (_of_run(places, "retry", name), _status(places, name)), name)
 
 
-def _wanted(seen: JobRunSeen) -> dict[str, Any]:
+def _document_without_id(seen: JobRunSeen) -> dict[str, Any]:
     """The document of a job run without its id."""
     return {key: value for key, value in seen.run.document.items() if key != "job_run_id"}
 

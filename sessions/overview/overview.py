@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from deltacompact.base.errors import CorruptionError, DeltaCompactError, InputError, NotFoundError, StoreError
 from sessions.base.clock import StoreClock
 from sessions.base.model import Delay, DispatcherSign, JobRun, JobRunSession
-from sessions.base.troubles import told
+from sessions.base.troubles import trouble_text
 from sessions.planning.turns import held_up
 from sessions.queues.queue import Depth, Queue
 from sessions.records.decisions import KeptDecision, kept_decisions
@@ -78,7 +78,7 @@ def delays_of(runs: Iterable[JobRun], dispatchers: Iterable[DispatcherSign]) -> 
     """Why nobody works on a job run, by its id. Without dispatchers, no launcher counts as missing."""
     open_ones = [run for run in runs if not run.state.ended]
     passing = {
-        run.id: Delay(run.trouble.cause, told(run.trouble), run.trouble.again_s)
+        run.id: Delay(run.trouble.cause, trouble_text(run.trouble), run.trouble.again_s)
         for run in open_ones
         if run.trouble is not None
     }

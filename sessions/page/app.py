@@ -81,13 +81,13 @@ class _Page:
         return JSONResponse(summary(await self._read(), self._places))
 
     async def job_run(self, request: Request) -> Response:
-        seen = _seen(await self._read(), request.path_params["job_run_id"])
+        seen = _job_run_seen(await self._read(), request.path_params["job_run_id"])
         if seen is None:
             return _not_found()
         return JSONResponse({"sessions": [row(session) for session in seen.sessions]})
 
     async def session(self, request: Request) -> Response:
-        seen = _seen(await self._read(), request.path_params["job_run_id"])
+        seen = _job_run_seen(await self._read(), request.path_params["job_run_id"])
         wanted = request.path_params["session_id"]
         session = next((session for session in seen.sessions if session.id == wanted), None) if seen else None
         if seen is None or session is None:
@@ -116,7 +116,7 @@ class _Page:
 
     async def _stream(self, job_run_id: str | None) -> AsyncIterator[str]:
         """What changed since the last message: the summary where it did, and rows of the job run that is looked at."""
-        told: dict[str, Any] = {}
+        sent: dict[str, Any] = {}
         rows: dict[str, dict[str, Any]] = {}
         while not self._stopping.is_set():
             try:
@@ -125,15 +125,15 @@ class _Page:
                 yield _event("trouble", {"text": one_line(error)})
                 await asyncio.sleep(_EVERY_S)
                 continue
-            seen = _seen(overview, job_run_id) if job_run_id else None
+            seen = _job_run_seen(overview, job_run_id) if job_run_id else None
             now = {session.id: row(session) for session in seen.sessions} if seen else {}
             changed = [session for name, session in now.items() if rows.get(name) != session]
             said = summary(overview, self._places)
-            if changed or {**said, "at_s": 0} != {**told, "at_s": 0}:
+            if changed or {**said, "at_s": 0} != {**sent, "at_s": 0}:
                 yield _event("change", {"summary": said, "job_run": job_run_id, "sessions": changed})
             else:
                 yield _event("tick", {"at_s": overview.at_s})
-            told, rows = said, now
+            sent, rows = said, now
             await asyncio.sleep(_EVERY_S)
 
     async def _read(self, at_most_s: float = _EVERY_S) -> Overview:
@@ -163,7 +163,7 @@ def _file(name: str, media_type: str) -> Callable[[Request], Response]:
     return respond
 
 
-def _seen(overview: Overview, job_run_id: str) -> JobRunSeen | None:
+def _job_run_seen(overview: Overview, job_run_id: str) -> JobRunSeen | None:
     return next((seen for seen in overview.job_runs if seen.run.id == job_run_id), None)
 
 

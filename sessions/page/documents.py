@@ -36,7 +36,7 @@ def summary(overview: Overview, places: Places) -> dict[str, Any]:
     depth, delays = overview.depth, overview.delays
     return {
         "at_s": overview.at_s,
-        "job_runs": [job_run(seen, delays.get(seen.run.id)) for seen in shown(overview)],
+        "job_runs": [job_run(seen, delays.get(seen.run.id)) for seen in listed_job_runs(overview)],
         "job_runs_in_all": len(overview.job_runs),
         "unreadable": len(overview.unreadable),
         "next": [{**asdict(step), "text": _short(step.text)} for step in next_steps(overview, places)],
@@ -92,7 +92,7 @@ def triggers(decisions: Sequence[KeptDecision]) -> dict[str, Any]:
     }
 
 
-def shown(overview: Overview) -> list[JobRunSeen]:
+def listed_job_runs(overview: Overview) -> list[JobRunSeen]:
     """The job runs that the page lists: open ones first, the latest first among both."""
     open_ones = [seen for seen in overview.job_runs if not seen.run.state.ended]
     ended = [seen for seen in overview.job_runs if seen.run.state.ended]

@@ -31,7 +31,7 @@ from deltacompact.planning.work import Vector
 COVERED = 0.90
 PROMISED = 0.993
 """The paper's share of job runs that end within their promise."""
-KNOWN = 2
+KNOWN_AFTER_SESSIONS = 2
 """After so many sessions a table is known well: from its third session on."""
 
 SPREAD_MIN, SPREAD_MAX = 0.3, 3.0
@@ -41,7 +41,7 @@ _SPREAD_LATELY = 6.0
 """_SPREAD_AFTER sessions make half of a table's spread its own; a session counts half after _SPREAD_LATELY more."""
 _CLASS = 1.2
 """The score of a session that is e**_CLASS times longer, or shorter, counts 1/e."""
-_KNOWN_CLASS = 3.0
+_SESSIONS_CLASS = 3.0
 """The score of a session whose table was known by one session more, or less, counts e**-_KNOWN_CLASS."""
 _PRIOR_WEIGHT = 4.0
 """The weight, in sessions, of our assumption (_PRIOR) how much first rates err. It shrinks as scores come."""
@@ -73,7 +73,7 @@ class Scores:
 class Bounds:
     """Bounds at each length, as logs of (low, high, promised) over expected seconds.
 
-    at_lengths    one array for each number of known sessions, 0 to KNOWN
+    at_lengths    one array for each number of known sessions, 0 to KNOWN_AFTER_SESSIONS
     tables        (known sessions, spread) by stream
     """
 
@@ -84,12 +84,12 @@ class Bounds:
     def of(cls, scores: Scores) -> Bounds:
         known, spreads, tables = _tables(scores)
         alike = replace(scores, values=scores.values / spreads)
-        return cls(tuple(_at_lengths(alike, known, count) for count in range(KNOWN + 1)), tables)
+        return cls(tuple(_at_lengths(alike, known, count) for count in range(KNOWN_AFTER_SESSIONS + 1)), tables)
 
     def around(self, seconds: float, stream: str) -> tuple[float, float, float]:
         """Low, high and promised seconds of a session that is expected to take `seconds`."""
         known, spread = self.tables.get(stream, (0, 1.0))
-        length, rows = math.log(seconds), self.at_lengths[min(KNOWN, known)]
+        length, rows = math.log(seconds), self.at_lengths[min(KNOWN_AFTER_SESSIONS, known)]
         logs = [spread * float(np.interp(length, _LOG_LENGTHS, row)) for row in rows]
         logs = [min(_LOG_MAX, max(-_LOG_MAX, log)) for log in logs]
         low, high, promise = (seconds * math.exp(log) for log in logs)
@@ -104,7 +104,7 @@ def _tables(scores: Scores) -> tuple[Vector, Vector, dict[str, tuple[int, float]
     counts, spreads = np.empty(len(sizes)), np.empty(len(sizes))
     for place, (stream, size) in enumerate(zip(scores.streams, sizes.tolist(), strict=True)):
         before = seen.get(stream, _Spread())
-        counts[place], spreads[place] = min(KNOWN, before.sessions), before.now
+        counts[place], spreads[place] = min(KNOWN_AFTER_SESSIONS, before.sessions), before.now
         seen[stream] = before.after(size)
     return counts, spreads, {stream: (spread.sessions, spread.now) for stream, spread in seen.items()}
 
@@ -142,7 +142,7 @@ def _at_lengths(scores: Scores, known: Vector, count: int) -> Vector:
 def _logs(scores: Scores, apart_known: Vector) -> Vector:
     """Logs of (low, high, promised) over expected seconds, at each length."""
     apart_length = np.abs(scores.log_expected - _LOG_LENGTHS[:, None])
-    near = scores.weights * np.exp(-apart_length / _CLASS - _KNOWN_CLASS * np.abs(apart_known))
+    near = scores.weights * np.exp(-apart_length / _CLASS - _SESSIONS_CLASS * np.abs(apart_known))
     doubt = _PRIOR_WEIGHT / (1 + near.sum(axis=1) / _PRIOR_WEIGHT)
     values = np.concatenate([scores.values, _PRIOR])
     prior = np.tile(doubt[:, None] / len(_PRIOR), len(_PRIOR))

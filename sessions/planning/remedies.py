@@ -22,7 +22,7 @@ from sessions.planning.reasons import PlanReason
 
 PARTITIONS_MAX = 256
 _FACTORS = (2, 4, 8, 16, 32, 64)
-_WHAT = "cpus"
+_CPUS = "cpus"
 
 
 def plan_with_remedy(
@@ -36,21 +36,21 @@ def plan_with_remedy(
     for factor in _FACTORS:
         if nearest_sla_s(plan_job_run(partitions, wish, larger(situation, factor))) is None:
             text = f"{factor * cpus:,} CPUs would keep {wish.desired_sla_s:,.0f} s; there are {cpus:,}"
-            remedy = Choice(_WHAT, factor * cpus, PlanReason.MORE_CPUS, text)
+            remedy = Choice(_CPUS, factor * cpus, PlanReason.MORE_CPUS, text)
             return tuple(replace(plan, choices=(*plan.choices, remedy)) for plan in plans)
     return plans
 
 
 def cpus_needed(plans: Sequence[SessionPlan]) -> int | None:
     """The CPUs that would keep a desired SLA that cannot be promised. None: it can be, or more CPUs do not help."""
-    found = choice_of(plans, _WHAT, PlanReason.MORE_CPUS)
+    found = choice_of(plans, _CPUS, PlanReason.MORE_CPUS)
     return None if found is None else int(found.value)
 
 
 def not_promised(desired_s: float | None, nearest_s: float, cpus: int | None) -> str:
     """One line for people: what cannot be promised, and what would keep it."""
-    told = f"the desired SLA of {desired_s:,.0f} s cannot be promised: the nearest that can is {nearest_s:,.0f} s"
-    return told if cpus is None else f"{told}, or {cpus:,} CPUs would keep it"
+    text = f"the desired SLA of {desired_s:,.0f} s cannot be promised: the nearest that can is {nearest_s:,.0f} s"
+    return text if cpus is None else f"{text}, or {cpus:,} CPUs would keep it"
 
 
 def larger(situation: Situation, factor: int) -> Situation:

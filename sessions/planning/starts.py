@@ -16,7 +16,7 @@ from sessions.planning.prices import Offer
 from sessions.records.learned import LearnedRecord
 from sessions.records.swapping import SwappedRecords
 
-KEPT = 25
+STARTS_KEPT = 25
 _FOLDER = "rates/starts"
 
 
@@ -27,7 +27,7 @@ class Starts:
     seconds: dict[str, tuple[float, ...]] = field(default_factory=dict)
 
     def learned(self, way: str, seconds: float) -> Starts:
-        newest = (*self.seconds.get(way, ()), round(max(0.0, seconds), 3))[-KEPT:]
+        newest = (*self.seconds.get(way, ()), round(max(0.0, seconds), 3))[-STARTS_KEPT:]
         return Starts({**self.seconds, way: newest})
 
     def expected(self, offer: Offer) -> Offer:

@@ -153,7 +153,7 @@ class DirectoryQueue:
         found = []
         for path in self._files("leased"):
             name = _LEASED.fullmatch(path.name)
-            if name and (told := self._stat(path)) and self._is_ready(told.st_mtime, now_s):
+            if name and (stat := self._stat(path)) and self._is_ready(stat.st_mtime, now_s):
                 found.append((path, name["id"], int(name["receives"])))
         for path in self._files("ready"):
             if name := _READY.fullmatch(path.name):
@@ -182,14 +182,14 @@ class DirectoryQueue:
 
     def _lease(self, path: Path, number: str, receives: int) -> Message | None:
         """Take a message; None if somebody else was faster."""
-        if (told := self._stat(path)) is None:
+        if (stat := self._stat(path)) is None:
             return None
         receipt = uuid.uuid4().hex
         leased = self._folder / "leased" / f"{number}.{receives}.{receipt}"
         ready_s = self._clock() + self._visibility_s
         try:
             body = path.read_bytes()  # first: what cannot be read is not received
-            if told.st_uid != os.geteuid():
+            if stat.st_uid != os.geteuid():
                 self._replace(path, body)  # a file is dated by its owner alone; who received it meanwhile sees it twice
             os.utime(path, (ready_s, ready_s))  # before it is leased: a file in leased/ always has its time
             os.rename(path, leased)

@@ -88,9 +88,9 @@ class SqsQueue:
             )
 
     def dead_letter(self, message: Message, reason: DeadReason, field: str, text: str) -> None:
-        told = {"reason": str(reason), "field": field, "text": text, "message_id": message.id}
+        about = {"reason": str(reason), "field": field, "text": text, "message_id": message.id}
         outgoing = self._outgoing(message.body, message.id)
-        attributes = {name: _attribute(value) for name, value in told.items() if value}
+        attributes = {name: _attribute(value) for name, value in about.items() if value}
         url = self._dead_letters_url()
         with self._asking():
             fitting = _fitting(attributes, self._message_bytes_max(url) - len(message.body.encode()))
@@ -162,13 +162,13 @@ class SqsQueue:
     def _outgoing(self, body: str, group: str) -> dict[str, Any]:
         if not body:
             raise InputError("an empty document cannot be sent")
-        told: dict[str, Any] = {"MessageBody": body}
+        outgoing: dict[str, Any] = {"MessageBody": body}
         if _GROUP.fullmatch(group):
-            told["MessageGroupId"] = group  # on a standard queue: fair among tables
+            outgoing["MessageGroupId"] = group  # on a standard queue: fair among tables
         if self._is_fifo:
-            told.setdefault("MessageGroupId", "all")
-            told["MessageDeduplicationId"] = f"{time.time_ns()}"
-        return told
+            outgoing.setdefault("MessageGroupId", "all")
+            outgoing["MessageDeduplicationId"] = f"{time.time_ns()}"
+        return outgoing
 
     def _dead_letters_url(self) -> str:
         """Raises InputError if nobody named one and the queue has no redrive policy."""
@@ -199,8 +199,8 @@ class SqsQueue:
         with self._asking():
             answer = self._client.get_queue_attributes(QueueUrl=url, AttributeNames=list(names))
         self._hear(answer)
-        told = answer["Attributes"]
-        ready, delayed, leased = (int(told.get(name, 0)) for name in names)
+        counts = answer["Attributes"]
+        ready, delayed, leased = (int(counts.get(name, 0)) for name in names)
         return ready + delayed, leased
 
     def _hear(self, answer: Mapping[str, Any]) -> None:
@@ -295,13 +295,13 @@ def _fitting(attributes: Mapping[str, dict[str, str]], room: int) -> dict[str, d
 
 
 def _letter(found: dict[str, Any]) -> DeadLetter:
-    told = {name: value.get("StringValue", "") for name, value in found.get("MessageAttributes", {}).items()}
+    attributes = {name: value.get("StringValue", "") for name, value in found.get("MessageAttributes", {}).items()}
     return DeadLetter(
         found["MessageId"],
         found["Body"],
-        told.get("reason", str(DeadReason.RECEIVED_TOO_OFTEN)),
-        told.get("field", ""),
-        told.get("text", "received too often and never dealt with: SQS moved it here"),
+        attributes.get("reason", str(DeadReason.RECEIVED_TOO_OFTEN)),
+        attributes.get("field", ""),
+        attributes.get("text", "received too often and never dealt with: SQS moved it here"),
         int(found.get("Attributes", {}).get("SentTimestamp", 0)) / 1000,
         found["ReceiptHandle"],
     )

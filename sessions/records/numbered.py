@@ -31,7 +31,7 @@ from deltacompact.storage.numbered import NumberedObject, listed, numbered_path,
 from deltacompact.storage.objects import ObjectStat, ObjectStore
 from sessions.records.versions import READABLE_BEFORE, Version, next_written, of_bytes, to_bytes
 
-_KEPT = 8
+_VERSIONS_KEPT = 8
 """How many versions stay. Some of these then exist throughout the listing of a folder, which is no snapshot of it."""
 
 
@@ -59,7 +59,7 @@ class NumberedRecords:
         versions = listed(self._store, folder + "/")
         if (number and number - 1 not in versions) or self._something_above(folder, number, versions):
             return self._replaced_already(folder, number, value, written)
-        replaced = [stat.path for other, stat in versions.items() if other <= number - _KEPT]
+        replaced = [stat.path for other, stat in versions.items() if other <= number - _VERSIONS_KEPT]
         with contextlib.suppress(StoreError):  # the next swap removes them
             self._store.delete(replaced)
         try:

@@ -155,20 +155,20 @@ def _by_conditions(
 ) -> Decision:
     lacking = []
     for condition in conditions:
-        told = _told(condition, statistics, window_end_s, now_s)
-        missed = [text for _, holds, text in told if not holds]
+        measures = _measures_of(condition, statistics, window_end_s, now_s)
+        missed = [text for _, holds, text in measures if not holds]
         if not missed:
-            return Decision(TriggerAction.SUBMIT, told[0][0], ", ".join(text for _, _, text in told))
+            return Decision(TriggerAction.SUBMIT, measures[0][0], ", ".join(text for _, _, text in measures))
         lacking.append(missed[0])
     return _wait(TriggerReason.BELOW_THRESHOLDS, "; ".join(dict.fromkeys(lacking)))
 
 
-def _told(
+def _measures_of(
     condition: Condition, statistics: Statistics, window_end_s: float | None, now_s: float
 ) -> list[tuple[TriggerReason, bool, str]]:
     """For each measure that a condition names: whether it holds, and the value found against the value wanted."""
     found = statistics.measured(now_s, window_end_s, condition.small_file_bytes)
-    told = [
+    measures = [
         (reason, found[reason.value] >= wanted, _least(found[reason.value], wanted, what, whats))
         for reason, (what, whats) in _MEASURED.items()
         if (wanted := getattr(condition, reason.value)) is not None
@@ -177,8 +177,8 @@ def _told(
         below, average = condition.average_file_bytes_below, found.get("average_file_bytes_below")
         small = average is not None and average < below
         said = (TriggerReason.AVERAGE_FILE, small, f"{average or 0:,.0f} bytes a file, below {below:,} wanted")
-        told.insert(0, said) if condition.deltas is None else told.append(said)
-    return told
+        measures.insert(0, said) if condition.deltas is None else measures.append(said)
+    return measures
 
 
 def _least(found: float, wanted: float, what: str, whats: str) -> str:

@@ -22,18 +22,18 @@ if TYPE_CHECKING:  # importing PyIceberg takes a second
     from deltacompact.catalog.iceberg import IcebergCatalog
 
 _LOG = logging.getLogger("sessions")
-Named = TypeVar("Named", bound=Hashable)
+TableName = TypeVar("TableName", bound=Hashable)
 """The caller's name of a table."""
 
 
-class OrphanCounts(Generic[Named]):
+class OrphanCounts(Generic[TableName]):
     """The latest count of each table. Counts of one table are `every_s` seconds apart; None: nothing is counted."""
 
-    def __init__(self, counts: Mapping[Named, Callable[[], int]], every_s: float | None) -> None:
+    def __init__(self, counts: Mapping[TableName, Callable[[], int]], every_s: float | None) -> None:
         self._counts = counts
         self._every_s = every_s
-        self._counted_s: dict[Named, float] = {}
-        self.bytes: dict[Named, int] = {}
+        self._counted_s: dict[TableName, float] = {}
+        self.bytes: dict[TableName, int] = {}
 
     def look(self, now_s: float) -> None:
         """Count the table that has waited longest, if one is due."""

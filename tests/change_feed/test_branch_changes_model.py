@@ -31,7 +31,7 @@ from version_3 import Lived, delete_by_vector, live_rows, update
 import deltacompact
 from deltacompact.base.fingerprint import Fingerprint
 from deltacompact.change_feed.changes import branch_changes
-from deltacompact.change_feed.request import ChangesAsked
+from deltacompact.change_feed.request import ChangesRequest
 from deltacompact.iceberg.table.content_files import Content, ContentFile, ManifestEntry
 from deltacompact.iceberg.table.metadata import MAIN, Snapshot
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
@@ -231,7 +231,7 @@ class History:
     def changes(self, begin: Moment | None, end: Moment | None, **asked: Any) -> list[dict[str, Any]]:
         """The feed, with the column's first name."""
         ends = [state and state.snapshot for state in (begin, end)]
-        rows = branch_changes(self._loaded, self.branch, *ends, ChangesAsked(**asked)).read_all().to_pylist()
+        rows = branch_changes(self._loaded, self.branch, *ends, ChangesRequest(**asked)).read_all().to_pylist()
         return [row | {"v": row[self.value]} for row in rows]
 
     def pairs(self) -> list[tuple[Moment, Moment]]:

@@ -20,7 +20,7 @@ from deltacompact.base.model import Partition
 from deltacompact.change_feed.candidates import Candidates
 from deltacompact.change_feed.changes import stream_changes
 from deltacompact.change_feed.delta_streams import StreamFileRows, StreamRange
-from deltacompact.change_feed.request import ChangesAsked
+from deltacompact.change_feed.request import ChangesRequest
 from deltacompact.iceberg.table.locations import readable
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.reading.skipping import NOTHING_SKIPPED
@@ -198,7 +198,7 @@ def test_files_copied_on_write_give_their_changed_rows_and_no_more(lake, memory_
         data = pa.table({"id": ids, "v": ["new", *["old"] * (len(ids) - 1)]}).cast(table.metadata.schema)
         file = lake._file(IcebergTable.load(lake.catalog, T), data, entry.file.content, (), None, ())
         lake.commit(IcebergTable.load(lake.catalog, T), [file], operation="overwrite", gone={entry.file.path})
-    asked = ChangesAsked(key=["id"], before=True, held_bytes=memory_bytes)
+    asked = ChangesRequest(key=["id"], before=True, held_bytes=memory_bytes)
     found = told(branch_changes(IcebergTable.load(lake.catalog, T), "main", begin, None, asked), "v")
     assert found == sorted([("new", "update_after"), ("old", "update_before")] * 10)
 
@@ -218,7 +218,7 @@ def test_rows_that_a_file_compresses_well_take_no_more_memory_than_others(lake, 
     table = IcebergTable.load(lake.catalog, T)
     assert max(entry.file.file_bytes for entry in lake.state(T).data) < 100_000
     begin = deltacompact.open_catalog(lake.catalog).table(T).history()[0].snapshot_id
-    reader = branch_changes(table, "main", begin, None, ChangesAsked(key=key, before=True, held_bytes=held_bytes))
+    reader = branch_changes(table, "main", begin, None, ChangesRequest(key=key, before=True, held_bytes=held_bytes))
     before, held, found = pa.total_allocated_bytes(), [], 0
     for batch in reader:
         found += batch.num_rows
@@ -242,7 +242,7 @@ def test_a_reader_of_a_branch_that_stops_in_the_middle_leaves_nothing(lake):
     table = branch(lake)
     begin = table.history()[0].snapshot_id
     lake.delete_by_key(T, {"id": [1]})
-    loaded, small = IcebergTable.load(lake.catalog, T), ChangesAsked(key=["id"], held_bytes=64)
+    loaded, small = IcebergTable.load(lake.catalog, T), ChangesRequest(key=["id"], held_bytes=64)
     several = branch_changes(loaded, "main", begin, None, small)
     stops_in_the_middle(table, [several, table.changes(begin, per_commit=True), table.changes(begin, bookmark="b")])
 
@@ -356,15 +356,15 @@ def test_rows_that_compactions_only_moved_are_not_read(tmp_path, cluster_by, cap
 def test_a_reader_of_a_stream_that_stops_in_the_middle_leaves_nothing(streams):
     table = streams.table("t")
     table.append(pa.table({"id": list(range(40)), "v": ["x"] * 40}))
-    several = stream_changes(streams, "t", "0", None, None, ChangesAsked(before=True, held_bytes=64))
+    several = stream_changes(streams, "t", "0", None, None, ChangesRequest(before=True, held_bytes=64))
     stops_in_the_middle(table, [several, table.changes("0", per_commit=True), table.changes("0", bookmark="b")])
 
 
 def test_memory_that_bites_divides_the_work(streams):
     table = streams.table("t")
     table.append(pa.table({"id": list(range(40)), "v": ["x"] * 40}))
-    wide = told(stream_changes(streams, "t", "0", None, None, ChangesAsked(before=True)), "id", "v")
-    small = told(stream_changes(streams, "t", "0", None, None, ChangesAsked(before=True, held_bytes=64)), "id", "v")
+    wide = told(stream_changes(streams, "t", "0", None, None, ChangesRequest(before=True)), "id", "v")
+    small = told(stream_changes(streams, "t", "0", None, None, ChangesRequest(before=True, held_bytes=64)), "id", "v")
     assert small == wide and len(wide) > 40
 
 

@@ -168,9 +168,9 @@ def the_feed_is_what_a_dictionary_says(steps, data):
 
 def feed(history: History, begin: str, end: str, memory_bytes: int) -> pa.RecordBatchReader:
     from deltacompact.change_feed.changes import stream_changes
-    from deltacompact.change_feed.request import ChangesAsked
+    from deltacompact.change_feed.request import ChangesRequest
 
-    asked = ChangesAsked(before=True, held_bytes=memory_bytes)
+    asked = ChangesRequest(before=True, held_bytes=memory_bytes)
     return stream_changes(history.catalog, "t", begin, end, None, asked)
 
 

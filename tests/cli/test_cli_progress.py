@@ -24,7 +24,7 @@ from deltacompact.base.events import (
 )
 from deltacompact.base.model import Partition
 from deltacompact.cli.bars import BARS_MAX, Bars
-from deltacompact.cli.progress import PARTITIONS_SAID, Lines, progress
+from deltacompact.cli.progress import PARTITIONS_LOGGED, Lines, progress
 
 
 def day(number: int | str) -> Partition:
@@ -118,10 +118,10 @@ def test_of_many_partitions_the_first_are_named_the_others_counted_and_failures_
         lines(SessionFinished("t", day(number), "InputError: no" if number == 777 else None, 5))
     assert isinstance(console.file, io.StringIO)
     said = console.file.getvalue().splitlines()
-    assert said[: 2 * PARTITIONS_SAID : 2] == [
-        f"t day={number}: 1 delta, 10 rows in 1 round, session 5c" for number in range(PARTITIONS_SAID)
+    assert said[: 2 * PARTITIONS_LOGGED : 2] == [
+        f"t day={number}: 1 delta, 10 rows in 1 round, session 5c" for number in range(PARTITIONS_LOGGED)
     ]
-    assert said[2 * PARTITIONS_SAID :] == ["t: 501 partitions done", "t day=777: failed"]
+    assert said[2 * PARTITIONS_LOGGED :] == ["t: 501 partitions done", "t day=777: failed"]
 
 
 def test_a_rewrite_has_one_bar_with_its_groups() -> None:

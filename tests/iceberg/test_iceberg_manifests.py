@@ -117,7 +117,7 @@ def test_a_manifest_cut_short_is_named():
 def test_another_avro_file_is_no_manifest():
     schema = {"type": "record", "name": "r", "fields": [{"name": "a", "type": "int"}]}
     with pytest.raises(CorruptionError, match=r"^m\.avro is not a manifest"):
-        manifests.read_manifest(avro.written(schema, [{"a": 1}], {}), listed())
+        manifests.read_manifest(avro.avro_bytes(schema, [{"a": 1}], {}), listed())
 
 
 def test_pyiceberg_reads_what_we_write_and_we_what_it_writes(lake):

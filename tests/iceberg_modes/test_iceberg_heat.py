@@ -15,7 +15,7 @@ from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table_heat import FOLDER, heat_of_table, keep_reads
 from deltacompact.iceberg_modes.maintain.options import YOUNGER_ALLOWED
 from deltacompact.layout.heat import SourcedRead
-from deltacompact.layout.kept_heat import KEPT
+from deltacompact.layout.kept_heat import OLDER_DOCUMENTS
 from deltacompact.layout.reads import Read
 from deltacompact.storage.numbered import numbered_path
 
@@ -54,10 +54,10 @@ def told(number, *columns, source="app-1"):
 def test_documents_follow_each_other_and_few_are_kept(lake, table):
     store, metadata = opened(lake)
     assert heat_of_table(store, metadata).columns == {}
-    for number in range(KEPT + 3):
+    for number in range(OLDER_DOCUMENTS + 3):
         keep_reads(store, metadata, [told(number, "id")], NOW)
-    assert len(list(store.list(FOLDER))) == KEPT + 1
-    assert heat_of_table(store, metadata).columns == {"id": KEPT + 3.0}
+    assert len(list(store.list(FOLDER))) == OLDER_DOCUMENTS + 1
+    assert heat_of_table(store, metadata).columns == {"id": OLDER_DOCUMENTS + 3.0}
 
 
 def test_of_two_who_bring_reads_none_is_lost(lake, table):

@@ -241,14 +241,14 @@ def test_many_partitions_are_written_one_file_at_a_time(lake, monkeypatch):
     open_now, most = [0], [0]
 
     @contextlib.contextmanager
-    def counting(*arguments, written=writing.written):
+    def counting(*arguments, opened=writing.writer_at):
         open_now[0] += 1
         most[0] = max(most[0], open_now[0])
-        with written(*arguments) as out:
+        with opened(*arguments) as out:
             yield out
         open_now[0] -= 1
 
-    monkeypatch.setattr(writing, "written", counting)
+    monkeypatch.setattr(writing, "writer_at", counting)
     result = lake.rewrite(T, rewrite_all=True, output_spec_id=spec_id, sizes=TINY)
     assert (result.groups, result.files_out) == (1, 20)
     assert most == [1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from deltacompact.layout.reads import HALF_LIFE_S, Read, columns_asked, heat_of, is_of
+from deltacompact.layout.reads import HALF_LIFE_S, Read, columns_asked, heat_of, names_table
 from deltacompact.layout.scan_reports import read_of
 
 NOW = 1_795_400_000.0
@@ -40,8 +40,8 @@ def test_the_columns_with_a_predicate_are_kept_and_no_literal():
     read = read_of(report(both), NOW)
     assert read == Read("prod.ns.t", ("day", "id"), 3, 21, NOW)
     assert "hash" not in repr(read)
-    assert is_of(read.table, "ns.t")
-    assert not is_of(read.table, "s.t")
+    assert names_table(read.table, "ns.t")
+    assert not names_table(read.table, "s.t")
     assert read_of(report(True), NOW).columns == ()
 
 

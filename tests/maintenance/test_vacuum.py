@@ -26,7 +26,7 @@ from deltacompact import DeltaStreamCatalog, InputError, Settings, StoreError, c
 from deltacompact.cli import run as command_line
 from deltacompact.delta_streams.paths import StreamPaths
 from deltacompact.delta_streams.streams import VACUUM_AGE_MIN_S
-from deltacompact.maintenance.vacuum.held import Held
+from deltacompact.maintenance.vacuum.held import VacuumContext
 from deltacompact.maintenance.vacuum.listing import StreamListing
 from deltacompact.maintenance.vacuum.vacuum import VacuumResult, vacuum
 from deltacompact.storage.identity import identity, path_below
@@ -55,7 +55,7 @@ def days_later(store: Any, days: float = 4) -> DeltaStreamCatalog:
 def cleaned(store: Any, days: float = 4, full: bool = False) -> VacuumResult:
     """A vacuum so many days later."""
     catalog = days_later(store, days)
-    held = Held(catalog, "t", VACUUM_AGE_MIN_S, False, catalog.clock())
+    held = VacuumContext(catalog, "t", VACUUM_AGE_MIN_S, False, catalog.clock())
     (result,) = vacuum(catalog, "t", full=full, held=held)
     return result
 

@@ -18,7 +18,7 @@ from deltacompact.job import Request
 from deltacompact.reports import history, plan_report, table_report
 from deltacompact.reports.scale import WORST, Detail
 from deltacompact.reports.sizes import added, sizes_document, waiting_words
-from deltacompact.reports.words import Shown, at, clipped, in_columns
+from deltacompact.reports.words import Report, clipped, in_columns, position_text
 from deltacompact.storage.memory import MemoryStore
 
 PARTITIONS = 40
@@ -54,7 +54,7 @@ def printed(print_, *shown, width: int = 80) -> list[str]:
     return out.file.getvalue().splitlines()
 
 
-def planned(catalog: DeltaStreamCatalog) -> Shown:
+def planned(catalog: DeltaStreamCatalog) -> Report:
     return plan_report.plan_report(catalog, Request("t"), usd_per_core_hour=36)
 
 
@@ -277,8 +277,8 @@ def test_a_history_of_many_partitions_has_ten_and_looks_at_each_once(stored, mon
 
 def test_words():
     assert named({"a": None, "b": "1\t2"}) == r"a=null/b=1\t2"
-    assert (at(7), at(1795308996186)) == ("7", "1795308996186 (2026-11-22 00:56 UTC)")
-    assert at(2**62) == str(2**62) and at(-5) == "-5"
+    assert (position_text(7), position_text(1795308996186)) == ("7", "1795308996186 (2026-11-22 00:56 UTC)")
+    assert position_text(2**62) == str(2**62) and position_text(-5) == "-5"
     assert clipped("abcdefghij", 7) == "abc…hij" and clipped("abc", 3) == "abc"
     assert in_columns([("1", "a"), ("10", "b")], right=1) == [" 1  a", "10  b"]
 

@@ -25,7 +25,7 @@ from deltacompact.base.model import ContentType, Partition
 from deltacompact.maintenance.check import check
 from deltacompact.storage.local import LocalStore
 from deltacompact.storage.memory import MemoryStore
-from deltacompact.tabular.formats import _HELD_BY_PARQUET, surely_holds
+from deltacompact.tabular.formats import _PARQUET_TYPES, surely_holds
 from deltacompact.tabular.writing import _check_written, check_writable
 
 LOCAL = Settings(executor="local", local_threads=1)
@@ -221,8 +221,8 @@ def test_a_table_of_several_dictionaries_is_appended(catalog: DeltaStreamCatalog
 
 def test_what_needs_no_trial_would_stand_it():
     """A plan of most tables imports nothing of Arrow's Parquet."""
-    assert pa.int64() in _HELD_BY_PARQUET and pa.string() in _HELD_BY_PARQUET
-    check_writable(pa.schema([(str(type_), type_) for type_ in _HELD_BY_PARQUET]), ContentType.PARQUET)
+    assert pa.int64() in _PARQUET_TYPES and pa.string() in _PARQUET_TYPES
+    check_writable(pa.schema([(str(type_), type_) for type_ in _PARQUET_TYPES]), ContentType.PARQUET)
     wide = pa.schema([("k", pa.int64()), ("v", pa.list_(pa.int64()))])
     assert not surely_holds(ContentType.PARQUET, wide) and not surely_holds(ContentType.ORC, wide.remove(1))
 

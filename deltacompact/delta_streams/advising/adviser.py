@@ -13,7 +13,7 @@ from deltacompact.base.model import Partition
 from deltacompact.base.settings import Options, Settings
 from deltacompact.base.wording import counted
 from deltacompact.delta_streams.advising.costs import ForeseenCompactions
-from deltacompact.delta_streams.advising.looked_at import LookedAt, RangedFile
+from deltacompact.delta_streams.advising.looked_at import ExaminedFiles, RangedFile
 from deltacompact.delta_streams.advising.sampling import cells_per_file, prospect_now, samples_of
 from deltacompact.delta_streams.streams import Streams
 from deltacompact.delta_streams.table_documents import clustering_of
@@ -51,7 +51,7 @@ def advice_of_streams(
     that lies in a struct, is a partition key, or has no order; for reads that ask for no column of the table; and for
     too many files.
     """
-    looked = LookedAt.at(streams, table_id, partition)
+    looked = ExaminedFiles.at(streams, table_id, partition)
     collected = collected_reads(table_id, looked.ordered_columns, time.time(), scan_reports, spark_logs)
     by = _columns(looked, columns, collected)
     keys = looked.table.keys
@@ -95,7 +95,7 @@ def reads_of_streams(
     spark_logs: Iterable[str | Path] = (),
 ) -> CollectedReads:
     """The reads of a table in these reports and logs, by the columns that can cluster its rows."""
-    columns = LookedAt.at(streams, table_id, partition).ordered_columns
+    columns = ExaminedFiles.at(streams, table_id, partition).ordered_columns
     return collected_reads(table_id, columns, time.time(), scan_reports, spark_logs)
 
 
@@ -111,7 +111,7 @@ def simulated_streams(
 
     Raises InputError like `advice_of_streams`, and for a table without files, or with too many.
     """
-    looked = LookedAt.at(streams, table_id, partition)
+    looked = ExaminedFiles.at(streams, table_id, partition)
     check_count(table_id, len(looked.files))
     by = _columns(looked, columns, collected) if columns else collected.columns_asked()
     schema = looked.schema([column.name for column in by])
@@ -122,7 +122,7 @@ def simulated_streams(
 
 
 def _columns(
-    looked: LookedAt, columns: str | Sequence[str] | None, collected: CollectedReads
+    looked: ExaminedFiles, columns: str | Sequence[str] | None, collected: CollectedReads
 ) -> tuple[ClusterColumn, ...]:
     """The chosen columns, else those of the given reads, else the table's cluster_by, else those of its heat."""
     if columns is not None:

@@ -16,7 +16,7 @@ from deltacompact.base.expected import Expected
 from deltacompact.base.model import Partition
 from deltacompact.base.partitions import side_by_side
 from deltacompact.base.settings import Options, Settings
-from deltacompact.delta_streams.advising.looked_at import LookedAt, RangedFile
+from deltacompact.delta_streams.advising.looked_at import ExaminedFiles, RangedFile
 from deltacompact.delta_streams.partition import DeltaStreamPartition
 from deltacompact.delta_streams.table_documents import clustering_of
 from deltacompact.executors.choose import Foreseen, foresee, lane_for
@@ -38,7 +38,7 @@ from deltacompact.table.ports import NothingToDo
 class ForeseenCompactions:
     """Compactions of the partitions of a table with keys, with rows clustered by these columns."""
 
-    looked: LookedAt
+    looked: ExaminedFiles
     files: Sequence[RangedFile]
     by: Sequence[ClusterColumn]
     options: Options

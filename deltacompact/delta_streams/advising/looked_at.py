@@ -55,7 +55,7 @@ class RangedFile:
 
 
 @dataclass(frozen=True)
-class LookedAt:
+class ExaminedFiles:
     """Some partitions of a table, and the files that hold rows there."""
 
     streams: Streams
@@ -64,7 +64,7 @@ class LookedAt:
     files: Sequence[ArrivedFile]
 
     @classmethod
-    def at(cls, streams: Streams, table_id: str, partition: Partition | None) -> LookedAt:
+    def at(cls, streams: Streams, table_id: str, partition: Partition | None) -> ExaminedFiles:
         """One partition, or all. Raises InputError for a table of too many files."""
         table = streams.declared(table_id)
         chosen = streams.partitions(table_id) if partition is None else [partition]

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from deltacompact.base.limits import LIMITS, READ_LIMITS
 from deltacompact.base.settings import Options
-from deltacompact.delta_streams.advising.looked_at import LookedAt, RangedFile
+from deltacompact.delta_streams.advising.looked_at import ExaminedFiles, RangedFile
 from deltacompact.layout.boxes import Boxes, boxes_of
 from deltacompact.layout.prospect import PartitionSample, Prospect
 from deltacompact.layout.row_look import RowLook
@@ -53,7 +53,7 @@ def prospect_now(files: Sequence[RangedFile], columns: pa.Schema, samples: Sampl
 
 
 def samples_of(
-    looked: LookedAt, files: Sequence[RangedFile], columns: pa.Schema, options: Options
+    looked: ExaminedFiles, files: Sequence[RangedFile], columns: pa.Schema, options: Options
 ) -> list[tuple[int, PartitionSample]]:
     """Sampled rows of the largest partitions."""
     rows = np.bincount([ranged.partition for ranged in files], [ranged.file.live_rows for ranged in files])

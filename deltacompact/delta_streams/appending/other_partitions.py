@@ -116,5 +116,5 @@ def _misfit(files: Sequence[DataFile], columns: pa.Schema, far: FarValues) -> tu
             for leaf in far_values.leaves(pa.schema([(field.name, wider)])) if far or file.far else ():
                 if (range_ := far_values.misfit(leaf, (*far, *(file.far or ())))) is not None:
                     value = next(value for value in range_ if not far_values.fits(leaf[1], value, value))
-                    return file, field.name, f", and no type holds both and {far_values.shown(leaf[1], value)}"
+                    return file, field.name, f", and no type holds both and {far_values.far_value_text(leaf[1], value)}"
     return None

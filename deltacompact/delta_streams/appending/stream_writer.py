@@ -42,7 +42,7 @@ from deltacompact.delta_streams.appending.shape import StreamShape, lengths_of, 
 from deltacompact.delta_streams.appending.sources import canonical_name
 from deltacompact.delta_streams.log.entries import CommittedEntry, Entry, Opened
 from deltacompact.delta_streams.log.state import StreamState
-from deltacompact.delta_streams.log.tokens import Known
+from deltacompact.delta_streams.log.tokens import TokenCommit
 from deltacompact.delta_streams.paths import TablePaths, refuse_files_of_other_streams
 from deltacompact.delta_streams.table_documents import is_destination
 from deltacompact.index.keys import Encoding
@@ -488,7 +488,7 @@ def _positioned(deltas: Deltas, first: int) -> tuple[Delta, ...]:
     )
 
 
-def _skipped(table_id: str, token: Token, known: Known, kinds: tuple[OperationType, ...]) -> tuple[Delta, ...]:
+def _skipped(table_id: str, token: Token, known: TokenCommit, kinds: tuple[OperationType, ...]) -> tuple[Delta, ...]:
     """The deltas that a known token committed. They have files as long as they are not compacted.
 
     Raises InputError if the token committed other operations: then two batches have the same token.

@@ -25,7 +25,7 @@ from deltacompact.delta_streams.log.entries import (
     Retracted,
     Sealed,
 )
-from deltacompact.delta_streams.log.tokens import Commits, Known, Tokens
+from deltacompact.delta_streams.log.tokens import Commits, TokenCommit, Tokens
 
 
 def is_attempt(fenced: str) -> bool:
@@ -80,7 +80,7 @@ class StreamState(UsersWords):
         """Deltas that are not compacted yet, with the retracted ones."""
         return tuple(delta for commit in self.commits for delta in commit.deltas)
 
-    def known(self, token: Token) -> Known | None:
+    def known(self, token: Token) -> TokenCommit | None:
         """The commit of a token, or a commit of its producer with a greater number. None: the token is new."""
         return self.commits.known(token) or self.opened.tokens.known(token)
 

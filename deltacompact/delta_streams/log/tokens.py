@@ -31,7 +31,7 @@ _JOINED = re.compile(r"(?s)(?P<producer>.+):(?P<sequence>\d{1,18})")
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class TokenCommit:
     """The commit of a known token. For a producer, the commit with the greatest sequence number.
 
     operations    of each delta. Empty: release 0.1 did not record them
@@ -46,7 +46,7 @@ class Known:
     deltas: tuple[Delta, ...] = ()
 
     @classmethod
-    def of(cls, commit: Commit, sequence: int | None = None) -> Known:
+    def of(cls, commit: Commit, sequence: int | None = None) -> TokenCommit:
         kinds = tuple(delta.operation for delta in commit.deltas)
         return cls(commit.last_position, kinds, sequence, commit.time_ms, commit.deltas)
 
@@ -73,11 +73,11 @@ class Tokens:
     `joined` has the producers that release 0.1 committed, with sequence number and position.
     """
 
-    producers: dict[str, Known] = field(default_factory=dict)
-    others: dict[str, Known] = field(default_factory=dict)
+    producers: dict[str, TokenCommit] = field(default_factory=dict)
+    others: dict[str, TokenCommit] = field(default_factory=dict)
     joined: dict[str, tuple[int, int]] = field(default_factory=dict)
 
-    def known(self, token: Token) -> Known | None:
+    def known(self, token: Token) -> TokenCommit | None:
         if token.sequence is not None:
             known = self.producers.get(token.name)
             return known if known and known.sequence is not None and token.sequence <= known.sequence else None
@@ -86,7 +86,7 @@ class Tokens:
         counted = _as_joined(token)
         if counted and counted.sequence is not None:
             sequence, position = self.joined.get(counted.name, (-1, 0))
-            return Known(position) if counted.sequence <= sequence else None
+            return TokenCommit(position) if counted.sequence <= sequence else None
         return None
 
     def including(self, commits: Iterable[Commit], now_ms: int) -> Tokens:
@@ -96,11 +96,11 @@ class Tokens:
             for token in meanings(commit.token) if commit.token else ():
                 if token.sequence is None:
                     if not (commit.token and commit.token.joined and _as_joined(token)):
-                        others[token.name] = replace(Known.of(commit), time_ms=now_ms, deltas=())
+                        others[token.name] = replace(TokenCommit.of(commit), time_ms=now_ms, deltas=())
                     continue
                 known = producers.get(token.name)
                 if known is None or known.sequence is None or token.sequence > known.sequence:
-                    producers[token.name] = replace(Known.of(commit, token.sequence), deltas=())
+                    producers[token.name] = replace(TokenCommit.of(commit, token.sequence), deltas=())
                 if commit.token and commit.token.joined:
                     counted = (token.sequence, commit.last_position)
                     joined[token.name] = max(joined.get(token.name, counted), counted)
@@ -124,11 +124,11 @@ class Tokens:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Tokens:
         producers = {
-            name: Known(position, _operations(rest), sequence)
+            name: TokenCommit(position, _operations(rest), sequence)
             for name, (sequence, position, *rest) in value["producers"].items()
         }
         others = {
-            name: Known(position, _operations(rest), None, time_ms)
+            name: TokenCommit(position, _operations(rest), None, time_ms)
             for name, (position, time_ms, *rest) in value["others"].items()
         }
         # Release 0.1 wrote no "joined": all its producers are joined.
@@ -200,20 +200,20 @@ class Commits(Sequence[Commit]):
         view._ledger, view._length = self._ledger, self._length + len(late)
         return view
 
-    def known(self, token: Token) -> Known | None:
+    def known(self, token: Token) -> TokenCommit | None:
         """The commit of this token among these commits, or one of its producer with a greater number."""
         ledger = self._ledger
         number = ledger.number_of.get(token)
         if number is not None and number < self._length:
-            return Known.of(ledger.commits[number], token.sequence)
+            return TokenCommit.of(ledger.commits[number], token.sequence)
         counted = token if token.sequence is not None else _as_joined(token)
         if counted is None or counted.sequence is None:
             return None
         greatest = ledger.greatest(counted.name, token.sequence is None, self._length)
         if greatest is None or counted.sequence > greatest[1]:
             return None
-        known = Known.of(ledger.commits[greatest[0]], greatest[1])
-        return known if token.sequence is not None else Known(known.position)
+        known = TokenCommit.of(ledger.commits[greatest[0]], greatest[1])
+        return known if token.sequence is not None else TokenCommit(known.position)
 
     def __len__(self) -> int:
         return self._length

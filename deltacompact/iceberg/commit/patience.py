@@ -16,7 +16,7 @@ from deltacompact.base.errors import InputError
 
 UNANSWERED_MAX = 8
 """After so many attempts without an answer we give up, and keep every file that they name."""
-AT_ONCE = 5
+ATTEMPTS_WITHOUT_WAIT = 5
 """So many attempts follow each other at once if each was lost to another commit: while we wait, others go on."""
 
 
@@ -45,7 +45,7 @@ class Patience:
 
         Random, so that two writers do not keep in step.
         """
-        waits, at_once = divmod(attempt, AT_ONCE) if is_lost else (attempt, 0)
+        waits, at_once = divmod(attempt, ATTEMPTS_WITHOUT_WAIT) if is_lost else (attempt, 0)
         if at_once:
             return 0.0
         longest = min(self.wait_longest_s, self.wait_first_s * 2.0 ** min(waits - 1, 20))

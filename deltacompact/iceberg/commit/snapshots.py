@@ -48,7 +48,7 @@ ENTRIES_PER_MANIFEST = 20_000
 ENCODED_AT_ONCE = 4
 """The most manifests that are encoded side by side: each may be held in memory as Python objects."""
 
-Put: TypeAlias = Callable[[str, bytes], None]
+BeginPut: TypeAlias = Callable[[str, bytes], None]
 """Begins to write an object. It is there before the snapshot is committed."""
 
 
@@ -89,7 +89,7 @@ def unnamed_drafts(store: ObjectStore, metadata: TableMetadata, snapshot_ids: It
 
 
 def draft_snapshot(
-    put: Put,
+    put: BeginPut,
     reader: StateReader,
     state: TableState,
     proposal: Proposal[Any],
@@ -146,7 +146,7 @@ def _remembering(draft: Draft, properties: Mapping[str, str], gone: Iterable[str
 
 
 def listed_snapshot(
-    put: Put,
+    put: BeginPut,
     metadata: TableMetadata,
     parent: Snapshot | None,
     listed: Sequence[Manifest],
@@ -198,7 +198,7 @@ class KeptManifests:
 
     lines: list[tuple[_Contents, Manifest]] = field(default_factory=list)
 
-    def written(self, put: Put, folder: str, wanted: Sequence[_Contents]) -> list[Manifest]:
+    def written(self, put: BeginPut, folder: str, wanted: Sequence[_Contents]) -> list[Manifest]:
         """The lines of these manifests, in their order. New ones are put."""
         name = uuid.uuid4()
 
@@ -242,12 +242,12 @@ def _summary(state: TableState, proposal: Proposal[Any]) -> dict[str, str]:
         "changed-partition-count": len({scope_of(entry) for entry in (*proposal.removed, *proposal.added)}),
     }
     totals = {
-        "total-data-files": len(_of(left, Content.DATA)),
-        "total-delete-files": len(_of(left, Content.POSITION_DELETES, Content.EQUALITY_DELETES)),
-        "total-records": _rows(_of(left, Content.DATA)),
+        "total-data-files": len(_with_content(left, Content.DATA)),
+        "total-delete-files": len(_with_content(left, Content.POSITION_DELETES, Content.EQUALITY_DELETES)),
+        "total-records": _rows(_with_content(left, Content.DATA)),
         "total-files-size": sum(file.file_bytes for file in left),
-        "total-position-deletes": _rows(_of(left, Content.POSITION_DELETES)),
-        "total-equality-deletes": _rows(_of(left, Content.EQUALITY_DELETES)),
+        "total-position-deletes": _rows(_with_content(left, Content.POSITION_DELETES)),
+        "total-equality-deletes": _rows(_with_content(left, Content.EQUALITY_DELETES)),
     }
     shown = {name: count for name, count in counts.items() if count} | totals
     return {"operation": proposal.operation, **{name: str(count) for name, count in shown.items()}}
@@ -255,8 +255,8 @@ def _summary(state: TableState, proposal: Proposal[Any]) -> dict[str, str]:
 
 def _counts(verb: str, files: Sequence[ContentFile]) -> dict[str, int]:
     """Files, rows and bytes by content. The spec says "deleted" for data files, and "removed" for delete files."""
-    data, positions = _of(files, Content.DATA), _of(files, Content.POSITION_DELETES)
-    equality = _of(files, Content.EQUALITY_DELETES)
+    data, positions = _with_content(files, Content.DATA), _with_content(files, Content.POSITION_DELETES)
+    equality = _with_content(files, Content.EQUALITY_DELETES)
     of_data = "added" if verb == "added" else "deleted"
     vectors = [file for file in positions if file.content_offset is not None]
     return {
@@ -272,7 +272,7 @@ def _counts(verb: str, files: Sequence[ContentFile]) -> dict[str, int]:
     }
 
 
-def _of(files: Sequence[ContentFile], *contents: Content) -> list[ContentFile]:
+def _with_content(files: Sequence[ContentFile], *contents: Content) -> list[ContentFile]:
     return [file for file in files if file.content in contents]
 
 

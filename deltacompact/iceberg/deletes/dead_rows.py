@@ -35,7 +35,7 @@ from deltacompact.iceberg.table import deletion_vectors
 from deltacompact.iceberg.table.locations import readable
 from deltacompact.iceberg.table.name_mapping import Mapped, Names
 from deltacompact.iceberg.table.parquet_files import (
-    AskedRows,
+    FileSlice,
     StoredFile,
     WantedFile,
     described_each,
@@ -322,7 +322,7 @@ def _pieces(
 ) -> Iterator[_DigestedRows]:
     """The digests of all rows that a key set may delete, in the order of the task's key sets."""
     places: list[tuple[int, _FileScanning, int]] = []
-    wanted: list[AskedRows] = []
+    wanted: list[FileSlice] = []
     for number, key_set in task.key_sets:
         for opened_scan in of_key_set.get(number, ()):
             file = field_ids.matched(opened_scan.file, key_set.columns)

@@ -20,7 +20,7 @@ from deltacompact.storage.objects import ObjectStat, ObjectStore
 
 UNUSED_MS = 30 * 86_400_000
 """If no generation was put for so long, nobody uses the index."""
-_KEPT = 2
+_GENERATIONS_KEPT = 2
 
 
 def kept_files(store: ObjectStore, now_ms: int) -> frozenset[str]:
@@ -38,7 +38,7 @@ def kept_files(store: ObjectStore, now_ms: int) -> frozenset[str]:
 
 def _kept(store: ObjectStore, folder: str, stats: list[ObjectStat], now_ms: int) -> set[str]:
     generations = [stat for stat in stats if number_in(folder, stat.path) is not None]
-    newest = sorted(generations, key=lambda stat: stat.path)[-_KEPT:]
+    newest = sorted(generations, key=lambda stat: stat.path)[-_GENERATIONS_KEPT:]
     if not newest or now_ms - newest[-1].modified_s * 1000 > UNUSED_MS:
         return set()
     kept = set()

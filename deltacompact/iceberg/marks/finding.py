@@ -166,7 +166,7 @@ class Finder:
             if self.indexes is not None:  # all key sets by the same columns are looked up together
                 rows = rows_by[ids]
             bucket_count = max(1, math.ceil(rows / self.sizes.keys_per_bucket))
-            for piece in self._delete_pieces([stored(entry) for entry in entries.values()]):
+            for piece in self._delete_pieces([stored_file(entry) for entry in entries.values()]):
                 path = f"{self.folder}keys-{len(tasks)}"
                 reading, columns = self.limits.reading, self._key_columns(ids)
                 tasks.append(DeleteKeysTask(number, columns, piece, bucket_count, path, reading, self._names))
@@ -344,11 +344,11 @@ def scan_of(ordinal: Ordinal, asked: FileScanTask) -> FileScan:
         if file.content_offset is None or file.content_size is None:
             raise CorruptionError(f"{file.path}: its manifest does not say where the deletion vector lies")
         vector = PuffinVector(file.path, file.content_offset, file.content_size)
-    positions = tuple(stored(entry) for entry in asked.deletes.positions)
-    return FileScan(ordinal, stored(asked.entry), positions=positions, vector=vector)
+    positions = tuple(stored_file(entry) for entry in asked.deletes.positions)
+    return FileScan(ordinal, stored_file(asked.entry), positions=positions, vector=vector)
 
 
-def stored(entry: ManifestEntry) -> StoredFile:
+def stored_file(entry: ManifestEntry) -> StoredFile:
     """A content file as tasks read it."""
     return StoredFile(entry.file.path, entry.file.rows, entry.file.file_bytes, entry.sequence)
 

@@ -46,7 +46,7 @@ _SCHEMA = "avro.schema"
 _CODEC = "avro.codec"
 
 
-def written(schema: Mapping[str, Any], records: Iterable[Mapping[str, Any]], metadata: Mapping[str, str]) -> bytes:
+def avro_bytes(schema: Mapping[str, Any], records: Iterable[Mapping[str, Any]], metadata: Mapping[str, str]) -> bytes:
     """An Avro file, deflated as Iceberg's own manifests are."""
     sink = io.BytesIO()
     fastavro.writer(sink, fastavro.parse_schema(dict(schema)), records, codec="deflate", metadata=dict(metadata))

@@ -32,11 +32,11 @@ from deltacompact.iceberg.table.content_files import (
     Status,
 )
 from deltacompact.iceberg.table.partition_values import (
+    avro_value,
     compared,
     is_decimal,
     not_null,
     shortest_bytes,
-    stored,
 )
 
 NEW = -1
@@ -66,7 +66,7 @@ def write_manifest(
             raise CorruptionError(f"{entry.file.path}: only an added file may inherit its sequence numbers")
     schema = entry_schema(spec, terms.version)
     records = (_record(entry, spec, terms.version) for entry in entries)
-    data = avro.written(schema, records, header_of(spec, content, terms))
+    data = avro.avro_bytes(schema, records, header_of(spec, content, terms))
     live = [entry.sequence_number for entry in entries if entry.status is not Status.DELETED]
     known = [number for number in live if number is not None]
     return data, Manifest(
@@ -178,7 +178,7 @@ def write_manifest_list(
     if version >= 3:
         metadata["first-row-id"] = str(first_row_id)
     lines = [_line(manifest, sequence_number, version) for manifest in manifests]
-    return avro.written(_list_schema(version), lines, metadata)
+    return avro.avro_bytes(_list_schema(version), lines, metadata)
 
 
 def read_manifest_list(data: bytes, path: str) -> list[Manifest]:
@@ -332,7 +332,7 @@ def _record(entry: ManifestEntry, spec: Spec, version: int) -> dict[str, Any]:
         "file_path": file.path,
         "file_format": file.file_format,
         "partition": {
-            part.avro["name"]: stored(value, part.avro["type"])
+            part.avro["name"]: avro_value(value, part.avro["type"])
             for part, value in zip(spec.fields, file.partition, strict=True)
         },
         "record_count": file.rows,

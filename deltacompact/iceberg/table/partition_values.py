@@ -28,7 +28,7 @@ def compared(value: Any, avro: Any) -> PartitionValue:
     return canonical(value)
 
 
-def stored(value: PartitionValue, avro: Any) -> Any:
+def avro_value(value: PartitionValue, avro: Any) -> Any:
     """The stored form of our value, by the Avro type of its field. Raises InputError for a decimal without room."""
     if value is None or not is_decimal(avro):
         return value

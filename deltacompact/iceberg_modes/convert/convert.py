@@ -39,14 +39,14 @@ from deltacompact.iceberg_modes.certified import (
 )
 from deltacompact.iceberg_modes.convert.following import MarkAgain
 from deltacompact.iceberg_modes.convert.options import NAME, ConvertOptions
-from deltacompact.iceberg_modes.convert.plan import AskedGroup, ConvertPlan, plan_conversion
+from deltacompact.iceberg_modes.convert.plan import ConvertGroup, ConvertPlan, plan_conversion
 from deltacompact.iceberg_modes.convert.plan_document import equality_paths, plan_document, plan_from_json
 from deltacompact.iceberg_modes.convert.proposals import Converted, ConvertOutcome, ProposeConversion
 from deltacompact.iceberg_modes.convert.result import ConvertResult
 from deltacompact.iceberg_modes.convert.resumption import dead_document, resume_conversion
 from deltacompact.iceberg_modes.expected import expected
 from deltacompact.iceberg_modes.journal.journal import WrittenGroup
-from deltacompact.iceberg_modes.journal.left_behind import Left
+from deltacompact.iceberg_modes.journal.left_behind import SessionsLeft
 from deltacompact.iceberg_modes.journal.recorded_marks import record_of
 from deltacompact.iceberg_modes.journal.resume import Resumption
 from deltacompact.iceberg_modes.marking import marker_of
@@ -56,14 +56,14 @@ from deltacompact.planning.expected import written_s
 from deltacompact.planning.plan import Capacity
 
 
-def _planned(call: Call[ConvertPlan, ConvertResult], state: TableState, left: Left) -> ConvertPlan:
+def _planned(call: Call[ConvertPlan, ConvertResult], state: TableState, left: SessionsLeft) -> ConvertPlan:
     options: ConvertOptions = call.options
     if options.where is None:
         return plan_conversion(state, options)
     return plan_conversion(state, options, wanted=call.table.may_match(options.where))
 
 
-def _approved(document: str | bytes, state: TableState, left: Left, done: frozenset[str]) -> ConvertPlan:
+def _approved(document: str | bytes, state: TableState, left: SessionsLeft, done: frozenset[str]) -> ConvertPlan:
     converted = (equality_paths(dead.plan.body) for dead in left.dead if dead.plan.mode == NAME)
     return plan_from_json(document, state, frozenset[str]().union(*converted))
 
@@ -72,13 +72,13 @@ def _approved(document: str | bytes, state: TableState, left: Left, done: frozen
 class MarkedGroup:
     """Data files whose keys were read, those in which deletes by key hit rows, and the marks of these rows."""
 
-    group: AskedGroup
+    group: ConvertGroup
     dead: tuple[FileToMark, ...]
     marks: tuple[Mark, ...]
 
 
 @dataclass(slots=True)
-class Converting(Work[ConvertPlan, AskedGroup, MarkedGroup, ConvertOutcome, ConvertResult]):
+class Converting(Work[ConvertPlan, ConvertGroup, MarkedGroup, ConvertOutcome, ConvertResult]):
     """The work of a plan.
 
     deletes     the equality deletes of the first plan of the call
@@ -97,14 +97,14 @@ class Converting(Work[ConvertPlan, AskedGroup, MarkedGroup, ConvertOutcome, Conv
         self.settled = former.settled if former else ()
 
     @property
-    def commits(self) -> Sequence[Sequence[AskedGroup]]:
+    def commits(self) -> Sequence[Sequence[ConvertGroup]]:
         return [(group,) for group in self.plan.groups]
 
     @property
     def failed_commits_max(self) -> int:
         return self.plan.options.max_failed_commits if self.plan.options.partial_progress else 0
 
-    def written(self, groups: Sequence[AskedGroup], session: str, folder: str) -> Iterator[Sequence[MarkedGroup]]:
+    def written(self, groups: Sequence[ConvertGroup], session: str, folder: str) -> Iterator[Sequence[MarkedGroup]]:
         self.session = session
         settings, metadata = self.call.settings, self.table.metadata
         tasks = Tasks(self.call.table.store, self.executor)
@@ -121,7 +121,7 @@ class Converting(Work[ConvertPlan, AskedGroup, MarkedGroup, ConvertOutcome, Conv
     def record(self, written: MarkedGroup) -> WrittenGroup:
         return record_of(written.group.number, written.marks, dead_document(written.dead))
 
-    def propose(self, groups: Sequence[AskedGroup], written: Sequence[MarkedGroup]) -> Propose[ConvertOutcome]:
+    def propose(self, groups: Sequence[ConvertGroup], written: Sequence[MarkedGroup]) -> Propose[ConvertOutcome]:
         asked = tuple(task for group in groups for task in group.inputs)
         marks = tuple(mark for share in written for mark in share.marks)
         dead = {file.task.entry.file.path: file.dead for share in written for file in share.dead}
@@ -134,7 +134,7 @@ class Converting(Work[ConvertPlan, AskedGroup, MarkedGroup, ConvertOutcome, Conv
         propose = ProposeConversion(self.plan.delete_paths, converted, self.certified, follow)
         return telling(self.call, adding_up(self.call, propose, has_same_rows), self.known)
 
-    def count(self, done: Committed[ConvertOutcome], groups: Sequence[AskedGroup]) -> None:
+    def count(self, done: Committed[ConvertOutcome], groups: Sequence[ConvertGroup]) -> None:
         self.settled = done.outcome.settled
         self.touched += done.outcome.touched
         self.result.count(done)

@@ -59,7 +59,7 @@ class Conversion:
 
 
 @dataclass(frozen=True, slots=True)
-class AskedGroup(ScanTaskGroup[FileScanTask]):
+class ConvertGroup(ScanTaskGroup[FileScanTask]):
     """Data files whose dead rows are committed together. `key_ids`: the field ids of the columns to read."""
 
     key_ids: frozenset[int]
@@ -98,7 +98,7 @@ class ConvertPlan(ModePlan):
         return frozenset(number for conversion in self.conversions for number in conversion.entry.file.equality_ids)
 
     @property
-    def groups(self) -> tuple[AskedGroup, ...]:
+    def groups(self) -> tuple[ConvertGroup, ...]:
         """The data files of each commit: all in one, or some in each with partial progress.
 
         Data files of one partition are neighbours, so its equality deletes can be removed as soon as it is done.
@@ -106,11 +106,11 @@ class ConvertPlan(ModePlan):
         """
         return tuple(self._groups()) if self.conversions else ()
 
-    def _groups(self) -> Iterator[AskedGroup]:
+    def _groups(self) -> Iterator[ConvertGroup]:
         count = self.options.max_commits if self.options.partial_progress else 1
         share = max(1, math.ceil(len(self.inputs) / count))
         for number, start in enumerate(range(0, max(1, len(self.inputs)), share)):
-            yield AskedGroup(number, self.inputs[start : start + share], self.key_ids)
+            yield ConvertGroup(number, self.inputs[start : start + share], self.key_ids)
 
     def lines(self, groups_max: int | None = GROUPS_SHOWN) -> list[str]:
         applying = [conversion for conversion in self.conversions if conversion.data_files]
@@ -144,7 +144,7 @@ _WORDS = {
 }
 
 
-def _commit_line(group: AskedGroup, commits: int) -> str:
+def _commit_line(group: ConvertGroup, commits: int) -> str:
     keys = f"{counted(group.rows, 'row')}, {size(group.bytes)} of keys"
     return f"commit {group.number + 1} of {commits}: {counted(len(group.inputs), 'data file')} with {keys}"
 

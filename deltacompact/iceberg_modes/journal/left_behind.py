@@ -47,7 +47,7 @@ class LeftSession:
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class SessionsLeft:
     """The sessions of a branch. `notes` are about journals that cannot be read."""
 
     dead: tuple[LeftSession, ...] = ()
@@ -55,7 +55,7 @@ class Left:
     notes: tuple[str, ...] = ()
 
 
-def left_behind(store: ObjectStore, state: TableState, signs: Signs, tell: Tell = no_tell) -> Left:
+def left_behind(store: ObjectStore, state: TableState, signs: Signs, tell: Tell = no_tell) -> SessionsLeft:
     """Read the journals. Waits for a sign of life from each session of another machine that was at work just now.
 
     `tell` is called before each wait.
@@ -84,7 +84,7 @@ def left_behind(store: ObjectStore, state: TableState, signs: Signs, tell: Tell 
             continue  # another process is clearing this journal
         except UntrustedError as error:
             notes.append(f"the journal of session {session} is not resumed, maintain removes it: {text_of(error)}")
-    return Left(tuple(dead), tuple(live), tuple(notes))
+    return SessionsLeft(tuple(dead), tuple(live), tuple(notes))
 
 
 def _is_alive(store: ObjectStore, session: str, stats: Sequence[ObjectStat], signs: Signs, tell: Tell) -> bool:

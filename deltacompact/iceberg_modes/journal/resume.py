@@ -43,7 +43,7 @@ from deltacompact.iceberg_modes.journal.journal import (
     files_of,
     other_than,
 )
-from deltacompact.iceberg_modes.journal.left_behind import Left
+from deltacompact.iceberg_modes.journal.left_behind import SessionsLeft
 from deltacompact.iceberg_modes.journal.signs_of_life import Signs, giving_signs
 from deltacompact.iceberg_modes.journal.tries import Tries
 from deltacompact.iceberg_modes.plan_envelope import input_paths
@@ -54,7 +54,9 @@ Resumption: TypeAlias = Callable[[Planned, Sequence[WrittenGroup], TableState], 
 """What a mode proposes on the current head, of groups that a dead session had written."""
 
 
-def landed_inputs(store: ObjectStore, state: TableState, reader: StateReader, left: Left, mode: str) -> frozenset[str]:
+def landed_inputs(
+    store: ObjectStore, state: TableState, reader: StateReader, left: SessionsLeft, mode: str
+) -> frozenset[str]:
     """The data files of groups that dead sessions of a mode committed."""
     found: set[str] = set()
     for dead in left.dead:

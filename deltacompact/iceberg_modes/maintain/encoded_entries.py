@@ -26,7 +26,7 @@ from deltacompact.iceberg.table.content_files import (
     Status,
 )
 from deltacompact.iceberg.table.manifests import entry_schema
-from deltacompact.iceberg.table.partition_values import compared, is_decimal, stored
+from deltacompact.iceberg.table.partition_values import avro_value, compared, is_decimal
 
 _FILE, _PARTITION, _ROWS, _FIRST_ROW_ID = 2, 102, 103, 142
 _NULL = b"\0"
@@ -205,7 +205,7 @@ class _Renamed:
             name, renamed = self._partition
             record[name] = renamed.record(record[name] or {})
         for name, before, now in self._decimals:
-            record[name] = stored(compared(record[name], before), now)
+            record[name] = avro_value(compared(record[name], before), now)
         return self._defaults | record
 
     def encoded(self, record: Mapping[str, Any]) -> bytes:

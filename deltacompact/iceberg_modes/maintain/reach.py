@@ -27,7 +27,7 @@ from deltacompact.storage.objects import ObjectStore
 DATA, DELETES, MANIFESTS, LISTS, STATISTICS = "data", "deletes", "manifests", "manifest lists", "statistics"
 PATHS_SHOWN = 10
 """How many paths a result names."""
-TOLD_EACH = 500
+PROGRESS_EACH = 500
 """We report progress after so many manifests each."""
 
 
@@ -111,7 +111,7 @@ def each_live_file(
             take(files)
 
     for number, _ in enumerate(_in_threads(read, listed), 1):
-        if number % TOLD_EACH == 0:
+        if number % PROGRESS_EACH == 0:
             say(f"read {number:,} of {len(listed):,} manifests")
 
 

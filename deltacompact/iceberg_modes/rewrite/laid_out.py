@@ -30,7 +30,7 @@ from deltacompact.iceberg_modes.rewrite.plan import RewritePlan
 from deltacompact.iceberg_modes.rewrite.worth import Worth
 from deltacompact.layout.boxes import Boxes, Ranks
 from deltacompact.layout.extents import STAYS, extents_of
-from deltacompact.layout.overlap import Chosen, LayoutChoice, RewriteAllowance, to_lay_out
+from deltacompact.layout.overlap import FileMask, LayoutChoice, RewriteAllowance, to_lay_out
 
 SORTED = "deltacompact.sort-order"
 """The key in a snapshot's summary of the order by which we sorted its files."""
@@ -68,7 +68,7 @@ def badly_laid(
     return BadlyLaid(_paths(state, choice.chosen), _paths(state, choice.waits))
 
 
-def _paths(state: TableState, chosen: Chosen) -> frozenset[str]:
+def _paths(state: TableState, chosen: FileMask) -> frozenset[str]:
     return frozenset(state.data[place].file.path for place in np.flatnonzero(chosen).tolist())
 
 
@@ -121,7 +121,7 @@ def _as_laid_out(state: TableState) -> Ranks:
     return rows * max(1, bytes_) // max(1, int(rows.sum()))
 
 
-def _laid_out(state: TableState, options: RewriteOptions) -> Chosen:
+def _laid_out(state: TableState, options: RewriteOptions) -> FileMask:
     """Which files were laid out by the same columns, in the same way, by a snapshot of ours."""
     wanted = summary_of(options, state.metadata).items()
     ours = {number for number, layout in layouts_of(state.metadata).items() if wanted <= layout.how.items()}

@@ -53,7 +53,7 @@ from deltacompact.iceberg_modes.rewrite.sampling import Sampled, SampleTask, sam
 from deltacompact.iceberg_modes.rewrite.shares import PartitionShare, in_order
 from deltacompact.iceberg_modes.rewrite.splitting import ALL_LIVE, SplitTask, all_live, split
 from deltacompact.iceberg_modes.rewrite.stored_row_map import StoredRowMap, StoredRowShare
-from deltacompact.iceberg_modes.rewrite.writing import WriteTask, Written, without_nan, write
+from deltacompact.iceberg_modes.rewrite.writing import WriteTask, WrittenOutput, without_nan, write
 from deltacompact.index.live_bitmaps import write_masks
 from deltacompact.index.number_blocks import NUMBERED_ROWS_MAX, StoredNumbers
 from deltacompact.steps.materialize import LiveRange, MaterializeTask
@@ -154,7 +154,7 @@ class Outputs:
         for number in sorted(set(range(len(groups))) - set(group_of)):
             row_map = _row_map(groups[number], by_group[number], dead.masks_of, shares[number], [])
             yield _rewritten(groups[number], by_group[number], [], row_map)
-        outputs: dict[int, dict[int, tuple[ContentFile, Written]]] = defaultdict(dict)
+        outputs: dict[int, dict[int, tuple[ContentFile, WrittenOutput]]] = defaultdict(dict)
         wanted = Counter(group_of)
         free = [without_nan((task.entry.file for task in group.inputs), self._may_be_nan.values()) for group in groups]
         certified = self._metadata.schema if self._settings.certify else None
@@ -360,7 +360,7 @@ class Outputs:
         return {path: number for path, number in self._may_be_nan.items() if number not in free}
 
     def _described(
-        self, group: FileGroup, planned: _OpenOutput, written: Written, free: Mapping[int, int]
+        self, group: FileGroup, planned: _OpenOutput, written: WrittenOutput, free: Mapping[int, int]
     ) -> ContentFile:
         """The output as a manifest lists it, with its counts and bounds."""
         file = written.output.file
@@ -456,7 +456,7 @@ def _advising() -> Iterator[None]:
         raise type(error)(f"{error}; nothing of it was rewritten: {advice}") from error
 
 
-def _number(numbered: tuple[int, tuple[ContentFile, Written]]) -> int:
+def _number(numbered: tuple[int, tuple[ContentFile, WrittenOutput]]) -> int:
     return numbered[0]
 
 

@@ -35,7 +35,7 @@ from deltacompact.iceberg_modes.certified import (
     telling,
 )
 from deltacompact.iceberg_modes.journal.journal import WrittenGroup
-from deltacompact.iceberg_modes.journal.left_behind import Left
+from deltacompact.iceberg_modes.journal.left_behind import SessionsLeft
 from deltacompact.iceberg_modes.journal.resume import Resumption
 from deltacompact.iceberg_modes.marking import marker_of
 from deltacompact.iceberg_modes.rewrite.adding_up import AddingUp
@@ -62,7 +62,7 @@ from deltacompact.iceberg_modes.steps import Call, Reads, Resuming, Steps, Work
 from deltacompact.layout.reads import columns_asked
 
 
-def _planned(call: Call[RewritePlan, RewriteResult], state: TableState, left: Left) -> RewritePlan:
+def _planned(call: Call[RewritePlan, RewriteResult], state: TableState, left: SessionsLeft) -> RewritePlan:
     busy = frozenset[str]().union(*(live.files for live in left.live if live.plan.mode == NAME))
     return _plan(call, state, call.options, busy=busy)
 

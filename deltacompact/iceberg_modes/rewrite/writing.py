@@ -37,7 +37,7 @@ class WriteTask:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenOutput:
     """The output.
 
     nan_counts       by field id, of the columns that were counted
@@ -50,7 +50,7 @@ class Written:
     fingerprint: Fingerprint | None = None
 
 
-def write(store: ObjectStore, task: WriteTask, paths: Callable[[], str], *held: HeldParts) -> Written:
+def write(store: ObjectStore, task: WriteTask, paths: Callable[[], str], *held: HeldParts) -> WrittenOutput:
     """Write the output, then read what must be counted."""
     if isinstance(task.output, ArrangeTask):
         output, crc32 = arrange(store, task.output, paths, *held)
@@ -59,8 +59,8 @@ def write(store: ObjectStore, task: WriteTask, paths: Callable[[], str], *held: 
     reading = task.output.limits.reading
     counts = nan_counts(store, output.file, task.counted, reading)
     if task.certified is None:
-        return Written(output, counts, crc32)
-    return Written(output, counts, crc32, of_output(store, output.file, task.certified, reading))
+        return WrittenOutput(output, counts, crc32)
+    return WrittenOutput(output, counts, crc32, of_output(store, output.file, task.certified, reading))
 
 
 def without_nan(inputs: Iterable[ContentFile], columns: Iterable[int]) -> dict[int, int]:

@@ -90,8 +90,8 @@ class ProposeUpsert:
         outcome = UpsertOutcome(valid, refused, len(removed))
         settles = self._settles(state, len(valid))
         if not marks:
-            told = same_rows(state.metadata, state.snapshot, self.certified)
-            return Proposal(REPLACE, (), (), outcome, {COMPARED: str(len(self.plan.inputs)), **told}, settles)
+            summary = same_rows(state.metadata, state.snapshot, self.certified)
+            return Proposal(REPLACE, (), (), outcome, {COMPARED: str(len(self.plan.inputs)), **summary}, settles)
         summary = {COLUMNS: self.plan.recorded, THROUGH: str(self.plan.through)} if settles else {}
         summary |= self._rows_left(state, valid)
         return Proposal(OVERWRITE, removed, tuple(addition(mark.file) for mark in marks), outcome, summary, settles)
@@ -135,5 +135,5 @@ class ProposeMemory:
     def __call__(self, state: TableState) -> Proposal[UpsertOutcome]:
         known = settled(state, self.recorded)
         settles = None if known is None or known.is_kept else Memory(self.recorded, known.until)
-        told = same_rows(state.metadata, state.snapshot)
-        return Proposal(REPLACE, (), (), UpsertOutcome((), (), 0), told, settles)
+        summary = same_rows(state.metadata, state.snapshot)
+        return Proposal(REPLACE, (), (), UpsertOutcome((), (), 0), summary, settles)

@@ -42,9 +42,9 @@ class Evidence:
             stat.path for stat in stats if paths.is_record(stat.path) and stat.path.endswith("/published.json")
         ]
         records = [path for path in published if paths.is_ours(path) and path not in known_records]
-        recorded = {path: _named(log, path, "compacted_stream_version") for path in records}
+        recorded = {path: _text_field(log, path, "compacted_stream_version") for path in records}
         return cls(
-            _named(log, paths.hint, "version"),
+            _text_field(log, paths.hint, "version"),
             {path: version for path, version in recorded.items() if version},
             (*known_records, *(path for path, version in recorded.items() if version)),
             tuple(stat for stat in stats if paths.checkpoint_of(stat.path)),
@@ -77,7 +77,7 @@ def contradictions(log: StreamLog, evidence: Evidence, tails: Mapping[str, int])
             yield f"{path} was put into a released version, but no seal leads to {version}: restore the seal"
 
 
-def _named(log: StreamLog, path: str, field: str) -> str | None:
+def _text_field(log: StreamLog, path: str, field: str) -> str | None:
     """The text of a field in a stored JSON object; None: the object or the field is missing."""
     try:
         document: Any = json.loads(log.store.get(path))

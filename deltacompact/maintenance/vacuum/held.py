@@ -19,7 +19,7 @@ from deltacompact.storage.objects import ObjectStat
 from deltacompact.storage.store_clock import agreed_now_s
 
 
-class Held:
+class VacuumContext:
     """Asks for the time, the published table and the sinks once, for all partitions of a vacuum.
 
     `now_s` is the moment from which ages are counted; None: now.

@@ -44,7 +44,7 @@ from deltacompact.delta_streams.streams import VACUUM_AGE_MIN_S, Streams, stream
 from deltacompact.maintenance.vacuum.chain import Chain, newest_s, read_chain, sealed_s
 from deltacompact.maintenance.vacuum.contradictions import Evidence, contradictions
 from deltacompact.maintenance.vacuum.fences import fenced_off
-from deltacompact.maintenance.vacuum.held import Held
+from deltacompact.maintenance.vacuum.held import VacuumContext
 from deltacompact.maintenance.vacuum.listing import StreamListing
 from deltacompact.maintenance.vacuum.logs import attempts, superseded_checkpoints, unreached_logs
 from deltacompact.maintenance.vacuum.mark import VacuumMark, digest, parsed
@@ -105,7 +105,7 @@ def vacuum(
     force: bool = False,
     dry_run: bool = False,
     full: bool = False,
-    held: Held | None = None,
+    held: VacuumContext | None = None,
 ) -> list[VacuumResult]:
     """Delete unreached objects that are `age_min_s` seconds old (since the seal that dropped them, or last modified).
 
@@ -132,7 +132,7 @@ def vacuum(
             f"a minimum age of {age_min_s:.0f} s is below {VACUUM_AGE_MIN_S} s: running readers and writers could lose "
             "their files; if none are running, force it (force=True, --force)"
         )
-    shared = held or Held(catalog, table_id, age_min_s, dry_run)
+    shared = held or VacuumContext(catalog, table_id, age_min_s, dry_run)
     emit = shared.emit
 
     def vacuumed(chosen: Partition) -> VacuumResult:
@@ -150,7 +150,9 @@ def vacuum(
 class _Vacuum:
     """The vacuum of one partition stream."""
 
-    def __init__(self, catalog: Streams, table_id: str, partition: Partition, age_min_s: float, held: Held) -> None:
+    def __init__(
+        self, catalog: Streams, table_id: str, partition: Partition, age_min_s: float, held: VacuumContext
+    ) -> None:
         self.partition = partition
         self._held = held
         self._store: ObjectStore = catalog.store

@@ -38,8 +38,8 @@ def metadata_with(
     """The known metadata, with these columns and properties."""
     fresh = {"id": str(uuid.uuid4()), "format": {"provider": "parquet", "options": {}}, "createdTime": now_ms}
     configuration = {**(known.get("configuration") or {}), **properties}
-    told = {"schemaString": schema_string, "partitionColumns": list(keys), "configuration": configuration}
-    return fresh | dict(known) | told
+    changed = {"schemaString": schema_string, "partitionColumns": list(keys), "configuration": configuration}
+    return fresh | dict(known) | changed
 
 
 def transaction(application: str, version: int, now_ms: int) -> Action:

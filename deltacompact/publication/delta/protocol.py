@@ -19,7 +19,7 @@ from deltacompact.base.errors import InputError
 from deltacompact.publication.delta import schema
 
 VECTORS, LOCAL_TIMES, WIDENING = "deletionVectors", "timestampNtz", "typeWidening"
-_KNOWN = {VECTORS, LOCAL_TIMES, WIDENING, "appendOnly", "invariants"}
+_KNOWN_FEATURES = {VECTORS, LOCAL_TIMES, WIDENING, "appendOnly", "invariants"}
 _SMALLEST: Mapping[str, Any] = {"minReaderVersion": 1, "minWriterVersion": 2}
 _ENABLED = {VECTORS: "delta.enableDeletionVectors", WIDENING: "delta.enableTypeWidening"}
 
@@ -57,7 +57,7 @@ def refuse_unknown(protocol: Mapping[str, Any], configuration: Mapping[str, str]
     """Raise InputError for a table that has got, from another writer, a feature that we do not write."""
     reader, writer = protocol["minReaderVersion"], protocol["minWriterVersion"]
     features = {*(protocol.get("readerFeatures") or ()), *(protocol.get("writerFeatures") or ())}
-    if unknown := sorted(features - _KNOWN):
+    if unknown := sorted(features - _KNOWN_FEATURES):
         raise InputError(f"{table} has the feature {unknown[0]!r}, which publications do not write")
     if not (reader in (1, 3) and writer in (1, 2, 7)):
         raise InputError(f"{table} has reader version {reader} and writer version {writer}: not one of a publication")

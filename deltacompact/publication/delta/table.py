@@ -26,7 +26,7 @@ from deltacompact.publication.delta.files import DeltaFiles
 from deltacompact.publication.delta.log import Action, Head
 from deltacompact.publication.delta.schema import columns_of, schema_string
 from deltacompact.publication.delta.statistics import statistics_of
-from deltacompact.publication.port import ShownCommit, ShownFile, Source, ToShow
+from deltacompact.publication.port import FilesToShow, ShownCommit, ShownFile, Source
 from deltacompact.storage.certain_put import Effect, put_certainly
 from deltacompact.storage.objects import PROBE, ObjectStore, refuse_overwriting
 
@@ -69,7 +69,7 @@ class ShownDeltaTable:
         for file in files:
             actions.partition_texts(file, self._source.keys)
 
-    def show(self, wanted: Callable[[], ToShow]) -> ShownCommit:
+    def show(self, wanted: Callable[[], FilesToShow]) -> ShownCommit:
         """Raises ConflictError if other writers are always faster, OutcomeUnknownError if the store does not tell."""
         try:
             return self._shown(wanted)
@@ -79,7 +79,7 @@ class ShownDeltaTable:
             self._files.discard()
             raise
 
-    def _shown(self, wanted: Callable[[], ToShow]) -> ShownCommit:
+    def _shown(self, wanted: Callable[[], FilesToShow]) -> ShownCommit:
         for attempt in range(_ATTEMPTS_MAX):
             head = self._head() if attempt else self._found
             now = wanted()
@@ -106,14 +106,14 @@ class ShownDeltaTable:
 
     # What a commit has
 
-    def _lines(self, head: Head | None, found: DeltaDifference, now: ToShow) -> list[Action]:
+    def _lines(self, head: Head | None, found: DeltaDifference, now: FilesToShow) -> list[Action]:
         added = list(found.added.values())
         vectors = self._files.vectors(added)
-        told = self._table_actions(head, added, bool(vectors))
+        table_actions = self._table_actions(head, added, bool(vectors))
         versions = sorted((stream, now.versions[stream]) for stream in found.streams)
         where = self._source.where
         return [
-            *told,
+            *table_actions,
             *(actions.transaction(where + stream, version, self._now_ms) for stream, version in versions),
             *(actions.remove(file, self._now_ms) for file in found.removed.values()),
             *self._added(added, vectors),
@@ -125,9 +125,9 @@ class ShownDeltaTable:
         lines: list[Action] = []
         for file, footer in zip(added, self._files.footers(added), strict=True):
             vector = None if file.dead_rows is None else vectors[file.dead_rows]
-            told = statistics_of(footer, columns, vector is None)
+            statistics = statistics_of(footer, columns, vector is None)
             path = log.path_to(file.location, self._folder)
-            lines.append(actions.add(file, path, keys, told, vector, self._now_ms))
+            lines.append(actions.add(file, path, keys, statistics, vector, self._now_ms))
         return lines
 
     def _table_actions(self, head: Head | None, added: Sequence[ShownFile], has_vectors: bool) -> list[Action]:
@@ -225,8 +225,8 @@ def checkpoint_actions(head: Head, since_ms: int) -> list[Action]:
 def _same(metadata: Mapping[str, Any], known: Mapping[str, Any]) -> bool:
     """Whether both are equal. The JSON text of a schema may differ, because other writers format it differently."""
     schemas = [json.loads(schema["schemaString"]) if schema else None for schema in (metadata, known)]
-    told = [{name: value for name, value in schema.items() if name != "schemaString"} for schema in (metadata, known)]
-    return schemas[0] == schemas[1] and told[0] == told[1]
+    others = [{name: value for name, value in schema.items() if name != "schemaString"} for schema in (metadata, known)]
+    return schemas[0] == schemas[1] and others[0] == others[1]
 
 
 def _vectors_in(lines: Sequence[Action]) -> list[Mapping[str, Any]]:

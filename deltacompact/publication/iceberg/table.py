@@ -24,7 +24,7 @@ from deltacompact.publication.columns import refuse_required
 from deltacompact.publication.iceberg.columns import has_coarse_times, shown_columns, with_widest_keys
 from deltacompact.publication.iceberg.difference import IcebergDifference, difference
 from deltacompact.publication.iceberg.files import IcebergFiles
-from deltacompact.publication.port import ShownCommit, ShownFile, Source, ToShow
+from deltacompact.publication.port import FilesToShow, ShownCommit, ShownFile, Source
 
 _FORMAT_VERSION = 2
 _VECTORIZED = "read.parquet.vectorization.enabled"
@@ -68,7 +68,7 @@ class ShownIcebergTable:
     def check(self, files: Sequence[ShownFile]) -> None:
         self._listed.data(tuple(files))
 
-    def show(self, wanted: Callable[[], ToShow]) -> ShownCommit:
+    def show(self, wanted: Callable[[], FilesToShow]) -> ShownCommit:
         assert self._table is not None
         files, store = self._listed, self._table.store
         committer = Committer(store, StateReader(store), MAIN, f"publication-{uuid.uuid4().hex[:8]}")

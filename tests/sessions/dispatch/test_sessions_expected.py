@@ -34,7 +34,7 @@ from sessions.planning.learning import RateStore
 from sessions.planning.planner import Planner
 from sessions.planning.prices import offers_here
 from sessions.planning.reasons import Wait
-from sessions.planning.starts import KEPT, Starts, StartStore
+from sessions.planning.starts import STARTS_KEPT, Starts, StartStore
 from sessions.records.state_store import StateStore
 from sessions.records.swapping import SwappedRecords
 from sessions.runner.reporting import SessionReport
@@ -195,9 +195,9 @@ def test_starts_forget_the_old_ones_and_what_they_do_not_understand():
     assert records.create("rates/starts", {"seconds": 7})
     starts = StartStore(records)
     assert starts.read() == Starts()
-    for number in range(KEPT + 5):
+    for number in range(STARTS_KEPT + 5):
         starts.learn("kuberay/ray", number - 1)
-    assert starts.read().seconds == {"kuberay/ray": tuple(float(number) for number in range(4, KEPT + 4))}
+    assert starts.read().seconds == {"kuberay/ray": tuple(float(number) for number in range(4, STARTS_KEPT + 4))}
 
 
 @pytest.mark.processes

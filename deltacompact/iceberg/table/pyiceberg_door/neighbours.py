@@ -22,7 +22,7 @@ from deltacompact.iceberg.table.metadata import folders_named
 from deltacompact.iceberg.table.pyiceberg_door.catalogs import is_rest
 from deltacompact.iceberg.table.pyiceberg_door.errors import answering
 
-TOLD_EACH = 500
+PROGRESS_EACH = 500
 """We report progress after so many tables each."""
 _AT_ONCE = 8
 
@@ -51,7 +51,7 @@ def neighbours(catalog: Catalog, own: Identifier, say: Callable[[str], None]) ->
 
     with ThreadPoolExecutor(asked_at_once(catalog)) as pool:
         for number, neighbour in enumerate(pool.map(asked, others), 1):
-            if number % TOLD_EACH == 0:
+            if number % PROGRESS_EACH == 0:
                 say(f"asked {number:,} of {counted(len(others), 'table')}")
             if neighbour is not None:
                 yield neighbour
