@@ -16,6 +16,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -121,9 +122,10 @@ class Skipping:
         if not said.has_min_max:
             return KnownColumn(values=nulls != group.num_rows, nulls=nulls != 0)
         low = high = None
-        if chunk.physical_type != "INT96" and not _is_misread(was):
+        if chunk.physical_type != "INT96":
             with contextlib.suppress(pa.ArrowException, ValueError, TypeError, OverflowError):  # NaN, or a far moment
-                low, high = (bound_of(in_type(bound, was, now), now) for bound in (said.min, said.max))
+                stored, *bounds = _stored_bounds(said, was)
+                low, high = (bound_of(in_type(bound, stored, now), now) for bound in bounds)
         return KnownColumn(low, high, nulls=nulls != 0)
 
 
@@ -152,9 +154,12 @@ def _constant(text: str | None, column: pa.Field) -> KnownColumn:
     return ANYTHING if pa.types.is_floating(column.type) else KnownColumn(value, value, nulls=False)
 
 
-def _is_misread(type_: pa.DataType) -> bool:
-    """Whether pyarrow gives wrong bounds for this type: it cuts the nanoseconds of a time of day."""
-    return bool(pa.types.is_time64(type_) and type_.unit == "ns")
+def _stored_bounds(said: pq.Statistics, was: pa.DataType) -> tuple[pa.DataType, Any, Any]:
+    """Least and greatest value of a row group, and their type. Of times of day the stored numbers: pyarrow cuts
+    nanoseconds, and takes 24:00, which PostgreSQL has, for 0:00."""
+    if not pa.types.is_time(was):
+        return was, said.min, said.max
+    return pa.time32("ms") if said.physical_type == "INT32" else was, said.min_raw, said.max_raw
 
 
 def _own_name(file: DataFile, name: str) -> str | None:

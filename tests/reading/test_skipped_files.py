@@ -153,6 +153,8 @@ EACH_TYPE = {
     "far": pa.array([-62_135_596_800_000_001 * 2, 0, None], pa.timestamp("us")),
     "time": pa.array([1, 86_399_999_999_999, None], pa.time64("ns")),
     "short_time": pa.array([1, 86_399, None], pa.time32("s")),
+    "midnight": pa.array([0, 86_400_000_000, None], pa.time64("us")),
+    "short_midnight": pa.array([1, 86_400, None], pa.time32("s")),
     "day": pa.array([-1, 20_000, None], pa.date32()),
     "wide_day": pa.array([-86_400_000, 86_400_000, None], pa.date64()),
     "unsigned": pa.array([1, 2**32 - 1, None], pa.uint32()),
