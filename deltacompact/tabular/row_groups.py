@@ -186,22 +186,41 @@ def parquet_writer(
     """A Parquet writer that dictionary-encodes the columns `dictionaries_in`.
 
     The dictionary of an Arrow dictionary column is written whole, however large: above its own limit, pyarrow would
-    decode all rows. The file says that it holds the values.
+    decode all rows.
     """
     import pyarrow.parquet as pq  # with Arrow's file systems and TLS: a plan does without
 
     codec = options.codec or DEFAULT_CODEC
     arguments: dict[str, Any] = {"compression": codec, "use_dictionary": dictionaries_in or False}
-    if not any(row_bytes.has_dictionary(field.type) for field in schema):
+    in_file = schema_in_file(schema)
+    if in_file == schema:
         return pq.ParquetWriter(sink, schema, write_page_index=page_index, **arguments)
-    arguments |= {"dictionary_pagesize_limit": _DICTIONARY_BYTES_MAX, "store_schema": False}
-    writer = pq.ParquetWriter(sink, schema, write_page_index=page_index, **arguments)
-    writer.add_key_value_metadata({"ARROW:schema": base64.b64encode(schema_in_file(schema).serialize())})
+    if any(row_bytes.has_dictionary(field.type) for field in schema):
+        arguments["dictionary_pagesize_limit"] = _DICTIONARY_BYTES_MAX
+    writer = pq.ParquetWriter(sink, schema, write_page_index=page_index, store_schema=False, **arguments)
+    writer.add_key_value_metadata({"ARROW:schema": base64.b64encode(in_file.serialize())})
     return writer
 
 
 def schema_in_file(schema: pa.Schema) -> pa.Schema:
-    """The types that a file gives Arrow's readers. Of two files, one with a dictionary of texts and one with texts,
-    Polars and PyIceberg read only one."""
-    types = (field.type.value_type if pa.types.is_dictionary(field.type) else field.type for field in schema)
-    return pa.schema([field.with_type(type_) for field, type_ in zip(schema, types, strict=True)], schema.metadata)
+    """The types that a file gives Arrow's readers: values for dictionaries, for dates the one type that Parquet has.
+    Of two files, one with a dictionary of texts and one with texts, Polars and PyIceberg read only one."""
+    return pa.schema([_in_file(field) for field in schema], schema.metadata)
+
+
+def _in_file(field: pa.Field) -> pa.Field:
+    t, type_ = pa.types, field.type
+    if t.is_dictionary(type_):
+        return _in_file(field.with_type(type_.value_type))
+    if t.is_date64(type_):
+        return field.with_type(pa.date32())
+    if t.is_struct(type_):
+        return field.with_type(pa.struct([_in_file(child) for child in type_]))
+    if t.is_map(type_):
+        return field.with_type(pa.map_(_in_file(type_.key_field), _in_file(type_.item_field), type_.keys_sorted))
+    if t.is_fixed_size_list(type_):
+        return field.with_type(pa.list_(_in_file(type_.value_field), type_.list_size))
+    if t.is_list(type_) or t.is_large_list(type_):
+        made = pa.list_ if t.is_list(type_) else pa.large_list
+        return field.with_type(made(_in_file(type_.value_field)))
+    return field

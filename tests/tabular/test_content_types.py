@@ -11,9 +11,10 @@ import dataclasses
 import gc
 import math
 from collections.abc import Callable
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -171,6 +172,27 @@ def test_files_of_dictionaries_and_files_of_texts_have_one_type_for_other_reader
     types = [pq.read_schema(name.removeprefix("file://")).field("v").type for name in table.compacted_files()]
     assert len(types) > 2 and set(types) == {pa.string()}
     assert table.read().sort_by("k")["v"].to_pylist() == [*"bab", *"abab", *"abab"]
+
+
+def test_files_of_both_types_of_dates_have_one_type_for_other_readers(tmp_path: Path) -> None:
+    """Parquet has one type of dates. Polars reads what Arrow calls date64 as a time, and refuses a date beside it."""
+    catalog = DeltaStreamCatalog(LocalStore(tmp_path))
+    table = catalog.create_table("t", ["p"], primary_keys=["k"])
+    days, milliseconds = pa.array([3, None], pa.date32()), pa.array([3 * 86_400_000, None], pa.date64())
+    for partition, dates in enumerate((days, milliseconds)):
+        nested = [
+            pa.ListArray.from_arrays([0, 1, 2], dates),
+            pa.FixedSizeListArray.from_arrays(dates, 1),
+            pa.MapArray.from_arrays([0, 1, 2], ["a", "b"], dates),
+            pa.StructArray.from_arrays([dates], ["d"]),
+        ]
+        names = ["k", "d", *"lfms"]
+        table.append(pa.table([pa.array([0, 1]), dates, *nested], names), {"p": str(partition)})
+    table.compact(settings=LOCAL)
+    rows = pl.scan_parquet([name.removeprefix("file://") for name in table.compacted_files()]).collect()
+    day = date(1970, 1, 4)
+    one = {"k": 0, "d": day, "l": [day], "f": [day], "m": {"a": day}, "s": {"d": day}}
+    assert [row for row in rows.to_dicts() if row["k"] == 0] == [one, one]
 
 
 @pytest.mark.parametrize("content_type", EVERY_FORMAT)
