@@ -73,14 +73,17 @@ class _RowFilterVisitor(BooleanExpressionVisitor[pc.Expression]):
             raise InputError(
                 f"where {self._where!r}: there is no column {name!r} ({columns_shown(self._columns.names)})"
             )
-        column, kind = pc.field(name), type(predicate).__name__
+        column, kind, of_column = pc.field(name), type(predicate).__name__, self._columns.field(name).type
+        if (type_ := _compared_type(of_column)) != of_column:
+            column = column.cast(type_)
         if kind in ("IsNull", "NotNull"):
             return column.is_null() if kind == "IsNull" else column.is_valid()
         if kind in ("IsNaN", "NotNaN"):
             return pc.is_nan(column) if kind == "IsNaN" else ~pc.is_nan(column)
-        type_ = self._columns.field(name).type
         if kind in ("In", "NotIn"):
-            values = pa.array([_value(literal, type_) for literal in predicate.literals], type_)
+            listed = [_value(literal, type_) for literal in predicate.literals]
+            zeros = [0.0, -0.0] if pa.types.is_floating(type_) and 0 in listed else []  # to Arrow's they are two values
+            values = pa.array([*listed, *zeros], type_)
             found = column.isin(values) | (column.is_null() & _UNKNOWN)  # Arrow's is false for null
             return found if kind == "In" else ~found
         if kind in ("StartsWith", "NotStartsWith"):
@@ -89,9 +92,17 @@ class _RowFilterVisitor(BooleanExpressionVisitor[pc.Expression]):
         return _COMPARED[kind](column, pa.scalar(_value(predicate.literal, type_), type_))
 
 
+def _compared_type(type_: pa.DataType) -> pa.DataType:
+    """A type with all values of a column that Arrow's functions take: few of them take dictionaries and half floats."""
+    type_ = type_.value_type if pa.types.is_dictionary(type_) else type_
+    return pa.float32() if pa.types.is_float16(type_) else type_
+
+
 def _value(literal: literals_.Literal[Any], type_: pa.DataType) -> Any:
     """A literal in its column's type: a text may stand for a date."""
     value = literal.value
+    if isinstance(value, Decimal) and pa.types.is_floating(type_):
+        value = float(value)  # Arrow's cast takes 0.35 for another number than everybody else
     if isinstance(value, int) and pa.types.is_decimal(type_):
         value = Decimal(value)  # from an int, Arrow would want room for all digits that an int64 can have
     if isinstance(value, int) and pa.types.is_unsigned_integer(type_):
