@@ -114,6 +114,14 @@ class _ShownStream:
     columns: pa.Schema
 
 
+def _is_read_by_others(where: str) -> bool:
+    """Whether other engines find files below this URI. On S3 they refuse empty names, or follow `.` and `..`."""
+    scheme, _, path = where.partition("://")
+    if scheme == "s3" and not {"", ".", ".."}.isdisjoint(path.rstrip("/").split("/")):
+        return False
+    return scheme in ("file", "s3") and not set(path) & set("?#") and min(path) >= " "
+
+
 class _ColumnsChangedError(Exception):
     """A compaction came meanwhile, with columns that the target did not get in this run."""
 
@@ -141,9 +149,10 @@ class _Publishing:
 
         `declare`: the publication is new. Then nothing is declared unless all streams can be shown.
         """
-        if not self._where.startswith(("file://", "s3://")) or set(self._where) & set("?#"):
+        if not _is_read_by_others(self._where):
             raise InputError(
-                f"{self._where} cannot be read by other engines: a disk or S3, without ? and # in the path"
+                f"{self._where!r} cannot be read by other engines: a disk or S3, without ?, # and line breaks in the "
+                "path, and on S3 without //, /./ and /../"
             )
         for _ in range(_RUNS_MAX):
             with contextlib.suppress(_ColumnsChangedError):

@@ -424,6 +424,15 @@ def test_polars_reads_what_delta_rs_gives_it(orders):
 # Targets, and what others do
 
 
+def test_a_folder_with_a_line_break_is_not_published(tmp_path):
+    """PyIceberg leaves the line break out, and delta-rs refuses the table."""
+    table = deltacompact.open_catalog(tmp_path / "la\nke").create_table(T, primary_keys=["id"])
+    table.append(pa.table({"id": [1]}))
+    table.compact(settings=LOCAL)
+    with pytest.raises(InputError, match=r"la\\nke/' cannot be read by other engines"):
+        table.publish(f"delta://{tmp_path}/out")
+
+
 def test_other_targets_are_refused_in_one_line(orders):
     for uri in ("delta://", "delta:///", "delta://s3://", "delta://s3://bucket", "delta://gs://b/t", "delta:///a?b"):
         with pytest.raises(InputError, match="does not name a folder: delta:///PATH, or delta://s3://BUCKET/PATH"):

@@ -38,3 +38,16 @@ def test_two_publishers_on_s3_lose_nothing(s3_catalog_uri, s3_endpoint):
     vacuum(catalogs[0], T, age_min_s=0, force=True)
     assert len(by_delta(target, s3_endpoint)) == 18
     assert catalogs[1].publish(T).snapshot is None
+
+
+@pytest.mark.parametrize("below", ["//x", "/./x", "/../x"])
+def test_a_catalog_whose_files_others_would_not_find_is_not_published(s3_catalog_uri, below):
+    """delta-rs and PyIceberg refuse empty names in paths, and read another object for the others."""
+    catalog = deltacompact.open_catalog(s3_catalog_uri + below)
+    table = catalog.create_table(T, primary_keys=["id"])
+    table.append(pa.table({"id": [1]}))
+    table.compact(settings=LOCAL)
+    assert table.read().num_rows == 1
+    with pytest.raises(InputError, match="cannot be read by other engines"):
+        table.publish(f"delta://{s3_catalog_uri}-out")
+    assert table.publication is None
