@@ -174,14 +174,18 @@ class Tables:
 
     def _present(self, table_id: str) -> Table:
         """The table that table.json describes now. If this process remembers another table of the name, it forgets
-        that."""
+        that; of the same table, it remembers what may have been declared anew."""
         try:
             found = table_from(table_id, self._table_document(table_id))
         except NotFoundError:
             self.forget(table_id)
             raise
-        if (known := self._tables.get(table_id)) is not None and known.creation != found.creation:
+        known = self._tables.get(table_id)
+        if known is not None and known.creation != found.creation:
             self.forget(table_id)
+        elif known is not None:
+            known = replace(known, publication=found.publication, readers=found.readers)
+            self._tables[table_id] = replace(known, cluster_by=found.cluster_by)
         return found
 
     def _table_document(self, table_id: str) -> dict[str, Any]:
@@ -202,11 +206,9 @@ class Tables:
 
     def publication(self, table_id: str) -> str | None:
         """The URI to which the table is published today: "iceberg://prod/db.orders", "delta:///out". Raises
-        NotFoundError. Afterwards `remembered_table` has today's readers, too."""
+        NotFoundError."""
         declared = self._present(table_id)
-        known = self._tables.get(table_id, declared)
-        known = replace(known, readers=declared.readers, cluster_by=declared.cluster_by)
-        self._tables[table_id] = replace(known, publication=declared.publication)
+        self._tables.setdefault(table_id, declared)
         return declared.publication
 
     def declare_publication(self, table_id: str, target: str | None, readers: Readers | None = None) -> None:

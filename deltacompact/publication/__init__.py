@@ -9,7 +9,6 @@ targets        the target that a URI names
 iceberg        a room: the publication as Iceberg
 delta          a room: the publication as Delta Lake
 columns        the columns of several streams, as those of one table
-shown_types    the types of a target for the types of compacted rows
 port           the protocol of a target
 
 No other room knows both catalogs.

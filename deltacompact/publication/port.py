@@ -24,6 +24,7 @@ from deltacompact.base.errors import InputError
 from deltacompact.base.model import DataFile
 from deltacompact.delta_streams.paths import stream_root_of
 from deltacompact.storage.objects import ObjectStore
+from deltacompact.tabular.published_types import PublishedTypes
 
 Value = str | int | bool | datetime.date | None
 """A partition's value in the type of its column."""
@@ -123,8 +124,9 @@ class PublicationTarget(Protocol):
     def kind(self) -> str:
         """The name of its format, for people."""
 
-    def shown_columns(self, schema: pa.Schema, where: str) -> pa.Schema:
-        """The columns in the types of the target. Raises SchemaError naming a column whose type the target lacks."""
+    @property
+    def types(self) -> PublishedTypes:
+        """The types that it has for compacted rows."""
 
     def open(self, source: Source) -> PublishedTable: ...
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from deltacompact.base.errors import ConflictError, InputError, SchemaError
-from deltacompact.base.model import ContentType, Partition, Readers
+from deltacompact.base.model import ContentType, OperationType, Partition, Readers
 from deltacompact.base.partitions import done_for_each
 from deltacompact.base.wording import counted, one_line
 from deltacompact.delta_streams.log.state import StreamState
@@ -164,6 +164,8 @@ class _Publishing:
         streams, errors = self._streams()
         if declare and errors:
             raise errors[0][1]
+        if declare:
+            self._check_waiting(streams)
         columns, existing = self._columns(streams), table.columns
         if existing is not None:
             try:
@@ -229,7 +231,17 @@ class _Publishing:
                     f"{where}: {file.path} is {file.content_type.value}: {self._target.kind} readers want Parquet"
                 )
         columns = pa.schema(list(schemas.decided_types(state.compacted.schema).items()))
-        return _ShownStream(partition, state, self._target.shown_columns(columns, where))
+        return _ShownStream(partition, state, self._target.types.columns(columns, where))
+
+    def _check_waiting(self, streams: Iterable[_ShownStream]) -> None:
+        """Raise SchemaError for columns of deltas that could not be shown once they are compacted."""
+        for stream in streams:
+            upserts = [delta for delta in stream.state.deltas if delta.operation is OperationType.UPSERT]
+            files = [file for delta in upserts for file in delta.files if file.rows]
+            columns = stream.columns
+            with contextlib.suppress(SchemaError):  # of a delta that no compaction can fold: that will name it
+                columns = schemas.union(files, columns)
+            self._target.types.check(columns, f"table {self._table_id!r}, partition {stream.partition}")
 
     def _columns(self, streams: Iterable[_ShownStream]) -> pa.Schema:
         return joined((stream.columns for stream in streams), f"table {self._table_id!r}")

@@ -16,4 +16,5 @@ export            writes a file that a user named                       fingerpr
 fingerprint_sql   the same sum in Spark and DuckDB                      key_values    key ranges of text files
 loads             joins tables into batches of some bytes               orc_files     ORC, damaged files too
 beginnings        what a file is, where its name is wrong
+published_types   the types of Iceberg and Delta Lake
 """

@@ -16,6 +16,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 import deltacompact
 from deltacompact import cli
 from deltacompact.base.errors import InputError, NotFoundError, SchemaError, StoreError
+from deltacompact.delta_streams.appending.stream_writer import StreamWriter
 from deltacompact.delta_streams.versions import rollback, versions
 from deltacompact.iceberg.table.content_files import Content
 from deltacompact.maintenance.vacuum.vacuum import vacuum
@@ -287,12 +288,19 @@ def test_columns_are_added_and_widened(orders):
     assert str(schema.find_field("id").field_type) == "long"
 
 
-def test_a_type_that_iceberg_cannot_have_stops_the_publication_and_not_the_compaction(orders, caplog):
+def append_as_before(monkeypatch, orders, rows, **partition):
+    """As a release appended them that did not ask whether the published table could show them."""
+    with monkeypatch.context() as patch:
+        patch.setattr(StreamWriter, "_check_published", lambda *_: None)
+        orders.append(rows, **partition)
+
+
+def test_a_type_that_iceberg_cannot_have_stops_the_publication_and_not_the_compaction(orders, caplog, monkeypatch):
     orders.append([{"id": 1}])
     orders.compact()
     orders.publish()
     before = orders.shown()
-    orders.append(pa.table({"id": [2], "u": pa.array([1], pa.uint64())}))
+    append_as_before(monkeypatch, orders, pa.table({"id": [2], "u": pa.array([1], pa.uint64())}))
     with caplog.at_level(logging.WARNING):
         result = orders.compact()
     assert not result.errors
@@ -343,16 +351,45 @@ def test_one_partition_that_cannot_be_read_does_not_keep_the_others_from_being_s
     assert len([row for row in by_day.shown() if row["day"] == "a"]) == 2
 
 
-def test_one_partition_that_cannot_be_shown_does_not_keep_the_others_from_it(by_day):
+def test_one_partition_that_cannot_be_shown_does_not_keep_the_others_from_it(by_day, monkeypatch):
     for day in "ab":
         by_day.append([{"id": 1}], day=day)
     by_day.compact()
     by_day.publish()
-    by_day.append(pa.table({"id": [2], "u": pa.array([1], pa.uint64())}), day="a")
+    append_as_before(monkeypatch, by_day, pa.table({"id": [2], "u": pa.array([1], pa.uint64())}), day="a")
     by_day.append([{"id": 2}], day="b")
     result = by_day.compact()
     assert "partition day=a: column 'u' is an uint64" in str(result.publication.error)
     assert by_day.shown() == plain([{"id": 1, "day": "a"}, {"id": 1, "day": "b"}, {"id": 2, "day": "b"}])
+    by_day.append(pa.table({"id": [3], "u": pa.array([1], pa.uint64())}), day="a")  # no worse than it is
+
+
+def test_a_column_that_the_published_table_cannot_show_is_refused_at_append(orders):
+    orders.append(pa.table({"id": [1], "n": pa.array([1], pa.int32())}))
+    orders.compact()
+    orders.publish()
+    nanoseconds = pa.table({"id": [2], "at": pa.array([1], pa.timestamp("ns"))})
+    with pytest.raises(SchemaError, match=rf"column 'at' is a timestamp\[ns\], and Iceberg has .*{ICEBERG} shows this"):
+        orders.append(nanoseconds)
+    with pytest.raises(SchemaError, match="column 's', 'u' is an uint64"):
+        orders.append(pa.table({"id": [2], "s": pa.array([{"u": 1}], pa.struct([("u", pa.uint64())]))}))
+    with pytest.raises(SchemaError, match="column 'at'"):
+        orders.catalog.restate(T, nanoseconds)
+    orders.append(pa.table({"id": [2], "n": pa.array([1], pa.uint16()), "later": pa.nulls(1)}))  # n stays an int32
+    orders.append(pa.table({"id": [3], "later": ["x"]}))
+    assert orders.compact().publication.error is None
+    assert orders.shown() == orders.compacted() != []
+    orders.catalog.stop_publishing(T)
+    orders.append(nanoseconds)
+
+
+def test_a_first_publication_looks_at_deltas_that_wait(orders):
+    orders.append([{"id": 1}])
+    orders.compact()
+    orders.append(pa.table({"id": [2], "u": pa.array([1], pa.uint64())}))
+    with pytest.raises(SchemaError, match="column 'u' is an uint64"):
+        orders.publish()
+    assert orders.catalog.publication(T) is None
 
 
 def test_a_partition_key_never_becomes_wider(by_day):

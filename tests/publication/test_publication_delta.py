@@ -22,6 +22,7 @@ from deltacompact import cli
 from deltacompact.base.errors import CorruptionError, InputError, SchemaError
 from deltacompact.base.limits import Limits
 from deltacompact.delta_streams.appending.other_partitions import OtherPartitions
+from deltacompact.delta_streams.appending.stream_writer import StreamWriter
 from deltacompact.delta_streams.versions import rollback
 from deltacompact.maintenance.vacuum.vacuum import vacuum
 
@@ -260,9 +261,18 @@ def test_a_decimal_that_becomes_too_wide_is_named(by_day, monkeypatch):
     assert by_day.catalog.publication(T) is None
 
 
-def test_a_type_that_delta_cannot_have_stops_the_publication_and_not_the_compaction(orders):
+def test_a_type_that_delta_cannot_have_stops_the_publication_and_not_the_compaction(orders, monkeypatch):
     changed(orders)
-    orders.append(pa.table({"id": [40], "bad": pa.array([1], pa.uint8())}))
+    for name, type_, why in (
+        ("bad", pa.uint8(), "is an uint8"),
+        ("unit price", pa.int8(), "rename it"),
+        ("ID", pa.int8(), "are one column"),
+    ):
+        with pytest.raises(SchemaError, match=why):
+            orders.append(pa.table({"id": [40], name: pa.array([1], type_)}))
+    with monkeypatch.context() as patch:  # a release that did not ask
+        patch.setattr(StreamWriter, "_check_published", lambda *_: None)
+        orders.append(pa.table({"id": [40], "bad": pa.array([1], pa.uint8())}))
     result = orders.compact()
     assert "column 'bad' is an uint8" in str(result.publication.error)
     assert not result.errors

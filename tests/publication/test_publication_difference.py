@@ -10,11 +10,11 @@ from deltacompact.base.errors import InputError
 from deltacompact.base.model import ContentType, DataFile, DeletionVector
 from deltacompact.base.numbers import ChainFileNumber, Ordinal
 from deltacompact.publication.columns import joined
-from deltacompact.publication.iceberg.columns import shown_columns
 from deltacompact.publication.iceberg.difference import deletes_name, difference
 from deltacompact.publication.iceberg.target import IcebergTarget
 from deltacompact.publication.port import ShownFile, Source
 from deltacompact.storage.memory import MemoryStore
+from deltacompact.tabular.published_types import ICEBERG_TYPES
 
 WHERE = "s3://lake/tables/"
 SOURCE = Source(MemoryStore(), WHERE, "orders", (), 0.0)
@@ -119,7 +119,7 @@ def test_columns_widen_only_as_the_streams_do():
     with pytest.raises(InputError, match="t: column 'id' is string, which does not fit int32"):
         joined([parts[0], pa.schema([("id", pa.string())])], "t")
     nested = pa.schema([("n", pa.struct([("l", pa.large_list(pa.dictionary(pa.int32(), pa.large_string())))]))])
-    assert shown_columns(nested, "t") == pa.schema([("n", pa.struct([("l", pa.list_(pa.string()))]))])
+    assert ICEBERG_TYPES.columns(nested, "t") == pa.schema([("n", pa.struct([("l", pa.list_(pa.string()))]))])
 
 
 def test_targets():

@@ -54,6 +54,7 @@ from deltacompact.storage.opening import as_uri, copy_into
 from deltacompact.tabular import files as tabular
 from deltacompact.tabular import formats, schemas, stamps
 from deltacompact.tabular.far_files import with_far_values
+from deltacompact.tabular.published_types import types_of
 from deltacompact.tabular.row_groups import WriteOptions
 
 if TYPE_CHECKING:
@@ -195,7 +196,7 @@ class StreamWriter:
             raise InputError("a restatement needs at least one table: one of zero rows empties the partition")
         log = self._catalog.begin_stream(self._table_id, self._partition)
         base, begun_s = log.active(strictly=True), self._catalog.clock()
-        files = self._restated(chain((first,), restating), keys)
+        files = self._restated(base, chain((first,), restating), keys)
         now_ms, lineage = self._now_ms(), uuid.uuid4().hex
         # Not above the position of any delta that is carried over on top.
         position = -INT64_MAX - 1 if base.last_position is None else base.last_position
@@ -228,7 +229,7 @@ class StreamWriter:
         self._shape(None).with_file(operation, rows.described(options.content_type), self._measured)
         return write_rows(self._store, path, rows, self._partition, options, keys)
 
-    def _restated(self, tables: Iterator[Rows], keys: TableKeys | None) -> tuple[DataFile, ...]:
+    def _restated(self, base: StreamState, tables: Iterator[Rows], keys: TableKeys | None) -> tuple[DataFile, ...]:
         """The files of a restatement. They must fit each other; earlier files of the stream do not count."""
         options, files = WriteOptions(), list[DataFile]()
         shape = StreamShape.of(self._catalog.described(self._table_id))
@@ -240,6 +241,8 @@ class StreamWriter:
                 written = write_rows(self._store, path, rows, self._partition, options, keys)
                 files.append(replace(self._as_logged(written), number=DeltaFileNumber(number)))
                 shape = shape.with_file(OperationType.UPSERT, written, self._measured)
+            before = base.compacted.schema if base.compacted else pa.schema([])
+            self._check_published(adding_to(before, files), pa.schema([]))
         return tuple(files)
 
     def _check_carried(self, files: Sequence[DataFile], state: StreamState, late: Sequence[Commit]) -> None:
@@ -409,9 +412,31 @@ class StreamWriter:
                 check_fixed(known, after, declared, file.path, self._table_id)
             new += names if len(columns) else []
             known = after
-        if state is not None and self._partition.names and (more := adding_to(columns, _upserts(deltas))):
-            self.others.check_fit(more)
+        if more := adding_to(columns, _upserts(deltas)):
+            if state is not None and self._partition.names:
+                self.others.check_fit(more)
+            self._check_published(more, columns)
         return {OperationType.UPSERT: tuple(dict.fromkeys(new))}
+
+    def _check_published(self, adding: Sequence[DataFile], columns: pa.Schema) -> None:
+        """Raise SchemaError for what files add to these columns, if the table to which this one is published could not
+        show it. A partition may begin with columns that other partitions have."""
+        if (target := self._catalog.remembered_table(self._table_id).publication) is None:
+            return
+        types, known = types_of(target), pa.schema(list(schemas.decided_types(columns).items()))
+        for file in [file for file in adding if file.rows]:
+            known = schemas.union([file], known)
+            added = pa.schema([known.field(name) for name in file.schema.names])
+            try:
+                types.check(added, file.path)
+                types.check_struct(known, file.path)
+            except SchemaError as error:
+                if self._partition.names and not adding_to(self.others.last_columns, [replace(file, schema=added)]):
+                    continue
+                raise SchemaError(
+                    f"{error}: {target} shows this table, so write another type, leave the column out, or stop the "
+                    "publication (publish --stop)"
+                ) from None
 
     def _check_names(self, file: DataFile, known: pa.Schema) -> None:
         """Raise SchemaError for a column without a name, unless the stream has it. A new stream may take it from the

@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 from deltacompact.base.errors import SchemaError
 from deltacompact.iceberg.table.deletion_vectors import blob_of
 from deltacompact.index.live_bitmaps import LiveBits, live_mask
-from deltacompact.publication.delta.columns import shown_columns
 from deltacompact.publication.delta.vectors import DeltaVector, file_of, vector_file
 from deltacompact.publication.port import ShownFile
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import files
+from deltacompact.tabular.published_types import DELTA_TYPES
 
 _READS_AT_ONCE = 8
 
@@ -62,7 +62,7 @@ class DeltaFiles:
         self._written -= unwanted
 
     def _footer(self, shown: ShownFile) -> pq.FileMetaData:
-        shown_columns(shown.file.schema, shown.file.path)
+        DELTA_TYPES.columns(shown.file.schema, shown.file.path)
         with files.opened(self._store, shown.file) as source:
             footer = files.described_parquet(source, shown.file).metadata
         stored = set(footer.schema.to_arrow_schema().names)

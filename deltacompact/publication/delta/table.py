@@ -20,7 +20,6 @@ from deltacompact.base.errors import ConflictError, InputError, OutcomeUnknownEr
 from deltacompact.base.wording import one_line
 from deltacompact.publication.columns import joined, refuse_required
 from deltacompact.publication.delta import actions, checkpoints, log, protocol, vectors
-from deltacompact.publication.delta.columns import refuse_alike, shown_columns
 from deltacompact.publication.delta.difference import DeltaDifference, difference
 from deltacompact.publication.delta.files import DeltaFiles
 from deltacompact.publication.delta.log import Action, Head
@@ -29,6 +28,7 @@ from deltacompact.publication.delta.statistics import statistics_of
 from deltacompact.publication.port import FilesToShow, ShownCommit, ShownFile, Source
 from deltacompact.storage.certain_put import Effect, put_certainly
 from deltacompact.storage.objects import PROBE, ObjectStore, refuse_overwriting
+from deltacompact.tabular.published_types import DELTA_TYPES, refuse_alike
 
 PUBLICATION = "deltacompact.publication"
 """The property that names the delta table whose rows are shown."""
@@ -62,7 +62,7 @@ class ShownDeltaTable:
     def prepare(self, columns: pa.Schema, stored: Iterable[pa.Schema] = ()) -> None:
         """Remember the columns: the next commit adds them."""
         refuse_alike(columns, self._name)
-        self._prepared = shown_columns(columns, self._name)  # a decimal may have become too wide
+        self._prepared = DELTA_TYPES.columns(columns, self._name)  # a decimal may have become too wide
 
     def check(self, files: Sequence[ShownFile]) -> None:
         self._files.footers(files)
@@ -135,7 +135,7 @@ class ShownDeltaTable:
         known = head or Head(-1)
         columns = self._prepared if head is None else joined([self._columns_of(head), self._prepared], self._name)
         schemas = dict.fromkeys(file.file.schema for file in added)
-        stored = [shown_columns(schema, self._name) for schema in schemas]
+        stored = [DELTA_TYPES.columns(schema, self._name) for schema in schemas]
         text = schema_string(columns, known.metadata.get("schemaString"), stored)
         features = protocol.features_of(columns, text, has_vectors)
         properties = {PUBLICATION: self._source.shows} | protocol.properties_of(features)

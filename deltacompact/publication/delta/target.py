@@ -12,16 +12,14 @@ from pathlib import Path
 from typing import ClassVar
 from urllib.parse import unquote
 
-import pyarrow as pa
-
 from deltacompact.base.errors import InputError, NotFoundError
-from deltacompact.publication.delta import columns
 from deltacompact.publication.delta.held import held_files
 from deltacompact.publication.delta.table import ShownDeltaTable
 from deltacompact.publication.port import Source
 from deltacompact.storage.identity import identity_of_uri, is_uri
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.storage.opening import open_store
+from deltacompact.tabular.published_types import DELTA_TYPES, PublishedTypes
 
 DELTA = "delta://"
 
@@ -32,6 +30,7 @@ class DeltaTarget:
 
     place: str
     kind: ClassVar[str] = "Delta"
+    types: ClassVar[PublishedTypes] = DELTA_TYPES
 
     @classmethod
     def of(cls, uri: str) -> DeltaTarget:
@@ -51,9 +50,6 @@ class DeltaTarget:
     def folder(self) -> str:
         """The URI, with a slash at its end; percent signs in it are literal."""
         return f"{self.place if is_uri(self.place) else f'file://{self.place}'}/"
-
-    def shown_columns(self, schema: pa.Schema, where: str) -> pa.Schema:
-        return columns.shown_columns(schema, where)
 
     def open(self, source: Source) -> ShownDeltaTable:
         """Raises InputError for a folder in which a VACUUM of Delta Lake would delete files of our catalog."""

@@ -1,10 +1,9 @@
-"""The types that an Iceberg table has for compacted rows. Pure.
+"""What Iceberg needs besides types: keys of maps that can hold wider ones later, and values of partitions. Pure.
 
-    day=1    id int32, v string               id int32, v string
-    day=2    id int64, n uint64               refused: Iceberg has no unsigned integers: column 'n'
+    map<int32, string>                        map<int64, string>, unless the table has the column already
+    day=2026-11-22 (date)                     20779 in manifests
 
-Compacted files stay as they are and have no field ids: readers match columns by name. So it is not enough that a type
-could be converted: readers of Iceberg must accept it in a Parquet file.
+Compacted files have no field ids: readers match columns by name.
 """
 
 from __future__ import annotations
@@ -16,14 +15,8 @@ import pyarrow as pa
 
 from deltacompact.iceberg.table.content_files import PartitionTuple, PartitionValue
 from deltacompact.publication.port import Value
-from deltacompact.publication.shown_types import ShownTypes, primitive_of_all, without_values
 
 _EPOCH = datetime.date(1970, 1, 1)
-
-
-def shown_columns(schema: pa.Schema, where: str) -> pa.Schema:
-    """The columns in Iceberg's types. Raises SchemaError naming a column whose type Iceberg lacks."""
-    return _TYPES.columns(schema, where)
 
 
 def has_coarse_times(stored: pa.Schema) -> bool:
@@ -63,25 +56,3 @@ def partition_tuple(values: tuple[Value, ...]) -> PartitionTuple:
 
 def _plain(value: Value) -> PartitionValue:
     return (value - _EPOCH).days if isinstance(value, datetime.date) else value
-
-
-def _primitive(type_: pa.DataType) -> pa.DataType | None:
-    t = pa.types
-    if t.is_signed_integer(type_):
-        return pa.int64() if type_.bit_width == 64 else pa.int32()
-    same = t.is_fixed_size_binary(type_) or type_ == pa.time64("us")
-    return type_ if same else primitive_of_all(type_)
-
-
-def _why_not(type_: pa.DataType) -> str:
-    t = pa.types
-    if t.is_null(type_):
-        return without_values("Iceberg")
-    if t.is_unsigned_integer(type_):
-        return "and Iceberg has no unsigned integers"
-    if t.is_timestamp(type_) or t.is_time(type_):
-        return "and Iceberg has microseconds, in UTC or without a zone"
-    return "which Iceberg does not have"
-
-
-_TYPES = ShownTypes(_primitive, _why_not)

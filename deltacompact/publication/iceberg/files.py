@@ -25,11 +25,12 @@ from deltacompact.iceberg.table.parquet_files import StoredFile
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.index.live_bitmaps import LiveBits, live_mask
 from deltacompact.publication.columns import joined
-from deltacompact.publication.iceberg.columns import partition_tuple, shown_columns
+from deltacompact.publication.iceberg.columns import partition_tuple
 from deltacompact.publication.iceberg.difference import deletes_name
 from deltacompact.publication.port import ShownFile
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import field_ids, files
+from deltacompact.tabular.published_types import ICEBERG_TYPES
 
 READS_AT_ONCE = 8
 
@@ -44,7 +45,7 @@ class IcebergFiles:
         self._store = store
         self._iceberg_store = iceberg_store
         self._table = table
-        self._columns = shown_columns(table.metadata.schema, f"Iceberg table {table.metadata.table_id!r}")
+        self._columns = ICEBERG_TYPES.columns(table.metadata.schema, f"Iceberg table {table.metadata.table_id!r}")
         self._live = LiveBits(store)
         self._data: dict[str, ContentFile] = {}
         self._dead: dict[str, ContentFile] = {}
@@ -75,7 +76,7 @@ class IcebergFiles:
                 locations.discard(self._iceberg_store, file.path)
 
     def _listed(self, shown: ShownFile) -> ContentFile:
-        joined([self._columns, shown_columns(shown.file.schema, shown.file.path)], shown.file.path)
+        joined([self._columns, ICEBERG_TYPES.columns(shown.file.schema, shown.file.path)], shown.file.path)
         with files.opened(self._store, shown.file) as source:
             footer = files.described_parquet(source, shown.file).metadata
         _refuse_field_ids(footer, shown.file.path)

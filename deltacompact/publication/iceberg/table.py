@@ -21,10 +21,11 @@ from deltacompact.iceberg.table.metadata import MAIN, PUBLICATION
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import StateReader, TableState
 from deltacompact.publication.columns import refuse_required
-from deltacompact.publication.iceberg.columns import has_coarse_times, shown_columns, with_widest_keys
+from deltacompact.publication.iceberg.columns import has_coarse_times, with_widest_keys
 from deltacompact.publication.iceberg.difference import IcebergDifference, difference
 from deltacompact.publication.iceberg.files import IcebergFiles
 from deltacompact.publication.port import FilesToShow, ShownCommit, ShownFile, Source
+from deltacompact.tabular.published_types import ICEBERG_TYPES
 
 _FORMAT_VERSION = 2
 _VECTORIZED = "read.parquet.vectorization.enabled"
@@ -43,7 +44,7 @@ class ShownIcebergTable:
 
     @property
     def columns(self) -> pa.Schema | None:
-        return None if self._table is None else shown_columns(self._table.metadata.schema, self._name)
+        return None if self._table is None else ICEBERG_TYPES.columns(self._table.metadata.schema, self._name)
 
     def prepare(self, columns: pa.Schema, stored: Iterable[pa.Schema] = ()) -> None:
         """Give the Iceberg table these columns now: create it, or add them in a commit of their own.

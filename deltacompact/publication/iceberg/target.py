@@ -9,16 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import pyarrow as pa
-
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import ICEBERG
 from deltacompact.iceberg.table import pyiceberg_door
-from deltacompact.publication.iceberg import columns
 from deltacompact.publication.iceberg.held import held_files
 from deltacompact.publication.iceberg.table import ShownIcebergTable
 from deltacompact.publication.port import Source
 from deltacompact.storage.objects import ObjectStore
+from deltacompact.tabular.published_types import ICEBERG_TYPES, PublishedTypes
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +26,7 @@ class IcebergTarget:
     catalog: str
     table_id: str
     kind: ClassVar[str] = "Iceberg"
+    types: ClassVar[PublishedTypes] = ICEBERG_TYPES
 
     @classmethod
     def of(cls, uri: str) -> IcebergTarget:
@@ -39,9 +38,6 @@ class IcebergTarget:
 
     def __str__(self) -> str:
         return f"{ICEBERG}{self.catalog}/{self.table_id}"
-
-    def shown_columns(self, schema: pa.Schema, where: str) -> pa.Schema:
-        return columns.shown_columns(schema, where)
 
     def open(self, source: Source) -> ShownIcebergTable:
         """Raises InputError if the catalog is not configured."""
