@@ -173,8 +173,8 @@ class Tables:
             raise ConflictError(f"table {table.table_id!r} was dropped, and created again: start again")
 
     def _present(self, table_id: str) -> Table:
-        """The table that table.json describes now. If this process remembers another table of the name, it forgets
-        that; of the same table, it remembers what may have been declared anew."""
+        """The table that table.json describes now. This process then remembers what was declared anew. It forgets the
+        table that it knew if that was dropped, and another one created under its name."""
         try:
             found = table_from(table_id, self._table_document(table_id))
         except NotFoundError:

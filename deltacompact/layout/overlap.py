@@ -229,7 +229,7 @@ class _FilesToLayOut:
         return bool(self._sizes[files].sum() <= bytes_)
 
     def _merged(self, runs: list[int]) -> FileMask:
-        """The files that these runs, merged, lay out: those that overlap another of them, and all of `alone`."""
+        """The files to lay out if these runs are merged: files that overlap another one of these runs, and `alone`."""
         found = np.flatnonzero(np.isin(self._ages, runs))
         oldest = ~self._new[found] & (self._ages[found] == self._ages.min(initial=np.iinfo(np.int64).max))
         boxes, merged = self._boxes.take(found), self._alone.copy()
@@ -237,7 +237,7 @@ class _FilesToLayOut:
         return merged
 
     def _parted(self, files: Ranks) -> FileMask:
-        """The files among these that overlap another of them."""
+        """Those of these files that overlap another one of them."""
         boxes, found = self._boxes.take(files), np.zeros(len(self._sizes), bool)
         found[files] = overlapping(boxes) | _in_one_column(boxes, np.ones(len(files), bool))
         return found

@@ -10,8 +10,8 @@
     b            9,000,000    1.5 GB      pool        "auto" keeps the smallest ones here, up to its limits together
     c            80,000,000   12 GB       cluster
 
-Every lane is a queue. A session starts when all those before it in its lane have started, and the planned memory of
-those that run leaves room for its own.
+Every lane is a queue. A session starts when all sessions before it in its lane have started, and the running ones leave
+room for its planned memory.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ RUN_BYTES_MIN, RUN_BYTES_MAX, RUN_COPIES = 16 << 20, 256 << 20, 4
 ahead."""
 
 HELD_VALUES_MAX = 10_000
-"""Most values that tasks hand over in memory: each route task hands over one for each leaf."""
+"""The most values that tasks hand over in memory: each routing task hands over one for each leaf."""
 
 CELL_ROWS = 2_000
 """About the rows of each cell among the rows that are sorted at once, if they stay in memory."""

@@ -4,10 +4,10 @@
     0        0    08f1…     1   "a"
     0        1    31aa…     2   null
 
-A table whose files are Parquet on a local disk and whose types Spark knows is read by Spark's own reader, a judge that
-shares nothing with what it judges. Other files go through pyarrow in the executors (so that S3 needs no Hadoop jar),
-and so do columns that Spark would round: what it has no type for becomes a number that compares in the same way
-(timestamp[ns], time and duration their count of units, uint64 a decimal).
+Spark's own reader reads Parquet files on a local disk whose types Spark knows: it is a judge that shares no code with us.
+All other files are read by pyarrow in the executors, so that S3 needs no Hadoop jar. So are columns that Spark would
+round: a type that Spark lacks becomes a number that compares in the same way (timestamp[ns], time and duration their
+count of units, uint64 a decimal).
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     {"type": "record", "fields": [{"name": "op", "type": "string"}, {"name": "after", "type": ["null", Value]}]}
     ->  op string, after struct<…>
 
-The types of the columns come from the file's schema. fastavro decodes decimals and times of day. It would make Python's
-dates and UUIDs of others: those end with the year 9999, which sentinels do not, so it reads these as they are stored.
+The types of the columns come from the file's schema. fastavro decodes decimals and times of day. Dates, timestamps and
+UUIDs are read as they are stored: fastavro would make Python objects of them, and Python's dates end with the year 9999.
 """
 
 from __future__ import annotations

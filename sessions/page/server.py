@@ -70,9 +70,9 @@ class _Headers:
 
 
 class Server:
-    """What `application` makes of the names that it may be called by, and of an event that ends its streams.
+    """Serves an application in a thread. Port 0 takes a free one; `address` says which.
 
-    Port 0 takes a free one; `address` says which.
+    `application` makes it, from the host names by which it may be called (None: any) and an event that ends its streams.
     """
 
     def __init__(

@@ -47,8 +47,8 @@ from deltacompact.iceberg.table.table_state import StateReader, TableState
 from deltacompact.storage.objects import ObjectStore
 
 Drafting: TypeAlias = Callable[[IcebergTable, int, Beside], tuple[IcebergTable, Draft | None, Outcome]]
-"""Begins to write the metadata files of a snapshot with this id, on the table, or on what it has become meanwhile,
-which comes back. None: nothing is left to change."""
+"""Begins to write the metadata files of a snapshot with this id. Returns the table on which the draft builds: the given
+one, or a newer one if others have committed meanwhile. Draft None: nothing is left to change."""
 LOOKS_MAX = 5
 """How often an attempt proposes, at most, while others commit."""
 
@@ -89,11 +89,14 @@ class _SnapshotTries(Generic[Outcome]):
 class Committer:
     """Commits to one branch. `session` names us in the snapshots' summaries; `wait` sleeps between attempts.
 
-    `attempt` is the scheduler's name for us, if there is one: see commit/attempts.py. With the snapshot's id, `on_head`
-    is called once the head of an attempt is known, and `before_attempt` once its proposal is. What they return, if
-    anything, is called beside: that of `before_attempt` is done before a file is written, and then `on_head` is called
-    again; all of it before the swap. If it raises, that attempt is not made. `after_refusal` is called when an attempt
-    surely had no effect, and never will have.
+    attempt           the scheduler's name for us, if there is one: see commit/attempts.py
+    on_head           called with the snapshot's id when the head of an attempt is known, and again after a function that
+                      `before_attempt` returned
+    before_attempt    called with the snapshot's id when its proposal is known
+    after_refusal     called when an attempt surely had no effect, and never will have
+
+    The first two may return a function, which runs on a thread beside ours: that of `before_attempt` ends before a file
+    is written, that of `on_head` before the swap. If one raises, the attempt is not made.
     """
 
     store: ObjectStore

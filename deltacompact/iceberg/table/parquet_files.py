@@ -138,7 +138,7 @@ def described_each(
 
 
 def _is_needed(fill: Fill, name: str | None, metadata: pq.FileMetaData) -> bool:
-    """Whether the file, which calls the column by this name (None: it lacks it), needs the fill."""
+    """Whether the file needs the fill. `name`: of the column in the file; None: the file lacks the column."""
     return name is None or (fill.of_nulls and _may_have_nulls(name, metadata))
 
 

@@ -32,14 +32,13 @@ from deltacompact.iceberg_modes.rewrite.routing import RouteTask, route, route_h
 from deltacompact.iceberg_modes.rewrite.shares import PartitionShare
 from deltacompact.index.number_blocks import NUMBERED_ROWS_MAX
 from deltacompact.layout.document import Layout
+from deltacompact.planning import sizing
 from deltacompact.steps.materialize import MaterializeTask
 from deltacompact.steps.routed_runs import CellRun
 from deltacompact.tabular.row_groups import WriteOptions
 
 DECODED_TIMES = 8
 """Before anything is read, a stored byte is expected to become at most so many decoded ones."""
-HELD_VALUES_MAX = 10_000
-"""The most values that tasks hand over in memory: each file gets one from each routing task."""
 TASK_SHARE = 0.25
 """The share of a task's memory for the rows that it reads and keeps."""
 
@@ -113,7 +112,7 @@ class Clusterer:
         for share, planted in zip(shares, self._planted(shares), strict=True):
             routing = _RoutedShare(share, planted.layout, planted.row_bytes, self._leaves(share, planted))
             tasks = list(self._route_tasks(routing))
-            is_held = routing.decoded_bytes <= left and len(tasks) * len(routing.leaves) <= HELD_VALUES_MAX
+            is_held = routing.decoded_bytes <= left and len(tasks) * len(routing.leaves) <= sizing.HELD_VALUES_MAX
             left -= routing.decoded_bytes if is_held else 0.0
             begun.append((routing, is_held, tasks))
         held = iter(self._held([(routing, task) for routing, is_held, tasks in begun if is_held for task in tasks]))
