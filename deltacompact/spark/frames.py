@@ -4,7 +4,7 @@
     0        0    08f1…     1   "a"
     0        1    31aa…     2   null
 
-Spark's own reader reads Parquet files on a local disk whose types Spark knows: it is a judge that shares no code with us.
+Spark's own reader reads Parquet files on a local disk whose types Spark knows: a judge that shares no code with us.
 All other files are read by pyarrow in the executors, so that S3 needs no Hadoop jar. So are columns that Spark would
 round: a type that Spark lacks becomes a number that compares in the same way (timestamp[ns], time and duration their
 count of units, uint64 a decimal).

@@ -4,7 +4,7 @@
     ->  op string, after struct<…>
 
 The types of the columns come from the file's schema. fastavro decodes decimals and times of day. Dates, timestamps and
-UUIDs are read as they are stored: fastavro would make Python objects of them, and Python's dates end with the year 9999.
+UUIDs are read as they are stored: fastavro would make Python objects of them, and Python's dates end with 9999.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ class _Headers:
 class Server:
     """Serves an application in a thread. Port 0 takes a free one; `address` says which.
 
-    `application` makes it, from the host names by which it may be called (None: any) and an event that ends its streams.
+    `application` makes it from the host names by which it may be called (None: any) and an event that ends its streams.
     """
 
     def __init__(

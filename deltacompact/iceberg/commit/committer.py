@@ -90,8 +90,8 @@ class Committer:
     """Commits to one branch. `session` names us in the snapshots' summaries; `wait` sleeps between attempts.
 
     attempt           the scheduler's name for us, if there is one: see commit/attempts.py
-    on_head           called with the snapshot's id when the head of an attempt is known, and again after a function that
-                      `before_attempt` returned
+    on_head           called with the snapshot's id when the head of an attempt is known, and again if
+                      `before_attempt` returned a function
     before_attempt    called with the snapshot's id when its proposal is known
     after_refusal     called when an attempt surely had no effect, and never will have
 
