@@ -27,7 +27,7 @@ class Comparison:
 
 
 def comparison(metadata: TableMetadata, branch: str, before: int | None = None, after: int | None = None) -> Comparison:
-    """The snapshots to compare: the named ones. By default `after` is our newest compaction. `before` is its parent, or,
+    """The snapshots to compare: the named ones. By default `after` is our newest compaction. `before` is its parent;
     if other compactions of ours came right before it, the parent of the first of these. If that has expired, it is
     the oldest of these compactions that is left.
 
