@@ -230,8 +230,12 @@ class _Publishing:
                 raise InputError(
                     f"{where}: {file.path} is {file.content_type.value}: {self._target.kind} readers want Parquet"
                 )
-        columns = pa.schema(list(schemas.decided_types(state.compacted.schema).items()))
-        return _ShownStream(partition, state, self._target.types.columns(columns, where))
+        columns, types = pa.schema(list(schemas.decided_types(state.compacted.schema).items())), self._target.types
+        try:
+            types.check(columns, where)
+        except SchemaError as error:
+            raise SchemaError(f"{error}: restate the partition without it (catalog.restate)") from None
+        return _ShownStream(partition, state, types.columns(columns, where))
 
     def _check_waiting(self, streams: Iterable[_ShownStream]) -> None:
         """Raise SchemaError for columns of deltas that could not be shown once they are compacted."""

@@ -308,6 +308,10 @@ def test_a_type_that_iceberg_cannot_have_stops_the_publication_and_not_the_compa
     assert "does not show it yet" in caplog.text
     assert orders.shown() == before
     assert orders.catalog.read(T).num_rows == 2
+    assert str(result.publication.error).endswith("restate the partition without it (catalog.restate)")
+    orders.catalog.restate(T, orders.catalog.read(T).drop_columns("u"))
+    assert orders.compact().publication.error is None
+    assert orders.shown() == orders.compacted() != before
 
 
 def test_a_catalog_that_does_not_answer_never_fails_the_compaction_and_the_next_run_repairs(orders, monkeypatch):
