@@ -20,9 +20,13 @@ SHOWN_CHARACTERS = 300
 _DAMAGE = re.compile(
     r"(?i)deserializ|decompress|inflate|corrupt|unexpected end|truncat|malformed|invalid|checksum|magic|not a "
     r"|encrypted|decrypt|too small|is a directory|unexpected null|expected ipc|must be before|not supported|no children"
-    r"|logical type"
+    r"|logical type|flatbuffer|not match|out of bounds|out of range|too short|codec failed|not enough|than one frame"
+    r"|than one dictionary|unknown encoding|dictionary encoding|repetition level"
 )
 """Arrow raises OSError for broken connections and for broken bytes. These words mean broken bytes."""
+_ASKED_FOR = re.compile(r"alloc of size (\d+) failed")
+_NO_MEMORY_BYTES = 1 << 40
+"""No file holds a value or column of so many bytes: who asks for as much memory reads a damaged length."""
 
 
 CANNOT_BE_READ = "cannot be read"
@@ -42,9 +46,9 @@ def naming(path: str, *kinds: type[DeltaCompactError]) -> Iterator[None]:
         if path.removeprefix("file://") in str(error):  # stores of local files name them by their paths
             raise
         raise type(error)(f"{path}: {error}") from error
-    except (pa.ArrowMemoryError, pa.ArrowCancelled):
-        raise
     except (pa.ArrowException, UnicodeError, RecursionError, OSError) as error:
+        if isinstance(error, pa.ArrowCancelled) or lacks_memory(error):
+            raise
         kind = StoreError if is_stores_fault(error) else InputError
         raise kind(f"{path} {CANNOT_BE_READ}: {text_of(error)[:SHOWN_CHARACTERS]}") from error
 
@@ -54,3 +58,11 @@ def is_stores_fault(error: BaseException) -> bool:
     if isinstance(error, (ConnectionError, TimeoutError)) or "AWS Error" in str(error):
         return True
     return isinstance(error, OSError) and not _DAMAGE.search(str(error))
+
+
+def lacks_memory(error: BaseException) -> bool:
+    """Whether this machine had too little memory to read. False: another error, or a damaged length asked for it."""
+    if not isinstance(error, pa.ArrowMemoryError):
+        return False
+    asked = _ASKED_FOR.search(str(error))
+    return asked is None or int(asked[1]) < _NO_MEMORY_BYTES

@@ -30,7 +30,7 @@ from deltacompact.base.errors import InputError
 from deltacompact.base.limits import READ_LIMITS, ReadLimits
 from deltacompact.base.wording import text_of
 from deltacompact.storage.fetched_file import FetchedFile, Range
-from deltacompact.tabular.damage import is_stores_fault
+from deltacompact.tabular.damage import is_stores_fault, lacks_memory
 
 WIDE_GROUP_BYTES = 256 << 20
 WIDE_BATCH_ROWS_MAX = 1 << 10
@@ -277,7 +277,7 @@ def _read_groups(
             yield first, pa.Table.from_batches([batch]).select(columns)
             first += batch.num_rows
     except (pa.ArrowException, OSError) as error:
-        if is_stores_fault(error) or (culprit := _culprit(reader, groups, columns)) is None:
+        if is_stores_fault(error) or lacks_memory(error) or (culprit := _culprit(reader, groups, columns)) is None:
             raise
         raise pa.ArrowInvalid(culprit) from error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -14,7 +15,10 @@ import pytest
 
 import deltacompact
 from deltacompact import cli
-from deltacompact.base.errors import InputError, NotFoundError, SchemaError
+from deltacompact.base.errors import DeltaCompactError, InputError, NotFoundError, SchemaError
+from deltacompact.base.model import ContentType
+from deltacompact.storage.memory import MemoryStore
+from deltacompact.tabular.files import inspect
 
 
 @pytest.fixture
@@ -247,6 +251,34 @@ def test_what_will_never_be_readable_is_bad_input(lake, tmp_path, name, data):
     with pytest.raises(InputError, match=name) as raised:
         lake.catalog.append_files("t", [path])
     assert raised.value.exit_status == 2
+
+
+@pytest.mark.parametrize("codec", ["uncompressed", "lz4"])
+def test_a_flipped_bit_of_an_arrow_file_is_no_fault_of_the_store(codec):
+    """Nor of this machine's memory, if a length was flipped. A job run would try again for hours."""
+    store, file, refusals = MemoryStore(), io.BytesIO(), 0
+    feather.write_feather(pa.table({"id": [1, 2, 3], "v": ["a" * 80, "bb", "ccc"]}), file, compression=codec)
+    whole = file.getvalue()
+    for at in range(len(whole)):
+        store.put("flipped.arrow", whole[:at] + bytes([whole[at] ^ 0x40]) + whole[at + 1 :])
+        try:
+            inspect(store, "flipped.arrow", ContentType.FEATHER, decoded=True)
+        except DeltaCompactError as error:
+            assert isinstance(error, InputError) and "flipped.arrow" in str(error), (at, error)
+            refusals += 1
+    assert refusals > len(whole) // 4
+
+
+def test_a_gzip_page_that_ends_in_an_error_is_no_fault_of_the_store(lake, capfd):
+    call = prepared(lake)
+    path = lake.folder / "flipped.parquet"
+    pq.write_table(pa.table({"id": list(range(100)), "v": ["x"] * 100}), path, compression="gzip")
+    chunk = pq.read_metadata(path).row_group(0).column(1)
+    page = chunk.dictionary_page_offset + chunk.total_compressed_size - 8
+    whole = path.read_bytes()
+    path.write_bytes(whole[:page] + bytes([whole[page] ^ 1]) + whole[page + 1 :])  # in the checksum of the page
+    assert lake.run("append", "t", path) == 0
+    refused(lake, capfd, "compact", *call, names=["flipped.parquet", "column 'v'", "deltacompact retract"])
 
 
 def test_a_file_that_vanished(lake, capfd):
