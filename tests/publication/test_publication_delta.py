@@ -609,13 +609,16 @@ def test_vacuum_keeps_what_a_publication_that_is_behind_still_shows(orders, monk
     assert orders.shown() == orders.compacted()
 
 
-def test_vacuum_of_a_table_that_was_published_before_it_was_compacted(orders):
+@pytest.mark.parametrize("restated", [False, True])
+def test_vacuum_of_a_table_that_was_published_before_it_was_compacted(orders, restated):
     """The published table is not there yet, and `publish` does not make it, either."""
     orders.append([{"id": 1}])
+    if restated:
+        orders.catalog.restate(T, pa.table({"id": [1]}))
     orders.publish()
     (orders.folder / T / "data" / f"{'0' * 32}.parquet").write_bytes(b"what a dead append left")
     (done,) = vacuum(orders.catalog, T, age_min_s=0, force=True)
-    assert len(done.deleted) == 1
+    assert len(done.deleted) == 1 + restated
     assert not orders.out.exists()
     orders.compact()
     assert orders.shown() == orders.compacted() == [{"id": 1}]

@@ -71,11 +71,11 @@ class VacuumContext:
         try:
             return target_of(target).held_files(self._catalog.store, now_s - self._age_min_s, self._dry_run)
         except InputError:
-            if self._has_versions():
+            if self._was_compacted():
                 raise
             return frozenset()  # the published table is made once rows are compacted
 
-    def _has_versions(self) -> bool:
-        """Whether some partition has left its first version, which has no compacted rows."""
-        places = self._catalog.partitions(self._table_id)
-        return any(self._catalog.state(self._table_id, place).opened.number for place in places)
+    def _was_compacted(self) -> bool:
+        """Whether some partition has ever had compacted rows. A restatement and a rollback make versions without."""
+        logs = (self._catalog.log(self._table_id, place) for place in self._catalog.partitions(self._table_id))
+        return any(state.compacted for log in logs for state in log.chain())
