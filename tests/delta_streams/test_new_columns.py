@@ -151,6 +151,7 @@ def test_the_first_file_of_a_partition_is_compared_with_another_partition_where_
     for each in (catalog, DeltaStreamCatalog(catalog.store)):
         with pytest.raises(SchemaError, match="'regoin' is new"):
             each.append("t", TYPO, {"day": "tue"})
+        assert len(each.partitions("t")) == 1, "a refusal begins no stream"
     assert catalog.append("t", GOOD, {"day": "tue"}).new_columns == ()
 
 
@@ -171,6 +172,7 @@ def test_a_column_that_nobody_has_named_is_refused_with_the_remedy(tmp_path, nam
             lambda: catalog.append_files("t", written(tmp_path, table)),
             lambda: catalog.restate("t", table),
         ):
+            assert begun or not catalog.partitions("t"), "a refusal begins no stream"
             with pytest.raises(SchemaError, match=UNNAMED[name]) as raised:
                 append()
             assert "name" in str(raised.value)

@@ -142,7 +142,7 @@ class StreamWriter:
         log = self._catalog.log(self._table_id, self._partition)
         state = log.active() if log.exists() else None
         with _calling([file for _, files in deltas for file in files], called):
-            self._check_fits_others(deltas)
+            self._check_first(deltas, terms.schema_mode)
             self._new_columns(self._check_fits(deltas, state), state, terms.schema_mode)
         added = adding_to(self._shape(state).rows, _upserts(deltas))
         return [replace(file, path=called.get(file.path, file.path)) for file in added]
@@ -164,7 +164,7 @@ class StreamWriter:
     def commit(self, deltas: Deltas, terms: CommitTerms, begun_s: float | None) -> tuple[Delta, ...]:
         """Put one entry for all deltas; try again after each lost slot. A known token commits nothing."""
         self._check_fits(deltas)
-        self._check_fits_others(deltas)
+        self._check_first(deltas, terms.schema_mode)
         commit_id = uuid.uuid4().hex
         kinds = tuple(kind for kind, _ in deltas)
         outcome: list[tuple[Delta, ...]] = []
@@ -377,9 +377,14 @@ class StreamWriter:
         shape.with_files(fitting, self._measured)
         return fitting
 
-    def _check_fits_others(self, deltas: Deltas) -> None:
-        """Raise SchemaError, before anything is begun, if first files of a partition do not fit other partitions."""
-        if self._partition.names and not self._catalog.log(self._table_id, self._partition).exists():
+    def _check_first(self, deltas: Deltas, mode: SchemaMode | None) -> None:
+        """Raise SchemaError, before anything is begun, for first files of a partition that it would refuse, or that do
+        not fit other partitions."""
+        log = self._catalog.log(self._table_id, self._partition)
+        if not log.was_absent and log.exists():
+            return
+        self._new_columns(deltas, None, mode)
+        if self._partition.names:
             self.others.check_fit(_upserts(deltas))
 
     def _as_logged(self, file: DataFile) -> DataFile:
