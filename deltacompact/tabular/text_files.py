@@ -235,7 +235,7 @@ def _csv(text: _FileText, types: dict[str, pa.DataType], columns: list[str] | No
         raise
     if columns is None:
         _check_names(table, types, text, delimiter)
-    if columns is None and any(map(_has_lines, table.columns)):
+    if columns is None and (any(map(_has_lines, table.columns)) or _has_lines(pa.chunked_array([table.column_names]))):
         _check_quotes(text, delimiter)
     if columns is None and table.num_columns == 1:
         _check_lines(text, delimiter)
@@ -336,6 +336,8 @@ def _json(text: _FileText, types: dict[str, pa.DataType], columns: list[str] | N
     if columns is not None:
         return _parsed(text, {name: types[name] for name in columns if name in types}, "ignore")
     table = _parsed(text, types, "infer")
+    if all(column.null_count for column in table.columns):
+        _check_objects(text)
     # The parser adds every column of the given types. A column with a value is in the text; a second pass, without the
     # types of the others, finds which of them are.
     doubtful = {name for name in types if table[name].null_count == table.num_rows}
@@ -344,6 +346,15 @@ def _json(text: _FileText, types: dict[str, pa.DataType], columns: list[str] | N
     certain = {name: type_ for name, type_ in types.items() if name not in doubtful}
     own = set(_parsed(text, certain, "infer").column_names)
     return table.select([name for name in table.column_names if name in own])
+
+
+def _check_objects(text: _FileText) -> None:
+    """Raise InputError for a line `null`: the parser takes it for a row of nulls, and a null is a key like others."""
+    with text.opened() as opened:
+        lines = bytes(opened.read()).splitlines()
+    number = next((number for number, line in enumerate(lines, 1) if line.strip() == b"null"), None)
+    if number is not None:
+        raise InputError(f"line {number:,} holds null, but it must hold one JSON object")
 
 
 def _with_json_column_named(text: _FileText, types: dict[str, pa.DataType], said: str) -> str | None:

@@ -396,6 +396,15 @@ def test_json_that_does_not_fit_names_the_column(tmp_path, catalog, line, said):
         catalog.append_files("t", path)
 
 
+def test_a_line_null_is_no_row_of_nulls(tmp_path, catalog):
+    """Kafka's tombstones look so. A null is a key like others."""
+    (path := tmp_path / "a.jsonl").write_text('{"id": 1}\n null \n{"id": 2}\n')
+    with pytest.raises(InputError, match=r"a\.jsonl: line 2 holds null, but it must hold one JSON object"):
+        catalog.append_files("t", path)
+    path.write_text('{"id": 1}\n{"id": null}\n')
+    assert catalog.append_files("t", path).null_keys == {"id": 1}
+
+
 def test_csv_with_a_name_twice_is_refused(tmp_path, catalog):
     (path := tmp_path / "a.csv").write_text("id,x,x\n1,2,3\n")
     with pytest.raises(SchemaError, match=r"a\.csv: column 'x' appears twice"):
@@ -430,9 +439,10 @@ def test_gzip_of_several_members_is_read_to_the_end(tmp_path, catalog):
         ('id,n\n1,a\n2,"b\n3,c\n4,"d"\n5,e\n', 3),
         ('id,n\n2,"b\n' + "3,c\n" * 99, 2),
         ('id\tn\n1\t"a"\n2\t"b,"\n3\t"c\n4\td', 4),
+        ('id,"n\n1,"a",\n', 1),
         ('"id","n"\n1,"a\n""b"",\n"\n2,"c"d"\n3,"e"', None),
     ],
-    ids=["to the end", "CRLF", "to the next quote", "beyond a block", "TSV", "closed"],
+    ids=["to the end", "CRLF", "to the next quote", "beyond a block", "TSV", "in the header", "closed"],
 )
 def test_a_quote_that_is_not_closed_takes_no_rows_away(catalog, tmp_path, monkeypatch, text, line):
     monkeypatch.setattr("deltacompact.tabular.text_files.TEXT_BLOCK_BYTES", 100)
