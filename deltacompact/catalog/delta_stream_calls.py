@@ -330,7 +330,8 @@ class DeltaStreamCalls(Streams):
         return publish(self, table_id, to, partition)
 
     def compacted_files(self, table_id: str, partition: Mapping[str, Any] | Partition | None = None) -> list[str]:
-        """Paths or URIs of the live compacted files, for engines that read lists: duckdb.read_parquet(files).
+        """Paths or URIs of the live compacted files, for engines that read lists. Files need not have new columns:
+        duckdb.read_parquet(files, union_by_name=True).
 
         The folders below the table hold more: deltas, and versions that were replaced. Deltas since the last compaction
         are not in the list. Raises InputError where a partition was not compacted yet, or has files with dead rows.

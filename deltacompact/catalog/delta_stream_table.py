@@ -530,7 +530,8 @@ class DeltaStreamTable(UsersWords):
         return relation_of(scanning(self.scan, {"partition": partition, **selection}), connection)
 
     def compacted_files(self, partition: Values = None) -> list[str]:
-        """Paths or URIs of the live compacted files, for engines that read lists: duckdb.read_parquet(files).
+        """Paths or URIs of the live compacted files, for engines that read lists. Files need not have new columns:
+        duckdb.read_parquet(files, union_by_name=True).
 
         Raises InputError where a partition was not compacted yet, or has files with dead rows.
 

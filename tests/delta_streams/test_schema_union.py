@@ -5,11 +5,13 @@ from __future__ import annotations
 import io
 import json
 import math
+import re
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -451,3 +453,17 @@ def test_an_output_of_a_nested_column_has_the_types_that_were_asked_for(catalog:
     assert state.compacted is not None
     with catalog.store.open(state.compacted.files[0].path) as source:
         assert pq.ParquetFile(source).schema_arrow.field("c").type == wide
+
+
+def test_duckdb_reads_kept_files_beside_those_with_new_columns_as_the_documents_say(tmp_path: Path) -> None:
+    """By itself it takes the columns of the first file for those of all."""
+    text = (Path(__file__).parents[2] / "docs/reading.md").read_text()
+    (said,) = re.findall(r"duckdb\.read_parquet\(catalog\.compacted_files\(\"orders\"\).*?\)(?=`)", text)
+    catalog = DeltaStreamCatalog(LocalStore(tmp_path))
+    catalog.create_table("orders", primary_keys=["k"])
+    for rows in ({"k": [1, 2]}, {"k": [3, 4], "v": ["a", "b"]}):
+        catalog.append("orders", pa.table(rows))
+        compact("orders", delta_catalog_client=catalog, settings=LOCAL, rows_per_compacted_file=2)
+    assert len(catalog.compacted_files("orders")) == 2
+    shown = eval(said, {"duckdb": duckdb, "catalog": catalog})
+    assert sorted(shown.fetchall()) == [(1, None), (2, None), (3, "a"), (4, "b")]
