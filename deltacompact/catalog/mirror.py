@@ -49,10 +49,14 @@ def mirror(
     no column of the source, ConflictError if another consumer has moved the bookmark. The source's keys must be unique.
     """
     sink = _StreamMirror(into) if isinstance(into, DeltaStreamTable) else _Branch(into._loaded())
-    reader, known = _batch(source, bookmark, {**chosen, "key": sink.key, "before": False})
-    has_rows = reader.schema.names != CHANGE_COLUMNS.names
-    if has_rows and (missing := [name for name in sink.key if name not in reader.schema.names]):
-        raise InputError(f"key {missing[0]!r} of {into.table_id!r} is no column ({_columns(reader.schema)})")
+    asked = {**chosen, "key": sink.key, "before": False}
+    reader, known = _batch(source, bookmark, asked)
+    columns = [name for name in reader.schema.names if name not in CHANGE_COLUMNS.names]
+    missing = [name for name in sink.key if name not in columns] if columns else []
+    if missing and isinstance(source, DeltaStreamTable) and {*missing} <= {*source.partition_keys}:
+        reader, known = _batch(source, bookmark, asked | {"columns": [*columns, *missing]})
+    elif missing:
+        raise InputError(f"key {missing[0]!r} of {into.table_id!r} is no column ({columns_shown(columns)})")
     if known is None or known.next is None:
         return 0
     ends = f"{_digest(known.done)} to {_digest(known.next)}"
@@ -61,7 +65,7 @@ def mirror(
     def check() -> None:
         check_batch(source.table_id, _known(source, bookmark) or Bookmark(bookmark, None), known)
 
-    rows = sink.append(reader, token, check) if has_rows else 0
+    rows = sink.append(reader, token, check) if columns else 0
     source.commit_bookmark(bookmark, known)
     return rows
 
@@ -153,10 +157,6 @@ def _batch(
 
 def _known(source: DeltaStreamTable | IcebergCatalogTable, name: str) -> Bookmark[Any] | None:
     return next((bookmark for bookmark in source.bookmarks() if bookmark.name == name), None)
-
-
-def _columns(schema: pa.Schema) -> str:
-    return columns_shown([name for name in schema.names if name not in CHANGE_COLUMNS.names])
 
 
 def _digest(end: Any) -> str:

@@ -156,6 +156,10 @@ class StreamRange:
         primary = self.table.keys.primary if self.table.keys else ()
         return tuple(name for name in primary if name not in self.table.partition_keys)
 
+    @property
+    def partition_keys(self) -> tuple[str, ...]:
+        return self.table.partition_keys
+
     def lacking(self, name: str) -> str | None:
         """Which end has rows but lacks this column; None: neither. Rows always have their partition's keys."""
         if name in self.table.partition_keys:

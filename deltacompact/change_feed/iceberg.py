@@ -115,6 +115,11 @@ class SnapshotRange:
         found = tuple(names[number] for number in metadata.identifier_ids if number in names)
         return found if len(found) == len(metadata.identifier_ids) else ()
 
+    @property
+    def partition_keys(self) -> tuple[str, ...]:
+        """None: the columns of partitions are columns of the table."""
+        return ()
+
     def lacking(self, name: str) -> str | None:
         """The snapshot at either end whose schema lacks this column of today's; None: neither."""
         number = next(number for number, column in self.table.metadata.columns.items() if column.field.name == name)

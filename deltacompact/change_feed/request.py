@@ -25,6 +25,7 @@ from deltacompact.change_feed.steps import ChangeStep
 from deltacompact.planning.sizing import TASK_BASE_BYTES
 from deltacompact.planning.within_memory import within_memory
 from deltacompact.reading.selection import Selected, named_columns
+from deltacompact.tabular import schemas
 
 
 class ChangeRange(Protocol):
@@ -32,6 +33,10 @@ class ChangeRange(Protocol):
 
     @property
     def key(self) -> tuple[str, ...]: ...
+    @property
+    def partition_keys(self) -> tuple[str, ...]:
+        """Columns that can be asked for although no file has them."""
+
     def lacking(self, name: str) -> str | None:
         """Which end has no such column; None: both have it."""
 
@@ -96,9 +101,12 @@ def changes_of(
 
     Raises InputError for an unknown column, and for a key that an end does not have.
     """
-    selected = Selected.of(table_id, whole, named_columns(asked.columns), _filter(asked.where, whole))
+    partition_keys = tuple(dict.fromkeys(name for range_ in ranges for name in range_.partition_keys))
+    known = schemas.with_partition_keys(whole, partition_keys) if len(whole) else whole
+    where = _filter(asked.where, known)
+    selected = Selected.of(table_id, whole, named_columns(asked.columns), where, partition_keys)
     schema = feed_schema(table_id, selected.wanted)
-    feeds = [_feed(table_id, range_, whole, selected, asked) for range_ in ranges]
+    feeds = [_feed(table_id, range_, known, selected, asked) for range_ in ranges]
 
     def batches() -> Iterator[pa.RecordBatch]:
         ordinals = count()

@@ -39,11 +39,6 @@ def _wider(a: pa.DataType, b: pa.DataType) -> pa.DataType | None:
     return None if fixed and not a == b == wider else wider
 
 
-def with_partition_keys(columns: pa.Schema, keys: Sequence[str]) -> pa.Schema:
-    """The columns, and a text column for each partition key that no file has."""
-    return pa.schema([*columns, *(pa.field(name, pa.string()) for name in keys if name not in columns.names)])
-
-
 def check_partition_keys(columns: pa.Schema, keys: Sequence[str]) -> None:
     """Raise SchemaError for a partition key of a type by which published tables are not partitioned."""
     for name in keys:

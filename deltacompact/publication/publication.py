@@ -32,7 +32,6 @@ from deltacompact.publication.columns import (
     joined,
     partition_values,
     refuse_widened,
-    with_partition_keys,
 )
 from deltacompact.publication.port import FilesToShow, PublicationTarget, PublishedTable, ShownFile, Source
 from deltacompact.publication.targets import target_of
@@ -175,7 +174,7 @@ class _Publishing:
                 if declare:
                     raise
                 raise SchemaError(f"{error}: stop the publication, drop that table, and publish again") from None
-        columns = with_partition_keys(columns, self._keys)
+        columns = schemas.with_partition_keys(columns, self._keys)
         check_partition_keys(columns, self._keys)
         if existing is not None or any(stream.state.compacted for stream in streams):
             compacted = (stream.state.compacted for stream in streams)

@@ -17,6 +17,7 @@ from deltacompact.base import compute as pc
 from deltacompact.base import expect
 from deltacompact.base.errors import InputError
 from deltacompact.base.wording import columns_shown, text_of
+from deltacompact.tabular import schemas
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +43,17 @@ class Selected:
     ) -> Selected:
         """Raises InputError for an unknown column, and for a filter that is malformed or does not fit the columns.
 
-        `partition_keys`: of a delta stream, whose rows need not have them as columns.
+        `partition_keys`: of a delta stream. If no file has them as columns, they are texts that one must ask for.
         """
-        chosen = partial(_chosen, table_id, whole, partition_keys)
+        known = schemas.with_partition_keys(whole, partition_keys)
+        chosen = partial(_chosen, table_id, known)
         wanted = whole if columns is None else chosen(columns)
         expression = _expression(filter)
         if expression is None:
-            return cls(wanted, _columns_named(whole, wanted.names))
+            return cls(wanted, _columns_named(known, wanted.names))
         names = _names(filter)
-        asked = _columns_read_by(expression, whole) if names is None else chosen(names).names
-        needed = whole if asked is None else _columns_named(whole, [*wanted.names, *asked])
+        asked = _columns_read_by(expression, known) if names is None else chosen(names).names
+        needed = known if asked is None else _columns_named(known, [*wanted.names, *asked])
         return cls(wanted, needed, expression, tuple(dict.fromkeys(asked or ())))
 
     def kept(self, rows: pa.Table) -> pa.Table:
@@ -83,19 +85,13 @@ def _columns_named(whole: pa.Schema, names: Sequence[str]) -> pa.Schema:
     return pa.schema([field for field in whole if field.name in wanted])
 
 
-def _chosen(table_id: str, schema: pa.Schema, partition_keys: Sequence[str], columns: Sequence[str]) -> pa.Schema:
+def _chosen(table_id: str, schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
     if not columns:
         raise InputError("columns: name at least one column (leave them out for all)")
     for name in columns:
         if name not in schema.names:
-            raise InputError(f"table {table_id!r} has no column {name!r} ({_instead(name, schema, partition_keys)})")
+            raise InputError(f"table {table_id!r} has no column {name!r} ({columns_shown(schema.names)})")
     return pa.schema([schema.field(name) for name in columns])
-
-
-def _instead(name: str, schema: pa.Schema, partition_keys: Sequence[str]) -> str:
-    if name in partition_keys:
-        return "it is a partition key that the appended files do not have: name a partition instead"
-    return columns_shown(schema.names)
 
 
 def _expression(wanted: Any) -> pc.Expression | None:

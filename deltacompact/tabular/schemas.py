@@ -390,6 +390,11 @@ def _finer(a: str, b: str) -> str:
     return _TIME_UNITS[max(_TIME_UNITS.index(a), _TIME_UNITS.index(b))]
 
 
+def with_partition_keys(columns: pa.Schema, keys: Iterable[str]) -> pa.Schema:
+    """The columns, and a text column for each partition key that no file has."""
+    return pa.schema([*columns, *(pa.field(name, pa.string()) for name in keys if name not in columns.names)])
+
+
 def align(table: pa.Table, schema: pa.Schema, partition: Partition, path: str) -> pa.Table:
     """The table with exactly the schema's columns. Raises SchemaError naming file and column of a value that overflows.
 

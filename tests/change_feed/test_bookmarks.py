@@ -672,6 +672,22 @@ def test_a_partition_whose_files_do_not_say_its_value_blocks_no_mirror(tmp_path)
     assert sorted(copy.read()["day"].to_pylist()) == ["x", "y"]
 
 
+def test_a_feed_and_a_mirror_know_partitions_of_which_no_file_tells(tmp_path):
+    catalog = deltacompact.open_catalog(tmp_path)
+    source, copy = (catalog.create_table(name, ["day"], ["id"]) for name in ("source", "copy"))
+    for day in ("x", "y", None):
+        source.append(pa.table({"id": [1, 2]}), {"day": day})
+    feed = source.changes("1999-01-01", columns=["id", "day"], where="day = 'y'").read_all()
+    assert feed.select(["id", "day"]).to_pylist() == [{"id": 1, "day": "y"}, {"id": 2, "day": "y"}]
+    assert mirror(source, copy, "m", from_="1999-01-01") == 6
+    source.append(pa.table({"id": [1]}), {"day": "y"}, "delete")
+    source.compact()
+    assert mirror(source, copy, "m") == 1
+    rows = source.read(columns=["id", "day"]).to_pylist()
+    assert sorted(map(repr, copy.read(columns=["id", "day"]).to_pylist())) == sorted(map(repr, rows))
+    assert len(rows) == 5
+
+
 @pytest.mark.parametrize("type_", [pa.string(), pa.int64()])
 def test_a_mirror_has_the_partition_of_null_too(tmp_path, type_):
     catalog = deltacompact.open_catalog(tmp_path)

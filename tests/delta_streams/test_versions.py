@@ -79,12 +79,20 @@ def test_a_scan_takes_columns_and_a_filter(catalog: DeltaStreamCatalog) -> None:
             catalog.read("t", **wrong)
 
 
-def test_a_partition_key_that_is_no_column_is_named(tmp_path: Path) -> None:
+def test_a_partition_key_that_is_no_column_is_read_by_those_who_name_it(tmp_path: Path) -> None:
     table = DeltaStreamCatalog(LocalStore(tmp_path)).create_table("t", partition_keys=["day"], primary_keys=["k"])
-    table.append(pa.table({"k": [1]}), {"day": "a"})
-    for wrong in ({"columns": ["k", "day"]}, {"filter": [("day", "=", "a")]}):
-        with pytest.raises(InputError, match=r"no column 'day' \(it is a partition key .* name a partition instead\)"):
-            table.read(**wrong)
+    for day in ("a", "b", None):
+        table.append(pa.table({"k": [1, 2]}), {"day": day})
+    table.append(pa.table({"k": [1]}), {"day": "b"}, "delete")
+    for _ in range(2):
+        assert table.read().column_names == ["k"]
+        rows = table.read(columns=["day", "k"]).to_pylist()
+        assert {(row["day"], row["k"]) for row in rows} == {("a", 1), ("a", 2), ("b", 2), (None, 1), (None, 2)}
+        assert table.read(filter=[("day", "=", "b")]).to_pylist() == [{"k": 2}]
+        assert table.read(filter=pc.field("day").is_null(), columns=["day"])["day"].to_pylist() == [None, None]
+        table.compact()
+    with pytest.raises(InputError, match=r"no column 'x' \(columns: k, day\)"):
+        table.read(columns=["x"])
 
 
 def test_a_version_is_read_by_its_name_its_number_or_the_beginning_of_its_name(catalog: DeltaStreamCatalog) -> None:
