@@ -378,7 +378,7 @@ def vacuum(
     from deltacompact.cli.console import out
     from deltacompact.cli.result_report import print_vacuumed, vacuumed_words
     from deltacompact.delta_streams.streams import VACUUM_AGE_MIN_S
-    from deltacompact.maintenance.vacuum.held import VacuumContext
+    from deltacompact.maintenance.vacuum.context import VacuumContext
     from deltacompact.maintenance.vacuum.vacuum import vacuum as vacuum_table
 
     age_min_s = older_than_hours * 3600

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from sessions.launchers.chosen import InBackground
     from sessions.launchers.kuberay import KubeRayLauncher
+    from sessions.launchers.launchers import InBackground
     from sessions.launchers.ray_cluster import RayClusterLauncher
     from sessions.planning.prices import Offer, Prices
 
@@ -109,7 +109,7 @@ class Clusters:
 
     @property
     def in_background(self) -> dict[str, InBackground]:
-        from sessions.launchers.chosen import InBackground
+        from sessions.launchers.launchers import InBackground
 
         return {name: InBackground(launcher) for name, launcher in self.launchers.items()}
 

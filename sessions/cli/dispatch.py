@@ -217,7 +217,7 @@ def dispatcher_of(
     from sessions.dispatch.intake import Intake
     from sessions.dispatch.means import Means
     from sessions.documents.allow_list import AllowList
-    from sessions.launchers.chosen import Launchers
+    from sessions.launchers.launchers import Launchers
     from sessions.launchers.local import LocalLauncher
     from sessions.launchers.reaper import Reaper
     from sessions.planning.admission import DispatcherLimits

@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from deltacompact.base.errors import DeltaCompactError
 from deltacompact.base.wording import one_line
-from sessions.launchers.chosen import Launchers
+from sessions.launchers.launchers import Launchers
 from sessions.planning.prices import LOCAL
 from sessions.records.kept_logs import log_path
 from sessions.records.state_store import StateStore

@@ -12,7 +12,7 @@ from sessions.base.settings import DispatcherSettings
 from sessions.base.troubles import RetryPolicy
 from sessions.dispatch.admission import Admission
 from sessions.documents.instruction import Instruction
-from sessions.launchers.chosen import Launchers
+from sessions.launchers.launchers import Launchers
 from sessions.planning.learning import RateStore
 from sessions.planning.starts import StartStore
 

@@ -298,7 +298,7 @@ def test_names_that_are_encoded_are_read_by_other_engines(tmp_path: Path, day: s
 
 def test_a_reader_from_before_a_retraction_keeps_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # days pass for the store, too
-    monkeypatch.setattr("deltacompact.maintenance.vacuum.held.agreed_now_s", lambda store, path, clock_s: clock_s)
+    monkeypatch.setattr("deltacompact.maintenance.vacuum.context.agreed_now_s", lambda store, path, clock_s: clock_s)
     now = [1_000_000.0]
     made = DeltaStreamCatalog(LocalStore(tmp_path), clock=lambda: now[0])
     made.create_table("t", primary_keys=["k"])

@@ -26,7 +26,7 @@ from deltacompact import DeltaStreamCatalog, InputError, Settings, StoreError, c
 from deltacompact.cli import run as command_line
 from deltacompact.delta_streams.paths import StreamPaths
 from deltacompact.delta_streams.streams import VACUUM_AGE_MIN_S
-from deltacompact.maintenance.vacuum.held import VacuumContext
+from deltacompact.maintenance.vacuum.context import VacuumContext
 from deltacompact.maintenance.vacuum.listing import StreamListing
 from deltacompact.maintenance.vacuum.vacuum import VacuumResult, vacuum
 from deltacompact.storage.identity import identity, path_below

@@ -6,7 +6,7 @@
     gain         0.9 core-seconds for each read                         worth it from 54 reads on
 
 adviser          advice, reads and simulations; start here
-looked_at        the files of the chosen partitions, and the ranges of their row groups
+examined_files   the files of the chosen partitions, and the ranges of their row groups
 sampling         boxes of files and row groups, and sampled rows
 costs            what a compaction by these columns writes, and how long it takes
 """

@@ -13,7 +13,7 @@ from deltacompact.base.model import Partition
 from deltacompact.base.settings import Options, Settings
 from deltacompact.base.wording import counted
 from deltacompact.delta_streams.advising.costs import ForeseenCompactions
-from deltacompact.delta_streams.advising.looked_at import ExaminedFiles, RangedFile
+from deltacompact.delta_streams.advising.examined_files import ExaminedFiles, RangedFile
 from deltacompact.delta_streams.advising.sampling import cells_per_file, prospect_now, samples_of
 from deltacompact.delta_streams.streams import Streams
 from deltacompact.delta_streams.table_documents import clustering_of
@@ -51,38 +51,38 @@ def advice_of_streams(
     that lies in a struct, is a partition key, or has no order; for reads that ask for no column of the table; and for
     too many files.
     """
-    looked = ExaminedFiles.at(streams, table_id, partition)
-    collected = collected_reads(table_id, looked.ordered_columns, time.time(), scan_reports, spark_logs)
-    by = _columns(looked, columns, collected)
-    keys = looked.table.keys
+    examined = ExaminedFiles.at(streams, table_id, partition)
+    collected = collected_reads(table_id, examined.ordered_columns, time.time(), scan_reports, spark_logs)
+    by = _columns(examined, columns, collected)
+    keys = examined.table.keys
     names = [column.name for column in by] or list(keys.primary if keys else ())
     if not names:
         raise InputError(f"table {table_id!r} has no primary keys yet: name columns, day,customer")
     of_table = Advice(
         table_id,
         tuple(names),
-        len(looked.partitions),
-        len(looked.files),
-        looked.bytes,
+        len(examined.partitions),
+        len(examined.files),
+        examined.bytes,
         (),
         reads,
         notes=collected.notes,
     )
-    if not looked.files:
+    if not examined.files:
         return of_table
-    schema = looked.schema(names)
-    files = looked.ranged(schema)
+    schema = examined.schema(names)
+    files = examined.ranged(schema)
     notes = (*of_table.notes, *_without_bounds(files, names))
     if not by:
         return _depths(replace(of_table, notes=notes), prospect_now(files, schema))
-    samples = samples_of(looked, files, schema, OPTIONS)
+    samples = samples_of(examined, files, schema, OPTIONS)
     now = prospect_now(files, schema, samples)
     then = foreseen([sample for _, sample in samples], by, cells_per_file(files, samples, OPTIONS))
     advice = replace(of_table, outlooks=outlooks(now, then), boxes=now.files)
     if keys is None:
         unknown = "it has no primary keys yet: what a compaction takes is not known"
         return replace(advice, notes=(*notes, unknown))
-    compactions = ForeseenCompactions(looked, files, by, OPTIONS, settings or Settings())
+    compactions = ForeseenCompactions(examined, files, by, OPTIONS, settings or Settings())
     notes = (*notes, *left_alone(compactions.cold_files))
     return with_gain(replace(advice, notes=notes), by, *compactions.cost())
 
@@ -111,18 +111,18 @@ def simulated_streams(
 
     Raises InputError like `advice_of_streams`, and for a table without files, or with too many.
     """
-    looked = ExaminedFiles.at(streams, table_id, partition)
-    check_count(table_id, len(looked.files))
-    by = _columns(looked, columns, collected) if columns else collected.columns_asked()
-    schema = looked.schema([column.name for column in by])
-    boxes = prospect_now(looked.ranged(schema), schema).files
-    arrivals = [Arrival(arrived.came_s, arrived.file.bytes) for arrived in looked.files]
-    target = sizing.target_file_bytes(looked.bytes // len(looked.partitions))
+    examined = ExaminedFiles.at(streams, table_id, partition)
+    check_count(table_id, len(examined.files))
+    by = _columns(examined, columns, collected) if columns else collected.columns_asked()
+    schema = examined.schema([column.name for column in by])
+    boxes = prospect_now(examined.ranged(schema), schema).files
+    arrivals = [Arrival(arrived.came_s, arrived.file.bytes) for arrived in examined.files]
+    target = sizing.target_file_bytes(examined.bytes // len(examined.partitions))
     return simulated(boxes, arrivals, collected.reads, by, target, depths)
 
 
 def _columns(
-    looked: ExaminedFiles, columns: str | Sequence[str] | None, collected: CollectedReads
+    examined: ExaminedFiles, columns: str | Sequence[str] | None, collected: CollectedReads
 ) -> tuple[ClusterColumn, ...]:
     """The chosen columns, else those of the given reads, else the table's cluster_by, else those of its heat."""
     if columns is not None:
@@ -130,10 +130,10 @@ def _columns(
             raise InputError("columns is empty: name some, day*3,customer")
     elif collected.sources:
         found = collected.columns_asked()
-    elif not (found := cluster_columns("columns", looked.table.cluster_by or "")):
-        heat = heat_of_streams(looked.streams, looked.table.table_id).read()
-        found = columns_asked(heat.known(looked.ordered_columns))
-    clustering_of([column.name for column in found], looked.table.partition_keys)
+    elif not (found := cluster_columns("columns", examined.table.cluster_by or "")):
+        heat = heat_of_streams(examined.streams, examined.table.table_id).read()
+        found = columns_asked(heat.known(examined.ordered_columns))
+    clustering_of([column.name for column in found], examined.table.partition_keys)
     return found
 
 

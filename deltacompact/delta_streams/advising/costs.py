@@ -16,7 +16,7 @@ from deltacompact.base.expected import Expected
 from deltacompact.base.model import Partition
 from deltacompact.base.partitions import side_by_side
 from deltacompact.base.settings import Options, Settings
-from deltacompact.delta_streams.advising.looked_at import ExaminedFiles, RangedFile
+from deltacompact.delta_streams.advising.examined_files import ExaminedFiles, RangedFile
 from deltacompact.delta_streams.partition import DeltaStreamPartition
 from deltacompact.delta_streams.table_documents import clustering_of
 from deltacompact.executors.choose import Foreseen, foresee, lane_for

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from deltacompact.base.limits import LIMITS, READ_LIMITS
 from deltacompact.base.settings import Options
-from deltacompact.delta_streams.advising.looked_at import ExaminedFiles, RangedFile
+from deltacompact.delta_streams.advising.examined_files import ExaminedFiles, RangedFile
 from deltacompact.layout.boxes import Boxes, boxes_of
 from deltacompact.layout.prospect import PartitionSample, Prospect
 from deltacompact.layout.row_look import RowLook

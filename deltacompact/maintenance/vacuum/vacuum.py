@@ -42,9 +42,9 @@ from deltacompact.delta_streams.log.log import StreamLog
 from deltacompact.delta_streams.paths import TablePaths
 from deltacompact.delta_streams.streams import VACUUM_AGE_MIN_S, Streams, stream_files
 from deltacompact.maintenance.vacuum.chain import Chain, newest_s, read_chain, sealed_s
+from deltacompact.maintenance.vacuum.context import VacuumContext
 from deltacompact.maintenance.vacuum.contradictions import Evidence, contradictions
 from deltacompact.maintenance.vacuum.fences import fenced_off
-from deltacompact.maintenance.vacuum.held import VacuumContext
 from deltacompact.maintenance.vacuum.listing import StreamListing
 from deltacompact.maintenance.vacuum.logs import attempts, superseded_checkpoints, unreached_logs
 from deltacompact.maintenance.vacuum.mark import VacuumMark, digest, parsed

@@ -35,8 +35,8 @@ from sessions.dispatch.planned import record_plans
 from sessions.documents.allow_list import AllowList
 from sessions.events.due import events_of_job_run, events_of_session
 from sessions.events.event import EventType
-from sessions.launchers.chosen import Launchers
 from sessions.launchers.launcher import GroupState, GroupStatus
+from sessions.launchers.launchers import Launchers
 from sessions.overview.overview import delays_of
 from sessions.planning.admission import DispatcherLimits
 from sessions.planning.learning import RateStore

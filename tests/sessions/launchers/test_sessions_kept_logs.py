@@ -17,8 +17,8 @@ from deltacompact.storage.memory import MemoryStore
 from sessions import cli
 from sessions.dispatch.expiry import expire
 from sessions.dispatch.log_keeper import LogKeeper
-from sessions.launchers.chosen import Launchers
 from sessions.launchers.launcher import GroupSpec, GroupState
+from sessions.launchers.launchers import Launchers
 from sessions.launchers.local import LocalLauncher
 from sessions.queues.opening import open_queue
 from sessions.records.state_store import StateStore

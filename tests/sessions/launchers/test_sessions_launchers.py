@@ -16,9 +16,9 @@ from small_groups import ended_well
 
 from deltacompact.base.errors import InputError
 from sessions.cli.clusters import Clusters
-from sessions.launchers.chosen import InBackground, Launchers
 from sessions.launchers.kuberay import KubeRayLauncher
 from sessions.launchers.launcher import GroupState
+from sessions.launchers.launchers import InBackground, Launchers
 from sessions.launchers.local import LocalLauncher
 from sessions.launchers.tools import cluster_name
 

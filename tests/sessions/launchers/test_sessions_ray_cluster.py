@@ -26,8 +26,8 @@ from sessions.base.exits import EXIT_AGAIN, EXIT_ENDED
 from sessions.base.model import JobRun, JobRunState, Lease
 from sessions.dispatch.dispatcher import Dispatcher
 from sessions.launchers import ray_jobs
-from sessions.launchers.chosen import InBackground
 from sessions.launchers.launcher import GroupSpec, GroupState, GroupStatus
+from sessions.launchers.launchers import InBackground
 from sessions.launchers.ray_cluster import ClusterOptions, RayClusterLauncher, render
 from sessions.launchers.reaper import Reaper, orphans
 from sessions.launchers.tools import Launched, cluster_name
