@@ -38,7 +38,7 @@ from deltacompact.table.ports import NothingToDo
 class ForeseenCompactions:
     """Compactions of the partitions of a table with keys, with rows clustered by these columns."""
 
-    looked: ExaminedFiles
+    examined: ExaminedFiles
     files: Sequence[RangedFile]
     by: Sequence[ClusterColumn]
     options: Options
@@ -47,7 +47,7 @@ class ForeseenCompactions:
     @cached_property
     def plans(self) -> Sequence[CompactionPlan]:
         """The plans of the partitions in which a compaction would find something to do."""
-        found = side_by_side(self.looked.partitions, self._plan, self.looked.streams.at_once)
+        found = side_by_side(self.examined.partitions, self._plan, self.examined.streams.at_once)
         return [plan for plan in found if plan]
 
     @cached_property
@@ -73,7 +73,7 @@ class ForeseenCompactions:
 
     def _plan(self, partition: Partition) -> CompactionPlan | None:
         """The plan of a compaction of a partition. None: it would find nothing to do."""
-        streams, table = self.looked.streams, self.looked.table
+        streams, table = self.examined.streams, self.examined.table
         by = clustering_of([str(column) for column in self.by], table.partition_keys)
         assert table.keys is not None, "the adviser asks for costs of tables with keys alone"
         stream = DeltaStreamPartition(streams, table, table.table_id, partition, table.keys, cluster_by=by)

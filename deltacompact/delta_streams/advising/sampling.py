@@ -53,14 +53,14 @@ def prospect_now(files: Sequence[RangedFile], columns: pa.Schema, samples: Sampl
 
 
 def samples_of(
-    looked: ExaminedFiles, files: Sequence[RangedFile], columns: pa.Schema, options: Options
+    examined: ExaminedFiles, files: Sequence[RangedFile], columns: pa.Schema, options: Options
 ) -> list[tuple[int, PartitionSample]]:
     """Sampled rows of the largest partitions."""
     rows = np.bincount([ranged.partition for ranged in files], [ranged.file.live_rows for ranged in files])
     largest = np.argsort(-rows, kind="stable")[:PARTITIONS_SAMPLED].tolist()
     there = [ranged for ranged in files if ranged.partition in largest and ranged.file.rows]
     chosen = [there[place] for place in spread(len(there), FILES_SAMPLED).tolist()]
-    store = looked.streams.store
+    store = examined.streams.store
     cold = cold_among(store, [ranged.file.path for ranged in chosen])  # archived files cannot be read
     opened = [ranged for ranged in chosen if ranged.file.path not in cold]
     step = max(1, sum(ranged.file.rows for ranged in opened) // ROWS_SAMPLED)
@@ -68,7 +68,7 @@ def samples_of(
     parts = [Part(ranged.file, columns.names, look.rows) for ranged, look in zip(opened, looks, strict=True)]
     tables: dict[int, list[pa.Table]] = {}
     for ranged, look, slices in zip(opened, looks, read_each(store, parts, READ_LIMITS), strict=True):
-        partition = looked.partitions[ranged.partition]
+        partition = examined.partitions[ranged.partition]
         tables.setdefault(ranged.partition, []).extend(
             schemas.align(look.of(first, table), columns, partition, ranged.file.path) for first, table in slices
         )
