@@ -64,11 +64,10 @@ class SqsQueue:
         self._dead_url = dead_letters
         self._ages = _Ages()
         self._clock = clock or StoreClock()
-        self._is_fifo = url.endswith(".fifo")
 
     def send(self, body: str, group: str = "") -> str:
         with self._asking():
-            return str(self._client.send_message(QueueUrl=self.uri, **self._outgoing(body, group))["MessageId"])
+            return str(self._client.send_message(**_outgoing(self.uri, body, group))["MessageId"])
 
     def receive(self, most: int, wait_s: float) -> list[Message]:
         found = self._received(self.uri, most, wait_s, self._visibility_s)
@@ -89,12 +88,12 @@ class SqsQueue:
 
     def dead_letter(self, message: Message, reason: DeadReason, field: str, text: str) -> None:
         about = {"reason": str(reason), "field": field, "text": text, "message_id": message.id}
-        outgoing = self._outgoing(message.body, message.id)
         attributes = {name: _attribute(value) for name, value in about.items() if value}
         url = self._dead_letters_url()
+        outgoing = _outgoing(url, message.body, message.id, message.id)
         with self._asking():
             fitting = _fitting(attributes, self._message_bytes_max(url) - len(message.body.encode()))
-            self._client.send_message(QueueUrl=url, MessageAttributes=fitting, **outgoing)
+            self._client.send_message(MessageAttributes=fitting, **outgoing)
             self._client.delete_message(QueueUrl=self.uri, ReceiptHandle=message.receipt)
         self._ages.dealt_with(message)
 
@@ -117,7 +116,7 @@ class SqsQueue:
 
     def redrive(self, dead: DeadLetter) -> None:
         with self._asking():
-            self._client.send_message(QueueUrl=self.uri, **self._outgoing(dead.body, dead.id))
+            self._client.send_message(**_outgoing(self.uri, dead.body, dead.id, dead.id))
             self._client.delete_message(QueueUrl=self._dead_letters_url(), ReceiptHandle=dead.receipt)
 
     def depth(self) -> Depth:
@@ -158,17 +157,6 @@ class SqsQueue:
             int(system.get("ApproximateReceiveCount", 1)),
             int(system.get("SentTimestamp", 0)) / 1000,
         )
-
-    def _outgoing(self, body: str, group: str) -> dict[str, Any]:
-        if not body:
-            raise InputError("an empty document cannot be sent")
-        outgoing: dict[str, Any] = {"MessageBody": body}
-        if _GROUP.fullmatch(group):
-            outgoing["MessageGroupId"] = group  # on a standard queue: fair among tables
-        if self._is_fifo:
-            outgoing.setdefault("MessageGroupId", "all")
-            outgoing["MessageDeduplicationId"] = f"{time.time_ns()}"
-        return outgoing
 
     def _dead_letters_url(self) -> str:
         """Raises InputError if nobody named one and the queue has no redrive policy."""
@@ -279,6 +267,19 @@ class _Ages:
             if ready and self._latest_s is not None:
                 sent_s.append(self._latest_s)
         return max(0.0, now_s - min(sent_s)) if sent_s else None
+
+
+def _outgoing(url: str, body: str, group: str, once: str = "") -> dict[str, Any]:
+    """What is sent to a queue. A FIFO queue takes what is named `once` only once within five minutes."""
+    if not body:
+        raise InputError("an empty document cannot be sent")
+    outgoing: dict[str, Any] = {"QueueUrl": url, "MessageBody": body}
+    if _GROUP.fullmatch(group):
+        outgoing["MessageGroupId"] = group  # on a standard queue: fair among tables
+    if url.endswith(".fifo"):
+        outgoing.setdefault("MessageGroupId", "all")
+        outgoing["MessageDeduplicationId"] = once or f"{time.time_ns()}"
+    return outgoing
 
 
 def _attribute(value: str) -> dict[str, str]:

@@ -8,11 +8,12 @@ import os
 import threading
 import time
 import uuid
+from unittest.mock import Mock
 
 import pytest
 from faulty_s3 import faulty_s3, first
 from sessions_clock import clock  # noqa: F401
-from sqs_pair import sqs_queues
+from sqs_pair import sqs_queue, sqs_queues
 
 from deltacompact.base.errors import InputError, StoreError
 from sessions.base.clock import StoreClock
@@ -44,13 +45,13 @@ def ahead(monkeypatch):
     return clock
 
 
-@pytest.fixture(params=["directory", pytest.param("sqs", marks=pytest.mark.processes)])
+@pytest.fixture(params=["directory", *(pytest.param(kind, marks=pytest.mark.processes) for kind in ("sqs", "fifo"))])
 def queue(request, tmp_path, ahead):
     """A queue of which nobody sees a message for two seconds after it was received."""
     if request.param == "directory":
         return DirectoryQueue(tmp_path / "queue", visibility_s=2, clock=ahead)
     request.getfixturevalue("moto_endpoint")
-    return SqsQueue(sqs_queues()[0], visibility_s=2)
+    return SqsQueue(sqs_queues(is_fifo=request.param == "fifo")[0], visibility_s=2)
 
 
 def received(queue, count, wait_s=5.0):
@@ -329,6 +330,26 @@ def test_the_longest_documents_become_dead_letters_too(moto_endpoint):
     queue.dead_letter(message, DeadReason.INVALID_DOCUMENT, "priority", "no JSON")
     (letter,) = queue.dead_letters()
     assert (letter.reason, letter.field, len(letter.body)) == ("invalid_document", "", (1 << 20) - 40)
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("is_fifo", [False, True])
+def test_dead_letters_may_go_to_a_queue_of_the_other_kind(moto_endpoint, is_fifo):
+    """A FIFO queue needs an id that a standard queue of AWS refuses."""
+    queue = SqsQueue(sqs_queue(is_fifo), sqs_queue(not is_fifo))
+    queue.send("no JSON", "orders")
+    (message,) = received(queue, 1)
+    with pytest.MonkeyPatch.context() as patch:  # the letter is sent, and its answer lost
+        patch.setattr(queue._client, "delete_message", refused := Mock(side_effect=StoreError("no answer")))
+        with pytest.raises(StoreError):
+            queue.dead_letter(message, DeadReason.INVALID_DOCUMENT, "", "no JSON")
+    assert refused.called
+    queue.dead_letter(message, DeadReason.INVALID_DOCUMENT, "", "no JSON")
+    letters = list(queue.dead_letters())
+    assert len(letters) == (2 if is_fifo else 1), "a FIFO queue takes a letter once"
+    queue.redrive(letters[0])
+    (again,) = received(queue, 1)
+    assert again.body == "no JSON"
 
 
 def test_a_server_that_does_not_say_how_long_messages_may_be_takes_dead_letters(moto_endpoint, monkeypatch):
