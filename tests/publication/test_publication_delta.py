@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from delta_publications import DeltaPublications
-from publications import LOCAL, WIDE, T
+from publications import LOCAL, WIDE, T, plain
 
 import deltacompact
 from deltacompact import cli
@@ -320,6 +320,21 @@ def test_no_bound_leaves_out_nan(orders):
     assert found["minValues"] == {"id": 0}
     assert found["nullCount"] == {"id": 0, "v": 1, "w": 0}
     assert orders.by_delta("select id from t where isnan(v)").to_pylist() == [{"id": 1}]
+
+
+@pytest.mark.parametrize("text", ["𠮷", "\U0010ffff" * 3, "😀", "\u2028'\"\\\n"])
+def test_delta_rs_reads_values_and_bounds_of_any_characters(by_day, text):
+    """It decodes the JSON escapes of a character of every second plane to another character."""
+    by_day.append([{"id": 1, "v": text}, {"id": 2, "v": "a"}], day=text)
+    by_day.compact()
+    by_day.publish()
+    for _ in range(12):  # until there is a checkpoint
+        by_day.append([{"id": 2, "v": "b"}], day=text)
+        by_day.compact()
+    assert list((by_day.out / "_delta_log").glob("*.checkpoint.parquet"))
+    assert by_day.shown() == plain([{"id": 1, "v": text, "day": text}, {"id": 2, "v": "b", "day": text}])
+    sought = text.replace("'", "''")
+    assert by_day.by_delta(f"select id from t where v >= '{sought}' and day = '{sought}'")["id"].to_pylist() == [1]
 
 
 @pytest.mark.parametrize(

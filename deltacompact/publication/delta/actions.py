@@ -24,7 +24,9 @@ _ENGINE = "deltacompact"
 
 
 def commit_lines(actions: Iterable[Action]) -> bytes:
-    return b"".join(json.dumps(action, separators=(",", ":")).encode() + b"\n" for action in actions)
+    """Characters are not escaped: delta-rs takes the escapes of each second plane, as of "𠮷", for other characters."""
+    lines = (json.dumps(action, separators=(",", ":"), ensure_ascii=False) for action in actions)
+    return b"".join(line.encode() + b"\n" for line in lines)
 
 
 def commit_info(now_ms: int) -> Action:

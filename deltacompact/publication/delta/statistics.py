@@ -41,7 +41,8 @@ def statistics_of(footer: pq.FileMetaData, columns: pa.Schema, all_live: bool) -
             "maxValues": found.upper,
             "nullCount": found.nulls,
             "tightBounds": all_live,
-        }
+        },
+        ensure_ascii=False,  # as commit_lines
     )
 
 
