@@ -90,6 +90,8 @@ def _without_tombstones(messages: pa.Table, envelope: Envelope, origin: Origin) 
 
 def _check_envelope(messages: pa.Table, envelope: Envelope, origin: Origin) -> None:
     column, names = envelope.operations.column, messages.column_names
+    if column in names and pa.types.is_nested(messages[column].type):
+        raise InputError(f"{origin.name}: field {column!r} is {messages[column].type}, it must say an operation")
     missing = [name for name in (column, envelope.after) if name not in names]
     if missing == [envelope.after]:  # messages that do nothing to rows have none
         known = pc.is_in(messages[column].cast(pa.string()), value_set=pa.array(envelope.ignored, pa.string()))
@@ -168,7 +170,7 @@ class _MessageRows:
         columns = {name: after[name] for name in self._identity}
         for name in self._identity:
             if name in before.column_names:
-                columns[name] = pc.coalesce(before[name].cast(after[name].type), after[name])
+                columns[name] = pc.coalesce(*self._alike(name, before[name], after[name]))
         return self._dead(pa.table(columns), places)
 
     def _dead(self, rows: pa.Table, places: Indices) -> pa.Table:
@@ -209,10 +211,20 @@ class _MessageRows:
         has_moved = np.zeros(self._messages.num_rows, bool)
         for name in self._identity:
             if name in before.column_names and name in after.column_names and not pa.types.is_null(before[name].type):
-                old, new = schemas.plain(before[name]), schemas.plain(after[name])
-                differ = pc.not_equal(old, new.cast(old.type) if old.type != new.type else new)
+                differ = pc.not_equal(*self._alike(name, before[name], after[name]))
                 has_moved |= np.asarray(pc.fill_null(differ, False))
         return places[has_moved[places]]
+
+    def _alike(self, name: str, old: pa.ChunkedArray, new: pa.ChunkedArray) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
+        """The values of a field in old and new rows, in a type that holds both: a text may say 1 here and 1.5 there."""
+        old, new = schemas.plain(old), schemas.plain(new)
+        type_ = schemas.widened(old.type, new.type)
+        if type_ is None or pa.types.is_nested(type_):
+            raise InputError(
+                f"{self._origin.name}: field {name!r} is {old.type} in {self._envelope.before!r} and {new.type} in "
+                f"{self._envelope.after!r}, it must be values of one type"
+            )
+        return old.cast(type_), new.cast(type_)
 
     def found(self, places: Indices, field: str) -> pa.Table:
         """What a field of these messages says of rows. Where it has no row, all is null."""

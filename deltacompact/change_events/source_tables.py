@@ -25,10 +25,12 @@ class SourceTable:
 
     def check(self, fields: pa.Table, names: tuple[str, ...], which: npt.NDArray[np.bool_], origin: Origin) -> None:
         """Raise InputError naming the first message of another table. `names`: what names a table, itself last."""
-        if names[-1] not in fields.column_names or pa.types.is_null(fields[names[-1]].type):
+        said = [name for name in names if name in fields.column_names and not pa.types.is_nested(fields[name].type)]
+        if names[-1] not in said or pa.types.is_null(fields[names[-1]].type):
             return
-        parts = [fields[name].cast(pa.string()) for name in names if name in fields.column_names]
-        tables = pc.binary_join_element_wise(*parts, ".", null_handling="skip")
+        parts = [fields[name].cast(pa.string()) for name in said]
+        # Arrow leaves a row out of the answer if all of its parts are null.
+        tables = pc.binary_join_element_wise(*parts[:-1], parts[-1].fill_null(""), ".", null_handling="skip")
         tables = pc.if_else(pc.and_(pa.array(which), pc.is_valid(parts[-1])), tables, None)
         if self._known is None and tables.null_count < len(tables):
             first = int(np.argmax(np.asarray(tables.is_valid())))

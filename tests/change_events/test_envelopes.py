@@ -486,12 +486,29 @@ def test_messages_of_two_tables_are_refused(catalog, tmp_path, format_, files, s
         ([message("u", {"id": 1}, "x", 1)], "a.json: field 'after' is string, it must hold rows"),
         ([message("d", "x", None, 1)], "a.json: field 'before' is string, it must hold rows"),
         ([message("c", {"id": 1}, 7, 1)], "a.json: field 'after' is int64, it must hold rows"),
+        ([message({"x": 1}, None, ANN, 1)], "a.json: field 'op' is struct<x: int64>, it must say an operation"),
+        ([message(["m"], None, None, 1)], "a.json: field 'op' is list<item: string>, it must say an operation"),
+        ([message("u", {"id": "x"}, ANN, 1)], "a.json: field 'id' is string in 'before' and int64 in 'after', it must"),
+        ([message("u", {"id": 1.5}, ANN, 1)], "a.json: field 'id' is double in 'before' and int64 in 'after', it must"),
+        ([message("u", {"id": [1]}, {"id": [2]}, 1)], "a.json: field 'id' is list<item: int64> in 'before' and list"),
     ],
 )
-def test_fields_that_hold_no_rows_are_named(catalog, tmp_path, lines, said):
+def test_fields_that_are_of_no_use_are_named(catalog, tmp_path, lines, said):
     with pytest.raises(InputError) as error:
         catalog.append_files("t", written(tmp_path / "a.json", lines), format="debezium")
     assert said in str(error.value)
+
+
+@pytest.mark.parametrize("source", [None, {"db": None, "table": None}, {"db": "d", "table": None}])
+def test_a_message_may_say_nothing_of_its_table(catalog, tmp_path, source):
+    """Arrow leaves a row out of what it joins if all of its parts are null."""
+    told = of_table("t") | {"after": {"id": 2, "lsn": 1}}
+    lines = [message("c", None, {"id": 1, "lsn": 1}, 1) | {"source": source}, told]
+    catalog.append_files("t", written(tmp_path / "a.json", lines), format="debezium")
+    assert sorted(catalog.read("t")["id"].to_pylist()) == [1, 2]
+    lines.append(of_table("other"))
+    with pytest.raises(InputError, match=r"line 3: the message is of source table inventory\.other"):
+        catalog.append_files("t", written(tmp_path / "b.json", lines), format="debezium")
 
 
 def test_logical_messages_of_postgresql_do_nothing(catalog, tmp_path):
