@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 
 import pyarrow as pa
 import pytest
@@ -240,6 +243,31 @@ def test_the_command_line_maintains(lake, configured, capsys):
     assert (document["rewrite_manifests"]["replaced"], document["rewrite_manifests"]["created"]) == (5, 1)
     assert document["expire_snapshots"]["nothing_to_do"]
     assert len(lake.state(T).manifests) == 2
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    ("configuration", "said"),
+    [
+        (
+            "",
+            "PyIceberg cannot read its configuration, .pyiceberg.yaml in PYICEBERG_HOME, the home folder or this one: ",
+        ),
+        ("catalog: [prod]", "PyIceberg cannot read its configuration, .pyiceberg.yaml in PYICEBERG_HOME"),
+        ("catalog: 5", "Iceberg catalog 'prod' is not configured: "),
+    ],
+)
+def test_a_configuration_that_pyiceberg_cannot_read_is_bad_input(tmp_path, configuration, said):
+    """PyIceberg reads it when it is imported."""
+    (tmp_path / ".pyiceberg.yaml").write_text(configuration)
+    done = subprocess.run(
+        [sys.executable, "-m", "deltacompact", "show", "iceberg://prod", T],
+        env={**os.environ, "PYICEBERG_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
+    assert done.stderr.startswith(f"deltacompact: {said.strip()}")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from typing import Any
 
@@ -26,7 +27,9 @@ def open_named(name: str) -> Catalog:
             return _loaded(name)
     except (ValueError, KeyError) as error:
         why = text_of(error).partition(", please provide")[0]  # what follows are options of PyIceberg's own commands
-        meant = table_meant(name, Config().get_known_catalogs())
+        meant = ""
+        with contextlib.suppress(ValueError):  # what is configured is no list of catalogs
+            meant = table_meant(name, Config().get_known_catalogs())
         raise InputError(f"Iceberg catalog {name!r} is not configured: {why}{meant}. {_how_to_set(name)}") from None
 
 

@@ -1,8 +1,10 @@
-"""Refuses, in one line and before any work, a release of PyIceberg that lacks what we use or behaves differently."""
+"""Refuses, in one line and before any work, a release of PyIceberg that lacks what we use or behaves differently, and a
+configuration that it cannot read."""
 
 from __future__ import annotations
 
 import contextlib
+import traceback
 from collections.abc import Iterator
 
 from deltacompact.base import missing
@@ -22,7 +24,10 @@ def unfit(why: str) -> InputError:
 
 @contextlib.contextmanager
 def importing() -> Iterator[None]:
-    """Turn import errors into one line: PyIceberg is missing, or a module or name of it is."""
+    """Turn import errors into one line: PyIceberg is missing, or a module or name of it is.
+
+    PyIceberg reads its configuration when it is imported.
+    """
     try:
         with missing.importing("pyiceberg"):
             yield
@@ -30,3 +35,11 @@ def importing() -> Iterator[None]:
         if (error.name or "").partition(".")[0] != "pyiceberg":
             raise
         raise unfit(text_of(error)) from error
+    except Exception as error:
+        steps = traceback.walk_tb(error.__traceback__)
+        if not any(frame.f_globals.get("__name__") == "pyiceberg.utils.config" for frame, _ in steps):
+            raise
+        raise InputError(
+            "PyIceberg cannot read its configuration, .pyiceberg.yaml in PYICEBERG_HOME, the home folder or this one: "
+            f"{text_of(error)}"
+        ) from error
