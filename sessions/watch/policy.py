@@ -139,7 +139,7 @@ class Schedule(BaseModel):
     def _is_known(cls, name: str) -> str:
         try:
             ZoneInfo(name)
-        except (OSError, ValueError):
+        except (OSError, ValueError, LookupError):
             raise ValueError(f"no time zone {name[:60]!r}") from None
         return name
 

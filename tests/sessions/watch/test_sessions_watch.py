@@ -281,6 +281,7 @@ def test_a_partition_is_left_alone_until_its_window_ended():
         ({"preset": "snowflake"}, "policies[0].preset:"),
         ({"schedule": {"cron": "61 * * * *"}}, "policies[0].schedule: '61 * * * *' is no cron"),
         ({"schedule": {"cron": "0 0 * * *", "timezone": "../etc"}}, "policies[0].schedule.timezone: no time zone"),
+        ({"schedule": {"cron": "0 0 * * *", "timezone": "Mars/Sol"}}, "policies[0].schedule.timezone: no time zone"),
         ({"document": {"desired_sla": 0}}, "policies[0]: document.desired_sla:"),
         ({"document": {"catalog": "s3://other"}}, "policies[0]: document.catalog:"),
         ({"name": "../x"}, "policies[0].name:"),
