@@ -19,6 +19,7 @@ from deltacompact.base.errors import InputError, NotFoundError, SchemaError, Sto
 from deltacompact.delta_streams.appending.stream_writer import StreamWriter
 from deltacompact.delta_streams.versions import rollback, versions
 from deltacompact.iceberg.table.content_files import Content
+from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.maintenance.vacuum.vacuum import vacuum
 from deltacompact.publication.iceberg import target
 from deltacompact.publication.iceberg.held import held_files
@@ -459,6 +460,23 @@ def test_what_is_declared_before_the_first_compaction_is_created_by_it(orders):
     assert orders.publish().snapshot is None
     assert not orders.lake.catalog.table_exists(ICEBERG)
     assert orders.compact().publication.files_added == 1
+    assert orders.shown() == [{"id": 1}]
+
+
+def test_a_table_that_is_gone_once_it_was_created_is_named(orders, monkeypatch):
+    create = IcebergTable.create
+
+    def create_and_lose(catalog, table_id, *rest):
+        create(catalog, table_id, *rest)
+        orders.lake.catalog.drop_table(table_id)
+
+    orders.append([{"id": 1}])
+    orders.compact()
+    with monkeypatch.context() as patch:
+        patch.setattr(IcebergTable, "create", create_and_lose)
+        with pytest.raises(NotFoundError, match=r"has no table 'ns\.orders'"):
+            orders.publish()
+    orders.publish()
     assert orders.shown() == [{"id": 1}]
 
 

@@ -59,8 +59,7 @@ class ShownIcebergTable:
             version = {"format-version": str(_FORMAT_VERSION)}
             properties = wanted | version
             IcebergTable.create(self._catalog, self._table_id, columns, self._source.keys, properties)
-            self._table = self._found()  # another publisher may have created it
-            assert self._table is not None
+            self._table = self._loaded()  # another publisher may have created it, and somebody dropped it
         known = self._table.metadata.properties
         settled = (wanted.items() | known.items()) == known.items()
         if not (settled and columns.equals(self.columns)):
@@ -114,9 +113,12 @@ class ShownIcebergTable:
 
     def _found(self) -> IcebergTable | None:
         try:
-            table = IcebergTable.load(self._catalog, self._table_id)
+            return self._loaded()
         except NotFoundError:
             return None
+
+    def _loaded(self) -> IcebergTable:
+        table = IcebergTable.load(self._catalog, self._table_id)
         self._check(table)
         return table
 
