@@ -21,7 +21,7 @@ _DAMAGE = re.compile(
     r"(?i)deserializ|decompress|inflate|corrupt|unexpected end|truncat|malformed|invalid|checksum|magic|not a "
     r"|encrypted|decrypt|too small|is a directory|unexpected null|expected ipc|must be before|not supported|no children"
     r"|logical type|flatbuffer|not match|out of bounds|out of range|too short|codec failed|not enough|than one frame"
-    r"|than one dictionary|unknown encoding|dictionary encoding|repetition level"
+    r"|than one dictionary|unknown encoding|dictionary encoding|repetition level|too deeply"
 )
 """Arrow raises OSError for broken connections and for broken bytes. These words mean broken bytes."""
 _ASKED_FOR = re.compile(r"alloc of size (\d+) failed")

@@ -269,6 +269,17 @@ def test_a_flipped_bit_of_an_arrow_file_is_no_fault_of_the_store(codec):
     assert refusals > len(whole) // 4
 
 
+def test_a_schema_that_is_nested_too_deeply_is_no_fault_of_the_store(tmp_path):
+    type_ = pa.int64()
+    for _ in range(100):
+        type_ = pa.struct([("a", type_)])
+    pq.write_table(pa.table({"id": [1], "v": pa.array([None], type_)}), tmp_path / "deep.parquet")
+    store = MemoryStore()
+    store.put("deep.parquet", (tmp_path / "deep.parquet").read_bytes())
+    with pytest.raises(InputError, match=r"deep\.parquet cannot be read: .*too deeply nested"):
+        inspect(store, "deep.parquet", ContentType.PARQUET)
+
+
 def test_a_gzip_page_that_ends_in_an_error_is_no_fault_of_the_store(lake, capfd):
     call = prepared(lake)
     path = lake.folder / "flipped.parquet"
