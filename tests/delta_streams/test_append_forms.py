@@ -368,6 +368,23 @@ def test_a_parquet_file_that_no_compaction_could_write_is_refused(tmp_path, cata
         catalog.append("t", rows)
 
 
+@pytest.mark.parametrize("operation", ["upsert", "delete"])
+@pytest.mark.parametrize("levels", [49, 50, 100])
+def test_lists_that_are_nested_too_deeply_to_be_read_are_refused(catalog, operation, levels):
+    """They were written, and nobody could read the file: pyarrow takes 100 levels, two for each list."""
+    type_ = pa.int64()
+    for _ in range(levels):
+        type_ = pa.list_(type_)
+    rows = pa.table({"id": [1], "deep": pa.array([[]], type_)})
+    if levels < 50:
+        catalog.append("t", rows, operation=operation)
+    else:
+        with pytest.raises(InputError, match=r"column 'deep' is list.*, which .*parquet files cannot hold"):
+            catalog.append("t", rows, operation=operation)
+    assert len(catalog.partitions("t")) == (levels < 50)
+    assert catalog.read("t").num_rows == (levels < 50 and operation == "upsert")
+
+
 def test_a_new_field_of_a_struct_in_a_text_is_news(tmp_path, catalog):
     """And a table whose schema is fixed refuses it."""
     append_json(tmp_path, catalog, {"s": {"x": 1}})

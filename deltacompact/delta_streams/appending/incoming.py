@@ -86,6 +86,8 @@ def write_rows(
     digested = key_columns(keys, partition)
     try:
         schema = schemas.computable(rows.schema.empty_table(), rows.name).schema
+        if not surely_holds(options.content_type, schema):  # some types are written, and cannot be read back
+            writing.check_writable(schema, options.content_type)
         with writing.writer(store, path, schema, options) as out:
             for table in rows.tables:
                 schemas.check_partition_values(table, partition, rows.name)
