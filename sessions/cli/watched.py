@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from deltacompact.base.wording import one_line
+from deltacompact.sinks.sns import TopicArn
 from sessions.aws.task_token import TaskToken
 from sessions.events.courier import Courier
 from sessions.events.recording import EventRecorder
@@ -32,7 +33,9 @@ def couriered(
     state: StateStore, recorder: EventRecorder, topic: str | None, clock: Callable[[], float]
 ) -> Iterator[None]:
     """Events go out in this block, to the topics that documents name, or to `topic`. `clock`: the state's, by which
-    job runs have ended."""
+    job runs have ended. Raises InputError where `topic` is not the ARN of one."""
+    if topic is not None:
+        TopicArn.of(topic)
     courier = Courier(state, topic, recorder, clock=clock)
     courier.start()
     try:

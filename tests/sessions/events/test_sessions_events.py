@@ -308,3 +308,10 @@ def test_a_dispatcher_judges_the_age_of_events_by_the_clock_by_which_job_runs_en
 def test_outcomes_tell_what_was_counted():
     (told,) = [event for event in events_of_session(succeeded(session()), job_run()) if event.ordinal == 0]
     assert told.data["live"] == OUTCOME.live and told.data["expected_s"] == 400.0
+
+
+def test_a_topic_that_is_none_is_refused_before_a_dispatcher_starts(tmp_path, capsys):
+    (tmp_path / "queue").mkdir()
+    words = ["dispatch", "--queue", str(tmp_path / "queue"), "--state", str(tmp_path / "state"), "--drain"]
+    assert run([*words, "--topic", "events"]) == 2
+    assert "SNS topic 'events' is not an ARN like arn:aws:sns:" in capsys.readouterr().err
