@@ -47,9 +47,8 @@ class KeptHeat:
             heat = before.with_reads(reads, now_s)
             document = with_checksum("heat", heat_document(heat), format=_FORMAT, kind="heat", table=self.identity)
             if self.store.put_if_absent(numbered_path(self.folder, number + 1), json.dumps(document).encode()):
-                self.store.delete(
-                    [numbered_path(self.folder, number - OLDER_DOCUMENTS)] if number > OLDER_DOCUMENTS else []
-                )
+                if number > OLDER_DOCUMENTS:
+                    self.store.delete([numbered_path(self.folder, number - OLDER_DOCUMENTS)])
                 return heat
         raise StoreError(f"the heat of table {self.table_id!r} is replaced faster than reads can be added: try again")
 

@@ -229,7 +229,7 @@ class _Publishing:
                 raise InputError(
                     f"{where}: {file.path} is {file.content_type.value}: {self._target.kind} readers want Parquet"
                 )
-        columns, types = pa.schema(list(schemas.decided_types(state.compacted.schema).items())), self._target.types
+        columns, types = pa.schema(schemas.decided_types(state.compacted.schema)), self._target.types
         try:
             types.check(columns, where)
         except SchemaError as error:

@@ -428,7 +428,7 @@ class StreamWriter:
         show it. A partition may begin with columns that other partitions have."""
         if (target := self._catalog.remembered_table(self._table_id).publication) is None:
             return
-        types, known = types_of(target), pa.schema(list(schemas.decided_types(columns).items()))
+        types, known = types_of(target), pa.schema(schemas.decided_types(columns))
         for file in [file for file in adding if file.rows]:
             known = schemas.union([file], known)
             added = pa.schema([known.field(name) for name in file.schema.names])
