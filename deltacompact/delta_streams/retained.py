@@ -24,7 +24,7 @@ from deltacompact.delta_streams.paths import StreamPaths
 from deltacompact.delta_streams.streams import Streams, stream_files
 from deltacompact.index.primary_key_index import read_manifest
 from deltacompact.storage.identity import is_uri
-from deltacompact.storage.objects import ObjectStore
+from deltacompact.storage.objects import ObjectStore, is_there
 from deltacompact.storage.opening import open_object
 
 
@@ -125,9 +125,4 @@ class StreamFiles:
         return [path for path in needed if not (path in self._there or self._elsewhere.get(path))]
 
     def _is_there(self, uri: str) -> bool:
-        store, name = open_object(self._store, uri)
-        try:
-            store.stat(name)
-        except NotFoundError:
-            return False
-        return True
+        return is_there(*open_object(self._store, uri))

@@ -43,7 +43,7 @@ from deltacompact.delta_streams.table_documents import (
     table_from,
 )
 from deltacompact.storage.certain_put import Effect, put_certainly, telling_interrupts
-from deltacompact.storage.objects import Fetches, ObjectStore
+from deltacompact.storage.objects import Fetches, ObjectStore, bytes_of
 
 _REPEAT = "deltacompact drop, catalog.drop_table"
 
@@ -303,16 +303,10 @@ class Tables:
         )
 
     def _is_being_dropped(self, table_id: str) -> bool:
-        try:
-            return self.store.stat(TablePaths.of(table_id).dropped).bytes > 0
-        except NotFoundError:
-            return False
+        return bool(bytes_of(self.store, TablePaths.of(table_id).dropped))
 
     def _is_table(self, folder: str) -> bool:
-        try:
-            return self.store.stat(f"{folder}/table.json").bytes > 0
-        except NotFoundError:
-            return False
+        return bool(bytes_of(self.store, f"{folder}/table.json"))
 
     def _first_compaction_keys(self, paths: TablePaths) -> TableKeys | None:
         try:

@@ -19,7 +19,7 @@ from deltacompact.base.model import Commit, CompactedDelta, DataFile, Delta, Obj
 from deltacompact.catalog.delta_streams import DeltaStreamCatalog
 from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.index.primary_key_index import read_manifest
-from deltacompact.storage.objects import ObjectStore
+from deltacompact.storage.objects import ObjectStore, is_there
 from deltacompact.storage.opening import open_object
 
 
@@ -108,13 +108,6 @@ def _missing(store: ObjectStore, files: Iterable[DataFile]) -> set[str]:
 
 
 def _missing_paths(store: ObjectStore, paths: list[str]) -> set[str]:
-    def is_missing(path: str) -> bool:
-        its_store, name = open_object(store, path)
-        try:
-            its_store.stat(name)
-        except NotFoundError:
-            return True
-        return False
-
     with ThreadPoolExecutor(16) as threads:
-        return {path for path, gone in zip(paths, threads.map(is_missing, paths), strict=True) if gone}
+        are_there = threads.map(lambda path: is_there(*open_object(store, path)), paths)
+        return {path for path, there in zip(paths, are_there, strict=True) if not there}

@@ -20,7 +20,7 @@ from typing import IO, Protocol, runtime_checkable
 
 import pyarrow as pa
 
-from deltacompact.base.errors import InputError
+from deltacompact.base.errors import InputError, NotFoundError
 
 PROBE = ".put-if-absent"
 """The object that `refuse_overwriting` writes below the root of a store, beside the tables."""
@@ -135,6 +135,18 @@ class LeavesUnfinished(Protocol):
 
     def discard(self, begun: Iterable[ObjectStat]) -> None:
         """Remove unfinished writes. A writer that is still at work gets a StoreError when it ends."""
+
+
+def bytes_of(store: ObjectStore, path: str) -> int | None:
+    """The size of an object. None: it is missing."""
+    try:
+        return store.stat(path).bytes
+    except NotFoundError:
+        return None
+
+
+def is_there(store: ObjectStore, path: str) -> bool:
+    return bytes_of(store, path) is not None
 
 
 def unfinished(store: ObjectStore, prefix: str) -> Iterator[ObjectStat]:

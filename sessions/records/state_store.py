@@ -37,7 +37,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from deltacompact.base.errors import CorruptionError, InputError, NotFoundError
 from deltacompact.base.wording import one_line
-from deltacompact.storage.objects import ObjectStore
+from deltacompact.storage.objects import ObjectStore, is_there
 from deltacompact.storage.opening import open_store
 from sessions.base.clock import stale_after_s
 from sessions.base.ids import JOB_RUN_ID
@@ -171,9 +171,7 @@ class StateStore:
 
     def index_ended(self) -> None:
         """Put the marks in ended/ that earlier releases did not put. Reads every record, once in a state's life."""
-        try:
-            self.store.stat(_INDEXED)
-        except NotFoundError:
+        if not is_there(self.store, _INDEXED):
             for run in self.job_runs():
                 if run.state.ended:
                     self.store.put(_ended_path(run), b"")

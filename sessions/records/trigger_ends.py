@@ -13,9 +13,8 @@ import contextlib
 import re
 from collections.abc import Iterable
 
-from deltacompact.base.errors import NotFoundError
 from deltacompact.storage.numbered import numbered_path
-from deltacompact.storage.objects import ObjectStore
+from deltacompact.storage.objects import ObjectStore, is_there
 from sessions.base.model import JobRun, JobRunState
 
 _SUBMITTED = re.compile(r"watch-(?P<table>[0-9a-f]{16})-(?P<slot>[0-9]{1,20})")
@@ -37,13 +36,8 @@ def slot_path(table: str, slot: int) -> str:
 def remember_end(store: ObjectStore, run: JobRun) -> None:
     """Write how a job run ended, if a trigger submitted it and its history does not have the end yet."""
     named = _SUBMITTED.fullmatch(run.id)
-    if named is None:
-        return
-    try:
-        store.stat(slot_path(named["table"], int(named["slot"])))
-    except NotFoundError:
-        return
-    store.put(f"{_folder(named['table'])}{int(named['slot'])}", run.state.value.encode())
+    if named is not None and is_there(store, slot_path(named["table"], int(named["slot"]))):
+        store.put(f"{_folder(named['table'])}{int(named['slot'])}", run.state.value.encode())
 
 
 def remembered_ends(store: ObjectStore, table: str) -> dict[int, JobRunState]:

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 
 from deltacompact.base.errors import DeltaCompactError, NotFoundError
 from deltacompact.delta_streams.paths import TablePaths
-from deltacompact.storage.objects import ObjectStore
+from deltacompact.storage.objects import ObjectStore, is_there
 
 _OF_THE_LOG = re.compile(r".*/stream/(.+/)?([0-9]{20}|hint)\.json")
 
@@ -29,12 +29,10 @@ def check_there(store: ObjectStore, table_ids: Iterable[str], session_id: str | 
     """
     for table_id in dict.fromkeys(table_ids):
         paths = TablePaths.of(table_id)
-        try:
-            store.stat(paths.table)
-        except NotFoundError:
+        if not is_there(store, paths.table):
             with contextlib.suppress(DeltaCompactError):  # the user who dropped the table sees what is left
                 _remove(store, paths.root, session_id, version)
-            raise NotFoundError(f"table {table_id!r} was dropped while it was compacted") from None
+            raise NotFoundError(f"table {table_id!r} was dropped while it was compacted")
 
 
 def _remove(store: ObjectStore, root: str, session_id: str | None, version: str | None) -> None:

@@ -18,7 +18,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from deltacompact.base.errors import InputError, NotFoundError
+from deltacompact.base.errors import InputError
+from deltacompact.storage import objects
 from deltacompact.storage.identity import doubt, identity_of_uri, is_uri
 from deltacompact.storage.local import ForeignFolder, LocalStore
 from deltacompact.storage.objects import ObjectStat, ObjectStore
@@ -142,8 +143,4 @@ def listed(store: ObjectStore, folder: str, beginning: str) -> list[str]:
 
 def bytes_of(store: ObjectStore, location: str) -> int | None:
     """The size of an object; None: it is missing."""
-    found, name = open_object(store, readable(location))
-    try:
-        return found.stat(name).bytes
-    except NotFoundError:
-        return None
+    return objects.bytes_of(*open_object(store, readable(location)))

@@ -27,14 +27,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-from deltacompact.base.errors import ConflictError, CorruptionError, NotFoundError
+from deltacompact.base.errors import ConflictError, CorruptionError
 from deltacompact.iceberg.table import locations
 from deltacompact.iceberg.table.content_files import Content, ContentFile
 from deltacompact.iceberg_modes.journal.signs_of_life import Holder
 from deltacompact.iceberg_modes.plan_envelope import mode_of, plain, value_of
 from deltacompact.storage.checksummed import is_whole, with_checksum
 from deltacompact.storage.identity import file_name
-from deltacompact.storage.objects import ObjectStore
+from deltacompact.storage.objects import ObjectStore, is_there
 
 FOLDER = "metadata/deltacompact/"
 """Below the table's location: a folder for each session."""
@@ -118,7 +118,7 @@ class Journal:
         journal = cls(store, session, number)
         if not store.put_if_absent(journal._holder(number), _sealed(_holding())):
             return None
-        if _is_there(store, journal.folder + "plan.json"):
+        if is_there(store, journal.folder + "plan.json"):
             return journal
         store.delete([journal._holder(number)])
         return None
@@ -166,7 +166,7 @@ class Journal:
         closing = self._holder(self.number + 1)
         if not self.store.put_if_absent(closing, _sealed(_holding() | {"delete": list(delete)})):
             raise self._taken_over()
-        if not _is_there(self.store, self.folder + "plan.json"):
+        if not is_there(self.store, self.folder + "plan.json"):
             self.store.delete([closing])
             raise self._taken_over()
         return tuple(delete)
@@ -189,8 +189,8 @@ class Journal:
 
     def _is_held(self) -> bool:
         # in this order: a holder that replaced us deletes the plan before it deletes its own mark
-        is_newest = not _is_there(self.store, self._holder(self.number + 1))
-        return is_newest and _is_there(self.store, self.folder + "plan.json")
+        is_newest = not is_there(self.store, self._holder(self.number + 1))
+        return is_newest and is_there(self.store, self.folder + "plan.json")
 
     def _taken_over(self) -> TakenOverError:
         return TakenOverError(
@@ -289,14 +289,6 @@ def _last_holder(paths: Iterable[str]) -> int:
 
 def _number(path: str) -> int:
     return int(path.rpartition("-")[2].removesuffix(".json"))
-
-
-def _is_there(store: ObjectStore, path: str) -> bool:
-    try:
-        store.stat(path)
-    except NotFoundError:
-        return False
-    return True
 
 
 # Documents

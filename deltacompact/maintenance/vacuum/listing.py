@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from itertools import islice, takewhile
 from operator import attrgetter
 
-from deltacompact.base.errors import NotFoundError
 from deltacompact.delta_streams.paths import StreamPaths
 from deltacompact.maintenance.vacuum.mark import SealedVersion
-from deltacompact.storage.objects import ObjectStat, ObjectStore
+from deltacompact.storage.objects import ObjectStat, ObjectStore, is_there
 
 _path = attrgetter("path")
 
@@ -61,13 +60,7 @@ class StreamListing:
 
     def is_there(self, path: str) -> bool:
         """Whether an object was listed, or has been put since."""
-        if path in self.all:
-            return True
-        try:
-            self.store.stat(path)
-        except NotFoundError:
-            return False
-        return True
+        return path in self.all or is_there(self.store, path)
 
     def have_logs(self, versions: Mapping[str, SealedVersion]) -> bool:
         """Whether each version's log has exactly the entries that it had, none missing and none new."""

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import ClassVar
 from urllib.parse import unquote
 
-from deltacompact.base.errors import InputError, NotFoundError
+from deltacompact.base.errors import InputError
 from deltacompact.publication.delta.held import held_files
 from deltacompact.publication.delta.table import ShownDeltaTable
 from deltacompact.publication.port import Source
 from deltacompact.storage.identity import identity_of_uri, is_uri
-from deltacompact.storage.objects import ObjectStore
+from deltacompact.storage.objects import ObjectStore, is_there
 from deltacompact.storage.opening import open_store
 from deltacompact.tabular.published_types import DELTA_TYPES, PublishedTypes
 
@@ -65,7 +65,7 @@ class DeltaTarget:
     def _refuse_our_folders(self, source: Source) -> None:
         catalog, ours = _identity(source.where), _identity(self.folder)
         inside = ours.removeprefix(catalog).split("/")[0] if ours.startswith(catalog) else None
-        if catalog.startswith(ours) or (inside is not None and _is_table(source.store, inside)):
+        if catalog.startswith(ours) or (inside is not None and is_there(source.store, f"{inside}/table.json")):
             raise InputError(
                 f"{self.place} has files of the delta catalog {source.where}, which a VACUUM of Delta Lake would "
                 "delete: publish to a folder of its own"
@@ -80,11 +80,3 @@ def _is_folder_of_bucket(place: str) -> bool:
 def _identity(folder: str) -> str:
     uri = folder if folder.startswith("s3://") else Path(folder.removeprefix("file://")).as_uri()
     return identity_of_uri(uri).rstrip("/") + "/"
-
-
-def _is_table(store: ObjectStore, folder: str) -> bool:
-    try:
-        store.stat(f"{folder}/table.json")
-    except NotFoundError:
-        return False
-    return True
