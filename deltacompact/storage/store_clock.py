@@ -14,16 +14,21 @@ _AGREES_S = 60.0
 """Clocks that differ by less than this agree."""
 
 
+def store_now_s(store: ObjectStore, path: str) -> float:
+    """The store's time now in seconds: that of an empty object at `path`, a new name, which is deleted again."""
+    store.put(path, b"")
+    try:
+        return store.stat(path).modified_s
+    finally:
+        store.delete([path])
+
+
 def agreed_now_s(store: ObjectStore, path: str, clock_s: float) -> float:
     """The time now in seconds: `clock_s`, which our clock says, or the store's time if the two disagree.
 
-    Puts an empty object at `path`, a new name, and deletes it again.
+    `path`: a new name, for `store_now_s`.
     """
-    store.put(path, b"")
-    try:
-        store_s = store.stat(path).modified_s
-    finally:
-        store.delete([path])
+    store_s = store_now_s(store, path)
     if abs(clock_s - store_s) < _AGREES_S:
         return clock_s
     logger.warning(

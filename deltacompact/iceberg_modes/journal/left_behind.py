@@ -22,6 +22,7 @@ from deltacompact.iceberg_modes.journal.journal import FOLDER, Planned, Untruste
 from deltacompact.iceberg_modes.journal.signs_of_life import Signs
 from deltacompact.iceberg_modes.plan_envelope import all_input_paths
 from deltacompact.storage.objects import ObjectStat, ObjectStore
+from deltacompact.storage.store_clock import store_now_s
 
 _CLOCK = "clock-"
 
@@ -121,10 +122,5 @@ def _given(stats: Iterable[ObjectStat]) -> dict[str, float]:
 
 
 def _store_time(store: ObjectStore, folder: str) -> float:
-    """The store's time now: that of an object put into the journal's folder, and deleted with it if we die here."""
-    path = f"{folder}{_CLOCK}{uuid.uuid4().hex}"
-    store.put(path, b"")
-    try:
-        return store.stat(path).modified_s
-    finally:
-        store.delete([path])
+    """The store's time now. The object that tells it lies in the journal's folder, and goes with it if we die here."""
+    return store_now_s(store, f"{folder}{_CLOCK}{uuid.uuid4().hex}")
