@@ -36,7 +36,7 @@ from deltacompact.iceberg.running import Tasks
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import StateReader, TableState
 from deltacompact.iceberg_modes.driver import ModeRun
-from deltacompact.iceberg_modes.rewrite.mode import REWRITE
+from deltacompact.iceberg_modes.modes import REWRITE
 from deltacompact.iceberg_modes.rewrite.options import rewrite_options
 
 SETTINGS = Settings(executor="local")

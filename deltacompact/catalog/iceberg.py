@@ -21,9 +21,7 @@ from deltacompact.catalog.iceberg_calls import IcebergCalls
 from deltacompact.catalog.iceberg_table import IcebergCatalogTable
 from deltacompact.iceberg.table import pyiceberg_door
 from deltacompact.iceberg.table.metadata import MAIN
-from deltacompact.iceberg_modes.convert.mode import CONVERT
-from deltacompact.iceberg_modes.rewrite.mode import REWRITE
-from deltacompact.iceberg_modes.upsert.mode import UPSERT
+from deltacompact.iceberg_modes.modes import CONVERT, REWRITE, UPSERT
 
 if TYPE_CHECKING:  # a mode is imported when it is run: `show` must not wait for it
     from deltacompact.iceberg_modes.convert.plan import ConvertPlan

@@ -39,14 +39,13 @@ from deltacompact.iceberg.running import Tasks
 from deltacompact.iceberg.table.content_files import Content
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg_modes.convert import plan_document as convert_document
-from deltacompact.iceberg_modes.convert.mode import CONVERT
 from deltacompact.iceberg_modes.convert.options import convert_options
 from deltacompact.iceberg_modes.driver import ModeRun
 from deltacompact.iceberg_modes.maintain.maintain import Maintain
+from deltacompact.iceberg_modes.modes import CONVERT, UPSERT
 from deltacompact.iceberg_modes.upsert import plan as plans
 from deltacompact.iceberg_modes.upsert import plan_document as upsert_document
 from deltacompact.iceberg_modes.upsert.comparing import KeyComparison
-from deltacompact.iceberg_modes.upsert.mode import UPSERT
 from deltacompact.iceberg_modes.upsert.options import upsert_options
 from deltacompact.iceberg_modes.upsert.plan import plan_of_files
 from deltacompact.index.live_bitmaps import read_masks

@@ -20,9 +20,9 @@ from deltacompact.iceberg.table import deletion_vectors, locations
 from deltacompact.iceberg.table.content_files import Content
 from deltacompact.iceberg.table.metadata import MAIN
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
-from deltacompact.iceberg_modes.convert.mode import CONVERT
 from deltacompact.iceberg_modes.convert.options import convert_options
 from deltacompact.iceberg_modes.driver import ModeRun
+from deltacompact.iceberg_modes.modes import CONVERT
 
 T = "ns.t"
 COLUMNS = pa.schema([("id", pa.int64()), ("name", pa.string()), ("day", pa.int32()), ("x", pa.float64())])

@@ -30,7 +30,7 @@ from deltacompact.iceberg.table.metadata import MAIN
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg_modes.driver import ModeRun
 from deltacompact.iceberg_modes.journal.journal import Journal, TakenOverError
-from deltacompact.iceberg_modes.rewrite.mode import REWRITE
+from deltacompact.iceberg_modes.modes import REWRITE
 from deltacompact.iceberg_modes.rewrite.options import rewrite_options
 from deltacompact.storage.local import LocalStore
 

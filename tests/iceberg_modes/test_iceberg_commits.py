@@ -19,7 +19,7 @@ from deltacompact.base.errors import ConflictError, InputError, Interrupted, Out
 from deltacompact.iceberg.table.metadata import MAIN
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg_modes.driver import ModeRun
-from deltacompact.iceberg_modes.rewrite.mode import REWRITE
+from deltacompact.iceberg_modes.modes import REWRITE
 from deltacompact.iceberg_modes.rewrite.options import rewrite_options
 
 T = "ns.t"

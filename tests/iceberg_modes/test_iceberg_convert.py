@@ -43,11 +43,11 @@ from deltacompact.base.wording import size
 from deltacompact.iceberg.table.metadata import MAIN
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg_modes.convert import plan_document
-from deltacompact.iceberg_modes.convert.mode import CONVERT
 from deltacompact.iceberg_modes.convert.options import ConvertOptions, convert_options
 from deltacompact.iceberg_modes.convert.plan import ConvertReason, plan_conversion
 from deltacompact.iceberg_modes.convert.proposals import Converted, ProposeConversion
 from deltacompact.iceberg_modes.driver import ModeRun
+from deltacompact.iceberg_modes.modes import CONVERT
 
 # The modes and their results
 

@@ -10,9 +10,9 @@ from iceberg_lake import SETTINGS
 
 from deltacompact.iceberg.table.metadata import MAIN
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
-from deltacompact.iceberg_modes.convert.mode import CONVERT
 from deltacompact.iceberg_modes.convert.options import convert_options
 from deltacompact.iceberg_modes.driver import ModeRun
+from deltacompact.iceberg_modes.modes import CONVERT
 
 T = "ns.t"
 

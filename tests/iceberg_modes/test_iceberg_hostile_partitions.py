@@ -14,9 +14,9 @@ from pyiceberg.types import DoubleType, IntegerType, NestedField
 
 from deltacompact.iceberg.table.content_files import Content
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
-from deltacompact.iceberg_modes.convert.mode import CONVERT
 from deltacompact.iceberg_modes.convert.options import convert_options
 from deltacompact.iceberg_modes.driver import ModeRun
+from deltacompact.iceberg_modes.modes import CONVERT
 
 T = "ns.t"
 

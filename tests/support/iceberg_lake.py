@@ -52,7 +52,7 @@ from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import StateReader, TableState
 from deltacompact.iceberg_modes.driver import ModeRun
 from deltacompact.iceberg_modes.mode import Mode
-from deltacompact.iceberg_modes.rewrite.mode import REWRITE
+from deltacompact.iceberg_modes.modes import REWRITE
 from deltacompact.index.live_bitmaps import live_mask, read_masks
 from deltacompact.storage.objects import ObjectStore
 

@@ -22,7 +22,7 @@ from deltacompact.iceberg.table.content_files import Content, ManifestEntry
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import TableState, scope_of
 from deltacompact.iceberg_modes.driver import ModeRun
-from deltacompact.iceberg_modes.upsert.mode import UPSERT
+from deltacompact.iceberg_modes.modes import UPSERT
 from deltacompact.iceberg_modes.upsert.options import upsert_options
 from deltacompact.iceberg_modes.upsert.result import UpsertResult
 
