@@ -29,8 +29,7 @@ from deltacompact.catalog.iceberg import IcebergCatalog
 from deltacompact.executors.choose import executor_for
 from deltacompact.iceberg.deletes.matching import DeleteIndex, Deletes, FileScanTask
 from deltacompact.iceberg.key_index.document import KIND, IndexUnusableError, index_of
-from deltacompact.iceberg.key_index.indexes import PROPERTY, KeyIndexes
-from deltacompact.iceberg.key_index.merging import runs_to_merge
+from deltacompact.iceberg.key_index.indexes import PROPERTY, KeyIndexes, runs_to_merge
 from deltacompact.iceberg.key_index.storing import newest
 from deltacompact.iceberg.key_index.terms import terms_of
 from deltacompact.iceberg.marks import finding

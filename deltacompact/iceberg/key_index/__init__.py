@@ -13,7 +13,6 @@ document    one generation of an index: its runs, and the data files of each
 storing     reads the newest generation, puts the next one, deletes what no generation names
 blocks      entries of a run, by digests or by a range of digests: damage is found before it is used
 entering    tasks: data files become entries, entries become a run in the order of digests
-merging     which runs are merged into the next: pure
 lookup      task: the rows of some keys
 indexes     what convert and upsert see
 

@@ -38,7 +38,6 @@ from deltacompact.iceberg.key_index.entering import (
     pieces_of,
     write_range,
 )
-from deltacompact.iceberg.key_index.merging import runs_to_merge
 from deltacompact.iceberg.key_index.order import Order
 from deltacompact.iceberg.key_index.terms import Terms
 from deltacompact.iceberg.running import Tasks
@@ -239,3 +238,26 @@ def _by_itself(scan: FileScan) -> FileScan:
     """The file without the table's deletes and lineage, because an entry depends on the file alone."""
     lineage: tuple[Any, ...] = (ROW_ID.name, LAST_UPDATED.name)
     return replace(scan, fills=tuple(fill for fill in scan.fills if fill.column.name not in lineage))
+
+
+def runs_to_merge(runs: Sequence[tuple[int, int]], new_rows: int) -> list[int]:
+    """The runs to merge with the next one, by number, in order. A run is given as (all rows, rows of live files).
+
+        runs    8 4 2 1     new rows 1      1 + 1 -> 2, 2 + 2 -> 4, 4 + 4 -> 8, 8 + 8 -> 16      one run of 16
+        runs    8 4 2       new rows 1      8 4 2 1
+        runs    8 of which 3 live           merged in any case: most of what it has is gone from the table
+
+    A run is merged once the newer runs have grown to its size. So after n rounds of equal size each row has been
+    written at most 1 + log2(n) times; n / 2 times, if every round wrote the whole index: 32.5 for 64 rounds, against 4.
+    An index has at most about log2(n) runs, and each is asked.
+    """
+    chosen = {number for number, (rows, live) in enumerate(runs) if 2 * live < rows}
+    size = new_rows + sum(runs[number][1] for number in chosen)
+    for number in reversed(range(len(runs))):
+        if number in chosen:
+            continue
+        if runs[number][1] > size:
+            break
+        chosen.add(number)
+        size += runs[number][1]
+    return sorted(chosen)
