@@ -18,7 +18,7 @@ Vacuum lists candidates first and reads reachability afterwards, so it sees comm
     reach             the objects that readers of these versions need            reach.py
     fences            sessions that may still publish                            fences.py
     garbage           objects out of reach, lost logs, old checkpoints           logs.py
-                      bookmarks that newer ones replaced                         bookmarks.py
+                      bookmarks that newer ones replaced                         context.py
 
 It leaves a mark (mark.py). If the next vacuum lists the same objects, and none of them has become old enough, it
 has nothing to do. Otherwise it reads the log back to the versions that the mark knows.
