@@ -213,7 +213,7 @@ class IcebergCatalogTable(UsersWords):
             deltacompact.base.errors.InputError: simulate replays reads: give --spark-log or --scan-reports
         """
         from deltacompact.iceberg.table.table_state import StateReader
-        from deltacompact.iceberg_modes.simulating import simulated_branch
+        from deltacompact.iceberg_modes.advising import simulated_branch
         from deltacompact.layout.cluster_by import cluster_columns
 
         table, collected = self._table_and_reads(reported)

@@ -15,6 +15,5 @@ expected         how long a plan is expected to take
 result, words    what all results count, and say
 compacted        when we compacted a branch
 watching         counts and sizes of a branch, for triggers
-advising         how files lie by some columns, what clustering by them would bring, and cost
-simulating       what policies would have cost and saved, by a log of reads
+advising         how files lie by some columns, what clustering would bring, and cost; what policies would have
 """

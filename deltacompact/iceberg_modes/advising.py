@@ -15,7 +15,7 @@ column is asked for.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -41,9 +41,11 @@ from deltacompact.layout.cluster_by import ClusterColumn, cluster_columns
 from deltacompact.layout.collected_reads import CollectedReads
 from deltacompact.layout.depth import depth_of
 from deltacompact.layout.prospect import PartitionSample, Prospect, foreseen, outlooks
-from deltacompact.layout.reads import columns_asked
+from deltacompact.layout.reads import Read, columns_asked
+from deltacompact.layout.simulation import Arrival
 from deltacompact.layout.spread import spread
 from deltacompact.planning.plan import Capacity
+from deltacompact.planning.simulated import PolicyOutcome, check_count, simulated
 from deltacompact.planning.worth import with_gain
 from deltacompact.storage.objects import ObjectStore
 
@@ -188,3 +190,22 @@ class Adviser:
 
 def _groups_per_file(looks: Sequence[Look]) -> int:
     return max(1, round(sum(len(look.groups) for look in looks) / max(1, len(looks))))
+
+
+def simulated_branch(
+    state: TableState, reads: Iterable[Read], by: Sequence[ClusterColumn], depths: Sequence[float]
+) -> tuple[PolicyOutcome, ...]:
+    """What each policy would have cost and saved on a branch. Raises InputError for a table without files, or with too
+    many.
+
+    A file came with the snapshot that added it; if that has expired, with the oldest snapshot that is left
+    (planning/simulated.py).
+    """
+    data = state.data
+    check_count(state.metadata.table_id, len(data))
+    known = {number: snapshot.timestamp_ms / 1000 for number, snapshot in state.metadata.snapshots.items()}
+    oldest_s = min(known.values(), default=0.0)
+    arrivals = [Arrival(known.get(entry.snapshot_id or 0, oldest_s), entry.file.file_bytes) for entry in data]
+    boxes = boxes_of_files(state.metadata, data, [column.name for column in by])
+    file_bytes = rewrite_options({}, state.metadata.properties).target_file_bytes
+    return simulated(boxes, arrivals, reads, by, file_bytes, depths)

@@ -16,7 +16,7 @@ from deltacompact.base.errors import InputError
 from deltacompact.iceberg.table import other_heads as heads
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg_modes.maintain.maintain import Maintain
-from deltacompact.iceberg_modes.maintain.signs import signs
+from deltacompact.iceberg_modes.maintain.other_tables import signs
 
 T = "ns.t"
 ID = pa.schema([("id", pa.int64())])

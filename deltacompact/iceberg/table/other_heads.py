@@ -5,7 +5,7 @@
     00007-f1      same uuid, older than ours, not in our log        another head: what it reaches stays
     00008-c9      same uuid, newer, ours is the last one in its log     may be committed: what it reaches stays
     00009-b4      same uuid, newer, built on one that is not ours       our pointer is old: nothing may be deleted
-    00008-5e      another uuid                                      not asked here (signs.py)
+    00008-5e      another uuid                                      not asked here (other_tables.py)
 
 A commit that died before the catalog took it leaves 00008-c9, and another pointer may have it: we cannot tell. Where
 the file names another folder for metadata, what was built on it may lie there, unseen: it is refused like 00009-b4.

@@ -14,8 +14,9 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from deltacompact.base.errors import CorruptionError, InputError, NotFoundError
 from deltacompact.base.expected import Expected
-from deltacompact.base.wording import counted
+from deltacompact.base.wording import counted, text_of
 from deltacompact.executors.choose import executor_for
 from deltacompact.iceberg.commit.committer import Committed
 from deltacompact.iceberg.commit.proposal import Propose
@@ -37,7 +38,6 @@ from deltacompact.iceberg_modes.certified import (
     resumed_adding_up,
     telling,
 )
-from deltacompact.iceberg_modes.convert.following import MarkAgain
 from deltacompact.iceberg_modes.convert.options import NAME, ConvertOptions
 from deltacompact.iceberg_modes.convert.plan import ConvertGroup, ConvertPlan, plan_conversion
 from deltacompact.iceberg_modes.convert.plan_document import equality_paths, plan_document, plan_from_json
@@ -49,7 +49,7 @@ from deltacompact.iceberg_modes.journal.journal import WrittenGroup
 from deltacompact.iceberg_modes.journal.left_behind import SessionsLeft
 from deltacompact.iceberg_modes.journal.recorded_marks import record_of
 from deltacompact.iceberg_modes.journal.resume import Resumption
-from deltacompact.iceberg_modes.marking import marker_of
+from deltacompact.iceberg_modes.marking import MarkerOf, marker_of
 from deltacompact.iceberg_modes.steps import Call, Reads, Resuming, Steps, Work, with_deletes
 from deltacompact.iceberg_modes.totals import BranchTotals, totals_of
 from deltacompact.planning.expected import written_s
@@ -130,7 +130,7 @@ class Converting(Work[ConvertPlan, ConvertGroup, MarkedGroup, ConvertOutcome, Co
             self.certified = certified_head(self.call, self.table, self.state, self.known)
         converted = Converted(asked, marks, self.settled, dead=dead)
         marker = marker_of(self.call, self.session, lambda: self.executor, self.reserved)
-        follow = MarkAgain(marker, self.result.notes)
+        follow = functools.partial(_marked_again, marker, self.result.notes)
         propose = ProposeConversion(self.plan.delete_paths, converted, self.certified, follow)
         return telling(self.call, adding_up(self.call, propose, has_same_rows), self.known)
 
@@ -161,6 +161,26 @@ def _dead(finder: Finder, asked: Sequence[FileScanTask]) -> Iterator[FileToMark]
             yield FileToMark(task, bitmap)
 
 
+def _marked_again(
+    marker: MarkerOf, notes: list[str], metadata: TableMetadata, dead: Sequence[FileToMark]
+) -> Sequence[Mark] | None:
+    """Marks of the rows found before, for the head of another writer: no key is searched again.
+
+        asked      a: e kills rows 1, 4               marked      vector of a: 1 4
+        head       a: another vector has row 2        followed    vector of a: 1 2 4, in place of theirs
+
+    Which rows the deletes by key kill in a data file depends on these deletes and that file alone, and both never
+    change: while the deletes are there, these rows are dead. The head's deletes by position name the file's other dead
+    rows. So a vector of both has all of them, whatever came or went in between. None, with a note, if a file is bad:
+    its keys are read again.
+    """
+    try:
+        return marker(metadata).marks(dead) if dead else ()
+    except (InputError, CorruptionError, NotFoundError) as error:
+        notes.append(f"deletes of others could not be followed, so files are asked again: {text_of(error)}")
+        return None
+
+
 def _of_keys(metadata: TableMetadata, plan: ConvertPlan) -> TableMetadata:
     """The metadata with only the columns that deletes use, because no other column needs to be readable."""
     ids = sorted(plan.key_ids)
@@ -169,7 +189,8 @@ def _of_keys(metadata: TableMetadata, plan: ConvertPlan) -> TableMetadata:
 
 def _resume(resuming: Resuming, plan: ConvertPlan | None) -> Resumption:
     here = functools.partial(executor_for, resuming.call.settings, 0, 0)
-    follow = MarkAgain(marker_of(resuming.call, resuming.dead.session, here), resuming.notes)
+    marker = marker_of(resuming.call, resuming.dead.session, here)
+    follow = functools.partial(_marked_again, marker, resuming.notes)
     return resumed_adding_up(resuming, functools.partial(resume_conversion, follow), has_same_rows)
 
 

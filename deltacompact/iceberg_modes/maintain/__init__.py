@@ -10,6 +10,5 @@ rewrite_manifests  few manifests for many, built anew on each head
 reach              the files that snapshots reach, each manifest read once
 sessions           closes the journals of killed sessions, so that nobody commits from them any more
 orphans            files below the table's location that nothing reaches: listed first, then compared
-signs              signs of other tables among the files
-overlaps           other tables of the catalog whose folders overlap with the searched one
+other_tables       tables of the catalog whose folders overlap with the searched one; signs of others among the files
 """

@@ -6,8 +6,8 @@
     3  compare    files that the metadata names below the location, and that were there before, must be listed;
                   otherwise names in metadata and names in storage differ, and nothing can be said about any file
     4  ask        only if something could be deleted: are these files another table's? Signs of tables among the files
-                  (signs.py), other pointers of this table (table/other_heads.py), other tables of the catalog whose
-                  folders overlap (overlaps.py): in doubt, nothing is deleted
+                  and other tables of the catalog whose folders overlap (other_tables.py), other pointers of this
+                  table (table/other_heads.py): in doubt, nothing is deleted
     5  delete     what is listed, not reached, and old enough
 
 A scheme that changed (s3a, s3), an escaped name, a link or a slash too many show in step 3, or are the same identity. A
@@ -37,7 +37,7 @@ from deltacompact.iceberg.table.other_heads import OtherHead, other_heads, refus
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import READS_AT_ONCE
 from deltacompact.iceberg_modes.maintain.options import MaintainOptions
-from deltacompact.iceberg_modes.maintain.overlaps import Searched
+from deltacompact.iceberg_modes.maintain.other_tables import VERSION_HINT, Searched, signs
 from deltacompact.iceberg_modes.maintain.reach import (
     PATHS_SHOWN,
     File,
@@ -46,7 +46,6 @@ from deltacompact.iceberg_modes.maintain.reach import (
     manifests_of,
 )
 from deltacompact.iceberg_modes.maintain.sessions import Sessions
-from deltacompact.iceberg_modes.maintain.signs import VERSION_HINT, signs
 from deltacompact.storage.identity import identity
 from deltacompact.storage.objects import ObjectStat, ObjectStore, discard, unfinished
 

@@ -38,8 +38,7 @@ from deltacompact.iceberg.marks.finding import Finder, Sizes
 from deltacompact.iceberg.running import Tasks
 from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg.table.row_lineage import LAST_UPDATED, has_lineage
-from deltacompact.iceberg_modes.upsert.folding import FoldedBucket, FoldTask, fold_bucket
-from deltacompact.iceberg_modes.upsert.gathering import GatherTask, gather
+from deltacompact.iceberg_modes.upsert.folding import FoldedBucket, FoldTask, GatherTask, fold_bucket, gather
 from deltacompact.iceberg_modes.upsert.indexing import IndexedRows, entered_rows, index_terms
 from deltacompact.iceberg_modes.upsert.plan import UpsertPlan, UpsertReason, UpsertTask
 from deltacompact.iceberg_modes.upsert.scattering import (

@@ -1,9 +1,12 @@
-"""Task: folds one hash bucket. The newest row of each key lives, the others are dead. If it is a delete, all are dead.
+"""Tasks: fold one hash bucket, and gather the dead rows of all buckets.
+
+The newest row of each key lives, the others are dead. If it is a delete, all are dead.
 
     entries     k1 5 (0, 0)     k2 5 (0, 1)     k2 6 (1, 0)     k3 6 (1, 2) delete
     live        k1 (0, 0)       k2 (1, 0)
     dead        (0, 1), (1, 2)                  as numbers of rows of all files together: 1, 5
     guards      file 1: its row keeps (0, 1) dead. If that row were gone, nobody would have k2
+    gathered    files 0‥1 begin at the rows 0, 3: live bitmaps 101 and 110
 
 The fold is the kernel that delta streams use, too. Dead rows are stored as sorted numbers, in one batch for each group
 of files.
@@ -21,8 +24,10 @@ import pyarrow as pa
 
 from deltacompact import _kernels
 from deltacompact.base.errors import CorruptionError
+from deltacompact.base.numbers import Ordinal
 from deltacompact.iceberg.key_index.order import Order
 from deltacompact.index.entries import DELETE_BIT, GONE, Entries, fields, none
+from deltacompact.index.live_bitmaps import write_masks
 from deltacompact.storage.objects import ObjectStore
 
 
@@ -124,3 +129,40 @@ def _write(store: ObjectStore, task: FoldTask, dead: npt.NDArray[np.int64]) -> N
             bounds = task.first_rows[[group.start, group.stop]]
             start, stop = np.searchsorted(dead, bounds)
             out.write_batch(pa.record_batch([pa.array(dead[start:stop])], names=["row"]))
+
+
+@dataclass(frozen=True, slots=True)
+class GatherTask:
+    """Gathers the dead rows of one group of files.
+
+    group         the group's number: its batch in each file of `dead`
+    ordinals      the data files of the group
+    with_dead     the data files with dead rows: the others get no bitmap
+    first_rows    the number of each data file's first row; at the end, the number after the group's last row
+    dead          the files that the folds wrote, one for each bucket
+    """
+
+    group: int
+    ordinals: range
+    with_dead: tuple[int, ...]
+    first_rows: npt.NDArray[np.int64]
+    dead: tuple[str, ...]
+    masks_path: str
+
+
+def gather(store: ObjectStore, task: GatherTask) -> None:
+    """Write the live bitmaps. Rows that were dead before this upsert have the bit of a live row."""
+    first = task.first_rows[0]
+    lives = np.ones(int(task.first_rows[-1] - first), bool)
+    for path in task.dead:
+        with store.open(path) as source:
+            dead = pa.ipc.open_file(source).get_batch(task.group).column(0)
+        lives[np.asarray(dead) - first] = False
+    bounds = task.first_rows - first
+    masks = {
+        Ordinal(ordinal): np.packbits(
+            lives[bounds[ordinal - task.ordinals.start] : bounds[ordinal - task.ordinals.start + 1]], bitorder="little"
+        )
+        for ordinal in task.with_dead
+    }
+    write_masks(store, task.masks_path, masks)

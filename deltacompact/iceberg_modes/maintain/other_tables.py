@@ -1,22 +1,55 @@
-"""Which folders a removal of orphans may search, and which of them belong to other tables of the catalog.
+"""What belongs to other tables where orphans are searched: folders of tables of the catalog, and signs among the files.
 
 searched /lake/t              another table has its data in /lake/t/old       refused: its files look like orphans
                               another one lies in /lake                       refused: it may write anywhere below
 searched /lake, asked for     others in /lake/u, /lake/v                      these folders are left alone
                               another one lies in /lake itself                refused
+
+    sub/00003-c9.metadata.json, sub/version-hint.text       an Iceberg table, however its folder is called
+    sub/_delta_log/…, sub/.hoodie/…                         Delta Lake, Hudi
+    sub/table.json and sub/partitions/…                     a delta table of ours
+    sub/snapshot/… and sub/schema/schema-0                  Paimon
+
+Data files of other tables look like orphans of the table around them, and may lie anywhere near a sign.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from deltacompact.base.errors import InputError
 from deltacompact.iceberg.table.locations import folder_identity
 from deltacompact.iceberg.table.metadata import TableMetadata, folders_named
+from deltacompact.iceberg.table.metadata_files import is_metadata_file
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable, Neighbour, UnlistedError
 from deltacompact.iceberg_modes.maintain.options import UNLISTED_ALLOWED
 from deltacompact.iceberg_modes.maintain.reach import is_inside
+from deltacompact.storage.identity import file_name
+
+VERSION_HINT = "version-hint.text"
+_LOGS = re.compile(r"(?:.*/|)(_delta_log|\.hoodie)/.+", re.DOTALL)
+_PAIRS = (
+    (re.compile(r"(.*/|)table\.json", re.DOTALL), "partitions/"),
+    (re.compile(r"(.*/|)schema/schema-\d+", re.DOTALL), "snapshot/"),
+)
+"""A file, and a folder beside it: together they are a sign."""
+
+
+def signs(paths: Iterable[str]) -> Iterator[str]:
+    """Those of the paths that show that a table is there. Pure."""
+    known = list(paths)
+    halves: list[tuple[str, str]] = []
+    for path in known:
+        if is_metadata_file(path) or file_name(path) == VERSION_HINT or _LOGS.fullmatch(path):
+            yield path
+        for half, folder in _PAIRS:
+            if match := half.fullmatch(path):
+                halves.append((path, match[1] + folder))
+    for path, folder in halves:
+        if any(other.startswith(folder) for other in known):
+            yield path
 
 
 @dataclass(frozen=True, slots=True)
