@@ -23,7 +23,6 @@ from deltacompact.base.model import Partition
 from deltacompact.base.moments import moment_at, spelled
 from deltacompact.base.wording import counted
 from deltacompact.delta_streams.appending.blocking import examined, measuring
-from deltacompact.delta_streams.appending.carried import check_carried
 from deltacompact.delta_streams.log.entries import Carried, Compacted, Entry, IndexReplaced, Opened, Retracted
 from deltacompact.delta_streams.log.log import StreamLog
 from deltacompact.delta_streams.log.state import StreamState, replay
@@ -115,7 +114,7 @@ def rollback(
         if late := state.commits[len(base.commits) :]:
             table = catalog.described(table_id)
             below, measure = examined(catalog, table, wanted).shape, measuring(catalog.store, table.keys)
-            check_carried(below, state, late, measure, "rolled back: roll back again")
+            below.check_carried(state, late, measure, "rolled back: roll back again")
 
     with telling_interrupts():
         return log.release(base, successor, check, now_ms)

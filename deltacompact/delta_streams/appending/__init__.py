@@ -6,7 +6,7 @@ incoming          rows from any library that speaks Arrow
 sources           files that a command line names
 shape             whether files fit the stream              far          values that a wider type does not hold
 blocking          which deltas block a stream               advice       errors that name delta and command
-new_columns       announced or refused                      carried      deltas on top of a successor
+new_columns       announced or refused
 known_partitions  types and texts of the partition columns that route rows
 other_partitions  whether a new partition fits the others
 positions         positions that a caller chooses

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from deltacompact.base.errors import InputError, SchemaError
-from deltacompact.base.model import ContentType, DataFile, OperationType, Table, TableKeys
+from deltacompact.base.model import Commit, ContentType, DataFile, OperationType, Table, TableKeys
 from deltacompact.base.numbers import UNNUMBERED
 from deltacompact.delta_streams.appending.far import (
     NOTHING_FAR,
@@ -99,6 +99,20 @@ class StreamShape:
             for file in files:
                 shape = shape.with_file(operation, file, measure)
         return shape
+
+    def check_carried(self, state: StreamState, late: Sequence[Commit], measure: Measure, meanwhile: str) -> None:
+        """Raise SchemaError if a delta of `late`, which is carried over on top of such rows, does not fit them.
+
+            restate      rows with id string          meanwhile  append  id int64       refused: restate again
+            roll back    to rows with at[us] 9999     meanwhile  append  at[ns]         refused: roll back again
+
+        `state`: of the version with the deltas. A compaction checks nothing: an append fits all that is folded.
+        """
+        deltas = [delta for commit in late for delta in commit.deltas if delta.position not in state.retracted]
+        try:
+            self.with_files([(delta.operation, delta.files) for delta in deltas], measure)
+        except SchemaError as error:
+            raise SchemaError(f"{error}; it was appended while the partition was {meanwhile}") from error
 
     def _holds_lengths(self, file: DataFile) -> bool:
         """Whether no sort value of the file is longer than those of earlier files."""

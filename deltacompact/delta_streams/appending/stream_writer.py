@@ -34,7 +34,6 @@ from deltacompact.base.model import (
     Token,
 )
 from deltacompact.base.numbers import DeltaFileNumber
-from deltacompact.delta_streams.appending.carried import check_carried
 from deltacompact.delta_streams.appending.incoming import Rows, check_compactable, incoming, key_columns, write_rows
 from deltacompact.delta_streams.appending.new_columns import added, adding_to, check_fixed, check_names
 from deltacompact.delta_streams.appending.other_partitions import OtherPartitions
@@ -97,7 +96,7 @@ class StreamWriter:
         begun_s = self._catalog.clock()
         if (known := self.committed_by(terms.token, (operation,))) is not None:
             return known[0]
-        written = (self._written(rows, operation, keys) for rows in incoming(tables))
+        written = (self.write(rows, operation, keys) for rows in incoming(tables))
         return self._commit_taken(operation, written, terms, begun_s)
 
     def append_files(
@@ -132,7 +131,10 @@ class StreamWriter:
 
     def write(self, rows: Rows, operation: OperationType, keys: TableKeys | None) -> DataFile:
         """Write rows as one file, for `commit_files`. Raises SchemaError if they do not fit the stream."""
-        return self._written(rows, operation, keys)
+        options = WriteOptions()
+        path = self._paths.fresh("data", formats.suffix_of(options.content_type))
+        self._shape(None).with_file(operation, rows.described(options.content_type), self._measured)
+        return write_rows(self._store, path, rows, self._partition, options, keys)
 
     def check(self, deltas: Deltas, terms: CommitTerms, called: Mapping[str, str]) -> list[DataFile]:
         """The upserts that add to the columns of the stream, with what is new alone, under the caller's names.
@@ -223,12 +225,6 @@ class StreamWriter:
 
     # Data
 
-    def _written(self, rows: Rows, operation: OperationType, keys: TableKeys | None) -> DataFile:
-        options = WriteOptions()
-        path = self._paths.fresh("data", formats.suffix_of(options.content_type))
-        self._shape(None).with_file(operation, rows.described(options.content_type), self._measured)
-        return write_rows(self._store, path, rows, self._partition, options, keys)
-
     def _restated(self, base: StreamState, tables: Iterator[Rows], keys: TableKeys | None) -> tuple[DataFile, ...]:
         """The files of a restatement. They must fit each other; earlier files of the stream do not count."""
         options, files = WriteOptions(), list[DataFile]()
@@ -250,7 +246,7 @@ class StreamWriter:
         if late:
             shape = StreamShape.of(self._catalog.described(self._table_id))
             shape = shape.with_files([(OperationType.UPSERT, files)], self._measured)
-            check_carried(shape, state, late, self._measured, "restated: restate again")
+            shape.check_carried(state, late, self._measured, "restated: restate again")
 
     def _inspected(
         self,
