@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import click
@@ -78,6 +78,11 @@ def answer(as_json: bool, document: Any, *lines: str) -> None:
         out.print(line)
 
 
+def of_partition(result: Any) -> dict[str, Any]:
+    """The document of a result, a dataclass with the field `partition`."""
+    return {**dataclasses.asdict(result), "partition": dict(result.partition.values)}
+
+
 def for_each(
     catalog: DeltaStreamCatalog,
     table: str,
@@ -107,7 +112,7 @@ def for_each(
     return [item for result in results for item in result], errors
 
 
-@dataclass(frozen=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class Totals(Generic[T]):
     """How to print more partitions than fit on a screen: the totals of all, and the worst ten."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 from collections.abc import Callable, Sequence
@@ -130,6 +131,11 @@ as_of_option = click.option(
     metavar="VERSION|TIME",
     help="The rows that lived then: an older version or snapshot (see history), or a time. Default: now.",
 )
+
+
+def all_of(*options: Callable[..., Any]) -> Callable[..., Any]:
+    """One decorator of several, which stand in this order in the help."""
+    return lambda command: functools.reduce(lambda wrapped, option: option(wrapped), reversed(options), command)
 
 
 def price_option(help_: str) -> Callable[[Any], Any]:

@@ -19,7 +19,7 @@ from deltacompact.cli.detail import detail_of
 from deltacompact.cli.health_options import NEEDS_PLOT
 from deltacompact.cli.iceberg import iceberg_options
 from deltacompact.cli.iceberg_options import option_sections
-from deltacompact.cli.sections import WithSections, delta_stream_option, iceberg_option, refuse_iceberg_options
+from deltacompact.cli.sections import WithSections, delta_stream_option, iceberg_option, of_iceberg
 from deltacompact.iceberg_modes.modes import names
 
 if TYPE_CHECKING:
@@ -41,11 +41,8 @@ def plan(catalog: DeltaStreamCatalog | IcebergCatalog, table: str, **options: An
     deltacompact plan ./lake orders
     deltacompact plan iceberg://prod db.orders --out plan.json
     """
-    from deltacompact.catalog.opening import is_iceberg_catalog
-
-    if is_iceberg_catalog(catalog):
+    if of_iceberg(catalog):
         return iceberg.print_plan(catalog, table, options)
-    refuse_iceberg_options()
     from deltacompact.cli.console import out
     from deltacompact.reports.plan_report import plan_report, print_plans
     from deltacompact.reports.plots import draw_plans
@@ -84,11 +81,8 @@ def compact(
     deltacompact compact ./lake orders --partition day=1995-04-03 --executor local
     deltacompact compact iceberg://prod db.orders --mode rewrite --option delete-file-threshold=1
     """
-    from deltacompact.catalog.opening import is_iceberg_catalog
-
-    if is_iceberg_catalog(catalog):
+    if of_iceberg(catalog):
         return iceberg.run(catalog, table, options)
-    refuse_iceberg_options()
     from deltacompact.arguments import topic_sinks
     from deltacompact.cli.progress import progress_unless
     from deltacompact.cli.result_report import print_result, result_document

@@ -14,7 +14,7 @@ import click
 
 from deltacompact.base.options import declared
 from deltacompact.base.settings import COUNT_MAX, DEFAULTS, EXECUTORS, HASH_BUCKETS_MAX, Options
-from deltacompact.cli.arguments import any_catalog_argument, json_option, table_argument
+from deltacompact.cli.arguments import all_of, any_catalog_argument, json_option, table_argument
 from deltacompact.cli.byte_size import ByteSize
 from deltacompact.cli.detail import detail_options
 from deltacompact.cli.sections import delta_stream_option
@@ -25,91 +25,38 @@ COUNT = click.IntRange(1, COUNT_MAX)
 
 
 def field_option(
-    flag: str, name: str, option: Callable[..., Any] = delta_stream_option, more: str = "", **shown: Any
+    flag: str, name: str = "", option: Callable[..., Any] = delta_stream_option, more: str = "", **shown: Any
 ) -> Callable[..., Any]:
-    """An option for a field of Options, with the field's default and text. `more` follows the text."""
+    """An option for a field of Options, with the field's default and text. `name`: the field's, where it is not that of
+    the flag. `more` follows the text."""
+    name = name or flag.removeprefix("--").replace("-", "_")
     default, said = getattr(DEFAULTS, name), _DECLARED[name]
     text = f"{said.meaning[0].upper()}{said.meaning[1:]}." if default is not None else said.sentence
+    help_ = f"{text} {more}".strip().replace("`", "")
     made: Callable[..., Any] = option(
-        flag,
-        name,
-        default=default,
-        show_default=default is not None,
-        help=f"{text} {more}".strip().replace("`", ""),
-        **shown,
+        flag, name, default=default, show_default=default is not None, help=help_, **shown
     )
     return made
 
 
+_of_both = functools.partial(field_option, option=click.option)
+
 _MEANS = (
-    field_option(
-        "--executor",
-        "executor",
-        click.option,
-        type=click.Choice(EXECUTORS),
-    ),
-    field_option(
-        "--ray-cpus",
-        "ray_cpus",
-        click.option,
-        type=click.IntRange(min=1),
-        metavar="N",
-    ),
-    field_option(
-        "--concurrent-tasks",
-        "concurrent_tasks",
-        click.option,
-        type=click.IntRange(min=1),
-        metavar="N",
-    ),
-    field_option(
-        "--memory",
-        "memory_bytes",
-        click.option,
-        type=ByteSize(),
-        metavar="SIZE",
-    ),
-    field_option(
-        "--read-mb-per-s",
-        "read_mb_per_s",
-        click.option,
-        type=RATE,
-        metavar="MB",
-    ),
-    field_option(
-        "--write-mb-per-s",
-        "write_mb_per_s",
-        click.option,
-        type=RATE,
-        metavar="MB",
-    ),
-    field_option(
-        "--requests-per-s",
-        "requests_per_s",
-        click.option,
-        type=RATE,
-        metavar="N",
-    ),
-    field_option(
-        "--compression",
-        "compression",
-        click.option,
-        metavar="CODEC",
-    ),
-    field_option(
+    _of_both("--executor", type=click.Choice(EXECUTORS)),
+    _of_both("--ray-cpus", type=click.IntRange(min=1), metavar="N"),
+    _of_both("--concurrent-tasks", type=click.IntRange(min=1), metavar="N"),
+    _of_both("--memory", "memory_bytes", type=ByteSize(), metavar="SIZE"),
+    _of_both("--read-mb-per-s", type=RATE, metavar="MB"),
+    _of_both("--write-mb-per-s", type=RATE, metavar="MB"),
+    _of_both("--requests-per-s", type=RATE, metavar="N"),
+    _of_both("--compression", metavar="CODEC"),
+    _of_both(
         "--cluster-by",
-        "cluster_by",
-        click.option,
         metavar="COLUMNS",
         more="Overlapping files are written anew. A table has columns by create --cluster-by, an Iceberg table by its "
         "property deltacompact.cluster-by.",
     ),
-    field_option(
-        "--certify",
-        "certify",
-        click.option,
-        is_flag=True,
-    ),
+    _of_both("--certify", is_flag=True),
 )
 """The means of the work, for tables of both kinds."""
 
@@ -134,47 +81,17 @@ _WHAT = (
         metavar="NAME=VALUE",
         help="Only this partition; a repeated NAME begins another one. Default: all partitions.",
     ),
-    field_option(
-        "--partitions-at-once",
-        "partitions_at_once",
-        type=click.IntRange(min=1),
-        metavar="N",
-    ),
+    field_option("--partitions-at-once", type=click.IntRange(min=1), metavar="N"),
 )
 """The input of a compaction of delta streams, and its destination."""
 
 _SIZES = (
-    field_option(
-        "--hash-buckets",
-        "hash_bucket_count",
-        type=click.IntRange(1, HASH_BUCKETS_MAX),
-        metavar="N",
-    ),
-    field_option(
-        "--rows-per-round",
-        "rows_per_round",
-        type=COUNT,
-        metavar="N",
-    ),
-    field_option(
-        "--rows-per-file",
-        "rows_per_compacted_file",
-        type=COUNT,
-        metavar="N",
-    ),
-    field_option(
-        "--target-file-bytes",
-        "target_file_bytes",
-        type=COUNT,
-        metavar="N",
-    ),
-    field_option(
-        "--rewrite-dead-fraction",
-        "rewrite_dead_fraction",
-        type=click.FloatRange(0, 1),
-        metavar="SHARE",
-    ),
-    field_option("--purge", "purge", is_flag=True, more="Run vacuum afterwards."),
+    field_option("--hash-buckets", "hash_bucket_count", type=click.IntRange(1, HASH_BUCKETS_MAX), metavar="N"),
+    field_option("--rows-per-round", type=COUNT, metavar="N"),
+    field_option("--rows-per-file", "rows_per_compacted_file", type=COUNT, metavar="N"),
+    field_option("--target-file-bytes", type=COUNT, metavar="N"),
+    field_option("--rewrite-dead-fraction", type=click.FloatRange(0, 1), metavar="SHARE"),
+    field_option("--purge", is_flag=True, more="Run vacuum afterwards."),
     delta_stream_option(
         "--content-type",
         type=click.Choice(["parquet", "feather", "orc", "csv"]),
@@ -186,7 +103,5 @@ _SIZES = (
 """The sizes of index and files of delta streams."""
 
 
-def compaction_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The arguments and options that plan and compact share."""
-    options = (any_catalog_argument, table_argument, *_MEANS, json_option, detail_options, *_WHAT, *_SIZES)
-    return functools.reduce(lambda wrapped, option: option(wrapped), reversed(options), command)
+compaction_options = all_of(any_catalog_argument, table_argument, *_MEANS, json_option, detail_options, *_WHAT, *_SIZES)
+"""The arguments and options that plan and compact share."""

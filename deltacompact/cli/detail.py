@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import click
 
+from deltacompact.cli.arguments import all_of
 from deltacompact.reports.scale import Detail
 
 verbose_option = click.option(
     "--verbose", is_flag=True, help="Print everything. Default: totals, and the ten worst of many."
 )
-
-
-def detail_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """--verbose and --files, which `detail_of` reads."""
-    options = (
-        verbose_option,
-        click.option("--files", is_flag=True, help="Print a line for each file."),
-    )
-    return functools.reduce(lambda wrapped, option: option(wrapped), reversed(options), command)
+detail_options = all_of(verbose_option, click.option("--files", is_flag=True, help="Print a line for each file."))
+"""--verbose and --files, which `detail_of` reads."""
 
 
 def detail_of(options: Mapping[str, Any]) -> Detail:

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from deltacompact.base.errors import UnhealthyError
 from deltacompact.base.wording import counted
-from deltacompact.catalog.opening import is_iceberg_catalog
 from deltacompact.cli.answers import Failed, say_json
 from deltacompact.cli.arguments import one_partition
-from deltacompact.cli.sections import refuse_delta_stream_options, refuse_iceberg_options
+from deltacompact.cli.sections import of_iceberg
 from deltacompact.maintenance.health import Thresholds
 from deltacompact.reports.health import health_of_streams, print_health
 from deltacompact.reports.plots import health_asked
@@ -32,13 +31,11 @@ def run(
     from deltacompact.cli.console import out
 
     limits = _thresholds(options)
-    if is_iceberg_catalog(catalog):
-        refuse_delta_stream_options()
+    if of_iceberg(catalog):
         found = catalog.table(table).check(options["branch"], health=limits, plot=options["plot"])
     else:
         from deltacompact.cli.counting import opening
 
-        refuse_iceberg_options()
         only = one_partition(catalog, table, partition)
         chosen = catalog.partitions(table) if only is None else [only]
         found = health_asked(

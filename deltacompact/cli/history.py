@@ -11,7 +11,6 @@ from deltacompact.base.errors import InputError
 from deltacompact.base.wording import counted
 from deltacompact.cli.answers import answer
 from deltacompact.cli.arguments import (
-    PARTITION_HELP,
     any_catalog_argument,
     catalog_argument,
     json_option,
@@ -21,13 +20,8 @@ from deltacompact.cli.arguments import (
     table_argument,
 )
 from deltacompact.cli.detail import verbose_option
-from deltacompact.cli.sections import (
-    WithSections,
-    delta_stream_option,
-    iceberg_option,
-    refuse_delta_stream_options,
-    refuse_iceberg_options,
-)
+from deltacompact.cli.place import place_options
+from deltacompact.cli.sections import WithSections, of_iceberg
 from deltacompact.reports.scale import Detail
 
 if TYPE_CHECKING:
@@ -40,8 +34,7 @@ if TYPE_CHECKING:
 @table_argument
 @json_option
 @verbose_option
-@delta_stream_option("--partition", multiple=True, metavar="NAME=VALUE", help=PARTITION_HELP)
-@iceberg_option("--branch", metavar="NAME", default="main", show_default=True, help="The branch.")
+@place_options
 def history(catalog: DeltaStreamCatalog | IcebergCatalog, table: str, as_json: bool, **options: Any) -> None:
     """Show what made each version or snapshot, and when.
 
@@ -51,14 +44,11 @@ def history(catalog: DeltaStreamCatalog | IcebergCatalog, table: str, as_json: b
     deltacompact history ./lake orders
     deltacompact history iceberg://prod db.orders
     """
-    from deltacompact.catalog.opening import is_iceberg_catalog
     from deltacompact.reports import history as report
 
-    if is_iceberg_catalog(catalog):
-        refuse_delta_stream_options()
+    if of_iceberg(catalog):
         snapshots = [*map(report.snapshot_document, catalog.table(table).history(options["branch"]))]
         return answer(as_json, snapshots, *report.snapshot_lines(snapshots))
-    refuse_iceberg_options()
     versions = [
         *map(report.version_document, catalog.table(table).history(one_partition(catalog, table, options["partition"])))
     ]
@@ -71,8 +61,7 @@ def history(catalog: DeltaStreamCatalog | IcebergCatalog, table: str, as_json: b
 @click.argument("version", required=False)
 @click.option("--to", metavar="TIME", help="Go back to what the table was then, such as '2026-11-22 09:10' (UTC).")
 @json_option
-@delta_stream_option("--partition", multiple=True, metavar="NAME=VALUE", help=PARTITION_HELP)
-@iceberg_option("--branch", metavar="NAME", default="main", show_default=True, help="The branch.")
+@place_options
 def rollback(
     catalog: DeltaStreamCatalog | IcebergCatalog,
     table: str,
@@ -90,15 +79,13 @@ def rollback(
     deltacompact rollback iceberg://prod db.orders --to "2026-11-22 09:10"
     """
     from deltacompact.base.moments import moment_of
-    from deltacompact.catalog.opening import is_iceberg_catalog
 
     if (version is None) == (to is None):
         raise InputError("say where to go back to: either a VERSION or --to TIME")
     if to is not None and moment_of(to) is None:
         raise InputError(f"--to {to!r} is no time: write it like 2026-11-22 or '2026-11-22 09:10:03'")
     wanted = to or version or ""
-    if is_iceberg_catalog(catalog):
-        refuse_delta_stream_options()
+    if of_iceberg(catalog):
         made = catalog.table(table).rollback(wanted, options["branch"])
         branch = options["branch"]
         return answer(
@@ -113,7 +100,6 @@ def rollback(
             f"branch {branch} of {table} is snapshot {made.snapshot_id} again; "
             f"roll back to {made.former_head} to undo that",
         )
-    refuse_iceberg_options()
     state = catalog.table(table).rollback(wanted, pairs(options["partition"]) or None)
     answer(
         as_json,

@@ -13,10 +13,9 @@ deltacompact maintain iceberg://prod db.orders --expire-snapshots --rewrite-mani
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,10 +25,10 @@ from deltacompact.base.errors import InputError
 from deltacompact.base.settings import Settings
 from deltacompact.base.wording import counted, size
 from deltacompact.cli.answers import Failed, answer
-from deltacompact.cli.arguments import iceberg_catalog_argument, json_option, table_argument
+from deltacompact.cli.arguments import all_of, iceberg_catalog_argument, json_option, table_argument
 from deltacompact.cli.detail import detail_of
 from deltacompact.cli.iceberg_options import option_sections
-from deltacompact.cli.sections import WithSections, iceberg_option, refuse_delta_stream_options
+from deltacompact.cli.sections import WithSections, iceberg_option
 from deltacompact.iceberg_modes import modes
 from deltacompact.iceberg_modes.modes import MAINTAIN, mode_named
 
@@ -38,28 +37,26 @@ if TYPE_CHECKING:
     from deltacompact.iceberg.deletes.matching import FileScanTask
 
 
-def iceberg_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that plan and compact have for Iceberg tables."""
-    options = (
-        iceberg_option(
-            "--mode",
-            type=click.Choice(modes.names()),
-            help=" ".join(f"{mode.name}: {mode.text}." for mode in modes.MODES) + f" Default: {modes.MODES[0].name}.",
-        ),
-        iceberg_option("--branch", metavar="NAME", help="The branch. Default: main."),
-        iceberg_option(
-            "--where",
-            metavar="EXPR",
-            help="Only files that may have rows for which it is true: \"day = '2026-11-22' and id > 7\".",
-        ),
-        iceberg_option(
-            "--option",
-            multiple=True,
-            metavar="KEY=VALUE",
-            help="An option of the mode, such as delete-file-threshold=1; repeatable. They are listed below.",
-        ),
-    )
-    return functools.reduce(lambda wrapped, option: option(wrapped), reversed(options), command)
+iceberg_options = all_of(
+    iceberg_option(
+        "--mode",
+        type=click.Choice(modes.names()),
+        help=" ".join(f"{mode.name}: {mode.text}." for mode in modes.MODES) + f" Default: {modes.MODES[0].name}.",
+    ),
+    iceberg_option("--branch", metavar="NAME", help="The branch. Default: main."),
+    iceberg_option(
+        "--where",
+        metavar="EXPR",
+        help="Only files that may have rows for which it is true: \"day = '2026-11-22' and id > 7\".",
+    ),
+    iceberg_option(
+        "--option",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="An option of the mode, such as delete-file-threshold=1; repeatable. They are listed below.",
+    ),
+)
+"""The options that plan and compact have for Iceberg tables."""
 
 
 def show(catalog: IcebergCatalog, table: str | None, options: dict[str, Any]) -> None:
@@ -105,7 +102,6 @@ def print_plan(catalog: IcebergCatalog, table: str, options: dict[str, Any]) -> 
     from deltacompact.iceberg_modes.totals import totals_line
     from deltacompact.reports.plots import draw_branch_plan
 
-    refuse_delta_stream_options()
     mode, detail = mode_named(options["mode"]), detail_of(options)
     found, before, after = catalog.planned_with_totals(mode, table, _chosen(options), options["branch"] or "main")
     document = mode.steps().document(found)
@@ -130,7 +126,6 @@ def run(catalog: IcebergCatalog, table: str, options: dict[str, Any]) -> None:
     from deltacompact.base.events import fan_out
     from deltacompact.cli.progress import progress_unless
 
-    refuse_delta_stream_options()
     for name in ("option", "where", "cluster_by"):
         if options["from_plan"] and options[name]:
             raise InputError(f"--{name.replace('_', '-')} and --from-plan: a plan has its own options")

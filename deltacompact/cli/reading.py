@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +9,7 @@ import click
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.wording import counted
-from deltacompact.cli.answers import answer, answer_for_partitions, for_each
+from deltacompact.cli.answers import answer, answer_for_partitions, for_each, of_partition
 from deltacompact.cli.arguments import (
     any_catalog_argument,
     as_of_option,
@@ -146,8 +145,5 @@ def _write_lists(catalog: DeltaStreamCatalog, table: str, only: Partition | None
             f"  {published.manifest}\n  {published.files}"
         )
 
-    def document(published: PublishedLists) -> dict[str, Any]:
-        return {**dataclasses.asdict(published), "partition": dict(published.partition.values)}
-
     done, errors = for_each(catalog, table, only, "publishing", lambda chosen: publish_table(catalog, table, chosen))
-    answer_for_partitions(as_json, done, errors, document, say_published)
+    answer_for_partitions(as_json, done, errors, of_partition, say_published)

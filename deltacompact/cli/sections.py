@@ -9,12 +9,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
 from deltacompact.base.errors import InputError
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
+    from deltacompact.catalog.delta_streams import DeltaStreamCatalog
+    from deltacompact.catalog.iceberg import IcebergCatalog
 
 Records = Sequence[tuple[str, str]]
 """(name, text) of each option."""
@@ -73,14 +79,19 @@ def refuse_health_options() -> None:
         raise InputError(f"{flag} is for check --health")
 
 
-def refuse_iceberg_options() -> None:
-    """Refuse options of Iceberg tables for a delta stream."""
+def of_iceberg(catalog: DeltaStreamCatalog | IcebergCatalog) -> TypeIs[IcebergCatalog]:
+    """Whether the catalog is one of Iceberg tables. Raises InputError for an option of the other kind of tables."""
+    from deltacompact.catalog.opening import is_iceberg_catalog
+
+    if is_iceberg_catalog(catalog):
+        _refuse_delta_stream_options()
+        return True
     for flag in _given(IcebergOption):
         raise InputError(f"{flag} is for tables of Iceberg catalogs (iceberg://NAME)")
+    return False
 
 
-def refuse_delta_stream_options() -> None:
-    """Refuse options of delta streams for an Iceberg table."""
+def _refuse_delta_stream_options() -> None:
     for flag in _given(DeltaStreamOption):
         instead = _INSTEAD.get(flag, "")
         known = [name for parameter in click.get_current_context().command.params for name in parameter.opts]

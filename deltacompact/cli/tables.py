@@ -26,8 +26,7 @@ from deltacompact.cli.sections import (
     WithSections,
     delta_stream_option,
     iceberg_option,
-    refuse_delta_stream_options,
-    refuse_iceberg_options,
+    of_iceberg,
 )
 
 if TYPE_CHECKING:
@@ -166,14 +165,10 @@ def show(catalog: DeltaStreamCatalog | IcebergCatalog, table: str | None, **opti
     deltacompact show iceberg://prod
     deltacompact show iceberg://prod db.orders --snapshots
     """
-    from deltacompact.catalog.opening import is_iceberg_catalog
-
-    if is_iceberg_catalog(catalog):
+    if of_iceberg(catalog):
         from deltacompact.cli import iceberg
 
-        refuse_delta_stream_options()
         return iceberg.show(catalog, table, options)
-    refuse_iceberg_options()
     _show_streams(catalog, table, options)
 
 

@@ -11,9 +11,17 @@ import click
 from deltacompact.base.errors import CorruptionError, InputError
 from deltacompact.base.settings import DEFAULTS, EXECUTORS, HASH_BUCKETS_MAX, Settings
 from deltacompact.base.wording import counted
-from deltacompact.cli.answers import Failed, Totals, answer, answer_for_partitions, for_each, say, say_json
+from deltacompact.cli.answers import (
+    Failed,
+    Totals,
+    answer,
+    answer_for_partitions,
+    for_each,
+    of_partition,
+    say,
+    say_json,
+)
 from deltacompact.cli.arguments import (
-    PARTITION_HELP,
     any_catalog_argument,
     catalog_argument,
     json_option,
@@ -23,13 +31,13 @@ from deltacompact.cli.arguments import (
 )
 from deltacompact.cli.detail import verbose_option
 from deltacompact.cli.health_options import health_options
+from deltacompact.cli.place import place_options
 from deltacompact.cli.sections import (
     WithSections,
     delta_stream_option,
     iceberg_option,
-    refuse_delta_stream_options,
+    of_iceberg,
     refuse_health_options,
-    refuse_iceberg_options,
 )
 from deltacompact.reports.scale import Detail
 
@@ -44,9 +52,8 @@ if TYPE_CHECKING:
 @click.command(cls=WithSections)
 @any_catalog_argument
 @table_argument
-@delta_stream_option("--partition", multiple=True, metavar="NAME=VALUE", help=PARTITION_HELP)
+@place_options
 @delta_stream_option("--quick", is_flag=True, help="Do not read the rows: decode no column, compare no digests.")
-@iceberg_option("--branch", metavar="NAME", default="main", show_default=True, help="The branch.")
 @click.option(
     "--readable-by",
     multiple=True,
@@ -71,7 +78,6 @@ def check(
     deltacompact check iceberg://prod db.orders --health
     deltacompact check iceberg://prod db.orders --readable-by snowflake --readable-by trino
     """
-    from deltacompact.catalog.opening import is_iceberg_catalog
     from deltacompact.cli import readable_by
 
     if options["health"]:
@@ -84,14 +90,12 @@ def check(
         return health.run(catalog, table, partition, options)
     refuse_health_options()
     engines, as_json = options["readable_by"], options["as_json"]
-    if is_iceberg_catalog(catalog):
-        refuse_delta_stream_options()
+    if of_iceberg(catalog):
         if engines:
             return readable_by.answer_for(
                 table, catalog.table(table).check(options["branch"], readable_by=engines), as_json
             )
         return _verify_branch(catalog, table, options["branch"], as_json)
-    refuse_iceberg_options()
     detail = Detail(options["verbose"])
     if engines:
         if quick:
@@ -121,16 +125,13 @@ def _verify(
         if not result.problems:
             out.print(str(result))
 
-    def document(result: CheckResult) -> dict[str, Any]:
-        return {**dataclasses.asdict(result), "partition": dict(result.partition.values)}
-
     only = one_partition(catalog, table, partition)
     # One at a time: threads that decode a partition to its end would outlive Ctrl-C.
     results, errors = for_each(
         catalog, table, only, "checking", lambda chosen: check_table(catalog, table, chosen, quick=quick)
     )
     totals = Totals(_checked_words, lambda result: len(result.problems), detail)
-    answer_for_partitions(as_json, results, errors, document, say, totals)
+    answer_for_partitions(as_json, results, errors, of_partition, say, totals)
     if broken := sum(bool(result.problems) for result in results):
         raise Failed(CorruptionError(f"table {table!r}: {broken} of {len(results)} partitions are not sound"))
 
@@ -155,8 +156,7 @@ def _checked_words(results: Sequence[CheckResult]) -> str:
 )
 @click.option("--sql", is_flag=True, help="Print the statement that adds up the fingerprint in Spark or DuckDB.")
 @verbose_option
-@delta_stream_option("--partition", multiple=True, metavar="NAME=VALUE", help=PARTITION_HELP)
-@iceberg_option("--branch", metavar="NAME", default="main", show_default=True, help="The branch.")
+@place_options
 @iceberg_option(
     "--before",
     type=int,
@@ -185,32 +185,27 @@ def validate(
     deltacompact validate ./lake orders
     deltacompact validate iceberg://prod db.orders --by duckdb
     """
-    from deltacompact.catalog.opening import is_iceberg_catalog
-    from deltacompact.cli.console import out
-
     if sql:
         return _print_statement(catalog, table, by, as_json)
     totals: Totals[Any] = Totals(_right_words, lambda report: not report.ok, Detail(verbose))
     if by != "spark":
         return _validate_fingerprints(catalog, table, partition, branch, before, after, by, as_json, totals)
-    from deltacompact.spark.validate import PartitionReport
     from deltacompact.spark.validate import validate as validate_table
 
-    if is_iceberg_catalog(catalog):
-        refuse_delta_stream_options()
+    if of_iceberg(catalog):
         return _validate_iceberg(catalog, table, branch, before, after, as_json)
-    refuse_iceberg_options()
-
-    def say(report: PartitionReport) -> None:
-        out.print(str(report), style="" if report.ok else "red")
-
-    def document(report: PartitionReport) -> dict[str, Any]:
-        return {**dataclasses.asdict(report), "partition": dict(report.partition.values), "ok": report.ok}
-
     reports = validate_table(catalog, table, partition=one_partition(catalog, table, partition))
-    answer_for_partitions(as_json, reports, [], document, say, totals)
+    answer_for_partitions(
+        as_json, reports, [], lambda report: of_partition(report) | {"ok": report.ok}, _say_right, totals
+    )
     if any(not report.ok for report in reports):
         raise Failed(CorruptionError(f"table {table!r} does not have the rows of its deltas"))
+
+
+def _say_right(report: Any) -> None:
+    from deltacompact.cli.console import out
+
+    out.print(str(report), style="" if report.ok else "red")
 
 
 def _right_words(reports: Sequence[Any]) -> str:
@@ -237,24 +232,17 @@ def _validate_fingerprints(
     totals: Totals[Any],
 ) -> None:
     from deltacompact.catalog.fingerprints import FingerprintReport, branch_fingerprints, partition_fingerprints
-    from deltacompact.catalog.opening import is_iceberg_catalog
-    from deltacompact.cli.console import out
 
-    def say(report: FingerprintReport) -> None:
-        out.print(str(report), style="" if report.ok else "red")
-
-    if is_iceberg_catalog(catalog):
-        refuse_delta_stream_options()
+    if of_iceberg(catalog):
         report = branch_fingerprints(catalog, table, branch, before, after, by)
         answer(as_json, report.document(), str(report))
         reports: Sequence[FingerprintReport] = [report]
     else:
-        refuse_iceberg_options()
         only = one_partition(catalog, table, partition)
         reports, errors = for_each(
             catalog, table, only, "adding up", lambda chosen: [partition_fingerprints(catalog, table, chosen, by)]
         )
-        answer_for_partitions(as_json, reports, errors, FingerprintReport.document, say, totals)
+        answer_for_partitions(as_json, reports, errors, FingerprintReport.document, _say_right, totals)
     if any(not report.ok for report in reports):
         raise Failed(CorruptionError(f"table {table!r} does not have the rows that its fingerprint tells of"))
 
