@@ -46,6 +46,19 @@ class OperationType(enum.StrEnum):
     UPSERT = "upsert"
     DELETE = "delete"
 
+    @classmethod
+    def of(cls, value: OperationType | str) -> OperationType:
+        """Accept "upsert", "delete" or an OperationType. Raises InputError for anything else."""
+        try:
+            return cls(str(value).lower())
+        except ValueError:
+            raise InputError(f"operation {value!r} is neither 'upsert' nor 'delete'") from None
+
+
+UPSERT_VALUES = (*"IUCRiucr", "insert", "update", "upsert", "INSERT", "UPDATE", "UPSERT")
+DELETE_VALUES = ("D", "d", "delete", "DELETE")
+"""The values of an operation column that most writers use: Debezium, AWS DMS, Kafka Connect, SQL MERGE logs."""
+
 
 class ContentType(enum.StrEnum):
     """Tabular file formats. All can be read, all but JSON can be written."""

@@ -377,11 +377,7 @@ class DeltaStreamCalls(Streams):
             table = self.described(table_id)
         if table.source_table_id is not None:
             raise is_destination(table_id, table.source_table_id)
-        try:
-            kind = OperationType(str(operation).lower())
-        except ValueError:
-            raise InputError(f"operation {operation!r} is neither 'upsert' nor 'delete'") from None
-        return self._writer(table_id, chosen), kind, table.keys
+        return self._writer(table_id, chosen), OperationType.of(operation), table.keys
 
     def _holds_rows_of_its_own(self, table_id: str, partition: Partition) -> bool:
         """Whether the stream has rows that no other table brought: then the table is no destination, and never will be.

@@ -17,11 +17,10 @@ import pyarrow as pa
 from deltacompact.base import compute as pc
 from deltacompact.base import expect
 from deltacompact.base.errors import InputError
-from deltacompact.base.model import TableKeys
+from deltacompact.base.model import DELETE_VALUES, UPSERT_VALUES, TableKeys
 from deltacompact.base.wording import columns_shown
 from deltacompact.change_events.events import Events, Origin, Placed
 from deltacompact.change_events.unavailable import check_available
-from deltacompact.change_events.values import DELETE_VALUES, UPSERT_VALUES
 from deltacompact.storage.identity import file_name
 from deltacompact.tabular import schemas
 

@@ -153,10 +153,7 @@ def _operation(options: Mapping[str, str]) -> OperationType:
     operation = options.get("operation")
     if operation is not None and options.get("operation_column") is not None:
         raise InputError("options 'operation' and 'operation_column' exclude each other")
-    try:
-        return OperationType((operation or "upsert").lower())
-    except ValueError:
-        raise InputError(f"operation {operation!r} is neither 'upsert' nor 'delete'") from None
+    return OperationType.of(operation or "upsert")
 
 
 def _whole_number(options: Mapping[str, str], name: str) -> int | None:

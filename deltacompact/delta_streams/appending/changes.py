@@ -95,11 +95,7 @@ def change_options(
     if isinstance(says, Operations) and says.column in declared:
         raise InputError(f"operation column {says.column!r} is a key of table {table.table_id!r}")
     Partition.of(table.partition_keys, {**dict.fromkeys(routed), **(fixed or {})})
-    try:
-        kind = OperationType(str(operation).lower())
-    except ValueError:
-        raise InputError(f"operation {operation!r} is neither 'upsert' nor 'delete'") from None
-    return ChangeOptions(kind, says, fixed or {}, routed, partition_by is not None)
+    return ChangeOptions(OperationType.of(operation), says, fixed or {}, routed, partition_by is not None)
 
 
 def _says_operation(

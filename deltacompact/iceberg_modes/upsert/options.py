@@ -13,9 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from deltacompact.base.errors import InputError
-from deltacompact.base.model import SortKey
+from deltacompact.base.model import DELETE_VALUES, SortKey
 from deltacompact.base.options import option
-from deltacompact.change_events.values import DELETE_VALUES
 from deltacompact.iceberg_modes.options import ENGINE, FLAG, ColumnName, Listed, OneOf, SortKeys, chosen_values
 
 NAME = "upsert"
