@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import uuid
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -147,6 +148,16 @@ def bytes_of(store: ObjectStore, path: str) -> int | None:
 
 def is_there(store: ObjectStore, path: str) -> bool:
     return bytes_of(store, path) is not None
+
+
+def by_folder(store: ObjectStore, prefix: str) -> dict[str, list[ObjectStat]]:
+    """The objects in folders below a prefix, by the name of the first folder."""
+    found: dict[str, list[ObjectStat]] = defaultdict(list)
+    for stat in store.list(prefix):
+        folder, slash, _ = stat.path.removeprefix(prefix).partition("/")
+        if slash:
+            found[folder].append(stat)
+    return found
 
 
 def unfinished(store: ObjectStore, prefix: str) -> Iterator[ObjectStat]:

@@ -10,13 +10,11 @@ generation tells when the index was last used.
 
 from __future__ import annotations
 
-from collections import defaultdict
-
 from deltacompact.base.errors import DeltaCompactError
 from deltacompact.iceberg.key_index.document import UnknownFormatError, names_in
 from deltacompact.iceberg.key_index.terms import FOLDER
 from deltacompact.storage.numbered import number_in
-from deltacompact.storage.objects import ObjectStat, ObjectStore
+from deltacompact.storage.objects import ObjectStat, ObjectStore, by_folder
 
 UNUSED_MS = 30 * 86_400_000
 """If no generation was put for so long, nobody uses the index."""
@@ -25,15 +23,8 @@ _GENERATIONS_KEPT = 2
 
 def kept_files(store: ObjectStore, now_ms: int) -> frozenset[str]:
     """The paths of the index files that stay, whatever their age."""
-    folders: dict[str, list[ObjectStat]] = defaultdict(list)
-    for stat in store.list(FOLDER):
-        folder, slash, _ = stat.path.removeprefix(FOLDER).partition("/")
-        if slash:
-            folders[f"{FOLDER}{folder}/"].append(stat)
-    kept: set[str] = set()
-    for folder, stats in folders.items():
-        kept |= _kept(store, folder, stats, now_ms)
-    return frozenset(kept)
+    indexes = by_folder(store, FOLDER).items()
+    return frozenset[str]().union(*(_kept(store, f"{FOLDER}{index}/", stats, now_ms) for index, stats in indexes))
 
 
 def _kept(store: ObjectStore, folder: str, stats: list[ObjectStat], now_ms: int) -> set[str]:

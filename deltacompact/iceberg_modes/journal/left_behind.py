@@ -9,7 +9,6 @@ journal a0    has no plan any more                        its session died while
 from __future__ import annotations
 
 import uuid
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -21,7 +20,7 @@ from deltacompact.iceberg_modes.journal import journal as journals
 from deltacompact.iceberg_modes.journal.journal import FOLDER, Planned, UntrustedError
 from deltacompact.iceberg_modes.journal.signs_of_life import Signs
 from deltacompact.iceberg_modes.plan_envelope import all_input_paths
-from deltacompact.storage.objects import ObjectStat, ObjectStore
+from deltacompact.storage.objects import ObjectStat, ObjectStore, by_folder
 from deltacompact.storage.store_clock import store_now_s
 
 _CLOCK = "clock-"
@@ -61,13 +60,10 @@ def left_behind(store: ObjectStore, state: TableState, signs: Signs, tell: Tell 
 
     `tell` is called before each wait.
     """
-    sessions: dict[str, list[ObjectStat]] = defaultdict(list)
-    for stat in store.list(FOLDER):
-        session, slash, _ = stat.path.removeprefix(FOLDER).partition("/")
-        if slash and journals.is_session(session):
-            sessions[session].append(stat)
     dead, live, notes = [], [], []
-    for session, stats in sessions.items():
+    for session, stats in by_folder(store, FOLDER).items():
+        if not journals.is_session(session):
+            continue
         paths = [stat.path for stat in stats]
         if journals.folder_of(session) + "plan.json" not in paths:
             store.delete(paths)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from deltacompact.iceberg_modes.journal import journal as journals
 from deltacompact.iceberg_modes.journal.journal import FOLDER, Journal, TakenOverError
-from deltacompact.storage.objects import ObjectStat, ObjectStore
+from deltacompact.storage.objects import ObjectStat, ObjectStore, by_folder
 
 SIGNLESS_MIN_MS = 3_600_000
 """A session that gave a sign of life within the hour is at work, however young orphans may be."""
@@ -32,11 +32,8 @@ class Sessions:
 
     @classmethod
     def of(cls, store: ObjectStore, now_ms: int, age_ms: int) -> Sessions:
-        newest: dict[str, float] = {}
-        for stat in store.list(FOLDER):
-            session, slash, _ = stat.path.removeprefix(FOLDER).partition("/")
-            if slash:
-                newest[session] = max(newest.get(session, 0.0), stat.modified_s * 1000)
+        sessions = by_folder(store, FOLDER).items()
+        newest = {session: max(stat.modified_s for stat in stats) * 1000 for session, stats in sessions}
         return cls(store, newest, now_ms - max(age_ms, SIGNLESS_MIN_MS))
 
     def of_file(self, path: str) -> str | None:
