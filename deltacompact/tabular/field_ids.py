@@ -30,6 +30,13 @@ def field_id(field: pa.Field) -> int | None:
     return None if found is None else int(found)
 
 
+def id_of(field: pa.Field) -> int:
+    """The id of a field of a table's own schema, where each has one."""
+    number = field_id(field)
+    assert number is not None, f"{field.name}: a table's columns have field ids"
+    return number
+
+
 def assigned(columns: pa.Schema) -> pa.Schema:
     """The columns of a file that lacks ids, with ids that come from elsewhere."""
     return columns.with_metadata(_ASSIGNED)

@@ -20,7 +20,7 @@ from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg_modes.upsert.options import UpsertOptions
 from deltacompact.index.keys import encoding_of, value_bytes
 from deltacompact.tabular import schemas
-from deltacompact.tabular.field_ids import field_id
+from deltacompact.tabular.field_ids import id_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ def upsert_columns(metadata: TableMetadata, options: UpsertOptions) -> UpsertCol
     chosen = set(options.key_columns) or _identifier_fields(metadata)
     key = [column for column in metadata.schema if column.name in chosen]
     for column in key:
-        if metadata.columns[_number(column)].type in ("float", "double"):
+        if metadata.columns[id_of(column)].type in ("float", "double"):
             raise InputError(f"table {name!r}: key column {column.name!r} is {column.type}, which cannot be a key")
     encoding_of(pa.schema(key), f"table {name!r}")
     for sort in options.sort_columns:
@@ -67,18 +67,18 @@ def upsert_columns(metadata: TableMetadata, options: UpsertOptions) -> UpsertCol
     names = [column.name for column in key]
     return UpsertColumns(
         tuple(names),
-        frozenset(_number(column) for column in key),
+        frozenset(id_of(column) for column in key),
         options.sort_columns,
         options.operation_column,
         deletes,
         _words(options, names),
-        _words(options, names, {column.name: str(_number(column)) for column in metadata.schema}),
+        _words(options, names, {column.name: str(id_of(column)) for column in metadata.schema}),
     )
 
 
 def _identifier_fields(metadata: TableMetadata) -> set[str]:
     """The names of the table's identifier fields (spec, "Identifier Field IDs")."""
-    names = {_number(column): column.name for column in metadata.schema}
+    names = {id_of(column): column.name for column in metadata.schema}
     ids = metadata.identifier_ids
     if not ids:
         raise InputError(f"table {metadata.table_id!r} has no identifier fields: name its key in option key-columns")
@@ -111,9 +111,3 @@ def _words(options: UpsertOptions, key: Sequence[str], ids: Mapping[str, str] | 
     if (operation := options.operation_column) is not None:
         words.append(f"operation {called.get(operation, operation)} {', '.join(sorted(options.delete_values))}")
     return "; ".join(words)
-
-
-def _number(column: pa.Field) -> int:
-    number = field_id(column)
-    assert number is not None, f"{column.name}: a table's columns have field ids"
-    return number

@@ -41,14 +41,14 @@ from deltacompact.index.entries import DELETE_BIT, KEYLESS_BIT, Entries, fields,
 from deltacompact.index.keys import DIGEST_BYTES, resolve_encoding
 from deltacompact.index.live_bitmaps import read_masks
 from deltacompact.storage.objects import ObjectStore
-from deltacompact.tabular.field_ids import field_id
+from deltacompact.tabular.field_ids import field_id, id_of
 
 _UNKNOWN = -1
 
 
 def index_terms(metadata: TableMetadata, columns: UpsertColumns) -> Terms:
     """The terms of the index for an upsert by these columns."""
-    ids = {column.name: _id(column) for column in metadata.schema}
+    ids = {column.name: id_of(column) for column in metadata.schema}
     names = dict.fromkeys((*columns.key, *(key.name for key in columns.sort)))
     if columns.operation is not None:
         names[columns.operation] = None
@@ -63,7 +63,7 @@ def entered_rows(
     `measured`: the new files, with the lengths of the longest values of their string sort columns. Sort keys get wider
     where these need it, and never narrower. Values are read in the table's types, so nothing else changes the width.
     """
-    name_of = {column.name: str(_id(column)) for column in metadata.schema}
+    name_of = {column.name: str(id_of(column)) for column in metadata.schema}
     keys = TableKeys(
         tuple(name_of[name] for name in columns.key),
         tuple(replace(key, name=name_of[key.name]) for key in columns.sort),
@@ -85,12 +85,6 @@ def entered_rows(
         None if columns.operation is None else name_of[columns.operation],
         columns.deletes,
     )
-
-
-def _id(column: pa.Field) -> int:
-    number = field_id(column)
-    assert number is not None, f"{column.name}: a table's columns have field ids"
-    return number
 
 
 @dataclass(frozen=True, slots=True)
