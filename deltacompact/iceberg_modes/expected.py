@@ -14,7 +14,7 @@ from typing import Any
 
 from deltacompact.base.expected import Expected
 from deltacompact.iceberg.deletes.matching import FileScanTask
-from deltacompact.iceberg.table.content_files import Content, ContentFile
+from deltacompact.iceberg.table.content_files import ContentFile
 from deltacompact.iceberg_modes.plan import ModePlan
 from deltacompact.planning.plan import Capacity
 from deltacompact.planning.sizing import DRIVER_TASK_S
@@ -34,7 +34,7 @@ def expected(
     groups_s = tuple(hashed_s(_asked_rows(group.inputs)) + group_s(group) for group in plan.groups)
     if not groups_s:
         return Expected(0.0, 0.0, (), capacity.slots)
-    keys = sum(file.rows for file in deletes if file.content is Content.EQUALITY_DELETES)
+    keys = sum(file.rows for file in deletes if file.is_equality_delete)
     core_seconds = hashed_s(keys) + shared_s + math.fsum(groups_s)
     tasks = len(deletes) + 2 * len(inputs)
     seconds = FIRST_RATES["session"] + core_seconds / capacity.slots + tasks * DRIVER_TASK_S

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from deltacompact.base import expect
 from deltacompact.base.engines import Engine, engine_named, reads_marks
 from deltacompact.base.wording import counted
-from deltacompact.iceberg.table.content_files import Content, ManifestEntry
+from deltacompact.iceberg.table.content_files import ManifestEntry
 from deltacompact.iceberg.table.table_state import TableState
 
 _CONVERT = "compact --mode convert replaces them"
@@ -71,6 +71,6 @@ _KINDS = ("equality-delete file", "position-delete file", "deletion vector")
 
 
 def _kind(entry: ManifestEntry) -> str:
-    if entry.file.content is Content.EQUALITY_DELETES:
+    if entry.file.is_equality_delete:
         return _KINDS[0]
     return _KINDS[2] if entry.file.is_deletion_vector else _KINDS[1]

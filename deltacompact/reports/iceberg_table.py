@@ -51,11 +51,10 @@ class BranchContents:
 
 
 def branch_contents(state: TableState) -> BranchContents:
-    from deltacompact.iceberg.table.content_files import Content
     from deltacompact.iceberg_modes.compacted import compacted_s
 
     data, deletes = [entry.file for entry in state.data], [entry.file for entry in state.deletes]
-    equality = sum(file.content is Content.EQUALITY_DELETES for file in deletes)
+    equality = sum(file.is_equality_delete for file in deletes)
     vectors = sum(file.is_deletion_vector for file in deletes)
     return BranchContents(
         state.metadata.table_id,

@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from deltacompact.base.fingerprint import Fingerprint
 from deltacompact.iceberg.settled import Memory
-from deltacompact.iceberg.table.content_files import Content, ContentFile, ManifestEntry, Status
+from deltacompact.iceberg.table.content_files import ContentFile, ManifestEntry, Status
 from deltacompact.iceberg.table.metadata import RECORDED_FINGERPRINT, Snapshot, TableMetadata
 from deltacompact.iceberg.table.table_state import TableState
 
@@ -74,7 +74,7 @@ def applied(state: TableState, proposal: Proposal[Any]) -> TableState:
         tuple(
             entry
             for entry in (*(entry for entry in former if entry.file.key not in gone), *numbered)
-            if (entry.file.content is Content.DATA) is is_data
+            if (entry.file.is_data) is is_data
         )
         for former, is_data in ((state.data, True), (state.deletes, False))
     )

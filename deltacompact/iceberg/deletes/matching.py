@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from deltacompact.base.errors import CorruptionError
 from deltacompact.iceberg.table.column_bounds import WHOLE_NUMBERS, ordered
-from deltacompact.iceberg.table.content_files import Content, ContentFile, ManifestEntry
+from deltacompact.iceberg.table.content_files import ContentFile, ManifestEntry
 from deltacompact.iceberg.table.lost_partitions import position_scopes
 from deltacompact.iceberg.table.metadata import Column
 from deltacompact.iceberg.table.table_state import Scope, TableState, scope_of
@@ -79,7 +79,7 @@ class DeleteIndex:
         self._of_path: dict[str, list[ManifestEntry]] = defaultdict(list)
         self._vectors: dict[str, ManifestEntry] = {}
         for entry in sorted(state.deletes, key=lambda entry: entry.sequence):
-            if entry.file.content is Content.EQUALITY_DELETES:
+            if entry.file.is_equality_delete:
                 scope = None if state.is_global(entry) else scope_of(entry)
                 equality[scope, tuple(sorted(entry.file.equality_ids))].append(entry)
             elif entry.file.is_deletion_vector and entry.file.referenced_data_file is not None:
@@ -238,7 +238,7 @@ def dangling(state: TableState, gone: Iterable[ManifestEntry], written: Iterable
     least_of_all = min(least.values(), default=None)
     found = []
     for entry in state.deletes:
-        if entry.file.content is Content.EQUALITY_DELETES:
+        if entry.file.is_equality_delete:
             oldest = least_of_all if state.is_global(entry) else least.get(scope_of(entry))
             if oldest is None or entry.sequence <= oldest:
                 found.append(entry)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from deltacompact.base.errors import InputError
-from deltacompact.iceberg.table.content_files import Content, ManifestEntry
+from deltacompact.iceberg.table.content_files import ManifestEntry
 from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg.table.name_mapping import name_mapping
 
@@ -20,7 +20,7 @@ def check_readable(metadata: TableMetadata, entries: Iterable[ManifestEntry]) ->
             raise InputError(f"{file.path} is encrypted: encrypted Iceberg tables cannot be compacted")
         if file.file_format != "PARQUET" and not file.is_deletion_vector:
             raise InputError(f"{file.path} is {file.file_format}: only Parquet files can be read")
-        if file.content is Content.EQUALITY_DELETES and not file.equality_ids:
+        if file.is_equality_delete and not file.equality_ids:
             raise InputError(f"{file.path} does not say by which columns it deletes")
         for number in file.equality_ids:
             if number not in metadata.columns:

@@ -80,6 +80,14 @@ class ContentFile:
         return self.path, self.content_offset
 
     @property
+    def is_data(self) -> bool:
+        return self.content is Content.DATA
+
+    @property
+    def is_equality_delete(self) -> bool:
+        return self.content is Content.EQUALITY_DELETES
+
+    @property
     def is_deletion_vector(self) -> bool:
         return self.content is Content.POSITION_DELETES and self.file_format.upper() == "PUFFIN"
 

@@ -43,7 +43,7 @@ def refuse_lost_partitions(metadata: TableMetadata, live: Iterable[ManifestEntry
     if not lost:
         return
     of_lost = [entry for entry in live if entry.file.spec_id in lost]
-    by_key = {entry.file.spec_id: entry for entry in of_lost if entry.file.content is Content.EQUALITY_DELETES}
+    by_key = {entry.file.spec_id: entry for entry in of_lost if entry.file.is_equality_delete}
     for entry in of_lost:
         delete = by_key.get(entry.file.spec_id)
         if delete is None or entry.file.content is Content.POSITION_DELETES:

@@ -64,7 +64,7 @@ class TableState:
     def is_global(self, entry: ManifestEntry) -> bool:
         """Whether a delete applies to every partition: an equality delete of an unpartitioned spec (rule 2)."""
         file = entry.file
-        return file.content is Content.EQUALITY_DELETES and self.metadata.specs[file.spec_id].is_unpartitioned
+        return file.is_equality_delete and self.metadata.specs[file.spec_id].is_unpartitioned
 
 
 _Listed = tuple[str, int | None]
@@ -103,7 +103,7 @@ class StateReader:
             branch,
             snapshot,
             tuple(listed),
-            tuple(entry for entry in live if entry.file.content is Content.DATA),
+            tuple(entry for entry in live if entry.file.is_data),
             tuple(entry for entry in live if entry.file.content is not Content.DATA),
         )
 

@@ -24,7 +24,7 @@ from deltacompact.base.errors import InputError
 from deltacompact.base.wording import counted, size
 from deltacompact.iceberg.deletes.matching import DeleteIndex, FileScanTask, distinct
 from deltacompact.iceberg.deletes.readable import check_markable, check_readable
-from deltacompact.iceberg.table.content_files import Content, ContentFile, ManifestEntry
+from deltacompact.iceberg.table.content_files import ContentFile, ManifestEntry
 from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg.table.table_state import Scope, TableState, scope_of
 from deltacompact.iceberg_modes.convert.options import NAME, ConvertOptions
@@ -161,8 +161,8 @@ def plan_conversion(
     Deletes that may apply to a data file which is not `wanted` stay. Raises InputError where a file is of a kind that
     cannot be read.
     """
-    others = tuple(entry for entry in state.deletes if entry.file.content is not Content.EQUALITY_DELETES)
-    equality = [entry for entry in state.deletes if entry.file.content is Content.EQUALITY_DELETES]
+    others = tuple(entry for entry in state.deletes if not entry.file.is_equality_delete)
+    equality = [entry for entry in state.deletes if entry.file.is_equality_delete]
     if deletes is not None:
         equality = [entry for entry in equality if entry.file.path in deletes]
     unwanted = [entry for entry in state.data if not wanted(entry.file)]

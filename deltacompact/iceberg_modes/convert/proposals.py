@@ -23,7 +23,7 @@ from deltacompact.iceberg.deletes.matching import DeleteIndex, FileScanTask, dis
 from deltacompact.iceberg.marks.marking import FileToMark, Mark, with_marks
 from deltacompact.iceberg.marks.standing import MarkedHead, Standing
 from deltacompact.iceberg.marks.tasks import DeadRowsIn
-from deltacompact.iceberg.table.content_files import Content, ManifestEntry
+from deltacompact.iceberg.table.content_files import ManifestEntry
 from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg.table.table_state import TableState
 
@@ -97,7 +97,7 @@ class ProposeConversion:
 
     def __call__(self, state: TableState) -> Proposal[ConvertOutcome]:
         head = MarkedHead(state)
-        equality = {entry.file.path: entry for entry in state.deletes if _is_equality(entry)}
+        equality = {entry.file.path: entry for entry in state.deletes if entry.file.is_equality_delete}
         gone = self.deletes - equality.keys()
         standings = {task.entry.file.path: _standing(head, task, gone) for task in self.converted.asked}
         marks, standings = _true_marks(head, self.converted.marks, standings)
@@ -153,10 +153,6 @@ def _applying_to_none(
     applying = distinct(index.applying_to(entry).equality for entry in others)
     needed = {delete.file.path for deletes in applying for delete in deletes}
     return [entry for entry in planned if entry.file.path not in needed]
-
-
-def _is_equality(entry: ManifestEntry) -> bool:
-    return entry.file.content is Content.EQUALITY_DELETES
 
 
 def _standing(head: MarkedHead, task: FileScanTask, gone: frozenset[str]) -> Standing:

@@ -23,7 +23,7 @@ from deltacompact.iceberg.differing import differing
 from deltacompact.iceberg.file_fingerprints import FileFingerprints
 from deltacompact.iceberg.fingerprints import changed_fingerprint
 from deltacompact.iceberg.live_rows import LiveReader
-from deltacompact.iceberg.table.content_files import Content, ManifestEntry
+from deltacompact.iceberg.table.content_files import ManifestEntry
 from deltacompact.iceberg.table.table_state import TableState
 from deltacompact.iceberg_modes.certified import refuse
 from deltacompact.iceberg_modes.rewrite.plan import RewritePlan
@@ -80,9 +80,9 @@ def _sides(
     by_position = [source.deletes.by_position for source in inputs]
     then = {entry.file.key: entry for entries in (*planned, *by_position) for entry in entries}
     now = tuple(entry for entry in state.deletes if not _follows(entry, plan))
-    removed = tuple(entry for entry in proposal.removed if _is_data(entry))
-    added = [replace(entry, sequence_number=0) for entry in proposal.added if _is_data(entry)]
-    marks = [replace(entry, sequence_number=0) for entry in proposal.added if not _is_data(entry)]
+    removed = tuple(entry for entry in proposal.removed if entry.file.is_data)
+    added = [replace(entry, sequence_number=0) for entry in proposal.added if entry.file.is_data]
+    marks = [replace(entry, sequence_number=0) for entry in proposal.added if not entry.file.is_data]
     outputs = [addition(file, 0) for rewritten in groups for file in rewritten.outputs]
     sources = differing(
         replace(state, data=tuple(source.entry for source in inputs), deletes=tuple(then.values())),
@@ -94,8 +94,4 @@ def _sides(
 
 
 def _follows(entry: ManifestEntry, plan: RewritePlan) -> bool:
-    return entry.file.content is Content.EQUALITY_DELETES and entry.sequence > plan.sequence_number
-
-
-def _is_data(entry: ManifestEntry) -> bool:
-    return entry.file.content is Content.DATA
+    return entry.file.is_equality_delete and entry.sequence > plan.sequence_number

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from deltacompact.iceberg.deletes.matching import DeleteIndex, Deletes, FileScanTask
 from deltacompact.iceberg.deletes.since import DeletesSince
 from deltacompact.iceberg.settled import compared_through
-from deltacompact.iceberg.table.content_files import Content, ManifestEntry
+from deltacompact.iceberg.table.content_files import ManifestEntry
 from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg.table.table_state import Scope, TableState, scope_of
 from deltacompact.iceberg_modes.rewrite.options import RewriteOptions
@@ -96,7 +96,7 @@ class RewriteHead:
         self._data = {entry.file.path: entry for entry in state.data}
         planned = [source.deletes for group in groups for source in group.inputs]
         self._since = DeletesSince(state, planned, self._does_not_follow)
-        equality = tuple(entry for entry in state.deletes if _is_equality(entry))
+        equality = tuple(entry for entry in state.deletes if entry.file.is_equality_delete)
         self._equality = DeleteIndex(replace(state, deletes=equality))
 
     @property
@@ -158,12 +158,12 @@ class RewriteHead:
 
     @functools.cached_property
     def _by_position(self) -> DeleteIndex:
-        deletes = tuple(entry for entry in self._state.deletes if not _is_equality(entry))
+        deletes = tuple(entry for entry in self._state.deletes if not entry.file.is_equality_delete)
         return DeleteIndex(replace(self._state, deletes=deletes))
 
     def _does_not_follow(self, delete: ManifestEntry) -> bool:
         """Whether a new delete hits inputs, but would not hit the same rows in outputs."""
-        follows = _is_equality(delete) and self._plan.options.use_starting_sequence_number
+        follows = delete.file.is_equality_delete and self._plan.options.use_starting_sequence_number
         return not follows or delete.sequence <= self._plan.sequence_number
 
     def _is_hit_elsewhere(self, now: ManifestEntry, scope: Scope, group: FileGroup) -> bool:
@@ -208,7 +208,3 @@ def _newest(group: FileGroup) -> int:
 
 def _later(deletes: Iterable[ManifestEntry], sequence: int) -> set[int]:
     return {id(entry) for entry in deletes if entry.sequence > sequence}
-
-
-def _is_equality(entry: ManifestEntry) -> bool:
-    return entry.file.content is Content.EQUALITY_DELETES

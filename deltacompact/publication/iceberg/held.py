@@ -20,7 +20,7 @@ from typing import Any
 
 from deltacompact.base.errors import InputError, NotFoundError
 from deltacompact.iceberg.table import locations, manifests
-from deltacompact.iceberg.table.content_files import Content, Status
+from deltacompact.iceberg.table.content_files import Status
 from deltacompact.iceberg.table.metadata import Snapshot, TableMetadata
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import StateReader
@@ -86,5 +86,5 @@ class _SnapshotFiles:
             for entries in self._reader.entries_of(listed):
                 for entry in entries:
                     if entry.status is not Status.DELETED:
-                        (data if entry.file.content is Content.DATA else own).add(entry.file.path)
+                        (data if entry.file.is_data else own).add(entry.file.path)
         return _HeldFiles(frozenset(data), frozenset(own))

@@ -16,7 +16,6 @@ import pyarrow as pa
 from deltacompact.base.errors import InputError, NotFoundError, OutcomeUnknownError
 from deltacompact.iceberg.commit.committer import Committer
 from deltacompact.iceberg.commit.proposal import APPEND, DELETE, OVERWRITE, Proposal, addition
-from deltacompact.iceberg.table.content_files import Content
 from deltacompact.iceberg.table.metadata import MAIN, PUBLICATION
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import StateReader, TableState
@@ -93,7 +92,7 @@ class ShownIcebergTable:
         return ShownCommit(
             done.snapshot.snapshot_id if done.snapshot else None,
             len(found.data),
-            sum(entry.file.content is Content.DATA for entry in found.removed),
+            sum(entry.file.is_data for entry in found.removed),
             len(found.dead),
             done.outcome.deltas_left_out,
         )
