@@ -19,16 +19,16 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from typing import IO, Any
 
 import pyarrow as pa
-from stores import ranged
+from stores import InterceptedStore, ranged
 
 from deltacompact.storage.fetched_file import open_fetched
-from deltacompact.storage.objects import Fetched, ObjectStat, ObjectStore, Tagged
+from deltacompact.storage.objects import Fetched, ObjectStat, ObjectStore
 
 LIST_PAGE = 1000
 """Keys in one answer to a LIST request."""
@@ -41,12 +41,11 @@ _NAMES = [
 ]
 
 
-class CountingStore:
+class CountingStore(InterceptedStore):
     """Passes requests on to another store and lists them as (method, path)."""
 
     def __init__(self, inner: ObjectStore, latency_s: float = 0.0) -> None:
-        self.inner = inner
-        self.uri = inner.uri
+        super().__init__(inner, self._count)
         self.requests: list[tuple[str, str]] = []
         self.latency_s = latency_s
         self._answering = ThreadPoolExecutor(64)
@@ -94,25 +93,9 @@ class CountingStore:
                 self._at_once -= 1
                 self._spans.append((began, time.perf_counter(), f"{kind} {path}"))
 
-    def get(self, path: str) -> bytes:
-        with self._counted("get", path):
-            return self.inner.get(path)
-
-    def put(self, path: str, data: bytes) -> None:
-        with self._counted("put", path):
-            self.inner.put(path, data)
-
-    def put_if_absent(self, path: str, data: bytes) -> bool:
-        with self._counted("put_if_absent", path):
-            return self.inner.put_if_absent(path, data)
-
-    def get_tagged(self, path: str) -> Tagged:
-        with self._counted("get", path):
-            return self.inner.get_tagged(path)
-
-    def put_if_same(self, path: str, data: bytes, etag: str) -> str | None:
-        with self._counted("put_if_same", path):
-            return self.inner.put_if_same(path, data, etag)
+    def _count(self, kind: str, path: str, act: Callable[[], Any]) -> Any:
+        with self._counted(kind, path):
+            return act()
 
     def fetch(self, path: str, start: int, length: int, etag: str | None = None) -> Future[Fetched]:
         def fetched() -> Fetched:
@@ -137,10 +120,6 @@ class CountingStore:
             yield sink
             with self._counted("writer", path):
                 pass  # a small file is sent when it is closed
-
-    def stat(self, path: str) -> ObjectStat:
-        with self._counted("stat", path):
-            return self.inner.stat(path)
 
     def list(self, prefix: str, start_after: str = "") -> Iterator[ObjectStat]:
         listed = self.inner.list(prefix, start_after)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from deltacompact.base.errors import StoreError
 from deltacompact.storage.fetched_file import open_fetched
 from deltacompact.storage.memory import MemoryStore
-from deltacompact.storage.objects import Fetched, ObjectStat, Tagged
+from deltacompact.storage.objects import Fetched, ObjectStat, ObjectStore, Tagged
 
 Intercept = Callable[[str, str, Callable[[], Any]], Any]
 
@@ -25,9 +25,9 @@ class Crash(BaseException):
 
 
 class InterceptedStore:
-    """A MemoryStore behind a hook. A file that is written in a block appears in one operation, at the block's end."""
+    """A store behind a hook. A file that is written in a block appears in one operation, at the block's end."""
 
-    def __init__(self, inner: MemoryStore, intercept: Intercept) -> None:
+    def __init__(self, inner: ObjectStore, intercept: Intercept) -> None:
         self.inner = inner
         self.uri = inner.uri
         self._intercept = intercept
