@@ -626,12 +626,36 @@ def _feather(source: pa.NativeFile, columns: list[str] | None) -> _Batches:
 def _sound(batch: pa.RecordBatch) -> pa.Table:
     """The rows of a batch. Raises ArrowInvalid where bytes are damaged: to follow their offsets ends the process.
 
-    date64 has no offsets, and Arrow refuses those that are no whole days in worse words than ours.
+    date64 has no offsets, and Arrow refuses those that are no whole days in worse words than ours. It refuses times of
+    day after 23:59, too, which all formats hold.
     """
     for column in batch.columns:
         if not pa.types.is_date64(column.type):
-            column.validate(full=True)
+            numbers = _times_as_numbers(column.type)
+            (column if numbers == column.type else column.view(numbers)).validate(full=True)
     return pa.Table.from_batches([batch])
+
+
+def _times_as_numbers(type_: pa.DataType) -> pa.DataType:
+    """The type, with the integers that times of day are stored as. Views of lists stay as they are."""
+    t = pa.types
+    if t.is_time(type_):
+        return pa.int32() if t.is_time32(type_) else pa.int64()
+    if t.is_dictionary(type_):
+        return pa.dictionary(type_.index_type, _times_as_numbers(type_.value_type), type_.ordered)
+
+    def below(field: pa.Field) -> pa.Field:
+        return field.with_type(_times_as_numbers(field.type))
+
+    if t.is_struct(type_):
+        return pa.struct(map(below, type_))
+    if t.is_map(type_):
+        return pa.map_(below(type_.key_field), below(type_.item_field), type_.keys_sorted)
+    if t.is_fixed_size_list(type_):
+        return pa.list_(below(type_.value_field), type_.list_size)
+    if t.is_list(type_) or t.is_large_list(type_):
+        return (pa.list_ if t.is_list(type_) else pa.large_list)(below(type_.value_field))
+    return type_
 
 
 def _batch_sizes(reader: Any, number: int) -> tuple[int, int]:

@@ -67,6 +67,7 @@ class TableWriter(RowGroups):
         elif self._options.content_type is ContentType.ORC:
             self._file.write(_for_orc(table))
         else:
+            _check_texts(table)
             self._file.write_table(table)
 
     def _growing(self, table: pa.Table) -> pa.Table:
@@ -136,6 +137,29 @@ def _for_orc(table: pa.Table) -> pa.Table:
                     f"column {field.name!r}: ORC holds timestamps of the years 1678 to 2261 only"
                 ) from None
     return schemas.with_columns(table, changed)
+
+
+def _check_texts(table: pa.Table) -> None:
+    """Refuse moments whose text is another one when it is read, or none: of five-digit years, times of day after
+    23:59, and of zones before their offsets had whole minutes."""
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if not _is_told_by_text(column):
+            raise InputError(
+                f"column {name!r}: CSV holds moments of the years 0 to 9999 only, times of day before 24:00, and those "
+                "of a zone since its offset has whole minutes"
+            )
+
+
+def _is_told_by_text(column: pa.ChunkedArray) -> bool:
+    t, type_ = pa.types, column.type
+    if t.is_time(type_):
+        return not pc.any(pc.starts_with(column.cast(pa.string()), "<")).as_py()  # <value out of range: 86400>
+    if not t.is_date(type_) and not t.is_timestamp(type_):
+        return True
+    try:
+        return bool(column.cast(pa.string()).cast(type_).equals(column))
+    except pa.ArrowInvalid:
+        return False
 
 
 def _open_writer(

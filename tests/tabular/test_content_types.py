@@ -117,6 +117,45 @@ def test_orc_refuses_the_year_9999_before_anything_is_published(
     assert catalog.read("t").num_rows == 1
 
 
+MIDNIGHT = pa.array([86_400_000_000, None, 1]).view(pa.time64("us"))
+"""24:00, which PostgreSQL has, too."""
+NESTED = {
+    "plain": MIDNIGHT,
+    "dictionary": pa.DictionaryArray.from_arrays(pa.array([0, 1, 0]), MIDNIGHT.slice(0, 2)),
+    "struct": pa.StructArray.from_arrays([MIDNIGHT], ["t"]),
+    "list": pa.ListArray.from_arrays([0, 1, 1, 3], MIDNIGHT),
+    "large list": pa.LargeListArray.from_arrays([0, 1, 1, 3], MIDNIGHT),
+    "fixed size": pa.FixedSizeListArray.from_arrays(MIDNIGHT, 1),
+    "map": pa.MapArray.from_arrays([0, 1, 1, 2], pa.array(["a", "b"]), MIDNIGHT.slice(0, 2)),
+}
+
+
+@pytest.mark.parametrize("form", NESTED)
+def test_feather_gives_back_times_of_day_after_the_last_minute(catalog: DeltaStreamCatalog, form: str) -> None:
+    catalog.append("t", pa.table({"k": [1, 2, 3], "v": NESTED[form]}))
+    appended = catalog.read("t")["v"].combine_chunks()
+    compacted(catalog, "feather")
+    assert catalog.read("t")["v"].combine_chunks().equals(appended)
+    assert [report.problems for report in check(catalog, "t")] == [()]
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        MIDNIGHT[0],
+        pa.scalar(2_932_897, pa.date32()),
+        pa.scalar(253_402_300_800, pa.timestamp("s")),
+        pa.scalar(-5_364_662_400, pa.timestamp("s", "Europe/Berlin")),
+    ],
+)
+def test_csv_refuses_moments_that_its_text_would_change(catalog: DeltaStreamCatalog, moment: pa.Scalar) -> None:
+    """Nobody could read the rows of the first three any more, and that of Berlin in 1800 was 28 seconds off."""
+    catalog.append("t", pa.table({"k": [1], "v": pa.array([moment])}))
+    with pytest.raises(InputError, match="column 'v': CSV holds moments of the years 0 to 9999 only"):
+        compacted(catalog, "csv")
+    assert catalog.read("t").num_rows == 1 and catalog.state("t", Partition()).compacted is None
+
+
 def test_an_orc_file_that_is_given_up_after_its_first_rows_does_not_end_the_process(tmp_path: Path) -> None:
     catalog = DeltaStreamCatalog(LocalStore(tmp_path))
     catalog.create_table("t", primary_keys=["k"])
