@@ -51,6 +51,9 @@ from deltacompact.tabular import files, schemas
 _UNPACKED = 4
 """If the log does not tell, rows take so many times more bytes in memory than in a file."""
 
+_ANEW = "leave it out with --columns, or take all rows anew: the net change from 1970-01-01, by a new bookmark"
+"""What helps where a restatement has given a column a type, or a value, that does not fit those before it."""
+
 AsOf = str | datetime | None
 
 
@@ -85,7 +88,11 @@ class StreamFileRows:
         with files.FileReader(self.store, files.Part(self.file, columns.names), ReadAhead(self.limits)) as reader:
             left = skipping.live(reader, wanted)
             for numbers, table in reader.wanted(wanted if left is None else left):
-                yield numbers, schemas.align(table, columns, self.partition, self.path)
+                try:
+                    aligned = schemas.align(table, columns, self.partition, self.path)
+                except SchemaError as error:
+                    raise SchemaError(f"{error}; other versions of this feed have that type: {_ANEW}") from error
+                yield numbers, aligned
 
     def lineage(self, bits: Bits | None) -> None:
         return None
@@ -308,8 +315,7 @@ def columns_of(table_id: str, ranges: Sequence[StreamRange], asked: ChangesReque
     for name, types in unfit.items():
         if wanted is None or name in wanted:
             raise SchemaError(
-                f"table {table_id!r}: column {name!r} is {' and '.join(types)} in versions of this feed: leave it out "
-                "with --columns, or take all rows anew: the net change from 1970-01-01, by a new bookmark"
+                f"table {table_id!r}: column {name!r} is {' and '.join(types)} in versions of this feed: {_ANEW}"
             )
     return _joined(pa.schema([field for field in schema if field.name not in unfit]) for schema in found)
 

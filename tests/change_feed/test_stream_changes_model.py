@@ -250,6 +250,21 @@ def test_a_column_that_a_restatement_gave_another_type_is_left_out_or_all_rows_a
     assert sorted((row["id"], row["v"]) for row in anew) == [(2, "x"), (3, "y")]
 
 
+def test_a_value_that_the_type_of_a_restatement_does_not_hold_has_the_same_remedy():
+    """The refusal named the file, and no way on: a consumer was stuck."""
+    table = DeltaStreamCatalog(MemoryStore()).create_table("t", primary_keys=["id"])
+    far = pa.array([253_402_300_799], pa.timestamp("s"))
+    table.append(pa.table({"id": [1], "at": far}))
+    table.changes(bookmark="mirror", from_="1970-01-01")
+    table.commit_bookmark("mirror")
+    table.restate(pa.table({"id": [2], "at": pa.array([1], pa.timestamp("ns"))}))
+    with pytest.raises(SchemaError, match=r"column 'at' does not fit timestamp\[ns\]: .* leave it out with --columns"):
+        told(table.changes(bookmark="mirror"))
+    of_keys = told(table.changes(bookmark="mirror", columns=["id"]))
+    assert sorted((row["id"], row["_change_type"]) for row in of_keys) == [(1, "delete"), (2, "insert")]
+    assert [row["id"] for row in told(table.changes(bookmark="anew", from_="1970-01-01"))] == [2]
+
+
 @pytest.mark.parametrize("float_type", [pa.float16(), pa.float32(), pa.float64()])
 @pytest.mark.parametrize(("old", "new"), [(0.0, -0.0), (-0.0, 0.0)])
 def test_minus_zero_and_zero_are_one_key(float_type, old, new):
