@@ -8,12 +8,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
+
+from deltacompact.cli.arguments import all_of
 
 if TYPE_CHECKING:
     from sessions.launchers.kuberay import KubeRayLauncher
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from sessions.launchers.ray_cluster import RayClusterLauncher
     from sessions.planning.prices import Offer, Prices
 
-_OPTIONS = (
+cluster_options = all_of(
     click.option(
         "--ray-clusters",
         type=click.Path(exists=True, dir_okay=False),
@@ -46,11 +47,7 @@ _OPTIONS = (
     ),
     click.option("--on-demand", is_flag=True, help="Use on-demand instances as workers. Default: spot."),
 )
-
-
-def cluster_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options of `Clusters`."""
-    return functools.reduce(lambda decorated, option: option(decorated), reversed(_OPTIONS), command)
+"""The options of `Clusters`."""
 
 
 @dataclass(frozen=True)

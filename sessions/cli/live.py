@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from rich.console import Group, RenderableType
@@ -12,8 +11,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from sessions.base.clock import lasted_s
 from sessions.base.model import Delay, JobRun, JobRunSession, SessionState
-from sessions.cli.printed import visible
+from sessions.cli.printed import seconds_text, states_of, visible
 from sessions.page.documents import partition_label
 
 if TYPE_CHECKING:
@@ -98,18 +98,16 @@ def _of_job_run(seen: JobRunSeen, now_s: float, delay: Delay | None) -> list[Ren
     run = seen.run
     ended = sum(session.state.ended for session in seen.sessions)
     share = sum(1.0 if session.state.ended else session.progress.share for session in seen.sessions)
-    states = Counter(session.state.value.replace("_", " ") for session in seen.sessions)
-    took_s = (run.finished_s or now_s) - run.started_s if run.started_s else None
-    counted = ", ".join(f"{count} {state}" for state, count in states.items())
+    took_s = lasted_s(run.started_s, run.finished_s or now_s)
     return [
         _sign(run.state.value),
         Text(visible(seen.table)),
         Text(run.id, style="dim"),
         ProgressBar(total=max(1, len(seen.sessions)), completed=max(ended, share)),
-        Text(f"waits: {delay.text}" if delay else counted or "not planned yet"),
-        _seconds(took_s),
+        Text(f"waits: {delay.text}" if delay else states_of(seen.sessions) or "not planned yet"),
+        seconds_text(took_s),
         _expected(run, took_s),
-        _seconds(run.desired_sla_s),
+        seconds_text(run.desired_sla_s),
     ]
 
 
@@ -122,20 +120,20 @@ def _of_session(seen: JobRunSeen, session: JobRunSession, now_s: float) -> list[
         if failed
         else Text((progress.stage or "starting").replace("_", " ") + round_)
     )
-    took_s = (session.finished_s or now_s) - session.started_s if session.started_s else None
+    took_s = lasted_s(session.started_s, session.finished_s or now_s)
     return [
         _sign(session.state.value),
         Text(visible(f"{seen.table}  {partition_label(session.partition)}")),
         said,
         "" if failed or not progress.tasks else ProgressBar(total=progress.tasks, completed=progress.tasks_done),
-        _seconds(took_s),
-        _seconds(session.expected.seconds if session.expected else None),
+        seconds_text(took_s),
+        seconds_text(session.expected.seconds if session.expected else None),
     ]
 
 
 def _expected(run: JobRun, took_s: float | None) -> Text:
     """Red where the desired SLA is or will be missed."""
-    said = _seconds(run.expected.seconds if run.expected else None)
+    said = Text(seconds_text(run.expected.seconds if run.expected else None))
     later_s = max(took_s or 0.0, run.expected.seconds if run.expected and not run.state.ended else 0.0)
     if run.desired_sla_s is not None and later_s > run.desired_sla_s:
         said.append(" late")
@@ -145,7 +143,3 @@ def _expected(run: JobRun, took_s: float | None) -> Text:
 
 def _sign(state: str) -> Text:
     return Text(_SIGNS.get(state, "?"), style=_LOOKS.get(state, ""))
-
-
-def _seconds(value: float | None) -> Text:
-    return Text("" if value is None else f"{value:,.1f} s")

@@ -6,6 +6,7 @@ into a pipe      as wide as the table needs, so that a row is a line: `status â€
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.table import Table
 
+    from sessions.base.model import JobRunSession
     from sessions.records.state_store import StateStore
 
 _PIPE_WIDTH_MAX = 4000
@@ -25,14 +27,24 @@ def no_job_run(state: StateStore) -> str:
     return f"no job run in {state.uri}{': there is no such folder' if missing else ''}"
 
 
-def plain_table(columns: Iterable[str], folded: str) -> Table:
-    """A table without lines. Values of the column `folded` may take several lines."""
+def plain_table(*columns: str) -> Table:
+    """A table without lines. Values of the column "why" may take several lines."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name in columns:
-        table.add_column(name, overflow="fold", no_wrap=name != folded, min_width=12 if name == folded else None)
+        table.add_column(name, overflow="fold", no_wrap=name != "why", min_width=12 if name == "why" else None)
     return table
+
+
+def states_of(sessions: Iterable[JobRunSession]) -> str:
+    """ "7 succeeded, 1 running" """
+    states = Counter(session.state.value.replace("_", " ") for session in sessions)
+    return ", ".join(f"{count} {state}" for state, count in states.items())
+
+
+def seconds_text(value: float | None) -> str:
+    return "" if value is None else f"{value:,.1f} s"
 
 
 def visible(text: str, kept: str = "") -> str:

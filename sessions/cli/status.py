@@ -47,18 +47,9 @@ def status(state: str, job_run: str | None, watch: bool, as_json: bool) -> None:
         _print(store, runs, in_full=job_run is not None)
         _print_unreadable(store)
     if job_run is not None:
-        _check(runs[0])
+        from sessions.cli.waiting import check_outcome
 
-
-def _check(run: JobRun) -> None:
-    """For schedulers: a job run that has not succeeded, and never will by itself, is exit status 1."""
-    from deltacompact.cli.answers import Failed
-    from sessions.cli.waiting import NotSucceeded, check_outcome
-
-    try:
-        check_outcome(run)
-    except NotSucceeded as error:
-        raise Failed(error) from error
+        check_outcome(runs[0])  # for schedulers: one that has failed or was cancelled is exit status 1
 
 
 def _named(store: StateStore, job_run_id: str) -> JobRun:
@@ -101,14 +92,13 @@ def _document(store: StateStore, runs: list[JobRun], in_full: bool) -> dict[str,
 def _print(store: StateStore, runs: list[JobRun], in_full: bool) -> None:
     from deltacompact.cli.console import out
     from sessions.base.clock import lasted_s
-    from sessions.cli.printed import no_job_run, plain_table, print_whole, visible
+    from sessions.cli.printed import no_job_run, plain_table, print_whole, seconds_text, states_of, visible
     from sessions.overview.overview import clock_of
 
     if not runs:
         out.print(no_job_run(store))
         return
-    names = ("job run", "table", "state", "sessions", "took", "expected", "desired", "epoch", "why")
-    table = plain_table(names, folded="why")
+    table = plain_table("job run", "table", "state", "sessions", "took", "expected", "desired", "epoch", "why")
     sessions: list[JobRunSession] = []
     now_s = clock_of(store)()
     delays = _delays(store, runs)
@@ -118,10 +108,10 @@ def _print(store: StateStore, runs: list[JobRun], in_full: bool) -> None:
             run.id,
             visible(str(run.document.get("source_table_id", ""))),
             run.state.value,
-            _counts(sessions),
-            _seconds(lasted_s(run.started_s, run.finished_s or now_s)),
-            _seconds(run.expected.seconds if run.expected else None),
-            _seconds(run.desired_sla_s) + _nearest(run),
+            states_of(sessions),
+            seconds_text(lasted_s(run.started_s, run.finished_s or now_s)),
+            seconds_text(run.expected.seconds if run.expected else None),
+            seconds_text(run.desired_sla_s) + _nearest(run),
             str(run.lease.epoch if run.lease else ""),
             visible(run.error or (f"waits: {delays[run.id].text}" if run.id in delays else "")),
         )
@@ -173,10 +163,9 @@ def _print_unreadable(store: StateStore) -> None:
 
 
 def _sessions_table(sessions: list[JobRunSession]) -> Any:
-    from sessions.cli.printed import plain_table, visible
+    from sessions.cli.printed import plain_table, seconds_text, visible
 
-    names = ("session", "state", "stage", "tries", "took", "expected", "rows in", "live", "why")
-    table = plain_table(names, folded="why")
+    table = plain_table("session", "state", "stage", "tries", "took", "expected", "rows in", "live", "why")
     for session in sessions:
         outcome = session.outcome
         table.add_row(
@@ -184,8 +173,8 @@ def _sessions_table(sessions: list[JobRunSession]) -> Any:
             session.state.value,
             session.progress.stage if not session.state.ended else "",
             str(session.attempts),
-            _seconds(outcome.seconds if outcome else None),
-            _seconds(session.expected.seconds if session.expected else None),
+            seconds_text(outcome.seconds if outcome else None),
+            seconds_text(session.expected.seconds if session.expected else None),
             f"{outcome.rows_in:,}" if outcome else "",
             f"{outcome.live:,}" if outcome else "",
             visible(session.error or session.nothing_to_do or _waits(session)),
@@ -199,19 +188,9 @@ def _waits(session: JobRunSession) -> str:
 
 def _nearest(run: JobRun) -> str:
     """The words for a desired SLA that cannot be met."""
+    from sessions.cli.printed import seconds_text
+
     if run.nearest_sla_s is None:
         return ""
-    return f" (nearest {_seconds(run.nearest_sla_s)}" + (f", or {run.cpus_needed:,} CPUs)" if run.cpus_needed else ")")
-
-
-def _counts(sessions: list[JobRunSession]) -> str:
-    """ "7 succeeded, 1 running" """
-    counts: dict[str, int] = {}
-    for session in sessions:
-        name = session.state.value.replace("_", " ")
-        counts[name] = counts.get(name, 0) + 1
-    return ", ".join(f"{count} {name}" for name, count in counts.items())
-
-
-def _seconds(value: float | None) -> str:
-    return "" if value is None else f"{value:,.1f} s"
+    cpus = f", or {run.cpus_needed:,} CPUs" if run.cpus_needed else ""
+    return f" (nearest {seconds_text(run.nearest_sla_s)}{cpus})"

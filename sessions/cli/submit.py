@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from deltacompact.cli.answers import Failed, answer
+from deltacompact.cli.answers import answer
 from sessions.cli.options import Seconds, document_argument, document_at, json_option, queue_option
 from sessions.cli.printed import visible
 
@@ -50,7 +50,7 @@ def submit(
     deltacompact-sessions submit nightly.json --queue https://sqs.eu-west-1.amazonaws.com/123456789012/job-runs
     """
     from sessions.base.ids import new_job_run_id
-    from sessions.cli.waiting import NotSucceeded, check_outcome
+    from sessions.cli.waiting import check_outcome
     from sessions.documents.instruction import parse, values_of
     from sessions.queues.opening import open_queue
 
@@ -72,10 +72,7 @@ def submit(
     click.echo(said, err=True)
     run = _waited_for(state, opened, sent, values_of(instruction), timeout_s)
     answer(as_json, {**sent, "state": run.state, "error": run.error}, f"job run {run.id}: {run.state}")
-    try:
-        check_outcome(run)
-    except NotSucceeded as error:
-        raise Failed(error) from error
+    check_outcome(run)
 
 
 def _waited_for(

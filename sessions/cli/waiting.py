@@ -14,7 +14,6 @@ was seen open, which makes ours a duplicate.
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -27,8 +26,10 @@ from deltacompact.base.errors import (
     StoreError,
 )
 from deltacompact.base.wording import one_line
+from deltacompact.cli.answers import Failed
 from sessions.base.model import JobRun, JobRunState
 from sessions.base.troubles import span, trouble_text
+from sessions.cli.printed import states_of
 from sessions.queues.queue import Queue
 from sessions.records.state_store import StateStore
 
@@ -41,9 +42,9 @@ class NotSucceeded(DeltaCompactError):
 
 
 def check_outcome(run: JobRun) -> None:
-    """Raises NotSucceeded for a job run that has failed or was cancelled."""
+    """Raises Failed for a job run that has failed or was cancelled: its answer, printed before, names the error."""
     if run.state.may_run_again:
-        raise NotSucceeded(f"job run {run.id} {_ENDS[run.state]}{f': {run.error}' if run.error else ''}")
+        raise Failed(NotSucceeded(f"job run {run.id} {_ENDS[run.state]}{f': {run.error}' if run.error else ''}"))
 
 
 class JobRunWait:
@@ -122,8 +123,7 @@ class JobRunWait:
         if run.trouble is not None:
             return f"waits: {trouble_text(run.trouble)}"
         sessions = self._state.some_sessions(run.id, run.session_ids) if run.state is JobRunState.RUNNING else []
-        counts = Counter(session.state.value.replace("_", " ") for session in sessions)
-        return ": ".join(filter(None, (run.state.value, ", ".join(f"{many} {name}" for name, many in counts.items()))))
+        return ": ".join(filter(None, (run.state.value, states_of(sessions))))
 
 
 _ENDS = {JobRunState.FAILED: "has failed", JobRunState.CANCELLED: "was cancelled"}

@@ -81,8 +81,7 @@ def _print(decided: list[Decided], failed: dict[str, DeltaCompactError], as_json
         return
     if not decided:
         return
-    names = ("table", "partition", "policy", "decision", "reason", "why", "job run")
-    table = plain_table(names, folded="why")
+    table = plain_table("table", "partition", "policy", "decision", "reason", "why", "job run")
     for verdict in decided:
         said = verdict.decision
         partition = visible(partition_label(verdict.partition))

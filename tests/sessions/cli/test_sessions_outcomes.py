@@ -9,6 +9,7 @@ import pytest
 from sessions_records import NOW_S, job_run, session
 
 from deltacompact.base.errors import ConflictError, InputError, Interrupted
+from deltacompact.cli.answers import Failed
 from deltacompact.storage.memory import MemoryStore
 from sessions.base.model import JobRunState, SessionState, Trouble
 from sessions.cli import run
@@ -75,9 +76,9 @@ def test_waiting_says_how_far_it_is_and_how_it_ended(tmp_path):
 @pytest.mark.parametrize("state", [JobRunState.FAILED, JobRunState.CANCELLED])
 def test_what_has_not_succeeded_is_an_error(tmp_path, state):
     waited = Waited(tmp_path, accepted, running, ended(state, error="day=z: no such partition"))
-    with pytest.raises(NotSucceeded, match="day=z: no such partition") as error:
+    with pytest.raises(Failed, match="day=z: no such partition") as failed:
         check_outcome(waited.waiting.until_ended(None))
-    assert error.value.exit_status == 1
+    assert failed.value.error.exit_status == 1
 
 
 def test_a_wait_that_is_over_leaves_the_job_run_alone(tmp_path):
