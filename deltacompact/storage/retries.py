@@ -14,15 +14,12 @@ import random
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 TRIED_S = 180.0
 """A request that began this long ago is not tried again."""
 
 _PAUSE_S, _LONGEST_PAUSE_S = 0.1, 20.0
-
-Clock = Callable[[], float]
 
 
 @dataclass(slots=True)
@@ -51,8 +48,7 @@ class SharedBackoff:
     DOUBLED_S = 5.0
     LEAST_PER_S = 4.0
 
-    def __init__(self, clock: Clock = time.monotonic) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._cut_per_s: float | None = None
         self._cut_at_s = float("-inf")
@@ -63,7 +59,7 @@ class SharedBackoff:
     def turn_s(self) -> float:
         """Take a turn. Returns how long to wait for it before the request is sent."""
         with self._lock:
-            now = self._clock()
+            now = time.monotonic()
             self._count(int(now))
             per_s = self._per_s(now)
             if per_s is None:
@@ -75,7 +71,7 @@ class SharedBackoff:
     def throttled(self) -> None:
         """The store answered SlowDown: reduce the rate."""
         with self._lock:
-            now = self._clock()
+            now = time.monotonic()
             if now < self._cut_at_s + 1:
                 return
             limit = self._per_s(now)

@@ -11,7 +11,6 @@ five minutes without one we know that we were given up, even if no answer reache
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
@@ -60,15 +59,14 @@ class TaskToken:
     def start(self) -> None:
         self._thread.start()
 
-    def succeed(self, output: dict[str, Any] | None = None) -> None:
-        """Report that the dispatcher has ended in order. If the state machine no longer listens, that is not an
-        error."""
+    def succeed(self) -> None:
+        """Report that the dispatcher has ended in order. It is no error if the state machine no longer listens."""
         self._answered.set()
         self._thread.join()
         if self.lost:
             return
         try:
-            self._client.send_task_success(taskToken=self._token, output=json.dumps(output or {}))
+            self._client.send_task_success(taskToken=self._token, output="{}")
         except Exception as error:
             logger.warning("the state machine did not take the end of this dispatcher: %s", one_line(error))
 

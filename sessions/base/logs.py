@@ -23,9 +23,9 @@ _about: ContextVar[dict[str, Any] | None] = ContextVar("about", default=None)
 class JsonLines(logging.Formatter):
     """Formats log records as JSON. Each line has the fields of `about`."""
 
-    def __init__(self, about: dict[str, Any] | None = None) -> None:
+    def __init__(self, about: dict[str, Any]) -> None:
         super().__init__()
-        self._about = about or {}
+        self._about = about
 
     def format(self, record: logging.LogRecord) -> str:
         seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
@@ -42,14 +42,14 @@ class JsonLines(logging.Formatter):
         return json.dumps(line, default=str)
 
 
-def log_json(level: int = logging.INFO, **about: Any) -> None:
+def log_json(**about: Any) -> None:
     """Log this project's messages to stderr, as JSON. Each line of this process has the fields of `about`."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines(about))
     for name in ("sessions", "deltacompact"):
         logger = logging.getLogger(name)
         logger.handlers = [handler]
-        logger.setLevel(level)
+        logger.setLevel(logging.INFO)
         logger.propagate = False
 
 

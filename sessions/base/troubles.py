@@ -50,16 +50,15 @@ def cause_of(error: BaseException) -> Cause | None:
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How long to wait for a passing cause: `give_up_after_s` in all; the waits double up to `wait_max_s`."""
+    """How long to wait for a passing cause: `give_up_after_s` in all; the waits double up to WAIT_MAX_S."""
 
     give_up_after_s: float = DEFAULTS.give_up_after_s
     tries: int = DEFAULTS.tries
-    wait_max_s: float = WAIT_MAX_S
     jitter: Callable[[], float] = lambda: random.uniform(0.5, 1.0)
 
     def wait_s(self, tries: int) -> float:
         """Seconds to wait before the next try, after `tries` tries."""
-        return self.jitter() * min(self.wait_max_s, 2.0 ** min(30, max(0, tries - 1)))
+        return self.jitter() * min(WAIT_MAX_S, 2.0 ** min(30, max(0, tries - 1)))
 
     def next(self, before: Trouble | None, cause: Cause, text: str, now_s: float, rounds: int = 0) -> Trouble | None:
         """The trouble after one more try, with the time of the next; None: give up.

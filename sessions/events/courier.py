@@ -31,6 +31,7 @@ from sessions.records.state_store import StateStore
 
 logger = logging.getLogger("sessions")
 
+_DELIVER_EVERY_S = 2.0
 _BACKOFF_FIRST_S, _BACKOFF_MOST_S = 1.0, 300.0
 _LOOK_S = 30.0
 """How often a job run is read whose events do not show that it has ended."""
@@ -68,16 +69,12 @@ class Courier:
         default_topic: str | None = None,
         recorder: EventRecorder | None = None,
         *,
-        interval_s: float = 2.0,
         clock: Callable[[], float] = time.time,
-        open_topic: Callable[[str], Topic] = Topic,
     ) -> None:
         self._state = state
         self._outbox = Outbox(state.store)
         self._default_topic = default_topic
-        self._interval_s = interval_s
         self._clock = clock
-        self._open_topic = open_topic
         self._recorder = recorder
         self._strays_s = 0.0
         self._topics: dict[str, Topic] = {}
@@ -215,12 +212,12 @@ class Courier:
         if arn is None:
             return None
         if arn not in self._topics:
-            self._topics[arn] = self._open_topic(arn)
+            self._topics[arn] = Topic(arn)
         return self._topics[arn]
 
     def _work(self) -> None:
         while True:
-            stopping = self._stopping.wait(self._interval_s)
+            stopping = self._stopping.wait(_DELIVER_EVERY_S)
             try:
                 self.deliver()
             except Exception as error:

@@ -370,7 +370,7 @@ def _pool(work: Vector, errors: Vector, weights: Vector) -> Vector:
     """For each column, the median factor of the rows that have it; of all rows if none has it."""
     of_all = np.ones(len(errors), bool)
     there = [has if has.any() else of_all for has in (work > 0).T]
-    found: Vector = np.exp(np.array([_quantile(errors[has], weights[has], 0.5) for has in there]))
+    found: Vector = np.exp(np.array([_median(errors[has], weights[has]) for has in there]))
     return found
 
 
@@ -403,13 +403,13 @@ def _factors(work: Vector, took: Vector, weights: Vector, before: Vector, pool: 
 
 def _shrunk(errors: Vector, weights: Vector, doubt: float) -> float:
     """A robust mean, as if `doubt` more errors had been 0."""
-    middle = _quantile(errors, weights, 0.5)
+    middle = _median(errors, weights)
     robust = weights * np.minimum(1.0, _OUTLIER / np.maximum(np.abs(errors - middle), 1e-9))
     return float(robust @ errors / (robust.sum() + doubt))
 
 
-def _quantile(values: Vector, weights: Vector, share: float) -> float:
-    """The smallest value such that `share` of the weight lies at or below it."""
+def _median(values: Vector, weights: Vector) -> float:
+    """The smallest value such that half of the weight lies at or below it."""
     order = np.argsort(values)
     upto = np.cumsum(weights[order])
-    return float(values[order][min(len(values) - 1, np.searchsorted(upto, share * upto[-1]))])
+    return float(values[order][min(len(values) - 1, np.searchsorted(upto, 0.5 * upto[-1]))])

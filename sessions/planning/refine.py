@@ -50,21 +50,15 @@ def share_done(plan: SessionPlan, progress: Progress) -> float:
     return min(1.0, done / total)
 
 
-def refine(
-    plan: SessionPlan, progress: Progress, elapsed_s: float, free_slots: int | None = None, at_s: float = 0.0
-) -> Estimate:
-    """The seconds that a session will take in all, seen `elapsed_s` after it began. Never fewer than `elapsed_s`.
-
-    `free_slots`: tasks that may run at a time now, where the cluster has grown or lost nodes (default: as planned).
-    """
+def refine(plan: SessionPlan, progress: Progress, elapsed_s: float) -> Estimate:
+    """The seconds that a session will take in all, seen `elapsed_s` after it began. Never fewer than `elapsed_s`."""
     first, share = plan.expected, max(progress.share, share_done(plan, progress))
     planned_s = share * first.seconds
     # The observed pace is drawn towards the planned one, because one slow task tells little.
     doubt_s = _DOUBT * first.seconds
     pace = (elapsed_s + doubt_s) / (planned_s + doubt_s) if share else max(1.0, elapsed_s / max(first.seconds, 1e-9))
-    slower = max(1.0, plan.slots / max(1, free_slots)) if free_slots is not None else 1.0
-    left_s = (first.seconds - planned_s) * pace * slower
-    return Estimate.of(lambda bound: elapsed_s + left_s * getattr(first, bound) / first.seconds, at_s)
+    left_s = (first.seconds - planned_s) * pace
+    return Estimate.of(lambda bound: elapsed_s + left_s * getattr(first, bound) / first.seconds)
 
 
 def makespan(seconds: Sequence[float], at_once: int) -> float:

@@ -48,16 +48,15 @@ class Superseded(BaseException):
 class LeaseWatch:
     """Checks now and then that the dispatcher that started us still holds the job run."""
 
-    def __init__(self, state: StateStore, job_run_id: str, epoch: int, clock: Callable[[], float] = time.monotonic):
+    def __init__(self, state: StateStore, job_run_id: str, epoch: int) -> None:
         self._state = state
         self._job_run_id = job_run_id
         self._epoch = epoch
-        self._clock = clock
         self._next_s = 0.0
 
     def __call__(self) -> None:
         """Check, if it is time. If the store does not answer, nothing happens."""
-        if self._clock() >= self._next_s:
+        if time.monotonic() >= self._next_s:
             try:
                 self.check()
             except Exception as error:
@@ -76,7 +75,7 @@ class LeaseWatch:
         lease = run.lease
         if lease is None or lease.epoch != self._epoch:
             raise Superseded(f"job run {self._job_run_id} is in epoch {lease.epoch if lease else None}")
-        self._next_s = self._clock() + lease.ttl_s / 3
+        self._next_s = time.monotonic() + lease.ttl_s / 3
 
 
 class SessionReport:

@@ -240,21 +240,14 @@ def test_a_slower_session_is_expected_to_stay_slower() -> None:
     assert refine(PLAN, progress("materialize", 40, 40), 500.0).seconds == pytest.approx(500 + 16, rel=0.02)
 
 
-def test_fewer_slots_make_what_is_left_take_longer() -> None:
-    half = progress("materialize", 20, 40)
-    whole, reduced = refine(PLAN, half, 250.0), refine(PLAN, half, 250.0, free_slots=2)
-    assert reduced.seconds - 250 == pytest.approx(2 * (whole.seconds - 250))
-    assert refine(PLAN, half, 250.0, free_slots=8) == whole
-
-
 @given(
     st.sampled_from([*STAGES, ""]), st.integers(0, 50), st.integers(0, 50), st.integers(0, 9), st.integers(0, 9),
-    st.floats(0, 1e6), st.one_of(st.none(), st.integers(0, 64)),
+    st.floats(0, 1e6),
 )  # fmt: skip
 def test_a_session_never_ends_before_now(
-    stage: str, done: int, tasks: int, number: int, rounds: int, elapsed_s: float, slots: int | None
+    stage: str, done: int, tasks: int, number: int, rounds: int, elapsed_s: float
 ) -> None:
-    found = refine(PLAN, progress(stage, done, tasks, number, rounds), elapsed_s, slots)
+    found = refine(PLAN, progress(stage, done, tasks, number, rounds), elapsed_s)
     assert elapsed_s <= found.low_s <= found.seconds <= found.high_s
 
 
