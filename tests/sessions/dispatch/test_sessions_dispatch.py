@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 from holding import RUNS
-from sessions_place import SLOW, Place
+from sessions_place import SLOW, Place, place  # noqa: F401
 from sessions_processes import chain, resume, suspend, until
 from sqs_pair import sqs_queues
 
@@ -22,11 +22,6 @@ from sessions.cli import run
 from sessions.queues.opening import open_queue
 
 pytestmark = pytest.mark.processes
-
-
-@pytest.fixture
-def place(tmp_path):
-    return Place(tmp_path)
 
 
 # --- what is asked for is done -------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ import time
 from contextlib import contextmanager
 
 import pytest
-from sessions_place import SLOW, Place
+from sessions_place import SLOW, place  # noqa: F401
 from sessions_processes import until
 from sessions_records import plan, session
 
@@ -38,11 +38,6 @@ from sessions.planning.starts import STARTS_KEPT, Starts, StartStore
 from sessions.records.state_store import StateStore
 from sessions.records.swapping import SwappedRecords
 from sessions.runner.reporting import SessionReport
-
-
-@pytest.fixture
-def place(tmp_path):
-    return Place(tmp_path)
 
 
 @contextmanager

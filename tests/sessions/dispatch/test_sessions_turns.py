@@ -10,7 +10,7 @@ import pytest
 from holding import RUNS
 from hypothesis import given
 from hypothesis import strategies as st
-from sessions_place import Place
+from sessions_place import place  # noqa: F401
 from sessions_processes import chain, until
 from sessions_records import NOW_S, job_run
 
@@ -61,8 +61,8 @@ turns = st.builds(
 def test_somebody_may_always_begin_and_of_two_on_a_stream_one_waits(waiting: list[Turn]) -> None:
     free = [turn for turn in waiting if not any(other.goes_before(turn) for other in waiting if other is not turn)]
     assert free, "nobody waits in a circle"
-    for place, turn in enumerate(free):
-        assert not any(turn.streams.overlap(other.streams) for other in free[place + 1 :])
+    for number, turn in enumerate(free):
+        assert not any(turn.streams.overlap(other.streams) for other in free[number + 1 :])
 
 
 def waiting(name: str, **changes: Any) -> JobRun:
@@ -83,11 +83,6 @@ def test_people_are_told_why_nobody_works_on_a_job_run():
     assert why(given_back, launchers=("kuberay", "local")) == {}
     assert why(given_back) == {"run-1": "launcher: it is planned for kuberay, which no dispatcher here has"}
     assert why(replace(given_back, lease=held.lease)) == {}
-
-
-@pytest.fixture
-def place(tmp_path):
-    return Place(tmp_path)
 
 
 def test_the_second_job_run_on_a_stream_begins_when_the_first_has_ended(place, capsys):

@@ -7,15 +7,15 @@ import os
 import signal
 import time
 from collections import Counter
-from functools import partial
 
 import jsonschema
 import psutil
 import pyarrow as pa
 import pytest
-from holding import COMMITS, Hold
+from holding import COMMITS
 from iceberg_lake import Lake
-from sessions_processes import dispatching, resume, suspend, until
+from sessions_place import DispatchingPlace
+from sessions_processes import resume, suspend, until
 from sqs_pair import sqs_queues
 
 import deltacompact
@@ -32,7 +32,6 @@ from sessions.metrics.families import exposition
 from sessions.overview.overview import OverviewReader
 from sessions.planning.learning import RateStore, pool_of
 from sessions.queues.opening import open_queue
-from sessions.records.state_store import StateStore
 from sessions.records.swapping import SwappedRecords
 from sessions.runner import branch, group
 from sessions.runner.branch import outcome_of
@@ -53,26 +52,18 @@ ONE_BY_ONE = {
 """One commit for each of many files."""
 
 
-class Place:
+class Place(DispatchingPlace):
     """An Iceberg lake under PyIceberg's configuration, a queue and a state."""
 
     def __init__(self, folder, queue=None):
-        self.folder = folder
+        super().__init__(folder, queue)
         self.lake = Lake(folder, "prod")
-        self.queue = queue or str(folder / "queue")
-        self.state_uri = str(folder / "state")
-        self.hold = Hold(folder)
         self.uri = "iceberg://prod"
-        self.dispatchers = 0
         self.configuration = {
             "PYICEBERG_CATALOG__PROD__TYPE": "sql",
             "PYICEBERG_CATALOG__PROD__URI": f"sqlite:///{self.lake.database}",
             "PYICEBERG_CATALOG__PROD__WAREHOUSE": self.lake.warehouse,
         }
-
-    @property
-    def state(self):
-        return StateStore(self.state_uri)
 
     def filled(self, table_id=T, files=6, rows=300):
         """Small data files, and an equality delete of two rows of each."""
@@ -92,28 +83,11 @@ class Place:
         open_queue(self.queue).send(json.dumps(document), table_id)
 
     def dispatcher(self, *options, held=None):
-        self.dispatchers += 1
-        log = self.folder / f"dispatcher-{self.dispatchers}.log"
-        options = ("--allow", self.uri, *options)
-        prepare = partial(self.hold.put, *held) if held else None
-        return dispatching(self.queue, self.state_uri, log, *options, prepare=prepare, **self.configuration)
+        return super().dispatcher("--allow", self.uri, *options, held=held, **self.configuration)
 
     def drain(self, *options, exit_status=0):
         with self.dispatcher("--drain", *options) as dispatcher:
             assert dispatcher.wait(150) == exit_status, dispatcher.log.read_text()
-
-    def run(self, job_run_id):
-        return self.state.job_run(job_run_id).value
-
-    def session(self, job_run_id):
-        (session,) = self.state.sessions(job_run_id)
-        return session
-
-    def ended(self, job_run_id, timeout_s=90.0):
-        def found():
-            return [run for run in self.state.job_runs() if run.id == job_run_id and run.state.ended]
-
-        return until(found, f"{job_run_id} ends", timeout_s)[0]
 
     def ids(self, table_id=T, branch="main"):
         """As PyIceberg reads them, which refuses a table with equality deletes."""
