@@ -41,5 +41,6 @@ def group_lines(groups: Sequence[Group], line: Callable[[Group], str], groups_ma
     return [*map(line, largest), f"and {counted(len(groups) - groups_max, 'more group')}: --verbose prints all"]
 
 
-def stay_lines(stays: Iterable[tuple[Reason, int]], noun: str, words: Mapping[Reason, str]) -> list[str]:
-    return [f"stay: {counted(count, noun)}: {words[reason]}" for reason, count in stays]
+def stays_in_words(stays: Iterable[tuple[Reason, int]], noun: str, words: Mapping[Reason, str]) -> list[str]:
+    """How many files stay, and why: "3 files: the right size, few deletes"."""
+    return [f"{counted(count, noun)}: {words[reason]}" for reason, count in stays]

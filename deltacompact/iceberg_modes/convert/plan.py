@@ -29,7 +29,7 @@ from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg.table.table_state import Scope, TableState, scope_of
 from deltacompact.iceberg_modes.convert.options import NAME, ConvertOptions
 from deltacompact.iceberg_modes.plan import GROUPS_SHOWN, ModePlan, ScanTaskGroup
-from deltacompact.iceberg_modes.words import group_lines, stay_lines
+from deltacompact.iceberg_modes.words import group_lines, stays_in_words
 
 VERSIONS = (2, 3)
 """Format versions that have delete files, as far as we know them."""
@@ -126,7 +126,7 @@ class ConvertPlan(ModePlan):
             lines += group_lines(self.groups, lambda group: _commit_line(group, len(self.groups)), groups_max)
         if self.not_opened:
             lines.append(f"not opened: {counted(self.not_opened, 'data file')}")
-        return [*lines, *stay_lines(self.stays, _DELETES, _WORDS)]
+        return [*lines, *(f"stay: {line}" for line in self._stays)]
 
     @property
     def nothing_to_do(self) -> str | None:
@@ -135,7 +135,11 @@ class ConvertPlan(ModePlan):
             return None
         if not self.stays:
             return "the branch has no equality deletes"
-        return "; ".join(f"{counted(count, 'equality-delete file')}: {_WORDS[reason]}" for reason, count in self.stays)
+        return "; ".join(self._stays)
+
+    @property
+    def _stays(self) -> list[str]:
+        return stays_in_words(self.stays, _DELETES, _WORDS)
 
 
 _WORDS = {

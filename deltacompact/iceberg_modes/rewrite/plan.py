@@ -36,7 +36,7 @@ from deltacompact.iceberg.table.row_lineage import LAST_UPDATED, ROW_ID, has_lin
 from deltacompact.iceberg.table.table_state import TableState, scope_of
 from deltacompact.iceberg_modes.plan import GROUPS_SHOWN, ModePlan, ScanTaskGroup
 from deltacompact.iceberg_modes.rewrite.options import NAME, JobOrder, RewriteOptions, Strategy
-from deltacompact.iceberg_modes.words import group_lines, stay_lines
+from deltacompact.iceberg_modes.words import group_lines, stays_in_words
 from deltacompact.layout.extents import Extents
 
 
@@ -57,20 +57,6 @@ class RewriteReason(enum.StrEnum):
     NOT_WANTED = "not_wanted"
     NOT_COMPARED = "not_compared"
     OVERLAPS_WAITS = "overlaps_but_waits"
-
-
-STAYS = frozenset(
-    {
-        RewriteReason.RIGHT_SIZE,
-        RewriteReason.GROUP_TOO_SMALL,
-        RewriteReason.BEYOND_MAX_FILES,
-        RewriteReason.BEING_REWRITTEN,
-        RewriteReason.INFREQUENT_STORAGE,
-        RewriteReason.NOT_WANTED,
-        RewriteReason.NOT_COMPARED,
-        RewriteReason.OVERLAPS_WAITS,
-    }
-)
 
 
 _ALONE = frozenset(
@@ -142,7 +128,7 @@ class RewritePlan(ModePlan):
         return [
             *total,
             *group_lines(self.groups, partial(_group_line, self), groups_max),
-            *stay_lines(self.stays, "file", _WORDS),
+            *(f"stay: {line}" for line in stays_in_words(self.stays, "file", _WORDS)),
         ]
 
     @property
@@ -152,13 +138,13 @@ class RewritePlan(ModePlan):
             return None
         if not self.stays:
             return "the branch has no data files"
-        return "; ".join(f"{counted(count, 'file')}: {_WORDS[reason]}" for reason, count in self.stays)
+        return "; ".join(stays_in_words(self.stays, "file", _WORDS))
 
     @property
     def left(self) -> list[str]:
         """Lines about files that overlap, but are left to later runs."""
-        waits = RewriteReason.OVERLAPS_WAITS
-        return [f"{counted(count, 'file')}: {_WORDS[reason]}" for reason, count in self.stays if reason is waits]
+        waiting = [stay for stay in self.stays if stay[0] is RewriteReason.OVERLAPS_WAITS]
+        return stays_in_words(waiting, "file", _WORDS)
 
 
 _BY_LAYOUT = frozenset({RewriteReason.TOO_SMALL, RewriteReason.TOO_LARGE, RewriteReason.OVERLAPS})
@@ -177,6 +163,7 @@ _WORDS = {
     RewriteReason.BEING_REWRITTEN: "another session is rewriting them",
     RewriteReason.INFREQUENT_STORAGE: "in a storage class for infrequent access, or archived: left alone",
 }
+"""The reasons why files stay."""
 
 
 def _group_line(plan: RewritePlan, group: FileGroup) -> str:
@@ -236,7 +223,7 @@ def plan_rewrite(
             reason = RewriteReason.INFREQUENT_STORAGE
         if entry.file.path in waiting and reason is RewriteReason.RIGHT_SIZE:
             reason = RewriteReason.OVERLAPS_WAITS
-        if reason in STAYS:
+        if reason in _WORDS:
             counts[reason] += 1
         else:
             has_row_ids = entry.file.first_row_id is not None
@@ -311,7 +298,7 @@ def deleted_share(entry: ManifestEntry, deletes: Deletes) -> float:
 
 def worth_it(members: Sequence[RewriteTask], options: RewriteOptions) -> bool:
     """Whether rewriting these files together gains something."""
-    size = sum(source.entry.file.file_bytes for source in members)
+    size = _bytes(members)
     several = len(members) > 1
     return (
         (several and len(members) >= options.min_input_files)
@@ -323,7 +310,11 @@ def worth_it(members: Sequence[RewriteTask], options: RewriteOptions) -> bool:
 
 def overlapping_bytes(group: FileGroup) -> int:
     """The bytes of a group that are rewritten because files overlap."""
-    return sum(task.entry.file.file_bytes for task in group.inputs if task.reason is RewriteReason.OVERLAPS)
+    return _bytes(task for task in group.inputs if task.reason is RewriteReason.OVERLAPS)
+
+
+def _bytes(members: Iterable[RewriteTask]) -> int:
+    return sum(source.entry.file.file_bytes for source in members)
 
 
 def expected_output_files(size: int, options: RewriteOptions) -> int:
@@ -363,9 +354,8 @@ def _moved(
 
 def _group(number: int, scope: _Target, members: Sequence[RewriteTask], options: RewriteOptions) -> FileGroup:
     """A group, with the oldest rows first: outputs have one sequence number, so only the order tells newer rows."""
-    size = sum(source.entry.file.file_bytes for source in members)
     oldest_first = sorted(members, key=lambda source: (source.entry.sequence, source.entry.file.path.encode()))
-    return FileGroup(number, tuple(oldest_first), *scope, expected_output_files(size, options))
+    return FileGroup(number, tuple(oldest_first), *scope, expected_output_files(_bytes(members), options))
 
 
 def _packed(inputs: Sequence[RewriteTask], options: RewriteOptions) -> Iterator[list[RewriteTask]]:
@@ -378,16 +368,13 @@ def _packed(inputs: Sequence[RewriteTask], options: RewriteOptions) -> Iterator[
 def _in_order(
     bins: list[list[RewriteTask]], order: JobOrder, worth: Callable[[Sequence[ManifestEntry]], float]
 ) -> list[list[RewriteTask]]:
-    def size(members: list[RewriteTask]) -> int:
-        return sum(source.entry.file.file_bytes for source in members)
-
     match order:
         case JobOrder.NONE:
             return bins
         case JobOrder.HEAT_DESC:
             return sorted(bins, key=lambda members: -worth([source.entry for source in members]))
         case JobOrder.BYTES_ASC | JobOrder.BYTES_DESC:
-            return sorted(bins, key=size, reverse=order is JobOrder.BYTES_DESC)
+            return sorted(bins, key=_bytes, reverse=order is JobOrder.BYTES_DESC)
         case _:
             return sorted(bins, key=len, reverse=order is JobOrder.FILES_DESC)
 
