@@ -25,8 +25,8 @@ from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import StateReader
 from deltacompact.iceberg.table_heat import heat_of_table
 from deltacompact.iceberg_modes.compacted import has_compacted
-from deltacompact.iceberg_modes.rewrite.gain import gain_of
 from deltacompact.iceberg_modes.rewrite.options import rewrite_options
+from deltacompact.iceberg_modes.rewrite.worth import gain_of
 from deltacompact.planning.worth import LayoutGain
 from deltacompact.storage.objects import ObjectStore
 

@@ -26,8 +26,7 @@ from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg.table.table_state import TableState
 from deltacompact.iceberg_modes.rewrite.arrangement import ClusterBy, arrangement_of
 from deltacompact.iceberg_modes.rewrite.options import CLUSTER_PROPERTY, RewriteOptions, Strategy
-from deltacompact.iceberg_modes.rewrite.plan import RewritePlan
-from deltacompact.iceberg_modes.rewrite.worth import Worth
+from deltacompact.iceberg_modes.rewrite.plan import RewritePlan, Worth
 from deltacompact.layout.boxes import Boxes, Ranks
 from deltacompact.layout.extents import STAYS, extents_of
 from deltacompact.layout.overlap import FileMask, LayoutChoice, RewriteAllowance, to_lay_out

@@ -179,6 +179,10 @@ def _read(inputs: Sequence[RewriteTask], bytes_in: int, rows: int) -> str:
     return f"{counted(len(inputs), 'file')} ({why}), {size(bytes_in)}, {counted(rows, 'row')}"
 
 
+Worth = Callable[[Sequence[ManifestEntry]], float]
+"""What reads save for each core-second of laying out these files of one partition."""
+
+
 def plan_rewrite(
     state: TableState,
     options: RewriteOptions,
@@ -189,7 +193,7 @@ def plan_rewrite(
     overlapping: frozenset[str] = frozenset(),
     cold: frozenset[str] = frozenset(),
     waiting: frozenset[str] = frozenset(),
-    worth: Callable[[Sequence[ManifestEntry]], float] = lambda files: 0.0,
+    worth: Worth = lambda files: 0.0,
 ) -> RewritePlan:
     """The plan for a branch. `only`: just these data files, whatever their size (a group to be done again).
 
@@ -365,9 +369,7 @@ def _packed(inputs: Sequence[RewriteTask], options: RewriteOptions) -> Iterator[
     return batched(inputs, lambda task: task.entry.file.file_bytes, options.max_group_bytes, options.max_group_files)
 
 
-def _in_order(
-    bins: list[list[RewriteTask]], order: JobOrder, worth: Callable[[Sequence[ManifestEntry]], float]
-) -> list[list[RewriteTask]]:
+def _in_order(bins: list[list[RewriteTask]], order: JobOrder, worth: Worth) -> list[list[RewriteTask]]:
     match order:
         case JobOrder.NONE:
             return bins
