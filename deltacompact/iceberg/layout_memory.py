@@ -24,6 +24,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -157,17 +158,11 @@ def _stored_run(snapshot: Snapshot, how: Mapping[str, str]) -> LayoutRun:
 
 
 def _recorded(metadata: TableMetadata) -> dict[int, LayoutRun]:
-    """What the table's properties record. Properties that were copied from another table do not count."""
-    found = {}
-    for name, value in metadata.properties.items():
-        number = name.removeprefix(RECORD)
-        if name.startswith(RECORD) and number.isdecimal():
-            try:
-                body = json.loads(value)
-                times = int(body["sequence_number"]), int(body["timestamp_ms"])
-                how = {str(key): str(value) for key, value in body["how"].items()}
-                if body["table"] == metadata.uuid:
-                    found[int(number)] = LayoutRun(how, str(body["session"]), *times, str(body["branch"]))
-            except (ValueError, KeyError, TypeError, AttributeError):
-                continue  # without its record, its files are laid out again
-    return found
+    """What the table's properties record. Without its record, a snapshot's files are laid out again."""
+
+    def run(_: int, body: dict[str, Any]) -> LayoutRun:
+        how = {str(key): str(value) for key, value in body["how"].items()}
+        times = int(body["sequence_number"]), int(body["timestamp_ms"])
+        return LayoutRun(how, str(body["session"]), *times, str(body["branch"]))
+
+    return metadata.recorded(RECORD, run)

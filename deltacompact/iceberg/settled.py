@@ -199,26 +199,10 @@ def _said(snapshot: Snapshot) -> Memory | None:
 
 
 def _records(metadata: TableMetadata) -> dict[int, tuple[Memory, str]]:
-    """By snapshot id, the memories in table properties, with their branches. Properties that were copied from another
-    table do not count."""
-    found = {}
-    for name, value in metadata.properties.items():
-        number = name.removeprefix(RECORD)
-        if name.startswith(RECORD) and number.isdecimal():
-            parsed = _parsed(value, int(number), metadata.uuid)
-            if parsed is not None:
-                found[int(number)] = parsed
-    return found
-
-
-def _parsed(value: str, snapshot_id: int, uuid: str) -> tuple[Memory, str] | None:
-    try:
-        body = json.loads(value)
-        columns, through, table = str(body["columns"]), int(body["through"]), body["table"]
-        branch = str(body["branch"])
-    except (ValueError, KeyError, TypeError):
-        return None  # without it, more rows are compared again
-    return (Memory(columns, through, snapshot_id), branch) if table == uuid else None
+    """By snapshot id, the memories in table properties, with their branches. Without them, more rows are compared."""
+    return metadata.recorded(
+        RECORD, lambda number, body: (Memory(str(body["columns"]), int(body["through"]), number), str(body["branch"]))
+    )
 
 
 def _through(memory: Memory) -> int:

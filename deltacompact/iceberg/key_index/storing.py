@@ -13,11 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from deltacompact.base.errors import DeltaCompactError
-from deltacompact.iceberg.key_index.document import (
-    KeyIndex,
-    index_of,
-    names_in,
-)
+from deltacompact.iceberg.key_index.document import KeyIndex, index_of, names_in
 from deltacompact.iceberg.key_index.terms import Terms
 from deltacompact.storage.numbered import listed, numbered_path, read_newest
 from deltacompact.storage.objects import ObjectStore

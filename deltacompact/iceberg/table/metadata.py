@@ -7,16 +7,20 @@ snapshots   5, 6, 7: where the manifest list of each is
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from deltacompact.base.errors import InputError, NotFoundError
 from deltacompact.iceberg.table.column_bounds import has_order
 from deltacompact.iceberg.table.content_files import Spec
+
+T = TypeVar("T")
 
 MAIN = "main"
 SESSION = "deltacompact.session"
@@ -163,6 +167,19 @@ class TableMetadata:
     def recorded_fingerprint(self, snapshot: Snapshot) -> str | None:
         """The fingerprint in a snapshot's summary. None: it has none, or the table had another schema then."""
         return snapshot.summary.get(RECORDED_FINGERPRINT) if snapshot.schema_id == self.schema_id else None
+
+    def recorded(self, prefix: str, parsed: Callable[[int, dict[str, Any]], T]) -> dict[int, T]:
+        """What properties record of snapshots: `prefix` and the snapshot's id name each. Damaged ones, and those that
+        were copied from another table, do not count."""
+        found = {}
+        for name, value in self.properties.items():
+            number = name.removeprefix(prefix)
+            if name.startswith(prefix) and number.isdecimal():
+                with contextlib.suppress(ValueError, KeyError, TypeError, AttributeError):
+                    body = json.loads(value)
+                    if body["table"] == self.uuid:
+                        found[int(number)] = parsed(int(number), body)
+        return found
 
     @property
     def ordered_columns(self) -> tuple[str, ...]:
