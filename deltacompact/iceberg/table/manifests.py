@@ -191,7 +191,10 @@ def read_manifest_list(data: bytes, path: str) -> list[Manifest]:
         raise CorruptionError(f"{path} is not a manifest list: {error!r}") from error
 
 
-# Schemas: (field id, name, Avro type, optional, since which format version)
+# Schemas
+
+_Field = tuple[int, str, Any, bool, int, str]
+"""Field id, name, Avro type, whether it is optional, since which format version, and our name; "": we have none."""
 
 
 def _optional(type_: Any) -> Any:
@@ -208,40 +211,41 @@ def _map(key_id: int, value_id: int, value: str) -> dict[str, Any]:
     return {"type": "array", "logicalType": "map", "items": pair}
 
 
-_DATA_FILE: tuple[tuple[int, str, Any, bool, int], ...] = (
-    (134, "content", "int", False, 2),
-    (100, "file_path", "string", False, 1),
-    (101, "file_format", "string", False, 1),
-    (102, "partition", None, False, 1),
-    (103, "record_count", "long", False, 1),
-    (104, "file_size_in_bytes", "long", False, 1),
-    (105, "block_size_in_bytes", "long", False, 1),
-    (108, "column_sizes", _map(117, 118, "long"), True, 1),
-    (109, "value_counts", _map(119, 120, "long"), True, 1),
-    (110, "null_value_counts", _map(121, 122, "long"), True, 1),
-    (137, "nan_value_counts", _map(138, 139, "long"), True, 1),
-    (125, "lower_bounds", _map(126, 127, "bytes"), True, 1),
-    (128, "upper_bounds", _map(129, 130, "bytes"), True, 1),
-    (131, "key_metadata", "bytes", True, 1),
-    (132, "split_offsets", {"type": "array", "items": "long", "element-id": 133}, True, 1),
-    (135, "equality_ids", {"type": "array", "items": "int", "element-id": 136}, True, 2),
-    (140, "sort_order_id", "int", True, 1),
-    (142, "first_row_id", "long", True, 3),
-    (143, "referenced_data_file", "string", True, 2),
-    (144, "content_offset", "long", True, 3),
-    (145, "content_size_in_bytes", "long", True, 3),
+_DATA_FILE: tuple[_Field, ...] = (
+    (134, "content", "int", False, 2, "content"),
+    (100, "file_path", "string", False, 1, "path"),
+    (101, "file_format", "string", False, 1, "file_format"),
+    (102, "partition", None, False, 1, ""),
+    (103, "record_count", "long", False, 1, "rows"),
+    (104, "file_size_in_bytes", "long", False, 1, "file_bytes"),
+    (105, "block_size_in_bytes", "long", False, 1, ""),
+    (108, "column_sizes", _map(117, 118, "long"), True, 1, "column_sizes"),
+    (109, "value_counts", _map(119, 120, "long"), True, 1, "value_counts"),
+    (110, "null_value_counts", _map(121, 122, "long"), True, 1, "null_value_counts"),
+    (137, "nan_value_counts", _map(138, 139, "long"), True, 1, "nan_value_counts"),
+    (125, "lower_bounds", _map(126, 127, "bytes"), True, 1, "lower_bounds"),
+    (128, "upper_bounds", _map(129, 130, "bytes"), True, 1, "upper_bounds"),
+    (131, "key_metadata", "bytes", True, 1, "key_metadata"),
+    (132, "split_offsets", {"type": "array", "items": "long", "element-id": 133}, True, 1, "split_offsets"),
+    (135, "equality_ids", {"type": "array", "items": "int", "element-id": 136}, True, 2, "equality_ids"),
+    (140, "sort_order_id", "int", True, 1, "sort_order_id"),
+    (142, "first_row_id", "long", True, 3, "first_row_id"),
+    (143, "referenced_data_file", "string", True, 2, "referenced_data_file"),
+    (144, "content_offset", "long", True, 3, "content_offset"),
+    (145, "content_size_in_bytes", "long", True, 3, "content_size"),
 )
 
+_OF_FILE = tuple((number, name, type_, since, ours) for number, name, type_, _, since, ours in _DATA_FILE if ours)
 _ONLY_IN_VERSION_1 = (105,)
 BLOCK_BYTES = 64 << 20
 """Version 1 demands a block size for each file. Nobody reads it; Iceberg's own writers put this number."""
 
-_ENTRY: tuple[tuple[int, str, Any, bool, int], ...] = (
-    (0, "status", "int", False, 1),
-    (1, "snapshot_id", "long", True, 1),
-    (3, "sequence_number", "long", True, 2),
-    (4, "file_sequence_number", "long", True, 2),
-    (2, "data_file", None, False, 1),
+_ENTRY: tuple[_Field, ...] = (
+    (0, "status", "int", False, 1, ""),
+    (1, "snapshot_id", "long", True, 1, ""),
+    (3, "sequence_number", "long", True, 2, ""),
+    (4, "file_sequence_number", "long", True, 2, ""),
+    (2, "data_file", None, False, 1, ""),
 )
 
 _SUMMARY = {
@@ -255,29 +259,29 @@ _SUMMARY = {
     ],
 }
 
-_MANIFEST: tuple[tuple[int, str, Any, bool, int], ...] = (
-    (500, "manifest_path", "string", False, 1),
-    (501, "manifest_length", "long", False, 1),
-    (502, "partition_spec_id", "int", False, 1),
-    (517, "content", "int", False, 2),
-    (515, "sequence_number", "long", False, 2),
-    (516, "min_sequence_number", "long", False, 2),
-    (503, "added_snapshot_id", "long", False, 1),
-    (504, "added_files_count", "int", False, 1),
-    (505, "existing_files_count", "int", False, 1),
-    (506, "deleted_files_count", "int", False, 1),
-    (512, "added_rows_count", "long", False, 1),
-    (513, "existing_rows_count", "long", False, 1),
-    (514, "deleted_rows_count", "long", False, 1),
-    (507, "partitions", {"type": "array", "items": _SUMMARY, "element-id": 508}, True, 1),
-    (519, "key_metadata", "bytes", True, 1),
-    (520, "first_row_id", "long", True, 3),
+_MANIFEST: tuple[_Field, ...] = (
+    (500, "manifest_path", "string", False, 1, "path"),
+    (501, "manifest_length", "long", False, 1, "file_bytes"),
+    (502, "partition_spec_id", "int", False, 1, "spec_id"),
+    (517, "content", "int", False, 2, "content"),
+    (515, "sequence_number", "long", False, 2, "sequence_number"),
+    (516, "min_sequence_number", "long", False, 2, "min_sequence_number"),
+    (503, "added_snapshot_id", "long", False, 1, "snapshot_id"),
+    (504, "added_files_count", "int", False, 1, "added_files"),
+    (505, "existing_files_count", "int", False, 1, "existing_files"),
+    (506, "deleted_files_count", "int", False, 1, "deleted_files"),
+    (512, "added_rows_count", "long", False, 1, "added_rows"),
+    (513, "existing_rows_count", "long", False, 1, "existing_rows"),
+    (514, "deleted_rows_count", "long", False, 1, "deleted_rows"),
+    (507, "partitions", {"type": "array", "items": _SUMMARY, "element-id": 508}, True, 1, "partitions"),
+    (519, "key_metadata", "bytes", True, 1, "key_metadata"),
+    (520, "first_row_id", "long", True, 3, "first_row_id"),
 )
 
 
-def _fields(rows: Iterable[tuple[int, str, Any, bool, int]], version: int) -> list[dict[str, Any]]:
+def _fields(rows: Iterable[_Field], version: int) -> list[dict[str, Any]]:
     fields = []
-    for field_id, name, type_, optional, since in rows:
+    for field_id, name, type_, optional, since, _ in rows:
         if since <= version and (version == 1 or field_id not in _ONLY_IN_VERSION_1):
             field: dict[str, Any] = {"name": name, "type": _optional(type_) if optional else type_}
             fields.append(field | ({"default": None} if optional else {}) | {"field-id": field_id})
@@ -327,35 +331,12 @@ def _type_of(schema: Mapping[str, Any], name: str) -> Any:
 
 def _record(entry: ManifestEntry, spec: Spec, version: int) -> dict[str, Any]:
     file = entry.file
-    data_file = {
-        "content": int(file.content),
-        "file_path": file.path,
-        "file_format": file.file_format,
-        "partition": {
-            part.avro["name"]: avro_value(value, part.avro["type"])
-            for part, value in zip(spec.fields, file.partition, strict=True)
-        },
-        "record_count": file.rows,
-        "file_size_in_bytes": file.file_bytes,
-        "block_size_in_bytes": BLOCK_BYTES,
-        "column_sizes": _pairs(file.column_sizes),
-        "value_counts": _pairs(file.value_counts),
-        "null_value_counts": _pairs(file.null_value_counts),
-        "nan_value_counts": _pairs(file.nan_value_counts),
-        "lower_bounds": _pairs(file.lower_bounds),
-        "upper_bounds": _pairs(file.upper_bounds),
-        "key_metadata": file.key_metadata,
-        "split_offsets": list(file.split_offsets) or None,
-        "equality_ids": list(file.equality_ids) or None,
-        "sort_order_id": file.sort_order_id,
-        "referenced_data_file": file.referenced_data_file,
+    data_file = {name: _stored(getattr(file, ours)) for _, name, _, since, ours in _OF_FILE if since <= version}
+    data_file["block_size_in_bytes"] = BLOCK_BYTES
+    data_file["partition"] = {
+        part.avro["name"]: avro_value(value, part.avro["type"])
+        for part, value in zip(spec.fields, file.partition, strict=True)
     }
-    if version >= 3:
-        data_file |= {
-            "first_row_id": file.first_row_id,
-            "content_offset": file.content_offset,
-            "content_size_in_bytes": file.content_size,
-        }
     return {
         "status": int(entry.status),
         "snapshot_id": entry.snapshot_id,
@@ -365,8 +346,18 @@ def _record(entry: ManifestEntry, spec: Spec, version: int) -> dict[str, Any]:
     }
 
 
-def _pairs(values: Mapping[int, Any]) -> list[dict[str, Any]] | None:
-    return [{"key": key, "value": value} for key, value in values.items()] or None
+def _stored(value: Any) -> Any:
+    """A value of ours as Avro has it. A mapping or a tuple without members is null."""
+    if isinstance(value, Mapping):
+        return [{"key": key, "value": value} for key, value in value.items()] or None
+    return list(value) or None if isinstance(value, tuple) else value
+
+
+def _unstored(value: Any, type_: Any) -> Any:
+    """The same backwards, by its type."""
+    if not isinstance(type_, dict):
+        return value
+    return {pair["key"]: pair["value"] for pair in value or ()} if "logicalType" in type_ else tuple(value or ())
 
 
 def _entry(
@@ -381,9 +372,6 @@ def _entry(
     def value(number: int) -> Any:
         return described.get(file_names[number]) if number in file_names else None
 
-    def mapping(number: int) -> dict[int, Any]:
-        return {pair["key"]: pair["value"] for pair in value(number) or ()}
-
     def above(number: int) -> Any:
         return record.get(names[number]) if number in names else None
 
@@ -397,29 +385,14 @@ def _entry(
     if sequence is None or file_sequence is None:
         raise ValueError(f"{value(100)} has no sequence number although it is not new")
     snapshot_id = above(1)
-    file = ContentFile(
-        content=Content(value(134) or 0),
-        path=value(100),
-        file_format=value(101).upper(),
-        spec_id=manifest.spec_id,
-        partition=tuple(compared(value(102)[name], avro) for name, avro in partition),
-        rows=value(103),
-        file_bytes=value(104),
-        column_sizes=mapping(108),
-        value_counts=mapping(109),
-        null_value_counts=mapping(110),
-        nan_value_counts=mapping(137),
-        lower_bounds=mapping(125),
-        upper_bounds=mapping(128),
-        key_metadata=value(131),
-        split_offsets=tuple(value(132) or ()),
-        equality_ids=tuple(value(135) or ()),
-        sort_order_id=value(140),
-        first_row_id=value(142),
-        referenced_data_file=value(143),
-        content_offset=value(144),
-        content_size=value(145),
-    )
+    plain = {ours: _unstored(value(number), type_) for number, _, type_, _, ours in _OF_FILE}
+    plain |= {
+        "content": Content(value(134) or 0),
+        "file_format": value(101).upper(),
+        "spec_id": manifest.spec_id,
+        "partition": tuple(compared(value(102)[name], avro) for name, avro in partition),
+    }
+    file = ContentFile(**plain)
     return ManifestEntry(
         status, manifest.snapshot_id if snapshot_id is None else snapshot_id, sequence, file_sequence, file
     )
@@ -444,55 +417,24 @@ def _with_inherited_row_ids(entries: Iterable[ManifestEntry], manifest: Manifest
 
 
 def _line(manifest: Manifest, sequence_number: int, version: int) -> dict[str, Any]:
-    def numbered(number: int) -> int:
-        return sequence_number if number == NEW else number
-
-    line = {
-        "manifest_path": manifest.path,
-        "manifest_length": manifest.file_bytes,
-        "partition_spec_id": manifest.spec_id,
-        "content": int(manifest.content),
-        "sequence_number": numbered(manifest.sequence_number),
-        "min_sequence_number": numbered(manifest.min_sequence_number),
-        "added_snapshot_id": manifest.snapshot_id,
-        "added_files_count": manifest.added_files,
-        "existing_files_count": manifest.existing_files,
-        "deleted_files_count": manifest.deleted_files,
-        "added_rows_count": manifest.added_rows,
-        "existing_rows_count": manifest.existing_rows,
-        "deleted_rows_count": manifest.deleted_rows,
-        "partitions": None if manifest.partitions is None else list(manifest.partitions),
-        "key_metadata": manifest.key_metadata,
-    }
-    return line | ({"first_row_id": manifest.first_row_id} if version >= 3 else {})
+    line = {name: getattr(manifest, ours) for _, name, *_, since, ours in _MANIFEST if since <= version}
+    new = {name: sequence_number for name in ("sequence_number", "min_sequence_number") if line.get(name) == NEW}
+    return line | new | {"partitions": None if manifest.partitions is None else list(manifest.partitions)}
 
 
 def _manifest(record: Mapping[str, Any], names: Mapping[int, str]) -> Manifest:
-    def value(number: int) -> Any:
-        return record.get(names[number]) if number in names else None
-
-    def count(number: int) -> int:
-        found = value(number)
-        return UNKNOWN if found is None else found
-
-    partitions = value(507)
+    plain = {ours: record.get(names[number]) if number in names else None for number, *_, ours in _MANIFEST}
+    unknown = {name: UNKNOWN for name in _counted(()) if plain[name] is None}
+    absent = {name: 0 for name in ("sequence_number", "min_sequence_number") if plain[name] is None}
+    partitions = plain["partitions"]
     return Manifest(
-        path=value(500),
-        file_bytes=value(501),
-        spec_id=value(502),
-        content=ManifestContent(value(517) or 0),
-        sequence_number=value(515) or 0,
-        min_sequence_number=value(516) or 0,
-        snapshot_id=value(503),
-        added_files=count(504),
-        existing_files=count(505),
-        deleted_files=count(506),
-        added_rows=count(512),
-        existing_rows=count(513),
-        deleted_rows=count(514),
-        partitions=None if partitions is None else tuple(partitions),
-        key_metadata=value(519),
-        first_row_id=value(520),
+        **plain
+        | unknown
+        | absent
+        | {
+            "content": ManifestContent(plain["content"] or 0),
+            "partitions": None if partitions is None else tuple(partitions),
+        }
     )
 
 
