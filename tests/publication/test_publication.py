@@ -6,6 +6,7 @@ import datetime
 import decimal
 import json
 import logging
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,7 +22,7 @@ from deltacompact.delta_streams.versions import rollback, versions
 from deltacompact.iceberg.table.content_files import Content
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.maintenance.vacuum.vacuum import vacuum
-from deltacompact.publication.iceberg import target
+from deltacompact.publication.iceberg import held, target
 from deltacompact.publication.iceberg.held import held_files
 
 ICEBERG = f"ns.{T}"
@@ -749,6 +750,35 @@ def test_other_engines_may_not_delete_the_streams_files(orders):
     orders.compact()
     orders.publish()
     assert orders.lake.catalog.load_table(ICEBERG).properties["gc.enabled"] == "false"
+
+
+def test_what_a_failed_vacuum_leaves_in_the_iceberg_tables_folder_is_an_orphan(orders, monkeypatch):
+    """It stayed for ever: the vacuum knows only files of snapshots, and maintain deleted nothing without gc.enabled."""
+    for number in range(2):
+        orders.append([{"id": number}])
+        orders.compact()
+        orders.publish()
+    folder = Path(orders.lake.folder, "warehouse")
+    before = set(folder.rglob("*.avro"))
+
+    def refuses(store, path):
+        raise StoreError(f"{path}: S3 answered 503")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(held.locations, "discard", refuses)
+        with pytest.raises(StoreError):
+            vacuum(orders.catalog, T, age_min_s=0, force=True)
+    vacuum(orders.catalog, T, age_min_s=0, force=True)
+    assert set(folder.rglob("*.avro")) == before and orders.snapshots() == 1
+    table = deltacompact.open_catalog(orders.lake.catalog).table(ICEBERG)
+    now = {"older-than": "0m", "allow-younger-than-24h": True}
+    with pytest.raises(InputError, match=r"has gc\.enabled=false"):
+        table.maintain(expire_snapshots=True, remove_orphans=True, options=now)
+    assert table.maintain(remove_orphans=True, options=now).remove_orphans.files > 0
+    state = orders.lake.state(ICEBERG)
+    kept = {state.snapshot.manifest_list, *(manifest.path for manifest in state.manifests)}
+    assert {path.as_uri() for path in folder.rglob("*.avro")} == kept
+    assert orders.shown() == orders.compacted()
 
 
 # The command line

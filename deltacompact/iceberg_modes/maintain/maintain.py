@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from deltacompact.base.errors import InputError
-from deltacompact.iceberg.table.metadata import MAIN
+from deltacompact.iceberg.table.metadata import MAIN, PUBLICATION, TableMetadata
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg_modes.journal.journal import FOLDER
 from deltacompact.iceberg_modes.maintain.expire import ExpireSnapshots
@@ -51,7 +51,7 @@ class Maintain:
             raise InputError("nothing is asked for: expire snapshots, rewrite manifests, remove orphans")
         metadata.branch(self.branch)
         if expire_snapshots or remove_orphans:
-            _refuse_without_gc(metadata.table_id, metadata.properties)
+            _refuse_without_gc(metadata, expire_snapshots)
         if remove_orphans:
             refuse_young_orphans(options)
         store = self.table.store
@@ -83,8 +83,12 @@ class Maintain:
         return round(agreed_now_s(self.table.store, f"{FOLDER}clock-{uuid.uuid4().hex}", ours_ms / 1000) * 1000)
 
 
-def _refuse_without_gc(table_id: str, properties: Mapping[str, str]) -> None:
-    if properties.get("gc.enabled", "true").strip().lower() == "false":
+def _refuse_without_gc(metadata: TableMetadata, expires: bool) -> None:
+    """The vacuum of a published stream expires the snapshots of its publication, and deletes files by what expired.
+    Nobody but this finds what a crash left in the folders of the Iceberg table, where the stream has nothing."""
+    if PUBLICATION in metadata.properties and not expires:
+        return
+    if metadata.properties.get("gc.enabled", "true").strip().lower() == "false":
         raise InputError(
-            f"table {table_id!r} has gc.enabled=false: other tables may use its files, so none is deleted here"
+            f"table {metadata.table_id!r} has gc.enabled=false: other tables may use its files, so none is deleted here"
         )
