@@ -131,8 +131,7 @@ class Settings:
         "memory_bytes",
         COUNT,
         None,
-        "what this process may take in all, at least 256 MiB: fewer tasks at a time, which read less at once; it uses "
-        "no cluster then",
+        "what this process may take in all, at least 256 MiB; it uses no cluster then",
         says="no bound",
     )
     memory_per_task_bytes: int | None = option(

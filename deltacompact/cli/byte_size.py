@@ -11,6 +11,8 @@ from typing import Any
 
 import click
 
+from deltacompact.base.one_heap import share_one_heap
+
 
 class ByteSize(click.ParamType):  # type: ignore[type-arg]
     """A number of bytes, at least `least` of them."""
@@ -30,3 +32,9 @@ class ByteSize(click.ParamType):  # type: ignore[type-arg]
         if size < self._least:
             self.fail(f"{value} is too little: the least is {self._least >> 20}MiB", param, ctx)
         return size
+
+
+def bounding_memory(context: click.Context, option: click.Parameter, memory_bytes: int | None) -> int | None:
+    """The callback of --memory, before any other option is read: the process keeps little of what it frees."""
+    share_one_heap(memory_bytes)
+    return memory_bytes

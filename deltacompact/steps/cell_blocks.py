@@ -28,6 +28,8 @@ from deltacompact.tabular.row_groups import RowGroups
 _CELLS = b"deltacompact.cells"
 _AHEAD = 4
 """Blocks that are fetched ahead."""
+_CHUNK_ROWS_MIN = 256
+"""With fewer rows in each chunk, on average, encoding takes longer than copying them into one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,8 @@ def by_cell(rows: pa.Table, order: Numbers, counts: Numbers, rows_at_once: int) 
 
 
 def in_cells(held: Sequence[HeldBlock], cells: int, rows_at_once: int) -> Iterator[CellRows]:
-    """The rows of a part by cell, within a cell in the order of the blocks, a few at a time. Nothing is copied."""
+    """The rows of a part by cell, within a cell in the order of the blocks, a few at a time. Rows are only copied where
+    blocks have few rows of a cell each."""
     ends = [np.cumsum(block.counts).tolist() for block in held]
     for cell in range(cells):
         own = [
@@ -123,6 +126,8 @@ def in_cells(held: Sequence[HeldBlock], cells: int, rows_at_once: int) -> Iterat
             if (count := int(block.counts[cell]))
         ]
         rows = pa.concat_tables(own) if own else held[0].table.slice(0, 0)
+        if rows.num_rows < _CHUNK_ROWS_MIN * len(own):
+            rows = rows.combine_chunks()
         for start in range(0, rows.num_rows, rows_at_once):
             yield rows.slice(start, rows_at_once)
         yield CELL_ENDS

@@ -6,7 +6,7 @@ run 1    part 0: 1 row                     part 1: no bytes
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from deltacompact.layout.order import Numbers
 from deltacompact.steps import cell_blocks
-from deltacompact.steps.cell_blocks import CellBlock, CellRows
+from deltacompact.steps.cell_blocks import CellBlock, CellRows, HeldBlock
 from deltacompact.storage.objects import ObjectStore
 
 ROWS_AT_ONCE = 128 << 10
@@ -58,25 +58,14 @@ def write_run(
     return CellRun(path, np.array(blocks, np.int64).reshape(-1, 4))
 
 
-def read_blocks(store: ObjectStore, blocks: Sequence[CellBlock]) -> Iterator[tuple[pa.Table, npt.NDArray[np.int64]]]:
-    """The rows of each block, and each row's cell, counted within the part. The next blocks are fetched ahead."""
-    for rows, counts in cell_blocks.read(store, blocks):
-        yield rows, np.repeat(np.arange(len(counts)), counts)
-
-
 def in_order_of_cells(store: ObjectStore, blocks: Sequence[CellBlock], cells: int) -> Iterator[CellRows]:
-    """The rows of a part with `cells` cells: by cell, within a cell in the order of the runs, a few at a time."""
-    each = read_blocks(store, blocks)
+    """The rows of a part with `cells` cells: by cell, within a cell in the order of the runs, a few at a time.
+
+    Blocks of one cell are dropped once their rows were yielded.
+    """
+    each = (HeldBlock(rows, counts) for rows, counts in cell_blocks.read(store, blocks))
     if cells == 1:
-        for rows, _ in each:
-            yield rows
+        for block in each:
+            yield block.table
         return
-    rows, of_rows = _whole(each)
-    order = np.argsort(of_rows, kind="stable")
-    yield from cell_blocks.by_cell(rows, order, np.bincount(of_rows, minlength=cells), ROWS_AT_ONCE)
-
-
-def _whole(blocks: Iterable[tuple[pa.Table, Numbers]]) -> tuple[pa.Table, Numbers]:
-    """The rows of all blocks in one chunk, and their cells. Holds no block afterwards."""
-    tables, cells = zip(*blocks, strict=True)
-    return pa.concat_tables(tables).combine_chunks(), np.concatenate(cells)
+    yield from cell_blocks.in_cells(list(each), cells, ROWS_AT_ONCE)

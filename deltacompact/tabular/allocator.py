@@ -15,22 +15,18 @@ second, which is too soon for a row group. An allocator that the user has chosen
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import threading
 from collections.abc import Iterator
 
 import pyarrow as pa
 
-_CHOSEN_BY = "ARROW_DEFAULT_MEMORY_POOL"
+from deltacompact.base.one_heap import ARROW_CHOSEN_BY, SMALL_BYTES, set_malloc
+
 _KEPT_MS = 10_000
 _KEPT_BOUNDED_MS = 0
-"""For a small memory bound: a session of 1.8 GB took 217 MiB instead of 297, in the same time."""
-_KEPT_WITHIN_BYTES = 1 << 30
-"""A memory bound of at least this leaves room for kept memory."""
+"""For a small memory bound: a session of 1.8 GB took 217 MiB instead of 297. Programs of our own have one heap then."""
 
-CHOSEN_MALLOC_BY = ("GLIBC_TUNABLES", "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "LD_PRELOAD")
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _KEPT_BYTES, _KEPT_BLOCK_BYTES = 256 << 20, 64 << 20
 """Freed memory that malloc keeps at the end of its heap, and the largest block that comes from the heap."""
 _USUAL_BYTES, _USUAL_BLOCK_BYTES = 64 << 20, 32 << 20
@@ -43,12 +39,12 @@ _before: pa.MemoryPool | None = None
 
 def choose(memory_bytes: int | None = None) -> None:
     """Use jemalloc and keep freed memory until the process ends: for worker processes, which do nothing else."""
-    is_short = memory_bytes is not None and memory_bytes < _KEPT_WITHIN_BYTES
+    is_short = memory_bytes is not None and memory_bytes < SMALL_BYTES
     if _free_to_choose():
         pa.jemalloc_set_decay_ms(_KEPT_BOUNDED_MS if is_short else _KEPT_MS)
         pa.set_memory_pool(pa.jemalloc_memory_pool())
     if not is_short:
-        _set_malloc(_KEPT_BYTES, _KEPT_BLOCK_BYTES)
+        set_malloc(_KEPT_BYTES, _KEPT_BLOCK_BYTES)
 
 
 @contextlib.contextmanager
@@ -72,20 +68,9 @@ def session_memory(memory_bytes: int | None = None) -> Iterator[None]:
             if _sessions == 0:
                 if _free_to_choose():
                     pa.set_memory_pool(_before)
-                _set_malloc(_USUAL_BYTES, _USUAL_BLOCK_BYTES)
+                set_malloc(_USUAL_BYTES, _USUAL_BLOCK_BYTES)
                 _before = None
 
 
 def _free_to_choose() -> bool:
-    return _CHOSEN_BY not in os.environ and "jemalloc" in pa.supported_memory_backends()
-
-
-def _set_malloc(kept_bytes: int, block_bytes: int) -> None:
-    """Make malloc keep `kept_bytes` of freed memory, from blocks of at most `block_bytes`. Only glibc can."""
-    libc = (
-        ctypes.CDLL(None) if os.name == "posix" and not any(name in os.environ for name in CHOSEN_MALLOC_BY) else None
-    )
-    if libc is not None and hasattr(libc, "mallopt") and hasattr(libc, "malloc_trim"):
-        libc.mallopt(_M_TRIM_THRESHOLD, kept_bytes)
-        libc.mallopt(_M_MMAP_THRESHOLD, block_bytes)
-        libc.malloc_trim(0)
+    return ARROW_CHOSEN_BY not in os.environ and "jemalloc" in pa.supported_memory_backends()

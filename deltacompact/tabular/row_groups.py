@@ -114,7 +114,7 @@ class RowGroups(ABC):
         if waiting:
             whole = pa.concat_tables(waiting)
             self._decide_dictionaries(whole)
-            self._write(whole.unify_dictionaries() if self._dictionaries_differ(waiting) else whole)
+            self._write(whole.unify_dictionaries() if self._dictionaries_may_differ(whole) else whole)
         self.group_bytes = max(self.group_bytes, self._waiting_bytes)
         self._waiting_rows = self._waiting_bytes = 0
 
@@ -136,8 +136,9 @@ class RowGroups(ABC):
     def _bytes_of(self, table: pa.Table) -> int:
         return row_bytes.of_table(table, self._options.content_type in _WITH_DICTIONARIES)
 
-    def _dictionaries_differ(self, tables: list[pa.Table]) -> bool:
-        return len(tables) > 1 and any(row_bytes.has_dictionary(field.type) for field in self._schema)
+    def _dictionaries_may_differ(self, table: pa.Table) -> bool:
+        columns = zip(table.schema, table.columns, strict=True)
+        return any(column.num_chunks > 1 and row_bytes.has_dictionary(field.type) for field, column in columns)
 
     @abstractmethod
     def _write(self, table: pa.Table) -> None:

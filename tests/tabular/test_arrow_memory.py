@@ -11,9 +11,10 @@ import pyarrow as pa
 import pytest
 
 from deltacompact import Settings, compact
+from deltacompact.base.one_heap import MALLOC_CHOSEN_BY
 from deltacompact.catalog.delta_streams import DeltaStreamCatalog
 from deltacompact.storage.memory import MemoryStore
-from deltacompact.tabular.allocator import CHOSEN_MALLOC_BY, choose, session_memory
+from deltacompact.tabular.allocator import choose, session_memory
 
 
 def backend() -> str:
@@ -66,7 +67,7 @@ In a process of its own: in one that has worked for minutes, free memory lies in
 
 @pytest.mark.processes
 def test_freed_blocks_are_kept_until_the_session_ends() -> None:
-    environment = {name: value for name, value in os.environ.items() if name not in CHOSEN_MALLOC_BY}
+    environment = {name: value for name, value in os.environ.items() if name not in MALLOC_CHOSEN_BY}
     seen = subprocess.run([sys.executable, "-c", KEPT_BLOCKS], env=environment, capture_output=True, check=True).stdout
     kept, returned, much, after_much, little, after_little = map(int, seen.split())
     assert max(kept, much) < 1_000 and min(returned, after_much, little, after_little) > 9_000

@@ -157,6 +157,14 @@ def test_row_groups_and_dictionaries_of_written_files():
     assert "RLE_DICTIONARY" not in encodings["id"]
 
 
+def test_dictionaries_of_one_table_become_one():
+    """pyarrow writes values, not indices, where a chunk has another dictionary than the first."""
+    store = MemoryStore()
+    words = [pa.array([f"{name} {' ' * 30}"] * 5_000).dictionary_encode() for name in ("new", "paid")]
+    writing.write_table(store, "x.parquet", pa.table({"word": pa.chunked_array(words)}), WriteOptions(codec="none"))
+    assert len(store.get("x.parquet")) < 10_000
+
+
 @pytest.mark.slow
 def test_strings_of_more_than_two_gigabytes_in_a_column():
     """32-bit offsets end at 2 GiB: files of one column that exceed it together are folded all the same."""

@@ -1,0 +1,50 @@
+"""Lets a program of our own, whose memory is bounded, keep what it frees in one heap.
+
+    300 MB for a process            jemalloc, which may keep nothing     one heap for Arrow, NumPy and the kernels
+    2.3 GB of rows of 1 KB          7.6 CPU seconds, 4.3 in the OS       4.5 CPU seconds, 1.1 in the OS
+
+The operating system clears each page that it hands out. Within a small bound an allocator may keep little, and by
+default each thread has its own heap. Where all share one, a thread uses what another has freed. It has to be said
+before pyarrow is imported and before threads begin, so processes of users do without, and who has chosen an allocator
+keeps it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+
+ARROW_CHOSEN_BY = "ARROW_DEFAULT_MEMORY_POOL"
+MALLOC_CHOSEN_BY = ("GLIBC_TUNABLES", "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "LD_PRELOAD")
+SMALL_BYTES = 1 << 30
+"""A memory bound of at least this leaves room for what each thread keeps."""
+_KEPT_SHARE, _KEPT_BLOCK_BYTES = 1 / 8, 32 << 20
+"""The share of the bound that is kept, and the largest block that comes from the heap."""
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
+
+
+def share_one_heap(memory_bytes: int | None) -> None:
+    """Use one heap in this process from now on, if its memory has a small bound and nobody has chosen otherwise."""
+    if memory_bytes is None or memory_bytes >= SMALL_BYTES or "pyarrow" in sys.modules or ARROW_CHOSEN_BY in os.environ:
+        return
+    if set_malloc(int(memory_bytes * _KEPT_SHARE), _KEPT_BLOCK_BYTES, heaps=1):
+        os.environ[ARROW_CHOSEN_BY] = "system"
+
+
+def set_malloc(kept_bytes: int, block_bytes: int, heaps: int | None = None) -> bool:
+    """Make malloc keep `kept_bytes` of freed memory at the end of a heap, from blocks of at most `block_bytes`.
+
+    `heaps`: the most heaps for threads to come. Returns whether it can: only glibc's, if the user has not set it.
+    """
+    if os.name != "posix" or any(name in os.environ for name in MALLOC_CHOSEN_BY):
+        return False
+    libc = ctypes.CDLL(None)
+    if not hasattr(libc, "mallopt") or not hasattr(libc, "malloc_trim"):
+        return False
+    libc.mallopt(_M_TRIM_THRESHOLD, kept_bytes)
+    libc.mallopt(_M_MMAP_THRESHOLD, block_bytes)
+    if heaps is not None and "MALLOC_ARENA_MAX" not in os.environ:
+        libc.mallopt(_M_ARENA_MAX, heaps)
+    libc.malloc_trim(0)
+    return True

@@ -1,0 +1,74 @@
+"""A program whose memory is bounded has one heap; a process of users has what it had."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from deltacompact.base.one_heap import ARROW_CHOSEN_BY, MALLOC_CHOSEN_BY, share_one_heap
+
+pytestmark = pytest.mark.processes
+
+CHOSEN_BY = {ARROW_CHOSEN_BY, "MALLOC_ARENA_MAX", *MALLOC_CHOSEN_BY}
+
+HEAPS = """
+import ctypes, sys, threading
+from deltacompact.base.one_heap import share_one_heap
+{before}
+share_one_heap({memory_bytes})
+import pyarrow
+done, held = threading.Event(), threading.Barrier(4)
+
+def holds():
+    block = bytes(100)
+    held.wait()
+    done.wait()
+
+threads = [threading.Thread(target=holds) for _ in range(3)]
+for thread in threads: thread.start()
+held.wait()
+libc = ctypes.CDLL(None)
+libc.fopen.restype = ctypes.c_void_p
+file = ctypes.c_void_p(libc.fopen(sys.argv[1].encode(), b"w"))
+libc.malloc_info(0, file)
+libc.fclose(file)
+done.set()
+print(pyarrow.default_memory_pool().backend_name, open(sys.argv[1]).read().count("<heap nr"))
+"""
+"""Prints the pool of Arrow, and how many heaps three threads and the main thread have."""
+
+
+def pool_and_heaps(
+    path: os.PathLike[str], memory_bytes: int | None, before: str = "", **chosen: str
+) -> tuple[str, int]:
+    environment = {name: value for name, value in os.environ.items() if name not in CHOSEN_BY} | chosen
+    program = [sys.executable, "-c", HEAPS.format(memory_bytes=memory_bytes, before=before), os.fspath(path)]
+    said = subprocess.run(program, env=environment, capture_output=True, text=True, check=True).stdout
+    pool, heaps = said.split()
+    return pool, int(heaps)
+
+
+def test_threads_and_arrow_share_one_heap(tmp_path: os.PathLike[str]) -> None:
+    usual = pool_and_heaps(tmp_path / "usual", None)
+    assert usual[0] != "system" and usual[1] > 1
+    assert pool_and_heaps(tmp_path / "small", 300 << 20) == ("system", 1)
+    assert pool_and_heaps(tmp_path / "large", 2 << 30) == usual
+    assert pool_and_heaps(tmp_path / "late", 300 << 20, "import pyarrow") == usual
+
+
+def test_who_has_chosen_keeps_it(tmp_path: os.PathLike[str]) -> None:
+    usual, _ = pool_and_heaps(tmp_path / "usual", None)
+    assert pool_and_heaps(tmp_path / "pool", 300 << 20, **{ARROW_CHOSEN_BY: usual})[0] == usual
+    assert pool_and_heaps(tmp_path / "malloc", 300 << 20, LD_PRELOAD="")[0] == usual
+    assert pool_and_heaps(tmp_path / "heaps", 300 << 20, MALLOC_ARENA_MAX="3") == ("system", 3)
+
+
+def test_a_process_that_has_arrow_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(ARROW_CHOSEN_BY, raising=False)
+    import pyarrow  # noqa: F401
+
+    share_one_heap(300 << 20)
+    assert ARROW_CHOSEN_BY not in os.environ
