@@ -781,6 +781,22 @@ def test_what_a_failed_vacuum_leaves_in_the_iceberg_tables_folder_is_an_orphan(o
     assert orders.shown() == orders.compacted()
 
 
+def test_the_streams_own_files_are_no_orphans(orders):
+    for number in range(2):
+        orders.append([{"id": number}])
+        orders.compact()
+        orders.publish()
+    catalog, stream = deltacompact.open_catalog(orders.lake.catalog), orders.folder / T
+    orders.lake.create("ns.other", pa.schema([("id", pa.int64())]))
+    before = sorted(stream.rglob("*"))
+    for table_id in (ICEBERG, "ns.other"):
+        for folder in (stream, next(stream.rglob("*.parquet")).parent):
+            options = {"location": str(folder), "older-than": "0m", "allow-younger-than-24h": True}
+            with pytest.raises(InputError, match=r"(delta|sign of another) table"):
+                catalog.table(table_id).maintain(remove_orphans=True, options=options)
+    assert sorted(stream.rglob("*")) == before
+
+
 # The command line
 
 

@@ -31,13 +31,13 @@ from deltacompact.base.wording import counted
 from deltacompact.iceberg.key_index.upkeep import kept_files
 from deltacompact.iceberg.table import locations
 from deltacompact.iceberg.table.locations import folder_identity, identity_of
-from deltacompact.iceberg.table.metadata import TableMetadata
+from deltacompact.iceberg.table.metadata import PUBLICATION, TableMetadata
 from deltacompact.iceberg.table.metadata_files import is_metadata_file, metadata_document
 from deltacompact.iceberg.table.other_heads import OtherHead, other_heads, refuse_newer
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg.table.table_state import READS_AT_ONCE
 from deltacompact.iceberg_modes.maintain.options import MaintainOptions
-from deltacompact.iceberg_modes.maintain.other_tables import VERSION_HINT, Searched, signs
+from deltacompact.iceberg_modes.maintain.other_tables import DECLARED, VERSION_HINT, Searched, signs
 from deltacompact.iceberg_modes.maintain.reach import (
     PATHS_SHOWN,
     File,
@@ -47,7 +47,7 @@ from deltacompact.iceberg_modes.maintain.reach import (
 )
 from deltacompact.iceberg_modes.maintain.sessions import Sessions
 from deltacompact.storage.identity import identity
-from deltacompact.storage.objects import ObjectStat, ObjectStore, discard, unfinished
+from deltacompact.storage.objects import ObjectStat, ObjectStore, discard, is_there, unfinished
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +155,7 @@ class RemoveOrphans:
             found = sorted_out(others)
             begun = {name: stat for name, stat in begun.items() if not is_below(name, others)}
             self._refuse_signs(folder, now, location, found.unreached)
+            _refuse_streams(now, searched, self.io_properties)
         orphans = found.orphans
         self._refuse_other_names(now, searched.inside, orphans, reached)
         result = OrphansResult(
@@ -266,6 +267,24 @@ class RemoveOrphans:
                     "orphans: nothing was deleted. Remove that file if the other table is gone, or search a folder "
                     f"without it (--option location={now.data_folder})"
                 )
+
+
+def _refuse_streams(now: TableMetadata, searched: Searched, io_properties: Mapping[str, str]) -> None:
+    """Raise InputError if a delta table of ours has files in the searched folder, of which its catalog knows more than
+    the Iceberg table: the table that this one shows, or one around a folder that was asked for."""
+    parts = searched.location.rstrip("/").split("/")
+    above = ["/".join(parts[:end]) for end in range(len(parts) - 1, 0, -1)] if searched.is_wide else []
+    around = [
+        name for name in above if name.count("/") > 2 and is_there(locations.store_of(name, io_properties), DECLARED)
+    ]
+    if shown := now.properties.get(PUBLICATION):
+        stream = folder_identity(shown)
+        around += [shown] if stream.startswith(searched.inside) or searched.inside.startswith(stream) else []
+    if around:
+        raise InputError(
+            f"{now.table_id}: {searched.location} has files of the delta table {around[0]}, which look like orphans: "
+            "nothing was deleted. Its own files are for deltacompact vacuum"
+        )
 
 
 def _folder_of(location: str) -> str:

@@ -29,6 +29,8 @@ from deltacompact.iceberg_modes.maintain.reach import is_inside
 from deltacompact.storage.identity import file_name
 
 VERSION_HINT = "version-hint.text"
+DECLARED = "table.json"
+"""The document of a delta table of ours, in its folder."""
 _LOGS = re.compile(r"(?:.*/|)(_delta_log|\.hoodie)/.+", re.DOTALL)
 _PAIRS = (
     (re.compile(r"(.*/|)table\.json", re.DOTALL), "partitions/"),
