@@ -109,6 +109,13 @@ def test_bad_columns_are_one_line(orders, columns, says):
     assert "\n" not in str(raised.value)
 
 
+def test_a_name_with_a_star_stands_in_quotes(tmp_path):
+    """The name was read again without them, and what follows the star was taken for a weight."""
+    table = deltacompact.open_catalog(tmp_path / "lake").create_table("t", primary_keys=["a*b"])
+    table.append(pa.table({"a*b": [1, 2]}))
+    assert table.advise('"a*b"*2').files == 1
+
+
 def test_a_partition_key_is_refused(tmp_path):
     days = deltacompact.open_catalog(tmp_path / "lake").create_table("days", ["day"], ["id"])
     days.append(rows(0, 3), {"day": "1"})

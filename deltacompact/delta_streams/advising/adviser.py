@@ -133,7 +133,7 @@ def _columns(
     elif not (found := cluster_columns("columns", examined.table.cluster_by or "")):
         heat = heat_of_streams(examined.streams, examined.table.table_id).read()
         found = columns_asked(heat.known(examined.ordered_columns))
-    clustering_of([column.name for column in found], examined.table.partition_keys)
+    clustering_of([str(column) for column in found], examined.table.partition_keys)
     return found
 
 
