@@ -66,3 +66,20 @@ def test_a_row_is_kept_where_sql_keeps_it(where):
 def test_a_value_that_the_column_cannot_hold_is_told_in_one_line(where):
     with pytest.raises(InputError, match=r"is not an expression about this table: .+"):
         row_filter(where, ROWS.schema)
+
+
+@pytest.mark.parametrize(
+    "name", ["a.b", ".", 'say "hi"', "back\\slash", "tab\tbed", "new\nline", "größe", "a'b", "_quoted_0"]
+)
+def test_a_column_of_any_name_is_named_in_quotes(name):
+    """A dot or a quote in it could not be parsed, and a backslash or a tab made another name of it."""
+    rows = pa.table({name: [1, 2, 3], "v": ["x", '"x"', "it's"]})
+    quoted = '"{}"'.format(name.replace('"', '""'))
+    assert rows.filter(row_filter(f"{quoted} > 1 and v != '\"x\"'", rows.schema))[name].to_pylist() == [3]
+    with pytest.raises(InputError, match="there is no column 'no such'"):
+        row_filter('"no such" = 1', rows.schema)
+
+
+def test_a_tab_in_a_value_is_a_tab():
+    rows = pa.table({"v": ["a\tb", "a    b", "a  b"]})
+    assert rows.filter(row_filter("v = 'a\tb'", rows.schema))["v"].to_pylist() == ["a\tb"]

@@ -8,6 +8,8 @@ Values take the types of their columns. Null is neither equal nor unequal to a v
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from datetime import time
 from decimal import Decimal
 from typing import Any
@@ -15,13 +17,13 @@ from typing import Any
 import pyarrow as pa
 from pyiceberg.expressions import BoundPredicate
 from pyiceberg.expressions import literals as literals_
-from pyiceberg.expressions.parser import parse
 from pyiceberg.expressions.visitors import BooleanExpressionVisitor, visit
-from pyparsing import ParseException
 
 from deltacompact.base import compute as pc
 from deltacompact.base.errors import InputError
 from deltacompact.base.wording import columns_shown, text_of
+from deltacompact.iceberg.table.pyiceberg_door.where_text import parsed
+from deltacompact.layout.quoting import QUOTED, unquoted
 
 _COMPARED = {
     "EqualTo": pc.Expression.__eq__,
@@ -36,17 +38,36 @@ _UNKNOWN = pc.scalar(pa.scalar(None, pa.bool_()))
 
 def row_filter(where: str, columns: pa.Schema) -> pc.Expression:
     """The expression as pyarrow computes it. Raises InputError if it cannot be parsed or does not fit the columns."""
+    plain, names = _with_plain_names(where)
     try:
-        return visit(parse(where), _RowFilterVisitor(where, columns))
-    except ParseException:
-        raise InputError(f"where {where!r} cannot be parsed: write it like day = '2026-11-22' and id > 7") from None
+        return visit(parsed(plain, where), _RowFilterVisitor(where, columns, names))
     except (TypeError, ValueError, OverflowError, NotImplementedError, pa.ArrowException) as error:
         raise InputError(f"where {where!r} is not an expression about this table: {text_of(error)}") from None
 
 
+_PIECE = re.compile(rf"'(?:[^'\\]|''|\\.)*'|{QUOTED}", re.S)
+"""A value or a name, in its quotes."""
+
+
+def _with_plain_names(where: str) -> tuple[str, dict[str, str]]:
+    """The text with a plain name for each quoted one, and what they stand for. PyIceberg refuses a dot in a name, which
+    is a field of a struct to it, and makes a quote of a backslash."""
+    names: dict[str, str] = {}
+
+    def plain(piece: re.Match[str]) -> str:
+        if piece[0].startswith("'"):
+            return piece[0]
+        name = f"_quoted_{len(names)}"
+        names[name] = unquoted(piece[0])
+        return name
+
+    return _PIECE.sub(plain, where), names
+
+
 class _RowFilterVisitor(BooleanExpressionVisitor[pc.Expression]):
-    def __init__(self, where: str, columns: pa.Schema) -> None:
+    def __init__(self, where: str, columns: pa.Schema, names: Mapping[str, str]) -> None:
         self._where = where
+        self._names = names
         self._columns = columns
 
     def visit_true(self) -> pc.Expression:
@@ -68,7 +89,8 @@ class _RowFilterVisitor(BooleanExpressionVisitor[pc.Expression]):
         raise NotImplementedError("it is bound to another table")
 
     def visit_unbound_predicate(self, predicate: Any) -> pc.Expression:
-        name = str(getattr(predicate.term, "name", predicate.term))
+        said = str(getattr(predicate.term, "name", predicate.term))
+        name = ".".join(self._names.get(part, part) for part in said.split("."))
         if name not in self._columns.names:
             raise InputError(
                 f"where {self._where!r}: there is no column {name!r} ({columns_shown(self._columns.names)})"

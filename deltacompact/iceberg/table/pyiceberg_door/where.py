@@ -13,7 +13,6 @@ from collections.abc import Callable
 from typing import Any
 
 from pyiceberg.expressions import BooleanExpression
-from pyiceberg.expressions.parser import parse as parse_expression
 from pyiceberg.expressions.visitors import _InclusiveMetricsEvaluator, expression_evaluator, inclusive_projection
 from pyiceberg.manifest import DataFile
 from pyiceberg.partitioning import PartitionSpec
@@ -22,11 +21,11 @@ from pyiceberg.table.metadata import TableMetadata as PyTableMetadata
 from pyiceberg.typedef import Record
 from pyiceberg.types import DecimalType
 from pyiceberg.utils.decimal import unscaled_to_decimal
-from pyparsing import ParseException
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.wording import columns_shown, text_of
 from deltacompact.iceberg.table.content_files import ContentFile, PartitionTuple
+from deltacompact.iceberg.table.pyiceberg_door.where_text import parsed
 
 EXACT = 100
 """The precision for computing with decimals: Python's own 28 digits are fewer than a column may have."""
@@ -45,11 +44,9 @@ def files_that_may_match(where: str, metadata: PyTableMetadata) -> Callable[[Con
 
 def _files_that_may_match(where: str, metadata: PyTableMetadata) -> Callable[[ContentFile], bool]:
     schema: Schema = metadata.schema()
+    expression = parsed(where, where)
     try:
-        expression = parse_expression(where)
         by_bounds = _InclusiveMetricsEvaluator(schema, expression)
-    except ParseException:  # it lists every rule of the grammar
-        raise InputError(f"where {where!r} cannot be parsed: write it like day = '2026-11-22' and id > 7") from None
     except Exception as error:  # of a column, or of a value's type
         if unknown := _UNKNOWN_COLUMN.match(text_of(error)):
             shown = columns_shown(schema.column_names)
