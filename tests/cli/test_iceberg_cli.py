@@ -14,6 +14,7 @@ from iceberg_fixtures import lake, silence_is_short  # noqa: F401  (fixtures)
 from iceberg_lake import Lake
 from publications import configure
 from pyiceberg.utils.config import Config
+from table_t import ids
 
 import deltacompact
 from deltacompact import cli
@@ -44,10 +45,6 @@ def filled(lake, monkeypatch):
         lake.append(T, [{"id": number}])
     lake.delete_by_key(T, {"id": [2]})
     return f"iceberg://{lake.name}"
-
-
-def ids(lake):
-    return sorted(row["id"] for row in lake.rows(T))
 
 
 def said(capsys):

@@ -12,7 +12,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
-from iceberg_lake import SETTINGS, sorted_rows
+from iceberg_lake import sorted_rows
 from naive_reader import NaiveReader
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -27,6 +27,7 @@ from pyiceberg.types import (
     StringType,
     TimestampType,
 )
+from table_t import clean, compact
 
 import deltacompact
 from deltacompact.base.errors import InputError
@@ -81,22 +82,8 @@ def append_null(lake, number):
     lake.commit(table, [lake._file(table, rows, Content.DATA, nulls, None, ())], operation="append")
 
 
-def clean(lake):
-    """Leave the current schema only, and no snapshot that names another one."""
-    metadata = lake.catalog.load_table(T).metadata.model_dump(by_alias=True, mode="json")
-    current = metadata["current-schema-id"]
-    schemas = [schema for schema in metadata["schemas"] if schema["schema-id"] == current]
-    snapshots = [snapshot | {"schema-id": current} for snapshot in metadata["snapshots"]]
-    lake.edit_metadata(T, {"schemas": schemas, "snapshots": snapshots})
-
-
 def live(lake):
     return sorted_rows([{1: row[1]} for row in NaiveReader(lake, T).rows()])
-
-
-def compact(lake, mode, **options):
-    catalog = deltacompact.open_catalog(lake.catalog)
-    return deltacompact.compact(T, delta_catalog_client=catalog, mode=mode, options=options, settings=SETTINGS)
 
 
 def maintain(lake, **others):

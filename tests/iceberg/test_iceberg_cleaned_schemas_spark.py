@@ -7,17 +7,12 @@ delete manifest    of before                                  day 1       "Misma
 from __future__ import annotations
 
 import pytest
-from iceberg_lake import SETTINGS
+from table_t import compact
 
 import deltacompact
 from deltacompact.iceberg.table.content_files import Content
 
 T = "ns.t"
-
-
-def compact(lake, mode, **options):
-    catalog = deltacompact.open_catalog(lake.catalog)
-    return deltacompact.compact(T, delta_catalog_client=catalog, mode=mode, options=options, settings=SETTINGS)
 
 
 @pytest.mark.parametrize(("version", "is_cleaned"), [(2, True), (3, False)])

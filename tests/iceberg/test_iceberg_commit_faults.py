@@ -14,6 +14,7 @@ from iceberg_lake import SETTINGS
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 from pyiceberg.table.update import RemoveSnapshotRefUpdate
+from table_t import ids
 
 import deltacompact
 from deltacompact.base.errors import (
@@ -35,10 +36,6 @@ from deltacompact.storage.local import LocalStore
 T = "ns.t"
 ID = pa.schema([("id", pa.int64())])
 QUICK = {"commit.retry.min-wait-ms": "1", "commit.retry.max-wait-ms": "2"}
-
-
-def ids(lake, branch="main"):
-    return sorted(row["id"] for row in lake.rows(T, branch))
 
 
 def table_of(lake, *appends, **properties):

@@ -21,6 +21,7 @@ from iceberg_lake import Lake
 from plan_json import plan_to_json
 from upsert_oracle import newest as newest_rows
 from upsert_oracle import visible
+from upsert_oracle import visible_ids as ids
 
 from deltacompact.base.errors import InputError
 from deltacompact.base.limits import Limits
@@ -131,10 +132,6 @@ def upsert(lake, settings=TINY, sizes=SMALL, **options):
 
 def index_files(lake):
     return sorted(Path(lake.folder).rglob("metadata/deltacompact-index/*/*"))
-
-
-def ids(lake):
-    return sorted(row.values["id"] for row in visible(lake))
 
 
 def table_of(lake, *appends, version=2, **properties):

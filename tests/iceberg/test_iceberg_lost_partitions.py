@@ -13,11 +13,12 @@ from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from iceberg_lake import SETTINGS, sorted_rows
+from iceberg_lake import sorted_rows
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import IntegerType, LongType, NestedField
+from table_t import clean, compact, ids
 
 import deltacompact
 from deltacompact.base.errors import InputError
@@ -51,29 +52,12 @@ def dropped(lake, partition, is_cleaned=False):
     return [file.path for file in files]
 
 
-def clean(lake):
-    metadata = lake.catalog.load_table(T).metadata.model_dump(by_alias=True, mode="json")
-    current = metadata["current-schema-id"]
-    schemas = [schema for schema in metadata["schemas"] if schema["schema-id"] == current]
-    snapshots = [snapshot | {"schema-id": current} for snapshot in metadata["snapshots"]]
-    lake.edit_metadata(T, {"schemas": schemas, "snapshots": snapshots})
-
-
 def delete(lake, partition, positions):
     """A position-delete file whose manifest has another partition than that of its data files."""
     table = IcebergTable.load(lake.catalog, T)
     file = lake._position_file(table, lake.state(T), positions)
     lake.commit(table, [replace(file, partition=(*partition, 0))])
     return file.path
-
-
-def compact(lake, mode, **options):
-    catalog = deltacompact.open_catalog(lake.catalog)
-    return deltacompact.compact(T, delta_catalog_client=catalog, mode=mode, options=options, settings=SETTINGS)
-
-
-def ids(lake):
-    return sorted(row["id"] for row in lake.rows(T))
 
 
 def delete_paths(lake):

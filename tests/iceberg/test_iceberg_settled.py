@@ -12,7 +12,8 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
-from upsert_oracle import upsert, visible
+from upsert_oracle import upsert
+from upsert_oracle import visible_names as names
 
 from deltacompact.base.errors import ConflictError, InputError
 from deltacompact.iceberg.settled import (
@@ -47,10 +48,6 @@ def lake(tmp_path):
 def append(lake, *rows, day=1):
     columns = pa.schema([("id", pa.int64(), False), ("name", pa.string()), ("day", pa.int32())])
     lake.append(T, pa.Table.from_pylist([{"id": id, "name": name, "day": day} for id, name in rows], schema=columns))
-
-
-def names(lake):
-    return sorted((row.values["id"], row.values["name"]) for row in visible(lake))
 
 
 def expire_all_but_the_head(lake):

@@ -11,13 +11,14 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
-from iceberg_lake import SETTINGS, sorted_rows
+from iceberg_lake import sorted_rows
 from naive_reader import NaiveReader
 from plan_json import plan_to_json
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform, TruncateTransform
 from pyiceberg.types import DecimalType, DoubleType, FloatType, IntegerType, LongType, NestedField
+from table_t import compact
 
 import deltacompact
 from deltacompact.base.errors import InputError
@@ -47,11 +48,6 @@ def widened(lake, kind, transform=None):
     for partition in partitions:
         lake.delete_by_key(T, {"id": [1]}, (partition,))
     lake.append(T, [{"id": number, "p": value} for value in values for number in (2, 3)])
-
-
-def compact(lake, mode, **options):
-    catalog = deltacompact.open_catalog(lake.catalog)
-    return deltacompact.compact(T, delta_catalog_client=catalog, mode=mode, options=options, settings=SETTINGS)
 
 
 def live(lake):

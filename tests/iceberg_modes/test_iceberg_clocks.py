@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from iceberg_lake import Lake
 from live_writers import racing
+from table_t import ids
 
 from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 from deltacompact.iceberg_modes.maintain import maintain as maintaining
@@ -32,10 +33,6 @@ def table(lake):
     for number in range(3):
         lake.append(T, [{"id": number}])
     return lake
-
-
-def ids(lake):
-    return sorted(row["id"] for row in lake.rows(T))
 
 
 def test_a_rewrite_that_stands_before_its_commit_loses_no_file(table, off):

@@ -14,6 +14,7 @@ from live_writers import losing, racing, writing
 from plan_json import plan_to_json
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import ForbiddenError
+from table_t import ids, rows
 
 from deltacompact.base.errors import ConflictError, InputError, Interrupted, OutcomeUnknownError
 from deltacompact.iceberg.table.metadata import MAIN
@@ -25,14 +26,6 @@ from deltacompact.iceberg_modes.rewrite.options import rewrite_options
 T = "ns.t"
 ID = pa.schema([("id", pa.int64())])
 DAY_ID = pa.schema([("id", pa.int64()), ("day", pa.int32())])
-
-
-def rows(*ids):
-    return [{"id": number} for number in ids]
-
-
-def ids(lake):
-    return sorted(row["id"] for row in lake.rows(T))
 
 
 def table_of(lake, *appends):

@@ -26,6 +26,7 @@ from naive_reader import NaiveReader
 from pyiceberg.expressions import EqualTo
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import LongType
+from table_t import rows
 from version_3 import delete_by_vector, known_rows, live_rows
 
 from deltacompact.base.errors import ConflictError, OutcomeUnknownError
@@ -52,10 +53,6 @@ ORDERS = [
     IN_THREE,
     {"strategy": "sort", "sort_order": "id DESC", **IN_THREE},
 ]
-
-
-def rows(*ids):
-    return [{"id": number} for number in ids]
 
 
 def places(lake):

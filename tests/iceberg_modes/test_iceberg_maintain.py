@@ -32,6 +32,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table.statistics import StatisticsFile
 from pyiceberg.table.update import SetPartitionStatisticsUpdate
 from pyiceberg.transforms import BucketTransform
+from table_t import rows
 
 from deltacompact.base.errors import ConflictError, CorruptionError, InputError, NotFoundError, OutcomeUnknownError
 from deltacompact.catalog.iceberg import IcebergCatalog
@@ -56,10 +57,6 @@ ID = pa.schema([("id", pa.int64())])
 DAY_ID = pa.schema([("id", pa.int64()), ("day", pa.int32())])
 LATER = 10 * DAY_MS
 """So much later, everything is old enough to go."""
-
-
-def rows(*ids):
-    return [{"id": number} for number in ids]
 
 
 def now_ms(later=0):

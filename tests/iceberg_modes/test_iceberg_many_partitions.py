@@ -17,7 +17,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, LongType, NestedField
 from stores import ranged
-from upsert_oracle import visible
+from upsert_oracle import visible_ids as ids
 
 import deltacompact
 from deltacompact import Settings
@@ -126,10 +126,6 @@ def by_key(row):
 
 def catalog(lake):
     return deltacompact.open_catalog(lake.catalog)
-
-
-def ids(lake):
-    return sorted(row.values["id"] for row in visible(lake))
 
 
 def names(entries):

@@ -13,6 +13,7 @@ import pytest
 from iceberg_lake import SETTINGS
 from publications import Publications
 from rest_server import Answer, RestServer
+from table_t import ids
 
 import deltacompact
 from deltacompact.base.errors import ConflictError, InputError, NotFoundError, StoreError
@@ -46,10 +47,6 @@ def table_of(lake, version, *appends):
     lake.catalog.create_table(T, COLUMNS, properties=QUICK | {"format-version": str(version)})
     for numbers in appends:
         lake.append(T, rows(*numbers))
-
-
-def ids(lake, branch="main"):
-    return sorted(row["id"] for row in lake.rows(T, branch))
 
 
 def compact(lake, mode="rewrite", branch="main", **options):

@@ -20,6 +20,7 @@ from dead_sessions import LIVING, Death, Died, T, dying, journals, rewrite, tabl
 from iceberg_lake import Lake
 from live_writers import busy, losing, racing
 from plan_json import plan_to_json
+from table_t import Storage, ids
 from upsert_oracle import upsert
 
 from deltacompact.base.errors import ConflictError, Interrupted, OutcomeUnknownError, StoreError
@@ -28,25 +29,6 @@ from deltacompact.iceberg_modes.journal import signs_of_life
 from deltacompact.iceberg_modes.journal.journal import Journal, TakenOverError, file_document, file_of, folder_of
 from deltacompact.iceberg_modes.journal.signs_of_life import Signs
 from deltacompact.iceberg_modes.rewrite.plan_document import plan_document
-
-
-def ids(lake):
-    """The ids as PyIceberg reads them, which refuses tables with equality deletes."""
-    return sorted(row["id"] for row in lake.rows(T))
-
-
-def orphans(lake):
-    """Files that no snapshot names. Metadata files are the catalog's own."""
-    table = lake.catalog.load_table(T)
-    named = set()
-    for snapshot in table.metadata.snapshots:
-        named.add(snapshot.manifest_list)
-        for manifest in snapshot.manifests(table.io):
-            named.add(manifest.manifest_path)
-            named |= {entry.data_file.file_path for entry in manifest.fetch_manifest_entry(table.io, False)}
-    names = {path.rpartition("/")[2] for path in named}
-    stored = [path for path in Path(lake.folder, "warehouse").rglob("*") if path.is_file()]
-    return [path for path in stored if path.name not in names and not path.name.endswith(".metadata.json")]
 
 
 @pytest.mark.slow
@@ -71,7 +53,7 @@ def test_a_kill_before_every_change_loses_nothing_and_leaves_nothing(tmp_path, w
         written.clear()
         result = lake.rewrite(T, min_input_files=2, delete_file_threshold=1, **options)
         assert ids(lake) == LIVING, death.where
-        assert orphans(lake) == [], death.where
+        assert Storage(lake).orphans() == [], death.where
         assert lake.state(T).deletes == (), death.where
         if not landed:
             assert len(written) == 2 - len(recorded), death.where
@@ -105,7 +87,7 @@ def test_a_killed_process_is_resumed_at_once(lake, written):
     assert time.monotonic() - started < 20
     assert result.resumed == 2
     assert ids(lake) == LIVING
-    assert orphans(lake) == []
+    assert Storage(lake).orphans() == []
 
 
 def _environment():
@@ -135,7 +117,7 @@ def test_an_upsert_commits_no_rewrite_after_which_nobody_knows_which_row_came_la
     result = upsert(lake, key_columns="id", **sort_columns)
     assert any("1 group of session" in note for note in result.notes)
     assert lake.rows(T) == [{"id": 1, "name": "new"}]
-    assert (journals(lake), orphans(lake)) == ([], [])
+    assert (journals(lake), Storage(lake).orphans()) == ([], [])
     assert rewrite(lake).rows_out == 1  # now it may
 
 
@@ -164,7 +146,7 @@ def test_a_group_that_others_touched_since_is_written_again(lake, written):
     result = rewrite(lake, min_input_files=2)
     assert result.resumed == 1
     assert len(ids(lake)) == len(LIVING) - 1 and set(LIVING) - set(ids(lake)) <= before
-    assert orphans(lake) == []
+    assert Storage(lake).orphans() == []
 
 
 def _rows_of(path):
@@ -188,7 +170,7 @@ def test_a_group_whose_output_is_missing_or_cut_short_is_written_again(lake, wri
     assert (result.resumed, len(written)) == (1, 1)
     assert result.notes[0].startswith("1 group of session ")
     assert ids(lake) == LIVING
-    assert orphans(lake) == []
+    assert Storage(lake).orphans() == []
 
 
 @pytest.mark.parametrize("change", ["damaged", "planner"])
@@ -226,7 +208,7 @@ def test_rule_20_an_unknown_commit_is_resolved_by_the_next_run(lake, written, ca
     assert (result.resumed, result.groups) == ((0, 0) if carried_out else (2, 2))
     assert any(note.endswith("had been committed") for note in result.notes) == carried_out
     assert ids(lake) == LIVING
-    assert orphans(lake) == []
+    assert Storage(lake).orphans() == []
 
 
 def test_ctrl_c_leaves_what_was_written_and_says_so(lake, written):
@@ -240,7 +222,7 @@ def test_ctrl_c_leaves_what_was_written_and_says_so(lake, written):
     written.clear()
     assert rewrite(lake, min_input_files=2).resumed == 2
     assert ids(lake) == LIVING
-    assert orphans(lake) == []
+    assert Storage(lake).orphans() == []
 
 
 # Live sessions
@@ -282,7 +264,7 @@ def test_a_session_on_another_machine_that_gives_no_signs_is_resumed(lake, monke
     monkeypatch.setattr(signs_of_life, "_machine", lambda: "elsewhere")
     assert rewrite(lake, signs=Signs(0.02, 0.2)).resumed == 2
     assert ids(lake) == LIVING
-    assert orphans(lake) == []
+    assert Storage(lake).orphans() == []
 
 
 def taken_for_dead(lake):
@@ -300,7 +282,7 @@ def test_a_session_that_was_taken_for_dead_commits_and_deletes_nothing(lake):
     (note,) = result.notes
     assert note.endswith("gave no sign of life for a while, and another process took its work over")
     assert ids(lake) == LIVING
-    assert orphans(lake) == []
+    assert Storage(lake).orphans() == []
 
 
 class Suspended(Death):
@@ -344,7 +326,7 @@ def test_a_commit_that_is_under_way_fails_when_another_process_has_taken_over(la
     result = rewrite(overtaken(lake, lambda: others.append(taken_for_dead(lake))))
     assert (others[0].resumed, result.groups) == (2, 0)
     assert ids(lake) == LIVING
-    assert [path for path in orphans(lake) if path.suffix == ".parquet"] == []
+    assert [path for path in Storage(lake).orphans() if path.suffix == ".parquet"] == []
 
 
 def test_outputs_of_a_commit_that_may_be_under_way_are_not_deleted(lake, written):
@@ -404,7 +386,7 @@ def test_a_plan_is_carried_out_again_after_a_kill_between_two_commits(lake, writ
     result = lake.prepared(T).run(document)
     assert (written, result.resumed, result.nothing_to_do) == ([], 1, None)
     assert ids(lake) == LIVING
-    assert orphans(lake) == []
+    assert Storage(lake).orphans() == []
 
 
 def test_commits_that_fail_leave_their_groups_for_the_next_run(lake, written):
@@ -420,7 +402,7 @@ def test_commits_that_fail_leave_their_groups_for_the_next_run(lake, written):
     written.clear()
     assert rewrite(lake, min_input_files=2).resumed == 1
     assert ids(lake) == LIVING
-    assert orphans(lake) == []
+    assert Storage(lake).orphans() == []
 
 
 def test_a_store_that_fails_leaves_what_was_written(lake, written, monkeypatch):
@@ -434,7 +416,7 @@ def test_a_store_that_fails_leaves_what_was_written(lake, written, monkeypatch):
     written.clear()
     assert rewrite(lake, min_input_files=2).resumed == 2
     assert ids(lake) == LIVING
-    assert orphans(lake) == []
+    assert Storage(lake).orphans() == []
 
 
 def test_other_tables_and_branches_do_not_take_a_journal(lake, written):

@@ -18,7 +18,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import rule, run_state_machine_as_test
 from live_writers import busy, losing
 from plan_json import plan_to_json
+from table_t import Storage
 from upsert_oracle import prepared, refusing_lost_order, upsert, visible
+from upsert_oracle import visible_ids as ids
 from upsert_writers import Writers, WritersOfVersion3, rows, table, view
 
 from deltacompact.base.errors import ConflictError, InputError, Interrupted, OutcomeUnknownError
@@ -32,28 +34,6 @@ from deltacompact.iceberg_modes.upsert.comparing import KeyComparison
 
 T = "ns.t"
 ID = pa.schema([("id", pa.int64())])
-
-
-class Storage:
-    """The files of a lake, and those that no snapshot names. Manifests are read once."""
-
-    def __init__(self, lake):
-        self.lake = lake
-        self.manifests = {}
-
-    def orphans(self):
-        table = self.lake.catalog.load_table(T)
-        named = set()
-        for snapshot in table.metadata.snapshots:
-            named.add(snapshot.manifest_list)
-            for manifest in snapshot.manifests(table.io):
-                if manifest.manifest_path not in self.manifests:
-                    entries = manifest.fetch_manifest_entry(table.io, False)
-                    self.manifests[manifest.manifest_path] = {entry.data_file.file_path for entry in entries}
-                named |= {manifest.manifest_path, *self.manifests[manifest.manifest_path]}
-        names = {path.rpartition("/")[2] for path in named}
-        stored = [path for path in Path(self.lake.folder, "warehouse").rglob("*") if path.is_file()]
-        return [path for path in stored if path.name not in names and not path.name.endswith(".metadata.json")]
 
 
 @pytest.fixture
@@ -73,10 +53,6 @@ def work(monkeypatch):
     counted(Finder, "find")
     counted(KeyComparison, "compared")
     return calls
-
-
-def ids(lake):
-    return sorted(row.values["id"] for row in visible(lake))
 
 
 def stop():

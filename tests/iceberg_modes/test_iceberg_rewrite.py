@@ -19,6 +19,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import SortField, SortOrder
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DoubleType, FloatType, IntegerType, LongType, NestedField, StringType
+from table_t import files_below
 
 from deltacompact.base.errors import CorruptionError, InputError, NotFoundError, SchemaError
 from deltacompact.base.settings import Settings
@@ -43,10 +44,6 @@ def ids(lake, table_id=T, branch="main"):
 
 def rewrite_all(lake, table_id=T, **options):
     return lake.rewrite(table_id, **{"rewrite_all": True} | options)
-
-
-def files_below(lake):
-    return {path for path in Path(lake.folder, "warehouse").rglob("*") if path.is_file()}
 
 
 def test_data_without_deletes_is_merged(lake):

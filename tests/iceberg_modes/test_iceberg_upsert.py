@@ -22,6 +22,7 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import BooleanType, DoubleType, IntegerType, LongType, NestedField, StringType, StructType
+from table_t import files_below
 from upsert_oracle import left, newest, prepared, upsert, visible
 
 import deltacompact
@@ -66,10 +67,6 @@ def names(lake):
 
 def is_delete(values):
     return values["op"] in DELETE_VALUES
-
-
-def files_below(lake):
-    return {path for path in Path(lake.folder, "warehouse").rglob("*") if path.is_file()}
 
 
 # Which row wins

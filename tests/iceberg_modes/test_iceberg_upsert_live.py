@@ -12,7 +12,8 @@ from budgets import examples
 from hand_made_tables import BY_DAY, UNPARTITIONED, data, equality, positions, state, vector
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
-from upsert_oracle import prepared, upsert, visible
+from upsert_oracle import prepared, upsert
+from upsert_oracle import visible_names as names
 from upsert_writers import T, Writers, WritersOfVersion3, rows, table
 
 from deltacompact.base.errors import ConflictError
@@ -125,10 +126,6 @@ def test_rule_02_an_equality_delete_of_one_partition_may_miss_the_older_row():
 
 
 # Real tables
-
-
-def names(lake):
-    return sorted((row.values["id"], row.values["name"]) for row in visible(lake))
 
 
 def oldest_and_newest(lake):

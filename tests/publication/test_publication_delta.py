@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from delta_publications import DeltaPublications
+from dying import changed
 from publications import LOCAL, WIDE, T, plain
 
 import deltacompact
@@ -37,15 +38,6 @@ def orders(tmp_path):
 @pytest.fixture
 def by_day(tmp_path):
     return DeltaPublications(tmp_path, ["day"])
-
-
-def changed(published, rows=20):
-    """A published table with a delta to fold: some rows die, some come."""
-    published.append([{"id": number, "v": 0} for number in range(rows)])
-    published.compact()
-    published.publish()
-    published.append([{"id": 1, "v": 1}, {"id": rows + 10, "v": 1}])
-    published.append([{"id": 2}], "delete")
 
 
 def test_each_compaction_is_one_commit_with_the_compacted_files_by_reference(orders):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import pickle
 from concurrent.futures import ThreadPoolExecutor
 
-import boto3
 import pyarrow as pa
 import pytest
+from sns_topic import topic  # noqa: F401
 
 import deltacompact
 from deltacompact import Settings, compact
@@ -132,26 +131,6 @@ def test_ray_compacts_on_s3(s3_catalog_uri, ray_cluster):
     expected = {(n % 50): n for n in range(200) if n % 2 == 0 and n % 50 not in (2, 4)}
     rows = catalog.read("t", {"day": "d0"})
     assert dict(zip(rows["id"].to_pylist(), rows["at"].to_pylist(), strict=True)) == expected
-
-
-@pytest.fixture
-def topic(moto_endpoint, s3_catalog_uri):
-    """An SNS topic, and what is published to it, through an SQS queue."""
-    sns, sqs = boto3.client("sns"), boto3.client("sqs")
-    arn = sns.create_topic(Name="events")["TopicArn"]
-    queue = sqs.create_queue(QueueName="events")["QueueUrl"]
-    queue_arn = sqs.get_queue_attributes(QueueUrl=queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
-    sns.subscribe(TopicArn=arn, Protocol="sqs", Endpoint=queue_arn, Attributes={"RawMessageDelivery": "true"})
-
-    def received():
-        messages = []
-        while batch := sqs.receive_message(QueueUrl=queue, MaxNumberOfMessages=10).get("Messages"):
-            messages += [json.loads(message["Body"]) for message in batch]
-            for message in batch:
-                sqs.delete_message(QueueUrl=queue, ReceiptHandle=message["ReceiptHandle"])
-        return messages
-
-    return arn, received
 
 
 def test_start_rounds_and_end_are_published_to_sns(topic, tmp_path):

@@ -81,6 +81,14 @@ def visible(lake: Lake, table_id: str = "ns.t", branch: str = "main") -> list[Ro
     return found
 
 
+def visible_ids(lake: Lake) -> list[int]:
+    return sorted(row.values["id"] for row in visible(lake))
+
+
+def visible_names(lake: Lake) -> list[tuple[int, str]]:
+    return sorted((row.values["id"], row.values["name"]) for row in visible(lake))
+
+
 def newest(
     rows: Iterable[Row],
     key: Sequence[str],

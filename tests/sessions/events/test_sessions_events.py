@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import uuid
 from dataclasses import replace
 
 import boto3
 import jsonschema
 import pytest
 from sessions_records import NOW_S, OUTCOME, job_run, plan, session, succeeded
+from sns_topic import topic  # noqa: F401
 from stores import FailsAt, InterceptedStore
 
 from deltacompact.base.errors import StoreError
@@ -152,27 +152,6 @@ def test_what_a_crash_kept_back_is_told_later_and_nothing_twice(after):
         estimates = {name for name in whole if name.startswith("sla.")}
         assert set(told) | estimates == set(whole)
         assert Outbox(inner).expected() == []
-
-
-@pytest.fixture
-def topic(moto_endpoint):
-    """A topic, and what a subscribed queue got of it."""
-    sns, sqs = boto3.client("sns"), boto3.client("sqs")
-    name = f"events-{uuid.uuid4().hex[:8]}"
-    arn = sns.create_topic(Name=name)["TopicArn"]
-    url = sqs.create_queue(QueueName=name)["QueueUrl"]
-    queue = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
-    sns.subscribe(TopicArn=arn, Protocol="sqs", Endpoint=queue, Attributes={"RawMessageDelivery": "true"})
-
-    def received() -> list[dict]:
-        found = []
-        while messages := sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10).get("Messages"):
-            for message in messages:
-                found.append(json.loads(message["Body"]))
-                sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
-        return found
-
-    return arn, received
 
 
 def test_the_topic_gets_every_event_in_order_and_once_where_nothing_fails(topic):
