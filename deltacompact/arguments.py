@@ -92,8 +92,7 @@ def sinks_of(
     """The sinks, and that of an SNS topic, which tells of the desired SLA (seconds). Raises InputError."""
     if desired_sla is not None:
         at_least("desired_sla", desired_sla, 1)
-    sinks = [expect.callable_("event_sinks", sink) for sink in expect.several("event_sinks", event_sinks)]
-    return [*sinks, *topic_sinks(topic_arn, desired_sla)]
+    return [*expect.callables("event_sinks", event_sinks), *topic_sinks(topic_arn, desired_sla)]
 
 
 def topic_sinks(topic_arn: str | None, desired_sla: int | None) -> list[EventSink]:

@@ -89,10 +89,12 @@ def instance(argument: str, value: Any, kind: type[T]) -> T:
     return value
 
 
-def callable_(argument: str, value: Any) -> Any:
-    if not callable(value):
-        raise InputError(f"{argument} holds {_shown(value)}, it must hold callables")
-    return value
+def callables(argument: str, value: Any) -> list[Any]:
+    found = list(several(argument, value))
+    for each in found:
+        if not callable(each):
+            raise InputError(f"{argument} holds {_shown(each)}, it must hold callables")
+    return found
 
 
 def flag(argument: str, value: Any) -> bool:

@@ -257,7 +257,7 @@ class IcebergCatalogTable(UsersWords):
 
         chosen = mode_named(mode)
         settings = Settings() if settings is None else expect.instance("settings", settings, Settings)
-        emit = fan_out([expect.callable_("event_sinks", sink) for sink in expect.several("event_sinks", event_sinks)])
+        emit = fan_out(expect.callables("event_sinks", event_sinks))
         with attempt_named(attempt):
             result: ModeResult = self._catalog.run(chosen, self._table_id, options, branch, settings, plan, emit)
         return result

@@ -26,7 +26,7 @@ import pyarrow.feather
 
 from deltacompact.base.errors import DeltaCompactError, InputError, SchemaError
 from deltacompact.base.limits import READ_LIMITS, ReadLimits
-from deltacompact.base.model import ContentType, DataFile, FarValues, Partition
+from deltacompact.base.model import ContentType, DataFile, Partition
 from deltacompact.base.numbers import UNNUMBERED
 from deltacompact.base.wording import columns_shown, text_of
 from deltacompact.storage.fetched_file import FILES_AHEAD, FetchedFile, Range, ReadAhead, announce
@@ -46,9 +46,7 @@ from deltacompact.tabular.beginnings import BEGINNING_BYTES, contradiction
 from deltacompact.tabular.damage import naming
 from deltacompact.tabular.fills import filled
 from deltacompact.tabular.formats import EXTENSIONS, UNTYPED, extensions
-from deltacompact.tabular.key_values import KeyRanges
 from deltacompact.tabular.known_pages import known_groups
-from deltacompact.tabular.null_counts import NullCounts
 from deltacompact.tabular.row_groups import ROW_GROUP_ROWS
 from deltacompact.tabular.text_files import read_text
 
@@ -81,29 +79,14 @@ def inspect(
             if hashed and content_type in UNTYPED and not parquet_read.is_near(source):
                 source = pa.BufferReader(source.read_buffer())  # download once, to parse and to hash
             with _contradicted(file_store, name, content_type):
-                found = _described(source, path, content_type, known, partition, keys, exact)
-            file = DataFile(UNNUMBERED, path, content_type, found.rows, stat.bytes, found.schema)
+                file = _described(source, path, content_type, known, partition, keys, exact)
             decodes = content_type in UNTYPED or _decodes(source, file, decoded)
             to_hash = source if hashed and (stat.etag is None or content_type in UNTYPED) else None
             stamp = None if managed else stamps.stamp_of(stat, to_hash)
         if hashed and stat.etag is None and file_store.stat(name) != stat:
             raise InputError(f"{path} was written to while it was read: append it when it is finished")
-    return DataFile(
-        UNNUMBERED,
-        path,
-        content_type,
-        found.rows,
-        stat.bytes,
-        schemas.unmarked(found.schema),
-        stamp=stamp,
-        decoded_bytes=found.decoded_bytes,
-        managed=managed,
-        far=found.far,
-        nulls=found.nulls,
-        decodes=decodes,
-        group_bytes=found.group_bytes,
-        ranges=found.ranges,
-    )
+    schema = schemas.unmarked(file.schema)
+    return replace(file, bytes=stat.bytes, schema=schema, stamp=stamp, managed=managed, decodes=decodes)
 
 
 @contextlib.contextmanager
@@ -147,19 +130,6 @@ def _decodes(source: pa.NativeFile, file: DataFile, decoded: bool) -> bool:
     return True
 
 
-@dataclass(frozen=True, slots=True)
-class _FileFacts:
-    """Facts about an opened file. None: not known."""
-
-    schema: pa.Schema
-    rows: int
-    decoded_bytes: int | None
-    far: FarValues | None
-    nulls: NullCounts | None
-    group_bytes: int | None = None
-    ranges: KeyRanges = ()
-
-
 def _described(
     source: pa.NativeFile,
     path: str,
@@ -168,7 +138,8 @@ def _described(
     partition: Partition | None,
     keys: Sequence[str],
     exact: Iterable[str],
-) -> _FileFacts:
+) -> DataFile:
+    """What an opened file tells of itself."""
     decoded_bytes, group_bytes, parquet, far, nulls = None, None, None, None, None
     match content_type:
         case ContentType.PARQUET:
@@ -195,17 +166,24 @@ def _described(
             inferred_numbers.check_keys(table, exact, path)
             if partition:
                 schemas.check_partition_values(table, partition, path)
-            far, nulls = far_values.of_table(table), null_counts.of_table(table, keys)
-            ranges = key_values.of_table(table, keys)
-            return _FileFacts(table.schema, table.num_rows, int(table.nbytes), far, nulls, ranges=ranges)
+            return DataFile(
+                *(UNNUMBERED, path, content_type, table.num_rows, 0, table.schema),
+                decoded_bytes=int(table.nbytes),
+                far=far_values.of_table(table),
+                nulls=null_counts.of_table(table, keys),
+                ranges=key_values.of_table(table, keys),
+            )
     check_columns(schema, path)
+    file = DataFile(
+        UNNUMBERED, path, content_type, rows, 0, schema, decoded_bytes=decoded_bytes, group_bytes=group_bytes
+    )
     near = parquet_read.is_near(source)
     named = [name for name in (partition.names if partition else ()) if name in schema.names]
     ranged = far_values.ranged_columns(schema) if far is None else []
     counted = [name for name in keys if name in schema.names] if nulls is None else []
     wanted = list(dict.fromkeys([*named, *ranged, *counted]))
     if wanted and (near or named):  # a remote file too: a row of another partition would block this partition
-        file, of_parts = DataFile(UNNUMBERED, path, content_type, rows, 0, schema), []
+        of_parts = []
         source.seek(0)
         if parquet is None:
             source = source if near else pa.BufferReader(source.read_buffer())
@@ -220,7 +198,7 @@ def _described(
         nulls = null_counts.merged(part for _, part in of_parts) if nulls is None else nulls
     far = () if far is None and not ranged else far
     nulls = () if nulls is None and not counted else nulls
-    return _FileFacts(schema, rows, decoded_bytes, far, nulls, group_bytes)
+    return replace(file, far=far, nulls=nulls)
 
 
 def _check_header(names: list[str], path: str, keys: Sequence[str]) -> None:

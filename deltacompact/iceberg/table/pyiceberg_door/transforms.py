@@ -74,9 +74,7 @@ def _coded(table: pa.Table, column: PartitionColumn) -> tuple[npt.NDArray[np.int
     """(the number of each row's value, the values by number)."""
     if column.transform == _VOID:
         return np.zeros(table.num_rows, np.int64), [None]
-    array = table[column.source].combine_chunks()
-    if isinstance(array, pa.ChunkedArray):
-        array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
+    array = _whole(table[column.source])
     transformed = _transformed(array, column)
     _refuse_overflow(array, transformed, column)
     array, from_stored = _plain(transformed)
@@ -87,7 +85,11 @@ def _coded(table: pa.Table, column: PartitionColumn) -> tuple[npt.NDArray[np.int
 
 def transformed(column: pa.ChunkedArray, by: PartitionColumn) -> pa.Array:
     """The transformed values of a column."""
-    return _transformed(pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type), by)
+    return _transformed(_whole(column), by)
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
 def check_transform(by: PartitionColumn) -> None:
