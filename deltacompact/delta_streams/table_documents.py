@@ -38,38 +38,38 @@ def document(data: bytes, path: str) -> dict[str, Any]:
 
 def table_document(table: Table) -> dict[str, Any]:
     """table.json. Facts that may change are left out if they have their defaults. Release 0.1 ignores them."""
-    keys = keys_document(table.keys) if table.keys else None
-    published = {"publication": table.publication} if table.publication else {}
-    read_by = {"readers": table.readers} if table.readers else {}
-    clustered = {"cluster_by": table.cluster_by} if table.cluster_by else {}
-    typed = {"columns": encoded_schema(table.columns)} if table.columns else {}
-    fixed = {} if table.schema_mode is SchemaMode.MERGE else {"schema_mode": table.schema_mode}
-    created = {"creation": table.creation} if table.creation else {}
+    may_change = {
+        "publication": table.publication,
+        "schema_mode": None if table.schema_mode is SchemaMode.MERGE else table.schema_mode,
+        "readers": table.readers,
+        "creation": table.creation,
+        "cluster_by": table.cluster_by,
+        "columns": encoded_schema(table.columns) if table.columns else None,
+    }
     return {
         "format": FORMAT_VERSION,
         "table_id": table.table_id,
         "partition_keys": table.partition_keys,
-        "keys": keys,
+        "keys": keys_document(table.keys) if table.keys else None,
         "tombstone_retention": table.tombstone_retention,
-        **published,
-        **fixed,
-        **read_by,
-        **created,
-        **clustered,
-        **typed,
+        **{name: fact for name, fact in may_change.items() if fact},
     }
 
 
 def table_from(table_id: str, document: dict[str, Any]) -> Table:
     """The table that table.json describes."""
-    keys = keys_from(document["keys"]) if document["keys"] else None
-    table = Table(table_id, tuple(document["partition_keys"]), keys, document["tombstone_retention"])
-    mode = SchemaMode(document.get("schema_mode", SchemaMode.MERGE))
-    readers = Readers(document["readers"]) if "readers" in document else None
-    published, created, by = document.get("publication"), document.get("creation"), document.get("cluster_by")
-    table = replace(table, publication=published, schema_mode=mode, readers=readers)
-    columns = decoded_schema(document["columns"]) if "columns" in document else None
-    return replace(table, creation=created, cluster_by=by, columns=columns)
+    return Table(
+        table_id,
+        tuple(document["partition_keys"]),
+        keys_from(document["keys"]) if document["keys"] else None,
+        document["tombstone_retention"],
+        publication=document.get("publication"),
+        schema_mode=SchemaMode(document.get("schema_mode", SchemaMode.MERGE)),
+        readers=Readers(document["readers"]) if "readers" in document else None,
+        creation=document.get("creation"),
+        cluster_by=document.get("cluster_by"),
+        columns=decoded_schema(document["columns"]) if "columns" in document else None,
+    )
 
 
 def keys_document(keys: TableKeys) -> dict[str, Any]:

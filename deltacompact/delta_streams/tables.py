@@ -104,9 +104,14 @@ class Tables:
         mode = SchemaMode.MERGE if schema_mode is None else SchemaMode.of(schema_mode)
         read_by = None if readers is None else Readers.of(readers)
         by = None if cluster_by is None else clustering_of(cluster_by, partition_keys)
-        table = Table(table_id, partition_keys, keys, tombstone_retention, schema_mode=mode, readers=read_by)
-        typed = None if columns is None else declared_columns(columns)
-        table = replace(table, creation=uuid.uuid4().hex, cluster_by=by or None, columns=typed)
+        table = Table(
+            *(table_id, partition_keys, keys, tombstone_retention),
+            schema_mode=mode,
+            readers=read_by,
+            creation=uuid.uuid4().hex,
+            cluster_by=by or None,
+            columns=None if columns is None else declared_columns(columns),
+        )
         paths = TablePaths.of(table_id)
         effect = Effect(f"table {table_id!r}", "created", "repeat the command")
         self._refuse_dropped(table_id)
@@ -119,15 +124,9 @@ class Tables:
             existing = self.described(table_id)
             if keys is None and table_from(table_id, self._table_document(table_id)).keys is None:
                 table = replace(table, keys=existing.keys)  # of its first compaction, which may be under way
-            if schema_mode is None:
-                table = replace(table, schema_mode=existing.schema_mode)
-            if readers is None:
-                table = replace(table, readers=existing.readers)
-            table = replace(table, creation=existing.creation)
-            if cluster_by is None:
-                table = replace(table, cluster_by=existing.cluster_by)
-            if columns is None:
-                table = replace(table, columns=existing.columns)
+            said = {"schema_mode": schema_mode, "readers": readers, "cluster_by": cluster_by, "columns": columns}
+            unsaid = {name: getattr(existing, name) for name, value in said.items() if value is None}
+            table = replace(table, creation=existing.creation, **unsaid)
             if replace(existing, source_table_id=None, holds_streams=False, publication=None) != table:
                 raise ConflictError(f"table {table_id!r} exists and is declared otherwise")
         return table
@@ -138,7 +137,7 @@ class Tables:
         known = self._tables.get(table_id)
         if known is not None and (known.source_table_id is not None or known.holds_streams):
             return self.declared(table_id)
-        table, source = both(lambda: self.declared(table_id), lambda: self._source_document(path), self.at_once)
+        table, source = both(lambda: self.declared(table_id), lambda: self._document_at(path), self.at_once)
         if source is not None:
             self._tables[table_id] = table = of_source(table, source["source_table_id"])
         return table
@@ -151,7 +150,8 @@ class Tables:
             known = table_from(table_id, self._table_document(table_id))
             self._tables[table_id] = known
         if known.keys is None:
-            known = known.with_keys(self._first_compaction_keys(paths))
+            found = self._document_at(paths.keys)  # of the first compaction
+            known = known.with_keys(None if found is None else keys_from(found))
         self._tables[table_id] = known  # declarations never change; missing ones are looked up again next time
         return known
 
@@ -184,8 +184,9 @@ class Tables:
         if known is not None and known.creation != found.creation:
             self.forget(table_id)
         elif known is not None:
-            known = replace(known, publication=found.publication, readers=found.readers)
-            self._tables[table_id] = replace(known, cluster_by=found.cluster_by)
+            self._tables[table_id] = replace(
+                known, publication=found.publication, readers=found.readers, cluster_by=found.cluster_by
+            )
         return found
 
     def _table_document(self, table_id: str) -> dict[str, Any]:
@@ -280,7 +281,7 @@ class Tables:
 
     def source_of(self, table_id: str) -> str | None:
         """The table whose destination this table is. None: it is not a destination."""
-        source = self._source_document(TablePaths.of(table_id).source)
+        source = self._document_at(TablePaths.of(table_id).source)
         if source is None or source["source_table_id"] is None:
             return None
         return str(source["source_table_id"])
@@ -308,14 +309,8 @@ class Tables:
     def _is_table(self, folder: str) -> bool:
         return bool(bytes_of(self.store, f"{folder}/table.json"))
 
-    def _first_compaction_keys(self, paths: TablePaths) -> TableKeys | None:
-        try:
-            return keys_from(document(self.store.get(paths.keys), paths.keys))
-        except NotFoundError:
-            return None
-
-    def _source_document(self, path: str) -> dict[str, Any] | None:
-        """The content of source.json. None: there is none."""
+    def _document_at(self, path: str) -> dict[str, Any] | None:
+        """The JSON object in a file. None: there is no such file."""
         try:
             return document(self.store.get(path), path)
         except NotFoundError:

@@ -196,11 +196,8 @@ class _RowDeltaWriter:
     def discard(self, keep: Iterable[ContentFile]) -> None:
         """Delete the written files that are not in `keep`."""
         kept = {file.path for file in keep}
-        locations.discard_all(
-            self.table.store,
-            [file.path for file in (*self.data, *self.deletes) if file.path not in kept],
-            lambda count: None,
-        )
+        written = (file.path for file in (*self.data, *self.deletes))
+        locations.discard_all(self.table.store, (path for path in written if path not in kept))
 
     def _files(self, rows: pa.Table, spec_id: int, content: Content, columns: pa.Schema) -> Iterator[ContentFile]:
         """A file for each partition of a spec."""

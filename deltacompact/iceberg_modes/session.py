@@ -211,7 +211,7 @@ class Session(Generic[Plan, Group, GroupOutput, Outcome, Result]):
         store = self.journal.store
         found = files_of(store, self.journal.session, [self.work.table.metadata.data_folder])
         unwanted = self.journal.finish(other_than(found, self.committed))
-        locations.discard_all(store, unwanted, lambda count: None)
+        locations.discard_all(store, unwanted)
         stop_signs()
         self.journal.clear()
 

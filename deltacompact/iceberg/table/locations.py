@@ -106,14 +106,16 @@ def put(store: ObjectStore, location: str, data: bytes) -> None:
 
 def discard(store: ObjectStore, location: str) -> None:
     """Delete an object that no metadata refers to, unless its location is in doubt."""
-    discard_all(store, [location], lambda count: None)
+    discard_all(store, [location])
 
 
 DELETED_AT_ONCE = 1000
 """How many objects S3 deletes in one request."""
 
 
-def discard_all(store: ObjectStore, locations: Iterable[str], deleted: Callable[[int], None]) -> None:
+def discard_all(
+    store: ObjectStore, locations: Iterable[str], deleted: Callable[[int], None] = lambda count: None
+) -> None:
     """Delete objects, many in one request, and none that is in doubt. Calls `deleted` after each request with the
     number of its objects."""
     by_store: dict[str, tuple[ObjectStore, list[str]]] = {}

@@ -88,7 +88,7 @@ def resume(
     with giving_signs(session, held.sign, signs) as stop_signs:
         try:
             resumed, delete = _resumed(held, table, committer, resumption)
-            locations.discard_all(store, delete, lambda count: None)
+            locations.discard_all(store, delete)
             stop_signs()
             held.clear()
             return resumed

@@ -8,13 +8,10 @@ from deltacompact.delta_streams.streams import VACUUM_AGE_MIN_S
 from deltacompact.delta_streams.versions import retract, rollback, versions
 
 from .model import Content, Event
-from .world import World
+from .world import Agent
 
 
-class Historian:
-    def __init__(self, world: World) -> None:
-        self.world = world
-
+class Historian(Agent):
     def retract(self, day: str | None, choice: int) -> None:
         """Retract a delta that is not compacted yet, if there is one."""
         stream = self.world.streams[day]

@@ -17,13 +17,10 @@ from deltacompact.delta_streams.scan import export_table
 from deltacompact.tabular.formats import EXTENSIONS
 
 from .model import folded
-from .world import World
+from .world import Agent
 
 
-class Publisher:
-    def __init__(self, world: World) -> None:
-        self.world = world
-
+class Publisher(Agent):
     def publish(self, day: str | None) -> None:
         """List the compacted files and compare their rows. Files with dead rows are refused."""
         world, stream = self.world, self.world.streams[day]

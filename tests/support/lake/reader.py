@@ -11,13 +11,10 @@ from deltacompact.delta_streams.versions import versions
 from deltacompact.index.primary_key_index import read_manifest
 
 from .model import folded
-from .world import World
+from .world import Agent
 
 
-class Reader:
-    def __init__(self, world: World) -> None:
-        self.world = world
-
+class Reader(Agent):
     def verify(self, choice: int = 0) -> None:
         """Compare every partition and one retained version with the model."""
         world = self.world

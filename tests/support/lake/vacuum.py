@@ -6,13 +6,10 @@ from deltacompact.delta_streams.streams import VACUUM_AGE_MIN_S
 from deltacompact.delta_streams.versions import versions
 from deltacompact.maintenance.vacuum.vacuum import vacuum
 
-from .world import HOUR_S, World
+from .world import HOUR_S, Agent
 
 
-class Vacuum:
-    def __init__(self, world: World) -> None:
-        self.world = world
-
+class Vacuum(Agent):
     def run(self, force: bool = False) -> None:
         world, age_min_s = self.world, 0 if force else VACUUM_AGE_MIN_S
         results = vacuum(world.catalog, "t", age_min_s=age_min_s, force=force)

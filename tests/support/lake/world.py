@@ -199,3 +199,10 @@ class World:
             return operation()
 
         return hook
+
+
+class Agent:
+    """Somebody who acts in a world."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
