@@ -37,7 +37,8 @@ class Outbox:
 
     def recorded(self, job_run_id: str) -> set[str]:
         """Names of the events of a job run."""
-        return _names(stat.path for stat in self._store.list(f"job-runs/{job_run_id}/events/"))
+        listed = self._store.list(f"job-runs/{job_run_id}/events/")
+        return {stat.path.rpartition("/")[2].removesuffix(".json") for stat in listed}
 
     def read(self, job_run_id: str, name: str) -> bytes:
         return self._store.get(_path(job_run_id, name))
@@ -71,7 +72,3 @@ class Outbox:
 
 def _path(job_run_id: str, name: str) -> str:
     return f"job-runs/{job_run_id}/events/{name}.json"
-
-
-def _names(paths: Iterable[str]) -> set[str]:
-    return {path.rpartition("/")[2].removesuffix(".json") for path in paths}

@@ -133,13 +133,7 @@ class SessionReport:
 
         Only the reply has the store's time, so the start is in the next write.
         """
-        self.write(
-            state=SessionState.RUNNING,
-            delay=None,
-            error=None,
-            error_named=None,
-            cause=None,
-        )
+        self.write(state=SessionState.RUNNING, delay=None, error=None, error_named=None, cause=None)
         if not self.now_s.is_told:  # if the reply has no time, read the record, which has
             self.now_s.told(self._state.session(self.session.job_run_id, self.session.id).modified_s)
         started_s = self.session.started_s or self.now_s()
