@@ -26,6 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from deltacompact import _kernels
+from deltacompact.base.batching import batched
 from deltacompact.base.errors import InputError
 from deltacompact.base.limits import READ_LIMITS, ReadLimits
 from deltacompact.base.wording import text_of
@@ -197,19 +198,10 @@ def batches(
         page_checksum_verification=True,
     )
     sizes = _groups(parquet, columns)
-    waiting, waiting_first, waiting_bytes, waiting_rows = list[int](), 0, 0, 0
-    for group, first in _overlapping(parquet, start, stop):
-        rows, size = sizes[group]
-        if waiting and waiting_bytes + size > limits.run_bytes:
-            yield from _read_groups(reader, waiting, columns, waiting_first, waiting_rows, waiting_bytes, limits)
-            waiting, waiting_bytes, waiting_rows = [], 0, 0
-        if not waiting:
-            waiting_first = first
-        waiting.append(group)
-        waiting_bytes += size
-        waiting_rows += rows
-    if waiting:
-        yield from _read_groups(reader, waiting, columns, waiting_first, waiting_rows, waiting_bytes, limits)
+    for run in batched(_overlapping(parquet, start, stop), lambda group: sizes[group[0]][1], limits.run_bytes):
+        groups, first = [group for group, _ in run], run[0][1]
+        rows, size = sum(sizes[group][0] for group in groups), sum(sizes[group][1] for group in groups)
+        yield from _read_groups(reader, groups, columns, first, rows, size, limits)
 
 
 def _overlapping(parquet: Described, start: int, stop: int) -> Iterator[tuple[int, int]]:
