@@ -23,6 +23,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from deltacompact.base import compute as pc
+from deltacompact.base.batching import batched
 from deltacompact.base.limits import ReadLimits
 from deltacompact.iceberg.deletes.ranges import Prefixes, buckets_of
 from deltacompact.iceberg.table.name_mapping import Names
@@ -79,20 +80,17 @@ def write_delete_keys(store: ObjectStore, task: DeleteKeysTask) -> list[int]:
 
 def _gathered(store: ObjectStore, task: DeleteKeysTask) -> Iterator[pa.Table]:
     """The keys of the files. Many small files make one table, so that little is written for each."""
-    waiting: list[pa.Table] = []
-    rows = 0
+    parts = batched(_keys_of_files(store, task), lambda keys: keys.num_rows, task.reading.batch_rows_max)
+    return (newest(pa.concat_tables(waiting)) for waiting in parts)
+
+
+def _keys_of_files(store: ObjectStore, task: DeleteKeysTask) -> Iterator[pa.Table]:
     wanted = (WantedFile(stored, task.columns, _needed(task.columns), names=task.names) for stored in task.files)
     for stored, opened in zip(task.files, opened_each(store, wanted, task.reading), strict=True):
         for _, table in opened.tables(task.columns):
             found = digests(table, task.columns, stored.path)
             sequence = pa.repeat(pa.scalar(stored.sequence_number, pa.int64()), len(found))
-            waiting.append(pa.Table.from_arrays([as_arrow(found), sequence], schema=KEYS))
-            rows += len(found)
-            if rows >= task.reading.batch_rows_max:
-                yield newest(pa.concat_tables(waiting))
-                waiting, rows = [], 0
-    if waiting:
-        yield newest(pa.concat_tables(waiting))
+            yield pa.Table.from_arrays([as_arrow(found), sequence], schema=KEYS)
 
 
 def _needed(columns: pa.Schema) -> dict[int, str]:
