@@ -30,6 +30,7 @@ from deltacompact.storage.fetched_file import ReadAhead, begun_ahead
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import schemas
 from deltacompact.tabular.files import FileReader, Part
+from deltacompact.tabular.loads import rows_at
 from deltacompact.tabular.row_group_copy import codec_of
 
 ROWS_PER_LOOK = 40
@@ -140,8 +141,8 @@ def _ranges(reader: FileReader, piece: LivePiece, wanted: int) -> list[_SharedRa
 
 def _sample(reader: FileReader, piece: LivePiece, live: LiveRanges, rows: tuple[int, int], wanted: int) -> pa.Table:
     """`wanted` live rows of a range, as far apart as possible."""
-    found = pa.concat_tables([live.columns.empty_table(), *_live(reader, piece, live, rows)])
-    return found.take(pa.array(spread(found.num_rows, wanted)))
+    places = spread(int(piece.lives[slice(*rows)].sum()), wanted)
+    return pa.concat_tables([live.columns.empty_table(), *rows_at(_live(reader, piece, live, rows), places)])
 
 
 def _live(reader: FileReader, piece: LivePiece, live: LiveRanges, rows: tuple[int, int]) -> Iterator[pa.Table]:

@@ -66,6 +66,30 @@ def test_who_has_chosen_keeps_it(tmp_path: os.PathLike[str]) -> None:
     assert pool_and_heaps(tmp_path / "heaps", 300 << 20, MALLOC_ARENA_MAX="3") == ("system", 3)
 
 
+HOLES = """
+import os, time
+from deltacompact.base.one_heap import share_one_heap
+share_one_heap(300 << 20)
+page_bytes = os.sysconf("SC_PAGE_SIZE")
+resident = lambda: int(open("/proc/self/statm").read().split()[1]) * page_bytes >> 20
+blocks = [(b"x" * (1 << 20), b"y" * 2_000) for _ in range(300)]
+full = resident()
+kept = [small for _, small in blocks]
+del blocks
+end = time.monotonic() + 10
+while resident() > full - 250 and time.monotonic() < end:
+    time.sleep(0.02)
+print(full - resident())
+"""
+"""Prints how many of 300 MiB came back that lie between small blocks, which stay."""
+
+
+def test_what_lies_between_kept_blocks_is_given_back() -> None:
+    environment = {name: value for name, value in os.environ.items() if name not in CHOSEN_BY}
+    said = subprocess.run([sys.executable, "-c", HOLES], env=environment, capture_output=True, text=True, check=True)
+    assert int(said.stdout) >= 250
+
+
 def test_a_process_that_has_arrow_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(ARROW_CHOSEN_BY, raising=False)
     import pyarrow  # noqa: F401

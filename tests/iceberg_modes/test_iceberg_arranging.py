@@ -22,6 +22,7 @@ from deltacompact.base.numbers import UNNUMBERED, Ordinal
 from deltacompact.base.settings import Settings
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.iceberg.running import Tasks
+from deltacompact.iceberg_modes.rewrite import planting
 from deltacompact.iceberg_modes.rewrite.arrangement import Arrangement, ClusterBy, SortBy
 from deltacompact.iceberg_modes.rewrite.arranging import arrange
 from deltacompact.iceberg_modes.rewrite.clustering import Clusterer
@@ -61,6 +62,7 @@ def arranged(
     pool: pa.MemoryPool | None = None,
     store: ObjectStore | None = None,
     stored_bytes: int = 1 << 40,
+    stored_group_rows: int = 1_000,
 ) -> tuple[list[pa.Table], list[np.ndarray], ObjectStore]:
     """The outputs of these rows, where some are dead, the numbers of each one's rows, and the store.
 
@@ -71,7 +73,7 @@ def arranged(
     ranges, masks = [], {}
     for number, part in enumerate(np.array_split(np.arange(rows.num_rows), inputs)):
         sink = pa.BufferOutputStream()
-        pq.write_table(rows.take(pa.array(part)), sink, row_group_size=1_000)
+        pq.write_table(rows.take(pa.array(part)), sink, row_group_size=stored_group_rows)
         path = f"{number}.parquet"
         store.put(path, sink.getvalue().to_pybytes())
         file = DataFile(UNNUMBERED, path, ContentType.PARQUET, len(part), sink.getvalue().size, rows.schema)
@@ -205,6 +207,24 @@ def test_many_times_the_memory_are_put_in_order_in_little(by, kind, tmp_path):
     if by is SORTED:
         assert whole["row"].to_numpy().tolist() == np.argsort(rows["key"], kind="stable").tolist()
     assert sorted(whole["row"].to_pylist()) == list(range(rows.num_rows))
+
+
+def test_a_sample_of_one_row_group_holds_few_of_its_rows(tmp_path, monkeypatch):
+    count = 60_000
+    keys = np.random.default_rng(3).permutation(count)
+    rows = pa.table({"key": [f"{key:08d}" * 50 for key in keys], "row": np.arange(count)})
+    pool, held, rows_of = pa.proxy_memory_pool(pa.default_memory_pool()), [], planting._live
+
+    def noted(*arguments):
+        for some in rows_of(*arguments):
+            held.append(pool.bytes_allocated())
+            yield some
+
+    monkeypatch.setattr(planting, "_live", noted)
+    little = {"run_bytes": RUN, "group_rows": 2_000, "reading": LITTLE, "stored_group_rows": count, "inputs": 1}
+    tables, _, _ = arranged(rows, SORTED, pool=pool, store=LocalStore(tmp_path), **little)
+    assert len(held) > 20 and max(held) < rows.nbytes / 2
+    assert pa.concat_tables(tables)["row"].to_numpy().tolist() == np.argsort(keys, kind="stable").tolist()
 
 
 @pytest.mark.parametrize("by", [SORTED, CLUSTERED], ids=["sorted", "tree"])

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from deltacompact.base.limits import READ_LIMITS
-from deltacompact.base.model import ContentType, DataFile
+from deltacompact.base.model import ContentType, DataFile, Partition
 from deltacompact.base.numbers import UNNUMBERED
+from deltacompact.steps import plant
 from deltacompact.steps.live_ranges import LiveRanges
 from deltacompact.steps.materialize import LivePiece, LiveRange
-from deltacompact.steps.plant import _looked_at, _ranges
+from deltacompact.steps.plant import _looked_at, _ranges, _sample
 from deltacompact.storage.fetched_file import ReadAhead
+from deltacompact.storage.local import LocalStore
 from deltacompact.storage.memory import MemoryStore
+from deltacompact.tabular import writing
 from deltacompact.tabular.files import FileReader, Part
+from deltacompact.tabular.row_groups import WriteOptions
 
 SCHEMA = pa.schema([("x", pa.int64())])
 
@@ -73,3 +79,26 @@ def test_row_groups_give_rows_by_how_many_live_there(dead):
     assert (first.rows, last.rows) == ((0, 2_000), (2_000, 2_100))
     assert first.share + last.share == pytest.approx(1.0)
     assert last.share == pytest.approx(100 / lives.sum(), rel=0.4)
+
+
+def test_a_sample_holds_few_rows_at_a_time(tmp_path, monkeypatch):
+    schema, count = pa.schema([("x", pa.string())]), 4_000
+    texts = pa.table({"x": [f"{number:05d}" * 1_000 for number in range(count)]}, schema=schema)
+    store = LocalStore(tmp_path)
+    file = writing.write_table(store, "x.parquet", texts, WriteOptions(row_group_rows=count))
+    few = replace(READ_LIMITS, batch_bytes=1 << 19, run_bytes=1 << 19)
+    piece = LivePiece(file, np.arange(count) >= 1_000, (1_000, count))
+    live = LiveRanges((LiveRange(file, UNNUMBERED, 0, 3_000),), (), schema, Partition(()), few)
+    held, rows_of = [], plant._live
+
+    def noted(*arguments):
+        for rows in rows_of(*arguments):
+            held.append(pa.total_allocated_bytes() - before)
+            yield rows
+
+    monkeypatch.setattr(plant, "_live", noted)
+    before = pa.total_allocated_bytes()
+    with FileReader(store, Part(file, schema.names, piece.rows), ReadAhead(few)) as reader:
+        found = _sample(reader, piece, live, piece.rows, 6)
+    assert [int(text[:5]) for text in found["x"].to_pylist()] == [1_250, 1_750, 2_250, 2_750, 3_250, 3_750]
+    assert len(held) > 4 and max(held) < texts.nbytes / 2

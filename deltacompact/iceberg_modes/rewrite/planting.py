@@ -29,6 +29,7 @@ from deltacompact.storage.fetched_file import ReadAhead, begun_ahead
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import field_ids, parquet_read
 from deltacompact.tabular.files import FileReader, Part
+from deltacompact.tabular.loads import rows_at
 from deltacompact.tabular.row_groups import cells_of
 
 _SAMPLE_PER_CELL, _SAMPLE_ROWS_MAX = 16, 200_000
@@ -141,18 +142,18 @@ def _of_file(
     reader.announce([range_ for group in looked for range_ in reader.ranges(group.rows)])
     for group in looked:
         start, stop = group.rows
-        rows = pa.concat_tables(_live(reader, lives, columns, group.rows))
-        taken = spread(rows.num_rows, wanted * group.looks)
+        living = int(lives[start:stop].sum())
+        taken = spread(living, wanted * group.looks)
         if len(taken):
-            stand_for = rows_each * group.looks * rows.num_rows / (stop - start) / len(taken)
+            rows = pa.concat_tables(rows_at(_live(reader, lives, columns, group.rows), taken))
+            stand_for = rows_each * group.looks * living / (stop - start) / len(taken)
             sizes = np.full(len(taken), stand_for * _stored_row_bytes(metadata.row_group(group.group)))
-            yield _SampledRows(rows.take(pa.array(taken)), sizes, decoded)
+            yield _SampledRows(rows, sizes, decoded)
 
 
 def _live(
     reader: FileReader, lives: npt.NDArray[np.bool_], columns: pa.Schema, rows: tuple[int, int]
 ) -> Iterator[pa.Table]:
-    yield columns.empty_table()
     for first, table in aligned(reader.file, reader.slices(rows), columns):
         yield table.filter(pa.array(lives[first : first + table.num_rows]))
 
