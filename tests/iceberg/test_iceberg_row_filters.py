@@ -83,3 +83,9 @@ def test_a_column_of_any_name_is_named_in_quotes(name):
 def test_a_tab_in_a_value_is_a_tab():
     rows = pa.table({"v": ["a\tb", "a    b", "a  b"]})
     assert rows.filter(row_filter("v = 'a\tb'", rows.schema))["v"].to_pylist() == ["a\tb"]
+
+
+def test_a_quoted_name_is_never_taken_for_a_column_that_is_called_like_its_stand_in():
+    rows = pa.table({"a.b": [1, 3], "_quoted_0": [5, 1]})
+    assert rows.filter(row_filter('"a.b" > 1 and _quoted_0 = 1', rows.schema)).num_rows == 1
+    assert rows.filter(row_filter('_quoted_0 = 5 or "a.b" = 3', rows.schema)).num_rows == 2

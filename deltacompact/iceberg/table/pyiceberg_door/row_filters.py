@@ -58,6 +58,8 @@ def _with_plain_names(where: str) -> tuple[str, dict[str, str]]:
         if piece[0].startswith("'"):
             return piece[0]
         name = f"_quoted_{len(names)}"
+        while name in where:  # a column of the table, perhaps
+            name += "_"
         names[name] = unquoted(piece[0])
         return name
 
