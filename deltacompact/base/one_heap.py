@@ -14,12 +14,12 @@ chosen an allocator keeps it.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import sys
 import threading
 import time
-from pathlib import Path
 
 ARROW_CHOSEN_BY = "ARROW_DEFAULT_MEMORY_POOL"
 MALLOC_CHOSEN_BY = ("GLIBC_TUNABLES", "MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "LD_PRELOAD")
@@ -45,11 +45,12 @@ def share_one_heap(memory_bytes: int | None) -> None:
 def _return_pages_above(full_bytes: int) -> None:
     """Give all free pages back, as often as the process has more memory of its own than this."""
     libc, page_bytes = ctypes.CDLL(None), os.sysconf("SC_PAGE_SIZE")
-    while True:
-        time.sleep(_LOOK_EVERY_S)
-        _, resident, shared, *_ = map(int, Path("/proc/self/statm").read_text().split())
-        if (resident - shared) * page_bytes > full_bytes:
-            libc.malloc_trim(0)
+    with contextlib.suppress(OSError), open("/proc/self/statm", "rb", buffering=0) as pages:
+        while True:
+            time.sleep(_LOOK_EVERY_S)
+            _, resident, shared, *_ = map(int, os.pread(pages.fileno(), 256, 0).split())
+            if (resident - shared) * page_bytes > full_bytes:
+                libc.malloc_trim(0)
 
 
 def set_malloc(kept_bytes: int, block_bytes: int, heaps: int | None = None) -> bool:
