@@ -30,7 +30,7 @@ from deltacompact.storage.fetched_file import ReadAhead, begun_ahead
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import schemas
 from deltacompact.tabular.files import FileReader, Part
-from deltacompact.tabular.loads import rows_at
+from deltacompact.tabular.loads import sample_of
 from deltacompact.tabular.row_group_copy import codec_of
 
 ROWS_PER_LOOK = 40
@@ -77,6 +77,7 @@ def _looks(store: ObjectStore, task: TreeTask) -> Iterator[tuple[pa.Table, float
     live, ahead = task.live, ReadAhead(task.live.reading)
     wanted = max(SAMPLE_ROWS, SAMPLE_PER_FILE * task.files)
     taken = _looked_at(live, wanted)
+    every = sum(looked.wanted for looked in taken.values())
     pieces = [(number, piece) for number, piece in enumerate(pieces_of(store, live)) if number in taken]
 
     def begun(numbered: tuple[int, LivePiece]) -> tuple[int, LivePiece]:
@@ -89,7 +90,9 @@ def _looks(store: ObjectStore, task: TreeTask) -> Iterator[tuple[pa.Table, float
             codec = codec_of(reader.parquet.metadata) if piece.file.content_type is ContentType.PARQUET else None
             looked = taken[number]
             for range_ in _ranges(reader, piece, looked.wanted):
-                rows = _sample(reader, piece, live, range_.rows, math.ceil(looked.wanted * range_.share))
+                share = looked.wanted * range_.share
+                rows_bytes = live.reading.run_bytes * share / every
+                rows = _sample(reader, piece, live, range_.rows, math.ceil(share), rows_bytes)
                 size = looked.stands_for * range_.share * task.row_bytes[number]
                 yield rows, size / max(1, rows.num_rows), codec
 
@@ -139,10 +142,13 @@ def _ranges(reader: FileReader, piece: LivePiece, wanted: int) -> list[_SharedRa
     return [_SharedRange(sample.rows, share) for sample, share in zip(looked, shares, strict=True)]
 
 
-def _sample(reader: FileReader, piece: LivePiece, live: LiveRanges, rows: tuple[int, int], wanted: int) -> pa.Table:
-    """`wanted` live rows of a range, as far apart as possible."""
+def _sample(
+    reader: FileReader, piece: LivePiece, live: LiveRanges, rows: tuple[int, int], wanted: int, sample_bytes: float
+) -> pa.Table:
+    """`wanted` live rows of a range, as far apart as possible; fewer, if they would take more than `sample_bytes`."""
     places = spread(int(piece.lives[slice(*rows)].sum()), wanted)
-    return pa.concat_tables([live.columns.empty_table(), *rows_at(_live(reader, piece, live, rows), places)])
+    tables = sample_of(_live(reader, piece, live, rows), places, sample_bytes)
+    return pa.concat_tables([live.columns.empty_table(), *tables])
 
 
 def _live(reader: FileReader, piece: LivePiece, live: LiveRanges, rows: tuple[int, int]) -> Iterator[pa.Table]:

@@ -99,6 +99,6 @@ def test_a_sample_holds_few_rows_at_a_time(tmp_path, monkeypatch):
     monkeypatch.setattr(plant, "_live", noted)
     before = pa.total_allocated_bytes()
     with FileReader(store, Part(file, schema.names, piece.rows), ReadAhead(few)) as reader:
-        found = _sample(reader, piece, live, piece.rows, 6)
+        found = _sample(reader, piece, live, piece.rows, 6, 1 << 20)
     assert [int(text[:5]) for text in found["x"].to_pylist()] == [1_250, 1_750, 2_250, 2_750, 3_250, 3_750]
     assert len(held) > 4 and max(held) < texts.nbytes / 2

@@ -29,7 +29,7 @@ from deltacompact.storage.fetched_file import ReadAhead, begun_ahead
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import field_ids, parquet_read
 from deltacompact.tabular.files import FileReader, Part
-from deltacompact.tabular.loads import rows_at
+from deltacompact.tabular.loads import sample_of
 from deltacompact.tabular.row_groups import cells_of
 
 _SAMPLE_PER_CELL, _SAMPLE_ROWS_MAX = 16, 200_000
@@ -68,6 +68,15 @@ class Planted:
 
     layout: Layout
     row_bytes: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """For how many rows one look stands, how many it takes, and how many bytes these may have."""
+
+    rows: float
+    wanted: int
+    sample_bytes: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +120,8 @@ def _looks(store: ObjectStore, task: PlantTask) -> Iterator[_SampledRows]:
 
     for slice_, places, reader in begun_ahead(_places(live, count), begun):
         with reader:
-            yield from _of_file(reader, slice_, places, masks, live.columns, total / count, -(-wanted // count))
+            each = _Look(total / count, -(-wanted // count), live.reading.run_bytes / count)
+            yield from _of_file(reader, slice_, places, masks, live.columns, each)
 
 
 def _places(live: LiveSlices, count: int) -> Iterator[tuple[Slice, list[int]]]:
@@ -131,8 +141,7 @@ def _of_file(
     places: list[int],
     masks: Masks,
     columns: pa.Schema,
-    rows_each: float,
-    wanted: int,
+    each: _Look,
 ) -> Iterator[_SampledRows]:
     metadata, lives = reader.parquet.metadata, live_mask(masks[slice_.ordinal], slice_.file.rows)
     names = metadata.schema.to_arrow_schema().names
@@ -143,11 +152,12 @@ def _of_file(
     for group in looked:
         start, stop = group.rows
         living = int(lives[start:stop].sum())
-        taken = spread(living, wanted * group.looks)
-        if len(taken):
-            rows = pa.concat_tables(rows_at(_live(reader, lives, columns, group.rows), taken))
-            stand_for = rows_each * group.looks * living / (stop - start) / len(taken)
-            sizes = np.full(len(taken), stand_for * _stored_row_bytes(metadata.row_group(group.group)))
+        taken = spread(living, each.wanted * group.looks)
+        tables = sample_of(_live(reader, lives, columns, group.rows), taken, each.sample_bytes * group.looks)
+        if tables:
+            rows = pa.concat_tables(tables)
+            stand_for = each.rows * group.looks * living / (stop - start) / rows.num_rows
+            sizes = np.full(rows.num_rows, stand_for * _stored_row_bytes(metadata.row_group(group.group)))
             yield _SampledRows(rows, sizes, decoded)
 
 
