@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from deltacompact.base.one_heap import share_one_heap
+from deltacompact.planning.within_memory import MEMORY_BYTES_MIN
 
 
 class ByteSize(click.ParamType):  # type: ignore[type-arg]
@@ -32,6 +33,10 @@ class ByteSize(click.ParamType):  # type: ignore[type-arg]
         if size < self._least:
             self.fail(f"{value} is too little: the least is {self._least >> 20}MiB", param, ctx)
         return size
+
+
+BOUND = ByteSize(MEMORY_BYTES_MIN)
+"""What --memory takes."""
 
 
 def bounding_memory(context: click.Context, option: click.Parameter, memory_bytes: int | None) -> int | None:

@@ -559,3 +559,12 @@ def test_export_names_the_formats_that_it_writes(lake, tmp_path, capfd, name):
     assert not (tmp_path / name).exists()
     for extension in listed:
         assert cli.run(["export", str(lake.store.root), "t", str(tmp_path / f"out{extension}")]) == 0
+
+
+@pytest.mark.parametrize("command", [["plan"], ["compact"], ["changes", "--from", "1"]], ids=lambda words: words[0])
+@pytest.mark.parametrize(
+    ("size", "why"), [("10MB", "too little: the least is 256MiB"), ("lots", "no size: write 300MB")]
+)
+def test_too_little_memory_is_refused_by_the_name_of_its_option(command, size, why, tmp_path, capsys):
+    assert cli.run([command[0], str(tmp_path / "lake"), "t", *command[1:], "--memory", size]) == 2
+    assert "'--memory'" in (said := capsys.readouterr().err) and why in said
