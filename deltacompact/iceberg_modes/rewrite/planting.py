@@ -71,7 +71,7 @@ class Planted:
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
+class _SampleShare:
     """For how many rows one look stands, how many it takes, and how many bytes these may have."""
 
     rows: float
@@ -120,7 +120,7 @@ def _looks(store: ObjectStore, task: PlantTask) -> Iterator[_SampledRows]:
 
     for slice_, places, reader in begun_ahead(_places(live, count), begun):
         with reader:
-            each = _Look(total / count, -(-wanted // count), live.reading.run_bytes / count)
+            each = _SampleShare(total / count, -(-wanted // count), live.reading.run_bytes / count)
             yield from _of_file(reader, slice_, places, masks, live.columns, each)
 
 
@@ -141,7 +141,7 @@ def _of_file(
     places: list[int],
     masks: Masks,
     columns: pa.Schema,
-    each: _Look,
+    each: _SampleShare,
 ) -> Iterator[_SampledRows]:
     metadata, lives = reader.parquet.metadata, live_mask(masks[slice_.ordinal], slice_.file.rows)
     names = metadata.schema.to_arrow_schema().names
