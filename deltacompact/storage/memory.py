@@ -68,7 +68,8 @@ class MemoryStore:
                     yield ObjectStat(path, len(data), modified_s, _etag(data))
 
     def folders(self) -> Iterator[str]:
-        yield from sorted({path.partition("/")[0] for path in self._objects if "/" in path})
+        paths = list(self._objects)  # at once: another thread may put an object meanwhile
+        yield from sorted({path.partition("/")[0] for path in paths if "/" in path})
 
     def delete(self, paths: Iterable[str]) -> None:
         for path in paths:

@@ -9,7 +9,7 @@ from hand_made import LARGE, MIB, delete, file, planned, upsert
 from deltacompact import DeltaStreamCatalog, Settings, compact
 from deltacompact.base.events import FilesDecided
 from deltacompact.base.settings import Options
-from deltacompact.cli.compaction_options import ByteSize
+from deltacompact.cli.byte_size import ByteSize
 from deltacompact.executors.choose import foresee
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.planning.decisions import DecidedFile, FileAction, FileReason, decided_words
