@@ -74,7 +74,7 @@ def applied(state: TableState, proposal: Proposal[Any]) -> TableState:
         tuple(
             entry
             for entry in (*(entry for entry in former if entry.file.key not in gone), *numbered)
-            if (entry.file.is_data) is is_data
+            if entry.file.is_data is is_data
         )
         for former, is_data in ((state.data, True), (state.deletes, False))
     )

@@ -33,7 +33,7 @@ DECLARED = "table.json"
 """The document of a delta table of ours, in its folder."""
 _LOGS = re.compile(r"(?:.*/|)(_delta_log|\.hoodie)/.+", re.DOTALL)
 _PAIRS = (
-    (re.compile(r"(.*/|)table\.json", re.DOTALL), "partitions/"),
+    (re.compile(rf"(.*/|){re.escape(DECLARED)}", re.DOTALL), "partitions/"),
     (re.compile(r"(.*/|)schema/schema-\d+", re.DOTALL), "snapshot/"),
 )
 """A file, and a folder beside it: together they are a sign."""
