@@ -63,21 +63,26 @@ def stream_changes(
 def stream_batch(
     catalog: Streams, table_id: str, bookmark: StreamBookmark, asked: ChangesRequest
 ) -> pa.RecordBatchReader:
-    """The changes of the batch that a consumer was given, the same each time. No batch: no changes."""
+    """The changes of the batch that a consumer was given, the same each time. No batch: no changes.
+
+    A batch may go back, by an end that a consumer names: what came since then goes, of a partition that was not there
+    all rows.
+    """
     from deltacompact.change_feed.delta_streams import StreamRange, columns_of, since_version
     from deltacompact.change_feed.stream_bookmarks import state_of
+    from deltacompact.delta_streams.log.log import genesis_state
 
-    positions, limits = bookmark.next or bookmark.done or {}, asked.reading(catalog.read_limits)
+    done, limits = bookmark.done or {}, asked.reading(catalog.read_limits)
+    following = done if bookmark.next is None else bookmark.next
 
     def range_of(partition: Partition) -> StreamRange:
-        done = (bookmark.done or {}).get(partition)
-        log = catalog.log(table_id, partition)
-        chain = list(log.chain()) if done is None else since_version(log, done.version)
-        begin = None if done is None else state_of(catalog, table_id, partition, done)
-        end = state_of(catalog, table_id, partition, positions[partition])
-        return StreamRange.between(catalog, table_id, partition, chain, begin, end, limits)
+        log, places = catalog.log(table_id, partition), (done.get(partition), following.get(partition))
+        versions = [place.version for place in places if place is not None]
+        chain = list(log.chain()) if None in places else since_version(log, *versions)
+        begin, end = (None if place is None else state_of(catalog, table_id, partition, place) for place in places)
+        return StreamRange.between(catalog, table_id, partition, chain, begin, end or genesis_state(), limits)
 
-    ranges = side_by_side(positions, range_of, catalog.at_once)
+    ranges = side_by_side(list(dict.fromkeys([*following, *done])), range_of, catalog.at_once)
     return changes_of(table_id, ranges, columns_of(table_id, ranges, asked), asked)
 
 

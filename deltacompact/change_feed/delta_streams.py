@@ -353,9 +353,12 @@ def _chain(
     return chain
 
 
-def since_version(log: StreamLog, version: str) -> list[StreamState]:
-    """The versions from this one to the active one."""
-    return log.since(lambda state: state.version == version)
+def since_version(log: StreamLog, version: str, other: str | None = None) -> list[StreamState]:
+    """The versions from this one to the active one; from `other`, where that is older."""
+    chain = log.since(lambda state: state.version == version)
+    if other is None or other in [state.version for state in chain]:
+        return chain
+    return since_version(log, other)
 
 
 def _contents(state: StreamState) -> tuple[int, frozenset[int]]:

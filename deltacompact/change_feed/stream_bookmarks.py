@@ -204,7 +204,8 @@ def _position_at(
     if len(state.commits) == len(whole.commits):
         return StreamPosition(whole.version, whole.tail)
     if len(state.commits) or state.opened.number:
-        raise InputError(f"{as_of}: a batch begins at a version, or before the first commit, not between")
+        where = "where a version ended, or before the first commit, not between"
+        raise InputError(f"{as_of}: a bookmark's batch begins and ends {where}")
     return None
 
 

@@ -490,6 +490,41 @@ def test_a_mirror_follows_a_branch_that_goes_back_and_forth(tmp_path):
         assert sorted(target.read()["id"].to_pylist()) == sorted(source.table.read()["id"].to_pylist())
 
 
+def test_a_batch_may_go_back_behind_versions_and_first_commits(tmp_path):
+    """A ValueError met an older version, again with each call. A partition without a commit then kept its rows: the
+    next batch inserted them again, without those that were deleted meanwhile.
+    """
+    table = deltacompact.open_catalog(tmp_path).create_table("p", ["day"], ["id"])
+    table.append(pa.table({"id": [1]}), {"day": "mon"})
+    table.compact(settings=LOCAL)
+    table.append(pa.table({"id": [2]}), {"day": "mon"})
+    time.sleep(0.01)
+    moment = datetime.now(UTC)
+    for number in (3, 4):
+        table.compact(settings=LOCAL)
+        table.append(pa.table({"id": [number]}), {"day": "mon"})
+    table.append(pa.table({"id": [5, 6]}), {"day": "tue"})
+    target = mirror_of(tmp_path / "back")
+    assert mirror(table, target, "mirror", from_="1999-01-01") == 6
+    with pytest.raises(InputError, match="ask for the net change"):
+        table.changes(bookmark="mirror", to=moment, per_commit=True).read_all()
+    assert mirror(table, target, "mirror") == 4 and target.read()["id"].to_pylist() == [1, 2]
+    table.append(pa.table({"id": [5]}), {"day": "tue"}, operation="delete")
+    assert mirror(table, target, "mirror") == 3
+    assert sorted(target.read()["id"].to_pylist()) == sorted(table.read()["id"].to_pylist()) == [1, 2, 3, 4, 6]
+
+
+def test_tables_of_one_name_in_two_catalogs_have_one_mirror(tmp_path, monkeypatch):
+    """Given in one millisecond, the batch of the second was taken for that of the first, and never came."""
+    target = mirror_of(tmp_path)
+    for number in (1, 2):
+        source = Streams(tmp_path / str(number))
+        source.append(number)
+        monkeypatch.setattr(source.catalog, "clock", lambda: 1.8e9)
+        mirror(source.table, target, "mirror", from_="1999-01-01")
+    assert target.read()["id"].to_pylist() == [1, 2]
+
+
 def test_a_row_that_moves_to_another_partition_of_the_mirror_leaves_the_first(tmp_path):
     lake = Lake(tmp_path, "moving")
     lake.create(T, pa.schema([("id", pa.int64()), ("day", pa.string())]))
