@@ -4,12 +4,13 @@ orders, bookmark mirror     7 to 9: insert 1, update 2, delete 3      one commit
 repeated                    7 to 9: the token is known                nothing
 then                        the bookmark is at 9
 
-The token names both ends of the batch, and when it was given: a branch may go back, and forth again. The batch is the
-same until the bookmark is committed: so each change is in the mirror once, whoever dies when. The mirror forgets old
-tokens, so a batch is appended only while the bookmark, read after the mirror, still names it. A key changes once in a
-net change, and a commit's deletes come before its upserts. A row that moves to another partition of the mirror is
-deleted in the one, and inserted in the other. Sort keys of the mirror decide nothing: after a rollback, or a delete
-without sort values, a row of the source has a smaller one than the mirror's. So all keys are cleared first.
+The token names both ends of the batch, and when it was given: a branch may go back, and forth again. It also names the
+table by the id of its creation: another catalog may have a table of the same name. The batch is the same until the
+bookmark is committed: so each change is in the mirror once, whoever dies when. The mirror forgets old tokens, so a
+batch is appended only while the bookmark, read after the mirror, still names it. A key changes once in a net change,
+and a commit's deletes come before its upserts. A row that moves to another partition of the mirror is deleted in the
+one, and inserted in the other. Sort keys of the mirror decide nothing: after a rollback, or a delete without sort
+values, a row of the source has a smaller one than the mirror's. So all keys are cleared first.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def mirror(
     if known is None or known.next is None:
         return 0
     ends = f"{_digest(known.done)} to {_digest(known.next)}"
-    token = f"changes of {source.table_id} by {bookmark}: {ends}, given at {known.time_ms}"
+    token = f"changes of {source.table_id} ({_creation(source)}) by {bookmark}: {ends}, given at {known.time_ms}"
 
     def check() -> None:
         check_batch(source.table_id, _known(source, bookmark) or Bookmark(bookmark, None), known)
@@ -157,6 +158,12 @@ def _batch(
 
 def _known(source: DeltaStreamTable | IcebergCatalogTable, name: str) -> Bookmark[Any] | None:
     return next((bookmark for bookmark in source.bookmarks() if bookmark.name == name), None)
+
+
+def _creation(source: DeltaStreamTable | IcebergCatalogTable) -> str | None:
+    if isinstance(source, DeltaStreamTable):
+        return source._declared.creation
+    return source._catalog.loaded(source.table_id).metadata.uuid
 
 
 def _digest(end: Any) -> str:
