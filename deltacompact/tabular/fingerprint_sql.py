@@ -35,7 +35,7 @@ _DUCKDB = {
     "float": "lpad(hex(CAST(CAST(CASE WHEN isnan(CAST({x} AS DOUBLE)) THEN CAST('NaN' AS DOUBLE) "
     "WHEN {x} = 0 THEN CAST(0 AS DOUBLE) ELSE CAST({x} AS DOUBLE) END AS BIT) AS BIGINT)), 16, '0')",
     "decimal": _DECIMAL.format(x="{x}", digits="hex(CAST(replace(CAST({x} AS VARCHAR), '.', '') AS HUGEINT))"),
-    "naive timestamp": "epoch_us({x})",
+    "naive timestamp": "epoch_us(CAST({x} AS TIMESTAMP))",
     "zoned timestamp": "epoch_us({x})",
     "instant": "lpad(hex(({x} - (({x} % {m} + {m}) % {m})) // {m}), 16, '0') "
     "|| lpad(hex((({x} % {m} + {m}) % {m}) * 1000), 8, '0')",
@@ -193,7 +193,8 @@ class _SqlEngine:
             return kind if type_.unit != "ns" else ""
         if t.is_decimal(type_):
             is_long = type_.precision > _LONG_DIGITS and "long decimal" in self.words
-            return "" if type_.precision > 38 else "long decimal" if is_long else "decimal"
+            is_known = type_.precision <= 38 and type_.scale >= 0
+            return "" if not is_known else "long decimal" if is_long else "decimal"
         if field.type == pa.uuid() or (self._uuids and type_ == pa.binary(16)):
             return "uuid"
         if t.is_time(type_):
@@ -201,7 +202,7 @@ class _SqlEngine:
         kinds = {
             "unsigned": t.is_uint64,
             "integer": t.is_integer,
-            "float": t.is_floating,
+            "float": lambda type_: t.is_floating(type_) and not t.is_float16(type_),
             "date": t.is_date,
             "string": is_string,
             "binary": is_binary,

@@ -142,6 +142,14 @@ def test_how_values_are_stored_does_not_count() -> None:
     )
 
 
+@pytest.mark.parametrize("unit", ["s", "ms"])
+def test_duckdb_knows_the_first_and_the_last_year_in_every_unit(unit: str) -> None:
+    """It took seconds and milliseconds for nanoseconds, which begin in 1677."""
+    live_rows = pa.table({"at": pa.array([dt.datetime(1, 1, 1), None, dt.datetime(9999, 12, 31)], pa.timestamp(unit))})
+    ((found,),) = duckdb.sql(fingerprint_statement(live_rows.schema, "live_rows", "duckdb")).fetchall()
+    assert found == str(of(live_rows))
+
+
 @pytest.mark.slow
 def test_duckdb_adds_up_thousands_of_columns() -> None:
     live_rows = pa.table({f"c{number}": [number, None] for number in range(1100)})
@@ -162,3 +170,6 @@ def test_what_has_no_values_or_no_words_in_sql_is_named() -> None:
         of(spans)
     with pytest.raises(InputError, match=r"column 'at' is time64\[us\].* spark has no type"):
         fingerprint_statement(pa.schema([("at", pa.time64("us"))]), "t", "spark")
+    for type_ in (pa.float16(), pa.decimal128(5, -2)):
+        with pytest.raises(InputError, match=r"column 'n' is .* duckdb has no type"):
+            fingerprint_statement(pa.schema([("n", type_)]), "t", "duckdb")
