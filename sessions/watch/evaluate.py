@@ -141,10 +141,12 @@ def _window_end(begin: datetime, window: str) -> datetime:
 
 def window_begin_s(schedule: Schedule, now_s: float) -> float | None:
     """When the window that is open now began; None: no window is open. If windows overlap: the latest."""
-    now = datetime.fromtimestamp(now_s, ZoneInfo(schedule.timezone))
+    zone = ZoneInfo(schedule.timezone)
+    now = datetime.fromtimestamp(now_s, zone)
     span = timedelta(seconds=min(schedule.window, _LOOK_BACK.total_seconds()))
-    begins = CronSim(schedule.cron, now + timedelta(seconds=1), reverse=True)
-    begin: datetime | None = next(begins, None)
+    later_s = 1 + 3600 * now.fold  # in an hour that comes again, what is later by the clock may have been before
+    begins = CronSim(schedule.cron, datetime.fromtimestamp(now_s + later_s, zone), reverse=True)
+    begin = next((begin for begin in begins if begin.timestamp() <= now_s), None)
     if begin is None or now.astimezone(UTC) - begin.astimezone(UTC) >= span:
         return None
     return begin.timestamp()

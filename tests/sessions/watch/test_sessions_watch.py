@@ -245,6 +245,17 @@ def test_windows_follow_their_time_zone_and_its_changes_of_clocks():
     assert begins(2026, 10, 25, 2, 30) == "25 02:00"
 
 
+@pytest.mark.parametrize(
+    "cron, begin", [("0 * * * *", "00:00 01:00"), ("*/15 * * * *", "00:15 01:15"), ("20 2 * * *", "None 00:20")]
+)
+def test_windows_are_open_in_an_hour_that_comes_again(cron, begin):
+    """The second time no window was open: its times were taken for those of the first."""
+    windows = Schedule(cron=cron, timezone="Europe/Berlin", window=HOUR_S)
+    twice = [datetime(2026, 10, 25, hour, 15, tzinfo=UTC).timestamp() for hour in (0, 1)]
+    found = [window_begin_s(windows, at) for at in twice]
+    assert " ".join((at and f"{datetime.fromtimestamp(at, UTC):%H:%M}") or "None" for at in found) == begin
+
+
 def test_a_partition_is_left_alone_until_its_window_ended():
     by_day = SealedWindow(keys=["day"], window="day", delay=HOUR_S)
     watched = policy(when=[{"oldest_delta_age": 2 * HOUR_S}], sealed=by_day.model_dump())
