@@ -122,7 +122,8 @@ def sealed_s(sealed: SealedWindow | None, partition: Mapping[str, str | None]) -
         return None
     try:
         begin = datetime.strptime("-".join(str(value) for value in values), sealed.pattern)
-        return _window_end(begin, sealed.window).replace(tzinfo=ZoneInfo(sealed.timezone)).timestamp()
+        end = _window_end(begin, sealed.window)  # a format with %z tells the zone itself
+        return (end if end.tzinfo else end.replace(tzinfo=ZoneInfo(sealed.timezone))).timestamp()
     except (ValueError, OverflowError):
         return None
 
@@ -220,4 +221,7 @@ def _wait(reason: TriggerReason, text: str) -> Decision:
 
 
 def _clock(at_s: float) -> str:
-    return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    try:
+        return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    except (OverflowError, ValueError):
+        return "a time after the year 9999"

@@ -262,7 +262,9 @@ class Policies(BaseModel):
     model_config = _STRICT
 
     version: Literal[1]
-    every: Annotated[float, Field(ge=1)] = Field(default=30.0, description="Seconds between two looks at the tables.")
+    every: Annotated[float, Field(ge=1, le=31 * _DAY_S)] = Field(
+        default=30.0, description="Seconds between two looks at the tables."
+    )
     count_orphans_every: Annotated[float, Field(ge=60)] | None = Field(
         default=None,
         description="Seconds between two counts of what vacuum, or maintain --remove-orphans, would delete of a table, "

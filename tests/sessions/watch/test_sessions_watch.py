@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 import uuid
@@ -278,6 +279,16 @@ def test_a_partition_is_left_alone_until_its_window_ended():
     )
     assert sealed_s(SealedWindow(keys=["y"], window="year"), {"y": "9999"}) is None
     assert sealed_s(by_day, {"day": "tomorrow"}) is None
+    zoned = SealedWindow(keys=["h"], format="%Y-%m-%dT%H%z", window="hour")
+    assert sealed_s(zoned, {"h": "2026-06-09T07-0400"}) == at, "the zone of the value was lost"
+
+
+@pytest.mark.parametrize("delay", [2 * DAY_S, math.inf])
+def test_a_window_that_ends_after_all_calendars_holds_no_other_partition_up(delay):
+    """Saying its time raised an error, and no partition of the table was submitted."""
+    watched = policy(sealed=SealedWindow(keys=["day"], delay=delay).model_dump())
+    decision = evaluate(watched, replace(FOUND, partition={"day": "9999-12-30"}), TriggerHistory(), NOW_S)
+    assert decision.text == "it may still receive writes until a time after the year 9999"
 
 
 # The file
