@@ -245,7 +245,7 @@ def parse(data: bytes | str) -> Instruction:
     if not raw.strip():
         raise RefusedDocument("", "the document is empty")
     try:
-        document = json.loads(raw, object_pairs_hook=_without_repeats, parse_constant=_no_number)
+        document = json.loads(raw, object_pairs_hook=_without_repeats, parse_constant=_no_number, parse_int=_number)
     except RecursionError:
         raise RefusedDocument("", "the document is nested too deeply") from None
     except RefusedDocument:
@@ -363,7 +363,8 @@ def _check_settings(instruction: Instruction) -> None:
         within_memory(instruction.engine_settings())
     except InputError as error:
         name, _, said = str(error).partition(" ")  # "read_mb_per_s is -3, it must be greater than 0"
-        raise RefusedDocument(f"settings.{name}", f"it {said}") from None
+        quoted = said.startswith(("'", '"'))  # "compression 'x' is not a codec"
+        raise RefusedDocument(f"settings.{name}", f"{'' if quoted else 'it '}{said[:300]}") from None
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -377,6 +378,14 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_number(name: str) -> None:
     raise RefusedDocument("", f"the document is not JSON: {name} is no number of it")
+
+
+def _number(digits: str) -> int | float:
+    """A whole number. One of thousands of digits, which Python does not convert, is infinite: `of_values` names it."""
+    try:
+        return int(digits)
+    except ValueError:
+        return float(digits)
 
 
 if __name__ == "__main__":

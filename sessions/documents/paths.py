@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import difflib
 import json
-import math
 import re
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -17,7 +17,7 @@ from deltacompact.base.expect import is_text
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 _SHOWN_CHARACTERS_MAX = 60
-_INFINITIES = (math.inf, -math.inf)
+_LARGEST = sys.float_info.max
 
 
 def path_of(location: Sequence[int | str], document: Any) -> str:
@@ -62,8 +62,9 @@ def no_text_in(document: Any) -> tuple[int | str, ...] | None:
 
 
 def no_number_in(document: Any) -> tuple[int | str, ...] | None:
-    """The path of a number like 1e999, which Python reads as infinity; None: there is none."""
-    return next((place for place, value in _everything_in(document) if value in _INFINITIES), None)
+    """The path of a number like 1e999, or of one with 400 digits, which is infinite as a float; None: there is none."""
+    numbers = ((place, value) for place, value in _everything_in(document) if isinstance(value, int | float))
+    return next((place for place, value in numbers if abs(value) > _LARGEST), None)
 
 
 def _everything_in(document: Any) -> Iterator[tuple[tuple[int | str, ...], Any]]:

@@ -156,7 +156,8 @@ def test_a_refusal_names_the_field(fields_, field, said):
         (b"\xff{}", "not JSON"),
         (b"[" * 200_000, "nested too deeply"),
         (b'{"version": NaN}', "NaN is no number"),
-        (b"1" * 5000, "not JSON"),
+        (b"1" * 5000, "must be a JSON object"),
+        pytest.param(b'{"catalog": %s}' % (b"1" * 5000), "catalog: a number that JSON cannot hold", id="digits"),
         (b'{"version": 1, "catalog": "s3://a-lake/x", "catalog": "s3://b/x", "source_table_id": "t"}', "there twice"),
         (b'{"version": 1, "catalog": "/x", "source_table_id": "\\ud800"}', "source_table_id: a text that UTF-8"),
         (b'{"version": 1, "catalog": "/x", "source_table_id": "t", "partitions": [{"\\udfff": 1}]}', "partitions[0]"),
@@ -165,6 +166,21 @@ def test_a_refusal_names_the_field(fields_, field, said):
 )
 def test_hostile_bytes_are_refused_in_one_line(raw, said):
     assert said in str(refused(raw))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("read_mb_per_s", 10**400, "a number that JSON cannot hold"),  # it was infinite in the record of the job run
+        ("rows_per_round", 10**400, "a number that JSON cannot hold"),
+        ("compression", "x" * 100_000, "'xxx"),
+        ("compression", "x", "'x' is not a codec"),
+    ],
+    ids=["infinite", "huge", "long", "unknown"],
+)
+def test_a_setting_is_refused_by_name_in_a_line_that_a_log_can_hold(name, value, said):
+    error = str(refused({**GOOD, "settings": {name: value}}))
+    assert error.startswith(f"settings.{name}: {said}") and len(error) < 400
 
 
 def test_limits_of_size():
