@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import enum
 import math
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from typing import Any, TypeVar
 
 from deltacompact.base import expect
 from deltacompact.base.errors import InputError
-from deltacompact.base.model import Direction, SortKey
+from deltacompact.base.model import INT64_MAX, Direction, SortKey
 from deltacompact.base.options import Kind, declared
 from deltacompact.base.spans import span_s
 from deltacompact.base.wording import unknown_option
@@ -82,11 +83,14 @@ class Whole(Reading):
 
     def read(self, name: str, value: Any) -> int:
         text = _text(value)
-        if text.isascii() and text.isdigit() and int(text) >= self.least:
+        if re.fullmatch("[0-9]{1,19}", text) and self.least <= int(text) <= INT64_MAX:
             return int(text)
+        wanted = f"a whole number of at least {self.least}"
+        if len(text) >= 19:
+            wanted += f", and at most {INT64_MAX}"
         if self.may_be_property:
-            raise InputError(f"{name} is {value!r}: it must be a whole number of at least {self.least}")
-        raise InputError(f"option {name}: {value!r} is not a whole number of at least {self.least}")
+            raise InputError(f"{name} is {value!r}: it must be {wanted}")
+        raise InputError(f"option {name}: {value!r} is not {wanted}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,6 +76,12 @@ def test_values_are_text_or_what_python_has():
         ({"cuont": 1}, "unknown option 'cuont': did you mean 'count'?"),
         ({"count": True}, "option count: True is not a whole number of at least 1"),
         ({"count": "²"}, "option count: '²' is not a whole number of at least 1"),
+        ({"count": 2**63}, f"option count: {2**63} is not a whole number of at least 1, and at most {2**63 - 1}"),
+        pytest.param(
+            {"count": "9" * 5000},
+            f"option count: '{'9' * 5000}' is not a whole number of at least 1, and at most {2**63 - 1}",
+            id="digits",
+        ),
         ({"share": "nan"}, "option share: 'nan' is not a share above 0, up to 1"),
         ({"on": 1}, "option on: 1 is neither true nor false"),
         ({"colour": "blue"}, "option colour: 'blue' is none of red, green"),
