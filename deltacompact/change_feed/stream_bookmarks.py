@@ -29,6 +29,7 @@ from deltacompact.change_feed.bookmark import (
     Bookmark,
     check_batch,
     checked_name,
+    idle,
     is_name,
     no_beginning,
     unknown,
@@ -87,7 +88,7 @@ def batch_for(
 ) -> StreamBookmark:
     """The batch for a consumer: the one that it was given before, or the next.
 
-    Raises NotFoundError for an unknown bookmark if no beginning is given.
+    Raises NotFoundError for an unknown bookmark if no beginning is given, and for one that was idle for too long.
     """
     checked_name(name)
     for _ in range(_TRIES):
@@ -95,7 +96,7 @@ def batch_for(
         if known is not None and known.next is not None:
             return known
         if known is not None and _is_idle(catalog, known):
-            known = None
+            raise idle(table_id, name)
         is_new = known is None
         if known is None:
             if from_ is None:

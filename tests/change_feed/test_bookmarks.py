@@ -291,6 +291,21 @@ def test_an_idle_bookmark_keeps_nothing_and_says_so(tmp_path):
         late.table(T).changes(bookmark="mirror")
 
 
+def test_a_mirror_whose_bookmark_was_idle_does_not_begin_anew_unasked(tmp_path):
+    """With --from on its command line it did, and kept the rows that went meanwhile for ever."""
+    source, target = Streams(tmp_path), mirror_of(tmp_path)
+    source.append(1, 2)
+    mirror(source.table, target, "mirror", from_="1970-01-01")
+    source.table.append(pa.table({"id": [1]}), operation="delete")
+    late = DeltaStreamCatalog(LocalStore(tmp_path / "streams"), clock=lambda: source.catalog.clock() + 31 * 86400)
+    with pytest.raises(NotFoundError, match=r"was idle for more than 30 days: drop it, .* a mirror must be empty then"):
+        mirror(late.table(T), target, "mirror", from_="1970-01-01")
+    late.table(T).drop_bookmark("mirror")
+    anew = deltacompact.open_catalog(tmp_path / "mirror").create_table("anew", primary_keys=["id"])
+    assert mirror(late.table(T), anew, "mirror", from_="1970-01-01") == 1
+    assert anew.read()["id"].to_pylist() == late.table(T).read()["id"].to_pylist() == [2]
+
+
 def test_expiry_keeps_the_snapshots_of_a_bookmark(tmp_path):
     source = Branch(tmp_path)
     source.append(0)
