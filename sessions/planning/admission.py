@@ -14,18 +14,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim
 
 from deltacompact.base.model import INT64_MAX
+from sessions.base.cron import began_s
 from sessions.base.model import SessionPlan
 from sessions.planning.prices import LOCAL
 from sessions.planning.reasons import Wait
 
 REWRITE_BYTES_MIN = 1 << 20
 """The least that a session writes: records, index, a version."""
+_MINUTES_MAX = 366 * 24 * 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +47,14 @@ class QuietWindow:
             CronSim(self.cron, datetime.now(ZoneInfo(self.time_zone)))
         except Exception as error:
             raise ValueError(f"quiet window {self.cron!r} in {self.time_zone!r}: {error}") from error
-        if self.minutes <= 0:
+        if not 0 < self.minutes <= _MINUTES_MAX:
             raise ValueError(f"quiet window {self.cron!r} lasts {self.minutes} minutes")
 
     def until_s(self, now_s: float) -> float | None:
         """The end of the window that is open now (Unix seconds); None: none is open."""
-        now = datetime.fromtimestamp(now_s, ZoneInfo(self.time_zone))
-        begins = CronSim(self.cron, now + timedelta(minutes=1), reverse=True)  # the first may be a moment ahead
-        began_s = next(at.timestamp() for at in begins if at.timestamp() <= now_s)
-        ends_s = began_s + 60 * self.minutes
-        return ends_s if now_s < ends_s else None
+        begin_s = began_s(self.cron, self.time_zone, now_s)
+        ends_s = None if begin_s is None else begin_s + 60 * self.minutes
+        return ends_s if ends_s is not None and now_s < ends_s else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,14 +18,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from cronsim import CronSim
-
 from deltacompact.base.wording import counted
+from sessions.base.cron import began_s
 from sessions.watch.policy import Condition, Policy, Schedule, SealedWindow
 from sessions.watch.statistics import Statistics
 
 _COOLDOWN_MAX_S = 24 * 3600.0
-_LOOK_BACK = timedelta(days=32)
+_LOOK_BACK_S = 32 * 24 * 3600.0
 """The longest window, and a day."""
 
 
@@ -142,15 +141,8 @@ def _window_end(begin: datetime, window: str) -> datetime:
 
 def window_begin_s(schedule: Schedule, now_s: float) -> float | None:
     """When the window that is open now began; None: no window is open. If windows overlap: the latest."""
-    zone = ZoneInfo(schedule.timezone)
-    now = datetime.fromtimestamp(now_s, zone)
-    span = timedelta(seconds=min(schedule.window, _LOOK_BACK.total_seconds()))
-    later_s = 1 + 3600 * now.fold  # in an hour that comes again, what is later by the clock may have been before
-    begins = CronSim(schedule.cron, datetime.fromtimestamp(now_s + later_s, zone), reverse=True)
-    begin = next((begin for begin in begins if begin.timestamp() <= now_s), None)
-    if begin is None or now.astimezone(UTC) - begin.astimezone(UTC) >= span:
-        return None
-    return begin.timestamp()
+    begin_s = began_s(schedule.cron, schedule.timezone, now_s)
+    return begin_s if begin_s is not None and now_s - begin_s < min(schedule.window, _LOOK_BACK_S) else None
 
 
 def _by_conditions(

@@ -110,13 +110,21 @@ def test_a_window_over_midnight_and_one_on_the_night_that_clocks_change() -> Non
     assert night.until_s(at("2026-11-23T00:15:00")) == at("2026-11-23T01:30:00")
     assert night.until_s(at("2026-11-23T01:30:00")) is None
     assert night.until_s(at("2026-10-25T00:29:00")) == at("2026-10-25T01:30:00")
+    again_s = at("2026-10-25T02:10:00") + 3600  # it is ten past two again, and the window began the first time
+    assert QuietWindow("30 2 * * *", 120, "Europe/Berlin").until_s(again_s) == again_s + 80 * 60
     always = QuietWindow("* * * * *", 5)
     assert always.until_s(at("2026-11-23T07:59:30")) == at("2026-11-23T08:04:00")
 
 
 @pytest.mark.parametrize(
     ("cron", "minutes", "zone"),
-    [("0 25 * * *", 60, "UTC"), ("noon", 60, "UTC"), ("0 8 * * *", 0, "UTC"), ("0 8 * * *", 60, "Berlin")],
+    [
+        ("0 25 * * *", 60, "UTC"),
+        ("noon", 60, "UTC"),
+        ("0 8 * * *", 0, "UTC"),
+        ("0 8 * * *", 10**12, "UTC"),
+        ("0 8 * * *", 60, "Berlin"),
+    ],
 )
 def test_a_window_that_makes_no_sense_is_refused(cron: str, minutes: int, zone: str) -> None:
     with pytest.raises(ValueError, match="quiet window"):
