@@ -12,7 +12,7 @@ read.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -146,16 +146,14 @@ def _sample(
     reader: FileReader, piece: LivePiece, live: LiveRanges, rows: tuple[int, int], wanted: int, sample_bytes: float
 ) -> pa.Table:
     """`wanted` live rows of a range, as far apart as possible; fewer, if they would take more than `sample_bytes`."""
-    places = spread(int(piece.lives[slice(*rows)].sum()), wanted)
-    tables = sample_of(_live(reader, piece, live, rows), places, sample_bytes)
-    return pa.concat_tables([live.columns.empty_table(), *tables])
+    living = np.flatnonzero(piece.lives[slice(*rows)])
+    places = living[spread(len(living), wanted)]
+    tables = sample_of(_stored(reader, piece, live, rows), places, sample_bytes)
+    aligned = [schemas.align(table, live.columns, live.partition, piece.file.path) for table in tables]
+    return pa.concat_tables([live.columns.empty_table(), *aligned])
 
 
-def _live(reader: FileReader, piece: LivePiece, live: LiveRanges, rows: tuple[int, int]) -> Iterator[pa.Table]:
+def _stored(reader: FileReader, piece: LivePiece, live: LiveRanges, rows: tuple[int, int]) -> Iterable[pa.Table]:
     if not set(live.columns.names) & set(piece.file.schema.names):  # the file has none of the columns
-        nothing = pa.table({"": pa.nulls(int(piece.lives[slice(*rows)].sum()))})
-        yield schemas.align(nothing, live.columns, live.partition, piece.file.path)
-        return
-    for first, table in reader.slices(rows):
-        wanted = pa.array(piece.lives[first : first + table.num_rows])
-        yield schemas.align(table.filter(wanted), live.columns, live.partition, piece.file.path)
+        return [pa.table({"": pa.nulls(rows[1] - rows[0])})]
+    return (table for _, table in reader.slices(rows))

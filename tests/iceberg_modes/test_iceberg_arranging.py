@@ -213,14 +213,14 @@ def test_a_sample_of_one_row_group_holds_few_of_its_rows(tmp_path, monkeypatch):
     count = 60_000
     keys = np.random.default_rng(3).permutation(count)
     rows = pa.table({"key": [f"{key:08d}" * 50 for key in keys], "row": np.arange(count)})
-    pool, held, rows_of = pa.proxy_memory_pool(pa.default_memory_pool()), [], planting._live
+    pool, held, rows_of = pa.proxy_memory_pool(pa.default_memory_pool()), [], planting.aligned
 
     def noted(*arguments):
         for some in rows_of(*arguments):
             held.append(pool.bytes_allocated())
             yield some
 
-    monkeypatch.setattr(planting, "_live", noted)
+    monkeypatch.setattr(planting, "aligned", noted)
     little = {"run_bytes": RUN, "group_rows": 2_000, "reading": LITTLE, "stored_group_rows": count, "inputs": 1}
     tables, _, _ = arranged(rows, SORTED, pool=pool, store=LocalStore(tmp_path), **little)
     assert len(held) > 20 and max(held) < rows.nbytes / 2

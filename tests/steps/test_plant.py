@@ -89,14 +89,14 @@ def test_a_sample_holds_few_rows_at_a_time(tmp_path, monkeypatch):
     few = replace(READ_LIMITS, batch_bytes=1 << 19, run_bytes=1 << 19)
     piece = LivePiece(file, np.arange(count) >= 1_000, (1_000, count))
     live = LiveRanges((LiveRange(file, UNNUMBERED, 0, 3_000),), (), schema, Partition(()), few)
-    held, rows_of = [], plant._live
+    held, rows_of = [], plant._stored
 
     def noted(*arguments):
         for rows in rows_of(*arguments):
             held.append(pa.total_allocated_bytes() - before)
             yield rows
 
-    monkeypatch.setattr(plant, "_live", noted)
+    monkeypatch.setattr(plant, "_stored", noted)
     before = pa.total_allocated_bytes()
     with FileReader(store, Part(file, schema.names, piece.rows), ReadAhead(few)) as reader:
         found = _sample(reader, piece, live, piece.rows, 6, 1 << 20)

@@ -151,21 +151,15 @@ def _of_file(
     reader.announce([range_ for group in looked for range_ in reader.ranges(group.rows)])
     for group in looked:
         start, stop = group.rows
-        living = int(lives[start:stop].sum())
-        taken = spread(living, each.wanted * group.looks)
-        tables = sample_of(_live(reader, lives, columns, group.rows), taken, each.sample_bytes * group.looks)
+        living = np.flatnonzero(lives[start:stop])
+        taken = living[spread(len(living), each.wanted * group.looks)]
+        stored = (table for _, table in aligned(reader.file, reader.slices(group.rows), columns))
+        tables = sample_of(stored, taken, each.sample_bytes * group.looks)
         if tables:
             rows = pa.concat_tables(tables)
-            stand_for = each.rows * group.looks * living / (stop - start) / rows.num_rows
+            stand_for = each.rows * group.looks * len(living) / (stop - start) / rows.num_rows
             sizes = np.full(rows.num_rows, stand_for * _stored_row_bytes(metadata.row_group(group.group)))
             yield _SampledRows(rows, sizes, decoded)
-
-
-def _live(
-    reader: FileReader, lives: npt.NDArray[np.bool_], columns: pa.Schema, rows: tuple[int, int]
-) -> Iterator[pa.Table]:
-    for first, table in aligned(reader.file, reader.slices(rows), columns):
-        yield table.filter(pa.array(lives[first : first + table.num_rows]))
 
 
 def _stored_row_bytes(group: pq.RowGroupMetaData) -> float:
