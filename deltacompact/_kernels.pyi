@@ -341,6 +341,9 @@ class ParquetFooter:
     def decoded(self, columns: list[str]) -> list[tuple[int, int]]:
         """For each row group its rows, and about the bytes that the columns of these names take when decoded."""
 
+    def widest_row(self, size: int, read: Callable[[int, int], Any]) -> int:
+        """At least the bytes of the widest row of the file when decoded. Reads the headers of large pages with text."""
+
     def chunks(self, columns: list[str]) -> list[list[tuple[int, int]]]:
         """For each row group the chunks of the columns of these names, by their places: first byte and length."""
 

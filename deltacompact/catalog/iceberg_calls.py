@@ -23,7 +23,7 @@ from deltacompact.iceberg.table import pyiceberg_door
 from deltacompact.iceberg.table.metadata import MAIN, PUBLICATION, Snapshot, TableMetadata
 from deltacompact.iceberg.table.table_state import StateReader, TableState
 from deltacompact.iceberg_modes.modes import mode_named
-from deltacompact.planning.within_memory import within_memory
+from deltacompact.planning.within_memory import TASK_BYTES, within_memory
 from deltacompact.sinks.environment import sinks_asked_for
 
 if TYPE_CHECKING:  # a mode is imported when it is run: `show` must not wait for it
@@ -116,7 +116,7 @@ class IcebergCalls:
         """How long carrying out a plan is expected to take. Starts no cluster."""
         from deltacompact.executors.choose import foresee, lane_for
 
-        settings = within_memory(settings or Settings())
+        settings = within_memory(settings or Settings(), TASK_BYTES)
         there = foresee(settings, lane_for(settings, plan.rows, plan.bytes))
         return replace(mode_named(plan.mode).steps().expected(plan, there.capacity), start_s=there.start_s)
 
@@ -176,7 +176,7 @@ class IcebergCalls:
 
         table = _compactable(table)
         chosen = mode.read_options(expect.options("options", options), table.metadata.properties)
-        settings = within_memory(settings or Settings())
+        settings = within_memory(settings or Settings(), TASK_BYTES)
         return ModeRun(table, branch, chosen, settings, Sizes.of(settings), emit=emit, mode=mode)
 
 

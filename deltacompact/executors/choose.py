@@ -55,7 +55,8 @@ def share_slots(executors: Mapping[Lane, Executor], plans: Sequence[CompactionPl
     """Let tasks of this process share its CPUs: as many as each of these sessions allows, and as they have together."""
     pool = executors.get(Lane.POOL)
     if isinstance(pool, LocalExecutor) and plans:
-        pool.share_slots(min(*(plan.task_places for plan in plans), sum(plan.tasks_at_once for plan in plans)))
+        wanted = max(pool.capacity.slots, sum(plan.tasks_at_once for plan in plans))
+        pool.share_slots(min(wanted, *(plan.task_places for plan in plans)))
 
 
 def capacities(settings: Settings, executors: Mapping[Lane, Executor]) -> dict[Lane, Capacity]:

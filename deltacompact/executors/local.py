@@ -55,6 +55,10 @@ TASKS_PER_SLOT = 4
 """Tasks for each CPU on a remote store: while some wait for their first bytes or last part, others use the CPU."""
 
 
+def _pool_of(threads: int) -> ThreadPoolExecutor | None:
+    return ThreadPoolExecutor(threads, "deltacompact") if threads > 1 else None
+
+
 class LocalExecutor:
     """One thread a task, `local_threads` at a time.
 
@@ -69,7 +73,7 @@ class LocalExecutor:
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
         threads = settings.local_threads or os.cpu_count() or 1
         threads = 1 if inline else min(threads, settings.concurrent_tasks or threads)
-        self._pool = ThreadPoolExecutor(threads, "deltacompact") if threads > 1 else None
+        self._pool = _pool_of(threads)
         self._capacity = Capacity(
             threads,
             settings.memory_per_task_bytes or memory // max(2, os.cpu_count() or 1),
@@ -87,10 +91,9 @@ class LocalExecutor:
         return self._capacity
 
     def share_slots(self, places: int) -> None:
-        """Run `places` tasks at a time, if that is more than now. Call it before the first task."""
-        if places > self.tasks_per_process:
-            self._pool = ThreadPoolExecutor(places, "deltacompact")
-            self.tasks_per_process = places
+        """Run `places` tasks at a time. Call it before the first task."""
+        self._pool = _pool_of(places)
+        self.tasks_per_process = places
 
     def submit(
         self,

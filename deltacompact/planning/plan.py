@@ -311,13 +311,15 @@ class CompactionPlan:
 
     @property
     def task_places(self) -> int:
-        """How many tasks may run side by side: one for each slot, or a few more if they share slots."""
-        return sizing.task_places(
-            self.capacity.slots,
-            self.capacity.tasks_per_slot,
-            self.planned_peak_bytes,
-            self.capacity.memory_per_task_bytes,
-        )
+        """How many tasks may run side by side: one for each slot; more if they share slots, fewer if wide rows fill
+        a bounded memory."""
+        slots, memory = self.capacity.slots, self.capacity.memory_per_task_bytes
+        if self.options.memory_bytes is not None:
+            undivided = max(
+                (self._undivided_bytes(file, self._widest_row_bytes(file)) for file in self._filled), default=0
+            )
+            return sizing.bounded_places(slots, int(4 * undivided), memory)
+        return sizing.task_places(slots, self.capacity.tasks_per_slot, self.planned_peak_bytes, memory)
 
     @property
     def planned_held_bytes(self) -> int:
@@ -371,18 +373,22 @@ class CompactionPlan:
     @cached_property
     def read_bytes(self) -> int:
         """The decoded bytes of a row group of the widest rows, and copies of one row if rows may be wide."""
-        files = [source.file for source in self.sources if source.file.rows]
-        return int(max(map(self._read_bytes, files), default=0))
+        return int(max(map(self._read_bytes, self._filled), default=0))
 
     @property
     def undivided_bytes(self) -> int:
         """The part of `read_bytes` that is held however little is read at once: copies of a wide row, and text."""
-        return int(max((self._undivided_bytes(source.file) for source in self.sources if source.file.rows), default=0))
+        return int(max((self._undivided_bytes(file, file.widest_row_bytes or 0) for file in self._filled), default=0))
 
-    def _undivided_bytes(self, file: DataFile) -> float:
-        if file.content_type in formats.UNTYPED:
-            return self._read_bytes(file)
-        return (file.widest_row_bytes or 0) * sizing.ROW_COPIES / 4
+    def _undivided_bytes(self, file: DataFile, widest_row_bytes: int) -> float:
+        return (
+            self._read_bytes(file) if file.content_type in formats.UNTYPED else widest_row_bytes * sizing.ROW_COPIES / 4
+        )
+
+    @property
+    def _filled(self) -> list[DataFile]:
+        """The files with rows."""
+        return [source.file for source in self.sources if source.file.rows]
 
     def _read_bytes(self, file: DataFile) -> float:
         """If nobody measured the widest row, it may fill a row group: then its copies are all that is held."""

@@ -356,5 +356,17 @@ def task_places(slots: int, tasks_per_slot: int, task_bytes: int, memory_per_tas
     return max(slots, min(slots * tasks_per_slot, fit))
 
 
+def bounded_places(slots: int, undivided_bytes: int, memory_per_task_bytes: int) -> int:
+    """How many tasks of a process whose memory is bounded may run side by side. They read less, the less a slot has.
+
+    undivided_bytes    what a task holds however little it reads at once
+
+    2 slots of 133 MiB beside the process's own, rows of 1 KiB      2
+    the same with rows of 10 MiB, of which a task holds 20          1
+    """
+    all_bytes = slots * (memory_per_task_bytes - TASK_BASE_BYTES)
+    return max(1, min(slots, all_bytes // max(1, undivided_bytes)))
+
+
 def _power_of_two(n: int) -> int:
     return 1 << max(0, n - 1).bit_length()

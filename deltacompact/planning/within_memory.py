@@ -2,9 +2,11 @@
 
 memory_bytes    beside the process itself    tasks    each         decoded at a time
 300 MB          94 MiB                       1        66 MiB       5 MiB
+600 MB, 2 CPUs  380 MiB                      2        133 MiB      11 MiB
 2 GiB, 2 CPUs   1.8 GiB                      2        650 MiB      32 MiB, as without a bound
 
-Such limits change how the work is divided, never its result.
+Such limits change how the work is divided, never its result. Where rows are so wide that a task holds more, fewer run
+side by side: see CompactionPlan.task_places. Iceberg tells nobody how wide rows are, so its tasks get more each.
 """
 
 from __future__ import annotations
@@ -24,13 +26,19 @@ HELD_SHARE = 0.3
 TASK_BYTES = 384 << 20
 """A task that reads, fetches ahead and writes with the default limits takes so much."""
 
+TASK_BYTES_MIN = 128 << 20
+"""Another task begins to run side by side where each has so much: two small tasks end before one after the other."""
+
 MEMORY_BYTES_MIN = 256 << 20
 
 Means = TypeVar("Means", bound=Settings)
 
 
-def within_memory(settings: Means) -> Means:
-    """The settings with `memory_bytes` divided; unchanged without it. Raises InputError if it is too little."""
+def within_memory(settings: Means, task_bytes_min: int = TASK_BYTES_MIN) -> Means:
+    """The settings with `memory_bytes` divided; unchanged without it. Raises InputError if it is too little.
+
+    `task_bytes_min`: with so much for each, tasks run side by side.
+    """
     if settings.memory_bytes is None:
         return settings
     if settings.executor == "ray":
@@ -40,7 +48,7 @@ def within_memory(settings: Means) -> Means:
     free = settings.memory_bytes - TASK_BASE_BYTES
     held = int(free * HELD_SHARE)
     wanted = settings.local_threads or settings.concurrent_tasks or os.cpu_count() or 1
-    threads = max(1, min(wanted, (free - held) // TASK_BYTES))
+    threads = max(1, min(wanted, (free - held) // task_bytes_min))
     task_bytes = (free - held) // threads
     return replace(
         settings,

@@ -140,13 +140,14 @@ def _described(
     exact: Iterable[str],
 ) -> DataFile:
     """What an opened file tells of itself."""
-    decoded_bytes, group_bytes, parquet, far, nulls = None, None, None, None, None
+    decoded_bytes, group_bytes, widest, parquet, far, nulls = None, None, None, None, None, None
     match content_type:
         case ContentType.PARQUET:
             parquet = parquet_read.described(source)
             schema, rows = parquet.metadata.schema.to_arrow_schema(), parquet.metadata.num_rows
             decoded_bytes = parquet_read.decoded_bytes(parquet, schema.names)
             group_bytes = parquet_read.group_bytes(parquet, schema.names)
+            widest = parquet_read.widest_row_bytes(source, parquet)
             far = far_values.of_footer(parquet.metadata, schema)
             nulls = null_counts.of_footer(parquet.metadata, schema, keys)
         case ContentType.ORC:
@@ -175,7 +176,10 @@ def _described(
             )
     check_columns(schema, path)
     file = DataFile(
-        UNNUMBERED, path, content_type, rows, 0, schema, decoded_bytes=decoded_bytes, group_bytes=group_bytes
+        *(UNNUMBERED, path, content_type, rows, 0, schema),
+        decoded_bytes=decoded_bytes,
+        group_bytes=group_bytes,
+        widest_row_bytes=widest,
     )
     near = parquet_read.is_near(source)
     named = [name for name in (partition.names if partition else ()) if name in schema.names]

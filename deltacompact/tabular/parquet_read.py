@@ -37,6 +37,9 @@ WIDE_GROUP_BYTES = 256 << 20
 WIDE_BATCH_ROWS_MAX = 1 << 10
 """In a large row group some rows may be much wider than others, so its first batches are small."""
 
+WIDEST_TOLD_MAX = 3 << 20
+"""The copies of such a row that a plan allows for fit the least memory that a user may give."""
+
 STREAM_BYTES = 256 << 10
 """Pages of a large chunk are read through a buffer of this size; larger ones go past it."""
 
@@ -238,6 +241,17 @@ def decoded_bytes(parquet: Described, columns: list[str]) -> int:
 def group_bytes(parquet: Described, columns: list[str]) -> int:
     """About the bytes of these columns in the largest row group when decoded."""
     return max((size for _, size in _groups(parquet, columns)), default=0)
+
+
+def widest_row_bytes(source: pa.NativeFile, parquet: Described) -> int | None:
+    """At least the bytes of the widest row when decoded, from the headers of pages.
+
+    None: a remote file would take a request for each page, and where pages are large, they say little of one row.
+    """
+    if parquet.footer is None or not is_near(source):
+        return None
+    widest = parquet.footer.widest_row(source.size(), reading(source, READ_LIMITS))
+    return widest if widest <= WIDEST_TOLD_MAX else None
 
 
 def _groups(parquet: Described, columns: list[str]) -> list[tuple[int, int]]:

@@ -151,6 +151,12 @@ def test_tasks_that_wait_share_slots_only_as_far_as_a_share_of_the_memory_goes()
     assert sizing.task_places(2, 4, 40 * GIB, slot) == 2, "one task for each slot may take what it takes"
 
 
+def test_tasks_side_by_side_in_a_bounded_memory_hold_their_widest_rows_together() -> None:
+    slot = sizing.TASK_BASE_BYTES + 133 * (1 << 20)
+    for undivided_mib, places in ((0, 2), (133, 2), (134, 1), (266, 1), (9_000, 1)):
+        assert sizing.bounded_places(2, undivided_mib << 20, slot) == places
+
+
 def test_only_tasks_of_this_process_on_a_store_behind_a_network_share_slots() -> None:
     assert LocalExecutor(Settings(), waits=True).capacity.tasks_per_slot > 1
     for settings in (Settings(local_threads=2), Settings(concurrent_tasks=2)):

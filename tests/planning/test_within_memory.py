@@ -10,7 +10,11 @@ from hypothesis import strategies as st
 
 from deltacompact import Settings
 from deltacompact.base.errors import InputError
+from deltacompact.base.settings import Options
+from deltacompact.executors.choose import share_slots
+from deltacompact.executors.local import LocalExecutor
 from deltacompact.iceberg.marks.finding import KEY_BYTES, Sizes
+from deltacompact.planning.lanes import Lane
 from deltacompact.planning.sizing import EXCHANGE_BYTES, TASK_BASE_BYTES
 from deltacompact.planning.within_memory import MEMORY_BYTES_MIN, within_memory
 
@@ -34,6 +38,29 @@ def test_without_a_bound_and_with_much_memory_everything_is_as_usual() -> None:
     much = within_memory(Settings(memory_bytes=64 * GIB, local_threads=4))
     assert (much.local_threads, much.limits) == (4, Settings().limits)
     assert Sizes.of(much) == Sizes.of(Settings()) == Sizes()
+
+
+def test_two_tasks_share_a_memory_that_one_would_not_need() -> None:
+    for memory_mb, tasks in ((300, 1), (500, 1), (600, 2), (2000, 2)):
+        assert within_memory(Settings(memory_bytes=memory_mb * 10**6, local_threads=2)).local_threads == tasks
+
+
+@pytest.mark.parametrize(
+    ("foreign", "places"),
+    [
+        ({"widest_row_bytes": 1_000}, 2),
+        ({"widest_row_bytes": 10 << 20}, 1),  # a task holds 20 of them
+        ({"group_bytes": 1 << 20}, 2),
+        ({"group_bytes": 100 << 20}, 1),  # nobody knows: a row may be as wide
+    ],
+)
+def test_tasks_with_wide_rows_run_one_after_the_other(foreign: dict[str, int], places: int) -> None:
+    options = within_memory(Options(memory_bytes=600_000_000, local_threads=2))
+    pool = LocalExecutor(options)
+    plan = planned(deltas=[upsert(file(1_000_000, **foreign))], options=options, capacity=pool.capacity)
+    share_slots({Lane.POOL: pool}, [plan])
+    assert pool.tasks_per_process == places
+    pool.stop()
 
 
 def test_what_somebody_asks_for_as_well_is_kept_where_it_is_less() -> None:

@@ -29,6 +29,7 @@ mod key_bytes;
 mod key_state;
 mod new_entries;
 mod page_checksums;
+mod page_header;
 mod parquet_footer;
 mod parquet_schema;
 mod pointers;
@@ -44,6 +45,7 @@ mod sha1_simd;
 mod sort_keys;
 mod source;
 mod thrift;
+mod widest_row;
 
 /// Why an input is refused, as a text for the caller. It becomes a Python `ValueError`.
 pub type Refused = String;

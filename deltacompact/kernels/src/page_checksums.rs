@@ -8,7 +8,7 @@
 //! The bytes come in pieces of any size. A header that cannot be parsed ends the verification of its chunk: there may be
 //! bytes after the last page of a chunk, which readers ignore.
 
-use crate::thrift::{Compact, STOP};
+use crate::page_header::PageHeader;
 use crc32fast::Hasher;
 
 /// The longest header, with the statistics of its page. Longer bytes are not a header.
@@ -55,14 +55,14 @@ impl Pages {
             if self.page == 0 {
                 let known = self.header.len();
                 self.header.extend_from_slice(&bytes[..bytes.len().min(HEADER_BYTES_MAX)]);
-                let Some((length, page, checksum)) = page_header(&self.header) else {
+                let Some(header) = PageHeader::parse(&self.header) else {
                     self.passing = self.header.len() >= HEADER_BYTES_MAX;
                     return true;
                 };
-                bytes = &bytes[length - known..];
+                bytes = &bytes[header.length - known..];
                 self.header.clear();
-                self.page = page;
-                self.checksum = checksum.map(|checksum| (checksum, Hasher::new()));
+                self.page = header.page_bytes;
+                self.checksum = header.checksum.map(|checksum| (checksum, Hasher::new()));
             }
             let (now, rest) = bytes.split_at(bytes.len().min(self.page as usize));
             if let Some((_, hasher)) = &mut self.checksum {
@@ -76,27 +76,4 @@ impl Pages {
         }
         true
     }
-}
-
-/// (bytes of the header, bytes of the page, its checksum). None: the header is not complete, or is not one.
-fn page_header(bytes: &[u8]) -> Option<(usize, u64, Option<u32>)> {
-    const I32: u8 = 5;
-    const COMPRESSED_SIZE: i16 = 3;
-    const CRC: i16 = 4;
-    let (mut input, mut field, mut size, mut checksum) = (Compact(bytes), 0, None, None);
-    loop {
-        let (kind, id) = input.field(field)?;
-        match (kind, id) {
-            (STOP, _) => break,
-            (I32, COMPRESSED_SIZE) => size = Some(unzigzag(input.varint()?)),
-            (I32, CRC) => checksum = Some(unzigzag(input.varint()?) as u32),
-            _ => input.skip(kind, 0)?,
-        }
-        field = id;
-    }
-    Some((bytes.len() - input.0.len(), u64::try_from(size?).ok()?, checksum))
-}
-
-fn unzigzag(value: u64) -> i32 {
-    (value as u32 >> 1) as i32 ^ -((value & 1) as i32)
 }

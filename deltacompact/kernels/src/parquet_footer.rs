@@ -249,7 +249,7 @@ impl Footer {
 
 /// Bytes of values with their offsets. A chunk may be little more than a dictionary, whose values are used any number
 /// of times. If the footer does not tell the bytes of all values, assume that each byte of the chunk is used many times.
-fn decoded_bytes(chunk: &ColumnChunkMetaData) -> i64 {
+pub fn decoded_bytes(chunk: &ColumnChunkMetaData) -> i64 {
     const USES_OF_A_DICTIONARY: i64 = 256;
     let (values, encoded) = (chunk.num_values().max(0), chunk.uncompressed_size().max(0));
     let column = chunk.column_descr();

@@ -4,7 +4,8 @@
 use super::arguments::*;
 use crate::assembler::{Assembler, CopyRange};
 use crate::parquet_footer::{ChunkKind, Footer};
-use crate::source::ReadAt;
+use crate::source::{ReadAt, Source};
+use crate::widest_row::widest_row;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -52,6 +53,13 @@ impl ParquetFooter {
     /// For each row group its rows, and the estimated decoded bytes of the columns of these names.
     fn decoded(&self, columns: Vec<String>) -> Vec<(i64, i64)> {
         self.0.decoded(&columns)
+    }
+
+    /// At least the decoded bytes of the widest row of the file. Reads the headers of large pages with text.
+    fn widest_row(&self, py: Python<'_>, size: u64, read: Py<PyAny>) -> PyResult<i64> {
+        let raised = Raised::default();
+        let widest = py.detach(|| widest_row(&self.0, &Source { size, read: &reading(&read, &raised) }));
+        raised.or(Ok(widest))
     }
 
     /// For each row group the chunks of the columns of these names, by their places: first byte and length.
