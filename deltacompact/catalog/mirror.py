@@ -80,7 +80,9 @@ class _StreamMirror:
     @property
     def key(self) -> list[str]:
         if self.table.keys is None:
-            raise InputError(f"table {self.table.table_id!r} declares no primary key: create it with --primary-key")
+            raise InputError(
+                f"table {self.table.table_id!r} declares no primary key: create another with --primary-key"
+            )
         return list(dict.fromkeys([*self.table.keys.primary, *self.table.partition_keys]))
 
     def append(self, changes: pa.RecordBatchReader, token: str, check: Callable[[], None]) -> int:

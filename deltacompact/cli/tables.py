@@ -105,12 +105,19 @@ def create(
         before = catalog.described(table)
     except NotFoundError:
         existed = False
+    sort_keys: Sequence[Any] = sort_keys_of(sort_key)
+    if existed and (schema_mode, readers, cluster_by) != (None, None, None):  # the rest stays as declared
+        partition_key = partition_key or before.partition_keys
+        if before.keys is not None:
+            primary_key, sort_keys = primary_key or before.keys.primary, sort_keys or before.keys.sort
+        if tombstone_retention is None:
+            tombstone_retention = before.tombstone_retention
     try:
         catalog.create_table(
             table,
             partition_key,
             primary_key,
-            sort_keys_of(sort_key),
+            sort_keys,
             tombstone_retention=tombstone_retention,
             schema_mode=None if existed else schema_mode,
             readers=None if existed else readers,

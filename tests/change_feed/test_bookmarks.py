@@ -677,7 +677,7 @@ def test_a_consumer_that_finds_nothing_new_is_not_idle(source, monkeypatch):
 
 def test_a_mirror_needs_a_key_that_the_source_has(source, tmp_path):
     catalog = deltacompact.open_catalog(tmp_path / "mirror")
-    with pytest.raises(InputError, match="declares no primary key: create it with --primary-key"):
+    with pytest.raises(InputError, match="declares no primary key: create another with --primary-key"):
         mirror(source.table, catalog.create_table("none"), "mirror", from_="1999-01-01")
     with pytest.raises(InputError, match="has no column 'other' for a key"):
         mirror(source.table, catalog.create_table("o", primary_keys=["other"]), "mirror", from_="1999-01-01")

@@ -217,6 +217,30 @@ def test_create_of_what_exists_says_so(tmp_path, capfd):
     )
 
 
+@pytest.mark.parametrize("change", [["--readers", "files"], ["--schema-mode", "fixed"], ["--cluster-by", "v"]])
+def test_create_of_what_exists_changes_what_it_names_and_no_more(tmp_path, capfd, change):
+    """As the help says, and the error of publish advises. Without the keys it was refused: declared otherwise."""
+    lake = str(tmp_path / "lake")
+    keys = [
+        "--primary-key",
+        "id",
+        "--sort-key",
+        "at:descending",
+        "--partition-key",
+        "day",
+        "--tombstone-retention",
+        "9",
+    ]
+    assert cli.run(["create", lake, "t", *keys, "--readers", "vectors", "--columns", "v long"]) == 0
+    before = deltacompact.open_catalog(lake).described("t")
+    assert cli.run(["create", lake, "t", *change]) == 0 and " now" in capfd.readouterr().out
+    now = deltacompact.open_catalog(lake).described("t")
+    assert now != before and (now.keys, now.partition_keys, now.tombstone_retention, now.columns) == (
+        (before.keys, before.partition_keys, before.tombstone_retention, before.columns)
+    )
+    assert cli.run(["create", lake, "t", "--primary-key", "other", *change]) == 3
+
+
 def test_a_catalog_that_is_a_file_or_holds_nothing(tmp_path, capfd):
     (tmp_path / "über.txt").write_text("")
     for command in (["show"], ["create", "t"], ["read", "t"]):

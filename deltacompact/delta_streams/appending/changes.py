@@ -88,8 +88,8 @@ def change_options(
         return None
     if says is not None and table.keys is None:
         raise InputError(
-            f"table {table.table_id!r} has no keys yet, which tell the last event of a row: create it with primary "
-            "keys (--primary-key)"
+            f"table {table.table_id!r} has no keys yet, which tell the last event of a row: create another with "
+            "primary keys (--primary-key)"
         )
     declared = {*table.partition_keys, *(table.keys.columns if table.keys else ())}
     if isinstance(says, Operations) and says.column in declared:
