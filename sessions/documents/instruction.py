@@ -119,6 +119,7 @@ _SETTINGS_OF_STREAMS = ("rows_per_round", "rewrite_dead_fraction")
 _OF_ICEBERG = ("mode", "options", "branch")
 _ICEBERG_TABLE = r"^[^./\\?#%\x00-\x20\x7f]+(\.[^./\\?#%\x00-\x20\x7f]+)+$"
 """namespace.table, each part a plain name, because some catalogs put it into a URL."""
+_ENVELOPE = {"Type", "TopicArn", "Message"}
 _SUBJECT = re.compile(r"^(Input|List|String|Tuple|Dictionary|Value) should")
 _KIND = re.compile(r"\ba valid (array|boolean|dictionary|integer|number|object|string)")
 _KIND_WORDS = {
@@ -259,6 +260,9 @@ def of_values(document: Any) -> Instruction:
     """The document in JSON values. Raises RefusedDocument."""
     if not isinstance(document, dict):
         raise RefusedDocument("", f"the document is {short_json(document)}, it must be a JSON object")
+    if document.keys() >= _ENVELOPE:
+        said = "the document is in the envelope of an SNS topic: let its subscription deliver raw messages"
+        raise RefusedDocument("Message", said)
     if (place := no_text_in(document)) is not None:
         raise RefusedDocument(path_of(place, document), "a text that UTF-8 cannot hold (half of a surrogate pair)")
     if (place := no_number_in(document)) is not None:

@@ -168,6 +168,12 @@ def test_hostile_bytes_are_refused_in_one_line(raw, said):
     assert said in str(refused(raw))
 
 
+def test_a_document_in_the_envelope_of_a_topic_says_so():
+    """It was told to write "version": 1, which it has, inside of the envelope."""
+    said = refused({"Type": "Notification", "MessageId": "1", "TopicArn": "arn:…", "Message": json.dumps(GOOD)})
+    assert said.field == "Message" and "let its subscription deliver raw messages" in str(said)
+
+
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
