@@ -26,7 +26,7 @@ SIGNED_EVERY_S = 24 * 3600
 """If its consumer finds nothing new, a bookmark is set again after so long, so that it does not count as idle."""
 
 _BOOKMARKS_SHOWN = 5
-_ALL_ROWS = "1970-01-01: with all rows; a mirror must be empty then, or it keeps rows that went meanwhile"
+ALL_ROWS = "1970-01-01: with all rows; a mirror must be empty then, or it keeps rows that went meanwhile"
 
 Position = TypeVar("Position")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
@@ -76,7 +76,7 @@ def unknown(table_id: str, name: str, remedy: str = "") -> NotFoundError:
 
 
 def without_beginning(table_id: str, name: str) -> NotFoundError:
-    return unknown(table_id, name, f": say where it begins with --from ({_ALL_ROWS})")
+    return unknown(table_id, name, f": say where it begins with --from ({ALL_ROWS})")
 
 
 def idle(table_id: str, name: str) -> NotFoundError:
@@ -84,7 +84,7 @@ def idle(table_id: str, name: str) -> NotFoundError:
     days = FILES_KEPT_S // 86400
     return NotFoundError(
         f"bookmark {name!r} of table {table_id!r} was idle for more than {days} days: drop it, and say where to begin "
-        f"with --from ({_ALL_ROWS})"
+        f"with --from ({ALL_ROWS})"
     )
 
 

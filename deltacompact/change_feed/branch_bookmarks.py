@@ -18,6 +18,7 @@ from datetime import datetime
 from deltacompact.base.errors import ConflictError, InputError
 from deltacompact.base.moments import moment_of
 from deltacompact.change_feed.bookmark import (
+    ALL_ROWS,
     FILES_KEPT_S,
     Bookmark,
     check_batch,
@@ -55,7 +56,7 @@ def _whole(metadata: TableMetadata, name: str) -> Bookmark[int]:
     if _tag(name, GIVEN_NEXT) in metadata.refs and _tag(name) not in metadata.refs:
         raise InputError(
             f"table {metadata.table_id!r}: the tag {_tag(name)!r} is gone, where the batch of bookmark {name!r} "
-            "begins: drop the bookmark, and say where to begin with --from"
+            f"begins: drop the bookmark, and say where to begin with --from ({ALL_ROWS})"
         )
     return _found(metadata, name)
 

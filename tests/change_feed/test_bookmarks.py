@@ -376,7 +376,9 @@ def test_a_batch_whose_beginning_is_gone_is_refused(tmp_path):
     source.lake.delete_by_key(T, {"id": [1]})
     assert batch(source) == [1]
     source.lake.catalog.load_table(T).manage_snapshots().remove_tag("bookmark.mirror").commit()
-    told = "the tag 'bookmark.mirror' is gone, where the batch of bookmark 'mirror' begins: drop the bookmark, and say"
+    told = (
+        "the tag 'bookmark.mirror' is gone, where .* 'mirror' begins: drop the bookmark, .* a mirror must be empty then"
+    )
     for ask in (
         lambda: batch(source),
         lambda: source.table.changes("mirror"),

@@ -258,7 +258,9 @@ def test_a_value_that_the_type_of_a_restatement_does_not_hold_has_the_same_remed
     table.changes(bookmark="mirror", from_="1970-01-01")
     table.commit_bookmark("mirror")
     table.restate(pa.table({"id": [2], "at": pa.array([1], pa.timestamp("ns"))}))
-    with pytest.raises(SchemaError, match=r"column 'at' does not fit timestamp\[ns\]: .* leave it out with --columns"):
+    with pytest.raises(
+        SchemaError, match=r"column 'at' does not fit timestamp\[ns\]: .* --columns, or .* empty mirror"
+    ):
         told(table.changes(bookmark="mirror"))
     of_keys = told(table.changes(bookmark="mirror", columns=["id"]))
     assert sorted((row["id"], row["_change_type"]) for row in of_keys) == [(1, "delete"), (2, "insert")]
