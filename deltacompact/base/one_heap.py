@@ -27,7 +27,7 @@ SMALL_BYTES = 1 << 30
 """A memory bound of at least this leaves room for what each thread keeps."""
 _HEAP_BLOCK_BYTES = 32 << 20
 """The largest block that comes from the heap, and so is kept when it is freed."""
-_FULL_SHARE, _LOOK_EVERY_S = 0.7, 0.05
+_FULL_SHARE, _LOOK_EVERY_S = 0.7, 0.02
 """The share of the bound from which on free pages are given back, and how often the process looks."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
 
@@ -38,19 +38,25 @@ def share_one_heap(memory_bytes: int | None) -> None:
         return
     if set_malloc(memory_bytes, _HEAP_BLOCK_BYTES, heaps=1):
         os.environ[ARROW_CHOSEN_BY] = "system"
-        full_bytes = int(memory_bytes * _FULL_SHARE)
-        threading.Thread(target=_return_pages_above, args=(full_bytes,), daemon=True, name="memory-bound").start()
+        threading.Thread(target=_return_pages, args=(memory_bytes,), daemon=True, name="memory-bound").start()
 
 
-def _return_pages_above(full_bytes: int) -> None:
-    """Give all free pages back, as often as the process has more memory of its own than this."""
-    libc, page_bytes = ctypes.CDLL(None), os.sysconf("SC_PAGE_SIZE")
+def _return_pages(memory_bytes: int) -> None:
+    """Give all free pages back, as often as the process is full, and half of what was left is used up."""
+    libc, page_bytes, used = ctypes.CDLL(None), os.sysconf("SC_PAGE_SIZE"), 0
+
+    def own_bytes() -> int:
+        _, resident, shared, *_ = map(int, os.pread(pages.fileno(), 256, 0).split())
+        return (resident - shared) * page_bytes
+
     with contextlib.suppress(OSError), open("/proc/self/statm", "rb", buffering=0) as pages:
         while True:
             time.sleep(_LOOK_EVERY_S)
-            _, resident, shared, *_ = map(int, os.pread(pages.fileno(), 256, 0).split())
-            if (resident - shared) * page_bytes > full_bytes:
+            own = own_bytes()
+            used = min(used, own)
+            if own > max(_FULL_SHARE * memory_bytes, (used + memory_bytes) / 2):
                 libc.malloc_trim(0)
+                used = own_bytes()
 
 
 def set_malloc(kept_bytes: int, block_bytes: int, heaps: int | None = None) -> bool:
