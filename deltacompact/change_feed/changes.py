@@ -57,7 +57,7 @@ def stream_changes(
         return StreamRange.of(catalog, table_id, place, begin, to, limits)
 
     ranges = side_by_side(chosen, range_of, catalog.at_once)
-    return asking(table_id, ranges, columns_of(table_id, ranges, asked), asked)
+    return asking(table_id, ranges, columns_of(table, ranges, asked), asked)
 
 
 def stream_batch(
@@ -83,7 +83,8 @@ def stream_batch(
         return StreamRange.between(catalog, table_id, partition, chain, begin, end or genesis_state(), limits)
 
     ranges = side_by_side(list(dict.fromkeys([*following, *done])), range_of, catalog.at_once)
-    return changes_of(table_id, ranges, columns_of(table_id, ranges, asked), asked)
+    columns = columns_of(catalog.described(table_id), ranges, asked)
+    return changes_of(table_id, ranges, columns, asked)
 
 
 def branch_batch(

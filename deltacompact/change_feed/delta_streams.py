@@ -304,21 +304,22 @@ def _by_uri(found: Iterator[tuple[DataFile, Bits | None]]) -> LiveFiles:
     return lives
 
 
-def columns_of(table_id: str, ranges: Sequence[StreamRange], asked: ChangesRequest) -> pa.Schema:
-    """The columns of all ranges. Raises SchemaError for one of two types that do not fit, unless others are asked for.
+def columns_of(table: Table, ranges: Sequence[StreamRange], asked: ChangesRequest) -> pa.Schema:
+    """The columns of all ranges; those that the table declares, if it never had rows.
 
-    A restatement may give a column any type.
+    Raises SchemaError for a column of two types that do not fit, unless others are asked for: a restatement may give a
+    column any type.
     """
     found = [schema for range_ in ranges for schema in range_.schemas(asked.per_commit)]
     try:
-        return _joined(found)
+        return _joined(found) or table.columns or pa.schema([])
     except SchemaError:
         unfit = _unfit(found)
     wanted = named_columns(asked.columns)
     for name, types in unfit.items():
         if wanted is None or name in wanted:
             raise SchemaError(
-                f"table {table_id!r}: column {name!r} is {' and '.join(types)} in versions of this feed: {_ANEW}"
+                f"table {table.table_id!r}: column {name!r} is {' and '.join(types)} in versions of this feed: {_ANEW}"
             )
     return _joined(pa.schema([field for field in schema if field.name not in unfit]) for schema in found)
 

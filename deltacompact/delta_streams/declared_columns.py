@@ -21,8 +21,9 @@ _TYPES = {
     **{"boolean": pa.bool_(), "int": pa.int32(), "long": pa.int64(), "float": pa.float32(), "double": pa.float64()},
     **{"binary": pa.binary(), "date": pa.date32(), "time": pa.time64("us")},
     **{"timestamp": pa.timestamp("us"), "timestamptz": pa.timestamp("us", "UTC")},
+    **{"bool": pa.bool_(), "tinyint": pa.int8(), "smallint": pa.int16(), "integer": pa.int32(), "bigint": pa.int64()},
 }
-"""Iceberg's names, and Arrow's of numbers."""
+"""Iceberg's names, Arrow's of numbers, and SQL's of whole numbers."""
 _DECIMAL = re.compile(r"decimal\((\d+), *(\d+)\)")
 _COLUMN = re.compile(rf"({QUOTED}|\S+)\s+(\S.*)", re.S)
 

@@ -104,7 +104,7 @@ def scanned(catalog: Streams, scan: Scan) -> tuple[pa.Schema, Iterator[pa.Table]
             described.append(
                 DataFile(UNNUMBERED, f"{scan.table_id}/{partition}", ContentType.PARQUET, 1, 0, schema_of(snapshot))
             )
-    whole = schemas.unmarked(schemas.union(described))
+    whole = schemas.unmarked(schemas.union(described)) or table.columns or pa.schema([])
     selected = Selected.of(scan.table_id, whole, scan.columns, scan.filter, table.partition_keys)
     record, skipping = ReadRecord.begun(scan.table_id, selected), Skipping.of(selected)
 

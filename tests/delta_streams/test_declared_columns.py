@@ -105,6 +105,27 @@ def test_the_declaration_is_stored_and_stays(catalog):
         again.create_table("sales", columns="id string")
 
 
+def test_whole_numbers_have_their_names_in_sql_too():
+    declared = declared_columns("a tinyint, b smallint, c integer, d bigint, e bool")
+    assert declared.types == [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.bool_()]
+
+
+@pytest.mark.parametrize("keys", [(), ("day",)])
+def test_a_table_without_rows_has_the_declared_columns(catalog, keys):
+    sales = catalog.create_table("sales", keys, primary_keys=["id"], columns="id long, amount double")
+    assert sales.read().schema == declared_columns("id long, amount double")
+    assert sales.read(columns=["amount"], filter=[("id", ">", 3)]).num_rows == 0
+    assert sales.changes(where="amount > 3", columns=["id"]).read_all().num_rows == 0
+    assert sales.changes("1970-01-01", bookmark="mirror", where="amount > 3").read_all().num_rows == 0
+    assert not sales.commit_bookmark("mirror")
+    with pytest.raises(InputError, match="'amuont'"):
+        sales.read(columns=["amuont"])
+    rows = pa.table({"id": [1], "amount": [4.5]})
+    sales.append(rows, partition={key: "1" for key in keys} or None)
+    assert sales.read().to_pydict() == rows.to_pydict()
+    assert sales.changes(bookmark="mirror", where="amount > 3").read_all()["id"].to_pylist() == [1]
+
+
 def test_on_the_command_line(tmp_path, capfd):
     words = ["create", str(tmp_path / "lake"), "sales", "--columns"]
     assert cli.run([*words, 'id long, "unit price" decimal(10,2)']) == 0
