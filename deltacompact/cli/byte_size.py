@@ -28,18 +28,23 @@ class ByteSize(click.ParamType):  # type: ignore[type-arg]
         try:
             number, unit, binary = found.groups() if found else ("", None, None)
             size = int(float(number) * (1024 if binary else 1000) ** (" KMGT".index(unit.upper()) if unit else 0))
-        except ValueError:
+        except (ValueError, OverflowError):
             self.fail(f"{value!r} is no size: write 300MB or 2GiB", param, ctx)
         if size < self._least:
             self.fail(f"{value} is too little: the least is {self._least >> 20}MiB", param, ctx)
         return size
 
 
-BOUND = ByteSize(MEMORY_BYTES_MIN)
-"""What --memory takes."""
-
-
-def bounding_memory(context: click.Context, option: click.Parameter, memory_bytes: int | None) -> int | None:
-    """The callback of --memory, before any other option is read: the process keeps little of what it frees."""
+def _bounding_memory(context: click.Context, option: click.Parameter, memory_bytes: int | None) -> int | None:
+    """Before any other option is read: the process keeps little of what it frees."""
     share_one_heap(memory_bytes)
     return memory_bytes
+
+
+BOUND: dict[str, Any] = {
+    "type": ByteSize(MEMORY_BYTES_MIN),
+    "is_eager": True,
+    "callback": _bounding_memory,
+    "metavar": "SIZE",
+}
+"""What --memory takes, and what it does at once."""

@@ -11,7 +11,7 @@ from deltacompact.base.errors import InputError, NotFoundError
 from deltacompact.base.wording import counted, text_of
 from deltacompact.cli.answers import answer, note
 from deltacompact.cli.arguments import any_catalog_argument, json_option, pairs, table_argument
-from deltacompact.cli.byte_size import BOUND, bounding_memory
+from deltacompact.cli.byte_size import BOUND
 from deltacompact.cli.place import place_of, place_options
 from deltacompact.cli.printed_rows import print_rows
 from deltacompact.cli.sections import (
@@ -73,10 +73,7 @@ _key_option = click.option(
 @click.option(
     "--memory",
     "memory_bytes",
-    type=BOUND,
-    is_eager=True,
-    callback=bounding_memory,
-    metavar="SIZE",
+    **BOUND,
     help="What this process may take in all, 300MB or 2GiB. Default: no bound; it holds about 512 MiB of changes.",
 )
 @json_option

@@ -15,7 +15,7 @@ import click
 from deltacompact.base.options import declared
 from deltacompact.base.settings import COUNT_MAX, DEFAULTS, EXECUTORS, HASH_BUCKETS_MAX, Options
 from deltacompact.cli.arguments import all_of, any_catalog_argument, json_option, table_argument
-from deltacompact.cli.byte_size import BOUND, bounding_memory
+from deltacompact.cli.byte_size import BOUND
 from deltacompact.cli.detail import detail_options
 from deltacompact.cli.sections import delta_stream_option
 
@@ -45,7 +45,7 @@ _MEANS = (
     _of_both("--executor", type=click.Choice(EXECUTORS)),
     _of_both("--ray-cpus", type=click.IntRange(min=1), metavar="N"),
     _of_both("--concurrent-tasks", type=click.IntRange(min=1), metavar="N"),
-    _of_both("--memory", "memory_bytes", type=BOUND, is_eager=True, callback=bounding_memory, metavar="SIZE"),
+    _of_both("--memory", "memory_bytes", **BOUND),
     _of_both("--read-mb-per-s", type=RATE, metavar="MB"),
     _of_both("--write-mb-per-s", type=RATE, metavar="MB"),
     _of_both("--requests-per-s", type=RATE, metavar="N"),
