@@ -81,22 +81,22 @@ def batch_for(table: IcebergTable, name: str, from_: AsOf, to: AsOf, branch: str
     for _ in range(_TRIES):
         metadata = table.metadata
         known = _whole(metadata, name)
-        if known.next is not None:
-            return table, known
-        is_new = known.done is None
+        is_open, is_unsigned = known.next is not None, known.is_unsigned(time.time())
+        is_new = known.done is None and not is_open
         if is_new:
             if from_ is None:
                 raise without_beginning(metadata.table_id, name)
             begin = begin_of(metadata, from_, branch)
             known = Bookmark(name, begin.snapshot_id if begin else None)
-        head = metadata.branch(branch) if to is None else snapshot_as_of(metadata, to, branch)
-        end = head.snapshot_id if head else known.done
+        if not is_open:
+            head = metadata.branch(branch) if to is None else snapshot_as_of(metadata, to, branch)
+            known = replace(known, next=head.snapshot_id if head and head.snapshot_id != known.done else None)
         # A table without snapshots has none that a tag of a new bookmark could name.
-        is_put = known.done is None or not is_new
-        if end == known.done and is_put and not known.is_unsigned(time.time()):
+        is_put = is_open or (known.next is None and (known.done is None or not is_new))
+        if is_put and not is_unsigned:
             return table, known
         try:
-            return _moved(table, name, Bookmark(name, known.done, None if end == known.done else end))
+            return _moved(table, name, replace(known, time_ms=None))
         except ConflictError:
             table = table.reloaded()
     raise ConflictError(f"{table.metadata.table_id}: others move bookmark {name!r}, again and again")

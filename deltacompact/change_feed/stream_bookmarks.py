@@ -93,16 +93,16 @@ def batch_for(
     checked_name(name)
     for _ in range(_TRIES):
         number, known = _newest(catalog, table_id, name)
-        if known is not None and known.next is not None:
-            return known
-        if known is not None and _is_idle(catalog, known):
-            raise idle(table_id, name)
-        is_new = known is None
+        is_new, is_open = known is None, known is not None and known.next is not None
         if known is None:
             if from_ is None:
                 raise without_beginning(table_id, name)
             known = Bookmark(name, positions_at(catalog, table_id, from_))
-        end = positions_at(catalog, table_id, to)
+        elif is_open and not known.is_unsigned(catalog.clock()):
+            return known
+        elif not is_open and _is_idle(catalog, known):
+            raise idle(table_id, name)
+        end = known.next if is_open else positions_at(catalog, table_id, to)
         if end == known.done and not (is_new or known.is_unsigned(catalog.clock())):
             return known
         # A new bookmark is put although nothing has come since its beginning, or the next call would not know it.

@@ -677,6 +677,34 @@ def test_a_consumer_that_finds_nothing_new_is_not_idle(source, monkeypatch):
         assert batch(source) == []
 
 
+def test_a_batch_that_fails_each_time_keeps_its_files_of_a_stream():
+    """After 30 days vacuum took them, although the consumer asked for the batch each day."""
+    aged = Aged()
+    aged.consumed(1)
+    aged.table.append(pa.table({"id": [7]}))
+    for number in range(8, 12):
+        assert aged.table.changes(bookmark="mirror").read_all()["id"].to_pylist() == [7]
+        aged.table.append(pa.table({"id": [number]}))
+        aged.table.compact(settings=LOCAL)
+        aged.now_s += 20 * 86400
+        aged.table.vacuum()
+    assert aged.table.changes(bookmark="mirror").read_all()["id"].to_pylist() == [7]
+    assert aged.table.commit_bookmark("mirror")
+    assert aged.table.changes(bookmark="mirror").read_all()["id"].to_pylist() == [8, 9, 10, 11]
+
+
+def test_a_batch_that_fails_each_time_keeps_its_tags_of_a_branch(tmp_path, monkeypatch):
+    source, now_s = Branch(tmp_path), time.time()
+    source.append(1)
+    assert batch(source, from_="1999-01-01") == [1]
+    for days in (20, 40, 60):
+        monkeypatch.setattr(branch_bookmarks.time, "time", lambda at_s=now_s + days * 86_400: at_s)
+        metadata = source.lake.state(T).metadata
+        assert not plan_expiry(metadata, MaintainOptions(), int((now_s + days * 86_400) * 1000)).refs
+        assert batch(source) == [1]
+    assert source.table.commit_bookmark("mirror") and batch(source) == []
+
+
 def test_a_mirror_needs_a_key_that_the_source_has(source, tmp_path):
     catalog = deltacompact.open_catalog(tmp_path / "mirror")
     with pytest.raises(InputError, match="declares no primary key: create another with --primary-key"):
