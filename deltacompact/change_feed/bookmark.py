@@ -23,8 +23,8 @@ from deltacompact.base.moments import TIME_FORMAT
 FILES_KEPT_S = 30 * 24 * 3600
 """How long the files that a bookmark needs are kept."""
 SIGNED_EVERY_S = 24 * 3600
-"""If its consumer finds nothing new, or its batch fails each time, a bookmark is set again after so long, so that it does
-not count as idle."""
+"""If its consumer finds nothing new, or its batch fails each time, a bookmark is set again after so long. It does not
+count as idle then."""
 
 _BOOKMARKS_SHOWN = 5
 ALL_ROWS = "1970-01-01: with all rows; a mirror must be empty then, or it keeps rows that went meanwhile"

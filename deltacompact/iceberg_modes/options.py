@@ -13,6 +13,7 @@ Values are texts, as on the command line, or the Python and JSON values of the s
 from __future__ import annotations
 
 import enum
+import functools
 import math
 import re
 from abc import ABC, abstractmethod
@@ -24,7 +25,7 @@ from typing import Any, TypeVar
 from deltacompact.base import expect
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import INT64_MAX, Direction, SortKey
-from deltacompact.base.options import Kind, declared
+from deltacompact.base.options import Kind, declared, option
 from deltacompact.base.spans import span_s
 from deltacompact.base.wording import unknown_option
 from deltacompact.layout.cluster_by import ClusterColumn, cluster_columns
@@ -246,6 +247,34 @@ WHOLE, WHOLE_OR_ZERO, FLAG, SHARE, TEXT = Whole(), Whole(0), Flag(), Share(), Te
 CLUSTER_COLUMNS, FACTOR, SORT_ORDER = ClusterColumns(), Factor(), SortOrder()
 ENGINE = NamedEngine()
 _DIRECTIONS = {"asc": Direction.ASCENDING, "desc": Direction.DESCENDING}
+
+# What several modes have
+
+MAX_COMMITS = 10
+partial_progress_option = functools.partial(
+    option,
+    "partial-progress.enabled",
+    FLAG,
+    False,
+    "commit after some groups, not once at the end, past unreadable ones",
+)
+max_commits_option = functools.partial(
+    option, "partial-progress.max-commits", WHOLE, MAX_COMMITS, "in about so many commits"
+)
+max_failed_commits_option = functools.partial(
+    option,
+    "partial-progress.max-failed-commits",
+    WHOLE_OR_ZERO,
+    MAX_COMMITS,
+    "so many may fail; the next run commits them",
+    says="as many as there may be",
+)
+key_index_option = functools.partial(
+    option, "key-index", FLAG, None, "keep keys in an index beside the table", says="the table's property"
+)
+marks_readable_by_option = functools.partial(
+    option, "readable-by", ENGINE, None, "refuse marks that this engine does not read", says="any"
+)
 
 
 def _text(value: Any) -> str:

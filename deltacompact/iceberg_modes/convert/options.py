@@ -10,10 +10,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from deltacompact.base.options import option
-from deltacompact.iceberg_modes.options import ENGINE, FLAG, TEXT, WHOLE, WHOLE_OR_ZERO, chosen_values
+from deltacompact.iceberg_modes.options import (
+    MAX_COMMITS,
+    TEXT,
+    WHOLE,
+    chosen_values,
+    key_index_option,
+    marks_readable_by_option,
+    max_commits_option,
+    max_failed_commits_option,
+    partial_progress_option,
+)
 
 NAME = "convert"
-MAX_COMMITS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,20 +32,9 @@ class ConvertOptions:
     max_files: int | None = option(
         "max-files-to-convert", WHOLE, None, "most equality-delete files of a run, the oldest first", says="all"
     )
-    partial_progress: bool = option(
-        "partial-progress.enabled",
-        FLAG,
-        False,
-        "commit after some data files, not once at the end, past unreadable ones",
-    )
-    max_commits: int = option("partial-progress.max-commits", WHOLE, MAX_COMMITS, "in about so many commits")
-    max_failed_commits: int = option(
-        "partial-progress.max-failed-commits",
-        WHOLE_OR_ZERO,
-        MAX_COMMITS,
-        "so many of them may fail; the next run commits their marks",
-        says="as many as there may be",
-    )
+    partial_progress: bool = partial_progress_option()
+    max_commits: int = max_commits_option()
+    max_failed_commits: int = max_failed_commits_option()
     where: str | None = option(
         "where",
         TEXT,
@@ -44,12 +42,8 @@ class ConvertOptions:
         "convert an equality delete only if all data files to which it applies may have rows for which this is true",
         says="all are converted",
     )
-    key_index: bool | None = option(
-        "key-index", FLAG, None, "keep keys in an index beside the table", says="the table's property"
-    )
-    readable_by: str | None = option(
-        "readable-by", ENGINE, None, "refuse marks that this engine does not read", says="any"
-    )
+    key_index: bool | None = key_index_option()
+    readable_by: str | None = marks_readable_by_option()
 
 
 def convert_options(chosen: Mapping[str, Any], properties: Mapping[str, str] | None = None) -> ConvertOptions:

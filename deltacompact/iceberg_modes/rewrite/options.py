@@ -19,6 +19,7 @@ from deltacompact.iceberg_modes.options import (
     ENGINE,
     FACTOR,
     FLAG,
+    MAX_COMMITS,
     SHARE,
     SORT_ORDER,
     TEXT,
@@ -26,13 +27,15 @@ from deltacompact.iceberg_modes.options import (
     WHOLE_OR_ZERO,
     OneOf,
     chosen_values,
+    max_commits_option,
+    max_failed_commits_option,
+    partial_progress_option,
 )
 from deltacompact.layout.cluster_by import ClusterColumn
 
 NAME = "rewrite"
 GB = 1 << 30
 TARGET_FILE_BYTES = 512 << 20
-MAX_COMMITS = 10
 TARGET_PROPERTY = "write.target-file-size-bytes"
 CLUSTER_PROPERTY = "deltacompact.cluster-by"
 
@@ -112,17 +115,9 @@ class RewriteOptions:
         "a file is rewritten if at least this share of its rows is deleted by position",
     )
     rewrite_all: bool = option("rewrite-all", FLAG, False, "every file is rewritten")
-    partial_progress: bool = option(
-        "partial-progress.enabled", FLAG, False, "commit after some groups, not once at the end, past unreadable ones"
-    )
-    max_commits: int = option("partial-progress.max-commits", WHOLE, MAX_COMMITS, "in about so many commits")
-    max_failed_commits: int = option(
-        "partial-progress.max-failed-commits",
-        WHOLE_OR_ZERO,
-        MAX_COMMITS,
-        "so many of them may fail",
-        says="as many as there may be",
-    )
+    partial_progress: bool = partial_progress_option()
+    max_commits: int = max_commits_option()
+    max_failed_commits: int = max_failed_commits_option()
     max_concurrent_groups: int | None = option(
         "max-concurrent-file-group-rewrites", WHOLE, None, "most groups at a time", says="one for each slot"
     )

@@ -15,7 +15,16 @@ from typing import Any
 from deltacompact.base.errors import InputError
 from deltacompact.base.model import DELETE_VALUES, SortKey
 from deltacompact.base.options import option
-from deltacompact.iceberg_modes.options import ENGINE, FLAG, ColumnName, Listed, OneOf, SortKeys, chosen_values
+from deltacompact.iceberg_modes.options import (
+    FLAG,
+    ColumnName,
+    Listed,
+    OneOf,
+    SortKeys,
+    chosen_values,
+    key_index_option,
+    marks_readable_by_option,
+)
 
 NAME = "upsert"
 
@@ -73,12 +82,8 @@ class UpsertOptions:
         False,
         "you know that later rows are newer in a file that replaced others, too; it orders no two files",
     )
-    key_index: bool | None = option(
-        "key-index", FLAG, None, "keep keys in an index beside the table", says="the table's property"
-    )
-    readable_by: str | None = option(
-        "readable-by", ENGINE, None, "refuse marks that this engine does not read", says="any"
-    )
+    key_index: bool | None = key_index_option()
+    readable_by: str | None = marks_readable_by_option()
 
 
 def upsert_options(chosen: Mapping[str, Any], properties: Mapping[str, str] | None = None) -> UpsertOptions:
