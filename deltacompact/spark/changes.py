@@ -77,7 +77,15 @@ class FedStreams:
         return positions_as_json({partition: end for partition, end in found.items() if partition in wanted})
 
     def slices(self, begin: Position, end: Position) -> list[FeedSlice]:
-        return [FeedSlice(begin, [partition]) for partition in end]
+        """One for each partition of the end. Each has one beginning or none: others would be taken to have gone."""
+        begins, ends = parsed_positions(begin) or {}, parsed_positions(end) or {}
+        return [
+            FeedSlice(
+                positions_as_json({partition: begins[partition]} if partition in begins else {}),
+                positions_as_json({partition: place}),
+            )
+            for partition, place in ends.items()
+        ]
 
     def read(self, piece: FeedSlice) -> pa.RecordBatchReader:
         return stream_batch(*catalog_of(self.options), self._ends(piece.begin, piece.end), self.asked)
