@@ -1,6 +1,6 @@
 //! What the header of a Parquet page tells of its bytes.
 
-use crate::thrift::{Compact, STOP};
+use crate::thrift::{Compact, I32};
 
 pub struct PageHeader {
     /// Bytes of the header itself. The page follows.
@@ -14,23 +14,19 @@ pub struct PageHeader {
 impl PageHeader {
     /// The header at the beginning of these bytes. None: it is not complete, or is not one.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
-        const I32: u8 = 5;
         const PLAIN_SIZE: i16 = 2;
         const COMPRESSED_SIZE: i16 = 3;
         const CRC: i16 = 4;
-        let (mut input, mut field) = (Compact(bytes), 0);
-        let (mut plain, mut size, mut checksum) = (None, None, None);
-        loop {
-            let (kind, id) = input.field(field)?;
+        let (mut input, mut plain, mut size, mut checksum) = (Compact(bytes), None, None, None);
+        input.fields(|input, kind, id| {
             match (kind, id) {
-                (STOP, _) => break,
                 (I32, PLAIN_SIZE) => plain = Some(unzigzag(input.varint()?)),
                 (I32, COMPRESSED_SIZE) => size = Some(unzigzag(input.varint()?)),
                 (I32, CRC) => checksum = Some(unzigzag(input.varint()?) as u32),
-                _ => input.skip(kind, 0)?,
+                _ => return Some(false),
             }
-            field = id;
-        }
+            Some(true)
+        })?;
         let page_bytes = u64::try_from(size?).ok()?;
         let plain_bytes = plain.and_then(|plain| u64::try_from(plain).ok()).unwrap_or(u64::MAX);
         Some(Self { length: bytes.len() - input.0.len(), page_bytes, plain_bytes, checksum })
