@@ -83,7 +83,7 @@ def stream_batch(
         return StreamRange.between(catalog, table_id, partition, chain, begin, end or genesis_state(), limits)
 
     ranges = side_by_side(list(dict.fromkeys([*following, *done])), range_of, catalog.at_once)
-    columns = columns_of(catalog.described(table_id), ranges, asked)
+    columns = columns_of(catalog.remembered_table(table_id), ranges, asked)
     return changes_of(table_id, ranges, columns, asked)
 
 
