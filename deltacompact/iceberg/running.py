@@ -33,12 +33,10 @@ class Tasks:
         done = dict(self.finished(step, inputs))
         return [done[number] for number in range(len(inputs))]
 
-    def kept(
-        self, step: Callable[..., Iterator[Any]], inputs: Sequence[tuple[int, tuple[Any, ...]]]
-    ) -> list[list[Handle]]:
+    def kept(self, step: Callable[..., Any], inputs: Sequence[tuple[int, tuple[Any, ...]]]) -> list[list[Handle]]:
         """Handles to all values of each task, once all tasks have ended. The values stay in the executor's memory.
 
-        An input is (number of values that the step yields, its arguments).
+        An input is (number of values, arguments). A step with one value returns it, others yield theirs.
         """
         submitted = [
             self.executor.submit(step, self.store, *of_task, returns=returns, spread=True)

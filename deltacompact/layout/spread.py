@@ -20,6 +20,11 @@ SAMPLE_PER_FILE = 200
 _LOOKS_MIN, _LOOKS_MAX, _LOOK_ROWS = 64, 512, 20_000
 
 
+def sampled_rows(files: int) -> int:
+    """The number of rows in a sample that divides rows into `files` files."""
+    return max(SAMPLE_ROWS, SAMPLE_PER_FILE * files)
+
+
 def looks_at(rows: int) -> int:
     """The number of places to look at for a sample of `rows` rows."""
     return max(1, min(_LOOKS_MAX, rows, max(_LOOKS_MIN, rows // _LOOK_ROWS)))

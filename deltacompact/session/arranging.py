@@ -1,7 +1,8 @@
 """Lays out the rows that a session writes, after the ranks of its survivors are known and before the index is written.
 
     ranks      rank 7: the eighth of all live rows to write      the live bitmaps are stored
-    plant      a split tree of 4 leaves, from a sample           one task
+    sample     20,000 rows of all                                a task for some of the rows
+    plant      a split tree of 4 leaves                          one task
     route      the rows sorted by cell                           a task for some rows of a source group
     arrange    how many rows each cell has -> 4 outputs          here: pure (planning/arrangement.py)
     move       rank 7 -> output 2, row 11                        a task for each source group
@@ -60,6 +61,7 @@ from deltacompact.steps.move import MovedGroup, OutputPlaces, move, move_in_file
 from deltacompact.steps.plant import GrownTree, TreeTask, plant
 from deltacompact.steps.route import RoutedRows, RouteTerms, route, route_held
 from deltacompact.steps.routed_runs import CellRun
+from deltacompact.steps.sample import sample, sample_tasks
 from deltacompact.steps.shuffle import stored
 from deltacompact.storage.fetched_file import ReadAhead
 from deltacompact.tabular import key_values
@@ -190,18 +192,13 @@ def _ranges_of(groups: Sequence[SourceGroup], outputs: OutputPlan) -> list[list[
     ]
 
 
-def _decoded_bytes(range_: LiveRange) -> int:
-    """About the decoded bytes of the file. Where the log has none, a guess by its stored bytes."""
-    return range_.file.decoded_bytes or 4 * range_.file.bytes
-
-
 def _rows(ranges: Sequence[LiveRange]) -> int:
     return sum(range_.stop - range_.start for range_ in ranges)
 
 
 def _decoded_rows(ranges: Sequence[LiveRange]) -> float:
     """About the decoded bytes of the live rows of these ranges."""
-    return sum(_decoded_bytes(range_) / range_.file.rows * _rows([range_]) for range_ in ranges)
+    return sum(range_.row_bytes * _rows([range_]) for range_ in ranges)
 
 
 def _columns(plan: CompactionPlan, columns: Sequence[ClusterColumn]) -> pa.Schema:
@@ -255,10 +252,9 @@ class _CellRouting:
         files = plan.laid_out_files(rows, int(live_bytes(sources, outputs.live)))
         by = _with_keys(plan, columns)
         live = _live(bench, masks_of, ranges, _columns(plan, by))
-        row_bytes = tuple(_decoded_bytes(range_) / range_.file.rows for range_ in ranges)
         decoded = _decoded_rows(ranges)
         cells = cells_of(rows / files, decoded / max(1, rows), options.row_group_rows)
-        planted = _planted(bench, TreeTask(live, row_bytes, by, files, cells))
+        planted = _planted(bench, live, TreeTask(by, files, cells))
         parts = parts_of(planted.tree, rows, plan.run_bytes * rows / max(1.0, decoded))
         return cls(bench, masks_of, planted, parts, rows, decoded)
 
@@ -327,13 +323,18 @@ class _CellRouting:
         return Arrangement(plan.cluster_by, self.parts, outputs, names, path, self.planted.codec, certificate)
 
 
-def _planted(bench: Workbench, task: TreeTask) -> GrownTree:
+def _planted(bench: Workbench, live: LiveRanges, task: TreeTask) -> GrownTree:
     """The tree that an attempt has recorded, else a new one. Raises UnresumableError if the recorded one is damaged."""
-    table = bench.plan.input.destination_table_id
+    table, executor = bench.plan.input.destination_table_id, bench.executor
     if (recorded := bench.records.earlier(TREE)) is None:
-        submitted = bench.executor.submit(plant, bench.paced, task)
-        bench.stages.wait(STAGE, [submitted], 0)
-        grown: GrownTree = bench.executor.get(submitted.values[0])
+        rows_min = bench.plan.options.limits.task_rows_min
+        sampling = [
+            executor.submit(sample, bench.paced, of_task, spread=True)
+            for of_task in sample_tasks(live, task.files, executor.capacity.slots, rows_min)
+        ]
+        planting = executor.submit(plant, task, *(submitted.values[0] for submitted in sampling))
+        bench.stages.wait(STAGE, [*sampling, planting], 0)
+        grown: GrownTree = executor.get(planting.values[0])
         document = {**layout_document(grown.tree, table), "codec": grown.codec}
         if (recorded := bench.records.put(TREE, document)) is document:
             return grown

@@ -60,6 +60,11 @@ class LiveRange:
     start: int
     stop: int
 
+    @property
+    def row_bytes(self) -> float:
+        """About the decoded bytes of a row. Where the log has none, a guess by the stored bytes of the file."""
+        return (self.file.decoded_bytes or 4 * self.file.bytes) / self.file.rows
+
 
 @dataclass(frozen=True, slots=True)
 class MaterializeTask:

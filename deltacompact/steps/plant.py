@@ -1,51 +1,24 @@
-"""Task: grows a split tree from a sample of the live rows that a session writes.
-
-    file 7    1 M live rows, row groups of 900 k and 100 k      936 rows: 842 of the first, 94 of the second
-    delta 8   CSV, 2,000 rows                                   312 rows: text has no row groups
-
-Looks lie as far apart as possible, and spread their rows over a whole row group: the first rows alone would show few
-values. A row group of which more rows live, or which more looks hit, gives more rows, and they stand for more bytes:
-the last row group of a file is often a small rest. A small table is read whole. Only the columns to cluster by are
-read.
-"""
+"""Task: grows a split tree from samples of the live rows that a session writes (sample.py)."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from deltacompact.base.model import ContentType
 from deltacompact.layout.cluster_by import ClusterColumn
 from deltacompact.layout.growing import grow
 from deltacompact.layout.split_tree import SplitTree
-from deltacompact.layout.spread import SAMPLE_PER_FILE, SAMPLE_ROWS, looked_groups, looks_at, spread
-from deltacompact.steps.live_ranges import LiveRanges, pieces_of
-from deltacompact.steps.materialize import LivePiece
-from deltacompact.storage.fetched_file import ReadAhead, begun_ahead
-from deltacompact.storage.objects import ObjectStore
-from deltacompact.tabular import schemas
-from deltacompact.tabular.files import FileReader, Part
-from deltacompact.tabular.loads import sample_of
-from deltacompact.tabular.row_group_copy import codec_of
-
-ROWS_PER_LOOK = 40
+from deltacompact.steps.sample import RowSample
 
 
 @dataclass(frozen=True, slots=True)
 class TreeTask:
-    """Grows a tree that divides live rows into `files` files. `live.columns` are the columns to cluster by.
+    """Grows a tree that divides rows into `files` files by these columns."""
 
-    `row_bytes` has about the decoded bytes of a row, for each range of `live`.
-    """
-
-    live: LiveRanges
-    row_bytes: tuple[float, ...]
-    columns: tuple[ClusterColumn, ...]
+    columns: Sequence[ClusterColumn]
     files: int
     cells_per_file: int
 
@@ -58,102 +31,9 @@ class GrownTree:
     codec: str | None
 
 
-def plant(store: ObjectStore, task: TreeTask) -> GrownTree:
-    """Read the sample, and grow the tree."""
-    looks, codecs = list[pa.Table](), list[str | None]()
-    sizes = list[npt.NDArray[np.float64]]()
-    for rows, size, codec in _looks(store, task):
-        looks.append(rows)
-        sizes.append(np.full(rows.num_rows, size))
-        codecs.append(codec)
-    sample = pa.concat_tables([task.live.columns.empty_table(), *looks])
-    weights = np.concatenate([np.empty(0), *sizes])
-    tree = grow(sample, task.columns, weights, max(1, min(task.files, sample.num_rows)), task.cells_per_file)
-    return GrownTree(tree, next((codec for codec in codecs if codec is not None), None))
-
-
-def _looks(store: ObjectStore, task: TreeTask) -> Iterator[tuple[pa.Table, float, str | None]]:
-    """Sampled rows, the bytes that each of them stands for, and the codec of their file."""
-    live, ahead = task.live, ReadAhead(task.live.reading)
-    wanted = max(SAMPLE_ROWS, SAMPLE_PER_FILE * task.files)
-    taken = _looked_at(live, wanted)
-    every = sum(looked.wanted for looked in taken.values())
-    pieces = [(number, piece) for number, piece in enumerate(pieces_of(store, live)) if number in taken]
-
-    def begun(numbered: tuple[int, LivePiece]) -> tuple[int, LivePiece]:
-        number, piece = numbered
-        return number, replace(piece, reader=FileReader(store, Part(piece.file, live.columns.names, piece.rows), ahead))
-
-    for number, piece in begun_ahead(pieces, begun):
-        assert piece.reader is not None, "it was begun"
-        with piece.reader as reader:
-            codec = codec_of(reader.parquet.metadata) if piece.file.content_type is ContentType.PARQUET else None
-            looked = taken[number]
-            for range_ in _ranges(reader, piece, looked.wanted):
-                share = looked.wanted * range_.share
-                rows_bytes = live.reading.run_bytes * share / every
-                rows = _sample(reader, piece, live, range_.rows, math.ceil(share), rows_bytes)
-                size = looked.stands_for * range_.share * task.row_bytes[number]
-                yield rows, size / max(1, rows.num_rows), codec
-
-
-@dataclass(frozen=True, slots=True)
-class _RangeSample:
-    """How many rows of a range of live rows to sample, and how many rows of the table they stand for together."""
-
-    wanted: int
-    stands_for: float
-
-
-def _looked_at(live: LiveRanges, wanted: int) -> dict[int, _RangeSample]:
-    """The ranges to sample from, by their numbers. All rows of all, if there are at most `wanted`."""
-    rows = np.array([range_.stop - range_.start for range_ in live.ranges], np.int64)
-    if live.rows <= wanted:
-        return {number: _RangeSample(count, count) for number, count in enumerate(rows.tolist())}
-    count = looks_at(live.rows)
-    of_place = np.searchsorted(np.cumsum(rows), spread(live.rows, count), side="right")
-    numbers, times = np.unique(of_place, return_counts=True)
-    each, stand_for = -(-wanted // count), live.rows / count
-    return {
-        number: _RangeSample(each * many, stand_for * many)
-        for number, many in zip(numbers.tolist(), times.tolist(), strict=True)
-    }
-
-
-@dataclass(frozen=True, slots=True)
-class _SharedRange:
-    """A range of rows of a file, and its share of the rows to sample from the file."""
-
-    rows: tuple[int, int]
-    share: float
-
-
-def _ranges(reader: FileReader, piece: LivePiece, wanted: int) -> list[_SharedRange]:
-    """The row ranges to sample from: in Parquet, whole row groups as far apart as possible."""
-    start, stop = piece.rows
-    if piece.file.content_type is not ContentType.PARQUET or wanted >= stop - start:
-        return [_SharedRange(piece.rows, 1.0)]
-    metadata = reader.parquet.metadata
-    group_rows = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
-    places = start + spread(stop - start, max(1, wanted // ROWS_PER_LOOK))
-    looked = looked_groups(group_rows, places, piece.rows)
-    living = np.array([sample.looks * piece.lives[slice(*sample.rows)].mean() for sample in looked])
-    shares = (living / (living.sum() or 1.0)).tolist()
-    return [_SharedRange(sample.rows, share) for sample, share in zip(looked, shares, strict=True)]
-
-
-def _sample(
-    reader: FileReader, piece: LivePiece, live: LiveRanges, rows: tuple[int, int], wanted: int, sample_bytes: float
-) -> pa.Table:
-    """`wanted` live rows of a range, as far apart as possible; fewer, if they would take more than `sample_bytes`."""
-    living = np.flatnonzero(piece.lives[slice(*rows)])
-    places = living[spread(len(living), wanted)]
-    tables = sample_of(_stored(reader, piece, live, rows), places, sample_bytes)
-    aligned = [schemas.align(table, live.columns, live.partition, piece.file.path) for table in tables]
-    return pa.concat_tables([live.columns.empty_table(), *aligned])
-
-
-def _stored(reader: FileReader, piece: LivePiece, live: LiveRanges, rows: tuple[int, int]) -> Iterable[pa.Table]:
-    if not set(live.columns.names) & set(piece.file.schema.names):  # the file has none of the columns
-        return [pa.table({"": pa.nulls(rows[1] - rows[0])})]
-    return (table for _, table in reader.slices(rows))
+def plant(task: TreeTask, *samples: RowSample) -> GrownTree:
+    """Grow the tree."""
+    rows = pa.concat_tables([sample.rows for sample in samples])
+    sizes = np.concatenate([sample.sizes for sample in samples])
+    tree = grow(rows, task.columns, sizes, max(1, min(task.files, rows.num_rows)), task.cells_per_file)
+    return GrownTree(tree, next((sample.codec for sample in samples if sample.codec is not None), None))

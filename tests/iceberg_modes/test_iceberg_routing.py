@@ -18,7 +18,7 @@ from deltacompact.base.numbers import UNNUMBERED, Ordinal
 from deltacompact.iceberg_modes.rewrite.arrangement import ClusterBy
 from deltacompact.iceberg_modes.rewrite.arranging import ArrangeTask, LeafPart, Routed, Unrouted, arrange
 from deltacompact.iceberg_modes.rewrite.live_slices import LiveSlices, Slice
-from deltacompact.iceberg_modes.rewrite.planting import PlantTask, plant
+from deltacompact.iceberg_modes.rewrite.planting import PlantTask, look, plant
 from deltacompact.iceberg_modes.rewrite.routing import RouteTask, route
 from deltacompact.index.live_bitmaps import write_masks
 from deltacompact.layout.cluster_by import ClusterColumn
@@ -56,16 +56,18 @@ def stored():
     )
 
 
-def planted(store, live, files=4, path="tree-0.json"):
+def planted(store, live, files=4, path="tree-0.json", tasks=1):
     columns = pa.schema([live.columns.field("a"), live.columns.field("b")])
     live = dataclasses.replace(live, columns=columns)
-    return plant(store, PlantTask(live, path, "8e", BY, files, ROWS // files // 5 * 4, 1 << 20))
+    task = PlantTask(live, path, "8e", BY, files, ROWS // files // 5 * 4, 1 << 20)
+    return plant(store, task, *(look(store, looking) for looking in task.sampling(tasks)))
 
 
-def test_a_sample_is_read_from_its_columns_and_row_groups_alone(stored):
+@pytest.mark.parametrize("tasks", [1, 3, 1_000])
+def test_a_sample_is_read_from_its_columns_and_row_groups_alone(stored, tasks):
     store, rows, live = stored
     store.ranges.clear()
-    found = planted(store, live)
+    found = planted(store, live, tasks=tasks)
     fetched = sum(length for path, _, length in store.ranges if path == "a.parquet")
     assert fetched < 0.25 * live.slices[0].file.bytes
     counts = np.bincount(found.layout.cells_of(rows), minlength=found.layout.cells)

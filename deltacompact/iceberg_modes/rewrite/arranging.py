@@ -29,7 +29,7 @@ from deltacompact.base.model import DataFile
 from deltacompact.base.numbers import UNNUMBERED
 from deltacompact.iceberg_modes.rewrite.arrangement import Arrangement, SortBy
 from deltacompact.iceberg_modes.rewrite.live_slices import LiveSlices, live_tables, numbers_writer
-from deltacompact.iceberg_modes.rewrite.planting import PlantTask, grown
+from deltacompact.iceberg_modes.rewrite.planting import PlantTask, grown, look
 from deltacompact.iceberg_modes.rewrite.routing import RouteTask, read_blocks, route, written_run
 from deltacompact.layout.cutting_ranges import cut_ranges
 from deltacompact.layout.document import Layout
@@ -245,7 +245,8 @@ def _through_runs(store: ObjectStore, task: ArrangeTask, source: Unrouted) -> Ge
     by, live, part_bytes = task.by, source.live, source.part_bytes
     columns = pa.schema([live.columns.field(name) for name in by.names], live.columns.metadata)
     sample = replace(live, columns=columns)
-    found = grown(store, PlantTask(sample, "", "", by, 1, task.options.row_group_rows, part_bytes // 2))
+    planting = PlantTask(sample, "", "", by, 1, task.options.row_group_rows, part_bytes // 2)
+    found = grown(planting, (look(store, looking) for looking in planting.sampling()))
     layout = found.layout
     parts = parts_of_leaf(layout, 0, layout.cells, task.rows * found.row_bytes / part_bytes)
     starts = tuple(accumulate((part.cells for part in parts), initial=0))

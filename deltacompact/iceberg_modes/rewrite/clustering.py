@@ -1,7 +1,8 @@
 """Divides the rows of partitions into outputs by split trees.
 
     share        4 M live rows of partition day 3, 2.1 GB -> 4 files
-    plant        a tree of 4 leaves, from a sample             one task for each share; the tree is stored by the plan
+    look         20,000 rows of it                             tasks for some rows of a share, if shares are few
+    plant        a tree of 4 leaves, from the sample           one task for each share; the tree is stored by the plan
     route        blocks, one for each part of a leaf           one task for some rows of a share
     arrange      4 outputs, each from its blocks of all tasks  one task for each output
 
@@ -27,7 +28,7 @@ from deltacompact.iceberg.table.metadata import TableMetadata
 from deltacompact.iceberg_modes.rewrite.arrangement import Arrangement
 from deltacompact.iceberg_modes.rewrite.arranging import ArrangeTask, LeafPart, Routed, Unrouted, parts_of_leaf
 from deltacompact.iceberg_modes.rewrite.live_slices import in_slices
-from deltacompact.iceberg_modes.rewrite.planting import Planted, PlantTask, plant
+from deltacompact.iceberg_modes.rewrite.planting import Planted, PlantTask, look, plant
 from deltacompact.iceberg_modes.rewrite.routing import RouteTask, route, route_held
 from deltacompact.iceberg_modes.rewrite.shares import PartitionShare
 from deltacompact.index.number_blocks import NUMBERED_ROWS_MAX
@@ -146,7 +147,11 @@ class Clusterer:
             )
             for share in shares
         ]
-        return self.tasks.run(plant, tasks)
+        each = self.tasks.slots // max(1, len(tasks))  # many shares keep all tasks busy by themselves
+        sampling = [task.sampling(each) if each > 1 else [] for task in tasks]
+        looks = iter(self.tasks.kept(look, [(1, (looking,)) for of_share in sampling for looking in of_share]))
+        inputs = [(task, *(next(looks)[0] for _ in of_share)) for task, of_share in zip(tasks, sampling, strict=True)]
+        return self.tasks.run_each(plant, inputs)
 
     def _leaves(self, share: PartitionShare, found: Planted) -> tuple[tuple[LeafPart, ...], ...]:
         """The parts of each leaf: one cell each if rows are sorted, else at most the decoded bytes of a run."""

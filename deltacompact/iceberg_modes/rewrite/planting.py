@@ -1,7 +1,8 @@
-"""Task: a split tree for some rows, or the ranges of a sort order, from a sample of them.
+"""Tasks: a split tree for some rows, or the ranges of a sort order, from a sample of them.
 
     1,200 row groups, 150 M rows      512 looks, one every 293 k rows: the row group there, 40 rows all over it
     20,480 rows of the sample         each stands for 7 k rows, and for the stored bytes that those have
+    8 tasks for the sample            64 looks each; one task for the tree
 
 Looks are spread over all rows, and sampled rows over a whole row group: files and row groups may be sorted, so their
 first rows alone would show few values. Only the columns to order by are read.
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,10 +22,10 @@ import pyarrow.parquet as pq
 
 from deltacompact.iceberg.table.parquet_files import aligned
 from deltacompact.iceberg_modes.rewrite.arrangement import Arrangement, ClusterBy
-from deltacompact.iceberg_modes.rewrite.live_slices import LiveSlices, Slice, masks_of
+from deltacompact.iceberg_modes.rewrite.live_slices import LiveSlices, Slice, in_slices, masks_of
 from deltacompact.index.live_bitmaps import Masks, live_mask
 from deltacompact.layout.document import Layout, layout_document, layout_from_json
-from deltacompact.layout.spread import SAMPLE_PER_FILE, SAMPLE_ROWS, looked_groups, looks_at, spread
+from deltacompact.layout.spread import looked_groups, looks_at, sampled_rows, spread
 from deltacompact.storage.fetched_file import ReadAhead, begun_ahead
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import field_ids, parquet_read
@@ -36,6 +37,8 @@ _SAMPLE_PER_CELL, _SAMPLE_ROWS_MAX = 16, 200_000
 """For ranges of a sort order, which must fit into memory: a cell may become twice as large as planned."""
 _DECODED_TIMES = 4
 """About what a stored byte becomes: before anything is read."""
+_LOOKS_PER_TASK = 16
+"""The fewest looks that are worth a task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,31 @@ class PlantTask:
             return cells_of(rows, row_bytes, self.row_group_rows)
         return max(1, math.ceil(rows * row_bytes / self.cell_bytes))
 
+    def sampling(self, tasks: int = 1) -> list[LookTask]:
+        """At most so many tasks that take the sample together."""
+        live, rows = self.live, self.live.rows
+        stored_bytes = sum(slice_.file.bytes for slice_ in live.slices)
+        cells = self.files * self.cells(_DECODED_TIMES * stored_bytes / max(1, rows))
+        wanted = max(sampled_rows(self.files), min(_SAMPLE_PER_CELL * cells, _SAMPLE_ROWS_MAX))
+        looks = looks_at(rows)
+        shares = list(in_slices(live.slices, -(-rows // max(1, min(tasks, looks // _LOOKS_PER_TASK)))))
+        sample_bytes = live.reading.run_bytes / max(1, len(shares))
+        return [
+            LookTask(own, math.ceil(looks * share), math.ceil(wanted * share), sample_bytes)
+            for own in (replace(live, slices=slices) for slices in shares)
+            for share in [own.rows / rows]
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class LookTask:
+    """Takes `wanted` rows from `looks` places, of at most `sample_bytes` together."""
+
+    live: LiveSlices
+    looks: int
+    wanted: int
+    sample_bytes: float
+
 
 @dataclass(frozen=True, slots=True)
 class Planted:
@@ -80,7 +108,7 @@ class _SampleShare:
 
 
 @dataclass(frozen=True, slots=True)
-class _SampledRows:
+class SampledRows:
     """Rows of a sample, the stored bytes that each stands for, and about the decoded bytes of a row."""
 
     rows: pa.Table
@@ -88,40 +116,42 @@ class _SampledRows:
     row_bytes: float
 
 
-def plant(store: ObjectStore, task: PlantTask) -> Planted:
-    """Read the sample, and store the tree. If one is stored by now, that one counts: a task may run twice."""
-    found = grown(store, task)
+def plant(store: ObjectStore, task: PlantTask, *samples: Sequence[SampledRows]) -> Planted:
+    """Make the layout, and store it. If one is stored by now, that one counts: a task may run twice.
+
+    `samples`: what the tasks of `task.sampling` took. Without them, the sample is read here.
+    """
+    found = grown(task, samples or [look(store, looking) for looking in task.sampling()])
     document = json.dumps(layout_document(found.layout, task.table)).encode()
     if not store.put_if_absent(task.path, document):
         return replace(found, layout=layout_from_json(store.get(task.path), task.table))
     return found
 
 
-def grown(store: ObjectStore, task: PlantTask) -> Planted:
-    """As `plant`, but the layout is not stored."""
-    looks = list(_looks(store, task))
-    rows = pa.concat_tables([task.live.columns.empty_table(), *(look.rows for look in looks)])
-    sizes = np.concatenate([np.empty(0), *(look.sizes for look in looks)])
-    decoded = float(np.mean([look.row_bytes for look in looks])) if looks else 0.0
+def grown(task: PlantTask, samples: Iterable[Sequence[SampledRows]]) -> Planted:
+    """The layout by these samples. It is not stored."""
+    sampled = [of_group for sample in samples for of_group in sample]
+    rows = pa.concat_tables([task.live.columns.empty_table(), *(of_group.rows for of_group in sampled)])
+    sizes = np.concatenate([np.empty(0), *(of_group.sizes for of_group in sampled)])
+    decoded = float(np.mean([of_group.row_bytes for of_group in sampled])) if sampled else 0.0
     layout = task.by.layout(task.by.prepared(rows), sizes, task.files, task.cells(decoded))
     return Planted(layout, decoded)
 
 
-def _looks(store: ObjectStore, task: PlantTask) -> Iterator[_SampledRows]:
-    live, total = task.live, task.live.rows
-    cells = task.files * task.cells(_DECODED_TIMES * sum(slice_.file.bytes for slice_ in live.slices) / max(1, total))
-    wanted = max(SAMPLE_ROWS, SAMPLE_PER_FILE * task.files, min(_SAMPLE_PER_CELL * cells, _SAMPLE_ROWS_MAX))
-    count = looks_at(total)
+def look(store: ObjectStore, task: LookTask) -> list[SampledRows]:
+    """Read the rows, by row group."""
+    live, found = task.live, list[SampledRows]()
     ahead, masks = ReadAhead(live.reading), masks_of(store, live)
+    each = _SampleShare(live.rows / task.looks, -(-task.wanted // task.looks), task.sample_bytes / task.looks)
 
-    def begun(found: tuple[Slice, list[int]]) -> tuple[Slice, list[int], FileReader]:
-        file = field_ids.matched(found[0].file, live.columns)
-        return *found, FileReader(store, Part(file, live.columns.names), ahead)
+    def begun(looked: tuple[Slice, list[int]]) -> tuple[Slice, list[int], FileReader]:
+        file = field_ids.matched(looked[0].file, live.columns)
+        return *looked, FileReader(store, Part(file, live.columns.names), ahead)
 
-    for slice_, places, reader in begun_ahead(_places(live, count), begun):
+    for slice_, places, reader in begun_ahead(_places(live, task.looks), begun):
         with reader:
-            each = _SampleShare(total / count, -(-wanted // count), live.reading.run_bytes / count)
-            yield from _of_file(reader, slice_, places, masks, live.columns, each)
+            found += _of_file(reader, slice_, places, masks, live.columns, each)
+    return found
 
 
 def _places(live: LiveSlices, count: int) -> Iterator[tuple[Slice, list[int]]]:
@@ -142,7 +172,7 @@ def _of_file(
     masks: Masks,
     columns: pa.Schema,
     each: _SampleShare,
-) -> Iterator[_SampledRows]:
+) -> Iterator[SampledRows]:
     metadata, lives = reader.parquet.metadata, live_mask(masks[slice_.ordinal], slice_.file.rows)
     names = metadata.schema.to_arrow_schema().names
     decoded = parquet_read.decoded_bytes(reader.parquet, names) / max(1, metadata.num_rows)
@@ -159,7 +189,7 @@ def _of_file(
             rows = pa.concat_tables(tables)
             stand_for = each.rows * group.looks * len(living) / (stop - start) / rows.num_rows
             sizes = np.full(rows.num_rows, stand_for * _stored_row_bytes(metadata.row_group(group.group)))
-            yield _SampledRows(rows, sizes, decoded)
+            yield SampledRows(rows, sizes, decoded)
 
 
 def _stored_row_bytes(group: pq.RowGroupMetaData) -> float:

@@ -12,10 +12,11 @@ import pytest
 from deltacompact.base.limits import READ_LIMITS
 from deltacompact.base.model import ContentType, DataFile, Partition
 from deltacompact.base.numbers import UNNUMBERED
-from deltacompact.steps import plant
+from deltacompact.layout.spread import looks_at
+from deltacompact.steps import sample
 from deltacompact.steps.live_ranges import LiveRanges
 from deltacompact.steps.materialize import LivePiece, LiveRange
-from deltacompact.steps.plant import _looked_at, _ranges, _sample
+from deltacompact.steps.sample import RowSampleTask, _looked_at, _ranges, _sample, sample_tasks
 from deltacompact.storage.fetched_file import ReadAhead
 from deltacompact.storage.local import LocalStore
 from deltacompact.storage.memory import MemoryStore
@@ -54,13 +55,29 @@ def test_looks_lie_in_row_groups_far_from_each_other(rows, wanted, looked_at):
 def test_at_least_as_many_rows_are_sampled_as_are_wanted_and_large_ranges_give_more(sizes):
     ranges = tuple(LiveRange(file_of(rows), number, 0, rows) for number, rows in enumerate(sizes))
     live = LiveRanges(ranges, (), SCHEMA, {}, READ_LIMITS)
-    taken = _looked_at(live, 4_000)
+    taken = _looked_at(live, RowSampleTask(live, looks_at(live.rows), 4_000, 1.0))
     wanted = {number: looked.wanted for number, looked in taken.items()}
     assert sum(wanted.values()) >= min(4_000, sum(sizes))
     assert sizes[max(wanted, key=wanted.__getitem__)] == max(sizes)
     assert sum(looked.stands_for for looked in taken.values()) == pytest.approx(sum(sizes))
     if sum(sizes) > 4_000:
         assert sum(wanted.values()) < 2 * 4_000
+
+
+@pytest.mark.parametrize("slots", [1, 2, 7, 1_000])
+@pytest.mark.parametrize("sizes", [[100, 100], [1, 50_000, 7], [1_000_000, 3, 200_000]])
+def test_tasks_share_the_sample_by_their_rows(sizes, slots):
+    ranges = tuple(LiveRange(file_of(rows), number, 0, rows) for number, rows in enumerate(sizes))
+    live = LiveRanges(ranges, (), SCHEMA, {}, READ_LIMITS)
+    tasks = sample_tasks(live, 3, slots, 5_000)
+    assert len(tasks) == min(slots, max(1, sum(sizes) // 5_000), max(4, looks_at(sum(sizes)) // 16))
+    assert [range_ for task in tasks for range_ in task.live.ranges if range_.stop - range_.start < 100] == [
+        range_ for range_ in ranges if range_.stop < 100
+    ]
+    taken = [looked for task in tasks for looked in _looked_at(task.live, task).values()]
+    assert min(20_000, sum(sizes)) <= sum(looked.wanted for looked in taken) < 40_000
+    assert sum(looked.stands_for for looked in taken) == pytest.approx(sum(sizes))
+    assert sum(task.sample_bytes for task in tasks) == pytest.approx(READ_LIMITS.run_bytes)
 
 
 @pytest.mark.parametrize("dead", [0, 900])
@@ -89,14 +106,14 @@ def test_a_sample_holds_few_rows_at_a_time(tmp_path, monkeypatch):
     few = replace(READ_LIMITS, batch_bytes=1 << 19, run_bytes=1 << 19)
     piece = LivePiece(file, np.arange(count) >= 1_000, (1_000, count))
     live = LiveRanges((LiveRange(file, UNNUMBERED, 0, 3_000),), (), schema, Partition(()), few)
-    held, rows_of = [], plant._stored
+    held, rows_of = [], sample._stored
 
     def noted(*arguments):
         for rows in rows_of(*arguments):
             held.append(pa.total_allocated_bytes() - before)
             yield rows
 
-    monkeypatch.setattr(plant, "_stored", noted)
+    monkeypatch.setattr(sample, "_stored", noted)
     before = pa.total_allocated_bytes()
     with FileReader(store, Part(file, schema.names, piece.rows), ReadAhead(few)) as reader:
         found = _sample(reader, piece, live, piece.rows, 6, 1 << 20)
