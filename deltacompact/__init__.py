@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         SortKey,
     )
     from deltacompact.base.settings import Settings
+    from deltacompact.base.thresholds import Thresholds
     from deltacompact.catalog.changes import changes
     from deltacompact.catalog.delta_stream_table import DeltaStreamTable
     from deltacompact.catalog.delta_streams import DeltaStreamCatalog
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
     from deltacompact.iceberg_modes.rewrite.result import RewriteResult
     from deltacompact.iceberg_modes.upsert.result import UpsertResult
     from deltacompact.maintenance.check import check
-    from deltacompact.maintenance.health import Thresholds
     from deltacompact.maintenance.vacuum.vacuum import vacuum
     from deltacompact.publication.publication import PublicationResult
     from deltacompact.reports.health import TableHealth
@@ -130,7 +130,7 @@ _MODULES = {
         "SortKey",
     ),
     "maintenance.check": ("check",),
-    "maintenance.health": ("Thresholds",),
+    "base.thresholds": ("Thresholds",),
     "reports.health": ("TableHealth",),
     "storage.s3_access": ("S3Settings",),
     "base.settings": ("Settings",),

@@ -36,6 +36,7 @@ if TYPE_CHECKING:  # imported when they are used: `show` must not wait for them
     from deltacompact.base.events import EventSink
     from deltacompact.base.fingerprint import Fingerprint
     from deltacompact.base.settings import Settings
+    from deltacompact.base.thresholds import Thresholds
     from deltacompact.catalog.delta_stream_calls import ChangeEventOptions, DeltaStreamCalls, TokenLike
     from deltacompact.catalog.table_plan import TablePlan
     from deltacompact.change_feed.bookmark import Bookmark
@@ -49,7 +50,6 @@ if TYPE_CHECKING:  # imported when they are used: `show` must not wait for them
     from deltacompact.layout.heat import Heat
     from deltacompact.maintenance.check import CheckResult
     from deltacompact.maintenance.drop import DropResult
-    from deltacompact.maintenance.health import Thresholds
     from deltacompact.maintenance.readable_by import Obstacle
     from deltacompact.maintenance.vacuum.vacuum import VacuumResult
     from deltacompact.planning.simulated import PolicyOutcome

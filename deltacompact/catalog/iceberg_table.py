@@ -33,6 +33,7 @@ if TYPE_CHECKING:  # imported when they are used: `show` must not wait for them
     import pyarrow.dataset as ds
 
     from deltacompact.base.fingerprint import Fingerprint
+    from deltacompact.base.thresholds import Thresholds
     from deltacompact.catalog.iceberg_calls import IcebergCalls
     from deltacompact.change_feed.bookmark import Bookmark
     from deltacompact.change_feed.difference import Difference
@@ -45,7 +46,6 @@ if TYPE_CHECKING:  # imported when they are used: `show` must not wait for them
     from deltacompact.layout.advice import Advice
     from deltacompact.layout.collected_reads import CollectedReads
     from deltacompact.layout.heat import Heat
-    from deltacompact.maintenance.health import Thresholds
     from deltacompact.maintenance.iceberg_check import BranchCheck
     from deltacompact.maintenance.readable_by import Obstacle
     from deltacompact.planning.simulated import PolicyOutcome

@@ -13,8 +13,8 @@ from deltacompact.base.errors import UnhealthyError
 from deltacompact.base.wording import counted
 from deltacompact.cli.answers import Failed, say_json
 from deltacompact.cli.arguments import one_partition
+from deltacompact.cli.health_options import thresholds_given
 from deltacompact.cli.sections import of_iceberg
-from deltacompact.maintenance.health import Thresholds
 from deltacompact.reports.health import health_of_streams, print_health
 from deltacompact.reports.plots import health_asked
 from deltacompact.reports.scale import Detail
@@ -30,7 +30,7 @@ def run(
     """Print the health of a table. Raises Failed for the first error, or if a partition is beyond a threshold."""
     from deltacompact.cli.console import out
 
-    limits = _thresholds(options)
+    limits = thresholds_given(options)
     if of_iceberg(catalog):
         found = catalog.table(table).check(options["branch"], health=limits, plot=options["plot"])
     else:
@@ -49,13 +49,3 @@ def run(
         raise Failed(found.failed[0][1])
     if ill := len(found.beyond):
         raise Failed(UnhealthyError(f"table {table!r}: {counted(ill, 'partition')} beyond a threshold: compact it"))
-
-
-def _thresholds(options: dict[str, Any]) -> Thresholds:
-    return Thresholds(
-        small_files=options["max_small_files"],
-        small_file_bytes=int(options["small_file_mib"] * (1 << 20)),
-        overlap=options["max_overlap"],
-        dead_share=options["max_dead_share"],
-        age_s=options["max_age_hours"] * 3600,
-    )

@@ -14,28 +14,10 @@ from dataclasses import dataclass
 
 from deltacompact.base import expect
 from deltacompact.base.errors import InputError
+from deltacompact.base.thresholds import Thresholds
 from deltacompact.base.wording import counted
 from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.delta_streams.sizes import sizes_of
-
-SMALL_FILE_BYTES = 32 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Thresholds:
-    """The greatest values of a healthy partition.
-
-    small_files    files below `small_file_bytes`
-    overlap        delta files to fold; in Iceberg, delete files that may apply to one data file
-    dead_share     share of rows that readers skip
-    age_s          seconds since the oldest unfolded delta was committed
-    """
-
-    small_files: int = 20
-    small_file_bytes: int = SMALL_FILE_BYTES
-    overlap: int = 100
-    dead_share: float = 0.3
-    age_s: float = 24 * 3600.0
 
 
 def thresholds_of(health: bool | Thresholds) -> Thresholds:

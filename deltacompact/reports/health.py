@@ -17,9 +17,10 @@ from deltacompact.base.model import Partition
 from deltacompact.base.notebooks import html_table
 from deltacompact.base.partitions import done_for_each
 from deltacompact.base.printable import named
+from deltacompact.base.thresholds import Thresholds
 from deltacompact.base.wording import counted, error_document, one_line, size
 from deltacompact.delta_streams.streams import Streams
-from deltacompact.maintenance.health import Health, Thresholds, health_of, worst_first
+from deltacompact.maintenance.health import Health, health_of, worst_first
 from deltacompact.reports.scale import WORST, Detail
 from deltacompact.reports.shown import printed
 from deltacompact.reports.table_report import Counting, silently

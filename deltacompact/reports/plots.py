@@ -22,9 +22,10 @@ import numpy as np
 from deltacompact.base.errors import InputError
 from deltacompact.base.missing import importing
 from deltacompact.base.printable import named, printable
+from deltacompact.base.thresholds import Thresholds
 from deltacompact.base.wording import counted
 from deltacompact.layout.depth import depths_of
-from deltacompact.maintenance.health import Thresholds, thresholds_of
+from deltacompact.maintenance.health import thresholds_of
 from deltacompact.reports.words import clipped
 
 if TYPE_CHECKING:

@@ -13,7 +13,8 @@ from publications import configure
 
 import deltacompact
 from deltacompact import Settings, cli
-from deltacompact.maintenance.health import Health, Thresholds, worst_first
+from deltacompact.base.thresholds import Thresholds
+from deltacompact.maintenance.health import Health, worst_first
 
 HOSTILE = ["a$b$", "\x1b[2J", "\u202egnp", "שלום", "日本語", "<b>&", "x" * 200, None]
 
