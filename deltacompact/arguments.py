@@ -86,9 +86,7 @@ def attempt_named(attempt: str | None) -> str | None:
     return attempt
 
 
-def sinks_of(
-    event_sinks: Sequence[EventSink], topic_arn: str | None = None, desired_sla: int | None = None
-) -> list[EventSink]:
+def sinks_of(event_sinks: Sequence[EventSink], topic_arn: str | None, desired_sla: int | None) -> list[EventSink]:
     """The sinks, and that of an SNS topic, which tells of the desired SLA (seconds). Raises InputError."""
     if desired_sla is not None:
         at_least("desired_sla", desired_sla, 1)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:  # importing PyIceberg takes a second
     from deltacompact.publication.publication import PublicationResult
 
 
-def compact_job(catalog: Streams, request: Request, sinks: Sequence[EventSink] = ()) -> CompactionResult:
+def compact_job(catalog: Streams, request: Request, sinks: Sequence[EventSink]) -> CompactionResult:
     """Run a request: each partition in its own session, events to the sinks."""
     job = prepare(catalog, request)
     emit = fan_out([*sinks, *sinks_asked_for(catalog.store.uri)])

@@ -135,7 +135,7 @@ def statement(catalog: DeltaStreamCatalog | IcebergCatalog, table_id: str, by: s
 
 
 def partition_fingerprints(
-    catalog: DeltaStreamCatalog, table_id: str, partition: Partition, by: str = SELF
+    catalog: DeltaStreamCatalog, table_id: str, partition: Partition, by: str
 ) -> FingerprintReport:
     """Those of the compacted rows, and of the live rows where deltas came later."""
     state = catalog.state(table_id, partition)

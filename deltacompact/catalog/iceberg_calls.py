@@ -87,7 +87,7 @@ class IcebergCalls:
         return self._call(mode, self.loaded(table_id), options, branch).plan()
 
     def planned_with_totals(
-        self, mode: Mode[Plan, Result], table_id: str, options: Mapping[str, Any] | None = None, branch: str = MAIN
+        self, mode: Mode[Plan, Result], table_id: str, options: Mapping[str, Any] | None, branch: str
     ) -> tuple[Plan, BranchTotals, BranchTotals]:
         """The plan, and what the branch is made of before it is carried out, and about afterwards."""
         return self._call(mode, self.loaded(table_id), options, branch).plan_with_totals()

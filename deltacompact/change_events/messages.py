@@ -40,7 +40,7 @@ def read_messages(
     envelope: Envelope,
     known: pa.Schema | None,
     keys: TableKeys,
-    texts: Sequence[str] = (),
+    texts: Sequence[str],
 ) -> tuple[pa.Table, Origin]:
     """The messages as rows, and the line of each.
 

@@ -34,7 +34,7 @@ _STALE_SHARE = 1 / 64
 
 
 def idle_streams(
-    catalog: Streams, table_id: str, partitions: Sequence[Partition], purge: bool = False, cluster_by: str = ""
+    catalog: Streams, table_id: str, partitions: Sequence[Partition], purge: bool, cluster_by: str
 ) -> dict[Partition, NothingToDo]:
     """The partitions that need no compaction into the table itself, found without opening their streams.
 

@@ -78,11 +78,11 @@ class Tables:
     def declare_table(
         self,
         table_id: str,
-        partition_keys: Sequence[str] = (),
+        partition_keys: Sequence[str],
         primary_keys: Sequence[str] = (),
         sort_keys: Sequence[SortKey | str | Sequence[str]] = (),
         *,
-        tombstone_retention: int | None = None,
+        tombstone_retention: int | None,
         schema_mode: SchemaMode | str | None = None,
         readers: Readers | str | None = None,
         cluster_by: str | Sequence[str] | None = None,

@@ -86,7 +86,7 @@ def commit_row_delta(
     batch: Iterable[KeyedRows],
     columns: Sequence[str],
     token: str,
-    check: Callable[[], None] = lambda: None,
+    check: Callable[[], None],
 ) -> Snapshot | None:
     """Commit a batch to the main branch. None: it was committed before, or is empty.
 

@@ -46,7 +46,7 @@ def read_bucket(
     entry_bytes: int,
     hash_bucket_count: int,
     bucket: int,
-    ahead: ReadAhead | None = None,
+    ahead: ReadAhead | None,
 ) -> Iterator[Entries]:
     """Stream the entries of a bucket's files in digest order, verified chunk by chunk.
 

@@ -114,9 +114,7 @@ def live_tables(
         yield from slices
 
 
-def live_tables_of_each(
-    store: ObjectStore, parts: Sequence[Part], limits: ReadLimits = READ_LIMITS
-) -> Iterator[LiveSlices]:
+def live_tables_of_each(store: ObjectStore, parts: Sequence[Part], limits: ReadLimits) -> Iterator[LiveSlices]:
     """Slices like those of `files.read_each`, without dead rows."""
     bits = LiveBits(store, limits)
     for part, slices in zip(parts, files.read_each(store, parts, limits), strict=True):

@@ -168,7 +168,7 @@ def read_run(
 
 
 def read_runs(
-    store: ObjectStore, manifest: IndexManifest, bucket: int, ahead: ReadAhead | None = None
+    store: ObjectStore, manifest: IndexManifest, bucket: int, ahead: ReadAhead | None
 ) -> list[Iterator[Entries]]:
     """The streams of all runs of a bucket, the oldest first.
 

@@ -97,7 +97,7 @@ class RowPlaces:
     lives: npt.NDArray[np.bool_]
 
 
-def read_moves(store: ObjectStore, moves: Sequence[Moves], limits: ReadLimits = READ_LIMITS) -> Destinations:
+def read_moves(store: ObjectStore, moves: Sequence[Moves], limits: ReadLimits) -> Destinations:
     """The destinations of all ranks. Raises CorruptionError for an object whose rows or CRC-32 differ."""
     from deltacompact.index.index_files import session_object  # imported late: `show` reads only manifests
 

@@ -109,7 +109,7 @@ def _asked(boxes: Boxes, rows: Boxes | None, share: float) -> Predicates:
     return drawn(boxes, share) if rows is None or not rows.files else predicates_of(rows, share)
 
 
-def predicates_of(rows: Boxes, share: float = 0.0) -> Predicates:
+def predicates_of(rows: Boxes, share: float) -> Predicates:
     """Predicates from some rows: their values; with a `share`, ranges from a value on that hold this share of rows."""
     chosen = np.unique(np.linspace(0, rows.files - 1, DRAWN).astype(np.int64))
     partitions = rows.partitions[chosen]

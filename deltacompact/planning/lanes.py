@@ -144,7 +144,7 @@ def _room(capacity: Capacity, sessions: int, share: float) -> Room:
     return Room(sessions, int(heap * share), int(capacity.object_store_bytes * share))
 
 
-def admitted(queue: Iterable[Claim], running: Sequence[Claim], room: Room, free: int | None = None) -> int:
+def admitted(queue: Iterable[Claim], running: Sequence[Claim], room: Room, free: int | None) -> int:
     """How many sessions at the head of a lane's queue may start now, beside those that run in the lane.
 
     `free`: at most so many. A session that is alone in its lane starts, however much it claims: its plan is made for

@@ -49,7 +49,7 @@ _asked: ContextVar[tuple[tuple[str, ...], pc.Expression | None]] = ContextVar(
 
 
 @contextlib.contextmanager
-def asked_by(columns: Sequence[str], wanted: pc.Expression | None = None) -> Iterator[None]:
+def asked_by(columns: Sequence[str], wanted: pc.Expression | None) -> Iterator[None]:
     """Scans that begin here are asked by these columns too: the caller leaves out rows itself.
 
     `wanted`: true for all rows that it keeps. None: nobody can tell.

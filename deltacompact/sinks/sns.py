@@ -44,7 +44,7 @@ class TopicArn:
         return cls(arn, parts[1], parts[2] is not None)
 
 
-def sns_sink(topic_arn: str, desired_sla: int | None = None) -> EventSink:
+def sns_sink(topic_arn: str, desired_sla: int | None) -> EventSink:
     """A sink that sends events to a topic. It connects at the first event; if it fails, the compaction goes on.
 
     Raises InputError where `topic_arn` is not the ARN of a topic.

@@ -513,7 +513,7 @@ def _heed_slow_down(response: Any, **_: Any) -> None:
         BACKOFF.throttled()
 
 
-def whole_bucket(bucket: str, access: Access | None = None) -> S3Store:
+def whole_bucket(bucket: str, access: Access | None) -> S3Store:
     """The store of a whole bucket. A process opens it once, because the first request makes connections.
 
     `access` comes from another store. None: take settings and credentials from the environment.

@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 import deltacompact
 from deltacompact import _kernels
 from deltacompact.base.errors import CorruptionError
-from deltacompact.base.limits import LIMITS, READ_LIMITS, ReadLimits
+from deltacompact.base.limits import READ_LIMITS, ReadLimits
 from deltacompact.base.model import ContentType, DataFile
 from deltacompact.storage.fetched_file import Range, announce
 from deltacompact.storage.objects import Copies, ObjectStore
@@ -78,7 +78,7 @@ def copyable_ranges(
     options: WriteOptions,
     lives: npt.NDArray[np.bool_],
     rows: tuple[int, int],
-    group_share_min: float = LIMITS.copied_group_share_min,
+    group_share_min: float,
 ) -> list[GroupRange]:
     """The row groups inside the half-open range `rows` that have no dead row and fit a file of `schema`.
 

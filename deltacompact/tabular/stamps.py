@@ -41,7 +41,7 @@ def stat_of(store: ObjectStore, name: str, source: pa.NativeFile) -> ObjectStat:
     return ObjectStat(name, source.size(), 0.0, source.etag) if isinstance(source, FetchedFile) else store.stat(name)
 
 
-def stamp_of(stat: ObjectStat, source: pa.NativeFile | None = None) -> Stamp:
+def stamp_of(stat: ObjectStat, source: pa.NativeFile | None) -> Stamp:
     """The stamp of a file. With `source`, it has the hash of the bytes."""
     digest = None if source is None else sha256(source)
     return Stamp(stat.modified_s if stat.etag is None else None, stat.etag, digest)

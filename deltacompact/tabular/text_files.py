@@ -234,7 +234,7 @@ def _csv(text: _FileText, types: dict[str, pa.DataType], columns: list[str] | No
             raise InputError(named) from error
         raise
     if columns is None:
-        _check_names(table, types, text, delimiter)
+        _check_names(table, types, delimiter)
     if columns is None and (any(map(_has_lines, table.columns)) or _has_lines(pa.chunked_array([table.column_names]))):
         _check_quotes(text, delimiter)
     if columns is None and table.num_columns == 1:
@@ -242,7 +242,7 @@ def _csv(text: _FileText, types: dict[str, pa.DataType], columns: list[str] | No
     return table
 
 
-def _check_names(table: pa.Table, types: dict[str, pa.DataType], text: _FileText, delimiter: str) -> None:
+def _check_names(table: pa.Table, types: dict[str, pa.DataType], delimiter: str) -> None:
     """Raise InputError for columns that nobody means: bytes that are no UTF-8, fields that are not divided."""
     new = [name for name in table.column_names if name not in types]
     for name, column in zip(table.column_names, table.columns, strict=True):

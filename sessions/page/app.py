@@ -48,8 +48,8 @@ logger = logging.getLogger("sessions")
 def app(
     reader: OverviewReader,
     healthy: Callable[[], str | None],
-    hosts: list[str] | None = None,
-    stopping: threading.Event | None = None,
+    hosts: list[str] | None,
+    stopping: threading.Event | None,
 ) -> Starlette:
     """The application. `healthy` says what is wrong, or None; `hosts` are names that it may be called by.
 

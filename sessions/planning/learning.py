@@ -75,7 +75,7 @@ def cpu_by_stage(stages: Mapping[str, float], executor: str, here_s: float) -> d
     return {**stages, "session": round(max(0.0, outside_s), 3)}
 
 
-def pool_of(pool: str, mode: str = "") -> str:
+def pool_of(pool: str, mode: str) -> str:
     """The pool whose rates apply. Each mode of Iceberg tables has a pool of its own."""
     return f"{pool}/{mode}" if mode else pool
 

@@ -143,10 +143,6 @@ def uniform(generator, rows):
     return generator.permutation(rows)
 
 
-def mostly_seven(generator, rows):
-    return np.where(generator.random(rows) < 0.9, 7, 8)
-
-
 def in_files(tree, rows):
     ends = np.cumsum([leaf.cells for leaf in tree.leaves])
     return np.bincount(np.searchsorted(ends, tree.cells_of(rows), side="right"), minlength=len(tree.leaves))

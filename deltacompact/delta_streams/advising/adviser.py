@@ -18,7 +18,7 @@ from deltacompact.delta_streams.advising.sampling import cells_per_file, prospec
 from deltacompact.delta_streams.streams import Streams
 from deltacompact.delta_streams.table_documents import clustering_of
 from deltacompact.delta_streams.table_heat import heat_of_streams
-from deltacompact.layout.advice import READS, Advice, Outlook, left_alone
+from deltacompact.layout.advice import Advice, Outlook, left_alone
 from deltacompact.layout.cluster_by import ClusterColumn, cluster_columns
 from deltacompact.layout.collected_reads import CollectedReads, collected_reads
 from deltacompact.layout.depth import depth_of
@@ -37,12 +37,12 @@ OPTIONS = Options()
 def advice_of_streams(
     streams: Streams,
     table_id: str,
-    columns: str | Sequence[str] | None = None,
-    partition: Partition | None = None,
-    reads: int = READS,
-    settings: Settings | None = None,
-    scan_reports: Iterable[Any] = (),
-    spark_logs: Iterable[str | Path] = (),
+    columns: str | Sequence[str] | None,
+    partition: Partition | None,
+    reads: int,
+    settings: Settings | None,
+    scan_reports: Iterable[Any],
+    spark_logs: Iterable[str | Path],
 ) -> Advice:
     """Advice about clustering by these columns.
 
@@ -90,9 +90,9 @@ def advice_of_streams(
 def reads_of_streams(
     streams: Streams,
     table_id: str,
-    partition: Partition | None = None,
-    scan_reports: Iterable[Any] = (),
-    spark_logs: Iterable[str | Path] = (),
+    partition: Partition | None,
+    scan_reports: Iterable[Any],
+    spark_logs: Iterable[str | Path],
 ) -> CollectedReads:
     """The reads of a table in these reports and logs, by the columns that can cluster its rows."""
     columns = ExaminedFiles.at(streams, table_id, partition).ordered_columns
@@ -103,9 +103,9 @@ def simulated_streams(
     streams: Streams,
     table_id: str,
     collected: CollectedReads,
-    columns: str | Sequence[str] | None = None,
-    partition: Partition | None = None,
-    depths: Sequence[float] = (),
+    columns: str | Sequence[str] | None,
+    partition: Partition | None,
+    depths: Sequence[float],
 ) -> tuple[PolicyOutcome, ...]:
     """What policies would have cost and saved. A delta arrives with its commit, a compacted file with its version.
 

@@ -161,7 +161,7 @@ def write_manifest_list(
     snapshot_id: int,
     parent_id: int | None,
     sequence_number: int,
-    first_row_id: int | None = None,
+    first_row_id: int | None,
 ) -> bytes:
     """The bytes of a manifest list. Lines of new manifests get the snapshot's sequence number.
 

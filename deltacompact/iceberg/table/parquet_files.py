@@ -168,7 +168,7 @@ FileSlice = tuple[DataFile, pa.Schema, tuple[int, int]]
 """A file, the columns that its slices are to have, and a half-open range of its rows."""
 
 
-def tables_each(store: ObjectStore, asked: Sequence[FileSlice], limits: ReadLimits = READ_LIMITS) -> Iterator[Slices]:
+def tables_each(store: ObjectStore, asked: Sequence[FileSlice], limits: ReadLimits) -> Iterator[Slices]:
     """As `tables`, for many files in order, opened ahead. Take all slices of a file before the next file's."""
     parts = (files.Part(file, columns.names, rows) for file, columns, rows in asked)
     for (file, columns, _), slices in zip(asked, files.read_each(store, parts, limits), strict=True):

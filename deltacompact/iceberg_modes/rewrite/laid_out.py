@@ -103,7 +103,7 @@ def _ranked(state: TableState, boxes: Boxes, worth: Worth) -> list[int]:
 
 
 def overlapping_in(
-    state: TableState, boxes: Boxes, options: RewriteOptions, ranked: Sequence[int] | None = None
+    state: TableState, boxes: Boxes, options: RewriteOptions, ranked: Sequence[int] | None
 ) -> LayoutChoice:
     """The data files that are laid out anew, and those that wait."""
     sizes = _as_laid_out(state)

@@ -126,7 +126,7 @@ def _transformed(array: pa.Array, column: PartitionColumn) -> pa.Array:
         return array
     type_ = _type(column.type)
     if pa.types.is_timestamp(array.type) and array.type.unit == "ns":  # the library's own are wrong before 1970
-        array = _floored(array, 1000).cast(pa.int64()).cast(pa.timestamp("us", array.type.tz))
+        array = _floored(array).cast(pa.timestamp("us", array.type.tz))
         type_ = TimestampType() if array.type.tz is None else TimestamptzType()
     if isinstance(type_, BinaryType):
         array = array.cast(pa.binary())
@@ -140,9 +140,10 @@ def _type(text: str) -> IcebergType:
     return NestedField.model_validate(field).field_type
 
 
-def _floored(array: pa.Array, unit: int) -> pa.Array:
-    stored = array.cast(pa.int64())
-    return pa.array(np.asarray(pc.fill_null(stored, 0)) // unit, mask=np.asarray(pc.is_null(stored)))
+def _floored(nanoseconds: pa.Array) -> pa.Array:
+    """Whole microseconds."""
+    stored = nanoseconds.cast(pa.int64())
+    return pa.array(np.asarray(pc.fill_null(stored, 0)) // 1000, mask=np.asarray(pc.is_null(stored)))
 
 
 def _refuse_overflow(values: pa.Array, truncated: pa.Array, column: PartitionColumn) -> None:

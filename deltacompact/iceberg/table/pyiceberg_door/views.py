@@ -46,7 +46,7 @@ class _Viewed:
     last_sequence_number: int | None
 
 
-def view_of(catalog: Catalog, table: Table | None = None, last_sequence_number: int | None = None) -> Catalog:
+def view_of(catalog: Catalog, table: Table | None, last_sequence_number: int | None = None) -> Catalog:
     """A view of the catalog, if its client reads metadata files; else the catalog itself.
 
     `table`: as it was loaded from there. `last_sequence_number`: that of the table on which a commit is built.
