@@ -16,6 +16,7 @@ from deltacompact.planning.sizing import FIGURE_MEMORY_BYTES, GIB
 
 DEFAULT = Path(__file__).parent / "prices.toml"
 X86 = "x86_64"
+"""The architecture of the images."""
 LOCAL = "local"
 """The node type of this machine."""
 
@@ -33,6 +34,11 @@ class NodeType:
     on_demand_usd_per_h: float = 0.0
     spot_usd_per_h: float = 0.0
     architecture: str = X86
+
+    @property
+    def fits(self) -> bool:
+        """Whether a worker may be one."""
+        return self.architecture == X86 and self.memory_bytes >= self.vcpus * FIGURE_MEMORY_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,19 +125,22 @@ def offers_here(cpus: int, memory_bytes: int, usd_per_h: float = 0.0) -> tuple[O
 
 
 def offers_of_clusters(
-    prices: Prices,
-    launcher: str,
-    nodes_max: int,
-    spot: bool = True,
-    names: Iterable[str] | None = None,
-    architecture: str = X86,
+    prices: Prices, launcher: str, nodes_max: int, spot: bool = True, names: Iterable[str] | None = None
 ) -> tuple[Offer, ...]:
-    """Clusters of the named node types (None: of all) with at least 8 GiB for each CPU (paper, compaction sessions).
+    """Clusters of the named node types (None: of all) that have at least 8 GiB for each CPU (paper, compaction
+    sessions), and the architecture of the image that they run.
 
-    `architecture` is that of the image that the nodes run.
+    Raises ValueError for a named type that has no price, or does not fit.
     """
-    chosen = [prices.node(name) for name in (prices.nodes if names is None else names)]
     head = prices.node(prices.head)
+    fit = [node for node in prices.nodes.values() if node is not head and node.fits]
+    chosen = fit if names is None else [prices.node(name) for name in names]
+    for node in chosen:
+        if node not in fit:
+            raise ValueError(
+                f"no worker can be a {node.name!r}: workers are {X86}, have at least 8 GiB for each CPU, and another "
+                f"type than the head (those are {', '.join(node.name for node in fit)})"
+            )
     return tuple(
         Offer(
             launcher,
@@ -143,7 +152,4 @@ def offers_of_clusters(
             head.on_demand_usd_per_h,
         )
         for node in chosen
-        if node is not head
-        and node.architecture == architecture
-        and node.memory_bytes >= node.vcpus * FIGURE_MEMORY_BYTES
     )
