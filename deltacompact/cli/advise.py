@@ -57,10 +57,10 @@ def advise(
 ) -> None:
     """Say whether clustering a table by some columns is worth it. Writes nothing.
 
-    Depth is how many files hold a value. By the bounds of all files, and some sampled rows, advise tells the share of
-    files and row groups that a reader opens for a value, and for a range of a twentieth of the values: by each column,
-    and by all together; now, and if files were clustered. It tells what clustering takes, and how many reads pay for
-    it. For delta streams, bounds come from footers.
+    Depth is how many files hold a value. The bounds of all files, and some sampled rows, tell which share of files and
+    row groups a reader opens: for a value, and for a range of a twentieth of the values. Shares are told for each
+    column and for all together, as files lie now and as they would if clustered; and what clustering takes, and how
+    many reads pay for it. For delta streams, bounds come from footers.
 
     \b
     deltacompact advise iceberg://prod db.orders --columns day*3,customer --plot boxes.svg

@@ -212,8 +212,8 @@ class _FilesToLayOut:
         self.all = self._merged(self._tiers)
 
     def within(self, bytes_: float) -> FileMask:
-        """The files to lay out with at most `bytes_`: all of them; else as many new files as fit; if all new files fit,
-        these with as many of the newest runs as fit."""
+        """The files to lay out with at most `bytes_`: all of them, if they fit. Else the new files, and as many of the
+        newest runs as fit; if the new files alone are too many, as many of them as fit."""
         if self._fits(self.all, bytes_):
             return self.all
         new = np.flatnonzero(self.all & self._new)

@@ -3,8 +3,8 @@
     keys      day downwards, id                     cuts    (9, "k")   (4, "b")
     rows      (9, "a") -> range 0    (9, "k") -> range 1    (7, "x") -> range 1    (4, "c") -> range 2
 
-A key is a column, or the place of several columns on a curve. All rows are compared with all cuts at once: key by key,
-a value becomes its place among the values of the cuts, and the places of the keys so far are combined into one number.
+A key is a column, or the place of several columns on a curve. All rows are compared with all cuts at once, key by
+key: a value becomes its place among the values that the cuts have, and the places of all keys become one number.
 A range may begin *behind* a cut: then the rows that equal the cut have a range of their own, in which nothing has to be
 sorted.
 """

@@ -4,9 +4,9 @@
     delta 8   CSV, 2,000 rows                                   312 rows: text has no row groups
 
 Looks lie as far apart as possible, and spread their rows over a whole row group: the first rows alone would show few
-values. A row group of which more rows live, or which more looks hit, gives more rows, and they stand for more bytes:
-the last row group of a file is often a small rest. A small table is read whole. Only the columns to cluster by are
-read. The samples of all tasks grow one tree (plant.py).
+values. The last row group of a file is often a small rest, so a row group gives more rows if more of its rows live, or
+if more looks hit it; these stand for more bytes. A small table is read whole. Only the columns to cluster by are read.
+The samples of all tasks grow one tree (plant.py).
 """
 
 from __future__ import annotations

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 def sla(state: str, with_sessions: bool, as_json: bool) -> None:
     """Compare desired and expected SLAs with what was taken.
 
-    A run keeps its desired SLA if it ends at most so many seconds after its acceptance ("took"). From its start on ("at
-    work") it keeps its expected SLA if it takes at most 10 % longer than was expected then, its interval if it ends
-    within it, and its promise, which 99.3 % should keep, if it ends by then. An error of +10 % means that it was at
-    work 10 % longer than expected.
+    A run keeps its desired SLA if it ends at most so many seconds after its acceptance ("took"). The others count from
+    its start ("at work"). The expected SLA is kept if the run takes at most 10 % longer, the interval if it ends within
+    it, and the promise, which 99.3 % should keep, if it ends by then. An error of +10 % means that it was at work 10 %
+    longer than expected.
 
     \b
     deltacompact-sessions sla --state /srv/state

@@ -7,8 +7,8 @@ sent as message m-7      the record is not there yet                    "is not 
                          a dead letter, or taken by another document    2 or 3: no job run of ours will be there
                          --timeout is over                              1: the job run goes on
 
-The record may be of a job run that had failed before ours was sent: it counts once ours has taken its place, or once it
-was seen open, which makes ours a duplicate.
+The record may be that of a job run that had failed before ours was sent. We wait until ours has taken its place. If we
+see it open, it has not failed, and ours is a duplicate: then its end counts.
 """
 
 from __future__ import annotations

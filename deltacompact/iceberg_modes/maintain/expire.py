@@ -7,8 +7,8 @@
 
 A crash after the commit leaves orphans, which `remove-orphans` finds. Until we know that the commit took effect, we
 delete nothing (rule 20). Files outside of the table's own folders may belong to others, as those of add_files do: they
-stay, and are counted. So do files in doubt: we cannot tell which object the location names, or a snapshot that is left
-names a file of the same name elsewhere, which may be this one under another name of its bucket.
+stay, and are counted. So do files in doubt: we cannot tell which object their location names, or a snapshot that is
+left has a file of the same name elsewhere. That may be the same object, by another name of its bucket.
 """
 
 from __future__ import annotations

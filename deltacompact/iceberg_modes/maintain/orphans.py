@@ -270,8 +270,8 @@ class RemoveOrphans:
 
 
 def _refuse_streams(now: TableMetadata, searched: Searched, io_properties: Mapping[str, str]) -> None:
-    """Raise InputError if a delta table of ours has files in the searched folder, of which its catalog knows more than
-    the Iceberg table: the table that this one shows, or one around a folder that was asked for."""
+    """Raise InputError if the searched folder has files of a delta table of ours, as the Iceberg table does not know
+    all of them. That is the table which this one shows, or one around a folder that was asked for."""
     parts = searched.location.rstrip("/").split("/")
     above = ["/".join(parts[:end]) for end in range(len(parts) - 1, 0, -1)] if searched.is_wide else []
     around = [

@@ -5,9 +5,9 @@
     part 2    a range of a sort order      the blocks are sorted by the keys               one part at a time
     part 3    a range larger than memory   its blocks are divided into ranges again, and those are sorted
 
-So writing a file takes no more memory than one of its parts, even if the sample that divided the rows was wrong. If a
-partition makes one small file, its rows are read from the data files: the task makes its own layout, and writes rows
-twice only if they are too large for memory once decoded.
+So writing a file takes no more memory than one of its parts, even if the sample that divided the rows was wrong. A
+partition that makes one small file has no runs: a task reads its rows from the data files and makes its own layout. It
+writes rows twice only if they are too large for memory once decoded.
 """
 
 from __future__ import annotations
