@@ -13,26 +13,22 @@ flat/source.json      {"format":1,"source_table_id":"orders"}
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from deltacompact.base.errors import CorruptionError, InputError
+from deltacompact.base.errors import InputError
 from deltacompact.base.model import FORMAT_VERSION, Direction, Readers, SchemaMode, SortKey, Table, TableKeys
 from deltacompact.delta_streams.log.entries import check_format
+from deltacompact.delta_streams.log.objects import json_object
 from deltacompact.layout.cluster_by import cluster_columns, text_of_columns
 from deltacompact.table.documents import decoded_schema, encoded_schema
 
 
 def document(data: bytes, path: str) -> dict[str, Any]:
-    """The JSON object in a file. Raises CorruptionError if it is not JSON, InputError for a newer format."""
-    try:
-        found = json.loads(data)
-    except ValueError:
-        raise CorruptionError(f"{path} is not JSON: truncated or overwritten") from None
+    """The JSON object in a file. Raises CorruptionError if it is none, InputError for a newer format."""
+    found = json_object(data, path)
     check_format(found, path)
-    assert isinstance(found, dict)
     return found
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from deltacompact.base.wording import counted
 from sessions.base.model import JobRunState
+from sessions.base.troubles import span
 from sessions.overview.adherence import outturns
 from sessions.overview.overview import JobRunSeen, Overview
 
@@ -69,7 +70,7 @@ def _of_dispatchers(overview: Overview, places: Places) -> Iterator[Step]:
         held = len(report.dispatcher.job_run_ids)
         took = f"; it held {counted(held, 'job run')}, which another dispatcher takes over" if held else ""
         who = f"process {report.dispatcher.pid} on {report.dispatcher.host}"
-        yield Step(report.dispatcher.owner, f"{who} has been silent for {_span(report.silent_s(overview.at_s))}{took}")
+        yield Step(report.dispatcher.owner, f"{who} has been silent for {span(report.silent_s(overview.at_s))}{took}")
 
 
 def _late(overview: Overview, places: Places) -> Iterator[Step]:
@@ -80,7 +81,7 @@ def _late(overview: Overview, places: Places) -> Iterator[Step]:
         name = seen.run.id
         why = f"; it waits: {delays[name].text}" if name in delays else ""
         more = f"; {seen.run.cpus_needed:,} CPUs would keep it" if seen.run.cpus_needed else ""
-        text = f"{seen.table} is expected {_span(-slacks[name])} after its desired SLA{why}{more}"
+        text = f"{seen.table} is expected {span(-slacks[name])} after its desired SLA{why}{more}"
         yield Step(name, text, (_status(places, name), _of_run(places, "cancel", name)), name)
 
 
@@ -119,10 +120,3 @@ def _status(places: Places, name: str) -> str:
 
 def _of_run(places: Places, what: str, name: str) -> str:
     return places.command("job-runs", what, "--state", places.state, name)
-
-
-def _span(seconds: float) -> str:
-    for unit, size in (("h", 3600.0), ("min", 60.0)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:,.0f} {unit}"
-    return f"{seconds:.0f} s"

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from deltacompact.base.settings import Settings
+from deltacompact.base.wording import size
 from deltacompact.planning import sizing
 from deltacompact.planning.driver_work import capacity_of, driver_s
 from deltacompact.planning.statistics import PartitionStatistics
@@ -324,7 +325,7 @@ def _workers_initial(partition: PartitionStatistics, chosen: Candidate) -> Choic
 
 def _memory(chosen: Candidate) -> Choice:
     task, may = chosen.sizes.peak_task_bytes, chosen.on.memory_per_task_bytes
-    text = f"a task takes {task / sizing.GIB:.1f} GiB of {may / sizing.GIB:.1f}"
+    text = f"a task takes {size(task)} of {size(may)}"
     if not chosen.fits:
         return Choice(
             "memory", chosen.on.slots, PlanReason.EXCEEDS_MEMORY, f"{text}, with one task at a time on a node"

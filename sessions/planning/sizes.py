@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass
 
 from deltacompact.base.limits import LIMITS
-from deltacompact.base.wording import counted
+from deltacompact.base.wording import counted, size
 from deltacompact.iceberg.marks.finding import KEYS_PER_BUCKET
 from deltacompact.planning import sizing
 from deltacompact.planning.statistics import PartitionStatistics
@@ -122,7 +122,7 @@ def _hash_buckets(given: PartitionStatistics, on: Resources, round_rows: int, as
     if count > math.ceil(rows / sizing.rows_per_bucket(given.entry_bytes, memory)) and count == recommended:
         text = f"{rows:,} rows are few: as many buckets as keep a machine busy"
         return Choice("hash_buckets", count, PlanReason.SMALL_TABLE, text)
-    text = f"a bucket of {rows // count:,} entries takes half of a task's {_gib(memory)}"
+    text = f"a bucket of {rows // count:,} entries takes half of a task's {size(memory)}"
     return Choice("hash_buckets", count, PlanReason.HALF_OF_MEMORY, text)
 
 
@@ -180,7 +180,3 @@ def _peak_task_bytes(
     )
     bucket_rows, pointer_rows = math.ceil(round_rows / buckets), math.ceil(pointed / groups)
     return sizing.peak_task_bytes(task_rows, bucket_rows, given.entry_bytes, given.read_bytes, LIMITS, pointer_rows)
-
-
-def _gib(size: float) -> str:
-    return f"{size / sizing.GIB:.1f} GiB"
