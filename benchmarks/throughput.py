@@ -14,7 +14,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from deltacompact.base.limits import LIMITS, Limits
+from deltacompact.base.limits import LIMITS
 from deltacompact.planning import sizing
 from deltacompact.planning.driver_work import CompactionWork, handed_out
 from deltacompact.planning.plan import Capacity
@@ -61,9 +61,9 @@ class Prediction:
     task_bytes: int
 
 
-def predict(work: CompactionWork, capacity: Capacity, rates: Rates, limits: Limits = LIMITS) -> Prediction:
+def predict(work: CompactionWork, capacity: Capacity, rates: Rates) -> Prediction:
     """Predict the seconds of a session. Tasks spread evenly over the slots; the driver's time for them is added."""
-    handed, rows, slots = handed_out(work, capacity, limits), work.delta_rows, capacity.slots
+    handed, rows, slots = handed_out(work, capacity), work.delta_rows, capacity.slots
     # The runs of rounds are merged after 1, 3, 7, … rounds, so an entry is folded and written once more for each merge.
     folded = (rows + work.merged_entries) * (1 + math.log2(handed.rounds))
     stages_s = {
@@ -74,7 +74,7 @@ def predict(work: CompactionWork, capacity: Capacity, rates: Rates, limits: Limi
     }
     seconds = rates.session_s + sum(stages_s.values()) + handed.driver_s
     bucket_rows = math.ceil(handed.round_rows / handed.hash_buckets)
-    peak = sizing.peak_task_bytes(handed.task_rows, bucket_rows, work.entry_bytes, READ_BYTES, limits)
+    peak = sizing.peak_task_bytes(handed.task_rows, bucket_rows, work.entry_bytes, READ_BYTES, LIMITS)
     return Prediction(
         seconds, stages_s, handed.driver_s, handed.hash_buckets, handed.rounds, handed.tasks, handed.objects, peak
     )

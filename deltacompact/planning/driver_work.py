@@ -11,7 +11,7 @@ import functools
 import math
 from dataclasses import dataclass
 
-from deltacompact.base.limits import LIMITS, Limits
+from deltacompact.base.limits import LIMITS
 from deltacompact.index.keys import DIGEST_BYTES, POINTER_BYTES
 from deltacompact.planning import sizing
 from deltacompact.planning.plan import Capacity
@@ -65,20 +65,20 @@ def capacity_of(nodes: int, cpus: int, memory_bytes: int) -> Capacity:
     return Capacity(nodes * cpus, heap // cpus, store * nodes, (cpus,) * nodes)
 
 
-def handed_out(work: CompactionWork, capacity: Capacity, limits: Limits = LIMITS) -> Handed:
+def handed_out(work: CompactionWork, capacity: Capacity) -> Handed:
     """The tasks of a session, as sizing.py plans them."""
     rows, entry_bytes, memory = work.delta_rows, work.entry_bytes, capacity.memory_per_task_bytes
     nodes, slots = len(capacity.node_slots), capacity.slots
     entries = rows + work.merged_entries
-    buckets = work.hash_buckets or sizing.hash_bucket_count(entries, entry_bytes, memory, limits)
+    buckets = work.hash_buckets or sizing.hash_bucket_count(entries, entry_bytes, memory, LIMITS)
     rounds = work.rounds or _rounds(work, capacity)
     round_rows = rows // rounds
-    task_rows = sizing.task_rows(round_rows, slots, nodes, buckets, entry_bytes, memory, limits)
+    task_rows = sizing.task_rows(round_rows, slots, nodes, buckets, entry_bytes, memory, LIMITS)
     hash_tasks = math.ceil(round_rows / task_rows)
-    groups = sizing.bucket_groups(buckets, round_rows, slots, nodes, hash_tasks, limits)
+    groups = sizing.bucket_groups(buckets, round_rows, slots, nodes, hash_tasks, LIMITS)
     last_groups = min(buckets, max(groups, sizing.pointer_groups(entries, buckets, memory)))
-    in_files = not sizing.fits_exchange(entries, capacity.object_store_bytes, limits)
-    source_groups = sizing.source_groups(work.written_rows, slots, nodes, last_groups, memory, limits, in_files)
+    in_files = not sizing.fits_exchange(entries, capacity.object_store_bytes, LIMITS)
+    source_groups = sizing.source_groups(work.written_rows, slots, nodes, last_groups, memory, LIMITS, in_files)
     # Each task returns a parcel for each node. Each task of the next stage gets one parcel from each of them. Where
     # the last exchange goes through files, a task names one, and all tasks of the next stage share the list of names.
     objects = nodes * rounds * hash_tasks + (1 if in_files else nodes) * (last_groups + source_groups)

@@ -171,15 +171,15 @@ class Aged:
         self.catalog = DeltaStreamCatalog(self.store, clock=lambda: self.now_s)
         self.table = self.catalog.create_table("t", partition_keys, ["id"])
 
-    def consumed(self, days, name="mirror", partition=None):
+    def consumed(self, days, partition=None):
         for number in range(days):
             self.now_s += 86400
             self.table.append(pa.table({"id": [number]}), partition)
-            self.table.changes(bookmark=name, from_="1999-01-01").read_all()
-            self.table.commit_bookmark(name)
+            self.table.changes(bookmark="mirror", from_="1999-01-01").read_all()
+            self.table.commit_bookmark("mirror")
 
-    def objects(self, name="mirror"):
-        return [stat.path.rpartition("/")[2] for stat in self.store.list(f"t/bookmarks/{name}/")]
+    def objects(self):
+        return [stat.path.rpartition("/")[2] for stat in self.store.list("t/bookmarks/mirror/")]
 
 
 def numbered(*numbers):

@@ -179,8 +179,8 @@ def old_entry(kind: str, **body: Any) -> Any:
     return from_document({"format": 1, "kind": kind, "schemas": [], **body}, "entry")
 
 
-def old_commit(token: str | None, position: int, operation: str = "upsert") -> Any:
-    deltas = [{"position": position, "operation": operation, "files": []}]
+def old_commit(token: str | None, position: int) -> Any:
+    deltas = [{"position": position, "operation": "upsert", "files": []}]
     return old_entry("committed", commit={"commit_id": str(position), "time_ms": 0, "token": token, "deltas": deltas})
 
 

@@ -295,8 +295,9 @@ def small_store(tmp_path_factory):
     return catalog, expected, {table: result["sessions"][0] for table, result in results.items()}
 
 
-def fill_by_steps(catalog, table, rows=650_000, deltas=6):
+def fill_by_steps(catalog, table):
     """Deltas that hit each other's keys ever less often."""
+    rows, deltas = 650_000, 6
     catalog.create_table(table, primary_keys=["id"])
     expected = np.full(rows * deltas, GONE)
     for delta in range(deltas):

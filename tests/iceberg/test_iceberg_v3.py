@@ -44,8 +44,8 @@ def rows(*numbers):
     return [{"id": number, "name": f"x{number % 3}"} for number in numbers]
 
 
-def first_row_ids(lake, branch="main"):
-    return {entry.file.path: entry.file.first_row_id for entry in lake.state(T, branch).data}
+def first_row_ids(lake):
+    return {entry.file.path: entry.file.first_row_id for entry in lake.state(T).data}
 
 
 def check_ranges(lake, branch="main"):

@@ -70,10 +70,10 @@ def once(act):
     return run
 
 
-def kinds(lake, branch=MAIN):
+def kinds(lake):
     return Counter(
         "vector" if entry.file.is_deletion_vector else entry.file.content.name.lower()
-        for entry in lake.state(T, branch).deletes
+        for entry in lake.state(T).deletes
     )
 
 

@@ -12,8 +12,8 @@ BY = (ClusterColumn("c0"),)
 MB = 1 << 20
 
 
-def outcomes(boxes, arrivals, reads, by=BY, depths=(2.0,)):
-    found = [replayed(policy, boxes, arrivals, reads, by, MB) for policy in policies(by, depths)]
+def outcomes(boxes, arrivals, reads, by=BY):
+    found = [replayed(policy, boxes, arrivals, reads, by, MB) for policy in policies(by, (2.0,))]
     return {replay.policy: replay for replay in found}
 
 

@@ -58,14 +58,14 @@ def let_in(catalog, table, name="b"):
     catalog.log("t", Partition((("p", name),))).extend(commit)
 
 
-def break_log(catalog, name="b"):
+def break_log(catalog):
     """What partition b's log says is nonsense from now on."""
-    for stat in list(catalog.store.list(f"t/p={name}/stream/")):
+    for stat in list(catalog.store.list("t/p=b/stream/")):
         catalog.store.put(stat.path, b"{")
 
 
-def break_index(catalog, name="b"):
-    for stat in list(catalog.store.list(f"t/p={name}/index/")):
+def break_index(catalog):
+    for stat in list(catalog.store.list("t/p=b/index/")):
         catalog.store.put(stat.path, b"nonsense")
 
 

@@ -182,8 +182,8 @@ def step_functions(moto_endpoint, monkeypatch):
             yield boto3.client("stepfunctions")
 
 
-def eventually(happened, nodes: Nodes, seconds: float = 90.0) -> None:
-    until = time.monotonic() + seconds
+def eventually(happened, nodes: Nodes) -> None:
+    until = time.monotonic() + 90.0
     while not happened():
         assert time.monotonic() < until, "it did not happen"
         nodes.follow()

@@ -171,10 +171,10 @@ class World:
         assert held is not None, stored.value.lease
         JobRunWork(held, self.means).run()
 
-    def work_until_it_ends(self, most=300):
+    def work_until_it_ends(self):
         """As dispatchers do: whoever finds the time come claims it. The reasons that it waited for."""
         reasons = []
-        for _ in range(most):
+        for _ in range(300):
             self.work()
             if self.run.state.ended:
                 return reasons
@@ -182,7 +182,7 @@ class World:
             assert trouble is not None, "it was given back without a reason"
             reasons.append((trouble.cause, delays_of([self.run], [])["run-1"].text))
             self.clock.now_s = max(self.clock.now_s + 0.1, trouble.again_s)
-        raise AssertionError(f"not final after {most} claims: {self.run}")
+        raise AssertionError(f"not final after 300 claims: {self.run}")
 
     @property
     def versions(self):
