@@ -37,8 +37,8 @@ class SessionResult:
     `rows_in` counts the live rows of the base and the upserts of the deltas, `delete_rows` the rows of deletes.
     `files_marked` counts files that stay with a deletion vector, `rows_copied` rows of new files that were neither
     decoded nor encoded. Bytes are sizes of stored files. `spilled_bytes` is what Ray's object store wrote to disk
-    meanwhile (None: unknown), `measured_peak_bytes` the peak of a process, `cpu_seconds` what its processes computed
-    by stage; they include sessions that ran at the same time. `decisions` has an action and a reason for every file.
+    meanwhile (None: unknown), `measured_peak_bytes` the peak of a process, `cpu_seconds` what processes computed by
+    stage: all three include sessions that ran at the same time. `decisions` has an action and a reason for every file.
     `new_columns` are those that the base lacked, and `null_keys` the rows of the deltas with null in a key column,
     where append has counted them. `error` is None on success, and `nothing_to_do` says why no session was needed.
     """

@@ -77,9 +77,9 @@ _INSTEAD = {
 class DeltaStreamTable(UsersWords):
     """A table of delta streams, by what users do with it. `catalog.table("orders")` gives one; making it reads nothing.
 
-    It has no state of its own, and may be used from several threads and processes. Where a call takes a `partition`,
-    that is a dict of the values of the partition keys, {"day": "1995-04-03"}; without one, the call is for all
-    partitions, or for the only one of a table without partition keys.
+    It has no state of its own, and may be used from several threads and processes. A `partition` is a dict of the
+    values of the partition keys, {"day": "1995-04-03"}. Without one, a call is for all partitions, or for the only one
+    of a table without partition keys.
     """
 
     _catalog: DeltaStreamCalls

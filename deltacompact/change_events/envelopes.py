@@ -8,10 +8,10 @@
 
 An update that changes the key, or moves the row to another partition, also deletes the row where it was. A sort key of
 the table that the rows lack comes from the message: `ts_ms` from the envelope, `lsn` or any other name from `source`,
-`source_ts_ms` from there too. Debezium's own flattening puts two underscores in front: both spellings are known. Where
-the rows have the sort key, deletes have none, and remove their key whatever its sort key: the old row's value is not
-the time of its delete, and PostgreSQL may have written 0 for it. Where all that a batch says of rows are the keys of
-deletes, `ts_ms` may be either: only `__ts_ms` and positions of a log are certain.
+`source_ts_ms` from there too. Debezium's own flattening puts two underscores in front: both spellings are known. If
+the rows have the sort key, their deletes get none, and remove the key whatever its sort key is: the old row's value is
+not the time of its delete, and PostgreSQL may have written 0 for it. Where all that a batch says of rows are the keys
+of deletes, `ts_ms` may be either: only `__ts_ms` and positions of a log are certain.
 """
 
 from __future__ import annotations

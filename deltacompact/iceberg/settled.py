@@ -24,9 +24,9 @@ Why that is true. A history is a line of snapshots, each made from the one befor
 it is in a head only if 7 is in its history: other ways to a branch (append, cherry-pick, add_files) give it the id of
 their own snapshot. Along a line rows die and do not revive. So "of the rows with a data sequence number up to 5, at
 most one of each key is visible" was true after 7, and is true for every head whose history has 7. Rollbacks and new or
-replaced branches choose among histories: a head before 7 has no file that 7 added. The memory can be lost, if other
-writers replaced every such file and expired the snapshots: then all rows are compared again, and until then a rewrite
-leaves rows alone that may not have been compared.
+replaced branches choose among histories: a head before 7 has no file that 7 added. The memory is lost if other writers
+replaced every such file and expired the snapshots. Then all rows are compared again. Until they are, a rewrite leaves
+rows alone that may not have been compared.
 
 A rewrite gives compared rows a sequence number of at most `through`. So they stay older than all rows that came since,
 and no property need say what is in which file.

@@ -175,9 +175,9 @@ def resolve_encoding(
 
     The digest leaves out partition columns, which are constant in a stream. Files without rows are ignored. The files
     must have the longest values of string and binary sort columns (see sort_widths.py). Key columns stay in the index's
-    order, which is their order in the key bytes. Raises SchemaError naming file and column: for a key column that is
-    missing or has several classes, for a sort column that is too wide or has a type that does not fit, and for a delete
-    with some sort columns but not all.
+    order, which is their order in the key bytes. Raises SchemaError naming file and column. A key column may be missing
+    or have several classes; a sort column may be too wide or of a type that does not fit; a delete may have some sort
+    columns, but not all.
     """
     names = [name for name in keys.primary if name not in partition_keys]
     if known is not None:

@@ -7,8 +7,8 @@
     8 x r6in.4xlarge, spot                     240 s      100 s      365 s      0.45
 
 If nothing meets the desired SLA, the fastest way is chosen, and the choice says which SLA can be met. An SLA counts
-from the start of the job run, so it includes the start of a process or cluster; a session's expected SLA counts from
-the moment that its process or cluster is up.
+from the start of the job run: the start of a process or cluster is included. A session's expected SLA counts from the
+moment that its process or cluster is up.
 """
 
 from __future__ import annotations

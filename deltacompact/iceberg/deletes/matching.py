@@ -226,8 +226,8 @@ def dangling(state: TableState, gone: Iterable[ManifestEntry], written: Iterable
 
     An equality delete applies to nothing if all data files of its partition (of the table, if the delete is global) are
     as new as the delete or newer (rule 8). A position delete names files that existed when it was written, never one of
-    ours: it applies to nothing if it names a single file that is gone, or if all other data files of its partition are
-    newer (rule 10).
+    ours. It applies to nothing if it names a single file, which is gone, or if all other data files of its partition
+    are newer (rule 10).
     """
     removed = {entry.file.path for entry in gone}
     position_scope = position_scopes(state.metadata)

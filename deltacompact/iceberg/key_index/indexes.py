@@ -248,8 +248,8 @@ def runs_to_merge(runs: Sequence[tuple[int, int]], new_rows: int) -> list[int]:
         runs    8 of which 3 live           merged in any case: most of what it has is gone from the table
 
     A run is merged once the newer runs have grown to its size. So after n rounds of equal size each row has been
-    written at most 1 + log2(n) times; n / 2 times, if every round wrote the whole index: 32.5 for 64 rounds, against 4.
-    An index has at most about log2(n) runs, and each is asked.
+    written at most 1 + log2(n) times: for 64 rounds 4 times, and 32.5 times if every round wrote the whole index. An
+    index has at most about log2(n) runs, and each is asked.
     """
     chosen = {number for number, (rows, live) in enumerate(runs) if 2 * live < rows}
     size = new_rows + sum(runs[number][1] for number in chosen)

@@ -7,10 +7,10 @@
 
     order   a, b                    by sequence number, then by path: rows of b win over rows of a
 
-A *key space* is the part of the table within which a key is unique: one partition, or the whole table. Each partition
-is a key space if the key columns include the partition's source columns, and all data files have the same partition
-spec: then all rows of a key lie in one partition. Otherwise the whole table is one key space, unless the user promises
-more with the option `scope=partition`.
+A *key space* is the part of the table within which a key is unique: one partition, or the whole table. If the key
+columns include the partition's source columns, and all data files have the same partition spec, all rows of a key lie
+in one partition: then each is a key space. Otherwise the whole table is one, unless the user promises more with the
+option `scope=partition`.
 """
 
 from __future__ import annotations

@@ -68,9 +68,9 @@ class ProposeUpsert:
     """Proposes the marks of each key space, unless they would change which rows readers see as newest.
 
     The snapshot records the rows as settled if no key space of the plan is missing or refused, and if the head descends
-    from the planned snapshot: after a rollback, rows that an earlier upsert settled may be unsettled again. If no row
-    is marked, the snapshot changes no file, and only records that the rows are settled; then other writers may merge
-    files. `certified`: the fingerprints of snapshots, by id, that the snapshots do not record themselves.
+    from the planned snapshot. (After a rollback, rows that an earlier upsert settled may be unsettled again.) If no row
+    is marked, the snapshot changes no file. It only records that rows are settled, and other writers may merge files.
+    `certified`: the fingerprints of snapshots, by id, that the snapshots do not record themselves.
     """
 
     plan: UpsertPlan
