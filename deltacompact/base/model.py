@@ -101,8 +101,9 @@ class Readers(enum.StrEnum):
 
 
 class LifecycleState(enum.StrEnum):
-    """The seals alone decide a version's state: a seal names it; it is sealed itself."""
+    """The seals alone decide a version's state: no seal names it; a seal names it; it is sealed itself."""
 
+    UNRELEASED = "unreleased"
     ACTIVE = "active"
     DEPRECATED = "deprecated"
 
