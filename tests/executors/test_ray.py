@@ -148,7 +148,6 @@ def test_an_incremental_compaction_and_a_rehash_on_ray(tmp_path, ray_cluster, te
 
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_worker_that_is_killed_in_any_stage_changes_nothing(tmp_path, ray_cluster, template, stage):
-    catalog, expected = filled(tmp_path, template)
     killed: list[int] = []
 
     def kill(event):
@@ -156,9 +155,15 @@ def test_a_worker_that_is_killed_in_any_stage_changes_nothing(tmp_path, ray_clus
             threading.Thread(target=kill_a_worker, args=(stage, killed), daemon=True).start()
 
     settings = Settings(executor="ray", rows_per_round=400_000)
-    compact("t", delta_catalog_client=catalog, settings=settings, event_sinks=[kill], rows_per_compacted_file=50_000)
-    assert_sound(catalog, expected)
-    assert killed, "no worker was caught at work: the test showed nothing"
+    for attempt in range(4):  # on a busy machine, a short task may end before it is seen
+        catalog, expected = filled(tmp_path / str(attempt), template)
+        compact(
+            "t", delta_catalog_client=catalog, settings=settings, event_sinks=[kill], rows_per_compacted_file=50_000
+        )
+        assert_sound(catalog, expected)
+        if killed:
+            return
+    pytest.fail("no worker was caught at work: the test showed nothing")
 
 
 TASKS = {
