@@ -21,6 +21,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from deltacompact.base import compute as pc
+from deltacompact.base.errors import InputError
 from deltacompact.base.missing import importing
 from deltacompact.reading.skipping import asked_by
 
@@ -113,12 +114,16 @@ def relation_of(scan: Scanning, connection: duckdb.DuckDBPyConnection | None = N
 
 def computed_by_duckdb(statement: str, name: str, rows: pa.RecordBatchReader) -> str | None:
     """The single text that an SQL statement over these rows (the relation `name`) returns; None: null. Raises
-    InputError if duckdb is not installed."""
+    InputError if duckdb is not installed, or cannot hold a value of these rows."""
     with importing("duckdb"):
         import duckdb
     with duckdb.connect() as connection:
         connection.register(name, rows)
-        ((text,),) = connection.sql(statement).fetchall()
+        try:
+            ((text,),) = connection.sql(statement).fetchall()
+        except duckdb.Error as error:
+            why = str(error).partition("\n")[0]
+            raise InputError(f"DuckDB cannot read the rows ({why}): use another engine, as --by self") from error
     return None if text is None else str(text)
 
 

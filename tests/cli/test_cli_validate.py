@@ -132,3 +132,15 @@ def test_a_table_of_deletes_alone_has_no_row(tmp_path, capsys, by):
     catalog.create_table("gone", primary_keys=["id"]).append(pa.table({"id": [1]}), operation="delete")
     assert cli.run(["validate", str(tmp_path / "lake"), "gone", "--by", by]) == 0
     assert "live rows 0:" in capsys.readouterr().out
+
+
+def test_a_value_that_duckdb_cannot_hold_is_one_clear_line(tmp_path, capsys):
+    table = deltacompact.open_catalog(tmp_path).create_table("t", primary_keys=["id"])
+    far = pa.array([0, 10**14], pa.timestamp("s"))
+    table.append(pa.table({"id": [1, 2], "at": far}))
+    table.compact()
+    assert cli.run(["validate", str(tmp_path), "t", "--by", "duckdb"]) == 2
+    printed = capsys.readouterr()
+    assert "DuckDB cannot read the rows (Conversion Error: Could not convert Timestamp" in printed.err + printed.out
+    assert "--by self" in printed.err + printed.out and "LINE" not in printed.err + printed.out
+    assert cli.run(["validate", str(tmp_path), "t", "--by", "self"]) == 0
