@@ -7,13 +7,15 @@ Nothing is read before the first batch is asked for. Temporary files are deleted
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import count
 from typing import Any, Protocol, TypedDict
 
 import pyarrow as pa
 
+from deltacompact.base import compute as pc
 from deltacompact.base.errors import InputError
 from deltacompact.base.limits import ReadLimits
 from deltacompact.base.settings import Settings
@@ -103,7 +105,7 @@ def changes_of(
     """
     partition_keys = tuple(dict.fromkeys(name for range_ in ranges for name in range_.partition_keys))
     known = schemas.with_partition_keys(whole, partition_keys) if len(whole) else whole
-    where = _filter(asked.where, known)
+    where = text_filter(asked.where) if isinstance(asked.where, str) else asked.where
     selected = Selected.of(table_id, whole, named_columns(asked.columns), where, partition_keys)
     schema = feed_schema(table_id, selected.wanted)
     feeds = [_feed(table_id, range_, known, selected, asked) for range_ in ranges]
@@ -136,9 +138,8 @@ def _feed(table_id: str, range_: ChangeRange, whole: pa.Schema, selected: Select
     return Feed(replace(selected, needed=needed), tuple(key), asked.before, asked.held())
 
 
-def _filter(where: Any, whole: pa.Schema) -> Any:
-    if not isinstance(where, str):
-        return where
-    from deltacompact.iceberg.table.pyiceberg_door.row_filters import row_filter
+def text_filter(where: str) -> Callable[[pa.Schema], pc.Expression]:
+    """What a text like "day = '2026-11-22' and id > 7" means for some columns."""
+    from deltacompact.iceberg.table.pyiceberg_door.row_filters import row_filter  # PyIceberg takes long to import
 
-    return row_filter(where, whole)
+    return partial(row_filter, where)

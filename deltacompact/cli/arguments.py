@@ -133,6 +133,11 @@ as_of_option = click.option(
 )
 
 
+where_option = click.option(
+    "--where", metavar="EXPR", help="Only rows for which it is true: \"day = '2026-11-22' and id > 7\"."
+)
+
+
 def all_of(*options: Callable[..., Any]) -> Callable[..., Any]:
     """One decorator of several, which stand in this order in the help."""
     return lambda command: functools.reduce(lambda wrapped, option: option(wrapped), reversed(options), command)

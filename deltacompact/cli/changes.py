@@ -10,7 +10,7 @@ import click
 from deltacompact.base.errors import InputError, NotFoundError
 from deltacompact.base.wording import counted, text_of
 from deltacompact.cli.answers import answer, note
-from deltacompact.cli.arguments import any_catalog_argument, json_option, pairs, table_argument
+from deltacompact.cli.arguments import any_catalog_argument, json_option, pairs, table_argument, where_option
 from deltacompact.cli.byte_size import BOUND
 from deltacompact.cli.place import place_of, place_options
 from deltacompact.cli.printed_rows import print_rows
@@ -45,7 +45,7 @@ _key_option = click.option(
     "--net/--per-commit", default=True, help="One change for each row (default), or the changes of each commit."
 )
 @click.option("--before", is_flag=True, help="For updates, print the row before the change, too.")
-@click.option("--where", metavar="EXPR", help="Only rows for which it is true: \"day = '2026-11-22' and id > 7\".")
+@where_option
 @click.option("--columns", metavar="NAME,NAME", help="Only these columns, and changes in them.")
 @_key_option
 @click.option(

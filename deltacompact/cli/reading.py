@@ -18,6 +18,7 @@ from deltacompact.cli.arguments import (
     one_partition,
     partition_option,
     table_argument,
+    where_option,
 )
 from deltacompact.cli.place import place_of, place_options
 from deltacompact.cli.printed_rows import print_rows
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 @table_argument
 @as_of_option
 @click.option("--column", "columns", multiple=True, metavar="NAME", help="Only these columns, in this order.")
+@where_option
 @click.option("--limit", type=click.IntRange(0, 2**63 - 1), metavar="N", help="At most so many rows.")
 @json_option
 @place_options
@@ -44,6 +46,7 @@ def read(
     table: str,
     as_of: str | None,
     columns: Sequence[str],
+    where: str | None,
     limit: int | None,
     as_json: bool,
     **options: Any,
@@ -52,9 +55,14 @@ def read(
 
     \b
     deltacompact read ./lake orders --partition day=1995-04-03 --column id --limit 10
+    deltacompact read ./lake orders --where "total > 9 and status = 'new'"
     deltacompact read iceberg://prod db.orders --as-of "2026-11-22 09:10"
     """
     chosen = {**place_of(catalog, options), "columns": list(columns) or None, "as_of": as_of}
+    if where is not None:
+        from deltacompact.change_feed.request import text_filter
+
+        chosen["filter"] = text_filter(where)
     reader = catalog.table(table).scan(**chosen)
     print_rows(reader, as_json, limit)
 

@@ -43,11 +43,15 @@ class Selected:
     ) -> Selected:
         """Raises InputError for an unknown column, and for a filter that is malformed or does not fit the columns.
 
-        `partition_keys`: of a delta stream. If no file has them as columns, they are texts that one must ask for.
+        `filter`            an expression, a list of (column, operator, value), or a function of the columns that makes
+                            an expression
+        `partition_keys`    of a delta stream. If no file has them as columns, they are texts that one must ask for
         """
         known = schemas.with_partition_keys(whole, partition_keys)
         chosen = partial(_chosen, table_id, known)
         wanted = whole if columns is None else chosen(columns)
+        if callable(filter):
+            filter = filter(known)
         expression = _expression(filter)
         if expression is None:
             return cls(wanted, _columns_named(known, wanted.names))

@@ -99,6 +99,13 @@ def test_read_as_json_has_all_rows(lake, capfd):
     assert json.loads(capfd.readouterr().out) == {"rows": []}
 
 
+def test_read_prints_the_rows_for_which_an_expression_is_true(lake, capfd):
+    assert cli.run(["read", str(lake.store.root), "t", "--where", "v != 'x' and id > 1", "--column", "id"]) == 0
+    assert capfd.readouterr().out == '{"id": 2}\n'
+    assert cli.run(["read", str(lake.store.root), "t", "--where", "day = 1"]) == 2
+    assert "where 'day = 1': there is no column 'day' (columns: id, v)" in capfd.readouterr().err
+
+
 def test_numbers_that_json_does_not_have_are_strings(lake, capfd):
     lake.create_table("f", primary_keys=["id"])
     lake.append("f", pa.table({"id": [1], "x": [float("nan")], "y": [[float("-inf"), 1.5]]}))
@@ -281,7 +288,7 @@ def test_the_class_of_a_key_has_the_right_article(tmp_path):
         (["create", "LAKE", "u", "--key", "id"], "'--key'. Did you mean --partition-key, --primary-key or --sort-key?"),
         (["append", "LAKE", "t", "f", "--op", "x"], "'--op'. Did you mean --operation or --operation-column?"),
         (["read", "LAKE", "t", "--columns", "id"], "'--columns'. Did you mean --column?"),
-        (["read", "LAKE", "t", "--where", "id > 1"], "No such option '--where'."),
+        (["show", "LAKE", "t", "--where", "id > 1"], "No such option '--where'."),
         (["compakt", "LAKE", "t"], "No such command 'compakt'. Did you mean compact?"),
         (["xyz"], "No such command 'xyz'."),
         (["check", "LAKE", "t", "--health", "--max-dead-share", "30%"], "'30%' is not a valid number."),

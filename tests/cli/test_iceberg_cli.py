@@ -450,6 +450,9 @@ def test_history_read_export_and_rollback(lake, configured, capsys, tmp_path):
     assert json.loads(capsys.readouterr().out)["former_head"] == made[-1]["snapshot_id"]
     assert cli.run(["read", configured, T]) == 0
     assert capsys.readouterr().out.splitlines() == then
+    row = json.loads(then[0])
+    assert cli.run(["read", configured, T, "--where", f"id = {row['id']}"]) == 0
+    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [row]
 
 
 @pytest.mark.parametrize("mode", ["rewrite", "convert", "upsert"])
