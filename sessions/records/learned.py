@@ -45,7 +45,12 @@ class LearnedRecord(Generic[Learned]):
             known = self._nothing if found is None else self._understood(found)
             return self._kind.dump_python(learn(known), mode="json")
 
-        self._records.update(self._folder, changed)
+        try:
+            self._records.update(self._folder, changed)
+        except CorruptionError as error:
+            self._records.unreadable.note(self._folder, error)
+            self._records.remove_newest(self._folder)  # or nothing would ever be learned again
+            self._records.update(self._folder, changed)
 
     def _understood(self, document: Any) -> Learned:
         try:

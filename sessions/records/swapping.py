@@ -122,6 +122,12 @@ class SwappedRecords:
                 return
         raise StoreError(f"{self._store.uri}{folder} is replaced faster than it can be changed")
 
+    def remove_newest(self, folder: str) -> None:
+        """Delete the newest version, which is damaged. In a folder the one before is the newest then."""
+        for newest in newest_of_each(self._store.list(folder + "/")).values():
+            self._store.delete([newest.stat.path])
+        self.unreadable.forget(folder)
+
     def _one_object(self) -> Swaps | None:
         """The store, if it honours If-Match, so that a record can be one object; None: records are numbered objects."""
         if self._swaps is not None and not self._probed:

@@ -13,11 +13,13 @@ from stores import InterceptedStore
 
 from deltacompact.base.errors import CorruptionError, InputError
 from deltacompact.storage.memory import MemoryStore
+from deltacompact.storage.opening import open_store
 from sessions import cli
 from sessions.base.model import DispatcherSign, JobRunState
 from sessions.dispatch.expiry import expire
 from sessions.events.courier import Courier
 from sessions.events.outbox import Outbox
+from sessions.events.recording import record_missing
 from sessions.metrics.collector import RecordsCollector
 from sessions.metrics.families import exposition
 from sessions.overview.overview import OverviewReader
@@ -145,6 +147,32 @@ def test_damaged_rates_are_no_reason_for_a_job_run_to_fail(memory):
     assert RateStore(records).rates("local/local").observations == ()
     assert StartStore(records).read().seconds == {}
     assert len(records.unreadable) == 2
+
+
+@pytest.mark.parametrize("where", ["memory", "folder"])
+@pytest.mark.parametrize("harm", HARMS.values(), ids=HARMS)
+def test_damaged_rates_are_learned_again(memory, tmp_path, where, harm):
+    """Each lesson was lost, with a warning, until somebody removed the damaged object by hand."""
+    store = memory if where == "memory" else open_store(str(tmp_path))
+    for _ in range(2):
+        StartStore(SwappedRecords(store)).learn("a/b", 3.0)
+    *_, newest = store.list("rates/starts/")
+    store.put(newest.path, harm)
+    records = SwappedRecords(store)
+    assert StartStore(records).read().seconds == {}
+    StartStore(records).learn("a/b", 4.0)
+    assert StartStore(SwappedRecords(store)).read().seconds["a/b"][-1] == 4.0 and len(records.unreadable) == 0
+
+
+@pytest.mark.parametrize("name", [".DS_Store", "notes of mine.txt", "a/b/c.json"])
+def test_a_foreign_object_among_the_events_keeps_no_event_back(memory, name):
+    """It was taken for an event that does not exist, so no event of the job run was ever sent."""
+    accepted(memory, GOOD)
+    record_missing(StateStore(memory), StateStore(memory).job_run(GOOD).value)
+    outbox = Outbox(memory)
+    recorded = outbox.recorded(GOOD)
+    memory.put(f"job-runs/{GOOD}/events/{name}", b"foreign")
+    assert outbox.recorded(GOOD) == recorded and all(outbox.read(GOOD, event) for event in recorded)
 
 
 def test_a_damaged_event_or_batch_keeps_no_other_event_back(memory):
