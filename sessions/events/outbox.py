@@ -36,9 +36,10 @@ class Outbox:
         return self._store.put_if_absent(_path(event.job_run_id, event.name), event.to_bytes())
 
     def recorded(self, job_run_id: str) -> set[str]:
-        """Names of the events of a job run."""
-        listed = self._store.list(f"job-runs/{job_run_id}/events/")
-        return {stat.path.rpartition("/")[2].removesuffix(".json") for stat in listed}
+        """Names of the events of a job run. Objects of others in their folder are left out."""
+        folder, ending = f"job-runs/{job_run_id}/events/", ".json"
+        names = (stat.path.removeprefix(folder) for stat in self._store.list(folder))
+        return {name.removesuffix(ending) for name in names if name.endswith(ending) and "/" not in name}
 
     def read(self, job_run_id: str, name: str) -> bytes:
         return self._store.get(_path(job_run_id, name))
