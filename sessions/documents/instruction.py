@@ -119,7 +119,16 @@ _SETTINGS_OF_STREAMS = ("rows_per_round", "rewrite_dead_fraction")
 _OF_ICEBERG = ("mode", "options", "branch")
 _ICEBERG_TABLE = r"^[^./\\?#%\x00-\x20\x7f]+(\.[^./\\?#%\x00-\x20\x7f]+)+$"
 """namespace.table, each part a plain name, because some catalogs put it into a URL."""
-_ENVELOPE = {"Type", "TopicArn", "Message"}
+_ENVELOPES = (
+    (
+        {"Type", "TopicArn", "Message"},
+        "Message",
+        "the envelope of an SNS topic: let its subscription deliver raw messages",
+    ),
+    ({"detail-type", "detail"}, "detail", "the envelope of EventBridge: let its target get $.detail alone (InputPath)"),
+    ({"specversion", "data"}, "data", "the envelope of a CloudEvent: send its data alone"),
+)
+"""The fields that tell an envelope, the one that has the document, and what to do."""
 _SUBJECT = re.compile(r"^(Input|List|String|Tuple|Dictionary|Value) should")
 _KIND = re.compile(r"\ba valid (array|boolean|dictionary|integer|number|object|string)")
 _KIND_WORDS = {
@@ -260,9 +269,12 @@ def of_values(document: Any) -> Instruction:
     """The document in JSON values. Raises RefusedDocument."""
     if not isinstance(document, dict):
         raise RefusedDocument("", f"the document is {short_json(document)}, it must be a JSON object")
-    if document.keys() >= _ENVELOPE:
-        said = "the document is in the envelope of an SNS topic: let its subscription deliver raw messages"
-        raise RefusedDocument("Message", said)
+    for names_of, field, said in _ENVELOPES:
+        if document.keys() >= names_of:
+            raise RefusedDocument(field, f"the document is in {said}")
+    if _is_of_s3(document):
+        said = "the document is a notification of S3 about an object, and this queue is for instruction documents"
+        raise RefusedDocument("", f"{said}: let S3 notify another one")
     if (place := no_text_in(document)) is not None:
         raise RefusedDocument(path_of(place, document), "a text that UTF-8 cannot hold (half of a surrogate pair)")
     if (place := no_number_in(document)) is not None:
@@ -277,6 +289,14 @@ def of_values(document: Any) -> Instruction:
     _check_kind(instruction)
     _check_settings(instruction)
     return instruction
+
+
+def _is_of_s3(document: Mapping[str, Any]) -> bool:
+    """Whether this is a notification of S3, or the test that S3 sends where notifications are set up."""
+    match document:
+        case {"Records": [{"s3": _}, *_]} | {"Service": _, "Event": _, "Bucket": _}:
+            return True
+    return False
 
 
 def values_of(instruction: Instruction) -> dict[str, Any]:

@@ -175,6 +175,27 @@ def test_a_document_in_the_envelope_of_a_topic_says_so():
 
 
 @pytest.mark.parametrize(
+    ("message", "field", "said"),
+    [
+        (
+            {"version": "0", "detail-type": "Jobs", "source": "cron", "detail": GOOD},
+            "detail",
+            "$.detail alone (InputPath)",
+        ),
+        ({"specversion": "1.0", "type": "job", "source": "/a", "id": "1", "data": GOOD}, "data", "send its data alone"),
+        ({"Records": [{"eventSource": "aws:s3", "s3": {"object": {"key": "a+b%2Fc"}}}]}, "", "a notification of S3"),
+        ({"Service": "Amazon S3", "Event": "s3:TestEvent", "Bucket": "lake"}, "", "a notification of S3"),
+        ({"Records": [{"eventSource": "aws:sqs", "body": "{}"}]}, "version", "it is missing"),
+    ],
+    ids=["EventBridge", "CloudEvents", "S3", "test of S3", "others"],
+)
+def test_what_other_services_send_is_named(message, field, said):
+    """A message of EventBridge was told that its version must be 1, one of S3 to write one."""
+    refusal = refused(message)
+    assert refusal.field == field and said in str(refusal)
+
+
+@pytest.mark.parametrize(
     ("name", "value", "said"),
     [
         ("read_mb_per_s", 10**400, "a number that JSON cannot hold"),  # it was infinite in the record of the job run
