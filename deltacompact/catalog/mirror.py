@@ -10,7 +10,8 @@ bookmark is committed: so each change is in the mirror once, whoever dies when. 
 batch is appended only while the bookmark, read after the mirror, still names it. A key changes once in a net change,
 and a commit's deletes come before its upserts. A row that moves to another partition of the mirror is deleted in the
 one, and inserted in the other. Sort keys of the mirror decide nothing: after a rollback, or a delete without sort
-values, a row of the source has a smaller one than the mirror's. So all keys are cleared first.
+values, a row of the source has a smaller one than the mirror's. So all keys are cleared first. The bookmark names the
+mirror that has what is done: another one, also one that was created again under that name, lacks those rows.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from deltacompact.base import compute as pc
 from deltacompact.base.errors import InputError
 from deltacompact.base.wording import columns_shown
 from deltacompact.catalog.delta_stream_table import DeltaStreamTable
-from deltacompact.change_feed.bookmark import Bookmark, check_batch
+from deltacompact.change_feed.bookmark import ALL_ROWS, Bookmark, check_batch
 from deltacompact.change_feed.columns import CHANGE_COLUMNS, ChangeType
 
 if TYPE_CHECKING:
@@ -47,10 +48,13 @@ def mirror(
     """Append what came since the bookmark, and move it. Returns how many rows were upserted or deleted.
 
     `chosen` are arguments of the source's `changes`. Raises InputError where the mirror declares no key, or one that is
-    no column of the source, ConflictError if another consumer has moved the bookmark. The source's keys must be unique.
+    no column of the source, or where another table has what the bookmark has done. Raises ConflictError if another
+    consumer has moved the bookmark. The source's keys must be unique.
     """
     sink = _StreamMirror(into) if isinstance(into, DeltaStreamTable) else _Branch(into._loaded())
     asked = {**chosen, "key": sink.key, "before": False}
+    target = _creation(into)
+    _check_target(_known(source, bookmark), target, source.table_id, into.table_id)
     reader, known = _batch(source, bookmark, asked)
     columns = [name for name in reader.schema.names if name not in CHANGE_COLUMNS.names]
     missing = [name for name in sink.key if name not in columns] if columns else []
@@ -67,7 +71,7 @@ def mirror(
         check_batch(source.table_id, _known(source, bookmark) or Bookmark(bookmark, None), known)
 
     rows = sink.append(reader, token, check) if columns else 0
-    source.commit_bookmark(bookmark, known)
+    source.commit_bookmark(bookmark, known, target)
     return rows
 
 
@@ -162,10 +166,21 @@ def _known(source: DeltaStreamTable | IcebergCatalogTable, name: str) -> Bookmar
     return next((bookmark for bookmark in source.bookmarks() if bookmark.name == name), None)
 
 
-def _creation(source: DeltaStreamTable | IcebergCatalogTable) -> str | None:
-    if isinstance(source, DeltaStreamTable):
-        return source._declared.creation
-    return source._catalog.loaded(source.table_id).metadata.uuid
+def _check_target(known: Bookmark[Any] | None, target: str | None, table_id: str, into_id: str) -> None:
+    """Raise InputError if another table has what the bookmark has done: `target` would lack those rows for ever."""
+    if known is not None and known.into not in (None, target):
+        raise InputError(
+            f"what bookmark {known.name!r} of {table_id!r} has done is not in {into_id!r}: it went into another table, "
+            f"or {into_id!r} was dropped and created again. Drop the bookmark, or choose another one, and say where to "
+            f"begin with --from ({ALL_ROWS})"
+        )
+
+
+def _creation(table: DeltaStreamTable | IcebergCatalogTable) -> str | None:
+    """The id of a table's creation. A process may remember a table that was dropped meanwhile."""
+    if isinstance(table, DeltaStreamTable):
+        return table._catalog.present(table.table_id).creation
+    return table._catalog.loaded(table.table_id).metadata.uuid
 
 
 def _digest(end: Any) -> str:

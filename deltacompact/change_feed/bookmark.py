@@ -40,12 +40,14 @@ class Bookmark(Generic[Position]):
     done       changes up to this position are done; None: none are
     next       the end of the batch that was given; None: no batch was given
     time_ms    when the bookmark was set, which tells batches with the same ends apart
+    into       the id of the creation of the mirror that has what is done; None: a consumer of another kind has it
     """
 
     name: str
     done: Position | None
     next: Position | None = None
     time_ms: int | None = None
+    into: str | None = None
 
     def is_unsigned(self, now_s: float) -> bool:
         """Whether the bookmark's time is so old that it must be renewed to count as used."""

@@ -4,6 +4,8 @@ bookmark.mirror           snapshot 7      done
 bookmark.mirror.next      snapshot 9      given and not done
 bookmark.audit.first      snapshot 9      a first batch was given, all rows; nothing is done
 
+A property names the mirror that has what is done: deltacompact.bookmark.mirror.into.
+
 The catalog sets a tag only if it is still the one we saw: of two consumers one is refused, and looks again. Every
 engine's expiry keeps a tag's snapshot for 30 days, however old it is; `maintain` also keeps the snapshots from there to
 the head of the branch, which the feed reads.
@@ -48,7 +50,7 @@ def _found(metadata: TableMetadata, name: str) -> Bookmark[int]:
     done, following, first = (metadata.refs.get(_tag(name, ending)) for ending in ("", GIVEN_NEXT, GIVEN_FIRST))
     upcoming = following or first
     ends = [tag.snapshot_id if tag else None for tag in (done, upcoming)]
-    return Bookmark(name, ends[0], ends[1], _set_ms(metadata, upcoming or done))
+    return Bookmark(name, ends[0], ends[1], _set_ms(metadata, upcoming or done), metadata.properties.get(_into(name)))
 
 
 def _whole(metadata: TableMetadata, name: str) -> Bookmark[int]:
@@ -63,6 +65,10 @@ def _whole(metadata: TableMetadata, name: str) -> Bookmark[int]:
 
 def _tag(name: str, ending: str = "") -> str:
     return f"{BOOKMARK_TAG}{name}{ending}"
+
+
+def _into(name: str) -> str:
+    return f"deltacompact.{_tag(name)}.into"
 
 
 def _set_ms(metadata: TableMetadata, tag: Ref | None) -> int | None:
@@ -118,8 +124,8 @@ def end_of_bookmark(metadata: TableMetadata, from_: AsOf) -> AsOf:
     raise no_beginning(metadata.table_id, from_, "snapshot, branch, tag, time", names)
 
 
-def committed(table: IcebergTable, name: str, batch: Bookmark[int] | None = None) -> bool:
-    """Record that the batch is done, and return whether one was open.
+def committed(table: IcebergTable, name: str, batch: Bookmark[int] | None = None, into: str | None = None) -> bool:
+    """Record that the batch is done, `into` a mirror, and return whether one was open.
 
     Raises NotFoundError for an unknown bookmark, ConflictError if another consumer came first.
     """
@@ -129,7 +135,7 @@ def committed(table: IcebergTable, name: str, batch: Bookmark[int] | None = None
     check_batch(table.metadata.table_id, known, batch)
     if known.next is None:
         return False
-    _moved_from(table, known, Bookmark(name, known.next))
+    _moved_from(table, known, Bookmark(name, known.next, into=into or known.into))
     return True
 
 
@@ -162,7 +168,7 @@ def _moved(table: IcebergTable, name: str, wanted: Bookmark[int]) -> tuple[Icebe
     tags = {_tag(name): wanted.done, _tag(name, given_as): wanted.next, _tag(name, other): None}
     now_ms = int(time.time() * 1000)
     try:
-        return table.tag(tags, until_ms=now_ms + FILES_KEPT_S * 1000), wanted
+        return table.tag(tags, now_ms + FILES_KEPT_S * 1000, {_into(name): wanted.into}), wanted
     except (ConflictError, CommitUnansweredError):  # the answer is lost, or that to a second sending of our request
         table = table.reloaded()
         if _found(table.metadata, name) != replace(wanted, time_ms=now_ms):

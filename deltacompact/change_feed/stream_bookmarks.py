@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -106,14 +106,16 @@ def batch_for(
         if end == known.done and not (is_new or known.is_unsigned(catalog.clock())):
             return known
         # A new bookmark is put although nothing has come since its beginning, or the next call would not know it.
-        wanted = Bookmark(name, known.done, None if end == known.done else end)
+        wanted = replace(known, next=None if end == known.done else end, time_ms=None)
         if _put(catalog, table_id, number, wanted):
             return wanted
     raise ConflictError(f"table {table_id!r}: others move bookmark {name!r}, again and again")
 
 
-def committed(catalog: Streams, table_id: str, name: str, batch: StreamBookmark | None = None) -> bool:
-    """Record that the batch is done, and return whether one was open.
+def committed(
+    catalog: Streams, table_id: str, name: str, batch: StreamBookmark | None = None, into: str | None = None
+) -> bool:
+    """Record that the batch is done, `into` a mirror, and return whether one was open.
 
     Raises NotFoundError for an unknown bookmark, ConflictError if another consumer came first.
     """
@@ -123,7 +125,7 @@ def committed(catalog: Streams, table_id: str, name: str, batch: StreamBookmark 
     check_batch(table_id, known, batch)
     if known.next is None:
         return False
-    if not _put(catalog, table_id, number, Bookmark(name, known.next)):
+    if not _put(catalog, table_id, number, Bookmark(name, known.next, into=into or known.into)):
         raise ConflictError(f"table {table_id!r}: another consumer has moved bookmark {name!r}")
     return True
 
@@ -230,7 +232,7 @@ def _newest(catalog: Streams, table_id: str, name: str, now: Table | None = None
     if body.get("dropped") or body.get("creation", creation) != creation:
         return found[0].number + 1, None
     ends = [parsed_positions(body[end]) for end in ("done", "next")]
-    return found[0].number + 1, Bookmark(name, ends[0], ends[1], body["time_ms"])
+    return found[0].number + 1, Bookmark(name, ends[0], ends[1], body["time_ms"], body.get("into"))
 
 
 def _put(catalog: Streams, table_id: str, number: int, wanted: StreamBookmark, dropped: bool = False) -> bool:
@@ -243,6 +245,7 @@ def _put(catalog: Streams, table_id: str, number: int, wanted: StreamBookmark, d
         "time_ms": int(catalog.clock() * 1000),
         "done": positions_as_json(wanted.done),
         "next": positions_as_json(wanted.next),
+        "into": wanted.into,
         **({"dropped": True} if dropped else {}),
     }
     return put_certainly(catalog.store, numbered_path(f"{_folder(table_id)}{wanted.name}/", number), dump(body))

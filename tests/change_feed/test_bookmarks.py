@@ -12,6 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from iceberg_lake import Lake, local_path
 from publications import configure
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
 
 import deltacompact
 from deltacompact import ConflictError, DeltaStreamCatalog, InputError, NotFoundError, Settings, cli
@@ -483,7 +485,7 @@ def test_a_mirror_follows_and_each_change_is_in_it_once(source, tmp_path, monkey
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(type(source.table), "commit_bookmark", lambda self, name, batch: dies(name))
+        patched.setattr(type(source.table), "commit_bookmark", lambda self, name, *_: dies(name))
         with pytest.raises(KeyboardInterrupt):
             mirror(source.table, target, "mirror")
     source.append(4)
@@ -703,6 +705,63 @@ def test_a_batch_that_fails_each_time_keeps_its_tags_of_a_branch(tmp_path, monke
         assert not plan_expiry(metadata, MaintainOptions(), int((now_s + days * 86_400) * 1000)).refs
         assert batch(source) == [1]
     assert source.table.commit_bookmark("mirror") and batch(source) == []
+
+
+def iceberg_mirror(lake):
+    if lake.catalog.table_exists("ns.m"):
+        lake.catalog.drop_table("ns.m")
+    lake.create("ns.m", Schema(NestedField(1, "id", LongType(), required=True), identifier_field_ids=[1]), 2)
+    return deltacompact.open_catalog(lake.catalog).table("ns.m")
+
+
+@pytest.mark.parametrize("into", ["stream", "branch"])
+def test_a_mirror_that_was_created_again_is_told_that_it_lacks_rows(source, tmp_path, into):
+    """The bookmark went on, and the new mirror lacked all rows of the dropped one."""
+    (tmp_path / "lake").mkdir()
+    lake = Lake(tmp_path / "lake", "mirrors")
+
+    def created():
+        return mirror_of(tmp_path) if into == "stream" else iceberg_mirror(lake)
+
+    target = created()
+    assert mirror(source.table, target, "b", from_="1999-01-01") == 2
+    source.append(3)
+    assert mirror(source.table, target, "b") == 1 and mirror(source.table, target, "b") == 0
+    if into == "stream":
+        target.drop()
+    again = created()
+    for later in ((), (4,)):
+        source.append(*later)
+        with pytest.raises(InputError, match="was dropped and created again"):
+            mirror(source.table, again, "b")
+        assert again.read().num_rows == 0
+    source.table.drop_bookmark("b")
+    assert mirror(source.table, again, "b", from_="1970-01-01") == 4
+    source.append(5)
+    assert mirror(source.table, again, "b") == 1 and sorted(again.read()["id"].to_pylist()) == [1, 2, 3, 4, 5]
+
+
+def test_one_bookmark_does_not_divide_the_changes_among_two_mirrors(source, tmp_path):
+    first, second = mirror_of(tmp_path / "first"), mirror_of(tmp_path / "second")
+    mirror(source.table, first, "b", from_="1999-01-01")
+    source.append(3)
+    batch_of_first = sorted(source.table.changes(bookmark="b").read_all()["id"].to_pylist())
+    with pytest.raises(InputError, match="it went into another table"):
+        mirror(source.table, second, "b")
+    assert batch_of_first == [3] and mirror(source.table, first, "b") == 1
+    assert mirror(source.table, second, "c", from_="1999-01-01") == 3
+    assert sorted(second.read()["id"].to_pylist()) == sorted(first.read()["id"].to_pylist()) == [1, 2, 3]
+
+
+def test_an_idle_mirror_stays_known_when_its_bookmark_is_signed_again(source, tmp_path, monkeypatch):
+    target, now_s = mirror_of(tmp_path), time.time()
+    mirror(source.table, target, "b", from_="1999-01-01")
+    monkeypatch.setattr(time, "time", lambda: now_s + 2 * 86400)
+    if isinstance(source, Streams):
+        monkeypatch.setattr(source.catalog, "clock", lambda: now_s + 2 * 86400)
+    assert mirror(source.table, target, "b") == 0
+    (known,) = source.table.bookmarks()
+    assert known.time_ms > (now_s + 86400) * 1000 and known.into is not None
 
 
 def test_a_mirror_needs_a_key_that_the_source_has(source, tmp_path):

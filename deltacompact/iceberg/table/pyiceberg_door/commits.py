@@ -99,10 +99,12 @@ def moving(metadata: TableMetadata, branch: str, snapshot_id: int) -> Change:
     return (_same_table(metadata), _same_head(branch, ref)), (moved(branch, snapshot_id, ref),)
 
 
-def tagging(metadata: TableMetadata, tags: Mapping[str, int | None], until_ms: int) -> Change:
-    """Set tags, or (None) remove them, if all of them are still as in `metadata`. They expire at `until_ms`.
+def tagging(
+    metadata: TableMetadata, tags: Mapping[str, int | None], until_ms: int, properties: Mapping[str, str | None]
+) -> Change:
+    """Set tags and properties, or (None) remove them, if all tags are still as in `metadata`.
 
-    Iceberg counts a tag's age from the time of its snapshot.
+    Tags expire at `until_ms`. Iceberg counts a tag's age from the time of its snapshot.
     """
     refs = {name: metadata.refs.get(name) for name in tags}
     requirements = (_same_table(metadata), *(SameTag.of(name, ref) for name, ref in refs.items()))
@@ -114,6 +116,11 @@ def tagging(metadata: TableMetadata, tags: Mapping[str, int | None], until_ms: i
             updates.append(SetSnapshotRefUpdate.model_validate(described | {"max-ref-age-ms": age_ms}))
         elif refs[name] is not None:
             updates.append(RemoveSnapshotRefUpdate.model_validate({"ref-name": name}))
+    changed = {name: value for name, value in properties.items() if value != metadata.properties.get(name)}
+    if gone := [name for name, value in changed.items() if value is None]:
+        updates.append(RemovePropertiesUpdate(removals=gone))
+    if put := {name: value for name, value in changed.items() if value is not None}:
+        updates.append(SetPropertiesUpdate(updates=put))
     return requirements, tuple(updates)
 
 

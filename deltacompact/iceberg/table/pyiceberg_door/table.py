@@ -188,12 +188,14 @@ class IcebergTable:
         """
         return self._after(commit(self._table, self.metadata, moving(self.metadata, branch, snapshot_id)))
 
-    def tag(self, tags: Mapping[str, int | None], until_ms: int) -> IcebergTable:
+    def tag(self, tags: Mapping[str, int | None], until_ms: int, properties: Mapping[str, str | None]) -> IcebergTable:
         """Set tags, which expire at `until_ms`, or (None) remove them, if all are still those of `metadata`.
+
+        Properties that go with them are set or removed, too.
 
         Raises as `commit`.
         """
-        change = tagging(self.metadata, tags, until_ms)
+        change = tagging(self.metadata, tags, until_ms, properties)
         return self._after(commit(self._table, self.metadata, change)) if change[1] else self
 
     def _after(self, metadata: TableMetadata) -> IcebergTable:
