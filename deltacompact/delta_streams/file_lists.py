@@ -73,13 +73,13 @@ def publish(
 def _publish_stream(catalog: Streams, table_id: str, partition: Partition) -> PublishedLists:
     state = catalog.state(table_id, partition)
     uris = _uris(catalog, table_id, partition, state)
-    root = f"{TablePaths.of(table_id).root}/published"
+    root = TablePaths.of(table_id).lists
     folder = partition_folder(partition)
     below = f"{folder}/" if folder else ""
     names = [f"files/{below}{state.version}.txt", f"files/{below}latest.txt", f"symlink/{below}manifest"]
     for name, listed in zip(names, (_plain(uris), _plain(uris), uris), strict=True):
-        catalog.store.put(f"{root}/{name}", "".join(f"{file}\n" for file in listed).encode())
-    _, files, manifest = (f"{catalog.uri}{root}/{name}" for name in names)
+        catalog.store.put(f"{root}{name}", "".join(f"{file}\n" for file in listed).encode())
+    _, files, manifest = (f"{catalog.uri}{root}{name}" for name in names)
     rows = state.compacted.rows if state.compacted else 0
     return PublishedLists(partition, state.version, manifest, files, rows, len(state.deltas))
 

@@ -7,6 +7,7 @@
     ORDERS/dropped.json                                          the old table.json, while the table is being dropped
     ORDERS/bookmarks/mirror/00000000000000000000.json            how far a consumer of its changes is
     ORDERS/heat/00000000000000000001.json                        what reads ask for
+    ORDERS/published/symlink|files/order_day=1995-04-03/…        lists of the compacted files, for other engines
     ORDERS/order_day=1995-04-03/stream/0/00000000000000000000.json      the log
     ORDERS/order_day=1995-04-03/data|index|manifest|sessions/…          all other objects, under names used once
 
@@ -114,6 +115,20 @@ class TablePaths:
     @property
     def partitions(self) -> str:
         return f"{self.root}/partitions/"
+
+    @property
+    def lists(self) -> str:
+        """The folder of the lists of compacted files, for other engines."""
+        return f"{self.root}/published/"
+
+    def is_list(self, path: str, partition_keys: tuple[str, ...]) -> bool:
+        """Whether an object is a list of a partition's compacted files."""
+        kind, _, rest = path.removeprefix(self.lists).partition("/")
+        folder, _, name = f"/{rest}".rpartition("/")
+        is_named = (kind, name) in (("symlink", "manifest"), ("files", "latest.txt"))
+        if not is_named and not (kind == "files" and name.endswith(".txt") and is_version(name.removesuffix(".txt"))):
+            return False
+        return self.partition_of(self.partitions + (folder.removeprefix("/") or "all"), partition_keys) is not None
 
     def partition_mark(self, partition: Partition) -> str:
         return self.partitions + (partition_folder(partition) or "all")

@@ -5,7 +5,7 @@ orders/table.json                    2. gone: no command opens the table, nobody
 orders/day=1/stream|data|index/…     3. gone, one stream after the other
 orders/partitions/day=1              4. gone: the marks by which streams are found
 orders/day=2/stream/0/…07.json       gone, too, though day=2 has no mark: a writer put it late, or puts it now
-orders/keys.json, bookmarks/…, heat/…    5. gone
+orders/keys.json, bookmarks/…, heat/…, published/…    5. gone
 orders/dropped.json                  6. gone: the name is free again
 orders/day=1/notes.txt               stays, and is named in the result: another program put it there
 """
@@ -72,7 +72,7 @@ def _dropped(catalog: Streams, table: Table, paths: TablePaths, dry_run: bool) -
     }
     streams = {paths.stream(partition) for partition in marks.values()}
     gone = _all_deleted(catalog, streams, dry_run)
-    own = [*marks, *_own(store, paths)]
+    own = [*marks, *_own(store, paths, table)]
     late: set[StreamPaths] = set()
     for _ in range(1 if dry_run else _LOOKS_MAX):
         found = _without_mark(paths, table, store.list(f"{paths.root}/")) - (streams if dry_run else frozenset())
@@ -142,12 +142,13 @@ def _of_stream(store: ObjectStore, stream: StreamPaths) -> Iterator[ObjectStat]:
     yield from _objects_below(store, stream.vacuum_mark)
 
 
-def _own(store: ObjectStore, paths: TablePaths) -> Iterator[ObjectStat]:
+def _own(store: ObjectStore, paths: TablePaths, table: Table) -> Iterator[ObjectStat]:
     """The objects of the table as a whole, without its declaration and its marks."""
     for path in (paths.keys, paths.source, paths.listing):
         yield from _objects_below(store, path)
     for folder in (paths.bookmarks, paths.heat):
         yield from (stat for stat in store.list(folder) if NumberedObject.of(stat))
+    yield from (stat for stat in store.list(paths.lists) if paths.is_list(stat.path, table.partition_keys))
 
 
 def _objects_below(store: ObjectStore, path: str) -> Iterator[ObjectStat]:

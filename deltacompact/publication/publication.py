@@ -209,7 +209,7 @@ class _Publishing:
 
         Readers of the target honour its deletes. If lists of plain files were published, other readers may not.
         """
-        lists = self._catalog.store.list(f"{TablePaths.of(self._table_id).root}/published/")
+        lists = self._catalog.store.list(TablePaths.of(self._table_id).lists)
         readers = Readers.VECTORS if next(lists, None) is None else None
         self._catalog.declare_publication(self._table_id, str(self._target), readers)
 

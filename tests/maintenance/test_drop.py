@@ -17,6 +17,7 @@ import deltacompact
 from deltacompact import ConflictError, DeltaStreamCatalog, InputError, NotFoundError, Settings
 from deltacompact.base.model import Partition
 from deltacompact.cli import run as command_line
+from deltacompact.delta_streams.file_lists import publish
 from deltacompact.storage.local import LocalStore
 from deltacompact.storage.memory import MemoryStore
 
@@ -75,6 +76,23 @@ def test_nothing_of_it_is_left_and_a_table_of_its_name_is_new(store: Any) -> Non
     assert again.read().to_pylist() == [{"id": 7, "v": 7}]
     assert [found.problems for found in again.check()] == [()]
     assert [found.problems for found in catalog.table("other").check()] == [(), ()]
+
+
+@pytest.mark.parametrize("partition_keys", [[], ["day", "k/é"]])
+def test_lists_of_compacted_files_go_with_their_table(store: Any, partition_keys: list[str]) -> None:
+    """They stayed, as if others had put them there, and named files that were gone to the engines that read them."""
+    catalog, values = DeltaStreamCatalog(store), dict(zip(partition_keys, ("a=b/c", None), strict=False))
+    table = catalog.create_table("t", partition_keys, ["id"])
+    foreign = {"t/published/notes.txt", "t/published/files/latest.txt.bak", "t/published/symlink/k=1/manifest"}
+    for path in foreign:
+        store.put(path, b"mine")
+    for number in (1, 2):
+        table.append(pa.table({"id": [number]}), values)
+        table.compact(settings=LOCAL)
+        publish(catalog, "t")
+    foreseen = table.drop(dry_run=True)
+    assert table.drop() == foreseen
+    assert {stat.path for stat in foreseen.left} == foreign == paths(store)
 
 
 @pytest.mark.parametrize("keys", [["id"], ["other"]])
