@@ -233,8 +233,18 @@ class _Publishing:
         try:
             types.check(columns, where)
         except SchemaError as error:
-            raise SchemaError(f"{error}: restate the partition without it (catalog.restate)") from None
+            raise SchemaError(f"{error}: {self._remedy(columns)}") from None
         return _ShownStream(partition, state, types.columns(columns, where))
+
+    def _remedy(self, columns: pa.Schema) -> str:
+        """What to do about columns that cannot be shown. No restatement is without a key."""
+        keys = self._catalog.described(self._table_id).keys
+        names = {*self._keys, *((*keys.primary, *(sort.name for sort in keys.sort)) if keys else ())}
+        try:
+            self._target.types.check(pa.schema([field for field in columns if field.name in names]), self._table_id)
+        except SchemaError:
+            return "it is a key: restate the partition with another type of it, or append the rows to a new table"
+        return "restate the partition without it (catalog.restate)"
 
     def _check_waiting(self, streams: Iterable[_ShownStream]) -> None:
         """Raise SchemaError for columns of deltas that could not be shown once they are compacted."""

@@ -271,6 +271,30 @@ def test_a_type_that_delta_cannot_have_stops_the_publication_and_not_the_compact
 
 
 @pytest.mark.parametrize(
+    ("partition", "rows", "remedy"),
+    [
+        (
+            {"a day": "mon"},
+            {"id": pa.array([1]), "a day": pa.array(["mon"])},
+            "it is a key: .* or append the rows to a new",
+        ),
+        ({}, {"id": pa.array([1], pa.uint64())}, "it is a key: restate the partition with another type of it"),
+        ({}, {"id": pa.array([1]), "a v": pa.array([1])}, "restate the partition without it"),
+    ],
+)
+def test_nobody_is_told_to_leave_a_key_out(tmp_path, partition, rows, remedy):
+    table = deltacompact.open_catalog(tmp_path / "lake").create_table("t", [*partition], ["id"])
+    table.append(pa.table(rows), partition or None)
+    table.compact(settings=LOCAL)
+    with pytest.raises(SchemaError, match=f"(rename it|unsigned integers): {remedy}"):
+        table.publish(f"delta://{tmp_path}/out")
+    if not partition:
+        table.restate(pa.table({"id": pa.array([1])}))
+        table.compact(settings=LOCAL)
+        assert table.publish(f"delta://{tmp_path}/out").files_added == 1
+
+
+@pytest.mark.parametrize(
     "type_, values, texts",
     [
         (pa.string(), ["a b%2F/é=", "null", None], ["a b%2F/é=", "null", None]),
