@@ -106,7 +106,9 @@ def changes(
     deltacompact changes ./lake orders --from 3
     deltacompact changes iceberg://prod db.orders --from 2026-11-22 --per-commit --before
     """
+    unused = {"--out": out, "--key": key, "--before": before, "--per-commit": not net}
     if commit:
+        _refuse("--commit", {"--into": into, **unused}, "it says that a batch is done, and reads none")
         if bookmark is None:
             raise InputError("--commit is for the batch of a --bookmark")
         done = catalog.table(table).commit_bookmark(bookmark)
@@ -118,6 +120,7 @@ def changes(
         "memory_bytes": memory_bytes,
     }
     if into is not None:
+        _refuse("--into", unused, "a mirror takes net changes by its own key")
         ends = {**place_of(catalog, options), "from_": from_, "to": to}
         return _mirror(catalog, table, into, bookmark, {**ends, **wanted}, as_json)
     chosen: dict[str, Any] = {**place_of(catalog, options), "bookmark": bookmark, **wanted}
@@ -135,6 +138,13 @@ def changes(
         return None
     rows = _written(reader, out)
     answer(as_json, {"table": table, "out": out, "rows": rows}, f"wrote {counted(rows, 'change')} to {out}")
+
+
+def _refuse(option: str, others: dict[str, Any], why: str) -> None:
+    """Raise InputError for options that the other one would leave unheard."""
+    for other, given in others.items():
+        if given:
+            raise InputError(f"{option} goes without {other}: {why}")
 
 
 def _why_nothing(

@@ -840,6 +840,24 @@ def test_a_mirror_has_the_partition_of_null_too(tmp_path, type_):
     assert sorted(map(repr, copy.read().to_pylist())) == sorted(map(repr, source.read().to_pylist()))
 
 
+@pytest.mark.parametrize("unheard", [["--out", "o.csv"], ["--key", "id"], ["--before"], ["--per-commit"]])
+def test_options_that_a_mirror_and_a_commit_would_not_hear_are_refused(tmp_path, capsys, unheard):
+    """changes --into --commit said that the batch was done: its rows never came into the mirror."""
+    source, target = Streams(tmp_path), mirror_of(tmp_path)
+    source.append(1)
+    words = ["changes", source.catalog.uri, T, "--bookmark", "b", "--from", "1970-01-01"]
+    into = ["--into", str(tmp_path / "mirror"), "m"]
+    assert cli.run([*words]) == 0
+    capsys.readouterr()
+    for refused, other in (
+        ([*into, "--commit"], "--into"),
+        ([*into, *unheard], unheard[0]),
+        (["--commit", *unheard], unheard[0]),
+    ):
+        assert cli.run([*words, *refused]) == 2 and f" goes without {other}: " in capsys.readouterr().err
+    assert cli.run([*words, *into]) == 0 and target.read()["id"].to_pylist() == [1]
+
+
 def test_a_mirror_on_the_command_line(tmp_path, capsys):
     source = Streams(tmp_path / "s")
     source.append(1, 2)
