@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from deltacompact.storage.s3_access import S3Settings
 
 _SHOWN_CHARACTERS_MAX = 60
+_CUTTING = frozenset("?#\t\r\n")
+"""What ends the path of a URI, or is left out of it."""
 
 
 def open_store(uri: str | os.PathLike[str], s3: S3Settings | None = None) -> ObjectStore:
@@ -34,15 +36,18 @@ def open_store(uri: str | os.PathLike[str], s3: S3Settings | None = None) -> Obj
     text = os.fspath(uri)
     parts = uri_parts(text)
     if parts.scheme == "s3":
-        if not parts.netloc:
+        bucket, _, prefix = text.partition("://")[2].partition("/")  # a key may have ? and #, which end a URL's path
+        if not bucket or bucket != parts.netloc:
             raise InputError(f"{text!r} names no bucket")
         from deltacompact.storage.s3 import S3Store
         from deltacompact.storage.s3_access import S3Settings
 
-        return S3Store(parts.netloc, parts.path, s3 or S3Settings.from_environment())
+        return S3Store(bucket, prefix, s3 or S3Settings.from_environment())
     if parts.scheme == "file":
         if parts.netloc not in ("", "localhost"):
             raise InputError(f"{text!r}: a file URI has three slashes (file:///path)")
+        if not _CUTTING.isdisjoint(text):
+            raise InputError(f"{text!r}: write ? as %3F in a file URI, # as %23, and control characters encoded, too")
         return LocalStore(unquote(parts.path, errors="surrogateescape"))
     if is_uri(text):
         raise InputError(f"{text!r}: unknown scheme {parts.scheme!r} (use file:// or s3://)")

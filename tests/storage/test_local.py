@@ -120,3 +120,15 @@ def test_a_tilde_is_the_home_of_the_user_as_in_a_shell(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     assert open_store("~/lake").uri == f"{tmp_path.as_uri()}/lake/"
     assert open_store("./~").uri.endswith("/~/")
+
+
+def test_no_part_of_a_place_is_left_out():
+    """A question mark, a number sign or a tab ended the path: two catalogs were one, and a drop was in both."""
+    for place in ("s3://b/p/a#1", "s3://b/p/a?1", "s3://b/p/a\tb", "s3://b/p/a%23"):
+        assert open_store(place).uri == f"{place}/"
+    with pytest.raises(InputError, match="names no bucket"):
+        open_store("s3://b?x/p")
+    for sign in "?#\t\n":
+        with pytest.raises(InputError, match=r"write \? as %3F in a file URI, # as %23"):
+            open_store(f"file:///p/a{sign}1")
+    assert open_store("file:///p/a%231").uri == "file:///p/a%231/"

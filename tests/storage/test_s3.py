@@ -39,6 +39,15 @@ def test_of_many_conditional_puts_one_wins_and_nothing_is_overwritten(store):
             assert store.get(f"log/{place}") == b"%d" % won.index(True)
 
 
+@pytest.mark.processes
+def test_catalogs_whose_names_have_signs_of_urls_are_two(s3_catalog_uri):
+    first, second = (deltacompact.open_catalog(f"{s3_catalog_uri}/a{sign}1") for sign in "#?")
+    for catalog, number in ((first, 1), (second, 2)):
+        catalog.create_table("t", primary_keys=["id"]).append(pa.table({"id": [number]}))
+    first.table("t").drop()
+    assert second.read("t").to_pylist() == [{"id": 2}]
+
+
 def test_a_write_that_fails_leaves_nothing(store):
     with pytest.raises(ZeroDivisionError), store.writer("data/x") as sink:
         sink.write(b"half")
