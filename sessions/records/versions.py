@@ -10,6 +10,7 @@ newest version whether its own put is among the former ones.
 from __future__ import annotations
 
 import json
+import math
 import uuid
 from dataclasses import dataclass
 from typing import Any
@@ -49,10 +50,17 @@ def to_bytes(**fields: Any) -> bytes:
     return json.dumps(fields, separators=(",", ":")).encode()
 
 
+def _finite(number: str) -> float:
+    """A number of JSON. NaN, Infinity and 1e999 are none: no page and no document could hold the record."""
+    if not math.isfinite(value := float(number)):
+        raise ValueError(f"{number} is no number of JSON")
+    return value
+
+
 def of_bytes(data: bytes, uri: str) -> tuple[Any, tuple[str, ...], int]:
     """Value, names of puts, and number, which is 0 where the bytes do not say it. Raises CorruptionError."""
     try:
-        document = json.loads(data)
+        document = json.loads(data, parse_float=_finite, parse_constant=_finite)
         value = document[NEW] if NEW in document else document[READABLE_BEFORE]
         return value, tuple(document["written"]), int(document.get("number", 0))
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):

@@ -22,7 +22,9 @@ from sessions.events.outbox import Outbox
 from sessions.events.recording import record_missing
 from sessions.metrics.collector import RecordsCollector
 from sessions.metrics.families import exposition
+from sessions.overview.next_steps import Places
 from sessions.overview.overview import OverviewReader
+from sessions.page.documents import row, summary
 from sessions.planning.learning import RateStore
 from sessions.planning.starts import StartStore
 from sessions.queues.directory import DirectoryQueue
@@ -41,6 +43,7 @@ HARMS = {
     "a newer release": json.dumps({"written": [], "number": 1, "value": {"format": 9, "id": "bad"}}).encode(),
     "deep": b"[" * 100_000,
 }
+NO_NUMBERS = ["NaN", "-Infinity", "1e999", "9" * 400]
 
 
 @pytest.fixture
@@ -75,6 +78,21 @@ def test_one_damaged_record_leaves_every_other_readable_and_is_named_once(memory
     assert f"deltacompact_unreadable_objects {len(state.unreadable):.1f}" in text
     assert expire(StateStore(memory), -1.0).unreadable == (["bad"] if what == "run" else [])
     assert memory.get(damaged) == harm, "nobody closes or replaces what he cannot read"
+
+
+@pytest.mark.parametrize("number", NO_NUMBERS, ids=["nan", "infinity", "large", "long"])
+@pytest.mark.parametrize(("what", "name"), [("run", "accepted_s"), ("sessions/day=2024-01-01", "started_s")])
+def test_a_time_that_no_json_holds_costs_the_page_one_record(memory, what, name, number):
+    """The page answered 500, also about all other job runs."""
+    accepted(memory, "bad", GOOD)
+    path = f"job-runs/bad/{what}/{ONE}"
+    document = json.loads(memory.get(path))
+    document["value"][name] = "here"
+    memory.put(path, json.dumps(document).replace('"here"', number).encode())
+    state = StateStore(memory)
+    overview = OverviewReader(state).read()
+    told = [summary(overview, Places("state", "queue")), *(row(one) for one in overview.sessions)]
+    assert f'"id": "{GOOD}"' in json.dumps(told, allow_nan=False) and len(state.unreadable) == 1
 
 
 def test_a_record_that_is_repaired_is_no_longer_counted(memory):
