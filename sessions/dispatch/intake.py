@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from deltacompact.base.errors import DeltaCompactError
+from deltacompact.base.errors import DeltaCompactError, InputError
 from deltacompact.base.wording import one_line
 from sessions.base.ids import job_run_id_of
 from sessions.base.model import JobRun, JobRunState
@@ -101,7 +101,10 @@ class Intake:
         return again is not None and self._state.reopen(stored, again) is not None
 
     def _bury(self, message: Message, reason: DeadReason, field: str, text: str) -> None:
-        self._queue.dead_letter(message, reason, field, text)
+        try:
+            self._queue.dead_letter(message, reason, field, text)
+        except DeltaCompactError as error:
+            raise InputError(f"{text}; and it cannot become a dead letter: {one_line(error)}") from error
         _LOG.warning("message %s is a dead letter (%s): %s", message.id, reason, text)
 
     def _put_off(self, message: Message, error: Exception) -> None:

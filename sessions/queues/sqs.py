@@ -91,9 +91,10 @@ class SqsQueue:
         attributes = {name: _attribute(value) for name, value in about.items() if value}
         url = self._dead_letters_url()
         outgoing = _outgoing(url, message.body, message.id, message.id)
-        with self._asking():
+        with self._asking(url):
             fitting = _fitting(attributes, self._message_bytes_max(url) - len(message.body.encode()))
             self._client.send_message(MessageAttributes=fitting, **outgoing)
+        with self._asking():
             self._client.delete_message(QueueUrl=self.uri, ReceiptHandle=message.receipt)
         self._ages.dealt_with(message)
 
@@ -134,7 +135,7 @@ class SqsQueue:
     # Inside
 
     def _received(self, url: str, most: int, wait_s: float, visibility_s: float) -> list[dict[str, Any]]:
-        with self._asking():
+        with self._asking(url):
             answer = self._client.receive_message(
                 QueueUrl=url,
                 MaxNumberOfMessages=max(1, min(most, _BATCH_MAX)),
@@ -168,7 +169,9 @@ class SqsQueue:
                     raise InputError(
                         f"queue {self.uri} has no redrive policy: name its dead-letter queue (--dead-letters)"
                     )
-                *_, account, name = json.loads(policy)["deadLetterTargetArn"].split(":")
+                arn = json.loads(policy)["deadLetterTargetArn"]
+                *_, account, name = arn.split(":")
+            with self._asking(arn):
                 found = self._client.get_queue_url(QueueName=name, QueueOwnerAWSAccountId=account)
                 self._dead_url = str(found["QueueUrl"])
         return self._dead_url
@@ -184,7 +187,7 @@ class SqsQueue:
             "ApproximateNumberOfMessagesDelayed",
             "ApproximateNumberOfMessagesNotVisible",
         )
-        with self._asking():
+        with self._asking(url):
             answer = self._client.get_queue_attributes(QueueUrl=url, AttributeNames=list(names))
         self._hear(answer)
         counts = answer["Attributes"]
@@ -203,35 +206,36 @@ class SqsQueue:
             raise StoreError(f"queue {self.uri}: {came} of {sent} bytes of the answer of SQS came")
 
     @contextlib.contextmanager
-    def _asking(self) -> Iterator[None]:
-        """Turn errors of SQS into ours, each of one line."""
+    def _asking(self, url: str | None = None) -> Iterator[None]:
+        """Turn errors of SQS into ours, each of one line. `url`: of the dead-letter queue, if that is asked."""
         import botocore.exceptions as aws
 
+        queue = url or self.uri
         try:
             yield
         except aws.ClientError as error:
             code = str(error.response.get("Error", {}).get("Code", "unknown"))
             if code in _UNKNOWN:
-                raise InputError(f"queue {self.uri} does not exist") from error
+                raise InputError(f"queue {queue} does not exist") from error
             if code in _REFUSED:
-                raise InputError(f"queue {self.uri}: SQS refused access ({code})") from error
+                raise InputError(f"queue {queue}: SQS refused access ({code})") from error
             if code in ("ReceiptHandleIsInvalid", "MessageNotInflight", "InvalidParameterValue") and "eceipt" in str(
                 error
             ):
-                _LOG.info("queue %s: a receipt had expired, the message will be received again", self.uri)
+                _LOG.info("queue %s: a receipt had expired, the message will be received again", queue)
                 return
             if code in ("InvalidParameterValue", "InvalidMessageContents", "BatchRequestTooLong"):
-                raise InputError(f"queue {self.uri}: {one_line(error)}") from error
-            raise StoreError(f"queue {self.uri}: SQS answered {code}: {one_line(error)}") from error
+                raise InputError(f"queue {queue}: {one_line(error)}") from error
+            raise StoreError(f"queue {queue}: SQS answered {code}: {one_line(error)}") from error
         except (
             aws.NoCredentialsError,
             aws.PartialCredentialsError,
             aws.NoRegionError,
             aws.ParamValidationError,
         ) as error:
-            raise InputError(f"queue {self.uri}: {one_line(error)}") from error
+            raise InputError(f"queue {queue}: {one_line(error)}") from error
         except (aws.BotoCoreError, aws.HTTPClientError, ValueError) as error:
-            raise StoreError(f"queue {self.uri}: {one_line(error)}") from error
+            raise StoreError(f"queue {queue}: {one_line(error)}") from error
 
 
 class _Ages:

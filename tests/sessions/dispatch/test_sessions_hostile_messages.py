@@ -15,7 +15,7 @@ from budgets import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from deltacompact.base.errors import CorruptionError
+from deltacompact.base.errors import CorruptionError, InputError
 from deltacompact.storage.memory import MemoryStore
 from sessions.cli import run
 from sessions.dispatch.intake import Intake
@@ -195,6 +195,21 @@ def test_a_bad_document_that_cannot_be_buried_is_put_off_alone(tmp_path, monkeyp
     intake = Intake(queue, StateStore(MemoryStore()), AllowList(()))
     assert {intake.take(message) for message in queue.receive(10, 0)} == {None, "good"}
     assert (queue.depth().leased, queue.depth().dead) == (1, 0)
+
+
+def test_what_is_wrong_with_a_document_is_said_where_there_is_no_queue_for_it(tmp_path, monkeypatch, caplog):
+    """The log named the queue that is missing, again and again, and never what was wrong with the document."""
+    queue = DirectoryQueue(tmp_path)
+
+    def missing(*_):
+        raise InputError("the queue has no redrive policy")
+
+    monkeypatch.setattr(queue, "dead_letter", missing)
+    queue.send("{")
+    for message in queue.receive(10, 0):
+        Intake(queue, StateStore(MemoryStore()), AllowList(())).take(message)
+    (said,) = (record.getMessage() for record in caplog.records)
+    assert "is put off" in said and "not JSON" in said and "the queue has no redrive policy" in said
 
 
 def test_a_record_that_is_damaged_puts_off_its_message_alone(tmp_path, monkeypatch):

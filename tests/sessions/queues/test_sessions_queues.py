@@ -207,6 +207,23 @@ def test_a_process_that_dies_between_any_two_steps_loses_no_message(tmp_path, mo
         assert bodies >= ({"good", "bad"} if sent_both else set()), folder.name
 
 
+@pytest.mark.processes
+@pytest.mark.parametrize("named", [True, False])
+def test_a_dead_letter_queue_that_is_gone_is_the_one_that_is_named(moto_endpoint, named):
+    """The queue of the documents was said not to exist."""
+    import boto3
+
+    url, dead = sqs_queues()
+    queue = SqsQueue(url, dead if named else None)
+    queue.send("a")
+    (message,) = queue.receive(1, 1)
+    boto3.client("sqs").delete_queue(QueueUrl=dead)
+    with pytest.raises(InputError, match=f"{dead.rpartition('/')[2]} does not exist"):
+        queue.dead_letter(message, DeadReason.INVALID_DOCUMENT, "", "bad")
+    with pytest.raises(InputError, match=f"{dead.rpartition('/')[2]} does not exist"):
+        list(queue.dead_letters())
+
+
 def test_what_is_received_too_often_becomes_a_dead_letter(tmp_path, clock):
     queue = DirectoryQueue(tmp_path, visibility_s=10, receives_max=3, clock=clock)
     queue.send("poison")
