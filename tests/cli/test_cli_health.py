@@ -173,3 +173,9 @@ def test_a_plan_of_an_iceberg_table_is_drawn(lake, monkeypatch, capfd, tmp_path)
         lake.append("ns.t", [{"id": number}])
     assert cli.run(["plan", f"iceberg://{lake.name}", "ns.t", "--plot", str(tmp_path / "x.svg")]) == 0
     assert {"data files", "delete files", "MiB", "ns.t"} <= texts(tmp_path / "x.svg")
+
+
+def test_thresholds_by_their_places_mean_what_they_meant():
+    assert Thresholds(1, 2, 3, 0.4, 5.0) == Thresholds(
+        small_files=1, small_file_bytes=2, overlap=3, dead_share=0.4, age_s=5.0
+    )
