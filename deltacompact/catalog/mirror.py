@@ -19,6 +19,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -54,12 +55,12 @@ def mirror(
     sink = _StreamMirror(into) if isinstance(into, DeltaStreamTable) else _Branch(into._loaded())
     asked = {**chosen, "key": sink.key, "before": False}
     target = _creation(into)
-    _check_target(_known(source, bookmark), target, source.table_id, into.table_id)
-    reader, known = _batch(source, bookmark, asked)
+    of_target = partial(_check_target, target, source.table_id, into.table_id)
+    reader, known = _batch(source, bookmark, asked, of_target)
     columns = [name for name in reader.schema.names if name not in CHANGE_COLUMNS.names]
     missing = [name for name in sink.key if name not in columns] if columns else []
     if missing and isinstance(source, DeltaStreamTable) and {*missing} <= {*source.partition_keys}:
-        reader, known = _batch(source, bookmark, asked | {"columns": [*columns, *missing]})
+        reader, known = _batch(source, bookmark, asked | {"columns": [*columns, *missing]}, of_target)
     elif missing:
         raise InputError(f"key {missing[0]!r} of {into.table_id!r} is no column ({columns_shown(columns)})")
     if known is None or known.next is None:
@@ -151,11 +152,18 @@ def _is(kinds: Sequence[str]) -> pc.Expression:
 
 
 def _batch(
-    source: DeltaStreamTable | IcebergCatalogTable, name: str, asked: Mapping[str, Any]
+    source: DeltaStreamTable | IcebergCatalogTable,
+    name: str,
+    asked: Mapping[str, Any],
+    check: Callable[[Bookmark[Any] | None], None],
 ) -> tuple[pa.RecordBatchReader, Bookmark[Any] | None]:
-    """The changes of a batch, and the bookmark of that batch: another consumer may be moving it."""
+    """The changes of a batch, and the bookmark of that batch: another consumer may be moving it.
+
+    `check` refuses a bookmark before it gives a batch.
+    """
     while True:
         before = _known(source, name)
+        check(before)
         reader = source.changes(bookmark=name, **asked)
         known = _known(source, name)
         if known == before or known is None or known.next is None:
@@ -166,7 +174,7 @@ def _known(source: DeltaStreamTable | IcebergCatalogTable, name: str) -> Bookmar
     return next((bookmark for bookmark in source.bookmarks() if bookmark.name == name), None)
 
 
-def _check_target(known: Bookmark[Any] | None, target: str | None, table_id: str, into_id: str) -> None:
+def _check_target(target: str | None, table_id: str, into_id: str, known: Bookmark[Any] | None) -> None:
     """Raise InputError if another table has what the bookmark has done: `target` would lack those rows for ever."""
     if known is not None and known.into not in (None, target):
         raise InputError(
