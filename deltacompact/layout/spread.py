@@ -8,6 +8,7 @@ rows 0, 700, 2,050    of a file with row groups of 2,000 and 100 rows: 2 looks i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -17,6 +18,8 @@ import numpy.typing as npt
 SAMPLE_ROWS = 20_000
 SAMPLE_PER_FILE = 200
 """With so many sampled rows a file, files differ in size by a seventh. With 50 they differed by two fifths."""
+LOOKS_PER_TASK = 16
+"""The fewest looks that are worth a task."""
 _LOOKS_MIN, _LOOKS_MAX, _LOOK_ROWS = 64, 512, 20_000
 
 
@@ -28,6 +31,23 @@ def sampled_rows(files: int) -> int:
 def looks_at(rows: int) -> int:
     """The number of places to look at for a sample of `rows` rows."""
     return max(1, min(_LOOKS_MAX, rows, max(_LOOKS_MIN, rows // _LOOK_ROWS)))
+
+
+@dataclass(frozen=True, slots=True)
+class SampleSize:
+    """How many rows to take, from how many places, and the most bytes that they may have."""
+
+    wanted: int
+    looks: int
+    bytes: float
+
+    def tasks(self, most: int) -> int:
+        """How many tasks, at most so many, take the sample together."""
+        return max(1, min(most, self.looks // LOOKS_PER_TASK))
+
+    def part(self, share: float) -> SampleSize:
+        """What a task takes that has this share of the rows."""
+        return SampleSize(math.ceil(self.wanted * share), math.ceil(self.looks * share), self.bytes * share)
 
 
 def spread(there: int, wanted: int) -> npt.NDArray[np.int64]:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from deltacompact.base.model import ContentType
-from deltacompact.layout.spread import looked_groups, looks_at, sampled_rows, spread
+from deltacompact.layout.spread import SampleSize, looked_groups, looks_at, sampled_rows, spread
 from deltacompact.steps.live_ranges import LiveRanges, in_tasks, pieces_of
 from deltacompact.steps.materialize import LivePiece
 from deltacompact.storage.fetched_file import ReadAhead, begun_ahead
@@ -31,21 +31,14 @@ from deltacompact.tabular.loads import sample_of
 from deltacompact.tabular.row_group_copy import codec_of
 
 ROWS_PER_LOOK = 40
-LOOKS_PER_TASK = 16
-"""The fewest looks that are worth a task."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowSampleTask:
-    """Takes `wanted` rows from `looks` places. `live.columns` are the columns to cluster by.
-
-    `sample_bytes`: the most bytes that the rows may take.
-    """
+    """Takes a sample of these rows. `live.columns` are the columns to cluster by."""
 
     live: LiveRanges
-    looks: int
-    wanted: int
-    sample_bytes: float
+    size: SampleSize
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +53,10 @@ class RowSample:
 
 def sample_tasks(live: LiveRanges, files: int, slots: int, rows_min: int) -> list[RowSampleTask]:
     """The tasks for a sample of all live rows, which are to be divided into `files` files."""
-    wanted, looks = sampled_rows(files), looks_at(live.rows)
-    count = max(1, min(slots, looks // LOOKS_PER_TASK, live.rows // rows_min))
-    shares = list(in_tasks(live.ranges, math.ceil(live.rows / count)))
-    sample_bytes = live.reading.run_bytes / max(1, len(shares))
-    return [
-        RowSampleTask(own, math.ceil(looks * share), math.ceil(wanted * share), sample_bytes)
-        for own in (replace(live, ranges=ranges) for ranges in shares)
-        for share in [own.rows / live.rows]
-    ]
+    size = SampleSize(sampled_rows(files), looks_at(live.rows), live.reading.run_bytes)
+    count = size.tasks(min(slots, live.rows // rows_min))
+    shares = (replace(live, ranges=ranges) for ranges in in_tasks(live.ranges, math.ceil(live.rows / count)))
+    return [RowSampleTask(own, size.part(own.rows / live.rows)) for own in shares]
 
 
 def sample(store: ObjectStore, task: RowSampleTask) -> RowSample:
@@ -87,7 +75,7 @@ def sample(store: ObjectStore, task: RowSampleTask) -> RowSample:
 def _looks(store: ObjectStore, task: RowSampleTask) -> Iterator[tuple[pa.Table, float, str | None]]:
     """Sampled rows, the bytes that each of them stands for, and the codec of their file."""
     live, ahead = task.live, ReadAhead(task.live.reading)
-    taken = _looked_at(live, task)
+    taken = _looked_at(live, task.size)
     every = sum(looked.wanted for looked in taken.values())
     pieces = [(number, piece) for number, piece in enumerate(pieces_of(store, live)) if number in taken]
 
@@ -102,7 +90,7 @@ def _looks(store: ObjectStore, task: RowSampleTask) -> Iterator[tuple[pa.Table, 
             looked = taken[number]
             for range_ in _ranges(reader, piece, looked.wanted):
                 share = looked.wanted * range_.share
-                rows_bytes = task.sample_bytes * share / every
+                rows_bytes = task.size.bytes * share / every
                 rows = _sample(reader, piece, live, range_.rows, math.ceil(share), rows_bytes)
                 size = looked.stands_for * range_.share * live.ranges[number].row_bytes
                 yield rows, size / max(1, rows.num_rows), codec
@@ -116,14 +104,14 @@ class _RangeSample:
     stands_for: float
 
 
-def _looked_at(live: LiveRanges, task: RowSampleTask) -> dict[int, _RangeSample]:
+def _looked_at(live: LiveRanges, size: SampleSize) -> dict[int, _RangeSample]:
     """The ranges to sample from, by their numbers. All rows of all, if there are no more than are wanted."""
     rows = np.array([range_.stop - range_.start for range_ in live.ranges], np.int64)
-    if live.rows <= task.wanted:
+    if live.rows <= size.wanted:
         return {number: _RangeSample(count, count) for number, count in enumerate(rows.tolist())}
-    of_place = np.searchsorted(np.cumsum(rows), spread(live.rows, task.looks), side="right")
+    of_place = np.searchsorted(np.cumsum(rows), spread(live.rows, size.looks), side="right")
     numbers, times = np.unique(of_place, return_counts=True)
-    each, stand_for = -(-task.wanted // task.looks), live.rows / task.looks
+    each, stand_for = -(-size.wanted // size.looks), live.rows / size.looks
     return {
         number: _RangeSample(each * many, stand_for * many)
         for number, many in zip(numbers.tolist(), times.tolist(), strict=True)

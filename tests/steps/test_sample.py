@@ -12,11 +12,11 @@ import pytest
 from deltacompact.base.limits import READ_LIMITS
 from deltacompact.base.model import ContentType, DataFile, Partition
 from deltacompact.base.numbers import UNNUMBERED
-from deltacompact.layout.spread import looks_at
+from deltacompact.layout.spread import SampleSize, looks_at
 from deltacompact.steps import sample
 from deltacompact.steps.live_ranges import LiveRanges
 from deltacompact.steps.materialize import LivePiece, LiveRange
-from deltacompact.steps.sample import RowSampleTask, _looked_at, _ranges, _sample, sample_tasks
+from deltacompact.steps.sample import _looked_at, _ranges, _sample, sample_tasks
 from deltacompact.storage.fetched_file import ReadAhead
 from deltacompact.storage.local import LocalStore
 from deltacompact.storage.memory import MemoryStore
@@ -55,7 +55,7 @@ def test_looks_lie_in_row_groups_far_from_each_other(rows, wanted, looked_at):
 def test_at_least_as_many_rows_are_sampled_as_are_wanted_and_large_ranges_give_more(sizes):
     ranges = tuple(LiveRange(file_of(rows), number, 0, rows) for number, rows in enumerate(sizes))
     live = LiveRanges(ranges, (), SCHEMA, {}, READ_LIMITS)
-    taken = _looked_at(live, RowSampleTask(live, looks_at(live.rows), 4_000, 1.0))
+    taken = _looked_at(live, SampleSize(4_000, looks_at(live.rows), 1.0))
     wanted = {number: looked.wanted for number, looked in taken.items()}
     assert sum(wanted.values()) >= min(4_000, sum(sizes))
     assert sizes[max(wanted, key=wanted.__getitem__)] == max(sizes)
@@ -74,10 +74,10 @@ def test_tasks_share_the_sample_by_their_rows(sizes, slots):
     assert [range_ for task in tasks for range_ in task.live.ranges if range_.stop - range_.start < 100] == [
         range_ for range_ in ranges if range_.stop < 100
     ]
-    taken = [looked for task in tasks for looked in _looked_at(task.live, task).values()]
+    taken = [looked for task in tasks for looked in _looked_at(task.live, task.size).values()]
     assert min(20_000, sum(sizes)) <= sum(looked.wanted for looked in taken) < 40_000
     assert sum(looked.stands_for for looked in taken) == pytest.approx(sum(sizes))
-    assert sum(task.sample_bytes for task in tasks) == pytest.approx(READ_LIMITS.run_bytes)
+    assert sum(task.size.bytes for task in tasks) == pytest.approx(READ_LIMITS.run_bytes)
 
 
 @pytest.mark.parametrize("dead", [0, 900])

@@ -25,7 +25,7 @@ from deltacompact.iceberg_modes.rewrite.arrangement import Arrangement, ClusterB
 from deltacompact.iceberg_modes.rewrite.live_slices import LiveSlices, Slice, in_slices, masks_of
 from deltacompact.index.live_bitmaps import Masks, live_mask
 from deltacompact.layout.document import Layout, layout_document, layout_from_json
-from deltacompact.layout.spread import looked_groups, looks_at, sampled_rows, spread
+from deltacompact.layout.spread import SampleSize, looked_groups, looks_at, sampled_rows, spread
 from deltacompact.storage.fetched_file import ReadAhead, begun_ahead
 from deltacompact.storage.objects import ObjectStore
 from deltacompact.tabular import field_ids, parquet_read
@@ -37,8 +37,6 @@ _SAMPLE_PER_CELL, _SAMPLE_ROWS_MAX = 16, 200_000
 """For ranges of a sort order, which must fit into memory: a cell may become twice as large as planned."""
 _DECODED_TIMES = 4
 """About what a stored byte becomes: before anything is read."""
-_LOOKS_PER_TASK = 16
-"""The fewest looks that are worth a task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,24 +68,17 @@ class PlantTask:
         stored_bytes = sum(slice_.file.bytes for slice_ in live.slices)
         cells = self.files * self.cells(_DECODED_TIMES * stored_bytes / max(1, rows))
         wanted = max(sampled_rows(self.files), min(_SAMPLE_PER_CELL * cells, _SAMPLE_ROWS_MAX))
-        looks = looks_at(rows)
-        shares = list(in_slices(live.slices, -(-rows // max(1, min(tasks, looks // _LOOKS_PER_TASK)))))
-        sample_bytes = live.reading.run_bytes / max(1, len(shares))
-        return [
-            LookTask(own, math.ceil(looks * share), math.ceil(wanted * share), sample_bytes)
-            for own in (replace(live, slices=slices) for slices in shares)
-            for share in [own.rows / rows]
-        ]
+        size = SampleSize(wanted, looks_at(rows), live.reading.run_bytes)
+        shares = (replace(live, slices=slices) for slices in in_slices(live.slices, -(-rows // size.tasks(tasks))))
+        return [LookTask(own, size.part(own.rows / rows)) for own in shares]
 
 
 @dataclass(frozen=True, slots=True)
 class LookTask:
-    """Takes `wanted` rows from `looks` places, of at most `sample_bytes` together."""
+    """Takes a sample of these rows."""
 
     live: LiveSlices
-    looks: int
-    wanted: int
-    sample_bytes: float
+    size: SampleSize
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,15 +131,15 @@ def grown(task: PlantTask, samples: Iterable[Sequence[SampledRows]]) -> Planted:
 
 def look(store: ObjectStore, task: LookTask) -> list[SampledRows]:
     """Read the rows, by row group."""
-    live, found = task.live, list[SampledRows]()
+    live, size, found = task.live, task.size, list[SampledRows]()
     ahead, masks = ReadAhead(live.reading), masks_of(store, live)
-    each = _SampleShare(live.rows / task.looks, -(-task.wanted // task.looks), task.sample_bytes / task.looks)
+    each = _SampleShare(live.rows / size.looks, -(-size.wanted // size.looks), size.bytes / size.looks)
 
     def begun(looked: tuple[Slice, list[int]]) -> tuple[Slice, list[int], FileReader]:
         file = field_ids.matched(looked[0].file, live.columns)
         return *looked, FileReader(store, Part(file, live.columns.names), ahead)
 
-    for slice_, places, reader in begun_ahead(_places(live, task.looks), begun):
+    for slice_, places, reader in begun_ahead(_places(live, size.looks), begun):
         with reader:
             found += _of_file(reader, slice_, places, masks, live.columns, each)
     return found
