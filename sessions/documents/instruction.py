@@ -269,6 +269,11 @@ def of_values(document: Any) -> Instruction:
     """The document in JSON values. Raises RefusedDocument."""
     if not isinstance(document, dict):
         raise RefusedDocument("", f"the document is {short_json(document)}, it must be a JSON object")
+    if document.get("Type") == "SubscriptionConfirmation" and "SubscribeURL" in document:
+        said = "an SNS topic asks whether this queue subscribes to it, and sends nothing before it is told"
+        raise RefusedDocument(
+            "SubscribeURL", f"{said}: open this address, and let the subscription deliver raw messages"
+        )
     for names_of, field, said in _ENVELOPES:
         if document.keys() >= names_of:
             raise RefusedDocument(field, f"the document is in {said}")

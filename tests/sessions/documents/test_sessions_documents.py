@@ -183,11 +183,16 @@ def test_a_document_in_the_envelope_of_a_topic_says_so():
             "$.detail alone (InputPath)",
         ),
         ({"specversion": "1.0", "type": "job", "source": "/a", "id": "1", "data": GOOD}, "data", "send its data alone"),
+        (
+            {"Type": "SubscriptionConfirmation", "TopicArn": "arn:…", "Message": "…", "SubscribeURL": "https://…"},
+            "SubscribeURL",
+            "open this address",
+        ),
         ({"Records": [{"eventSource": "aws:s3", "s3": {"object": {"key": "a+b%2Fc"}}}]}, "", "a notification of S3"),
         ({"Service": "Amazon S3", "Event": "s3:TestEvent", "Bucket": "lake"}, "", "a notification of S3"),
         ({"Records": [{"eventSource": "aws:sqs", "body": "{}"}]}, "version", "it is missing"),
     ],
-    ids=["EventBridge", "CloudEvents", "S3", "test of S3", "others"],
+    ids=["EventBridge", "CloudEvents", "SNS", "S3", "test of S3", "others"],
 )
 def test_what_other_services_send_is_named(message, field, said):
     """A message of EventBridge was told that its version must be 1, one of S3 to write one."""
