@@ -26,7 +26,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from deltacompact.base.errors import CorruptionError, DeltaCompactError, NotFoundError
+from deltacompact.base.errors import CorruptionError, DeltaCompactError, InputError, NotFoundError
 from deltacompact.base.wording import counted, one_line
 from sessions.base.ids import new_owner
 from sessions.base.model import DispatcherSign, JobRun, JobRunState
@@ -112,6 +112,7 @@ class Dispatcher:
         Raises InputError, before any work, if queue or state cannot be used.
         """
         self.queue.depth()
+        self._check_dead_letters()
         self._say()
         sessions = counted(self._admission.limits.sessions_max, "group of sessions", "groups of sessions")
         _LOG.info("serving %s, state %s, at most %s at once", self.queue.uri, self.state.uri, sessions)
@@ -142,6 +143,16 @@ class Dispatcher:
         self._gone.set()
         saying.join(self._settings.lease_s)  # no sign of life may follow the `unsay`
         self._guarded(lambda: self.state.unsay(self.owner))
+
+    def _check_dead_letters(self) -> None:
+        """Tell that a bad document would come again and again. Nobody who waits for the end of a drain reads a log."""
+        why = self.queue.no_dead_letters()
+        if why is None:
+            return
+        said = "As it is, a document that is refused comes again until the queue's retention ends"
+        if self._settings.drain:
+            raise InputError(f"{why}. {said}, so --drain would not end")
+        _LOG.warning("%s. %s", why, said)
 
     def stop(self) -> None:
         """Stop gently. The second call ends running groups."""

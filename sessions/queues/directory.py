@@ -130,6 +130,9 @@ class DirectoryQueue:
         oldest_s = max(0.0, now_s - sent_s) if sent_s is not None else None
         return Depth(len(waiting), len(leased), len(dead), oldest_s, len(self.unreadable))
 
+    def no_dead_letters(self) -> None:
+        """A directory has a place for dead letters."""
+
     # Inside
 
     def _receive(self, most: int) -> list[Message]:

@@ -105,3 +105,6 @@ class Queue(Protocol):
         """Send a dead letter back to the queue."""
 
     def depth(self) -> Depth: ...
+
+    def no_dead_letters(self) -> str | None:
+        """Why messages cannot become dead letters here, and what to do about it. None: they can."""

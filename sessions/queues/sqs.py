@@ -132,6 +132,13 @@ class SqsQueue:
         oldest_s = self._ages.oldest_s(ready, self._clock()) if ready + leased else None
         return Depth(ready, leased, dead, oldest_s)
 
+    def no_dead_letters(self) -> str | None:
+        try:
+            self._counts(self._dead_letters_url())
+        except InputError as error:
+            return one_line(error)
+        return None
+
     # Inside
 
     def _received(self, url: str, most: int, wait_s: float, visibility_s: float) -> list[dict[str, Any]]:
@@ -160,20 +167,21 @@ class SqsQueue:
         )
 
     def _dead_letters_url(self) -> str:
-        """Raises InputError if nobody named one and the queue has no redrive policy."""
+        """Raises InputError if nobody named one and the queue has no redrive policy, or if it is the queue itself."""
         if self._dead_url is None:
             with self._asking():
                 answer = self._client.get_queue_attributes(QueueUrl=self.uri, AttributeNames=["RedrivePolicy"])
                 policy = answer.get("Attributes", {}).get("RedrivePolicy")
                 if policy is None:
-                    raise InputError(
-                        f"queue {self.uri} has no redrive policy: name its dead-letter queue (--dead-letters)"
-                    )
+                    said = "give it one, or name a dead-letter queue (--dead-letters)"
+                    raise InputError(f"queue {self.uri} has no redrive policy: {said}")
                 arn = json.loads(policy)["deadLetterTargetArn"]
                 *_, account, name = arn.split(":")
             with self._asking(arn):
                 found = self._client.get_queue_url(QueueName=name, QueueOwnerAWSAccountId=account)
                 self._dead_url = str(found["QueueUrl"])
+        if self._dead_url == self.uri:  # each dead letter would be a new message of it, without a pause
+            raise InputError(f"queue {self.uri} cannot be its own dead-letter queue: name another one (--dead-letters)")
         return self._dead_url
 
     def _message_bytes_max(self, url: str) -> int:

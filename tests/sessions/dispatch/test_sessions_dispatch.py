@@ -15,10 +15,13 @@ import pytest
 from holding import RUNS
 from sessions_place import SLOW, Place, place  # noqa: F401
 from sessions_processes import chain, resume, suspend, until
-from sqs_pair import sqs_queues
+from sqs_pair import sqs_queue, sqs_queues
 
+from deltacompact.base.errors import InputError
 from sessions.base.model import JobRunState, SessionState
+from sessions.base.settings import DispatcherSettings
 from sessions.cli import run
+from sessions.cli.dispatch import dispatcher_of
 from sessions.queues.opening import open_queue
 
 pytestmark = pytest.mark.processes
@@ -130,6 +133,21 @@ def test_on_sqs_and_s3(s3_catalog_uri, tmp_path):
     assert all(len(chain(place.catalog, f"t{number}")) == 2 for number in range(4))
     assert [letter.field for letter in open_queue(url).dead_letters()] == ["priority"]
     assert open_queue(url).depth().is_empty
+
+
+def test_a_queue_that_cannot_bury_a_bad_document_is_named_at_the_start(moto_endpoint, tmp_path, caplog):
+    """A bad document came again until its retention ended, and a drain did not end before."""
+    url, state, draining = sqs_queue(), str(tmp_path / "state"), DispatcherSettings(drain=True)
+    advice = f"queue {url} has no redrive policy: give it one, or name a dead-letter queue (--dead-letters)"
+    with pytest.raises(InputError) as refused:
+        dispatcher_of(url, state, settings=draining).run()
+    assert str(refused.value).startswith(advice) and "--drain would not end" in str(refused.value)
+    dispatcher_of(url, state, settings=draining, dead_letters=sqs_queue()).run()
+    served = dispatcher_of(url, state)
+    served.stop()
+    served.run()
+    (said,) = (record.getMessage() for record in caplog.records if record.levelname == "WARNING")
+    assert said.startswith(advice)
 
 
 # --- processes that are suspended ----------------------------------------------------------------------------------

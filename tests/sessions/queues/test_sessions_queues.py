@@ -448,7 +448,7 @@ def test_dead_letters_of_a_queue_that_is_not_there_make_no_queue(tmp_path, capsy
     assert "there is no queue in" in capsys.readouterr().err and not (tmp_path / "typo").exists()
 
 
-def test_a_queue_without_redrive_policy_needs_its_dead_letters_named(moto_endpoint):
+def test_a_queue_without_redrive_policy_needs_its_dead_letters_named(moto_endpoint, tmp_path):
     import boto3
 
     client = boto3.client("sqs")
@@ -458,6 +458,15 @@ def test_a_queue_without_redrive_policy_needs_its_dead_letters_named(moto_endpoi
     (message,) = queue.receive(1, 1)
     with pytest.raises(InputError, match="--dead-letters"):
         queue.dead_letter(message, DeadReason.INVALID_DOCUMENT, "", "bad")
+    with pytest.raises(InputError, match="its own dead-letter queue"):  # it would come again as a new message
+        SqsQueue(url, url).dead_letter(message, DeadReason.INVALID_DOCUMENT, "", "bad")
+    assert SqsQueue(url, dead).no_dead_letters() is None and DirectoryQueue(tmp_path).no_dead_letters() is None
+    for lacking, said in (
+        ((url, None), "no redrive policy"),
+        ((url, url), "its own"),
+        ((url, f"{dead}x"), "does not exist"),
+    ):
+        assert said in SqsQueue(*lacking).no_dead_letters()
     SqsQueue(url, dead).dead_letter(message, DeadReason.INVALID_DOCUMENT, "", "bad")
     assert [letter.body for letter in SqsQueue(url, dead).dead_letters()] == ["a"]
 
