@@ -74,6 +74,9 @@ _CLOCK_S = 1e-3
 """Clocks of CPU time are no finer, so less is taken for this."""
 _LEAST_WORK_S = 1e-9
 """A part with less expected work teaches nothing."""
+_SECONDS_KNOWN = (1e-6, 1e9)
+_AMOUNT_MAX = 1e18
+"""What a session can have taken, and had to do."""
 _ITERATIONS = 8
 """Rates and factors of tables are fitted in turn, so many times."""
 _SCORE_HALF_LIFE = 100.0
@@ -142,6 +145,15 @@ class Observation:
     expected_cpu_s: float = 0.0
     waits: tuple[float, float] = (0.0, 0.0)
 
+    @property
+    def teaches(self) -> bool:
+        """Whether it can be learned from. A record may be damaged or another build's: one impossible number in it would
+        make every expectation infinite, or none at all."""
+        least_s, most_s = _SECONDS_KNOWN
+        amounts = [*self.work, *self.whole, *self.cpu_s.values(), *self.waits, self.expected_cpu_s]
+        took = all(least_s <= seconds <= most_s for seconds in (self.seconds, self.expected_s))
+        return took and sum(self.work) > 0 and all(0 <= amount <= _AMOUNT_MAX for amount in amounts)
+
 
 @dataclass(frozen=True, slots=True)
 class PoolRates:
@@ -152,9 +164,7 @@ class PoolRates:
 
     def learned(self, found: Iterable[Observation]) -> PoolRates:
         """These rates and more sessions. A session that is known already is not added again."""
-        by_id = {
-            seen.session_id: seen for seen in (*self.observations, *found) if seen.seconds > 0 and seen.expected_s > 0
-        }
+        by_id = {seen.session_id: seen for seen in (*self.observations, *found) if seen.teaches}
         kept: list[Observation] = []
         of_stream: dict[str, int] = {}
         for seen in sorted(by_id.values(), key=lambda seen: (seen.at_s, seen.session_id), reverse=True):
@@ -230,7 +240,7 @@ def _factors_of(stream: str, merges: bool, levels: Levels) -> Vector:
 
 def expectation(known: PoolRates) -> Expectation:
     """Learn from what is known; with nothing known, the shipped rates."""
-    seen = [observation for observation in known.observations if sum(observation.work) > 0]
+    seen = [observation for observation in known.observations if observation.teaches]
     if not seen:
         return FIRST_EXPECTATION
     age = np.arange(len(seen), dtype=np.float64)[::-1]

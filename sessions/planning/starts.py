@@ -17,6 +17,7 @@ from sessions.records.learned import LearnedRecord
 from sessions.records.swapping import SwappedRecords
 
 STARTS_KEPT = 25
+_START_MAX_S = 24 * 3600.0
 _FOLDER = "rates/starts"
 
 
@@ -27,12 +28,16 @@ class Starts:
     seconds: dict[str, tuple[float, ...]] = field(default_factory=dict)
 
     def learned(self, way: str, seconds: float) -> Starts:
-        newest = (*self.seconds.get(way, ()), round(max(0.0, seconds), 3))[-STARTS_KEPT:]
+        newest = (*self._known(way), round(max(0.0, seconds), 3))[-STARTS_KEPT:]
         return Starts({**self.seconds, way: newest})
 
     def expected(self, offer: Offer) -> Offer:
         """The offer, with the start that we expect on this pool."""
-        return replace(offer, start_s=statistics.median([offer.start_s, *self.seconds.get(way_of(offer), ())]))
+        return replace(offer, start_s=statistics.median([offer.start_s, *self._known(way_of(offer))]))
+
+    def _known(self, way: str) -> tuple[float, ...]:
+        """The seconds of one way that can be: a record may be damaged."""
+        return tuple(seconds for seconds in self.seconds.get(way, ()) if 0 <= seconds <= _START_MAX_S)
 
 
 _STARTS = TypeAdapter(Starts)

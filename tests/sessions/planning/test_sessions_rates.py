@@ -34,6 +34,7 @@ from sessions.planning.rates import (
     padded,
     part_of,
 )
+from sessions.planning.starts import Starts, way_of
 from sessions.records.swapping import SwappedRecords
 
 NARROW = WorkTerms(2, 100_000, 3e6, 0, 1e6, 5e5, 2e6, 3e7, 8)
@@ -393,6 +394,28 @@ def test_rates_that_cannot_be_understood_are_begun_anew(store: ObjectStore) -> N
     assert rates.rates("local/local") == PoolRates("local/local")
     rates.learn([finished("a")])
     assert len(rates.rates("local/local").observations) == 1
+
+
+@pytest.mark.parametrize("field", ["seconds", "expected_s", "expected_cpu_s", "work", "whole", "waits", "cpu_s"])
+@pytest.mark.parametrize("number", [-1.0, -1e300, 1e300])
+def test_an_impossible_number_in_a_record_teaches_nothing(field: str, number: float) -> None:
+    """Each job run failed with "math domain error", or was expected to take a time that no record can hold."""
+    known = PoolRates().learned([ran(place, "t", NARROW, 2.0, FIRST) for place in range(6)])
+    harmed = ran(7, "t", NARROW, 2.0, FIRST)
+    value = getattr(harmed, field)
+    many = {WHOLE: number} if isinstance(value, dict) else (number, *value[1:]) if isinstance(value, tuple) else number
+    harmed = replace(harmed, **{field: many})
+    damaged = replace(known, observations=(*known.observations, harmed))
+    assert seconds_of(damaged, NARROW, "t") == seconds_of(known, NARROW, "t")
+    assert known.learned([harmed]) == known
+
+
+@pytest.mark.parametrize("seconds", [-1e300, -1.0, 1e300])
+def test_an_impossible_start_in_a_record_counts_for_nothing(seconds: float) -> None:
+    offer, _ = offers_here(2, 24 << 30)
+    known = Starts({way_of(offer): (seconds, seconds, seconds)})
+    assert known.expected(offer) == offer
+    assert known.learned(way_of(offer), 1.0).seconds == {way_of(offer): (1.0,)}
 
 
 def test_rates_of_the_version_before_are_read_and_count() -> None:
