@@ -245,7 +245,9 @@ def dispatcher_of(
     records = SwappedRecords(state.store)
     rates, starts = RateStore(records), StartStore(records)
     offers = (*offers_here(cpus, memory), *ours.offers)
-    here = LocalLauncher(logs_folder, run_group, (*_PROGRAM, *(_ICEBERG if allowed.has_iceberg else ())))
+    preloaded = (*_PROGRAM, *(_ICEBERG if allowed.has_iceberg else ()))
+    keeps_logs = logs is not None or state.folder is not None  # otherwise the state has copies
+    here = LocalLauncher(logs_folder, run_group, preloaded, keeps_logs)
     means = Means(
         Planner(rates, starts, offers, sessions_max, ours.prices_dated, lambda: admission.busy_slots),
         Launchers({"local": here, **ours.in_background}, here.ready),

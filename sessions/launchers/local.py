@@ -49,11 +49,13 @@ class LocalLauncher:
     logs         the folder for the logs of groups
     run          runs a group in the new process
     preloaded    more modules that most groups need, and that take long to import
+    keeps_logs   whether logs stay when their groups are terminated. A temporary folder would fill the disk
     """
 
-    def __init__(self, logs: Path, run: RunGroup, preloaded: Sequence[str] = ()) -> None:
+    def __init__(self, logs: Path, run: RunGroup, preloaded: Sequence[str] = (), keeps_logs: bool = True) -> None:
         self._logs = logs
         self._run = run
+        self._keeps_logs = keeps_logs
         logs.mkdir(parents=True, exist_ok=True)
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload([*_PRELOADED, *preloaded])
@@ -114,6 +116,8 @@ class LocalLauncher:
             left = self._groups.pop(group_id, None)
             if left is not None and not isinstance(left, GroupStatus):
                 self._dying.append(left)  # the kernel has not ended it yet
+        if not self._keeps_logs:
+            self._log(group_id).unlink(missing_ok=True)
 
     def _ends(self, group_id: str, sent: signal.Signals) -> bool:
         """Send a signal to the group. Returns whether it ends in time, or has ended already."""
@@ -134,6 +138,9 @@ class LocalLauncher:
     def close(self) -> None:
         for group_id in list(self._groups):
             self.terminate(group_id)
+        if not self._keeps_logs:
+            with contextlib.suppress(OSError):  # the file of a cluster that runs may lie there
+                self._logs.rmdir()
 
     @staticmethod
     def _signal(process: ForkServerProcess, sent: signal.Signals) -> None:

@@ -29,8 +29,8 @@ GROUP = "run-1.3.g0.1.1"
 PATH = f"logs/{GROUP}.log"
 
 
-def launched(folder, run, id_: str = GROUP, launcher: str = "local") -> Launchers:
-    launchers = Launchers({launcher: LocalLauncher(folder, run)})
+def launched(folder, run, id_: str = GROUP, launcher: str = "local", keeps_logs: bool = True) -> Launchers:
+    launchers = Launchers({launcher: LocalLauncher(folder, run, keeps_logs=keeps_logs)})
     launchers.launch(GroupSpec(id_, "s", "run-1", "g0.1", 3, "local", launcher, "local", 1, 1, 0))
     return launchers
 
@@ -77,6 +77,16 @@ def test_in_a_folder_a_process_writes_its_log_itself_and_that_of_a_cluster_is_ke
     assert state.store.get(PATH) == b"the last that it said\n"
 
 
+def test_a_log_in_a_temporary_folder_goes_with_its_group(tmp_path):
+    """With a state on S3, the disk of a dispatcher's machine filled up with the logs of all groups ever."""
+    launchers = launched(tmp_path / "logs", killed, keeps_logs=False)
+    until(lambda: launchers.logs(GROUP), "it has printed")
+    launchers.terminate(GROUP)
+    assert not list((tmp_path / "logs").iterdir())
+    launchers.close()
+    assert not (tmp_path / "logs").exists()
+
+
 def test_a_log_that_cannot_be_kept_holds_nothing_up(tmp_path, caplog):
     def intercept(kind, path, act):
         raise StoreError("it does not answer")
@@ -87,7 +97,9 @@ def test_a_log_that_cannot_be_kept_holds_nothing_up(tmp_path, caplog):
     assert f"what {GROUP} printed could not be kept: it does not answer" in caplog.text
 
 
-def test_on_s3_status_names_the_log_of_a_failed_session_and_expiry_takes_it_away(s3_bucket, tmp_path, capsys):
+def test_on_s3_status_names_the_log_of_a_failed_session_and_expiry_takes_it_away(
+    s3_bucket, tmp_path, capsys, monkeypatch
+):
     """A dispatcher in a process of its own: when its machine is gone, with its disk, why a session failed is there."""
     lake = deltacompact.open_catalog(tmp_path / "lake")
     lake.create_table("orders", primary_keys=["id"])
@@ -97,8 +109,11 @@ def test_on_s3_status_names_the_log_of_a_failed_session_and_expiry_takes_it_away
     document = {"version": 1, "catalog": str(tmp_path / "lake"), "source_table_id": "orders", "job_run_id": "run-1"}
     open_queue(str(tmp_path / "queue")).send(json.dumps(document))
     uri = f"s3://{s3_bucket}/state"
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "tmp"))
     with dispatching(str(tmp_path / "queue"), uri, tmp_path / "log", "--drain") as dispatcher:
         assert dispatcher.wait(60) == 1
+    assert not list((tmp_path / "tmp").glob("deltacompact-sessions-*"))
     assert cli.run(["status", "--state", uri, "--job-run", "run-1"]) == 1
     said = "".join(capsys.readouterr().out.split())
     state = StateStore(uri)
