@@ -238,6 +238,12 @@ class Policy(BaseModel):
         """The branch of an Iceberg table; None for a delta stream."""
         return str(branch_of(self.document)["branch"]) if self.is_iceberg else None
 
+    @property
+    def destination(self) -> str | None:
+        """The other table that the document compacts into."""
+        into = self.document.get("destination_compacted_table_id")
+        return None if into in (None, self.source_table_id) else str(into)
+
     def instruction(self, partitions: list[dict[str, str | None]], job_run_id: str | None = None) -> Instruction:
         """The document that this policy submits. One for an Iceberg table names no partitions."""
         for taken in ("version", "catalog", "source_table_id", "partitions", "job_run_id"):

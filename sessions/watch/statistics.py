@@ -5,18 +5,23 @@ Nobody reads data or footers, or lists files, for this. Each measure has the nam
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from deltacompact.base.model import Partition
+from deltacompact.base.errors import NotFoundError
+from deltacompact.base.model import CompactedDelta, Partition
 from deltacompact.base.partitions import side_by_side
 from deltacompact.catalog.delta_streams import DeltaStreamCatalog
+from deltacompact.delta_streams.log.log import genesis_state
 from deltacompact.delta_streams.log.state import StreamState
-from deltacompact.delta_streams.sizes import sizes_of
+from deltacompact.delta_streams.sizes import StreamSizes, sizes_of, sizes_of_parts
+from deltacompact.delta_streams.snapshots import choose
 from deltacompact.delta_streams.table_heat import heat_of_streams
 from deltacompact.layout.heat import Heat
 from deltacompact.planning.depth_in_log import gain_in_log
+from deltacompact.table.ports import NothingToDo
 from sessions.documents.streams import branch_of
 from sessions.metrics.tables import TableSizes
 
@@ -154,10 +159,10 @@ def branch_statistics(branch: str, sizes: BranchSizes) -> WatchedIcebergBranch:
 
 
 def statistics_of(
-    catalog: DeltaStreamCatalog, table_id: str, now_s: float, layout: bool = False
+    catalog: DeltaStreamCatalog, table_id: str, now_s: float, layout: bool = False, into: str | None = None
 ) -> list[WatchedPartition]:
     """Every partition of a table. Asked again, the same catalog reads only what was added to the table's logs, unless
-    the table was replaced.
+    the table was replaced. `into`: the table that it is compacted into; None: itself.
 
     If a writer's clock puts a commit after `now_s`, the store's time of it counts. `layout`: measure how files lie too.
 
@@ -170,14 +175,16 @@ def statistics_of(
         heat = heat_of_streams(catalog, table_id).read().now(now_s) if by else heat
     else:
         catalog.present(table_id)
+    if into is not None:
+        with contextlib.suppress(NotFoundError):  # the first compaction makes it
+            catalog.present(into)
     partitions = catalog.partitions(table_id)
     looked = side_by_side(
-        partitions, lambda partition: _of_partition(catalog, table_id, partition, now_s), catalog.at_once
+        partitions, lambda partition: _of_partition(catalog, table_id, partition, now_s, into), catalog.at_once
     )
-    rows = sum(state.compacted.rows for state, _ in looked if state.compacted)
+    rows = sum(base.rows for base, _ in looked if base)
     found = []
-    for state, watched in looked:
-        base = state.compacted
+    for base, watched in looked:
         if base and by:
             gain = gain_in_log(base.files, by, base.schema)
             share = base.rows / max(1, rows)  # of the reads, for all partitions are asked
@@ -187,27 +194,47 @@ def statistics_of(
 
 
 def _of_partition(
-    catalog: DeltaStreamCatalog, table_id: str, partition: Partition, now_s: float
-) -> tuple[StreamState, WatchedPartition]:
+    catalog: DeltaStreamCatalog, table_id: str, partition: Partition, now_s: float, into: str | None
+) -> tuple[CompactedDelta | None, WatchedPartition]:
     state = catalog.state(table_id, partition)
-    sizes = sizes_of(state)
+    log = catalog.log(into or table_id, partition)
+    done = state if into is None else log.active() if log.exists() else genesis_state()
+    sizes = sizes_of(state) if into is None else _sizes_into(into, table_id, partition, state, done)
     times_s: Sequence[float] = sizes.delta_times_s
     written_s = max(times_s, default=None)
-    if (written_s is None and sizes.files) or max(times_s, default=0.0) > now_s:
+    if (written_s is None and (sizes.files or sizes.deltas)) or max(times_s, default=0.0) > now_s:
         # A writer whose clock is ahead would keep its deltas young until that time comes.
         written_s = catalog.log(table_id, partition).written_s(state)
         times_s = [min(time_s, written_s) for time_s in times_s]
-    return state, WatchedPartition(
+    return done.compacted, WatchedPartition(
         partition=dict(partition.values),
-        mark=f"{state.version}/{state.last_position}",
+        mark=f"{state.version}/{state.last_position}" + ("" if into is None else f"/{done.version}"),
         deltas=sizes.deltas,
         delta_rows=sizes.delta_rows,
         delta_bytes=sizes.delta_bytes,
-        oldest_delta_s=min(times_s, default=None),
+        oldest_delta_s=min(times_s, default=written_s if sizes.deltas else None),
         written_s=written_s,
         files=sizes.files + sizes.delta_files,
         bytes=sizes.bytes + sizes.delta_bytes,
         rows=sizes.rows + sizes.dead_rows,
         dead_rows=sizes.dead_rows,
         compacted_s=sizes.compacted_s,
+    )
+
+
+def _sizes_into(into: str, table_id: str, partition: Partition, state: StreamState, done: StreamState) -> StreamSizes:
+    """What a session would fold into another table. If it would build that anew, the source's rows are a delta, too."""
+    chosen = choose(table_id, into, partition, state, done)
+    if isinstance(chosen, NothingToDo):
+        return replace(sizes_of(done), deltas=0)
+    compacted_s = done.opened.time_ms / 1000 if done.compacted and done.opened.time_ms else None
+    sizes = sizes_of_parts(done.compacted, chosen.deltas, state.commits, compacted_s)
+    base = chosen.base if not chosen.owned else None
+    files = base.files if base else ()
+    return replace(
+        sizes,
+        deltas=max(1, sizes.deltas + bool(base)),
+        delta_files=sizes.delta_files + len(files),
+        delta_rows=sizes.delta_rows + sum(file.live_rows for file in files),
+        delta_bytes=sizes.delta_bytes + sum(file.bytes for file in files),
     )

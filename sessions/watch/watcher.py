@@ -90,15 +90,15 @@ class Watcher:
         self._open_catalog = open_catalog
         self.failed: dict[str, DeltaCompactError] = {}
         self.seen = TablesSeen()
-        self._tables: dict[tuple[str, str, str | None], _WatchedTable] = {}
+        self._tables: dict[tuple[str, str, str | None, str | None], _WatchedTable] = {}
         self._every_s = policies.every
         for policy in policies.expanded():
-            key = (policy.catalog, policy.source_table_id, policy.branch)
+            key = (policy.catalog, policy.source_table_id, policy.branch, policy.destination)
             if key not in self._tables:
                 self._tables[key] = _WatchedTable(*key, self)
             self._tables[key].policies.append(policy)
         # Branches of a table share its orphans, so only the first branch in the policies counts them.
-        counting: dict[tuple[str, str], tuple[str, str, str | None]] = {}
+        counting: dict[tuple[str, str], tuple[str, str, str | None, str | None]] = {}
         for key in self._tables:
             counting.setdefault(key[:2], key)
         counts = {key: self._tables[key].count_orphans for key in counting.values()}
@@ -117,10 +117,11 @@ class Watcher:
         sizes: dict[tuple[str, str, str], TableSizes] = {}
         unreadable = 0
         for key, table in self._tables.items():
-            catalog_uri, name, branch = key
+            catalog_uri, name, branch, _ = key
             try:
                 decided += table.look()
-                sizes[catalog_uri, name, branch or ""] = replace(table.sizes, orphan_bytes=self._orphans.bytes.get(key))
+                seen = replace(table.sizes, orphan_bytes=self._orphans.bytes.get(key))
+                sizes.setdefault((catalog_uri, name, branch or ""), seen)
             except Exception as error:  # even a bug of ours must not stop the other tables
                 foreseen = error if isinstance(error, DeltaCompactError) else None
                 self.failed[table.name] = foreseen or DeltaCompactError(one_line(error))
@@ -133,18 +134,20 @@ class Watcher:
 
 
 class _WatchedTable:
-    """One table, or one branch of an Iceberg table: its policies, and what was read of it so far."""
+    """One table, or one branch of an Iceberg table: its policies, and what was read of it so far. `into`: the other
+    table that it is compacted into, because what waits for one table says nothing of another."""
 
-    def __init__(self, catalog_uri: str, name: str, branch: str | None, watcher: Watcher) -> None:
+    def __init__(self, catalog_uri: str, name: str, branch: str | None, into: str | None, watcher: Watcher) -> None:
         self.catalog_uri = catalog_uri
         self.name = name
         self.branch = branch
+        self.into = into
         self.policies: list[Policy] = []
         self.sizes = TableSizes()
         self._watcher = watcher
         self._state = watcher._state
         self._statistics: Callable[[], Sequence[Statistics]] | None = None
-        self._named = "\n".join([_normal(catalog_uri), name, *([branch] if branch else [])])
+        self._named = "\n".join([_normal(catalog_uri), name, *(part for part in (branch, into) if part)])
         self._submissions = Submissions(self._state.store, self._named, self._state.unreadable)
         self._ended: dict[str, JobRunState] = {}
         self._sent_s: dict[str, float] = {}
@@ -193,7 +196,7 @@ class _WatchedTable:
         catalog = self._watcher._open_catalog(self.catalog_uri)
         layout = any(policy.asks_for_layout for policy in self.policies)
         if not is_iceberg_catalog(catalog):
-            return lambda: statistics_of(catalog, self.name, self._watcher._clock(), layout)
+            return lambda: statistics_of(catalog, self.name, self._watcher._clock(), layout, self.into)
         branch = self.branch or MAIN
         watched = catalog.watched(self.name, branch, layout)
         return lambda: [branch_statistics(branch, watched.look())]

@@ -391,6 +391,7 @@ class Place:
             deltacompact.compact(
                 instruction.source_table_id,
                 delta_catalog_client=self.catalog,
+                destination_compacted_table_id=instruction.destination_compacted_table_id,
                 partitions=instruction.partition_values,
                 settings=deltacompact.Settings(executor="local"),
             )
@@ -613,6 +614,33 @@ def test_after_a_clock_was_set_back_a_day_job_runs_cool_down_and_lost_documents_
     assert reasons(watcher.look()) == reasons(place.watcher(cooldown=100).look()) == {"1": "cooling_down"}
     place.now_s += 400
     assert reasons(watcher.look()) == {"1": "deltas"}
+
+
+def test_what_waits_for_another_table_is_measured_by_that_table(place):
+    """Deltas stay in the source: each cooldown it was submitted again, for ever. And once the source was compacted in
+    place, the other table was not submitted any more."""
+    watcher = place.watcher(document={"destination_compacted_table_id": "flat"})
+    look = lambda: reasons(watcher.look())  # noqa: E731
+    place.append()
+    for _ in range(2):
+        assert look() == {"1": "deltas"}
+        (document,) = place.received()
+        place.end(document)
+        place.now_s += 3600
+        assert look() == {"1": "nothing_new"}
+        place.append(times=1)
+        assert look() == {"1": "below_thresholds"}
+        place.append(times=2)
+    place.catalog.table("orders").compact()  # past what flat has folded
+    watcher = place.watcher(document={"destination_compacted_table_id": "flat"}, when=[{"delta_rows": 1}])
+    (decided,) = watcher.look()
+    assert (decided.decision.reason, decided.decision.text) == ("delta_rows", "1 delta row, 1 wanted")
+    (document,) = place.received()
+    place.end(document)
+    place.now_s += 3600
+    assert look() == {"1": "nothing_new"} and place.catalog.read("flat").num_rows == 1
+    place.catalog.drop_table("flat")
+    assert reasons(watcher.look()) == {"1": "delta_rows"}, "it is made again"
 
 
 def test_two_policies_on_one_table_never_submit_a_partition_both(place):
