@@ -144,7 +144,7 @@ class Courier:
                 delivery.run, delivery.read_s = self._state.job_run(job_run_id).value, self._clock()
             except NotFoundError:  # it is being accepted, or its dispatcher died right then, or it has expired
                 if self._recorder is not None:
-                    self._recorder.claimed.discard(job_run_id)
+                    self._recorder.forget(job_run_id)
                 return None
         return delivery.run
 
@@ -161,7 +161,7 @@ class Courier:
         if run.state.ended:
             return self._clock() - (run.finished_s or 0.0) > _STRAY_S
         if run.lease is not None:
-            recorder.accepted.discard(job_run_id)  # the dispatcher that claimed it delivers
+            recorder.forget(job_run_id)  # the dispatcher that claimed it delivers
         return job_run_id in recorder.accepted
 
     def _send(self, topic: Topic, run: JobRun, recorded: set[str], sent: set[str]) -> None:
@@ -203,9 +203,7 @@ class Courier:
         self._outbox.done(job_run_id)
         self._deliveries.pop(job_run_id, None)
         if self._recorder is not None:
-            self._recorder.claimed.discard(job_run_id)
-            self._recorder.accepted.discard(job_run_id)
-            self._recorder.latest.pop(job_run_id, None)
+            self._recorder.forget(job_run_id)
 
     def _topic(self, run: JobRun) -> Topic | None:
         arn = run.document.get("sns_event_topic_arn") or self._default_topic

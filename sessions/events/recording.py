@@ -42,6 +42,13 @@ class EventRecorder:
         """Remember a job run that the caller has read. Events only use its facts that never change."""
         self._job_runs.setdefault(run.id, run)
 
+    def forget(self, job_run_id: str) -> None:
+        """Somebody else delivers its events, or all are delivered. If a session changes after all, it is read again."""
+        self.accepted.discard(job_run_id)
+        self.claimed.discard(job_run_id)
+        self.latest.pop(job_run_id, None)
+        self._job_runs.pop(job_run_id, None)
+
     def changed(self, before: JobRun | JobRunSession | None, after: JobRun | JobRunSession) -> None:
         if isinstance(after, JobRun):
             assert before is None or isinstance(before, JobRun)
@@ -65,7 +72,7 @@ class EventRecorder:
         self._record(known, events_of_job_run(after))
         self._record_estimate(before, after, after)
         if after.state.ended:
-            del self._job_runs[after.id]
+            self._job_runs.pop(after.id, None)
 
     def _session_changed(self, before: JobRunSession | None, after: JobRunSession) -> None:
         run = self._job_run(after.job_run_id)

@@ -189,6 +189,7 @@ class _WatchedTable:
         self._submissions.fold(self._ended, histories)
         left = {submission.job_run_id for submission in self._submissions.read_before}
         self._ended = {name: state for name, state in self._ended.items() if name in left}
+        self._sent_s = {name: sent_s for name, sent_s in self._sent_s.items() if name in left}
         return decided
 
     def _looking(self) -> Callable[[], Sequence[Statistics]]:

@@ -244,6 +244,10 @@ def test_of_two_dispatchers_the_one_that_claimed_a_job_run_delivers(topic):
     second.deliver()
     assert [event["type"] for event in received()] == ["deltacompact.job_run.succeeded"]
     assert Outbox(store).expected() == [] and not claiming.claimed
+    clock[0] += 70
+    first.deliver()
+    for recorder in (accepting, claiming):  # the first one kept the job run, with its document, for ever
+        assert not (recorder.accepted or recorder.claimed or recorder.latest or recorder._job_runs)
 
 
 def test_what_a_dispatcher_that_died_left_is_delivered_some_minutes_later(topic):

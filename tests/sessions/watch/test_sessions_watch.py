@@ -486,6 +486,7 @@ def test_what_was_submitted_does_not_grow_for_ever_and_is_remembered_all_the_sam
         expire(place.state, 0.0)
         most = max(most, len(list(place.state.store.list("watch/"))) + len(list(place.state.store.list("watch-ends/"))))
     assert most <= 16, "slots are folded, and ends that were said of them are forgotten"
+    assert sum(len(table._sent_s) for table in standing._tables.values()) <= 4, "nor does the watcher grow"
     assert reasons(place.watcher().look()) == {"1": "nothing_new", "other": "nothing_new"}
 
 
