@@ -10,12 +10,14 @@ All of this comes from the logs. `versions.py` checks which versions can still b
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
+from deltacompact.base.errors import InputError
 from deltacompact.base.model import DataFile, Partition
-from deltacompact.base.moments import spelled
+from deltacompact.base.moments import moment_at, spelled
 from deltacompact.base.wording import counted
 from deltacompact.delta_streams.log.state import StreamState
 from deltacompact.delta_streams.streams import Streams
@@ -25,7 +27,7 @@ from deltacompact.delta_streams.streams import Streams
 class VersionMade:
     """A version and what made it: "create", "compact", "restate", "rollback", or "retract" of a file.
 
-    time             by the writer's clock. None: an old release did not record it
+    time             by the writer's clock. None: an old release did not record it, or no calendar has it
     rows, files      compacted rows and files. `…_added`, `…_removed`: compared with the version before
     deltas           deltas that came before the next version
     tokens           the tokens of their commits
@@ -76,8 +78,9 @@ def _held(state: StreamState) -> tuple[str, ...]:
 
 
 def _entry(partition: Partition, before: Sequence[StreamState], state: StreamState) -> VersionMade:
-    time_ms, compacted = state.opened.time_ms, state.compacted
-    time = datetime.fromtimestamp(time_ms / 1000, UTC) if time_ms else None
+    time_ms, compacted, time = state.opened.time_ms, state.compacted, None
+    with contextlib.suppress(InputError):
+        time = moment_at(time_ms) if time_ms else None
     operation = _made_by(before, state)
     rows, files = (compacted.rows, len(compacted.files)) if compacted else (0, 0)
     former, now = _files(before[-1]) if before else {}, _files(state)

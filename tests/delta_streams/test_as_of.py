@@ -110,6 +110,14 @@ def test_history_counts_what_each_version_brought(catalog):
     assert last.rows == 2 and last.rows_added - last.rows_removed == 0
 
 
+def test_a_version_by_a_clock_that_is_beyond_the_calendar_has_no_time():
+    """Its table had no history at all: "year 14645 is out of range"."""
+    ahead = DeltaStreamCatalog(MemoryStore(), clock=lambda: 4e11)
+    ahead.create_table("t", primary_keys=["id"]).append(pa.table({"id": [1]}))
+    ahead.table("t").compact()
+    assert [(made.operation, made.time) for made in ahead.table("t").history()] == [("create", None), ("compact", None)]
+
+
 def test_tokens_of_a_version_are_those_of_its_own_commits(catalog):
     table = catalog.table("t")
     table.append(pa.table({"id": [9]}), token=("etl", 7))
