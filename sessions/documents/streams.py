@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -29,15 +30,18 @@ class NamedStreams:
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> NamedStreams:
-        """The streams that an accepted document names."""
+        """The streams that an accepted document names. All of the table if it says which in a way that we do not know:
+        another release accepted it. Who claims its job run ends it; until then it holds up no other table."""
         catalog = str(document.get("catalog"))
         table_id = str(document.get("destination_compacted_table_id") or document.get("source_table_id"))
         partitions = [branch_of(document)] if catalog.startswith(ICEBERG) else document.get("partitions")
         named = None
         if partitions is not None:
-            named = frozenset(
-                frozenset((key, partition_text(value)) for key, value in partition.items()) for partition in partitions
-            )
+            with contextlib.suppress(InputError, TypeError, AttributeError):
+                named = frozenset(
+                    frozenset((key, partition_text(value)) for key, value in partition.items())
+                    for partition in partitions
+                )
         return cls(_place(catalog), table_id, named)
 
     def overlap(self, other: NamedStreams) -> bool:

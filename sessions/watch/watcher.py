@@ -31,7 +31,7 @@ from deltacompact.storage.opening import open_store
 from sessions.base.ids import session_id
 from sessions.base.model import JobRunState
 from sessions.documents.instruction import PARTITIONS_MAX, values_of
-from sessions.documents.streams import MAIN, branch_of
+from sessions.documents.streams import MAIN, NamedStreams, branch_of
 from sessions.metrics.tables import TableSizes, TablesSeen, total
 from sessions.queues.queue import Queue
 from sessions.records.decisions import keep_decisions
@@ -313,12 +313,14 @@ class _WatchedTable:
 
 
 def _named(document: Mapping[str, Any]) -> list[str]:
+    if NamedStreams.of(document).partitions is None:
+        return [""]
     if str(document.get("catalog")).startswith(ICEBERG):
         return [session_id(branch_of(document))]
-    partitions = document.get("partitions")
-    if partitions is None:
-        return [""]
-    return [session_id({key: partition_text(value) for key, value in partition.items()}) for partition in partitions]
+    return [
+        session_id({key: partition_text(value) for key, value in partition.items()})
+        for partition in document["partitions"]
+    ]
 
 
 def _normal(uri: str) -> str:

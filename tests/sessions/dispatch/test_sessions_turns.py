@@ -48,6 +48,27 @@ def test_documents_overlap_where_they_write_to_one_stream(one, other, overlap):
     assert streams(**one).overlap(streams(**other)) is streams(**other).overlap(streams(**one)) is overlap
 
 
+@pytest.mark.parametrize("partitions", [7, "x", [7], {"day": "a"}, [{"day": []}]])
+def test_partitions_in_a_way_of_another_release_are_all_of_them(partitions):
+    """One such job run stopped all others, the page and status, with a traceback."""
+    odd = {**ORDERS, "partitions": partitions}
+    open_ = {"state": JobRunState.ACCEPTED, "lease": None}
+    runs = [job_run("a", document=odd, **open_), job_run("b", accepted_s=NOW_S + 1, document=ORDERS, **open_)]
+    assert list(held_up(runs, ())) == ["b"] and Turn.of(runs[0]).streams == streams()
+
+
+def test_a_job_run_that_another_release_accepted_ends_and_holds_no_other_up(place):
+    place.table("orders")
+    document = {"version": 1, "catalog": place.lake, "source_table_id": "orders"}
+    for name, partitions in (("odd", [7]), ("good", [{}])):
+        run_ = JobRun(name, {**document, "partitions": partitions}, JobRunState.ACCEPTED, NOW_S)
+        assert place.state.accept(run_)
+    with place.dispatcher("--drain") as dispatcher:
+        assert dispatcher.wait(60) == 1
+    assert place.run("good").state is JobRunState.SUCCEEDED
+    assert place.run("odd").error.startswith("partitions[0]: ")
+
+
 turns = st.builds(
     Turn,
     st.sampled_from("abcdefgh"),
