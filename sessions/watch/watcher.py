@@ -18,7 +18,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,7 @@ from deltacompact.base.wording import one_line
 from deltacompact.catalog.opening import is_iceberg_catalog, open_catalog
 from deltacompact.storage.opening import open_store
 from sessions.base.ids import session_id
-from sessions.base.model import JobRunState
+from sessions.base.model import JobRun, JobRunState
 from sessions.documents.instruction import PARTITIONS_MAX, values_of
 from sessions.documents.streams import MAIN, NamedStreams, branch_of
 from sessions.metrics.tables import TableSizes, TablesSeen, total
@@ -89,6 +89,7 @@ class Watcher:
         self._clock = clock
         self._open_catalog = open_catalog
         self.failed: dict[str, DeltaCompactError] = {}
+        self._under_way: list[JobRun] | None = None
         self.seen = TablesSeen()
         self._tables: dict[tuple[str, str, str | None, str | None], _WatchedTable] = {}
         self._every_s = policies.every
@@ -113,7 +114,7 @@ class Watcher:
     def look(self) -> list[Decided]:
         """Look at every table, and return all decisions. A table that fails is in `failed`; the others go on."""
         decided: list[Decided] = []
-        self.failed = {}
+        self.failed, self._under_way = {}, None
         sizes: dict[tuple[str, str, str], TableSizes] = {}
         unreadable = 0
         for key, table in self._tables.items():
@@ -131,6 +132,19 @@ class Watcher:
         self.seen = TablesSeen(self._clock(), sizes, unreadable)
         self._orphans.look(self._clock())
         return decided
+
+    def under_way(self) -> list[JobRun]:
+        """The job runs that had not ended when the first table of this look asked: each of many tables asks."""
+        if self._under_way is None:
+            self._under_way = list(self._read_open())
+        return self._under_way
+
+    def _read_open(self) -> Iterator[JobRun]:
+        for mark in self._state.open_job_runs():
+            with contextlib.suppress(NotFoundError, CorruptionError):
+                run = self._state.job_run(mark.job_run_id).value
+                if not run.state.ended:
+                    yield run
 
 
 class _WatchedTable:
@@ -223,36 +237,34 @@ class _WatchedTable:
 
     def _running(self, submissions: list[Submission], now_s: float) -> dict[str, str]:
         """Job runs under way by session id; "" stands for all partitions."""
-        running: dict[str, str] = {}
-        for mark in self._state.open_job_runs():
-            with contextlib.suppress(NotFoundError, CorruptionError):
-                run = self._state.job_run(mark.job_run_id).value
-                if not run.state.ended and self._is_ours(run.document):
-                    for name in _named(run.document):
-                        running[name] = run.id
-        unknown = [submission for submission in submissions if not self._is_recorded(submission)]
-        if unknown:
+        ours = [run for run in self._watcher.under_way() if self._is_ours(run.document)]
+        running = {name: run.id for run in ours for name in _named(run.document)}
+        goes_on = {submission.job_run_id: self._goes_on(submission) for submission in submissions}
+        if None in goes_on.values():
             self._ended |= self._submissions.ends()  # of records that have expired
             left = {submission.job_run_id for submission in self._submissions.not_folded()}
-            unknown = [submission for submission in unknown if submission.job_run_id in left]
-        for submission in unknown:
-            if submission.job_run_id not in self._ended:
+            submissions = [submission for submission in submissions if submission.job_run_id in left]
+        for submission in submissions:
+            if submission.job_run_id in self._ended or goes_on[submission.job_run_id] is False:
+                continue
+            if goes_on[submission.job_run_id] is None:
                 self._send_again(submission, now_s)
-                running.update({session_id(partition): submission.job_run_id for partition in submission.partitions})
+            running.update({session_id(partition): submission.job_run_id for partition in submission.partitions})
         return running
 
-    def _is_recorded(self, submission: Submission) -> bool:
-        """Whether a submission's job run has a record. Remembers how it ended."""
+    def _goes_on(self, submission: Submission) -> bool | None:
+        """Whether a submission's job run has not ended. None: it has no record. Remembers how it ended."""
         if submission.job_run_id not in self._ended:
             try:
                 run = self._state.job_run(submission.job_run_id).value
             except NotFoundError:
-                return False
+                return None
             except CorruptionError:  # it was accepted, whatever became of it
+                return False
+            if not run.state.ended:
                 return True
-            if run.state.ended:
-                self._ended[run.id] = run.state
-        return True
+            self._ended[run.id] = run.state
+        return False
 
     def _is_ours(self, document: Mapping[str, Any]) -> bool:
         """Whether a job run reads or writes this table and branch."""

@@ -573,6 +573,51 @@ def test_a_job_run_that_somebody_else_asked_for_is_waited_for(place):
     assert reasons(place.watcher().look())["3"] == "running"
 
 
+def test_a_job_run_that_is_accepted_during_a_look_is_waited_for(place):
+    """Its mark was not listed yet and its record was there: it counted as neither open nor lost."""
+    place.state = StateStore(MemoryStore())
+    place.append()
+    place.watcher(cooldown=0).look()
+    (document,) = place.received()
+
+    def intercept(kind, path, act):
+        done = act()
+        if (kind, path) == ("list", "open/"):
+            place.state.accept(job_run(document["job_run_id"], document=document))
+        return done
+
+    state = StateStore(InterceptedStore(place.state.store, intercept))
+    assert reasons(place.watcher(state, cooldown=0).look()) == {"1": "running"}
+
+
+def test_open_job_runs_are_read_once_for_all_tables(place):
+    """Each table read them all: a hundred job runs and a thousand tables were a hundred thousand requests a look."""
+    read = []
+
+    def intercept(kind, path, act):
+        if path.startswith(("open/", "job-runs/")):
+            read.append((kind, path))
+        return act()
+
+    place.state = StateStore(MemoryStore())
+    document = {"version": 1, "catalog": place.lake, "source_table_id": "t1"}
+    for number in range(5):
+        place.state.accept(job_run(f"run-{number}", document=document))
+    of_tables = [
+        {"name": f"p{number}", "catalog": place.lake, "source_table_id": f"t{number}", "when": [{"deltas": 1}]}
+        for number in range(4)
+    ]
+    for number in range(4):
+        place.catalog.create_table(f"t{number}", primary_keys=["id"]).append(pa.table({"id": [1]}))
+    policies = Policies.model_validate({"version": 1, "policies": of_tables})
+    state = StateStore(InterceptedStore(place.state.store, intercept))
+    watcher = Watcher(policies, state, place.queue, clock=lambda: place.now_s)
+    decided = {each.table: each.decision.reason.value for each in watcher.look()}
+    assert decided == {"t0": "deltas", "t1": "running", "t2": "deltas", "t3": "deltas"}
+    assert sum(kind == "list" and path == "open/" for kind, path in read) == 1
+    assert sum("run-0" in path for _, path in read) <= 2
+
+
 def test_failures_make_it_wait_longer(place):
     place.append()
     watcher = place.watcher(cooldown=100)
