@@ -296,6 +296,7 @@ class JobRun:
     nearest_sla_s       the nearest SLA that can be promised, if the desired one cannot
     cpus_needed         the number of CPUs that would keep the desired SLA; None: no number would
     launchers           the launchers that its sessions are planned for
+    failed_session_ids  of its sessions, those that have failed
     trouble             the passing trouble that it waits for
     cancelling          a user has asked to cancel it
     earlier             how it ended before it was run again
@@ -322,6 +323,7 @@ class JobRun:
     trouble: Trouble | None = None
     cancelling: bool = False
     earlier: tuple[Ending, ...] = ()
+    failed_session_ids: tuple[str, ...] = ()
 
     @property
     def life(self) -> int:

@@ -160,8 +160,7 @@ class JobRunWork:
 
     def _failure(self) -> str | None:
         """Why the job run has failed. None: no session has failed, or the job run was cancelled."""
-        sessions = [session for group in self._groups for session in group.sessions.values()]
-        failed = [session for session in sessions if session.state is SessionState.FAILED]
+        sessions, failed = self._all_sessions(), self._failed()
         if any(session.state is SessionState.CANCELLED for session in sessions):
             return None
         if not failed:
@@ -172,15 +171,21 @@ class JobRunWork:
     def _end(self, error: str | None) -> None:
         state = JobRunState.FAILED if error else JobRunState.CANCELLED if self._cancelled() else JobRunState.SUCCEEDED
         ended = {"finished_s": self._means.clock(), "error": error, "trouble": None, "cancelling": False}
-        asking(lambda: self._held.end(state, **ended))
+        failed = tuple(session.id for session in self._failed())
+        asking(lambda: self._held.end(state, **ended, failed_session_ids=failed))
         _LOG.info("job run %s %s%s", self._held.run.id, state, f": {error}" if error else "")
 
     def _cancelled(self) -> bool:
         """Whether a session was cancelled, or the job run was before it had sessions. A job run whose sessions had all
         succeeded by then has succeeded."""
-        sessions = [session for group in self._groups for session in group.sessions.values()]
-        was_cancelled = any(session.state is SessionState.CANCELLED for session in sessions)
+        was_cancelled = any(session.state is SessionState.CANCELLED for session in self._all_sessions())
         return was_cancelled or (self._held.run.cancelling and self._held.run.state is JobRunState.ACCEPTED)
+
+    def _all_sessions(self) -> list[JobRunSession]:
+        return [session for group in self._groups for session in group.sessions.values()]
+
+    def _failed(self) -> list[JobRunSession]:
+        return [session for session in self._all_sessions() if session.state is SessionState.FAILED]
 
     def _let_go(self) -> None:
         """End all groups, and give the job run back: other dispatchers may claim it."""

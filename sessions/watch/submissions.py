@@ -31,7 +31,7 @@ from deltacompact.base.errors import NotFoundError
 from deltacompact.storage.numbered import listed
 from deltacompact.storage.objects import ObjectStore
 from sessions.base.ids import session_id
-from sessions.base.model import JobRunState
+from sessions.base.model import JobRun, JobRunState
 from sessions.base.unreadable import Unreadable
 from sessions.records.swapping import SwappedRecords
 from sessions.records.trigger_ends import forget_ends, remembered_ends, slot_path, slots_folder, submitted_id
@@ -55,6 +55,22 @@ class Submission:
 
 
 @dataclass(frozen=True, slots=True)
+class Ended:
+    """How a job run ended. `failed`: the sessions that failed; none, of one that failed: it was as a whole."""
+
+    state: JobRunState
+    failed: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, run: JobRun) -> Ended:
+        return cls(run.state, frozenset(run.failed_session_ids))
+
+    def has_failed(self, session: str) -> bool:
+        """Whether a session did: one bad partition makes no other partition of its document wait."""
+        return self.state is JobRunState.FAILED and (not self.failed or session in self.failed)
+
+
+@dataclass(frozen=True, slots=True)
 class SubmittedPartition:
     """A partition's history: when each policy last submitted it, and with which mark; failures since a success."""
 
@@ -62,17 +78,15 @@ class SubmittedPartition:
     marks: dict[str, str] = field(default_factory=dict)
     failures: int = 0
 
-    def after(
-        self, submission: Submission, place: int, state: JobRunState | None, is_newer: bool
-    ) -> SubmittedPartition:
+    def after(self, submission: Submission, place: int, ended: Ended | None, is_newer: bool) -> SubmittedPartition:
         """The same after one more submission, whose job run is open or has ended.
 
         `is_newer`: its slot comes after all others. Its time may lie before theirs, because clocks are set back.
         """
         marks = {submission.policy: submission.marks[place]} if submission.marks else {}
         failures = self.failures
-        if state is not None and state.ended:
-            failures = failures + 1 if state is JobRunState.FAILED else 0
+        if ended is not None:
+            failures = failures + 1 if ended.has_failed(session_id(submission.partitions[place])) else 0
         last_s = {submission.policy: submission.at_s}
         if is_newer:
             return SubmittedPartition({**self.last_s, **last_s}, {**self.marks, **marks}, failures)
@@ -120,9 +134,9 @@ class Submissions:
     def read_before(self) -> list[Submission]:
         return [self._known[slot] for slot in sorted(self._known)]
 
-    def submitted(self, states: Mapping[str, JobRunState]) -> dict[str, SubmittedPartition]:
-        """The history of each partition, by its session's id. `states` are those of ended job runs."""
-        return _merged(self._folded, sorted(self._known.items()), states)
+    def submitted(self, ended: Mapping[str, Ended]) -> dict[str, SubmittedPartition]:
+        """The history of each partition, by its session's id. `ended`: the job runs that have."""
+        return _merged(self._folded, sorted(self._known.items()), ended)
 
     def next_job_run_id(self) -> str:
         return submitted_id(self._digest, self._next)
@@ -139,18 +153,18 @@ class Submissions:
         self._next = slot + 1
         return True
 
-    def ends(self) -> dict[str, JobRunState]:
+    def ends(self) -> dict[str, Ended]:
         """By id, how the job runs ended whose records have expired."""
         ends = remembered_ends(self._store, self._digest)
-        return {submitted_id(self._digest, slot): state for slot, state in ends.items()}
+        return {submitted_id(self._digest, slot): Ended(state) for slot, state in ends.items()}
 
-    def fold(self, states: Mapping[str, JobRunState], partitions: Container[str]) -> None:
+    def fold(self, known: Mapping[str, Ended], partitions: Container[str]) -> None:
         """Fold the slots whose job runs have ended, once there are many, for partitions that the table still has."""
-        ended = [slot for slot, submission in self._known.items() if submission.job_run_id in states]
+        ended = [slot for slot, submission in self._known.items() if submission.job_run_id in known]
         if len(ended) < FOLDED_AT:
             return
         left = tuple(sorted(set(self._known) - set(ended)))
-        merged = _merged(self._folded, ((slot, self._known[slot]) for slot in sorted(ended)), states)
+        merged = _merged(self._folded, ((slot, self._known[slot]) for slot in sorted(ended)), known)
         kept = {name: submitted for name, submitted in merged.items() if name in partitions}
         folded = _FoldedSlots(self._next, left, kept)
         self._is_stale = not self._replace_history(folded)
@@ -218,14 +232,14 @@ class Submissions:
 
 
 def _merged(
-    folded: _FoldedSlots, submissions: Iterable[tuple[int, Submission]], states: Mapping[str, JobRunState]
+    folded: _FoldedSlots, submissions: Iterable[tuple[int, Submission]], ended: Mapping[str, Ended]
 ) -> dict[str, SubmittedPartition]:
     found = dict(folded.partitions)
     for slot, submission in submissions:
         for place, partition in enumerate(submission.partitions):
             name = session_id(partition)
             found[name] = found.get(name, SubmittedPartition()).after(
-                submission, place, states.get(submission.job_run_id), slot >= folded.next
+                submission, place, ended.get(submission.job_run_id), slot >= folded.next
             )
     return found
 

@@ -29,7 +29,7 @@ from deltacompact.base.wording import one_line
 from deltacompact.catalog.opening import is_iceberg_catalog, open_catalog
 from deltacompact.storage.opening import open_store
 from sessions.base.ids import session_id
-from sessions.base.model import JobRun, JobRunState
+from sessions.base.model import JobRun
 from sessions.documents.instruction import PARTITIONS_MAX, values_of
 from sessions.documents.streams import MAIN, NamedStreams, branch_of
 from sessions.metrics.tables import TableSizes, TablesSeen, total
@@ -40,7 +40,7 @@ from sessions.watch.evaluate import Decision, TriggerAction, TriggerHistory, eva
 from sessions.watch.orphans import OrphanCounts, orphan_bytes
 from sessions.watch.policy import Policies, Policy
 from sessions.watch.statistics import Statistics, branch_statistics, statistics_of
-from sessions.watch.submissions import Submission, Submissions, SubmittedPartition, batches
+from sessions.watch.submissions import Ended, Submission, Submissions, SubmittedPartition, batches
 
 if TYPE_CHECKING:  # importing PyIceberg takes a second
     from deltacompact.catalog.iceberg import IcebergCatalog
@@ -163,7 +163,7 @@ class _WatchedTable:
         self._statistics: Callable[[], Sequence[Statistics]] | None = None
         self._named = "\n".join([_normal(catalog_uri), name, *(part for part in (branch, into) if part)])
         self._submissions = Submissions(self._state.store, self._named, self._state.unreadable)
-        self._ended: dict[str, JobRunState] = {}
+        self._ended: dict[str, Ended] = {}
         self._sent_s: dict[str, float] = {}
         self._kept: dict[tuple[str, str], Decision] = {}
 
@@ -202,7 +202,7 @@ class _WatchedTable:
         self._keep(decided)
         self._submissions.fold(self._ended, histories)
         left = {submission.job_run_id for submission in self._submissions.read_before}
-        self._ended = {name: state for name, state in self._ended.items() if name in left}
+        self._ended = {name: ended for name, ended in self._ended.items() if name in left}
         self._sent_s = {name: sent_s for name, sent_s in self._sent_s.items() if name in left}
         return decided
 
@@ -263,7 +263,7 @@ class _WatchedTable:
                 return False
             if not run.state.ended:
                 return True
-            self._ended[run.id] = run.state
+            self._ended[run.id] = Ended.of(run)
         return False
 
     def _is_ours(self, document: Mapping[str, Any]) -> bool:

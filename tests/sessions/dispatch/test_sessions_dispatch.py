@@ -81,6 +81,7 @@ def test_job_runs_from_submit_to_status(place, capsys):
     assert nightly["desired_sla_s"] == 900 and nightly["expected"]["seconds"] > 0
     assert "'none' does not exist" in place.run("no-table").error
     assert "1 of 2 sessions failed; day=z" in place.run("no-partition").error
+    assert place.run("no-partition").failed_session_ids == ("day=z",)
     assert told["dispatchers"] == []
     letters = {letter.reason: letter.field for letter in open_queue(place.queue).dead_letters()}
     assert letters == {

@@ -382,7 +382,7 @@ class Place:
             self.queue.acknowledge(message)
         return found
 
-    def end(self, document: dict, failed: bool = False) -> None:
+    def end(self, document: dict, failed: bool = False, failed_sessions: tuple[str, ...] = ()) -> None:
         """Compact what a document asks for, as a dispatcher does."""
         instruction = of_values(document)
         run = job_run(instruction.job_run_id, document=document)
@@ -397,6 +397,7 @@ class Place:
             )
         stored = self.state.job_run(run.id)
         ended = replace(stored.value, state=JobRunState.FAILED if failed else JobRunState.SUCCEEDED)
+        ended = replace(ended, failed_session_ids=failed_sessions)
         self.state.change_job_run(stored, ended)
         self.state.close(ended)
 
@@ -501,7 +502,7 @@ def test_a_watcher_whose_slot_was_folded_meanwhile_has_not_submitted(monkeypatch
     asleep.read(), awake.read()
     for number in range(5):
         assert awake.put(submission(awake, number))
-    ended = {submitted.job_run_id: JobRunState.FAILED for submitted in awake.read()[1:]}
+    ended = {submitted.job_run_id: submissions.Ended(JobRunState.FAILED) for submitted in awake.read()[1:]}
     awake.fold(ended, {"day=1"})
     assert [submitted.at_s for submitted in awake.read()] == [0.0], "what has not ended stays"
     slot = asleep.next_job_run_id()
@@ -513,7 +514,7 @@ def test_a_watcher_whose_slot_was_folded_meanwhile_has_not_submitted(monkeypatch
     for log in (asleep, awake, submissions.Submissions(store, "t")):
         assert [submitted.at_s for submitted in log.read()] == [0.0]
         assert log.submitted({})["day=1"] == submissions.SubmittedPartition({"p": 4.0}, {}, 4)
-    awake.fold({**ended, awake.read()[0].job_run_id: JobRunState.SUCCEEDED}, {"day=1"})
+    awake.fold({**ended, awake.read()[0].job_run_id: submissions.Ended(JobRunState.SUCCEEDED)}, {"day=1"})
     for number in range(5, 8):
         assert asleep.put(submission(asleep, number)) and not awake.put(submission(awake, number))
         awake.read()
@@ -632,14 +633,26 @@ def test_failures_make_it_wait_longer(place):
     assert waits == [0, 200, 400]
 
 
+def test_one_bad_partition_makes_no_other_of_its_document_wait(place):
+    """All of them had failed with it: after a few times, a whole table was compacted once a day."""
+    place.append("1"), place.append("2")
+    watcher = place.watcher(cooldown=100)
+    watcher.look()
+    (document,) = place.received()
+    place.end(document, failed=True, failed_sessions=("day=2",))
+    place.now_s += 199
+    assert reasons(watcher.look()) == {"1": "deltas", "2": "cooling_down"}
+
+
 def test_a_slot_that_ends_late_says_nothing_of_what_came_after_it():
     """Its job run was open while newer slots were folded: their time and mark stay, its failure counts."""
 
     def submission(at_s, mark):
         return submissions.Submission("p", f"run {mark}", ({"day": "1"},), at_s, "", {}, (mark,))
 
-    newer = submissions.SubmittedPartition().after(submission(100.0, "2/9"), 0, JobRunState.SUCCEEDED, is_newer=True)
-    late = newer.after(submission(900.0, "1/5"), 0, JobRunState.FAILED, is_newer=False)
+    succeeded, failed = submissions.Ended(JobRunState.SUCCEEDED), submissions.Ended(JobRunState.FAILED)
+    newer = submissions.SubmittedPartition().after(submission(100.0, "2/9"), 0, succeeded, is_newer=True)
+    late = newer.after(submission(900.0, "1/5"), 0, failed, is_newer=False)
     assert late == submissions.SubmittedPartition({"p": 100.0}, {"p": "2/9"}, 1)
 
 
