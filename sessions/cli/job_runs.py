@@ -131,5 +131,8 @@ def _lines(done: Expired, dry_run: bool) -> list[str]:
     if done.unsent:
         lines.append(f"{counted(len(done.unsent), 'job run')} kept: events of them are still to be sent")
     if done.unreadable:
-        lines.append(f"{counted(len(done.unreadable), 'job run')} kept: the record of {done.unreadable[0]} is damaged")
+        first = done.unreadable[0]
+        lines.append(f"{counted(len(done.unreadable), 'job run')} kept: the record of {first} cannot be read")
+    if done.unwatched:
+        lines.append(f"{counted(done.unwatched, 'table')} without a watcher {'would be ' * dry_run}forgotten")
     return lines

@@ -15,6 +15,9 @@ The objects of a job run go in this order, so that an interruption does no harm:
     job-runs/run-1/run/…  its record, last: as long as it is there, no other job run gets the id, and the next expiry
                           finds the rest
 
+So does what triggers have left of a table that no watcher has looked at for as long, and for three days at least; and
+what a killed process was writing into a folder.
+
 An age is the store's time of an object that was put just now, minus its time of the record's last change.
 """
 
@@ -28,34 +31,39 @@ from itertools import groupby
 
 from deltacompact.base.errors import DeltaCompactError, NotFoundError
 from deltacompact.base.wording import one_line
-from deltacompact.storage.objects import ObjectStat
+from deltacompact.storage.objects import ObjectStat, discard, unfinished
 from sessions.base.model import JobRun
 from sessions.events.outbox import Outbox
 from sessions.records.kept_logs import kept_logs
 from sessions.records.state_store import StateStore, StoredRecord
 from sessions.records.trigger_ends import remember_end
+from sessions.records.unwatched import unwatched
 
 _LOG = logging.getLogger("sessions")
+_UNWATCHED_S = 3 * 24 * 3600.0
 
 
 @dataclass(slots=True)
 class Expired:
     """What an expiry did, or would do: ids of removed job runs and the number of their objects; ids that stay because
-    events are unsent, or because the record is unreadable."""
+    events are unsent, or because the record is unreadable; the number of tables that nobody watches any more."""
 
     job_run_ids: list[str] = field(default_factory=list)
     objects: int = 0
     unsent: list[str] = field(default_factory=list)
     unreadable: list[str] = field(default_factory=list)
+    unwatched: int = 0
 
 
 def expire(state: StateStore, older_than_s: float, dry_run: bool = False) -> Expired:
     """Remove the job runs that ended more than `older_than_s` seconds ago. Safe beside dispatchers, watchers and the
     page."""
-    ended_before_s = state.now_s() - older_than_s
+    now_s = state.now_s()
+    ended_before_s = now_s - older_than_s
     unsent, logs = set(Outbox(state.store).expected()), _logs(state)
-    done = Expired()
+    done, left = Expired(), set()
     for job_run_id, listed in _folders(state):
+        left.add(job_run_id)
         if not any(stat.modified_s <= ended_before_s for stat in listed):
             continue
         try:
@@ -74,8 +82,16 @@ def expire(state: StateStore, older_than_s: float, dry_run: bool = False) -> Exp
         paths = [stat.path for stat in listed]
         if not dry_run:
             _remove(state, stored, paths, logs.get(job_run_id, ()))
+        left.discard(job_run_id)
         done.job_run_ids.append(job_run_id)
         done.objects += len(paths) + len(logs.get(job_run_id, ()))
+    for paths in unwatched(state.store, min(ended_before_s, now_s - _UNWATCHED_S), left):
+        if not dry_run:
+            state.store.delete(paths)
+        done.unwatched += 1
+        done.objects += len(paths)
+    if state.folder is not None and not dry_run:
+        discard(state.store, [begun for begun in unfinished(state.store, "") if begun.modified_s <= ended_before_s])
     return done
 
 

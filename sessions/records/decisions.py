@@ -16,7 +16,9 @@ from deltacompact.base.errors import InputError, NotFoundError
 from deltacompact.storage.objects import ObjectStore
 from sessions.base.unreadable import Unreadable
 
-_FOLDER = "watch-decisions/"
+DECISIONS = "watch-decisions/"
+KEPT_AGAIN_S = 12 * 3600.0
+"""Decisions that have not changed are written again after this time: whoever cleans up sees that somebody looks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,14 +40,14 @@ _KIND = TypeAdapter(KeptDecision)
 
 def keep_decisions(store: ObjectStore, table: str, at_s: float, decisions: Iterable[dict[str, object]]) -> None:
     """Replace the decisions of a table. `table` is a name for it that is fit for a file."""
-    store.put(f"{_FOLDER}{table}.json", json.dumps({"at_s": at_s, "decisions": list(decisions)}).encode())
+    store.put(f"{DECISIONS}{table}.json", json.dumps({"at_s": at_s, "decisions": list(decisions)}).encode())
 
 
 def kept_decisions(store: ObjectStore, unreadable: Unreadable | None = None) -> list[KeptDecision]:
     """The decisions about all tables. A record in another release's form is left out until a watcher replaces it."""
     found: list[KeptDecision] = []
     damaged: dict[str, Exception] = {}
-    for stat in store.list(_FOLDER):
+    for stat in store.list(DECISIONS):
         try:
             document = json.loads(store.get(stat.path))
             found += [
@@ -56,5 +58,5 @@ def kept_decisions(store: ObjectStore, unreadable: Unreadable | None = None) -> 
         except (InputError, ValueError, LookupError, TypeError, RecursionError) as error:  # pydantic's are ValueErrors
             damaged[stat.path] = error
     if unreadable is not None:
-        unreadable.replace(_FOLDER, damaged)
+        unreadable.replace(DECISIONS, damaged)
     return found

@@ -17,6 +17,7 @@ from deltacompact.storage.numbered import numbered_path
 from deltacompact.storage.objects import ObjectStore, is_there
 from sessions.base.model import JobRun, JobRunState
 
+ENDS, HISTORIES = "watch-ends/", "watch-history/"
 _SUBMITTED = re.compile(r"watch-(?P<table>[0-9a-f]{16})-(?P<slot>[0-9]{1,20})")
 
 
@@ -56,4 +57,4 @@ def forget_ends(store: ObjectStore, table: str, slots: Iterable[int]) -> None:
 
 
 def _folder(table: str) -> str:
-    return f"watch-ends/{table}/"
+    return f"{ENDS}{table}/"

@@ -34,7 +34,14 @@ from sessions.base.ids import session_id
 from sessions.base.model import JobRun, JobRunState
 from sessions.base.unreadable import Unreadable
 from sessions.records.swapping import SwappedRecords
-from sessions.records.trigger_ends import forget_ends, remembered_ends, slot_path, slots_folder, submitted_id
+from sessions.records.trigger_ends import (
+    HISTORIES,
+    forget_ends,
+    remembered_ends,
+    slot_path,
+    slots_folder,
+    submitted_id,
+)
 
 FOLDED_AT = 64
 """How many slots of ended job runs must be there before they are folded."""
@@ -225,7 +232,7 @@ class Submissions:
 
     @property
     def _history_folder(self) -> str:
-        return f"watch-history/{self._digest}"
+        return f"{HISTORIES}{self._digest}"
 
     def _path(self, number: int) -> str:
         return slot_path(self._digest, number)

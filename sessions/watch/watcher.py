@@ -34,7 +34,7 @@ from sessions.documents.instruction import PARTITIONS_MAX, values_of
 from sessions.documents.streams import MAIN, NamedStreams, branch_of
 from sessions.metrics.tables import TableSizes, TablesSeen, total
 from sessions.queues.queue import Queue
-from sessions.records.decisions import keep_decisions
+from sessions.records.decisions import KEPT_AGAIN_S, keep_decisions
 from sessions.records.state_store import StateStore
 from sessions.watch.evaluate import Decision, TriggerAction, TriggerHistory, evaluate
 from sessions.watch.orphans import OrphanCounts, orphan_bytes
@@ -166,6 +166,7 @@ class _WatchedTable:
         self._ended: dict[str, Ended] = {}
         self._sent_s: dict[str, float] = {}
         self._kept: dict[tuple[str, str], Decision] = {}
+        self._decided_s = self._kept_s = 0.0
 
     def look(self) -> list[Decided]:
         if self._statistics is None:
@@ -317,10 +318,14 @@ class _WatchedTable:
             if before is None or (before.action, before.reason) != (verdict.decision.action, verdict.decision.reason):
                 said = verdict.decision
                 _LOG.info("%s %s by %s: %s, %s", self.name, verdict.partition, verdict.policy, said.action, said.text)
+        now_s = self._watcher._clock()
         if kept != self._kept:
+            self._decided_s = now_s
+        if kept != self._kept or (kept and abs(now_s - self._kept_s) > KEPT_AGAIN_S):
             name = hashlib.sha256(self._named.encode()).hexdigest()[:16]
             documents = [verdict.document() for verdict in decided]
-            keep_decisions(self._state.store, name, self._watcher._clock(), documents)
+            keep_decisions(self._state.store, name, self._decided_s, documents)
+            self._kept_s = now_s
         self._kept = kept
 
 

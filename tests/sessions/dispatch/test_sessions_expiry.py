@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 
 import pytest
@@ -67,6 +68,18 @@ def test_of_what_ended_long_ago_nothing_is_left_and_everything_else_stays(memory
     assert left_of(memory, "old.") == left_of(memory, "old/") == []
     assert len(left_of(memory, "young")) == len(left_of(memory, "unsent")) - 1
     assert expire(StateStore(memory), 30 * DAY_S).job_run_ids == []
+
+
+def test_what_a_killed_process_was_writing_into_a_folder_goes_too(tmp_path):
+    state = StateStore(str(tmp_path))
+    state.now_s()
+    (tmp_path / ".unfinished").mkdir(exist_ok=True)
+    begun = [tmp_path / ".unfinished" / (name * 16) for name in ("5c", "77")]
+    for path in begun:
+        path.write_bytes(b"{")
+    os.utime(begun[0], (0, 0))
+    expire(state, DAY_S)
+    assert not begun[0].exists() and begun[1].exists()
 
 
 def test_an_expiry_that_is_killed_anywhere_is_finished_by_the_next_one(memory, clock):

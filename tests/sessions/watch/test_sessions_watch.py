@@ -17,6 +17,7 @@ import jsonschema
 import pyarrow as pa
 import pytest
 from iceberg_fixtures import lake  # noqa: F401  (fixture)
+from sessions_clock import clock  # noqa: F401
 from sessions_records import job_run
 from stores import InterceptedStore
 
@@ -461,6 +462,31 @@ def test_a_watcher_that_starts_again_submits_nothing_anew_after_its_job_runs_exp
     assert reasons(place.watcher(cooldown=100).look()) == {"1": "cooling_down" if failed else "nothing_new"}
     place.now_s += 1
     assert reasons(place.watcher(cooldown=100).look()) == {"1": "deltas" if failed else "nothing_new"}
+
+
+def test_what_was_submitted_for_a_table_that_no_policy_names_any_more_expires(tmp_path, clock):
+    """It stayed for ever, and the page showed its last decisions."""
+    place = Place(tmp_path)
+    place.state, place.now_s = StateStore(MemoryStore(clock=clock)), clock.now_s
+    place.append()
+    watcher = place.watcher()
+    watcher.look()
+    (document,) = place.received()
+    place.end(document)
+    watcher.look()
+    of_triggers = lambda: [stat.path for stat in place.state.store.list("watch")]  # noqa: E731
+    for _ in range(8):
+        clock.now_s += 12 * HOUR_S + 1
+        place.now_s = clock.now_s
+        watcher.look()
+        (kept,) = kept_decisions(place.state.store)
+        assert kept.reason == "nothing_new" and kept.at_s < clock.now_s - 12 * HOUR_S, "as of when it changed"
+        assert not expire(place.state, DAY_S).unwatched and of_triggers(), "somebody looks at it"
+    assert not list(place.state.store.list("job-runs/"))
+    clock.now_s += 3 * DAY_S
+    assert expire(place.state, 4 * DAY_S).unwatched == 0
+    assert expire(place.state, 0.0, dry_run=True).unwatched == 1 and of_triggers()
+    assert expire(place.state, 0.0).unwatched == 1 and not of_triggers()
 
 
 @pytest.mark.slow
