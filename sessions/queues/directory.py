@@ -32,6 +32,7 @@ from sessions.queues.queue import PUT_OFF_MAX_S, VISIBILITY_S, DeadLetter, DeadR
 RECEIVES_MAX = 20
 _BYTES_MAX = 16 << 20
 """A document that is somewhat too long becomes a dead letter. What is longer than this is not even read."""
+_UNFINISHED_FOR_S = 24 * 3600.0
 _POLL_S = 0.1
 _READY = re.compile(r"(?P<id>.+)\.(?P<receives>\d+)")
 _LEASED = re.compile(r"(?P<id>.+)\.(?P<receives>\d+)\.(?P<receipt>[0-9a-f]{32})")
@@ -59,6 +60,7 @@ class DirectoryQueue:
                 (folder / name).mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise InputError(f"queue {folder} cannot be used: {error.strerror or error}") from None
+        self._forget_unfinished()
 
     @classmethod
     def at(cls, uri: str, visibility_s: float = VISIBILITY_S, make: bool = True) -> DirectoryQueue:
@@ -240,6 +242,13 @@ class DirectoryQueue:
 
     def _dead(self, message_id: str) -> Path:
         return self._folder / "dead" / f"{message_id}.json"
+
+    def _forget_unfinished(self) -> None:
+        """Remove what senders that were killed were writing."""
+        with contextlib.suppress(OSError):  # another user's
+            for path in (self._folder / "unfinished").iterdir():
+                if time.time() - path.stat().st_mtime > _UNFINISHED_FOR_S:
+                    path.unlink()
 
     def _write(self, path: Path, data: bytes) -> None:
         try:

@@ -443,6 +443,16 @@ def test_what_is_sent_within_a_millisecond_is_received_in_its_order(tmp_path):
     assert [message.body for message in queue.receive(40, 0)] == bodies
 
 
+def test_what_a_sender_that_was_killed_was_writing_is_removed_a_day_later(tmp_path):
+    DirectoryQueue(tmp_path)
+    old, young = (tmp_path / "unfinished" / name for name in ("old", "young"))
+    for path in (old, young):
+        path.write_text("{")
+    os.utime(old, (0, 0))
+    DirectoryQueue(tmp_path)
+    assert not old.exists() and young.exists()
+
+
 def test_dead_letters_of_a_queue_that_is_not_there_make_no_queue(tmp_path, capsys):
     assert run(["dlq", "list", "--queue", str(tmp_path / "typo")]) == 2
     assert "there is no queue in" in capsys.readouterr().err and not (tmp_path / "typo").exists()
