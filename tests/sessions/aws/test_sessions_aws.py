@@ -13,6 +13,7 @@ import os
 import re
 import signal
 import socket
+import subprocess
 import textwrap
 import threading
 import time
@@ -88,6 +89,15 @@ def test_what_nobody_sees_raises_an_alarm_and_logs_are_kept_for_a_while():
     assert fnmatch.fnmatch(failed["message"], pattern), "the line that a dispatcher logs"
     source = (DEPLOY.parent.parent / "sessions" / "dispatch" / "job_run_work.py").read_text()
     assert '_LOG.info("job run %s %s%s", self._held.run.id, state' in source
+
+
+def test_a_node_removes_what_would_grow_for_months():
+    """Records of job runs stayed for ever, and a task token for each node that ever was."""
+    script = TEMPLATE.read_text().partition("#!/bin/bash\n")[2].partition("\n\n")[0]
+    assert '--older-than "${LogRetentionDays}d"' in script.partition("deltacompact-sessions job-runs expire ")[2]
+    assert script.index("aws s3 cp") < script.index('aws s3 rm --quiet "s3://${StateBucket}/${StatePrefix}nodes/$node/')
+    checked = subprocess.run(["bash", "-n"], input=textwrap.dedent(script), text=True, capture_output=True)
+    assert checked.returncode == 0, checked.stderr
 
 
 def test_an_execution_ends_before_its_history_is_full():
