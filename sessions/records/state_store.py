@@ -28,7 +28,7 @@ import logging
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -60,7 +60,7 @@ _LAST_S = 9_999_999_999
 _ENDED = re.compile(rf"[0-9]{{10}}\.(?P<id>{JOB_RUN_ID})")
 _OPEN = re.compile(rf"open/(?P<id>{JOB_RUN_ID})(~(?P<life>[1-9][0-9]{{0,5}}))?")
 _FOREIGN = InputError("it is no mark of a job run")
-_DISPATCHER_FORGOTTEN_S = 24 * 3600
+_FORGOTTEN_S = 24 * 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +209,8 @@ class StateStore:
     def forget(self, run: JobRun) -> None:
         """Delete all marks of a job run whose record is deleted next."""
         assert run.state.ended
-        self.store.delete([*_open_paths(run), _ended_path(run)])
+        before = [replace(run, finished_s=ending.finished_s) for ending in run.earlier]  # left if `reopen` was killed
+        self.store.delete([*_open_paths(run), *map(_ended_path, [run, *before])])
 
     # Sessions
 
@@ -303,9 +304,9 @@ class StateStore:
         self.unreadable.replace("dispatchers/", damaged)
 
     def forget_dispatchers(self, now_s: float) -> None:
-        """Remove the dispatchers that have been silent for a day."""
-        silent = [report for report in self.dispatchers() if now_s - report.modified_s > _DISPATCHER_FORGOTTEN_S]
-        self.store.delete([_dispatcher_path(report.dispatcher.owner) for report in silent])
+        """Remove the signs of dispatchers that have been silent for a day, also those that we cannot read."""
+        silent = [stat.path for stat in self.store.list("dispatchers/") if now_s - stat.modified_s > _FORGOTTEN_S]
+        self.store.delete([path for path in silent if path.endswith(".json")])
 
     # Inside
 

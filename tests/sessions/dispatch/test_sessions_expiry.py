@@ -17,6 +17,7 @@ from sessions.base.model import JobRunState, Lease
 from sessions.dispatch.expiry import expire
 from sessions.events.outbox import Outbox
 from sessions.overview.overview import OverviewReader
+from sessions.records.lives import retry
 from sessions.records.state_store import StateStore
 from sessions.records.trigger_ends import remembered_ends, slot_path, submitted_id
 
@@ -29,7 +30,7 @@ def memory(clock):
     return MemoryStore(clock=clock)
 
 
-def ended(memory, name, state=JobRunState.SUCCEEDED):
+def ended(memory, name, state=JobRunState.SUCCEEDED, **changes):
     """A job run that has ended, with a session, a group, an event and a log."""
     store = StateStore(memory)
     store.accept(job_run(name, state=JobRunState.ACCEPTED, lease=Lease("a", 1, 60.0)))
@@ -37,7 +38,7 @@ def ended(memory, name, state=JobRunState.SUCCEEDED):
     store.put_group(name, "g1.1", ["day=2024-01-01"])
     memory.put(f"job-runs/{name}/events/job_run.accepted~~0.json", b"{}")
     memory.put(f"logs/{name}.1.g1.1.1.log", b"done")
-    run = replace(store.job_run(name).value, state=state)
+    run = replace(store.job_run(name).value, state=state, **changes)
     assert store.change_job_run(store.job_run(name), run)
     store.close(run)
 
@@ -68,6 +69,21 @@ def test_of_what_ended_long_ago_nothing_is_left_and_everything_else_stays(memory
     assert left_of(memory, "old.") == left_of(memory, "old/") == []
     assert len(left_of(memory, "young")) == len(left_of(memory, "unsent")) - 1
     assert expire(StateStore(memory), 30 * DAY_S).job_run_ids == []
+
+
+def test_the_mark_of_an_earlier_end_goes_too(memory, clock):
+    """It is left if whoever ran the job run again was killed, and was looked up for ever by each page."""
+    state = StateStore(memory)
+    ended(memory, "old", JobRunState.FAILED, finished_s=clock.now_s)
+    (mark,) = (stat.path for stat in memory.list("ended/"))
+    retry(state, "old")
+    memory.put(mark, b"")
+    clock.now_s += 60
+    again = replace(state.job_run("old").value, state=JobRunState.SUCCEEDED, finished_s=clock.now_s)
+    assert state.change_job_run(state.job_run("old"), again)
+    state.close(again)
+    clock.now_s += 2 * DAY_S
+    assert expire(state, DAY_S).job_run_ids == ["old"] and list(memory.list("ended/")) == []
 
 
 def test_what_a_killed_process_was_writing_into_a_folder_goes_too(tmp_path):
