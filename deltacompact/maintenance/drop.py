@@ -83,7 +83,8 @@ def _dropped(catalog: Streams, table: Table, paths: TablePaths, dry_run: bool) -
     names = {stat.path for stat in (*gone, *own)} | {paths.table, paths.dropped}
     left = tuple(stat for stat in store.list(f"{paths.root}/") if stat.path not in names)
     if not dry_run:
-        store.delete([*(stat.path for stat in own), paths.dropped])
+        store.delete(stat.path for stat in own)
+        store.delete([paths.dropped])  # alone: a store may delete some objects of a request, and not the others
     return DropResult(table.table_id, len(streams | late), len(gone) + len(own) + 1, _bytes(gone) + _bytes(own), left)
 
 

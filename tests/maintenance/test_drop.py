@@ -15,6 +15,7 @@ from stores import Crash, InterceptedStore, copy_of
 
 import deltacompact
 from deltacompact import ConflictError, DeltaStreamCatalog, InputError, NotFoundError, Settings
+from deltacompact.base.errors import StoreError
 from deltacompact.base.model import Partition
 from deltacompact.cli import run as command_line
 from deltacompact.delta_streams.file_lists import publish
@@ -319,6 +320,37 @@ def test_a_drop_that_is_killed_anywhere_is_repeated_and_the_name_is_taken_until_
         assert number == len(done) > 4
         return
     pytest.fail("it never ended")
+
+
+OWN = ("table.json", "keys.json", "source.json", "bookmarks", "partitions", "/stream/", "/data/")
+
+
+@pytest.mark.parametrize("kept", OWN)
+def test_a_drop_of_which_the_store_deletes_a_part_is_repeated(kept: str) -> None:
+    """S3 does that. The name was free then, and a new table got the keys, source and bookmarks that were left."""
+
+    class Partial(MemoryStore):
+        fails = True
+
+        def delete(self, paths: Any) -> None:
+            paths = list(paths)
+            if self.fails and any(kept in path for path in paths):
+                self.fails = False
+                super().delete(path for path in paths if kept not in path)
+                raise StoreError("deleting one of them failed: InternalError")
+            super().delete(paths)
+
+    store = Partial()
+    table = DeltaStreamCatalog(store).create_table("t", ["day"])
+    table.append(pa.table({"id": [1]}), {"day": "a"})
+    table.compact(primary_keys=["id"], settings=LOCAL)
+    table.changes("0", bookmark="mirror").read_all()
+    with pytest.raises(StoreError):
+        DeltaStreamCatalog(store).drop_table("t")
+    with pytest.raises(ConflictError):
+        DeltaStreamCatalog(store).create_table("t", ["day"], ["id"])
+    DeltaStreamCatalog(store).drop_table("t")
+    assert paths(store) == set()
 
 
 def test_a_table_that_is_created_while_its_namesake_is_dropped_is_refused() -> None:
