@@ -87,7 +87,8 @@ def expire(state: StateStore, older_than_s: float, dry_run: bool = False) -> Exp
         done.objects += len(paths) + len(logs.get(job_run_id, ()))
     for paths in unwatched(state.store, min(ended_before_s, now_s - _UNWATCHED_S), left):
         if not dry_run:
-            state.store.delete(paths)
+            state.store.delete(paths[:-1])
+            state.store.delete(paths[-1:])
         done.unwatched += 1
         done.objects += len(paths)
     if state.folder is not None and not dry_run:

@@ -18,7 +18,7 @@ _DECISIONS = re.compile(rf"{DECISIONS}(?P<table>[0-9a-f]{{16}})\.json")
 
 
 def unwatched(store: ObjectStore, before_s: float, job_runs: Container[str]) -> Iterator[list[str]]:
-    """The objects of each such table, in the order in which they are to be deleted: an interruption leaves the mark.
+    """The objects of each such table. The last one is to be deleted after the others: by it the table is found.
 
     `before_s`: no watcher has looked at it since, by the store's clock. `job_runs`: the ids that have a record.
     """
