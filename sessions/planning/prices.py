@@ -6,10 +6,12 @@ this machine       2 CPUs, 24 GiB, nothing an hour      in process, 0.3 s to sta
 
 from __future__ import annotations
 
+import math
 import tomllib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from deltacompact.planning import work
 from deltacompact.planning.sizing import FIGURE_MEMORY_BYTES, GIB
@@ -99,20 +101,28 @@ def read_prices(path: Path = DEFAULT) -> Prices:
     """The prices in a file. Raises ValueError naming the file if a field is missing or not a number."""
     try:
         document = tomllib.loads(path.read_text())
-        share = float(document["spot_share"])
+        share = _price(document["spot_share"])
         nodes = {}
         for name, node in document["nodes"].items():
-            on_demand = float(node["on_demand_usd_per_h"])
-            spot = float(node.get("spot_usd_per_h", on_demand * share))
+            on_demand = _price(node["on_demand_usd_per_h"])
+            spot = _price(node.get("spot_usd_per_h", on_demand * share))
             memory, architecture = int(node["memory_gib"]) * GIB, str(node.get("architecture", X86))
             nodes[name] = NodeType(name, int(node["vcpus"]), memory, on_demand, spot, architecture)
-        requests = RequestPrices(**{name: float(usd) for name, usd in document.get("requests", {}).items()})
+        requests = RequestPrices(**{name: _price(usd) for name, usd in document.get("requests", {}).items()})
         version, date, region = int(document["version"]), str(document["date"]), str(document["region"])
         return Prices(version, date, region, str(document["head"]), nodes, requests)
     except KeyError as error:
         raise ValueError(f"{path.name}: {error} is missing") from error
     except (TypeError, ValueError) as error:
         raise ValueError(f"{path.name}: {error}") from error
+
+
+def _price(value: Any) -> float:
+    """TOML has inf and nan, but no record of a job run could hold a cost of that: nobody could read it any more."""
+    number = float(value)
+    if not 0 <= number < math.inf:
+        raise ValueError(f"{value} is no price")
+    return number
 
 
 def offers_here(cpus: int, memory_bytes: int, usd_per_h: float = 0.0) -> tuple[Offer, ...]:

@@ -438,6 +438,10 @@ def test_prices_are_a_dated_table_and_clusters_have_8_gib_a_cpu(tmp_path: Path) 
     thin.write_text(DEFAULT.read_text().replace("version = 1", ""))
     with pytest.raises(ValueError, match=r"thin\.toml: 'version' is missing"):
         read_prices(thin)
+    for price in ("inf", "nan", "-1"):  # the record of a job run could not be read after that cost was in it
+        thin.write_text(DEFAULT.read_text().replace("spot_share = 0.40", f"spot_share = {price}"))
+        with pytest.raises(ValueError, match=r"thin\.toml: .* is no price"):
+            read_prices(thin)
     with pytest.raises(ValueError, match=r"no price for 'm5\.large'"):
         PRICES.node("m5.large")
 
