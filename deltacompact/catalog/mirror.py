@@ -12,12 +12,15 @@ and a commit's deletes come before its upserts. A row that moves to another part
 one, and inserted in the other. Sort keys of the mirror decide nothing: after a rollback, or a delete without sort
 values, a row of the source has a smaller one than the mirror's. So all keys are cleared first. The bookmark names the
 mirror that has what is done: another one, also one that was created again under that name, lacks those rows.
+
+A mirror has one row of a key. Of two in the source it would lose one, and the other with the first that goes. So a
+batch that upserts a key twice is refused, unless the source's own keys make sure that none does.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -30,13 +33,14 @@ from deltacompact.base.wording import columns_shown
 from deltacompact.catalog.delta_stream_table import DeltaStreamTable
 from deltacompact.change_feed.bookmark import ALL_ROWS, Bookmark, check_batch
 from deltacompact.change_feed.columns import CHANGE_COLUMNS, ChangeType
+from deltacompact.change_feed.upserted_keys import UPSERTS, UpsertedKeys
 
 if TYPE_CHECKING:
     from deltacompact.catalog.iceberg_table import IcebergCatalogTable
     from deltacompact.iceberg.table.pyiceberg_door import IcebergTable
 
 _CHANGE = CHANGE_COLUMNS.field(0).name
-_UPSERTS = [str(ChangeType.INSERT), str(ChangeType.UPDATE_AFTER)]
+_UPSERTS = list(UPSERTS)
 _DELETES = [str(ChangeType.DELETE)]
 
 
@@ -49,8 +53,8 @@ def mirror(
     """Append what came since the bookmark, and move it. Returns how many rows were upserted or deleted.
 
     `chosen` are arguments of the source's `changes`. Raises InputError where the mirror declares no key, or one that is
-    no column of the source, or where another table has what the bookmark has done. Raises ConflictError if another
-    consumer has moved the bookmark. The source's keys must be unique.
+    no column of the source, or of several rows there, or where another table has what the bookmark has done. Raises
+    ConflictError if another consumer has moved the bookmark.
     """
     sink = _StreamMirror(into) if isinstance(into, DeltaStreamTable) else _Branch(into._loaded())
     asked = {**chosen, "key": sink.key, "before": False}
@@ -60,7 +64,8 @@ def mirror(
     columns = [name for name in reader.schema.names if name not in CHANGE_COLUMNS.names]
     missing = [name for name in sink.key if name not in columns] if columns else []
     if missing and isinstance(source, DeltaStreamTable) and {*missing} <= {*source.partition_keys}:
-        reader, known = _batch(source, bookmark, asked | {"columns": [*columns, *missing]}, of_target)
+        asked |= {"columns": [*columns, *missing]}
+        reader, known = _batch(source, bookmark, asked, of_target)
     elif missing:
         raise InputError(f"key {missing[0]!r} of {into.table_id!r} is no column ({columns_shown(columns)})")
     if known is None or known.next is None:
@@ -71,6 +76,9 @@ def mirror(
     def check() -> None:
         check_batch(source.table_id, _known(source, bookmark) or Bookmark(bookmark, None), known)
 
+    if not _is_unique(source, sink.key):
+        again = partial(source.changes, bookmark=bookmark, **asked)
+        reader = _with_unique_keys(reader, sink.key, again, partial(_twice, source.table_id, into.table_id))
     rows = sink.append(reader, token, check) if columns else 0
     source.commit_bookmark(bookmark, known, target)
     return rows
@@ -149,6 +157,38 @@ def _cleared(changes: pa.RecordBatch, sorts: set[str]) -> pa.RecordBatch:
 
 def _is(kinds: Sequence[str]) -> pc.Expression:
     return pc.field(_CHANGE).isin(kinds)
+
+
+def _is_unique(source: DeltaStreamTable | IcebergCatalogTable, key: Sequence[str]) -> bool:
+    """Whether no two rows of the source have one key, whatever is appended there."""
+    keys = source.keys if isinstance(source, DeltaStreamTable) else None
+    return keys is not None and {*keys.primary, *source.partition_keys} <= {*key}
+
+
+def _with_unique_keys(
+    changes: pa.RecordBatchReader,
+    key: Sequence[str],
+    again: Callable[[], Iterable[pa.RecordBatch]],
+    refuse: Callable[[str], InputError],
+) -> pa.RecordBatchReader:
+    """The same changes. Their end raises what `refuse` makes of a key that is upserted twice."""
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        keys = UpsertedKeys(key)
+        for batch in changes:
+            keys.add(batch)
+            yield batch
+        if (twice := keys.repeated(again)) is not None:
+            raise refuse(twice)
+
+    return pa.RecordBatchReader.from_batches(changes.schema, batches())
+
+
+def _twice(table_id: str, into_id: str, key: str) -> InputError:
+    return InputError(
+        f"key {key} of {into_id!r} is that of several rows of {table_id!r}, and a mirror has one row of each key: create a "
+        f"mirror whose key is unique there, and give it a bookmark of its own, which begins --from {ALL_ROWS}"
+    )
 
 
 def _batch(

@@ -65,7 +65,7 @@ def _divided(
     writers: dict[int, pa.ipc.RecordBatchStreamWriter] = {}
     with contextlib.ExitStack() as opened:
         for table in _with_sides(candidates, selected):
-            prefixes = _key_digests(table, key)[:, 0]
+            prefixes = key_digests(table, key)[:, 0]
             of_row = buckets_of(prefixes, buckets)
             for bucket in np.unique(of_row).tolist():
                 if bucket not in writers:
@@ -75,7 +75,7 @@ def _divided(
     return [folder / f"{bucket}.arrow" for bucket in sorted(writers)]
 
 
-def _key_digests(table: pa.Table, key: Sequence[str]) -> npt.NDArray[np.uint64]:
+def key_digests(table: pa.Table, key: Sequence[str]) -> npt.NDArray[np.uint64]:
     values = table.select(list(key))
     keys = pa.Table.from_arrays([_one_zero(column) for column in values.columns], names=values.column_names)
     digests = np.ascontiguousarray(row_digests(keys, "the change feed")[:, :16])
@@ -92,7 +92,7 @@ def _paired(tables: Sequence[pa.Table], key: Sequence[str]) -> Iterator[tuple[pa
         return
     rows = pa.concat_tables(tables)
     sides = np.asarray(rows[_SIDE])
-    order, groups, ranks, partners = ranked(_key_digests(rows, key), sides)
+    order, groups, ranks, partners = ranked(key_digests(rows, key), sides)
     together = np.lexsort((sides[order], ranks, groups))
     order = order[together]
     is_update = (ranks < partners[groups])[together]

@@ -18,7 +18,7 @@ from pyiceberg.types import LongType, NestedField
 import deltacompact
 from deltacompact import ConflictError, DeltaStreamCatalog, InputError, NotFoundError, Settings, cli
 from deltacompact.catalog.mirror import mirror
-from deltacompact.change_feed import branch_bookmarks, stream_bookmarks
+from deltacompact.change_feed import branch_bookmarks, stream_bookmarks, upserted_keys
 from deltacompact.iceberg.table.pyiceberg_door import CommitUnansweredError, IcebergTable
 from deltacompact.iceberg_modes.maintain.options import MaintainOptions
 from deltacompact.iceberg_modes.maintain.retention import plan_expiry
@@ -869,3 +869,33 @@ def test_a_mirror_on_the_command_line(tmp_path, capsys):
     assert cli.run([*words[:-1], "other", "--bookmark", "x"]) == 2
     assert "table 'other' does not exist in" in (said := capsys.readouterr().err)
     assert said.endswith(": create it first, with --primary-key\n")
+
+
+@pytest.mark.parametrize("keys_max", [1 << 22, 16])
+def test_a_mirror_sees_that_its_source_has_a_key_twice(tmp_path, monkeypatch, keys_max):
+    """It had one row of the two, and lost that with the first that was deleted."""
+    monkeypatch.setattr(upserted_keys, "KEYS_MAX", keys_max)
+    catalog = deltacompact.open_catalog(tmp_path)
+    source = catalog.create_table("source", ["day"], ["id"])
+    by_id, by_both = (catalog.create_table(f"by_{len(key)}", [], key) for key in (["id"], ["id", "day"]))
+    for day in ("mon", "tue"):
+        source.append(pa.table({"id": range(200), "day": [day] * 200}), {"day": day})
+    for _ in range(2):
+        with pytest.raises(InputError, match=r"^key id=\d+ of 'by_1' is that of several rows of 'source', and a mirror"):
+            mirror(source, by_id, "one", from_="1970-01-01")
+    assert by_id.read().num_rows == 0 and by_id.history() == []
+    assert mirror(source, by_both, "both", from_="1970-01-01") == 400
+    source.append(pa.table({"id": [7], "day": ["mon"]}), {"day": "mon"}, "delete")
+    assert mirror(source, by_both, "both") == 1
+    assert sorted(map(str, by_both.read().to_pylist())) == sorted(map(str, source.read().to_pylist()))
+
+
+def test_a_mirror_takes_a_row_that_moved_in_its_source_for_one_row(tmp_path):
+    catalog = deltacompact.open_catalog(tmp_path)
+    source, copy = catalog.create_table("source", ["day"], ["id"]), catalog.create_table("copy", [], ["id"])
+    source.append(pa.table({"id": [1, 2], "day": ["mon", "mon"]}), {"day": "mon"})
+    assert mirror(source, copy, "m", from_="1970-01-01") == 2
+    source.append(pa.table({"id": [1]}), {"day": "mon"}, "delete")
+    source.append(pa.table({"id": [1], "day": ["tue"]}), {"day": "tue"})
+    assert mirror(source, copy, "m") == 2
+    assert sorted((row["id"], row["day"]) for row in copy.read().to_pylist()) == [(1, "tue"), (2, "mon")]
