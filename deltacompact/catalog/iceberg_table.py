@@ -515,12 +515,19 @@ class IcebergCatalogTable(UsersWords):
 
         return bookmarks(self._catalog.metadata(self._table_id))
 
-    def commit_bookmark(self, name: str, batch: Bookmark[int] | None = None, into: str | None = None) -> bool:
+    def commit_bookmark(
+        self,
+        name: str,
+        batch: Bookmark[int] | None = None,
+        into: str | None = None,
+        schema_id: int | None = None,
+    ) -> bool:
         """Say that the batch of a consumer is done.
 
-        name     of the bookmark, as `changes` was given it
-        batch    what `bookmarks` told: nothing is done unless the batch is still that one
-        into     of a mirror: the id of its creation. No other table then takes the next batches for its own
+        name        of the bookmark, as `changes` was given it
+        batch       what `bookmarks` told: nothing is done unless the batch is still that one
+        into        of a mirror: the id of its creation. No other table then takes the next batches for its own
+        schema_id   of a mirror: the schema by which the columns of the batch were named
 
         Returns whether a batch was open: none is after an empty one, or once it is done. Raises NotFoundError for an
         unknown bookmark, ConflictError where another consumer came first.
@@ -534,7 +541,7 @@ class IcebergCatalogTable(UsersWords):
         """
         from deltacompact.change_feed.branch_bookmarks import committed
 
-        return committed(self._catalog.loaded(self._table_id), name, batch, into)
+        return committed(self._catalog.loaded(self._table_id), name, batch, into, schema_id)
 
     def drop_bookmark(self, name: str) -> None:
         """Remove the bookmark `name`, so that expiry no longer keeps snapshots for it.

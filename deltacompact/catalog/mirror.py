@@ -13,6 +13,9 @@ one, and inserted in the other. Sort keys of the mirror decide nothing: after a 
 values, a row of the source has a smaller one than the mirror's. So all keys are cleared first. The bookmark names the
 mirror that has what is done: another one, also one that was created again under that name, lacks those rows.
 
+The rows of an Iceberg table have the names that its columns have today, those in the mirror the names that they had. So
+the bookmark also tells the schema, and a source whose columns were renamed or made anew is refused.
+
 A mirror has one row of a key. Of two in the source it would lose one, and the other with the first that goes. So a
 batch that upserts a key twice is refused, unless the source's own keys make sure that none does.
 """
@@ -59,28 +62,37 @@ def mirror(
     sink = _StreamMirror(into) if isinstance(into, DeltaStreamTable) else _Branch(into._loaded())
     asked = {**chosen, "key": sink.key, "before": False}
     target = _creation(into)
-    of_target = partial(_check_target, target, source.table_id, into.table_id)
-    reader, known = _batch(source, bookmark, asked, of_target)
+
+    def check_source(known: Bookmark[Any] | None, table: IcebergTable | None) -> None:
+        _check_target(target, source.table_id, into.table_id, known)
+        if table is not None and known is not None and known.schema_id is not None:
+            _check_names(table, known.schema_id, sink, into.table_id, chosen.get("columns"))
+
+    reader, known, table = _batch(source, bookmark, asked, check_source)
     columns = [name for name in reader.schema.names if name not in CHANGE_COLUMNS.names]
     missing = [name for name in sink.key if name not in columns] if columns else []
     if missing and isinstance(source, DeltaStreamTable) and {*missing} <= {*source.partition_keys}:
         asked |= {"columns": [*columns, *missing]}
-        reader, known = _batch(source, bookmark, asked, of_target)
+        reader, known, table = _batch(source, bookmark, asked, check_source)
     elif missing:
         raise InputError(f"key {missing[0]!r} of {into.table_id!r} is no column ({columns_shown(columns)})")
     if known is None or known.next is None:
         return 0
     ends = f"{_digest(known.done)} to {_digest(known.next)}"
-    token = f"changes of {source.table_id} ({_creation(source)}) by {bookmark}: {ends}, given at {known.time_ms}"
+    by = "" if table is None else f", by schema {table.metadata.schema_id}"
+    token = f"changes of {source.table_id} ({_creation(source)}) by {bookmark}: {ends}, given at {known.time_ms}{by}"
 
     def check() -> None:
-        check_batch(source.table_id, _known(source, bookmark) or Bookmark(bookmark, None), known)
+        check_batch(source.table_id, _seen(source, bookmark)[0] or Bookmark(bookmark, None), known)
 
     if not _is_unique(source, sink.key):
         again = partial(source.changes, bookmark=bookmark, **asked)
         reader = _with_unique_keys(reader, sink.key, again, partial(_twice, source.table_id, into.table_id))
     rows = sink.append(reader, token, check) if columns else 0
-    source.commit_bookmark(bookmark, known, target)
+    if isinstance(source, DeltaStreamTable):
+        source.commit_bookmark(bookmark, known, target)
+    else:
+        source.commit_bookmark(bookmark, known, target, _schema_id(table))
     return rows
 
 
@@ -97,6 +109,9 @@ class _StreamMirror:
                 f"table {self.table.table_id!r} declares no primary key: create another with --primary-key"
             )
         return list(dict.fromkeys([*self.table.keys.primary, *self.table.partition_keys]))
+
+    def has_renamed(self, was: str, name: str) -> bool:
+        return False
 
     def append(self, changes: pa.RecordBatchReader, token: str, check: Callable[[], None]) -> int:
         rows, columns = 0, [name for name in changes.schema.names if name not in CHANGE_COLUMNS.names[1:]]
@@ -129,6 +144,11 @@ class _Branch:
         from deltacompact.iceberg.row_deltas import matched_columns
 
         return list(matched_columns(self.table.metadata))
+
+    def has_renamed(self, was: str, name: str) -> bool:
+        """Whether the mirror has this column under its new name alone."""
+        names = self.table.metadata.schema.names
+        return name in names and was not in names
 
     def append(self, changes: pa.RecordBatchReader, token: str, check: Callable[[], None]) -> int:
         from deltacompact.iceberg.row_deltas import KeyedRows, commit_row_delta
@@ -186,8 +206,8 @@ def _with_unique_keys(
 
 def _twice(table_id: str, into_id: str, key: str) -> InputError:
     return InputError(
-        f"key {key} of {into_id!r} is that of several rows of {table_id!r}, and a mirror has one row of each key: create a "
-        f"mirror whose key is unique there, and give it a bookmark of its own, which begins --from {ALL_ROWS}"
+        f"key {key} of {into_id!r} is that of several rows of {table_id!r}, and a mirror has one row of each key: "
+        f"create one whose key is unique there, with another bookmark and --from ({ALL_ROWS})"
     )
 
 
@@ -195,23 +215,41 @@ def _batch(
     source: DeltaStreamTable | IcebergCatalogTable,
     name: str,
     asked: Mapping[str, Any],
-    check: Callable[[Bookmark[Any] | None], None],
-) -> tuple[pa.RecordBatchReader, Bookmark[Any] | None]:
-    """The changes of a batch, and the bookmark of that batch: another consumer may be moving it.
+    check: Callable[[Bookmark[Any] | None, IcebergTable | None], None],
+) -> tuple[pa.RecordBatchReader, Bookmark[Any] | None, IcebergTable | None]:
+    """The changes of a batch, the bookmark of that batch, and the source, if it is an Iceberg table.
 
-    `check` refuses a bookmark before it gives a batch.
+    Another consumer may be moving the bookmark, and somebody may change the source's columns. `check` refuses a
+    bookmark before it gives a batch.
     """
     while True:
-        before = _known(source, name)
-        check(before)
+        before, source_before = _seen(source, name)
+        check(before, source_before)
         reader = source.changes(bookmark=name, **asked)
-        known = _known(source, name)
-        if known == before or known is None or known.next is None:
-            return reader, known
+        known, table = _seen(source, name)
+        has_moved = known != before and known is not None and known.next is not None
+        if not has_moved and _schema_id(table) == _schema_id(source_before):
+            return reader, known, table
 
 
-def _known(source: DeltaStreamTable | IcebergCatalogTable, name: str) -> Bookmark[Any] | None:
-    return next((bookmark for bookmark in source.bookmarks() if bookmark.name == name), None)
+def _seen(
+    source: DeltaStreamTable | IcebergCatalogTable, name: str
+) -> tuple[Bookmark[Any] | None, IcebergTable | None]:
+    """The bookmark, and the source as it was then, if it is an Iceberg table."""
+    if isinstance(source, DeltaStreamTable):
+        return _named(source.bookmarks(), name), None
+    from deltacompact.change_feed.branch_bookmarks import bookmarks
+
+    table = source._loaded()
+    return _named(bookmarks(table.metadata), name), table
+
+
+def _named(known: Sequence[Bookmark[Any]], name: str) -> Bookmark[Any] | None:
+    return next((bookmark for bookmark in known if bookmark.name == name), None)
+
+
+def _schema_id(table: IcebergTable | None) -> int | None:
+    return None if table is None else table.metadata.schema_id
 
 
 def _check_target(target: str | None, table_id: str, into_id: str, known: Bookmark[Any] | None) -> None:
@@ -222,6 +260,30 @@ def _check_target(target: str | None, table_id: str, into_id: str, known: Bookma
             f"or {into_id!r} was dropped and created again. Drop the bookmark, or choose another one, and say where to "
             f"begin with --from ({ALL_ROWS})"
         )
+
+
+def _check_names(
+    table: IcebergTable, schema_id: int, sink: _StreamMirror | _Branch, into_id: str, columns: Sequence[str] | None
+) -> None:
+    """Raise InputError where the source has rows under another name than those that the mirror has of it.
+
+    Files that are alike at both ends are not read, whatever their columns are called: the mirror would keep the names.
+    """
+    anew = f"take all rows anew, with another bookmark and --from ({ALL_ROWS})"
+    for was, name in table.renamed(schema_id):
+        if columns is not None and not any(f"{name}.".startswith(f"{column}.") for column in columns):
+            continue
+        if was == name:
+            raise InputError(
+                f"column {name!r} of {table.metadata.table_id!r} was made anew, or has a default, and the rows in "
+                f"{into_id!r} do not have those values: {anew}"
+            )
+        if not sink.has_renamed(was, name):
+            there = "rename it there, too, or " if isinstance(sink, _Branch) else ""
+            raise InputError(
+                f"column {name!r} of {table.metadata.table_id!r} was {was!r} when {into_id!r} got its rows, and is "
+                f"{was!r} there: {there}{anew}"
+            )
 
 
 def _creation(table: DeltaStreamTable | IcebergCatalogTable) -> str | None:

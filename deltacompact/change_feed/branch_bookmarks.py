@@ -4,7 +4,8 @@ bookmark.mirror           snapshot 7      done
 bookmark.mirror.next      snapshot 9      given and not done
 bookmark.audit.first      snapshot 9      a first batch was given, all rows; nothing is done
 
-A property names the mirror that has what is done: deltacompact.bookmark.mirror.into.
+A property names the mirror that has what is done: deltacompact.bookmark.mirror.into. Another one has the id of the
+schema by which its columns were named then: deltacompact.bookmark.mirror.schema.
 
 The catalog sets a tag only if it is still the one we saw: of two consumers one is refused, and looks again. Every
 engine's expiry keeps a tag's snapshot for 30 days, however old it is; `maintain` also keeps the snapshots from there to
@@ -35,6 +36,7 @@ from deltacompact.iceberg.table.metadata import BOOKMARK_TAG, GIVEN_FIRST, GIVEN
 from deltacompact.iceberg.table.pyiceberg_door import CommitUnansweredError, IcebergTable
 
 _TRIES = 20
+_PROPERTIES = ("into", "schema")
 
 AsOf = str | int | datetime | None
 
@@ -50,7 +52,9 @@ def _found(metadata: TableMetadata, name: str) -> Bookmark[int]:
     done, following, first = (metadata.refs.get(_tag(name, ending)) for ending in ("", GIVEN_NEXT, GIVEN_FIRST))
     upcoming = following or first
     ends = [tag.snapshot_id if tag else None for tag in (done, upcoming)]
-    return Bookmark(name, ends[0], ends[1], _set_ms(metadata, upcoming or done), metadata.properties.get(_into(name)))
+    into, schema = (metadata.properties.get(_property(name, ending)) for ending in _PROPERTIES)
+    schema_id = int(schema) if schema and schema.isdecimal() else None
+    return Bookmark(name, ends[0], ends[1], _set_ms(metadata, upcoming or done), into, schema_id)
 
 
 def _whole(metadata: TableMetadata, name: str) -> Bookmark[int]:
@@ -67,8 +71,8 @@ def _tag(name: str, ending: str = "") -> str:
     return f"{BOOKMARK_TAG}{name}{ending}"
 
 
-def _into(name: str) -> str:
-    return f"deltacompact.{_tag(name)}.into"
+def _property(name: str, ending: str) -> str:
+    return f"deltacompact.{_tag(name)}.{ending}"
 
 
 def _set_ms(metadata: TableMetadata, tag: Ref | None) -> int | None:
@@ -124,8 +128,14 @@ def end_of_bookmark(metadata: TableMetadata, from_: AsOf) -> AsOf:
     raise no_beginning(metadata.table_id, from_, "snapshot, branch, tag, time", names)
 
 
-def committed(table: IcebergTable, name: str, batch: Bookmark[int] | None = None, into: str | None = None) -> bool:
-    """Record that the batch is done, `into` a mirror, and return whether one was open.
+def committed(
+    table: IcebergTable,
+    name: str,
+    batch: Bookmark[int] | None = None,
+    into: str | None = None,
+    schema_id: int | None = None,
+) -> bool:
+    """Record that the batch is done, `into` a mirror, whose columns a schema has named; return whether one was open.
 
     Raises NotFoundError for an unknown bookmark, ConflictError if another consumer came first.
     """
@@ -135,7 +145,9 @@ def committed(table: IcebergTable, name: str, batch: Bookmark[int] | None = None
     check_batch(table.metadata.table_id, known, batch)
     if known.next is None:
         return False
-    _moved_from(table, known, Bookmark(name, known.next, into=into or known.into))
+    named = known.schema_id if schema_id is None else schema_id
+    wanted = Bookmark(name, known.next, into=into or known.into, schema_id=named)
+    _moved_from(table, known, wanted)
     return True
 
 
@@ -167,8 +179,10 @@ def _moved(table: IcebergTable, name: str, wanted: Bookmark[int]) -> tuple[Icebe
     given_as, other = (GIVEN_FIRST, GIVEN_NEXT) if wanted.done is None else (GIVEN_NEXT, GIVEN_FIRST)
     tags = {_tag(name): wanted.done, _tag(name, given_as): wanted.next, _tag(name, other): None}
     now_ms = int(time.time() * 1000)
+    said = (wanted.into, None if wanted.schema_id is None else str(wanted.schema_id))
+    properties = {_property(name, ending): text for ending, text in zip(_PROPERTIES, said, strict=True)}
     try:
-        return table.tag(tags, now_ms + FILES_KEPT_S * 1000, {_into(name): wanted.into}), wanted
+        return table.tag(tags, now_ms + FILES_KEPT_S * 1000, properties), wanted
     except (ConflictError, CommitUnansweredError):  # the answer is lost, or that to a second sending of our request
         table = table.reloaded()
         if _found(table.metadata, name) != replace(wanted, time_ms=now_ms):

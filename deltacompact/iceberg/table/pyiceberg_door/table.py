@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, ValidationError
+from pyiceberg.schema import index_name_by_id
 from pyiceberg.table import Table
 
 from deltacompact.base.errors import ConflictError, InputError, NotFoundError, StoreError
@@ -221,6 +222,27 @@ class IcebergTable:
         schemas = {schema.schema_id: schema for schema in self._table.metadata.schemas}
         found = schemas.get(snapshot.schema_id) if snapshot.schema_id is not None else None
         return frozenset((found or self._table.metadata.schema()).field_ids)
+
+    def renamed(self, schema_id: int) -> list[tuple[str, str]]:
+        """The columns of today whose values stood under another name by that schema: (that name, today's).
+
+        Under the same name: a column of that name was dropped, and made anew with other values or a default. Empty
+        where the schema is forgotten.
+        """
+        schemas = {schema.schema_id: index_name_by_id(schema) for schema in self._table.metadata.schemas}
+        was, now = schemas.get(schema_id), index_name_by_id(self._table.metadata.schema())
+        if was is None:
+            return []
+        others = {(name, number) for schema in schemas.values() for number, name in schema.items()}
+        ids: dict[str, set[int]] = {}
+        for name, number in others:
+            ids.setdefault(name, set()).add(number)
+        return [
+            (was.get(number, name), name)
+            for number, name in now.items()
+            if was.get(number, name) != name
+            or (number not in was and (len(ids[name]) > 1 or self.metadata.columns[number].has_default))
+        ]
 
     def counted_for_nan(self, bounded: Collection[str] = ()) -> Mapping[str, int]:
         """The field ids of columns whose NaN are to be counted, by path in a Parquet file with today's names."""
