@@ -65,6 +65,8 @@ def mirror(
 
     def check_source(known: Bookmark[Any] | None, table: IcebergTable | None) -> None:
         _check_target(target, source.table_id, into.table_id, known)
+        if known is None or known.into is None:
+            _check_way(source, into, target)
         if table is not None and known is not None and known.schema_id is not None:
             _check_names(table, known.schema_id, sink, into.table_id, chosen.get("columns"))
 
@@ -260,6 +262,21 @@ def _check_target(target: str | None, table_id: str, into_id: str, known: Bookma
             f"or {into_id!r} was dropped and created again. Drop the bookmark, or choose another one, and say where to "
             f"begin with --from ({ALL_ROWS})"
         )
+
+
+def _check_way(
+    source: DeltaStreamTable | IcebergCatalogTable, into: DeltaStreamTable | IcebergCatalogTable, target: str | None
+) -> None:
+    """Raise InputError where changes would come back: then of two changes of a row the older one may stay."""
+    creation = _creation(source)
+    if creation is not None and creation == target:
+        raise InputError(f"{into.table_id!r} cannot be its own mirror")
+    for known in into.bookmarks():
+        if creation is not None and known.into == creation:
+            raise InputError(
+                f"{source.table_id!r} is the mirror of {into.table_id!r}, by bookmark {known.name!r}: drop it there "
+                "first, if changes are to come back from now on"
+            )
 
 
 def _check_names(

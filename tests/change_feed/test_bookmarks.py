@@ -946,3 +946,17 @@ def test_a_mirror_does_not_go_on_under_other_names_than_its_rows_have(tmp_path, 
     again = deltacompact.open_catalog(tmp_path / "again").create_table("m", primary_keys=["id"])
     assert mirror(source, again, "again", from_="1970-01-01") == 4 and mirror(source, again, "again") == 0
     assert sorted(map(str, again.read().to_pylist())) == sorted(map(str, source.read().to_pylist()))
+
+
+def test_a_mirror_does_not_lead_back_to_its_source(tmp_path):
+    """Of two changes of a row, one here and one there, the older one came back."""
+    catalog = deltacompact.open_catalog(tmp_path)
+    one, other = (catalog.create_table(name, primary_keys=["id"]) for name in ("one", "other"))
+    one.append(pa.table({"id": [1], "x": [1]}))
+    with pytest.raises(InputError, match="'one' cannot be its own mirror"):
+        mirror(one, one, "itself", from_="1970-01-01")
+    assert mirror(one, other, "there", from_="1970-01-01") == 1
+    with pytest.raises(InputError, match="'other' is the mirror of 'one', by bookmark 'there': drop it"):
+        mirror(other, one, "back", from_="1970-01-01")
+    one.drop_bookmark("there")
+    assert mirror(other, one, "back", from_="1970-01-01") == 1
