@@ -93,8 +93,9 @@ def _check_envelope(messages: pa.Table, envelope: Envelope, origin: Origin) -> N
     if column in names and pa.types.is_nested(messages[column].type):
         raise InputError(f"{origin.name}: field {column!r} is {messages[column].type}, it must say an operation")
     missing = [name for name in (column, envelope.after) if name not in names]
-    if missing == [envelope.after]:  # messages that do nothing to rows have none
-        known = pc.is_in(messages[column].cast(pa.string()), value_set=pa.array(envelope.ignored, pa.string()))
+    if missing == [envelope.after]:  # messages that do nothing to rows have none, nor those that empty the table
+        rowless = pa.array([*envelope.ignored, *envelope.refused], pa.string())
+        known = pc.is_in(messages[column].cast(pa.string()), value_set=rowless)
         missing = [] if pc.all(known).as_py() else missing
     if missing and messages.num_rows:
         raise InputError(

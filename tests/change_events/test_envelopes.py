@@ -278,9 +278,10 @@ def test_maxwell_bootstraps(tmp_path):
     appended = catalog.append_files("t", written(tmp_path / "a.json", messages), format="maxwell")
     assert [(delta.operation, delta.rows) for delta in appended.deltas] == [("upsert", 1)]
     assert catalog.read("t").to_pylist() == [{"id": 1, "m": 4.5}]
-    written(tmp_path / "b.json", [whole | {"type": "table-alter", "def": {}, "data": {}}])
-    with pytest.raises(InputError, match=r"b.json, line 1: operation 'table-alter' is refused: it changes the table's"):
-        catalog.append_files("t", tmp_path / "b.json", format="maxwell")
+    for without_rows in ({"data": {}}, {}):
+        written(tmp_path / "b.json", [whole | {"type": "table-alter", "def": {}} | without_rows])
+        with pytest.raises(InputError, match=r"b.json, line 1: operation 'table-alter' is refused: it changes"):
+            catalog.append_files("t", tmp_path / "b.json", format="maxwell")
 
 
 GOOD = json.dumps(message("c", None, ANN, 1))
@@ -305,6 +306,10 @@ GOOD = json.dumps(message("c", None, ANN, 1))
         ([GOOD, {"after": ANN}], "a.json, line 2: operation None is neither"),
         (
             [GOOD, message("t", None, None, 2)],
+            "a.json, line 2: operation 't' is refused: it empties the table",
+        ),
+        (
+            ["null", {"op": "t", "source": {"lsn": 2}, "ts_ms": 3}],
             "a.json, line 2: operation 't' is refused: it empties the table",
         ),
         ([{"id": 1, "__op": "c"}], "a.json: the messages have no field 'op' (columns: id, __op): they are not of this"),
