@@ -9,13 +9,14 @@ The statement shares no code with the kernel that computes the same sum (`finger
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
 
 from deltacompact.base.errors import InputError
 from deltacompact.tabular.conversion import is_list
 from deltacompact.tabular.field_ids import field_id
+from deltacompact.tabular.published_types import alike_names
 from deltacompact.tabular.schemas import is_binary, is_string, values_type
 
 _HALF = str(1 << 64)
@@ -110,7 +111,7 @@ def fingerprint_statement(schema: pa.Schema, relation: str, engine: str, uuids: 
     """A statement whose one value is the fingerprint of `relation`, in the form of `str(Fingerprint)`.
 
     `engine` is "duckdb" or "spark". `uuids`: the engine reads binaries of 16 bytes as UUIDs. Raises InputError naming a
-    column for which the engine has no type.
+    column for which the engine has no type, and two whose names differ in case alone.
     """
     words = _SqlEngine(engine, _WORDS[engine], uuids)
     row = words.labelled((words.named(field.name), field) for field in schema)
@@ -141,6 +142,7 @@ class _SqlEngine:
     def labelled(self, columns: Iterable[tuple[str, pa.Field]], depth: int = 0) -> str:
         """The columns' values, each after its label, in the order of the labels. A null value adds nothing."""
         found = list(columns)
+        self._refuse_alike([field.name for _, field in found])
         have_ids = all(field_id(field) is not None for _, field in found)
         labels = [_label(field, have_ids) for _, field in found]
         pieces = [
@@ -149,6 +151,13 @@ class _SqlEngine:
             if not pa.types.is_null(values_type(field.type))
         ]
         return "concat(" + ", ".join(["''", *pieces]) + ")"  # `||` would nest one level for each column
+
+    def _refuse_alike(self, names: Sequence[str]) -> None:
+        """Raise InputError for two names that differ in case alone: the statement would read one of the two twice."""
+        if (alike := alike_names(names)) is not None:
+            raise InputError(
+                f"columns {alike[0]!r} and {alike[1]!r} are one column for {self._name}: validate --by self knows both"
+            )
 
     def _value(self, x: str, field: pa.Field, depth: int) -> str:
         """Presence byte, class tag and value; NULL if the value is null."""

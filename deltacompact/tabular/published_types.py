@@ -15,7 +15,6 @@ it in a Parquet file. Publications use these types, and so does an append that a
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
@@ -133,12 +132,18 @@ _NOT_IN_NAMES = frozenset(" ,;{}()\n\t=")
 """Spark refuses these in the columns of Parquet files."""
 
 
+def alike_names(names: Iterable[str]) -> tuple[str, str] | None:
+    """The first two names that differ in case alone."""
+    known: dict[str, str] = {}
+    for name in names:
+        if (other := known.setdefault(name.lower(), name)) is not name:
+            return other, name
+    return None
+
+
 def refuse_alike(columns: Iterable[pa.Field], where: str) -> None:
     """Raise SchemaError for two columns whose names differ only in case: Delta readers take them for one column."""
-    names = [field.name for field in columns]
-    lower = Counter(name.lower() for name in names)
-    alike = [name for name in names if lower[name.lower()] > 1]
-    if alike:
+    if (alike := alike_names(field.name for field in columns)) is not None:
         raise SchemaError(f"{where}: columns {alike[0]!r} and {alike[1]!r} are one column for Delta Lake: rename one")
 
 

@@ -173,3 +173,12 @@ def test_what_has_no_values_or_no_words_in_sql_is_named() -> None:
     for type_ in (pa.float16(), pa.decimal128(5, -2)):
         with pytest.raises(InputError, match=r"column 'n' is .* duckdb has no type"):
             fingerprint_statement(pa.schema([("n", type_)]), "t", "duckdb")
+
+
+@pytest.mark.parametrize("engine", ["duckdb", "spark"])
+def test_names_that_differ_in_case_alone_are_refused(engine: str) -> None:
+    """DuckDB took both for the first one, and sound rows were reported as not valid."""
+    names = [(name, pa.int64()) for name in ("id", "x", "ID", "X")]
+    for schema in (pa.schema(names), pa.schema([("s", pa.list_(pa.struct(names)))])):
+        with pytest.raises(InputError, match=f"columns 'id' and 'ID' are one column for {engine}: validate --by self"):
+            fingerprint_statement(schema, "t", engine)
