@@ -28,7 +28,7 @@ from deltacompact.reading.parts import read_in_order
 from deltacompact.table.ports import PartitionSnapshot
 from deltacompact.tabular import schemas
 from deltacompact.tabular.fingerprint import fingerprint_of
-from deltacompact.tabular.fingerprint_sql import fingerprint_statement
+from deltacompact.tabular.fingerprint_sql import fingerprint_statement, spark_name
 
 if TYPE_CHECKING:
     from deltacompact.catalog.delta_streams import DeltaStreamCatalog
@@ -129,7 +129,7 @@ def statement(catalog: DeltaStreamCatalog | IcebergCatalog, table_id: str, by: s
     if by == SELF:
         raise InputError("only spark and duckdb take SQL: give --by spark or --by duckdb")
     if is_iceberg_catalog(catalog):
-        relation = f"{catalog.name}.{table_id}" if by == SPARK else LIVE
+        relation = spark_name(catalog.name, *table_id.split(".")) if by == SPARK else LIVE
         return fingerprint_statement(catalog.metadata(table_id).schema, relation, by, uuids=True)
     return fingerprint_statement(catalog.table(table_id).scan().schema, LIVE, by)
 

@@ -23,7 +23,7 @@ from deltacompact.base.errors import InputError
 from deltacompact.base.wording import text_of
 from deltacompact.spark.jars import ICEBERG_RUNTIME, SQLITE_JDBC
 from deltacompact.spark.quiet_start import quiet_session
-from deltacompact.tabular.fingerprint_sql import fingerprint_statement
+from deltacompact.tabular.fingerprint_sql import fingerprint_statement, spark_name
 
 if TYPE_CHECKING:
     from deltacompact.catalog.iceberg import IcebergCatalog
@@ -106,7 +106,8 @@ def validate_snapshots(
             spark.conf.set(f"{prefix}.{name}", value)
     spark.conf.set("spark.sql.iceberg.executor-cache.enabled", "false")  # it resurrected rows after a widened key
     try:
-        then, now = (_digests(spark, f"{catalog.name}.{table_id}", number) for number in (chosen.before, chosen.after))
+        name = spark_name(catalog.name, *table_id.split("."))
+        then, now = (_digests(spark, name, number) for number in (chosen.before, chosen.after))
         compared = then.join(now, "digest", "full_outer").select(
             "digest",
             F.coalesce(then["times"], F.lit(0)).alias("then"),
@@ -118,7 +119,7 @@ def validate_snapshots(
         differing = compared.where("then <> now").select("digest").limit(_DIGESTS_SHOWN).collect()
         metadata = catalog.metadata(table_id)
         recorded = metadata.recorded_fingerprint(metadata.snapshots[chosen.after])
-        relation = f"{catalog.name}.{table_id} VERSION AS OF {chosen.after}"
+        relation = f"{name} VERSION AS OF {chosen.after}"
         found = added_up(spark, metadata.schema, relation) if recorded else None
     except (PySparkException, Py4JError) as error:
         raise InputError(f"Spark cannot read {catalog.name}.{table_id}: {text_of(error)[:300]}") from error
@@ -162,6 +163,6 @@ def added_up(spark: SparkSession, schema: pa.Schema, relation: str) -> str:
 def _digests(spark: SparkSession, table: str, snapshot_id: int) -> DataFrame:
     """The digests of all rows of a snapshot, and how often each is there. Columns count by name."""
     rows = spark.read.option("versionAsOf", snapshot_id).table(table)
-    columns = [F.col(f"`{column}`") for column in sorted(rows.columns)]
+    columns = [F.col(spark_name(column)) for column in sorted(rows.columns)]
     row = F.to_json(F.struct(*columns), {"ignoreNullFields": "false"})
     return rows.select(F.sha2(row, 256).alias("digest")).groupBy("digest").agg(F.count("*").alias("times"))

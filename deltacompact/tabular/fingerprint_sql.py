@@ -9,6 +9,7 @@ The statement shares no code with the kernel that computes the same sum (`finger
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from deltacompact.tabular.field_ids import field_id
 from deltacompact.tabular.published_types import alike_names
 from deltacompact.tabular.schemas import is_binary, is_string, values_type
 
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _HALF = str(1 << 64)
 _LONG_DIGITS = 18
 """Decimals of up to this many digits fit a BIGINT."""
@@ -122,6 +124,12 @@ def fingerprint_statement(schema: pa.Schema, relation: str, engine: str, uuids: 
         f"  SELECT count(*) AS row_count, {high} AS high, {low} AS low FROM (\n"
         f"    SELECT sha1(unhex({row})) AS digest FROM {relation}\n  ) AS digests\n) AS sums"
     )
+
+
+def spark_name(*parts: str) -> str:
+    """A name of several parts as Spark reads it: a part that is no plain word stands in backticks."""
+    doubled = (part if _WORD.fullmatch(part) else f"`{part.replace('`', '``')}`" for part in parts)
+    return ".".join(doubled)
 
 
 class _SqlEngine:

@@ -15,6 +15,7 @@ from pyiceberg.types import DoubleType, ListType, LongType, MapType, NestedField
 import deltacompact
 from deltacompact import cli
 from deltacompact.base.errors import InputError, NotFoundError
+from deltacompact.catalog.fingerprints import statement
 from deltacompact.iceberg.table.metadata import RECORDED_FINGERPRINT
 from deltacompact.spark.iceberg import added_up, spark_settings, validate_snapshots
 
@@ -78,6 +79,18 @@ def test_spark_finds_the_same_rows_before_and_after(lake, spark_lake, spark):
         validate_snapshots(catalog, T, before=7, spark=spark)
     with pytest.raises(InputError, match="is no compaction of ours: name --before"):
         validate_snapshots(catalog, T, after=head, spark=spark)
+
+
+def test_names_that_are_no_plain_words_are_quoted_for_spark(lake, spark_lake, spark):
+    table_id, catalog = "ns.order-items", deltacompact.open_catalog(lake.catalog)
+    lake.create(table_id, Schema(NestedField(1, "id", LongType()), NestedField(2, "a `b`", LongType())))
+    for number in range(3):
+        lake.append(table_id, [{"id": number, "a `b`": number}])
+    settings, options = replace(SETTINGS, certify=True), {"rewrite-all": True}
+    deltacompact.compact(table_id, delta_catalog_client=catalog, mode="rewrite", options=options, settings=settings)
+    report = validate_snapshots(catalog, table_id, spark=spark)
+    assert report.ok and report.rows_after == 3 and report.recorded is not None, str(report)
+    assert spark.sql(statement(catalog, table_id, "spark")).first()[0] == report.recorded
 
 
 def test_the_command_says_what_it_found(lake, spark_lake, spark, monkeypatch, capsys):
