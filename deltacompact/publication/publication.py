@@ -257,7 +257,10 @@ class _Publishing:
             self._target.types.check(columns, f"table {self._table_id!r}, partition {stream.partition}")
 
     def _columns(self, streams: Iterable[_ShownStream]) -> pa.Schema:
-        return joined((stream.columns for stream in streams), f"table {self._table_id!r}")
+        try:
+            return joined((stream.columns for stream in streams), f"table {self._table_id!r}")
+        except SchemaError as error:  # binaries of a fixed size here, and others there: no reader takes both
+            raise SchemaError(f"{error} in other partitions: restate them with one type (catalog.restate)") from None
 
     def _wanted(self, columns: pa.Schema) -> FilesToShow:
         streams, _ = self._streams()

@@ -50,6 +50,18 @@ def test_a_kept_file_with_binaries_of_a_fixed_size_beside_others_is_refused(orde
         orders.publish()
 
 
+def test_partitions_with_binaries_of_a_fixed_size_and_others_are_told_what_helps(by_day):
+    for day, type_ in ((1, pa.binary(4)), (2, pa.binary())):
+        by_day.append(pa.table({"id": [day], "v": pa.array([b"abcd"], type_)}), day=day)
+    by_day.compact()
+    with pytest.raises(SchemaError, match=r"in other partitions: restate them with one type \(catalog.restate\)"):
+        by_day.publish()
+    by_day.catalog.restate(T, pa.table({"id": [1], "v": pa.array([b"abcd"], pa.binary())}), {"day": 1})
+    by_day.compact()
+    by_day.publish()
+    assert by_day.shown() == by_day.compacted() and len(by_day.shown()) == 2
+
+
 def test_each_compaction_is_one_snapshot_with_the_compacted_files_by_reference(orders):
     orders.append([{"id": number, "v": "a"} for number in range(20)])
     orders.compact()
