@@ -523,7 +523,16 @@ def test_older_code_reads_the_declaration_over(orders):
 def test_other_targets_are_refused_in_one_line(orders):
     orders.append([{"id": 1}])
     orders.compact()
-    for uri in ("ns.orders", "iceberg://", "iceberg://x", "iceberg://x/", "iceberg://x/orders", "iceberg://x/.t", 7):
+    for uri in (
+        "ns.orders",
+        "iceberg://",
+        "iceberg://x",
+        "iceberg://x/",
+        "iceberg://x/orders",
+        "iceberg://x/.t",
+        7,
+        "iceberg://x/ns.t/",
+    ):
         with pytest.raises(InputError):
             orders.catalog.publish(T, uri)
     with pytest.raises(InputError, match="is not configured"):

@@ -474,8 +474,26 @@ def test_a_folder_with_a_line_break_is_not_published(tmp_path):
         table.publish(f"delta://{tmp_path}/out")
 
 
+@pytest.mark.parametrize("spelling", ["{}/", "file://{}", "file:{}", "file://{}/", "{}/../out"])
+def test_spellings_of_a_folder_are_one_folder(orders, spelling, monkeypatch, tmp_path):
+    """delta://file:/exports, as Spark writes it, was a folder named file: in the working directory."""
+    monkeypatch.chdir(tmp_path)
+    changed(orders)
+    orders.publish()
+    assert orders.catalog.publish(T, f"delta://{spelling.format(orders.out)}").snapshot is None
+    assert not (tmp_path / "file:").exists()
+
+
 def test_other_targets_are_refused_in_one_line(orders):
-    for uri in ("delta://", "delta:///", "delta://s3://", "delta://s3://bucket", "delta://gs://b/t", "delta:///a?b"):
+    for uri in (
+        "delta://",
+        "delta:///",
+        "delta://s3://",
+        "delta://s3://bucket",
+        "delta://gs://b/t",
+        "delta:///a?b",
+        "delta://file://h/a",
+    ):
         with pytest.raises(InputError, match="does not name a folder: delta:///PATH, or delta://s3://BUCKET/PATH"):
             orders.catalog.publish(T, uri)
     with pytest.raises(InputError, match=r"iceberg://NAME/namespace.table, or delta://PATH"):

@@ -7,6 +7,7 @@ delta://s3://lake/exports/orders     a folder of a bucket
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -22,6 +23,8 @@ from deltacompact.storage.opening import open_store
 from deltacompact.tabular.published_types import DELTA_TYPES, PublishedTypes
 
 DELTA = "delta://"
+_FILE = re.compile(r"file:(?://)?(/[^/].*)", re.DOTALL)
+"""A folder as file:///exports, or as Spark spells it, file:/exports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +39,10 @@ class DeltaTarget:
     def of(cls, uri: str) -> DeltaTarget:
         """Raises InputError for anything but delta:// followed by a path, or by s3://, a bucket and a prefix."""
         place = uri.removeprefix(DELTA)
-        if place.startswith("file://"):
-            place = unquote(place.removeprefix("file://"))
+        if (of_file := _FILE.fullmatch(place)) is not None:
+            place = unquote(of_file[1])
         named = _is_folder_of_bucket(place) if is_uri(place) else bool(place.strip("/"))
-        if not named or set(place) & set("?#"):
+        if not named or place.startswith("file:") or set(place) & set("?#"):
             raise InputError(f"{uri!r} does not name a folder: delta:///PATH, or delta://s3://BUCKET/PATH")
         return cls(place.rstrip("/") if is_uri(place) else os.path.abspath(place))
 

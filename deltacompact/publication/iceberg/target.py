@@ -31,8 +31,9 @@ class IcebergTarget:
     @classmethod
     def of(cls, uri: str) -> IcebergTarget:
         """Raises InputError for anything but iceberg://NAME/namespace.table."""
-        name, slash, table_id = uri.removeprefix(ICEBERG).partition("/")
-        if not uri.startswith(ICEBERG) or not slash or not name or not all(table_id.split(".")) or "." not in table_id:
+        name, _, table_id = uri.removeprefix(ICEBERG).partition("/")
+        named = name and table_id[-1:] != "/" and "." in table_id and all(table_id.split("."))
+        if not uri.startswith(ICEBERG) or not named:
             raise InputError(f"{uri!r} does not name an Iceberg table: iceberg://NAME/namespace.table")
         return cls(name, table_id)
 
