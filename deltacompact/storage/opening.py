@@ -111,6 +111,8 @@ def copy_into(store: ObjectStore, source: str | os.PathLike[str], path: str) -> 
 
 
 def as_uri(path: str | os.PathLike[str]) -> str:
-    """The URI of a local path. A URI is returned unchanged."""
+    """The URI of a local path. A URI is returned unchanged; file:/path, as Spark writes it, is file:///path."""
     text = os.fspath(path)
+    if text.startswith("file:/") and not is_uri(text):
+        return f"file://{text.removeprefix('file:')}"
     return text if is_uri(text) else Path(text).absolute().as_uri()

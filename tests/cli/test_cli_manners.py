@@ -592,6 +592,15 @@ def test_export_names_the_formats_that_it_writes(lake, tmp_path, capfd, name):
         assert cli.run(["export", str(lake.store.root), "t", str(tmp_path / f"out{extension}")]) == 0
 
 
+@pytest.mark.parametrize("spelling", ["file:{}", "file://{}", "{}"])
+def test_files_are_written_where_a_uri_says(lake, tmp_path, monkeypatch, spelling):
+    """A file that was named as Spark names it, file:/exports/t.csv, went below the working directory."""
+    (folder := tmp_path / "here").mkdir()
+    monkeypatch.chdir(folder)
+    assert cli.run(["export", str(lake.store.root), "t", spelling.format(tmp_path / "out.csv")]) == 0
+    assert (tmp_path / "out.csv").exists() and not list(folder.iterdir())
+
+
 @pytest.mark.parametrize("command", [["plan"], ["compact"], ["changes", "--from", "1"]], ids=lambda words: words[0])
 @pytest.mark.parametrize(
     ("size", "why"), [("10MB", "too little: the least is 256MiB"), ("lots", "no size: write 300MB")]
