@@ -16,7 +16,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
 import deltacompact
-from deltacompact import ConflictError, DeltaStreamCatalog, InputError, NotFoundError, Settings, cli
+from deltacompact import ConflictError, DeltaStreamCatalog, InputError, NotFoundError, SchemaError, Settings, cli
 from deltacompact.catalog.mirror import mirror
 from deltacompact.change_feed import branch_bookmarks, stream_bookmarks, upserted_keys
 from deltacompact.iceberg.table.pyiceberg_door import CommitUnansweredError, IcebergTable
@@ -960,3 +960,19 @@ def test_a_mirror_does_not_lead_back_to_its_source(tmp_path):
         mirror(other, one, "back", from_="1970-01-01")
     one.drop_bookmark("there")
     assert mirror(other, one, "back", from_="1970-01-01") == 1
+
+
+def test_a_mirror_whose_schema_is_fixed_is_told_what_helps_it(tmp_path):
+    """changes has no --schema-mode, which was all that the error named."""
+    catalog = deltacompact.open_catalog(tmp_path)
+    source = catalog.create_table("source", primary_keys=["id"])
+    copy = catalog.create_table("copy", primary_keys=["id"], schema_mode="fixed")
+    for column in ("a", "b"):
+        source.append(pa.table({"id": [1], column: [1]}))
+        if column == "b":
+            with pytest.raises(SchemaError, match=r"or declare that mode \(create … --schema-mode merge\)"):
+                mirror(source, copy, "m")
+            assert cli.run(["create", str(tmp_path), "copy", "--primary-key", "id", "--schema-mode", "merge"]) == 0
+            copy = deltacompact.open_catalog(tmp_path).table("copy")  # in another process
+        mirror(source, copy, "m", from_="1970-01-01")
+    assert copy.read().to_pylist() == [{"id": 1, "a": None, "b": 1}]

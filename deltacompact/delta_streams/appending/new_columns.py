@@ -72,8 +72,8 @@ def check_fixed(before: pa.Schema, after: pa.Schema, declared: Collection[str], 
         else:
             continue
         raise SchemaError(
-            f"{path}: column {column!r} {why}, and the schema of table {table_id!r} is fixed: correct the file, or "
-            "append with schema_mode='merge' (--schema-mode merge)"
+            f"{path}: column {column!r} {why}, and the schema of table {table_id!r} is fixed: correct the file, "
+            "append with schema_mode='merge' (--schema-mode merge), or declare that mode (create … --schema-mode merge)"
         )
 
 
