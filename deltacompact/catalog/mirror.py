@@ -242,7 +242,7 @@ def _seen(
         return _named(source.bookmarks(), name), None
     from deltacompact.change_feed.branch_bookmarks import bookmarks
 
-    table = source._loaded()
+    table = source._catalog.loaded(source.table_id)
     return _named(bookmarks(table.metadata), name), table
 
 

@@ -17,6 +17,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 import deltacompact
 from deltacompact import cli
 from deltacompact.base.errors import InputError, NotFoundError, SchemaError, StoreError
+from deltacompact.catalog.mirror import mirror
 from deltacompact.delta_streams.appending.stream_writer import StreamWriter
 from deltacompact.delta_streams.versions import rollback, versions
 from deltacompact.iceberg.table.content_files import Content
@@ -48,6 +49,21 @@ def test_a_kept_file_with_binaries_of_a_fixed_size_beside_others_is_refused(orde
         orders.catalog.table(T).compact(rows_per_compacted_file=10, settings=LOCAL)
     with pytest.raises(SchemaError, match=r"column 'v' is fixed_size_binary\[4\], which does not fit binary"):
         orders.publish()
+
+
+def test_a_publication_has_mirrors_and_is_none(orders, tmp_path):
+    """Nobody appends to it, but its changes are read."""
+    orders.append([{"id": 1}, {"id": 2}])
+    orders.compact()
+    orders.publish()
+    shown = deltacompact.open_catalog(orders.lake.catalog).table(ICEBERG)
+    copy = deltacompact.open_catalog(tmp_path / "copy").create_table("copy", primary_keys=["id"])
+    assert mirror(shown, copy, "m", from_="1970-01-01") == 2
+    orders.append([{"id": 1}], "delete")
+    orders.compact()
+    assert mirror(shown, copy, "m") == 1 and copy.read().to_pylist() == [{"id": 2}]
+    with pytest.raises(InputError, match="is a publication: its files belong to the delta table in"):
+        mirror(copy, shown, "back", from_="1970-01-01")
 
 
 def test_partitions_with_binaries_of_a_fixed_size_and_others_are_told_what_helps(by_day):
