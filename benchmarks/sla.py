@@ -24,7 +24,7 @@ import numpy as np
 import psutil
 
 from benchmarks.sla_tables import GrowingTable, Sizes, tables
-from deltacompact import Settings, compact, open_catalog
+from deltacompact import Settings, compact, open_catalog, vacuum
 from deltacompact.job import Request
 from deltacompact.storage.opening import open_store
 from sessions.base.model import Estimate, JobRunSession, Outcome, SessionPlan, SessionState
@@ -107,6 +107,7 @@ def run(count: int, seed: int, sizes: Sizes, scale: float, folder: Path) -> Iter
             rates.learn([session])
             again = _compacted(folder / "copy", table, plan) if twice else None
             shutil.rmtree(folder / "copy", ignore_errors=True)
+            vacuum(open_catalog(home), table.name, age_min_s=0, force=True)  # a large table would fill the disk
             done += 1
             if done > _WARM_UP:
                 yield _ran(table.name, number, session, again, load)
