@@ -113,6 +113,8 @@ def run(count: int, seed: int, sizes: Sizes, scale: float, folder: Path) -> Iter
                 yield _ran(table.name, number, session, again, load)
             if done == count + _WARM_UP:
                 return
+            if table.bytes > 2 * sizes.most_bytes:
+                break
         shutil.rmtree(home)
 
 

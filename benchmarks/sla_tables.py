@@ -29,7 +29,8 @@ _CUSTOMERS = 1_000_000
 class Sizes:
     """What tables are drawn from. Pairs are the least and the most, as powers of ten.
 
-    `most_bytes`: a table of any scale has no more, so that its first session stays within a minute. `shares`: new rows
+    `most_bytes`: a table of any scale has no more at first, so that its first session stays within a minute, and is
+    left when it has twice as many: it is on the disk four times while a session runs on a copy. `shares`: new rows
     between two compactions, as a share of the table's. `newest`: the share that deltas on the newest keys fall into.
     `texts`: how many of the narrow tables get CSV files.
     """
@@ -51,7 +52,7 @@ ALL_SIZES = Sizes(
 """Most sessions take less than 5 s of CPU, as most sessions of a fleet do."""
 LARGE = Sizes(
     {"narrow": (7.5, 7.9), "medium": (7.0, 7.3), "wide": (6.4, 6.65)},
-    most_bytes=5_000_000_000,
+    most_bytes=3_000_000_000,
     shares=(-0.6, -0.1),
     newest=0.3,
     texts=0.0,
@@ -78,7 +79,7 @@ class GrowingTable:
     def drawn(cls, name: str, dice: np.random.Generator, sizes: Sizes, scale: float) -> GrowingTable:
         width = str(dice.choice(list(WIDTHS), p=[0.5, 0.3, 0.2]))
         low, high = sizes.rows[width]
-        most = sizes.most_bytes // (60 + WIDTHS[width])
+        most = sizes.most_bytes // _row_bytes(width)
         return cls(
             name,
             width,
@@ -90,6 +91,11 @@ class GrowingTable:
             sizes.newest,
             dice,
         )
+
+    @property
+    def bytes(self) -> int:
+        """Of its live rows, about."""
+        return self.top * _row_bytes(self.width)
 
     def begin(self, catalog: DeltaStreamCatalog, folder: Path) -> None:
         """Create the table with its first rows, in a few files."""
@@ -140,6 +146,10 @@ class GrowingTable:
             data = pa.py_buffer(self.dice.bytes(count * payload))
             columns["payload"] = pa.FixedSizeBinaryArray.from_buffers(pa.binary(payload), count, [None, data])
         return pa.table(columns)
+
+
+def _row_bytes(width: str) -> int:
+    return 60 + WIDTHS[width]
 
 
 @cache
