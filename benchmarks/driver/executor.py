@@ -95,8 +95,9 @@ class SimulatedExecutor:
 
     @property
     def efficiency(self) -> float:
-        """The share of the slots' time in which tasks worked."""
-        return self.nodes.busy_s / (self._capacity.slots * self.nodes.now_s)
+        """The share of the slots' time in which tasks worked. Relays do not count: without them, there is the same
+        work."""
+        return (self.nodes.busy_s - self._tasks.relayed_s) / (self._capacity.slots * self.nodes.now_s)
 
     def submit(
         self,

@@ -70,9 +70,11 @@ class Limits:
     small_rows_per_bucket       give a small table one hash bucket for this many rows,
     small_buckets_max           up to this many buckets; round a smaller number of output files up to a power of two
     task_rows_min               give a hash bucket task at least this many rows: scheduling smaller tasks costs more
+    task_rows_max               and at most this many
     groups                      make this many groups of buckets, and of source files (None: by rows and slots)
     delta_kept_bytes_min        rewrite delta files smaller than this, even if they could stay as compacted files
     output_parallel_bytes_min   split larger output files further, so that more tasks write
+    relay_nodes_min             on at least this many nodes, relays pass parcels on, and pointers go through files
     exchange_share              keep pointers and ranks in the object store up to this share of it, else in files
     held_share                  keep the last round's entries there up to this share, until their pointers are known
     chunk_entries               hold this many entries of an index at a time
@@ -90,9 +92,11 @@ class Limits:
     small_rows_per_bucket: int = 2_000_000
     small_buckets_max: int = 64
     task_rows_min: int = 1_000_000
+    task_rows_max: int = 1 << 40
     groups: int | None = None
     delta_kept_bytes_min: int = 32 << 20
     output_parallel_bytes_min: int = 32 << 20
+    relay_nodes_min: int = 64
     exchange_share: float = 0.6
     held_share: float = 0.6
     chunk_entries: int = 1 << 20

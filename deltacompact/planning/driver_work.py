@@ -75,16 +75,25 @@ def handed_out(work: CompactionWork, capacity: Capacity) -> Handed:
     round_rows = rows // rounds
     task_rows = sizing.task_rows(round_rows, slots, nodes, buckets, entry_bytes, memory, LIMITS)
     hash_tasks = math.ceil(round_rows / task_rows)
-    groups = sizing.bucket_groups(buckets, round_rows, slots, nodes, hash_tasks, LIMITS)
-    last_groups = min(buckets, max(groups, sizing.pointer_groups(entries, buckets, memory)))
-    in_files = not sizing.fits_exchange(entries, capacity.object_store_bytes, LIMITS)
+    in_files = sizing.exchanges_in_files(entries, nodes, capacity.object_store_bytes, LIMITS)
+    returns = 1 if in_files else nodes
+    groups, last_groups = (
+        sizing.bucket_groups(buckets, round_rows, slots, nodes, hash_tasks, LIMITS, objects) for objects in (1, returns)
+    )
+    last_groups = min(buckets, max(last_groups, sizing.pointer_groups(entries, buckets, memory)))
     source_groups = sizing.source_groups(work.written_rows, slots, nodes, last_groups, memory, LIMITS, in_files)
-    # Each task returns a parcel for each node. Each task of the next stage gets one parcel from each of them. Where
-    # the last exchange goes through files, a task names one, and all tasks of the next stage share the list of names.
-    objects = nodes * rounds * hash_tasks + (1 if in_files else nodes) * (last_groups + source_groups)
+    # Each task returns a parcel for each node, or for several, and relays one for each. Each task of the next stage
+    # gets one parcel from each of them. Where the last exchange goes through files, a task names one, and all tasks of
+    # the next stage share the list of names.
+    senders = sizing.relayed_senders(hash_tasks, slots, nodes, LIMITS)
+    parcels, batches = sizing.parcels_each(nodes, LIMITS), math.ceil(hash_tasks / senders)
+    relays = parcels * batches if senders > 1 else 0
+    objects = rounds * (parcels * hash_tasks + (nodes * batches if relays else 0)) + returns * (
+        last_groups + source_groups
+    )
     exchanged = source_groups + last_groups if in_files else 2 * last_groups * source_groups
-    arguments = rounds * hash_tasks * groups + exchanged
-    tasks = rounds * (hash_tasks + groups) + 2 * last_groups + source_groups
+    arguments = rounds * (batches * groups + (parcels * hash_tasks if relays else 0)) + exchanged
+    tasks = rounds * (hash_tasks + relays + groups) + 2 * last_groups + source_groups
     driver_s = tasks * sizing.DRIVER_TASK_S + objects * sizing.DRIVER_OBJECT_S + arguments * sizing.DRIVER_ARGUMENT_S
     return Handed(buckets, rounds, round_rows, task_rows, tasks, objects, driver_s)
 

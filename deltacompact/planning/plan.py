@@ -207,9 +207,14 @@ class CompactionPlan:
         """The number of bucket groups in one round. Each group is a task."""
         capacity, rows = self.capacity, self.rows_of(round_)
         tasks = math.ceil(rows / self.task_rows)
-        nodes, limits = len(capacity.node_slots), self.options.limits
-        groups = sizing.bucket_groups(self.hash_bucket_count, rows, capacity.slots, nodes, tasks, limits)
-        return max(groups, self.pointer_groups) if round_.number == len(self.rounds) else groups
+        nodes, limits, is_last = len(capacity.node_slots), self.options.limits, round_.number == len(self.rounds)
+        returns = nodes if is_last and not self.exchanges_in_files else 1
+        groups = sizing.bucket_groups(self.hash_bucket_count, rows, capacity.slots, nodes, tasks, limits, returns)
+        return max(groups, self.pointer_groups) if is_last else groups
+
+    def relayed_senders(self, senders: int, nodes: int) -> int:
+        """The number of hash bucket tasks whose parcels a relay takes. 1: there are no relays."""
+        return sizing.relayed_senders(senders, self.capacity.slots, nodes, self.options.limits)
 
     def source_groups(self, rows: int) -> int:
         """The number of groups of source files with so many rows. Each group is a task."""
@@ -221,8 +226,10 @@ class CompactionPlan:
 
     @property
     def exchanges_in_files(self) -> bool:
-        """Whether the pointers and ranks of the last round go through files, because the object store has no room."""
-        return not sizing.fits_exchange(self.pointed_rows, self.capacity.object_store_bytes, self.options.limits)
+        """Whether the pointers and ranks of the last round go through files."""
+        capacity, limits = self.capacity, self.options.limits
+        nodes = len(capacity.node_slots)
+        return sizing.exchanges_in_files(self.pointed_rows, nodes, capacity.object_store_bytes, limits)
 
     @property
     def data_bytes(self) -> int:

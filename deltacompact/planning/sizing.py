@@ -158,9 +158,13 @@ def fits_held(base_entries: int, new_rows: int, entry_bytes: int, object_store_b
     return (base_entries + 2 * new_rows) * entry_bytes <= object_store_bytes * limits.held_share
 
 
-def fits_exchange(rows: int, object_store_bytes: int, limits: Limits) -> bool:
-    """Whether the pointers and ranks of this number of survivors fit the object store."""
-    return rows * EXCHANGE_BYTES <= object_store_bytes * limits.exchange_share
+def exchanges_in_files(rows: int, nodes: int, object_store_bytes: int, limits: Limits) -> bool:
+    """Whether the pointers and ranks of this number of survivors go through files.
+
+    The object store has no room for them, or the driver would name more parcels for so many nodes than it has time for:
+    there is no relay, because the ranks go back to where the pointers came from.
+    """
+    return nodes >= limits.relay_nodes_min or rows * EXCHANGE_BYTES > object_store_bytes * limits.exchange_share
 
 
 def adds_run(
@@ -201,6 +205,36 @@ def driver_s(nodes: int, arguments: int) -> float:
     return DRIVER_TASK_S + nodes * DRIVER_OBJECT_S + arguments * DRIVER_ARGUMENT_S
 
 
+def parcels_each(nodes: int, limits: Limits) -> int:
+    """How many parcels a task hands over for a stage on so many nodes: one for each node.
+
+    On many nodes it hands over about the square root of that: each is for several nodes, and relays divide it. Then a
+    sender and a relay hand over 18 objects each where the sender alone would hand over 313.
+    """
+    return nodes if nodes < limits.relay_nodes_min else math.ceil(math.sqrt(nodes))
+
+
+def relayed_senders(senders: int, slots: int, nodes: int, limits: Limits) -> int:
+    """The number of senders whose parcels a relay takes. 1: there are no relays, receivers take the parcels themselves.
+
+    There is about a relay for each slot, and none takes less than a sender hands over.
+    """
+    parcels = parcels_each(nodes, limits)
+    return 1 if parcels == nodes else parcels * max(1, senders // slots)
+
+
+def sender_s(nodes: int, receivers: int, limits: Limits) -> float:
+    """The driver's seconds for one more task that sends to so many receivers on so many nodes.
+
+    With relays, they are at most as many as senders, and receivers take from them.
+    """
+    parcels = parcels_each(nodes, limits)
+    if parcels == nodes:
+        return driver_s(nodes, receivers)
+    relay_s = driver_s(math.ceil(nodes / parcels), parcels)
+    return driver_s(parcels, math.ceil(receivers / parcels)) + relay_s
+
+
 def stage_tasks(rows: int, tasks_max: int, task_s: float) -> int:
     """The number of tasks of a stage. Each task costs the driver `task_s` seconds.
 
@@ -216,19 +250,23 @@ def task_rows(
 ) -> int:
     """Most rows of a hash bucket task: up to four waves over the cluster, if memory allows."""
     groups = min(hash_buckets, bucket_groups_max(slots))
-    even = math.ceil(rows / stage_tasks(rows, HASH_BUCKET_WAVES * slots, driver_s(nodes, groups)))
+    even = math.ceil(rows / stage_tasks(rows, HASH_BUCKET_WAVES * slots, sender_s(nodes, groups, limits)))
     by_memory = int(max(memory_per_task_bytes - TASK_BASE_BYTES, 64 << 20) / (entry_bytes * HASH_BUCKET_COPIES))
-    return max(1, min(max(even, limits.task_rows_min), by_memory))
+    return max(1, min(max(even, limits.task_rows_min), by_memory, limits.task_rows_max))
 
 
-def bucket_groups(hash_buckets: int, rows: int, slots: int, nodes: int, tasks: int, limits: Limits) -> int:
+def bucket_groups(
+    hash_buckets: int, rows: int, slots: int, nodes: int, tasks: int, limits: Limits, returns: int = 1
+) -> int:
     """The number of bucket groups. Each is a task. At most two waves over the cluster: hashing makes the tasks equal.
 
-    `tasks`: the number of tasks in the stage before, each of which sends an object to each group.
+    `tasks`: the number of tasks in the stage before, each of which sends to each group. `returns`: the objects that a
+    group's task returns.
     """
     if limits.groups is not None:
         return min(hash_buckets, limits.groups)
-    wanted = stage_tasks(rows, bucket_groups_max(slots), driver_s(nodes, tasks))
+    got = math.ceil(tasks / relayed_senders(tasks, slots, nodes, limits))
+    wanted = stage_tasks(rows, bucket_groups_max(slots), driver_s(returns, got))
     return min(hash_buckets, max(BUCKET_GROUPS_MIN, wanted))
 
 

@@ -3,6 +3,8 @@
     layout: 4 receivers, 2 nodes         parcel 0 is for receivers 0 and 1, parcel 1 for receivers 2 and 3
     scatter   hash bucket tasks 0‥8      each returns a parcel for each node
     gather    dedupe task 3              takes parcel 1 of every hash bucket task, and runs on node 1
+    relay     hash bucket tasks 0‥8      each returns a parcel for several nodes, where there are many nodes
+              relay 4                    takes that of tasks 0‥3 and returns one for each of these nodes
     in files  every assign task          takes the list of all files that the survivors tasks wrote
 
 The layout is computed once, before either stage. The steps decide what a parcel holds (steps/shuffle.py). This module
@@ -12,13 +14,20 @@ keeps no parcel: once the caller drops the list of senders, the object store may
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from deltacompact.executors.executor import Executor, Handle, SubmittedTask
-from deltacompact.steps.shuffle import All, ParcelLayout
+from deltacompact.steps.shuffle import All, ParcelLayout, relay
 
 Inputs = tuple[Any, ...]
 """The inputs of one task, without its parcels."""
+
+
+class Sent(Protocol):
+    """What has a parcel for each node: a task, or a batch of tasks whose parcels went through relays."""
+
+    values: list[Handle]
 
 
 def scatter(
@@ -53,7 +62,7 @@ def gather(
     layout: ParcelLayout,
     step: Callable[..., Any],
     receivers: Iterable[Inputs],
-    sent: Sequence[SubmittedTask],
+    sent: Sequence[Sent],
     returns: int = 1,
     sizes: Sequence[float] | None = None,
     files: Handle | None = None,
@@ -69,6 +78,55 @@ def gather(
         handed = parcels if files is None else (files,)
         tasks.append(executor.submit(step, *inputs, *handed, returns=returns, node=node, size=size))
     return tasks
+
+
+@dataclass(slots=True)
+class Batch:
+    """Some senders, how many of them have not ended, and their relays. `values`: what these return, by node."""
+
+    senders: Sequence[SubmittedTask]
+    left: int
+    relays: list[SubmittedTask]
+    values: list[Handle]
+
+
+class Relays:
+    """Relays between senders whose parcels are for several nodes, and the receivers on each node, if there are any.
+
+    Tell it when a sender has `ended`: as soon as all of a batch have, its relays are submitted and its parcels dropped,
+    so the object store frees them while other senders still work. Receivers gather what is `sent`: by batches of
+    senders, or by the senders themselves where their parcels are for one node each.
+    """
+
+    def __init__(
+        self, executor: Executor, layout: ParcelLayout, several: ParcelLayout, sent: Sequence[SubmittedTask], each: int
+    ) -> None:
+        """`layout`: of the receivers; `several`: of the senders. `each`: the number of senders in a batch."""
+        self._executor = executor
+        self._each = each
+        self._starts = layout.inside(several)
+        batches = (sent[first : first + each] for first in range(0, len(sent), each) if several != layout)
+        self._batches = [Batch(senders, len(senders), [], []) for senders in batches]
+        self.sent: Sequence[Sent] = self._batches or sent
+
+    @property
+    def tasks(self) -> list[SubmittedTask]:
+        return [relay for batch in self._batches for relay in batch.relays]
+
+    def ended(self, number: int, _seconds: float) -> None:
+        """The sender of this number has ended."""
+        if not self._batches:
+            return
+        batch = self._batches[number // self._each]
+        batch.left -= 1
+        if batch.left:
+            return
+        for parcel, starts in enumerate(self._starts):
+            parcels = (sender.values[parcel] for sender in batch.senders)
+            batch.relays.append(self._executor.submit(relay, starts, *parcels, returns=len(starts) - 1, spread=True))
+        batch.values = [value for relay in batch.relays for value in relay.values]
+        for sender in batch.senders:
+            sender.values = []
 
 
 def files_of(executor: Executor, sent: Sequence[SubmittedTask]) -> All[Any]:

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from deltacompact.base.settings import Options
 from deltacompact.executors.executor import Executor
 from deltacompact.index.primary_key_index import IndexManifest
-from deltacompact.planning.sizing import bucket_groups
-from deltacompact.session.all_to_all import gather, scatter
+from deltacompact.planning.sizing import bucket_groups, parcels_each, relayed_senders
+from deltacompact.session.all_to_all import Relays, gather, scatter
 from deltacompact.steps.rehash import merge_buckets, split_bucket
 from deltacompact.steps.shuffle import ParcelLayout
 from deltacompact.storage.objects import ObjectStore
@@ -31,14 +31,19 @@ def rehash(
     slots, nodes, limits = executor.capacity.slots, executor.capacity.node_slots, options.limits
     groups = bucket_groups(hash_bucket_count, manifest.entries, slots, len(nodes), manifest.hash_bucket_count, limits)
     layout = ParcelLayout.of(hash_bucket_count, groups, nodes)
+    several = layout.several(parcels_each(layout.parcel_count, limits))
     senders = (
-        (store, manifest, bucket, hash_bucket_count, layout.parcel_starts)
+        (store, manifest, bucket, hash_bucket_count, several.parcel_starts)
         for bucket in range(manifest.hash_bucket_count)
     )
-    split = scatter(executor, layout, split_bucket, senders)
+    split = scatter(executor, several, split_bucket, senders)
+    each = relayed_senders(len(split), slots, layout.parcel_count, limits)
+    relays = Relays(executor, layout, several, split, each)
+    for number, stats in executor.finish(split):
+        relays.ended(number, stats.seconds)
     rows_per_file, chunk_entries = options.rows_per_primary_key_index_file, limits.chunk_entries
     receivers = ((store, manifest.encoding, members, rows_per_file, chunk_entries, path_of) for members in layout.tasks)
-    merged = gather(executor, layout, merge_buckets, receivers, split)
+    merged = gather(executor, layout, merge_buckets, receivers, relays.sent)
     for _ in executor.finish(merged):
         pass
     buckets = tuple(bucket for task in merged for bucket in executor.get(task.values[0]))

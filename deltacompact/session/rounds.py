@@ -22,9 +22,10 @@ from deltacompact.base.model import ObjectRef
 from deltacompact.executors.executor import Handle, SubmittedTask
 from deltacompact.index.index_files import IndexFile
 from deltacompact.index.primary_key_index import IndexManifest, Run, empty_manifest
+from deltacompact.planning import sizing
 from deltacompact.planning.fold_method import FoldMethod, KnownIndex, fold_method
 from deltacompact.planning.plan import CompactionPlan, Round
-from deltacompact.session.all_to_all import gather, scatter
+from deltacompact.session.all_to_all import Relays, Sent, gather, scatter
 from deltacompact.session.records import completion, round_name, understood
 from deltacompact.session.rehash import rehash
 from deltacompact.session.workbench import Workbench
@@ -128,20 +129,25 @@ def dedupe_round(bench: Workbench, round_: Round, before: BetweenRounds) -> Dedu
     )
 
 
-def _hashed(bench: Workbench, round_: Round, layout: ParcelLayout) -> list[SubmittedTask]:
+def _hashed(bench: Workbench, round_: Round, layout: ParcelLayout) -> Sequence[Sent]:
     """Step 1 for a round's files. Raises ConflictError if the session can no longer publish."""
     plan = bench.plan
+    several = layout.several(sizing.parcels_each(layout.parcel_count, plan.options.limits))
     sources = plan.sources[round_.first : round_.stop]
     whole = [SourceSlice(source.file, source.ordinal, source.operation, (0, source.file.rows)) for source in sources]
     fixed = bench.paced, plan.encoding, plan.input.partition
-    buckets = plan.hash_bucket_count, layout.parcel_starts
+    buckets = plan.hash_bucket_count, several.parcel_starts
     tasks = slices(whole, plan.task_rows)
     senders = [(*fixed, work, *buckets, plan.options.limits.reading) for work in tasks]
     sizes = [sum(stop - start for start, stop in (piece.rows for piece in work)) for work in tasks]
-    hashed = scatter(bench.executor, layout, hash_bucket, senders, sizes=sizes)
+    hashed = scatter(bench.executor, several, hash_bucket, senders, sizes=sizes)
     bench.check_may_publish()  # the tasks work meanwhile; nothing is written before the next step
-    bench.stages.wait("hash_bucket", hashed, plan.rows_of(round_))
-    return hashed
+    each = plan.relayed_senders(len(hashed), layout.parcel_count)
+    relays = Relays(bench.executor, layout, several, hashed, each)
+    bench.stages.wait("hash_bucket", hashed, plan.rows_of(round_), relays.ended)
+    if relays.tasks:
+        bench.stages.wait("hash_bucket", relays.tasks, 0)
+    return relays.sent
 
 
 _DEDUPE: dict[FoldMethod, tuple[Callable[..., Any], int]] = {

@@ -35,7 +35,7 @@ from deltacompact.index.primary_key_index import (
 )
 from deltacompact.index.remap import Relocator
 from deltacompact.steps.assign_pointers import Pointers, joined
-from deltacompact.steps.shuffle import Groups
+from deltacompact.steps.shuffle import Groups, Passed, received
 from deltacompact.storage.fetched_file import ReadAhead, begun_ahead
 from deltacompact.storage.objects import ObjectStore
 
@@ -142,7 +142,7 @@ def narrowed(counts: npt.NDArray[np.int64]) -> npt.NDArray[np.signedinteger[Any]
     return counts.astype(next(type_ for type_ in (np.int16, np.int32, np.int64) if most <= np.iinfo(type_).max))
 
 
-def dedupe(store: ObjectStore, task: DedupeTask, buckets: range, *parts: Groups) -> DedupeResult:
+def dedupe(store: ObjectStore, task: DedupeTask, buckets: range, *parts: Passed) -> DedupeResult:
     """Fold the new entries (one parcel from each hash bucket task) into each bucket's index, and write the index."""
     written, counts = [], FoldCounts()
     live = np.zeros(len(task.positions), np.int64)
@@ -158,7 +158,7 @@ def dedupe(store: ObjectStore, task: DedupeTask, buckets: range, *parts: Groups)
 
 
 def dedupe_held(
-    store: ObjectStore, task: DedupeTask, buckets: range, *parts: Groups
+    store: ObjectStore, task: DedupeTask, buckets: range, *parts: Passed
 ) -> Iterator[DedupeResult | Groups]:
     """Dedupe for a last round that fits the object store: yields the result, then the folded entries; no files."""
     chunks, counts, offsets = [none(task.encoding.entry_bytes)], FoldCounts(), [0]
@@ -174,7 +174,7 @@ def dedupe_held(
 
 
 def dedupe_changes(
-    store: ObjectStore, task: DedupeTask, buckets: range, *parts: Groups
+    store: ObjectStore, task: DedupeTask, buckets: range, *parts: Passed
 ) -> Iterator[DedupeResult | Groups | Pointers]:
     """Fold the new entries with only the index's entries of the same keys, so memory grows with the change alone.
 
@@ -185,12 +185,13 @@ def dedupe_changes(
 
 
 def _changes(
-    store: ObjectStore, task: DedupeTask, buckets: range, parts: Sequence[Groups]
+    store: ObjectStore, task: DedupeTask, buckets: range, parts: Sequence[Passed]
 ) -> tuple[DedupeResult, Groups, Pointers]:
     runs, counts, offsets = [none(task.encoding.entry_bytes)], FoldCounts(), [0]
     dead: list[Pointers] = []
     relocator = Relocator(store, task.base.manifest.relocations, task.reading)
-    new_of_bucket = ((bucket, _of_bucket(parts, bucket)) for bucket in buckets)
+    groups = received(parts)
+    new_of_bucket = ((bucket, _of_bucket(groups, bucket)) for bucket in buckets)
     for _, new, found in task.base.newest_of_each(store, new_of_bucket, task.encoding, relocator, task.reading):
         folded = Folded(new, iter([found]), task.encoding, task.positions, task.tombstone_retention)
         run, ordinals, rows = _kernels.changes(found, np.concatenate(list(folded)))
@@ -205,7 +206,7 @@ def _changes(
     return result, Groups(buckets.start, (entries,), np.array(offsets, np.int64)), died
 
 
-def dedupe_run(store: ObjectStore, task: DedupeTask, buckets: range, *parts: Groups) -> DedupeResult:
+def dedupe_run(store: ObjectStore, task: DedupeTask, buckets: range, *parts: Passed) -> DedupeResult:
     """Dedupe for a round that is not the last: writes the changes as one more run of the session's index."""
     result, run, _ = _changes(store, task, buckets, parts)
     written = []
@@ -221,12 +222,12 @@ def _of_bucket(parts: Sequence[Groups], bucket: int) -> list[Entries]:
     return [entries for part in parts for entries in part.of(bucket)]
 
 
-def _folded_buckets(store: ObjectStore, task: DedupeTask, buckets: range, parts: Sequence[Groups]) -> Iterator[Folded]:
+def _folded_buckets(store: ObjectStore, task: DedupeTask, buckets: range, parts: Sequence[Passed]) -> Iterator[Folded]:
     """The fold of each bucket. The index files of the next buckets are fetched ahead."""
-    ahead = ReadAhead(task.reading)
+    ahead, groups = ReadAhead(task.reading), received(parts)
     bases = begun_ahead(buckets, lambda bucket: task.base.chunks(store, bucket, task.encoding, ahead))
     for bucket, base in zip(buckets, bases, strict=True):
-        yield Folded(_of_bucket(parts, bucket), base, task.encoding, task.positions, task.tombstone_retention)
+        yield Folded(_of_bucket(groups, bucket), base, task.encoding, task.positions, task.tombstone_retention)
 
 
 def live_rows(entries: Entries, ordinals: int) -> npt.NDArray[np.int64]:

@@ -17,7 +17,7 @@ from deltacompact.index.entries import none, sorted_by_digest
 from deltacompact.index.index_files import Closing, IndexFile, bucket_writer
 from deltacompact.index.keys import Encoding
 from deltacompact.index.primary_key_index import IndexManifest, read_index
-from deltacompact.steps.shuffle import Groups
+from deltacompact.steps.shuffle import Groups, Passed, received
 from deltacompact.storage.objects import ObjectStore
 
 
@@ -37,13 +37,13 @@ def merge_buckets(
     rows_per_file: int,
     chunk_entries: int,
     path_of: Callable[[], str],
-    *parts: Groups,
+    *parts: Passed,
 ) -> tuple[tuple[IndexFile, ...], ...]:
     """Write a group of new buckets from the entries of all old buckets."""
-    written = []
+    written, groups = [], received(parts)
     with Closing(store) as closing:
         for bucket in buckets:
-            pieces = [entries for part in parts for entries in part.of(bucket)]
+            pieces = [entries for part in groups for entries in part.of(bucket)]
             with bucket_writer(store, path_of, encoding.entry_bytes, rows_per_file, chunk_entries, closing) as writer:
                 writer.write(sorted_by_digest(np.concatenate(pieces)))
                 written.append(writer.close())

@@ -5,9 +5,14 @@
                             parcel 1: buckets 4‥8      dedupe tasks 2 and 3, on node 1
 
 Tasks of one node share a parcel without copying it. So there are tasks x nodes objects, not tasks x tasks, and the
-driver's time (a quarter of a millisecond for each object) does not grow with the square of the tasks. Data that does
-not fit the object store goes through files of the session: a full object store would spill it to disk anyway, and out
-of order. Then each task hands over only the name of its file, and all tasks of the next stage share the list of names:
+driver's time (a quarter of a millisecond for each object) does not grow with the square of the tasks. On many nodes a
+parcel is for several of them, and relays divide it: everything crosses the network twice, but the driver keeps up.
+
+    8,000 tasks to 313 nodes      parcels: 8,000 x 313 objects      with relays: 8,000 x 18, and 8,000 x 17
+
+Data that does not fit the object store goes through files of the session: a full object store would spill it to disk
+anyway, and out of order. Then each task hands over only the name of its file, and all tasks of the next stage share the
+list of names:
 
     40,000 tasks to 10,000      parcels: 40,000 x 313 objects, 400,000,000 arguments      files: 40,000, and 10,000
 """
@@ -16,7 +21,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Generic, TypeVar
 
@@ -75,9 +80,19 @@ class All(Generic[T]):
     each: tuple[T, ...]
 
 
+Passed = Groups | All[Groups]
+"""The parcel of one sender, or those of several that a relay passed on."""
+
+
 def received(sent: Sequence[T | All[T]]) -> Sequence[T]:
     """The value of each sender, from the last arguments of a receiver."""
     return [value for part in sent for value in (part.each if isinstance(part, All) else (part,))]
+
+
+def relay(starts: Sequence[int], *parcels: Groups) -> Iterator[All[Groups]]:
+    """Divide the parcels of several senders. Value i has the groups [starts[i], starts[i + 1]) of each sender."""
+    for parts in zip(*(parcel.parcels(starts) for parcel in parcels), strict=True):
+        yield All(parts)
 
 
 def stored(store: ObjectStore, path: str, groups: Iterable[Arrays], types: Sequence[str]) -> StoredGroups:
@@ -124,6 +139,15 @@ class ParcelLayout:
         """Spread tasks over nodes in proportion to their slots. Parcel i is for the tasks of node i."""
         tasks = max(1, min(items, tasks))
         return cls(spread(items, [1] * tasks), spread(tasks, node_slots))
+
+    def several(self, parcels: int) -> ParcelLayout:
+        """The same tasks, with so many parcels: each is for several nodes."""
+        return replace(self, parcels=tuple(self.parcels[node] for node in spread(self.parcel_count, [1] * parcels)))
+
+    def inside(self, several: ParcelLayout) -> list[tuple[int, ...]]:
+        """Which parcels of this layout lie in each parcel of `several`: the first item of each, and the end."""
+        starts, places = self.parcel_starts, [self.parcels.index(task) for task in several.parcels]
+        return [starts[first : last + 1] for first, last in pairwise(places)]
 
     @property
     def tasks(self) -> list[range]:

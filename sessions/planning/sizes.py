@@ -174,8 +174,9 @@ def _peak_task_bytes(
 ) -> int:
     pointed = given.delta_rows + (0 if adds_run or not given.index else given.index.entries)
     tasks = math.ceil(round_rows / task_rows)
+    returns = 1 if sizing.exchanges_in_files(pointed, on.nodes, on.object_store_bytes, LIMITS) else on.nodes
     groups = max(
-        sizing.bucket_groups(buckets, round_rows, on.slots, on.nodes, tasks, LIMITS),
+        sizing.bucket_groups(buckets, round_rows, on.slots, on.nodes, tasks, LIMITS, returns),
         sizing.pointer_groups(pointed, buckets, on.memory_per_task_bytes),
     )
     bucket_rows, pointer_rows = math.ceil(round_rows / buckets), math.ceil(pointed / groups)

@@ -229,8 +229,11 @@ def await_nodes(count):
     assert alive == count
 
 
-def test_one_of_four_nodes_is_killed_in_the_middle_of_a_compaction(tmp_path, ray_nodes, ray_cluster, template):
-    """It takes along parcels of hash bucket, and the dedupe tasks that wait for them."""
+@pytest.mark.parametrize("relay_nodes_min", [LIMITS.relay_nodes_min, 4], ids=["parcels", "relays"])
+def test_one_of_four_nodes_is_killed_in_the_middle_of_a_compaction(
+    tmp_path, ray_nodes, ray_cluster, template, relay_nodes_min
+):
+    """It takes along parcels of hash bucket, or what relays made of them, and the dedupe tasks that wait for them."""
     catalog, expected = filled(tmp_path, template)
     added = [ray_nodes.add_node(num_cpus=1, object_store_memory=100 << 20) for _ in range(3)]
     await_nodes(4)
@@ -239,7 +242,7 @@ def test_one_of_four_nodes_is_killed_in_the_middle_of_a_compaction(tmp_path, ray
         if isinstance(event, StageStarted) and event.stage == "dedupe":
             ray_nodes.remove_node(added.pop(), allow_graceful=False)
 
-    settings = Settings(executor="ray", limits=Limits(task_rows_min=50_000))
+    settings = Settings(executor="ray", limits=Limits(task_rows_min=50_000, relay_nodes_min=relay_nodes_min))
     try:
         compact(
             "t", delta_catalog_client=catalog, settings=settings, event_sinks=[kill], rows_per_compacted_file=50_000

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
@@ -10,6 +12,7 @@ from deltacompact.base.limits import LIMITS, Limits
 from deltacompact.base.settings import Settings
 from deltacompact.executors.local import LocalExecutor
 from deltacompact.planning import sizing
+from deltacompact.planning.driver_work import CompactionWork, capacity_of, handed_out
 
 GIB = sizing.GIB
 BILLION = 10**9
@@ -118,6 +121,21 @@ def test_a_machine_is_balanced_by_waves_and_a_large_cluster_has_fewer_tasks_than
     assert rows / sizing.task_rows(rows, 3_520, 110, 158, 32, 5 * GIB, LIMITS) < 3_520 / 4
 
 
+@pytest.mark.parametrize(("nodes", "parcels", "senders_each"), [(1, 1, 1), (63, 63, 1), (64, 8, 32), (313, 18, 72)])
+def test_relays_divide_the_parcels_for_many_nodes(nodes: int, parcels: int, senders_each: int) -> None:
+    assert sizing.parcels_each(nodes, LIMITS) == parcels
+    assert sizing.relayed_senders(4_000 * nodes // 100, nodes * 10, nodes, LIMITS) == senders_each
+    assert sizing.relayed_senders(1, nodes * 10, nodes, LIMITS) == (1 if nodes < 64 else parcels)
+
+
+def test_with_relays_the_driver_of_10_000_slots_takes_a_fifth_of_the_time() -> None:
+    work, capacity = CompactionWork.full(6 * 10**12, 100, files=1_000_000), capacity_of(313, 32, 256 * GIB)
+    with_relays = handed_out(work, capacity)
+    parcels = with_relays.rounds * 313 * math.ceil(with_relays.round_rows / with_relays.task_rows)
+    assert with_relays.objects < parcels / 5
+    assert with_relays.driver_s < parcels * sizing.DRIVER_OBJECT_S / 4
+
+
 @given(st.integers(1, 10**7), st.integers(1, 10_000))
 def test_outputs_of_a_large_cluster_share_tasks_and_still_come_in_waves(outputs, slots):
     together = sizing.outputs_per_task(outputs, slots)
@@ -136,7 +154,8 @@ def test_limits_are_handed_in():
     assert sizing.bucket_groups(8, 10_000_000, 2, 1, 8, few) == 3 == sizing.source_groups(10, 2, 1, 8, 5 * GIB, few)
     assert sizing.bucket_groups(2, 10_000_000, 2, 1, 8, few) == 2 == sizing.source_groups(2, 2, 1, 8, 5 * GIB, few)
     assert sizing.task_rows(10, 2, 1, 4, 32, 5 * GIB, few) == 10 and sizing.hash_bucket_count(7, 32, 8 * GIB, few) == 4
-    assert not sizing.fits_exchange(1, GIB, few) and sizing.fits_exchange(1, GIB, LIMITS)
+    assert sizing.exchanges_in_files(1, 1, GIB, few) and not sizing.exchanges_in_files(1, 63, GIB, LIMITS)
+    assert sizing.exchanges_in_files(1, 64, GIB, LIMITS), "the driver could not name so many parcels"
     assert sizing.adds_run(100, [], 25, 0, 32, GIB, LIMITS) and not sizing.adds_run(100, [], 26, 0, 32, GIB, LIMITS)
     assert not sizing.adds_run(100, [1] * 7, 1, 0, 32, GIB, LIMITS)
     assert sizing.adds_run(100, [1] * 7, 1, 0, 32, GIB, Limits(runs_max=9))

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given
 
 from deltacompact.steps.dedupe import narrowed
-from deltacompact.steps.shuffle import Groups, ParcelLayout, spread, stored, taken_of_each
+from deltacompact.steps.shuffle import Groups, ParcelLayout, received, relay, spread, stored, taken_of_each
 from deltacompact.storage.memory import MemoryStore
 
 NODES = st.lists(st.integers(1, 40), min_size=1, max_size=12)
@@ -57,6 +57,31 @@ def test_a_task_takes_its_group_out_of_a_parcel_wherever_that_is(data, in_file):
         ((first, second),) = taken_of_each(store, [parcel], group)
         assert first.tolist() == second.tolist() == rows[offsets[group] : offsets[group + 1]].tolist()
         assert (first.dtype, second.dtype) == (np.uint64, np.uint32)
+
+
+@given(st.data(), st.integers(1, 4))
+def test_relays_hand_each_node_what_the_senders_would_have_handed_it(data, parcels):
+    tasks = data.draw(st.integers(1, 9))
+    layout = ParcelLayout.of(tasks, tasks, data.draw(NODES))
+    several = layout.several(parcels)
+    assert several.tasks == layout.tasks and several.parcel_count == min(parcels, layout.parcel_count)
+    senders = [_groups(data.draw(st.lists(st.integers(0, 3), min_size=tasks, max_size=tasks))) for _ in range(3)]
+    sent = [list(groups.parcels(several.parcel_starts)) for groups in senders]
+    relayed = [
+        parts
+        for number, starts in enumerate(layout.inside(several))
+        for parts in relay(starts, *(parcels[number] for parcels in sent))
+    ]
+    assert len(relayed) == layout.parcel_count
+    for number, direct in enumerate(zip(*(groups.parcels(layout.parcel_starts) for groups in senders), strict=True)):
+        for parcel, expected in zip(received([relayed[number]]), direct, strict=True):
+            assert parcel.first == expected.first and parcel.offsets.tolist() == expected.offsets.tolist()
+            assert [array.tolist() for array in parcel.arrays] == [array.tolist() for array in expected.arrays]
+
+
+def _groups(counts):
+    offsets = np.cumsum([0, *counts], dtype=np.int64)
+    return Groups(0, (np.arange(offsets[-1], dtype=np.uint64),), offsets)
 
 
 @given(st.lists(st.integers(-(2**62), 2**62), max_size=9))

@@ -49,6 +49,8 @@ LIMITS = st.builds(
     entry_bytes_max=st.sampled_from([1500, 64 << 10]),
     checkpoint_after=st.sampled_from([2, 5, 100]),
     groups=st.integers(1, 4),
+    task_rows_max=st.sampled_from([1, 3, 1 << 40]),
+    nodes=st.sampled_from([(1, 2), (1, 1, 1), (1, 1, 1, 1)]),
     remote=st.booleans(),
 )
 

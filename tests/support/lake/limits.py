@@ -36,6 +36,7 @@ class LakeLimits:
     entry_bytes_max: int = 2000
     checkpoint_after: int = 5
     groups: int = 3
+    task_rows_max: int = 1 << 40
     nodes: tuple[int, ...] = (1, 2)
     remote: bool = False
 
@@ -47,10 +48,12 @@ class LakeLimits:
             masks_share_of_index=math.inf,
             small_rows_per_bucket=4,
             small_buckets_max=4,
-            task_rows_min=3,
+            task_rows_min=1,
+            task_rows_max=self.task_rows_max,
             groups=self.groups,
             delta_kept_bytes_min=self.kept_bytes_min,
             output_parallel_bytes_min=1,
+            relay_nodes_min=3,
             exchange_share=self.exchange_share,
             held_share=self.held_share,
             chunk_entries=self.chunk_entries,
