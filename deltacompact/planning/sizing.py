@@ -267,7 +267,8 @@ def bucket_groups(
         return min(hash_buckets, limits.groups)
     got = math.ceil(tasks / relayed_senders(tasks, slots, nodes, limits))
     wanted = stage_tasks(rows, bucket_groups_max(slots), driver_s(returns, got))
-    return min(hash_buckets, max(BUCKET_GROUPS_MIN, wanted))
+    whole_waves = wanted // slots * slots or wanted  # a wave that does not fill the slots takes as long as a full one
+    return min(hash_buckets, max(BUCKET_GROUPS_MIN, whole_waves))
 
 
 def bucket_groups_max(slots: int) -> int:
