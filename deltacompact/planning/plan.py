@@ -186,7 +186,7 @@ class CompactionPlan:
         expired = self.input.watermark - self.tombstone_retention
         return expired if expired >= -INT64_MAX - 1 else None
 
-    @property
+    @cached_property
     def round_rows(self) -> int:
         """Rows of the largest round."""
         return max(map(self.rows_of, self.rounds))
@@ -195,7 +195,7 @@ class CompactionPlan:
         """Delta rows of one round."""
         return sum(source.file.rows for source in self.sources[round_.first : round_.stop])
 
-    @property
+    @cached_property
     def task_rows(self) -> int:
         """Most rows of a hash bucket task."""
         capacity, entry_bytes = self.capacity, self.encoding.entry_bytes
