@@ -229,30 +229,44 @@ def await_nodes(count):
     assert alive == count
 
 
-@pytest.mark.parametrize("relay_nodes_min", [LIMITS.relay_nodes_min, 4], ids=["parcels", "relays"])
-def test_one_of_four_nodes_is_killed_in_the_middle_of_a_compaction(
-    tmp_path, ray_nodes, ray_cluster, template, relay_nodes_min
-):
-    """It takes along parcels of hash bucket, or what relays made of them, and the dedupe tasks that wait for them."""
-    catalog, expected = filled(tmp_path, template)
+def test_nodes_are_killed_in_the_middle_of_a_compaction(tmp_path, ray_nodes, ray_cluster, template):
+    """One of four takes along parcels of hash bucket, one of three what relays made of them. Dedupe tasks wait."""
     added = [ray_nodes.add_node(num_cpus=1, object_store_memory=100 << 20) for _ in range(3)]
     await_nodes(4)
-
-    def kill(event):
-        if isinstance(event, StageStarted) and event.stage == "dedupe":
-            ray_nodes.remove_node(added.pop(), allow_graceful=False)
-
-    settings = Settings(executor="ray", limits=Limits(task_rows_min=50_000, relay_nodes_min=relay_nodes_min))
     try:
-        compact(
-            "t", delta_catalog_client=catalog, settings=settings, event_sinks=[kill], rows_per_compacted_file=50_000
-        )
-        assert len(added) == 2
+        for nodes, relay_nodes_min, hash_stages in ((4, 5, 1), (3, 3, 2)):
+            await_nodes(nodes)
+            catalog, expected = filled(tmp_path / str(nodes), template)
+            stages = compacted_with_a_node_less(catalog, ray_nodes, added, relay_nodes_min)
+            assert len(added) == nodes - 2
+            assert stages.count("hash_bucket") == hash_stages, "relays are a stage of their own"
+            assert_sound(catalog, expected)
     finally:
         for node in added:
             ray_nodes.remove_node(node)
         await_nodes(1)
-    assert_sound(catalog, expected)
+
+
+def compacted_with_a_node_less(catalog, ray_nodes, added, relay_nodes_min):
+    """Compact, and kill a node as soon as dedupe begins. Returns the stages."""
+    stages = []
+
+    def kill(event):
+        if isinstance(event, StageStarted):
+            stages.append(event.stage)
+            if event.stage == "dedupe":
+                ray_nodes.remove_node(added.pop(), allow_graceful=False)
+
+    limits = Limits(task_rows_min=50_000, relay_nodes_min=relay_nodes_min)
+    compact(
+        "t",
+        delta_catalog_client=catalog,
+        settings=Settings(executor="ray", limits=limits),
+        hash_bucket_count=8,
+        event_sinks=[kill],
+        rows_per_compacted_file=50_000,
+    )
+    return stages
 
 
 def test_a_cluster_that_grows_is_waited_for(tmp_path, template):
