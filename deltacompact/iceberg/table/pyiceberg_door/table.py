@@ -229,6 +229,8 @@ class IcebergTable:
         Under the same name: a column of that name was dropped, and made anew with other values or a default. Empty
         where the schema is forgotten.
         """
+        if schema_id == self.metadata.schema_id:
+            return []
         schemas = {schema.schema_id: index_name_by_id(schema) for schema in self._table.metadata.schemas}
         was, now = schemas.get(schema_id), index_name_by_id(self._table.metadata.schema())
         if was is None:
